@@ -1,0 +1,105 @@
+use std::fmt;
+
+/// `value` with about four significant digits and no trailing zeros: `0.1234`, `12.34`, `1234`.
+pub fn significant(value: f64) -> String {
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    let decimals = (3 - magnitude).clamp(0, 9) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn scaled(value: f64, base: f64, prefixes: &[&str], unit: &str) -> String {
+    let mut scaled = value;
+    let mut index = 0;
+    // 999.95 would print as 1000 of the smaller unit: step up where the rounded text would.
+    while scaled.abs() >= base * 0.999_95 && index + 1 < prefixes.len() {
+        scaled /= base;
+        index += 1;
+    }
+    format!("{} {}{unit}", significant(scaled), prefixes[index])
+}
+
+/// With decimal prefixes: `989.5 TFLOP/s`.
+pub(crate) fn decimal(value: f64, unit: &str) -> String {
+    if value != 0.0 && value.abs() < 1.0 {
+        return scaled(value * 1e9, 1e3, &["n", "µ", "m", ""], unit);
+    }
+    scaled(value, 1e3, &["", "k", "M", "G", "T", "P", "E"], unit)
+}
+
+/// With binary prefixes: `942.4 MiB`.
+pub(crate) fn binary(value: f64, unit: &str) -> String {
+    scaled(
+        value,
+        1024.0,
+        &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"],
+        unit,
+    )
+}
+
+/// A duration given in nanoseconds: `2.05 ms`.
+pub(crate) fn duration(nanos: f64) -> String {
+    scaled(nanos, 1e3, &["n", "µ", "m", ""], "s")
+}
+
+/// A fraction printed in percent: `Percent(0.8412)` is `84.1 %`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Percent(
+    /// The fraction; 1 is the whole.
+    pub f64,
+);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = self.0 * 100.0;
+        let text = if percent != 0.0 && percent.abs() < 0.05 {
+            format!("{} %", significant(percent))
+        } else {
+            format!("{percent:.1} %")
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_step_where_the_text_would_overflow() {
+        assert_eq!(decimal(999.4, "B/s"), "999.4 B/s");
+        assert_eq!(decimal(999.96, "B/s"), "1 kB/s");
+        assert_eq!(decimal(989.5e12, "FLOP/s"), "989.5 TFLOP/s");
+        assert_eq!(binary(1024.0 * 1024.0 * 1.5, "B"), "1.5 MiB");
+        assert_eq!(duration(2_050_000.0), "2.05 ms");
+        assert_eq!(duration(-1500.0), "-1.5 µs");
+        assert_eq!(duration(59e9), "59 s");
+        assert_eq!(decimal(0.0042, "J"), "4.2 mJ");
+        assert_eq!(decimal(0.0, "J"), "0 J");
+    }
+
+    #[test]
+    fn significant_digits() {
+        assert_eq!(significant(0.000_123_46), "0.0001235");
+        assert_eq!(significant(123_456.0), "123456");
+        assert_eq!(significant(f64::NAN), "NaN");
+        assert_eq!(significant(-2.0), "-2");
+    }
+
+    #[test]
+    fn percent_keeps_small_shares_visible() {
+        assert_eq!(Percent(0.8412).to_string(), "84.1 %");
+        assert_eq!(Percent(0.000_01).to_string(), "0.001 %");
+        assert_eq!(Percent(0.0).to_string(), "0.0 %");
+    }
+}

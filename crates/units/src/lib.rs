@@ -1,0 +1,15 @@
+//! Quantities with units, numeric formats, and how both are printed.
+//!
+//! A number that leaves a function carries its unit in its type: [`Nanos`] on one clock, [`Bytes`], [`Flops`],
+//! rates, [`Watts`] and [`Joules`]. Counts are exact integers; rates are floats, since they are quotients.
+//! [`Basis`] says where a number comes from, so that a report never mixes what was measured with what was computed.
+
+mod basis;
+mod dtype;
+mod format;
+mod quantity;
+
+pub use basis::Basis;
+pub use dtype::{DType, ParseDTypeError};
+pub use format::{Percent, significant};
+pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Watts};

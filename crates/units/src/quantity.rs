@@ -1,0 +1,214 @@
+use std::{
+    fmt,
+    iter::Sum,
+    ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::format::{binary, decimal, duration};
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $format:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(
+            /// The value in the unit that the type names.
+            pub $inner,
+        );
+
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                self.0 += other.0;
+            }
+        }
+
+        impl Sub for $name {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self(self.0 - other.0)
+            }
+        }
+
+        impl SubAssign for $name {
+            fn sub_assign(&mut self, other: Self) {
+                self.0 -= other.0;
+            }
+        }
+
+        impl Mul<$inner> for $name {
+            type Output = Self;
+            fn mul(self, factor: $inner) -> Self {
+                Self(self.0 * factor)
+            }
+        }
+
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+                items.fold(Self::default(), Add::add)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let render: fn($inner) -> String = $format;
+                f.pad(&render(self.0))
+            }
+        }
+    };
+}
+
+macro_rules! exact {
+    ($name:ident) => {
+        impl Eq for $name {}
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                self.0.cmp(&other.0)
+            }
+        }
+
+        impl std::hash::Hash for $name {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.0.hash(state);
+            }
+        }
+    };
+}
+
+quantity!(
+    /// Nanoseconds: a duration, or a point on a run's one clock. Signed, since differences may be negative.
+    Nanos(i64),
+    |n: i64| duration(n as f64)
+);
+exact!(Nanos);
+quantity!(
+    /// Bytes; printed with binary prefixes.
+    Bytes(u64),
+    |n: u64| binary(n as f64, "B")
+);
+exact!(Bytes);
+quantity!(
+    /// Floating-point operations; a multiply-add is two.
+    Flops(u64),
+    |n: u64| decimal(n as f64, "FLOP")
+);
+exact!(Flops);
+quantity!(
+    /// Floating-point operations per second.
+    FlopsPerSecond(f64),
+    |n: f64| decimal(n, "FLOP/s")
+);
+quantity!(
+    /// Bytes per second; printed with decimal prefixes, as memory makers do.
+    BytesPerSecond(f64),
+    |n: f64| decimal(n, "B/s")
+);
+quantity!(
+    /// Cycles per second.
+    Hertz(f64),
+    |n: f64| decimal(n, "Hz")
+);
+quantity!(
+    /// Power.
+    Watts(f64),
+    |n: f64| decimal(n, "W")
+);
+quantity!(
+    /// Energy.
+    Joules(f64),
+    |n: f64| decimal(n, "J")
+);
+
+impl Neg for Nanos {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Self(-self.0)
+    }
+}
+
+impl Nanos {
+    /// The nearest whole nanosecond to `seconds`; saturates at the ends of the range, NaN gives zero.
+    pub fn from_seconds(seconds: f64) -> Self {
+        Self((seconds * 1e9).round() as i64)
+    }
+
+    /// The value in seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The value in milliseconds.
+    pub fn millis(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// The value in microseconds.
+    pub fn micros(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+}
+
+impl Bytes {
+    /// The rate at which these bytes move in `time`; `None` unless the time is positive.
+    pub fn per(self, time: Nanos) -> Option<BytesPerSecond> {
+        (time.0 > 0).then(|| BytesPerSecond(self.0 as f64 / time.seconds()))
+    }
+}
+
+impl Flops {
+    /// The rate at which this work is done in `time`; `None` unless the time is positive.
+    pub fn per(self, time: Nanos) -> Option<FlopsPerSecond> {
+        (time.0 > 0).then(|| FlopsPerSecond(self.0 as f64 / time.seconds()))
+    }
+}
+
+impl Div<BytesPerSecond> for Bytes {
+    /// Seconds, kept as a float so that sums of tiny times do not round.
+    type Output = f64;
+    fn div(self, rate: BytesPerSecond) -> f64 {
+        self.0 as f64 / rate.0
+    }
+}
+
+impl Div<FlopsPerSecond> for Flops {
+    /// Seconds, kept as a float so that sums of tiny times do not round.
+    type Output = f64;
+    fn div(self, rate: FlopsPerSecond) -> f64 {
+        self.0 as f64 / rate.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_invert_times() {
+        let bytes = Bytes(4_800);
+        let rate = bytes.per(Nanos(1_000)).unwrap();
+        assert_eq!(rate.0, 4.8e9);
+        assert!((bytes / rate - 1e-6).abs() < 1e-18);
+        assert_eq!(bytes.per(Nanos(0)), None);
+        assert_eq!(Flops(1).per(Nanos(-5)), None);
+    }
+
+    #[test]
+    fn quantities_serialize_as_bare_numbers() {
+        assert_eq!(serde_json::to_string(&Nanos(-3)).unwrap(), "-3");
+        assert_eq!(serde_json::to_string(&Watts(1.5)).unwrap(), "1.5");
+    }
+
+    #[test]
+    fn printing_honours_width() {
+        assert_eq!(format!("{:>12}", Bytes(1536)), "     1.5 KiB");
+    }
+}

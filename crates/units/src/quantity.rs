@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::format::{binary, decimal, duration};
 
 macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident($inner:ty), $format:expr) => {
-        $(#[$doc])*
+    ($(#[$attribute:meta])* $name:ident($inner:ty), $format:expr) => {
+        $(#[$attribute])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(
@@ -66,42 +66,24 @@ macro_rules! quantity {
     };
 }
 
-macro_rules! exact {
-    ($name:ident) => {
-        impl Eq for $name {}
-
-        impl Ord for $name {
-            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-                self.0.cmp(&other.0)
-            }
-        }
-
-        impl std::hash::Hash for $name {
-            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-                self.0.hash(state);
-            }
-        }
-    };
-}
-
 quantity!(
     /// Nanoseconds: a duration, or a point on a run's one clock. Signed, since differences may be negative.
+    #[derive(Eq, Ord, Hash)]
     Nanos(i64),
     |n: i64| duration(n as f64)
 );
-exact!(Nanos);
 quantity!(
     /// Bytes; printed with binary prefixes.
+    #[derive(Eq, Ord, Hash)]
     Bytes(u64),
     |n: u64| binary(n as f64, "B")
 );
-exact!(Bytes);
 quantity!(
     /// Floating-point operations; a multiply-add is two.
+    #[derive(Eq, Ord, Hash)]
     Flops(u64),
     |n: u64| decimal(n as f64, "FLOP")
 );
-exact!(Flops);
 quantity!(
     /// Floating-point operations per second.
     FlopsPerSecond(f64),

@@ -1,0 +1,1 @@
+//! Importers of foreign profiles, one file per format, chosen by content.

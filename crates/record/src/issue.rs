@@ -1,0 +1,80 @@
+//! What was lost or should not be trusted.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How much an [`Issue`] takes away from the numbers beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing; no number is affected.
+    Info,
+    /// Some numbers are incomplete or less certain.
+    Warning,
+    /// Something asked for is missing or wrong.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// A loss in the data, or a reason for distrust. It never stops a run; it stands at the top of every report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issue {
+    /// How much it matters.
+    pub severity: Severity,
+    /// A stable, dotted name that a machine may match: `kineto.truncated`, `telemetry.no_gpu`.
+    pub code: String,
+    /// What was found and where, for a person.
+    pub message: String,
+    /// How many things it concerns (events lost, samples missing…); one where counting makes no sense.
+    pub count: u64,
+    /// What would avoid it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Issue {
+    /// An issue about one thing, with no hint.
+    pub fn new(severity: Severity, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            severity,
+            code: code.into(),
+            message: message.into(),
+            count: 1,
+            hint: None,
+        }
+    }
+
+    /// The same issue concerning `count` things.
+    #[must_use]
+    pub fn counting(mut self, count: u64) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// The same issue with advice.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} [{}]", self.severity, self.message, self.code)?;
+        if self.count > 1 {
+            write!(f, " ×{}", self.count)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,8 @@
+//! What did happen: the plan of a run, the facts it measured, and the profiles it was read from.
+//!
+//! [`issue::Issue`] is how a loss is recorded, [`trace`] holds events as columns, [`import`] is where every foreign
+//! format ends.
+
+pub mod import;
+pub mod issue;
+pub mod trace;

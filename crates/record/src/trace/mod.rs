@@ -1,0 +1,1 @@
+//! Events as columns with interned strings, on one integer clock.

@@ -1,0 +1,1 @@
+//! What a model must cost on a device. Pure code.

@@ -1,8 +1,9 @@
 //! What did happen: the plan of a run, the facts it measured, and the profiles it was read from.
 //!
 //! [`issue::Issue`] is how a loss is recorded, [`trace`] holds events as columns, [`import`] is where every foreign
-//! format ends.
+//! format ends, [`store`] keeps all of it in a directory.
 
 pub mod import;
 pub mod issue;
+pub mod store;
 pub mod trace;

@@ -1,0 +1,99 @@
+use std::fmt;
+
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::issue::Issue;
+
+/// Version of `run.json`. It rises when a reader of the older version would misread the newer one.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// In progress, or its process died without saying so.
+    Running,
+    /// Everything that was planned was done.
+    Complete,
+    /// Something planned could not be done; `error` says what.
+    Failed,
+    /// Ended by Ctrl-C or SIGTERM.
+    Interrupted,
+}
+
+impl fmt::Display for RunStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        })
+    }
+}
+
+/// One execution of the workload, or one step of analysis, inside a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pass {
+    /// `plain`, the name of a profiler, or the name of an analysis stage.
+    pub name: String,
+    /// How it ended.
+    pub status: RunStatus,
+    /// Wall time it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ns: Option<Nanos>,
+    /// Exit code of the process it started, where it started one that exited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}
+
+/// A file of the run, by which a copy can be checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Path relative to the run directory, with `/` between its parts.
+    pub path: String,
+    /// Size.
+    pub bytes: u64,
+    /// SHA-256 of the contents, in hexadecimal.
+    pub sha256: String,
+}
+
+/// The state of a run: the contents of `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Version of llmprof that wrote it.
+    pub llmprof_version: String,
+    /// How the run stands.
+    pub status: RunStatus,
+    /// The process that writes it.
+    pub pid: u32,
+    /// When it was created, RFC 3339.
+    pub created: String,
+    /// When it ended, RFC 3339; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<String>,
+    /// Name of the experiment.
+    #[serde(default)]
+    pub experiment: String,
+    /// Name of the model.
+    #[serde(default)]
+    pub model: String,
+    /// The overrides it was started with.
+    #[serde(default)]
+    pub overrides: Vec<String>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What was executed.
+    #[serde(default)]
+    pub passes: Vec<Pass>,
+    /// What was lost or should not be trusted.
+    #[serde(default)]
+    pub issues: Vec<Issue>,
+    /// The files of the run, listed when it ends.
+    #[serde(default)]
+    pub artifacts: Vec<Artifact>,
+}

@@ -1,0 +1,108 @@
+//! The run directory: self-contained, crash-safe, relocatable.
+//!
+//! [`RunDir`] is the one process that writes a run; [`StoredRun`] is anyone who reads it. The state of a run is
+//! `run.json`, replaced whole at each change (write, fsync, rename), so that a reader never sees half of it. The
+//! writer holds an exclusive lock for as long as it lives: the kernel drops it even after `kill -9`, which is how a
+//! run that still says `running` is known to be dead.
+
+mod atomic;
+mod directory;
+mod manifest;
+mod stored;
+
+pub use atomic::write_atomically;
+pub use directory::RunDir;
+pub use manifest::{Artifact, Manifest, Pass, RunStatus, SCHEMA_VERSION};
+pub use stored::{Liveness, StoredRun, find_runs};
+
+use std::path::PathBuf;
+
+/// Name of the file that holds a run's state.
+pub const MANIFEST_FILE: &str = "run.json";
+/// Name of the file whose lock the writer of a run holds.
+pub const LOCK_FILE: &str = ".lock";
+
+/// Why a run directory could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The operating system refused.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was being done: `write`, `create`, `read`…
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another live process writes to this directory.
+    #[error("{path} is in use by another run{}", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    InUse {
+        /// The run directory.
+        path: PathBuf,
+        /// The process that its manifest names.
+        pid: Option<u32>,
+    },
+    /// The directory holds an earlier run, which is never overwritten.
+    #[error("{path} already holds a run ({status})")]
+    Exists {
+        /// The run directory.
+        path: PathBuf,
+        /// How that run stands.
+        status: RunStatus,
+    },
+    /// There is no manifest, so this is not a run.
+    #[error("{path} is not a run directory: it has no {MANIFEST_FILE}")]
+    NotARun {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The manifest is there and cannot be understood.
+    #[error("{path} cannot be understood: {reason}")]
+    BadManifest {
+        /// The manifest file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// What would fix it, where that can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Io { source, path, .. } => match source.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    Some(format!(
+                        "the disk that holds {} is full; what was written before is kept",
+                        path.display()
+                    ))
+                }
+                std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
+                    Some("choose a directory that can be written: hydra.run.dir=PATH".to_owned())
+                }
+                _ => None,
+            },
+            Self::InUse { .. } | Self::Exists { .. } => {
+                Some("choose another directory: hydra.run.dir=PATH".to_owned())
+            }
+            Self::NotARun { .. } => {
+                Some("`llmprof runs list` shows the runs below a directory".to_owned())
+            }
+            Self::BadManifest { .. } => None,
+        }
+    }
+}
+
+/// Attaches the action and path to an I/O error.
+pub(crate) fn io_error(
+    action: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(std::io::Error) -> StoreError {
+    let path = path.into();
+    move |source| StoreError::Io {
+        action,
+        path,
+        source,
+    }
+}

@@ -1,0 +1,168 @@
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::{LOCK_FILE, MANIFEST_FILE, Manifest, RunStatus, SCHEMA_VERSION, StoreError, io_error};
+
+/// Whether somebody still writes to a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Liveness {
+    /// It says `running`, and its process holds the lock.
+    Live,
+    /// It says `running`, but its process is gone.
+    Dead,
+    /// It ended.
+    Ended,
+}
+
+/// A run on disk, as anyone may read it.
+#[derive(Clone, Debug)]
+pub struct StoredRun {
+    /// The run directory.
+    pub path: PathBuf,
+    /// Its state.
+    pub manifest: Manifest,
+}
+
+impl StoredRun {
+    /// Reads the run in `path`.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let path = path.into();
+        let file = path.join(MANIFEST_FILE);
+        let text = match fs::read(&file) {
+            Ok(text) => text,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Err(StoreError::NotARun { path });
+            }
+            Err(error) => return Err(io_error("read", file)(error)),
+        };
+        let bad = |reason: String| StoreError::BadManifest {
+            path: file.clone(),
+            reason,
+        };
+        /// The version alone, so that a newer file is refused for its version and not for a detail.
+        #[derive(Deserialize)]
+        struct Version {
+            schema_version: u32,
+        }
+        let version: Version =
+            serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+        if version.schema_version > SCHEMA_VERSION {
+            return Err(bad(format!(
+                "it has schema version {}, this llmprof reads up to {SCHEMA_VERSION}",
+                version.schema_version
+            )));
+        }
+        let manifest = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+        Ok(Self { path, manifest })
+    }
+
+    /// Whether its writer is alive. The lock decides, not the process id, which may have been given to another.
+    pub fn liveness(&self) -> Liveness {
+        if self.manifest.status != RunStatus::Running {
+            return Liveness::Ended;
+        }
+        let Ok(lock) = File::open(self.path.join(LOCK_FILE)) else {
+            return Liveness::Dead;
+        };
+        match flock(&lock, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Liveness::Dead,
+            Err(_) => Liveness::Live,
+        }
+    }
+}
+
+/// Every run at or below `root`, oldest first, and what could not be read on the way. Runs do not nest.
+pub fn find_runs(root: &Path) -> (Vec<StoredRun>, Vec<StoreError>) {
+    let mut runs = Vec::new();
+    let mut errors = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        match StoredRun::open(&folder) {
+            Ok(run) => {
+                runs.push(run);
+                continue;
+            }
+            Err(StoreError::NotARun { .. }) => {}
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        }
+        match fs::read_dir(&folder) {
+            Ok(entries) => folders.extend(
+                entries
+                    .flatten()
+                    .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                    .map(|entry| entry.path()),
+            ),
+            Err(source) => errors.push(io_error("read", folder)(source)),
+        }
+    }
+    runs.sort_by(|a, b| (&a.manifest.created, &a.path).cmp(&(&b.manifest.created, &b.path)));
+    (runs, errors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::RunDir;
+
+    #[test]
+    fn runs_are_found_below_a_folder_and_dead_ones_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str, created: &str| {
+            RunDir::create(folder.path().join(name), created.into(), "0.0.0").unwrap()
+        };
+        let _late = make("x/late", "2026-02-01T00:00:00Z");
+        drop(make("early", "2026-01-01T00:00:00Z"));
+        fs::create_dir_all(folder.path().join("broken")).unwrap();
+        fs::write(folder.path().join("broken").join(MANIFEST_FILE), "{").unwrap();
+
+        let (runs, errors) = find_runs(folder.path());
+        let found: Vec<_> = runs
+            .iter()
+            .map(|run| {
+                (
+                    run.path
+                        .strip_prefix(folder.path())
+                        .unwrap()
+                        .to_str()
+                        .unwrap(),
+                    run.liveness(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [("early", Liveness::Dead), ("x/late", Liveness::Live)]
+        );
+        assert!(matches!(
+            errors.as_slice(),
+            [StoreError::BadManifest { .. }]
+        ));
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_by_its_version() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join(MANIFEST_FILE),
+            r#"{"schema_version": 99, "status": "dancing"}"#,
+        )
+        .unwrap();
+        let error = StoredRun::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("schema version 99"), "{error}");
+    }
+}

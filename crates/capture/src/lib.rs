@@ -1,0 +1,3 @@
+//! Everything with a side effect: starting processes, ending them, and what they leave behind.
+
+pub mod process;

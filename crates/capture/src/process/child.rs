@@ -1,0 +1,183 @@
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+use llmprof_units::Nanos;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::{Interrupt, ProcessError};
+
+/// How long a process may take to end after SIGTERM before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+/// How much of a log's end is read when its last lines are asked for.
+const TAIL_BYTES: u64 = 16 * 1024;
+
+/// Why a child was ended by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The user asked.
+    Interrupted,
+    /// It took longer than it was given.
+    TimedOut,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// What the system says of it.
+    pub status: ExitStatus,
+    /// Why we ended it; `None` if it ended by itself.
+    pub stopped: Option<Stop>,
+    /// Wall time from start to end.
+    pub duration: Nanos,
+}
+
+impl Ended {
+    /// In words: `exit code 3`, `killed by signal 9`.
+    pub fn describe(&self) -> String {
+        match (self.status.code(), self.status.signal()) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("killed by signal {signal}"),
+            (None, None) => self.status.to_string(),
+        }
+    }
+}
+
+/// A running process and the group it leads. Dropping it kills the whole group.
+#[derive(Debug)]
+pub struct Child {
+    process: std::process::Child,
+    started: Instant,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    ended: bool,
+}
+
+impl Child {
+    pub(super) fn new(process: std::process::Child, stdout: PathBuf, stderr: PathBuf) -> Self {
+        Self {
+            process,
+            started: Instant::now(),
+            stdout,
+            stderr,
+            ended: false,
+        }
+    }
+
+    /// Its process id, which is also its group's.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Where its standard output goes.
+    pub fn stdout(&self) -> &Path {
+        &self.stdout
+    }
+
+    /// Where its standard error goes.
+    pub fn stderr(&self) -> &Path {
+        &self.stderr
+    }
+
+    /// The last `lines` lines it wrote: standard error, or standard output where that is empty.
+    pub fn last_lines(&self, lines: usize) -> Vec<String> {
+        let found = tail(&self.stderr, lines);
+        if found.is_empty() {
+            tail(&self.stdout, lines)
+        } else {
+            found
+        }
+    }
+
+    /// Waits until it ends. An interrupt or the time limit sends SIGTERM to its group; a second interrupt, or a group
+    /// that is still there after the grace period, gets SIGKILL. Whatever it left running in its group ends with it.
+    pub fn wait(
+        &mut self,
+        interrupt: &mut Interrupt,
+        limit: Option<Duration>,
+    ) -> Result<Ended, ProcessError> {
+        let system = |action| move |source| ProcessError::System { action, source };
+        let pid = self.pid();
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|errno| system("watch the process")(errno.into()))?;
+        let interrupts_before = interrupt.count();
+        let mut deadline = limit.map(|limit| self.started + limit);
+        let mut stopped = None;
+        let mut killed = false;
+        loop {
+            let ended = interrupt
+                .wait_for(rustix::fd::AsFd::as_fd(&pidfd), deadline)
+                .map_err(system("wait for the process"))?;
+            if ended {
+                break;
+            }
+            let interrupts = interrupt.count() - interrupts_before;
+            let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if stopped.is_none() && (interrupts > 0 || expired) {
+                stopped = Some(if interrupts > 0 {
+                    Stop::Interrupted
+                } else {
+                    Stop::TimedOut
+                });
+                self.signal_group(Signal::TERM);
+                deadline = Some(Instant::now() + GRACE);
+            } else if stopped.is_some() && !killed && (interrupts > 1 || expired) {
+                self.signal_group(Signal::KILL);
+                killed = true;
+                // SIGKILL cannot be refused; the process may still need a moment in the kernel.
+                deadline = None;
+            }
+        }
+        // The leader is gone but not yet reaped, so its id still names its group alone: end what it left behind.
+        self.signal_group(Signal::KILL);
+        let status = self.process.wait().map_err(system("collect the process"))?;
+        self.ended = true;
+        Ok(Ended {
+            status,
+            stopped,
+            duration: Nanos(self.started.elapsed().as_nanos() as i64),
+        })
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
+    /// Signals the whole group; a group that has gone already is what was wanted.
+    fn signal_group(&self, signal: Signal) {
+        let _ = kill_process_group(self.pid(), signal);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.signal_group(Signal::KILL);
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// The last `lines` lines of a file, as text; none if it cannot be read.
+fn tail(path: &Path, lines: usize) -> Vec<String> {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..]
+        .iter()
+        .map(|&line| line.to_owned())
+        .collect()
+}

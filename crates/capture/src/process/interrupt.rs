@@ -1,0 +1,78 @@
+use std::{
+    io::{self, Read},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::ProcessError;
+
+/// Ctrl-C and SIGTERM, counted instead of deadly.
+///
+/// The handlers only write a byte to a socket; whoever waits on a child reads it and decides.
+#[derive(Debug)]
+pub struct Interrupt {
+    signals: UnixStream,
+    count: u32,
+}
+
+impl Interrupt {
+    /// Takes over SIGINT and SIGTERM for the rest of the process's life.
+    pub fn install() -> Result<Self, ProcessError> {
+        let system = |action| move |source| ProcessError::System { action, source };
+        let (signals, write_end) = UnixStream::pair().map_err(system("make a signal channel"))?;
+        for signal in [SIGINT, SIGTERM] {
+            let end = write_end
+                .try_clone()
+                .map_err(system("make a signal channel"))?;
+            signal_hook::low_level::pipe::register(signal, end).map_err(system("handle Ctrl-C"))?;
+        }
+        signals
+            .set_nonblocking(true)
+            .map_err(system("make a signal channel"))?;
+        Ok(Self { signals, count: 0 })
+    }
+
+    /// How many times the user asked to stop so far.
+    pub fn count(&mut self) -> u32 {
+        let mut buffer = [0; 16];
+        while let Ok(read) = self.signals.read(&mut buffer) {
+            if read == 0 {
+                break;
+            }
+            self.count += read as u32;
+        }
+        self.count
+    }
+
+    /// Sleeps until `fd` is readable, a signal comes, or `deadline` passes; true if `fd` is readable.
+    pub(super) fn wait_for(
+        &self,
+        fd: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+    ) -> io::Result<bool> {
+        let mut fds = [
+            PollFd::from_borrowed_fd(fd, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+        ];
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = left.map(timespec);
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => Ok(fds[0].revents().contains(PollFlags::IN)),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs() as i64,
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}

@@ -1,0 +1,172 @@
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::File,
+    io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use super::{Child, ProcessError};
+
+/// A command about to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The program, by path or by name on the `PATH`.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables added to the environment it inherits; `None` removes one.
+    pub env: BTreeMap<String, Option<String>>,
+    /// Directory it starts in; ours by default.
+    pub cwd: Option<PathBuf>,
+}
+
+impl Launch {
+    /// A command with no arguments, in our directory and environment.
+    pub fn new(program: impl Into<String>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+        }
+    }
+
+    /// The same command with one more argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// The same command with more arguments.
+    #[must_use]
+    pub fn args<T: Into<String>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// The same command with a variable set.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), Some(value.into()));
+        self
+    }
+
+    /// The same command in another directory.
+    #[must_use]
+    pub fn in_directory(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(cwd.into());
+        self
+    }
+
+    /// Starts it as the leader of its own process group, with stdin closed and its output in
+    /// `logs/<name>.stdout.log` and `logs/<name>.stderr.log`.
+    pub fn spawn(&self, logs: &Path, name: &str) -> Result<Child, ProcessError> {
+        let log = |stream: &str| {
+            let path = logs.join(format!("{name}.{stream}.log"));
+            std::fs::create_dir_all(logs)
+                .and_then(|()| File::create(&path))
+                .map(|file| (path.clone(), file))
+                .map_err(|source| ProcessError::Log { path, source })
+        };
+        let (stdout_path, stdout) = log("stdout")?;
+        let (stderr_path, stderr) = log("stderr")?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0);
+        for (name, value) in &self.env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(cwd) = &self.cwd {
+            command.current_dir(cwd);
+        }
+        let process = command.spawn().map_err(|source| {
+            let program = self.program.clone();
+            // A missing working directory is reported as "not found" too: only blame the program when the directory exists.
+            let cwd_exists = self.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
+            if source.kind() == io::ErrorKind::NotFound && cwd_exists {
+                ProcessError::NotFound { program }
+            } else {
+                ProcessError::Spawn { program, source }
+            }
+        })?;
+        Ok(Child::new(process, stdout_path, stderr_path))
+    }
+}
+
+impl fmt::Display for Launch {
+    /// As it would be typed into a shell.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.env {
+            if let Some(value) = value {
+                write!(f, "{name}={} ", quoted(value))?;
+            }
+        }
+        f.write_str(&quoted(&self.program))?;
+        for arg in &self.args {
+            write!(f, " {}", quoted(arg))?;
+        }
+        Ok(())
+    }
+}
+
+/// A word as a POSIX shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-+=./,:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_prints_as_a_shell_command() {
+        let launch = Launch::new("python3")
+            .args(["-c", "print('a b')", "", "x=1"])
+            .env("CUDA_INJECTION64_PATH", "/opt/my lib.so");
+        let printed = launch.to_string();
+        assert_eq!(
+            printed,
+            r"CUDA_INJECTION64_PATH='/opt/my lib.so' python3 -c 'print('\''a b'\'')' '' x=1"
+        );
+        // The shell itself agrees.
+        let echoed = Command::new("sh")
+            .args(["-c", &printed.replace("python3 -c", "printf '%s|'")])
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8(echoed.stdout).unwrap(),
+            "print('a b')||x=1|"
+        );
+    }
+
+    #[test]
+    fn a_missing_program_and_a_missing_directory_differ() {
+        let logs = tempfile::tempdir().unwrap();
+        let missing = Launch::new("no-such-program-anywhere");
+        assert!(matches!(
+            missing.spawn(logs.path(), "a"),
+            Err(ProcessError::NotFound { .. })
+        ));
+        let nowhere = Launch::new("true").in_directory(logs.path().join("absent"));
+        assert!(matches!(
+            nowhere.spawn(logs.path(), "b"),
+            Err(ProcessError::Spawn { .. })
+        ));
+    }
+}

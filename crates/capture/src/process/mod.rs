@@ -1,0 +1,50 @@
+//! Starting a command, waiting for it, and ending it with everything it started.
+//!
+//! A [`Launch`] is a command about to start, as a plain value: profilers transform it, tests look at it. Only
+//! [`Launch::spawn`] has an effect. The child leads a process group of its own, so that ending it ends its children
+//! too, and a Ctrl-C on the terminal reaches us alone: [`Interrupt`] then decides.
+
+mod child;
+mod interrupt;
+mod launch;
+
+pub use child::{Child, Ended, Stop};
+pub use interrupt::Interrupt;
+pub use launch::Launch;
+
+use std::path::PathBuf;
+
+/// Why a process could not be started or waited for.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// There is no such program.
+    #[error("cannot start `{program}`: no such program")]
+    NotFound {
+        /// What was to be started.
+        program: String,
+    },
+    /// The program is there and did not start.
+    #[error("cannot start `{program}`: {source}")]
+    Spawn {
+        /// What was to be started.
+        program: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A log file could not be made.
+    #[error("cannot write {path}: {source}")]
+    Log {
+        /// The log file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The system refused while waiting or installing signal handlers.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was being done.
+        action: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

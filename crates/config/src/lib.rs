@@ -1,1 +1,8 @@
 //! Hydra 1.3 and OmegaConf 2.3 configuration semantics; knows nothing of GPUs.
+
+pub mod hint;
+pub mod int;
+pub mod key;
+pub mod node;
+pub mod python;
+pub mod source;

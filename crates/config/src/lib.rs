@@ -1,5 +1,6 @@
 //! Hydra 1.3 and OmegaConf 2.3 configuration semantics; knows nothing of GPUs.
 
+pub mod grammar;
 pub mod hint;
 pub mod int;
 pub mod key;

@@ -1,0 +1,81 @@
+//! The syntax tree of a value with interpolations.
+
+use crate::grammar::Span;
+
+/// A whole configuration value: text with interpolations in it.
+///
+/// A single interpolation keeps the type of what it refers to; anything else is joined to a string.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    /// The parts, in order; never empty.
+    pub pieces: Vec<Piece>,
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Piece {
+    /// Text, unescaped. Two literals never follow one another.
+    Literal(String),
+    /// `${…}`.
+    Interpolation(Interpolation),
+}
+
+/// One `${…}`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interpolation {
+    /// What it refers to.
+    pub target: Target,
+    /// From `$` to `}` in the source.
+    pub span: Span,
+}
+
+/// What an interpolation refers to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    /// `${a.b}`: another node. Joined, the pieces are the key, with its leading dots, dots and brackets; OmegaConf
+    /// splits it only then, so a nested interpolation may itself contribute several levels.
+    Node(Vec<Piece>),
+    /// `${name:args}`: the result of a resolver.
+    Resolver {
+        /// The name; joined, the pieces include the dots.
+        name: Vec<Piece>,
+        /// The arguments.
+        args: Vec<Argument>,
+    },
+}
+
+/// One argument of a resolver.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Argument {
+    /// Its value.
+    pub value: Expression,
+    /// Where it stands; empty for an argument left out, as in `${f:a,,b}`, which is the empty string.
+    pub span: Span,
+}
+
+/// A value that may need interpolations resolved.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expression {
+    /// `null`, in any case.
+    Null,
+    /// `true` or `false`, in any case.
+    Bool(bool),
+    /// An integer that fits 64 bits.
+    Int(i64),
+    /// An integer outside 64 bits, as canonical decimal digits with an optional `-`.
+    BigInt(String),
+    /// A floating-point number.
+    Float(f64),
+    /// Text without quotes and without interpolations, unescaped.
+    Str(String),
+    /// A lone `${…}`, which keeps the type of its result.
+    Interpolation(Box<Interpolation>),
+    /// Unquoted text with interpolations, joined to a string.
+    Text(Vec<Piece>),
+    /// Quoted text, always a string; no pieces is the empty string.
+    Quoted(Vec<Piece>),
+    /// `[a,b]`.
+    List(Vec<Expression>),
+    /// `{a:1}` in order of first appearance; keys are scalars, and of equal keys the last value counts.
+    Dict(Vec<(Expression, Expression)>),
+}

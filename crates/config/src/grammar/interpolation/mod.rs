@@ -1,0 +1,10 @@
+//! OmegaConf 2.3's grammar of values with interpolations.
+
+mod ast;
+
+pub use ast::{Argument, Expression, Interpolation, Piece, Target, Template};
+
+/// Whether OmegaConf would treat this string as an interpolation at all: it contains `${`, escaped or not.
+pub fn is_interpolation(text: &str) -> bool {
+    text.contains("${")
+}

@@ -1,0 +1,23 @@
+//! The two little languages of a Hydra command line and of OmegaConf values.
+//!
+//! * [`overrides`]: one command-line override, `+db.port=choice(1,2)`.
+//! * [`interpolation`]: a configuration value that holds `${…}`.
+//!
+//! Both are pure functions from text to a syntax tree and depend on nothing else in this crate. What hydra-core 1.3 and
+//! OmegaConf 2.3 accept is accepted with the same meaning; errors carry the byte [`Span`] of the offending text.
+
+mod error;
+pub mod interpolation;
+pub mod overrides;
+
+pub use error::{GrammarError, Span};
+pub use interpolation::{Argument, Expression, Interpolation, Piece, Target, Template};
+pub use overrides::{
+    ChoiceSweep, Element, Glob, IntervalSweep, Number, Override, OverrideKind, Quote, QuotedString,
+    RangeSweep, Sweep,
+};
+
+/// How deep lists, dictionaries, calls and interpolations may nest before the input is refused.
+///
+/// Python's own recursion limit stops Hydra earlier; ours only protects the stack.
+pub const MAX_DEPTH: usize = 128;

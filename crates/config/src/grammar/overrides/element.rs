@@ -1,0 +1,56 @@
+//! The value of an override: scalars, containers and sweeps.
+
+use super::sweep::Sweep;
+
+/// A parsed element; functions are already evaluated.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Element {
+    /// `null`, in any case.
+    Null,
+    /// `true` or `false`, in any case.
+    Bool(bool),
+    /// An integer that fits 64 bits.
+    Int(i64),
+    /// An integer outside 64 bits, as canonical decimal digits with an optional `-`.
+    BigInt(String),
+    /// A floating-point number, `inf` and `nan` among them.
+    Float(f64),
+    /// Text that had no quotes, unescaped; an interpolation is such text too.
+    Str(String),
+    /// Text that had quotes.
+    Quoted(QuotedString),
+    /// `[a,b]`.
+    List(Vec<Element>),
+    /// `{a:1}` in order of first appearance; keys are scalars, and of equal keys the last value counts.
+    Dict(Vec<(Element, Element)>),
+    /// A sweep. Hydra's parser lets one stand inside containers, where nothing can use it.
+    Sweep(Sweep),
+}
+
+/// The quote around a [`QuotedString`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Quote {
+    /// `'`
+    Single,
+    /// `"`
+    Double,
+}
+
+impl Quote {
+    /// The character itself.
+    pub const fn char(self) -> char {
+        match self {
+            Self::Single => '\'',
+            Self::Double => '"',
+        }
+    }
+}
+
+/// Text that was quoted, without quotes and escapes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct QuotedString {
+    /// The content.
+    pub text: String,
+    /// The quote it was written with.
+    pub quote: Quote,
+}

@@ -3,7 +3,7 @@
 //! * [`overrides`]: one command-line override, `+db.port=choice(1,2)`.
 //! * [`interpolation`]: a configuration value that holds `${…}`.
 //!
-//! Both are pure functions from text to a syntax tree and depend on nothing else in this crate. What hydra-core 1.3 and
+//! Both are pure functions from text to a syntax tree. What hydra-core 1.3 and
 //! OmegaConf 2.3 accept is accepted with the same meaning; errors carry the byte [`Span`] of the offending text.
 
 mod error;

@@ -1,6 +1,7 @@
 //! The syntax tree of a value with interpolations.
 
 use crate::grammar::Span;
+use crate::int::Int;
 
 /// A whole configuration value: text with interpolations in it.
 ///
@@ -60,10 +61,8 @@ pub enum Expression {
     Null,
     /// `true` or `false`, in any case.
     Bool(bool),
-    /// An integer that fits 64 bits.
-    Int(i64),
-    /// An integer outside 64 bits, as canonical decimal digits with an optional `-`.
-    BigInt(String),
+    /// An integer.
+    Int(Int),
     /// A floating-point number.
     Float(f64),
     /// Text without quotes and without interpolations, unescaped.

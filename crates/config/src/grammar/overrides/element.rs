@@ -1,6 +1,7 @@
 //! The value of an override: scalars, containers and sweeps.
 
 use super::sweep::Sweep;
+use crate::int::Int;
 
 /// A parsed element; functions are already evaluated.
 #[derive(Debug, Clone, PartialEq)]
@@ -9,10 +10,8 @@ pub enum Element {
     Null,
     /// `true` or `false`, in any case.
     Bool(bool),
-    /// An integer that fits 64 bits.
-    Int(i64),
-    /// An integer outside 64 bits, as canonical decimal digits with an optional `-`.
-    BigInt(String),
+    /// An integer.
+    Int(Int),
     /// A floating-point number, `inf` and `nan` among them.
     Float(f64),
     /// Text that had no quotes, unescaped; an interpolation is such text too.

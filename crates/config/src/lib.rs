@@ -7,3 +7,4 @@ pub mod key;
 pub mod node;
 pub mod python;
 pub mod source;
+pub mod typed;

@@ -1,0 +1,142 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Lowered, Rule, anywhere, first_match, head};
+
+/// The library a kernel's code comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Library {
+    /// cuBLAS.
+    Cublas,
+    /// cuBLASLt, whose kernels since Hopper are named `nvjet`.
+    CublasLt,
+    /// CUTLASS templates, wherever they were compiled; cuBLAS has some too.
+    Cutlass,
+    /// cuDNN.
+    Cudnn,
+    /// FlashAttention, also the copy inside PyTorch.
+    FlashAttention,
+    /// The memory-efficient attention of xFormers that PyTorch carries.
+    MemoryEfficientAttention,
+    /// FlashInfer.
+    FlashInfer,
+    /// DeepGEMM.
+    DeepGemm,
+    /// PyTorch's own kernels.
+    Aten,
+    /// Compiled by Triton, TorchInductor's kernels included.
+    Triton,
+    /// Fused by TorchScript's compiler.
+    NvFuser,
+    /// NCCL.
+    Nccl,
+    /// NVSHMEM.
+    Nvshmem,
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    TensorRtLlm,
+    /// CUB and Thrust.
+    Cub,
+    /// Not told by the name.
+    Unknown,
+}
+
+impl Library {
+    /// The name as its makers write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cublas => "cuBLAS",
+            Self::CublasLt => "cuBLASLt",
+            Self::Cutlass => "CUTLASS",
+            Self::Cudnn => "cuDNN",
+            Self::FlashAttention => "FlashAttention",
+            Self::MemoryEfficientAttention => "MemEffAttention",
+            Self::FlashInfer => "FlashInfer",
+            Self::DeepGemm => "DeepGEMM",
+            Self::Aten => "ATen",
+            Self::Triton => "Triton",
+            Self::NvFuser => "nvFuser",
+            Self::Nccl => "NCCL",
+            Self::Nvshmem => "NVSHMEM",
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+            Self::TensorRtLlm => "TensorRT-LLM",
+            Self::Cub => "CUB",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+pub(super) fn of(name: &Lowered) -> Library {
+    first_match(RULES, name).unwrap_or(Library::Unknown)
+}
+
+/// First match decides: the outer library before the templates it was built from.
+const RULES: &[Rule<Library>] = &[
+    head("nccl", Library::Nccl),
+    head("nvshmem", Library::Nvshmem),
+    anywhere("flashinfer", Library::FlashInfer),
+    anywhere("tensorrt_llm", Library::TensorRtLlm),
+    anywhere("trtllm", Library::TensorRtLlm),
+    anywhere("deep_gemm", Library::DeepGemm),
+    anywhere("vllm", Library::Vllm),
+    anywhere("sglang", Library::Sglang),
+    head("sgl_", Library::Sglang),
+    anywhere("flash_fwd", Library::FlashAttention),
+    anywhere("flash_bwd", Library::FlashAttention),
+    anywhere("flashattn", Library::FlashAttention),
+    anywhere("flash_attn", Library::FlashAttention),
+    anywhere("pytorchmemeffattention", Library::MemoryEfficientAttention),
+    head("fmha_cutlass", Library::MemoryEfficientAttention),
+    anywhere("cudnn", Library::Cudnn),
+    head("nvjet", Library::CublasLt),
+    anywhere("cublaslt", Library::CublasLt),
+    head("splitkreduce", Library::CublasLt),
+    anywhere("cublas", Library::Cublas),
+    head("gemvx", Library::Cublas),
+    head("gemv2", Library::Cublas),
+    head("gemvnsp", Library::Cublas),
+    head("gemmsn", Library::Cublas),
+    // Names of the form ampere_fp16_s16816gemm_… and sm90_xmma_gemm_… are cuBLAS's compiled kernels.
+    head("xmma_gemm", Library::Cublas),
+    head("volta_", Library::Cublas),
+    head("turing_", Library::Cublas),
+    head("ampere_", Library::Cublas),
+    head("hopper_", Library::Cublas),
+    head("cutlass", Library::Cutlass),
+    anywhere("kernel2<cutlass", Library::Cutlass),
+    head("cub::", Library::Cub),
+    head("thrust::", Library::Cub),
+    head("triton_", Library::Triton),
+    head("fused__", Library::NvFuser),
+    head("at::", Library::Aten),
+    anywhere("at::native", Library::Aten),
+    // Kernels of vLLM's Triton and CUDA sources that carry no namespace.
+    head("fused_moe_kernel", Library::Vllm),
+    head("paged_attention_v", Library::Vllm),
+    head("reshape_and_cache", Library::Vllm),
+    // ATen's kernels in spellings without namespaces.
+    head("elementwise_kernel", Library::Aten),
+    head("catarraybatchedcopy", Library::Aten),
+    head("reduce_kernel", Library::Aten),
+    head("softmax_warp_forward", Library::Aten),
+    head("cunn_softmax", Library::Aten),
+    head("indexselect", Library::Aten),
+    head("indexfunc", Library::Aten),
+    head("gathertopk", Library::Aten),
+    head("bitonicsort", Library::Aten),
+    head("vectorized_layer_norm", Library::Aten),
+    head("vectorized_gather", Library::Aten),
+    head("index_elementwise", Library::Aten),
+];

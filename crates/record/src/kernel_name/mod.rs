@@ -1,0 +1,90 @@
+//! What a kernel's name says: one spelling for all tools, what the kernel does, and whose it is.
+//!
+//! Kineto, Nsight Systems and Nsight Compute print the same C++ symbol in three ways, and versions of one tool
+//! differ. [`canonical`] maps every spelling to one, so that a timeline and its counters can be joined.
+//! [`classify`] reads the purpose and the library from any of the spellings by the tables in this module.
+
+mod canonical;
+mod category;
+mod demangle;
+mod library;
+mod spelling;
+mod token;
+
+pub use canonical::canonical;
+pub use category::Category;
+pub use library::Library;
+
+use canonical::Parsed;
+
+/// The purpose of a kernel and the library that holds it, as far as its name tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct KernelClass {
+    /// What the kernel does.
+    pub category: Category,
+    /// Where its code comes from.
+    pub library: Library,
+}
+
+/// Reads purpose and library from a kernel's name in any tool's spelling, mangled or not.
+pub fn classify(name: &str) -> KernelClass {
+    let Parsed { canonical, head } = canonical::parse(name);
+    let name = Lowered {
+        head: head.to_ascii_lowercase(),
+        whole: format!("{name} {canonical}").to_ascii_lowercase(),
+    };
+    KernelClass {
+        category: category::of(&name),
+        library: library::of(&name),
+    }
+}
+
+/// A name as the tables see it: in lower case, with the function's own path apart from its arguments.
+struct Lowered {
+    /// The path of the function without template arguments and parameters.
+    head: String,
+    /// The name as given, and the canonical name after it.
+    whole: String,
+}
+
+/// Where a rule looks for its needle.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the function's own path.
+    Head,
+    /// Anywhere, template arguments and parameters included.
+    Anywhere,
+}
+
+/// One row of a table: the first row whose needle is found decides.
+struct Rule<T> {
+    place: Place,
+    needle: &'static str,
+    gives: T,
+}
+
+const fn head<T>(needle: &'static str, gives: T) -> Rule<T> {
+    Rule {
+        place: Place::Head,
+        needle,
+        gives,
+    }
+}
+
+const fn anywhere<T>(needle: &'static str, gives: T) -> Rule<T> {
+    Rule {
+        place: Place::Anywhere,
+        needle,
+        gives,
+    }
+}
+
+fn first_match<T: Copy>(rules: &[Rule<T>], name: &Lowered) -> Option<T> {
+    rules
+        .iter()
+        .find(|rule| match rule.place {
+            Place::Head => name.head.contains(rule.needle),
+            Place::Anywhere => name.whole.contains(rule.needle),
+        })
+        .map(|rule| rule.gives)
+}

@@ -1,0 +1,41 @@
+use super::spelling::is_word;
+
+/// The smallest parts of a C++ name; white space is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    /// An identifier or keyword.
+    Name(&'a str),
+    /// A literal that begins with a digit, suffix included.
+    Number(&'a str),
+    /// `::`
+    Scope,
+    /// Any other character.
+    Mark(char),
+}
+
+pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut out = Vec::with_capacity(text.len() / 4);
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let taken = if first.is_whitespace() {
+            first.len_utf8()
+        } else if is_word(first) {
+            let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            let word = &rest[..end];
+            out.push(if first.is_ascii_digit() {
+                Token::Number(word)
+            } else {
+                Token::Name(word)
+            });
+            end
+        } else if rest.starts_with("::") {
+            out.push(Token::Scope);
+            2
+        } else {
+            out.push(Token::Mark(first));
+            first.len_utf8()
+        };
+        rest = &rest[taken..];
+    }
+    out
+}

@@ -1,0 +1,240 @@
+//! One kernel under the spellings of Kineto, Nsight Systems and Nsight Compute.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use flate2::read::GzDecoder;
+use llmprof_record::kernel_name::{Category, KernelClass, Library, canonical, classify};
+
+fn fixture(path: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(path)
+}
+
+fn unpacked(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    GzDecoder::new(File::open(fixture(path)).expect("fixture"))
+        .read_to_end(&mut bytes)
+        .expect("gzip");
+    bytes
+}
+
+/// Device time by name as Kineto spells it, in ps so that three decimals of a µs stay exact.
+fn kineto() -> &'static BTreeMap<String, u64> {
+    static ONCE: OnceLock<BTreeMap<String, u64>> = OnceLock::new();
+    ONCE.get_or_init(read_kineto)
+}
+
+fn read_kineto() -> BTreeMap<String, u64> {
+    let trace: serde_json::Value =
+        serde_json::from_slice(&unpacked("h200/torch_shapes.json.gz")).expect("JSON");
+    let mut times = BTreeMap::new();
+    for event in trace["traceEvents"].as_array().expect("events") {
+        if event["cat"] == "kernel" {
+            let time = (event["dur"].as_f64().expect("duration") * 1e6).round() as u64;
+            *times
+                .entry(event["name"].as_str().expect("name").to_owned())
+                .or_default() += time;
+        }
+    }
+    times
+}
+
+/// Device time in ns by (demangled name, mangled name) as Nsight Systems spells them.
+fn nsys() -> BTreeMap<(String, String), u64> {
+    let file = tempfile::NamedTempFile::new().expect("temporary file");
+    std::fs::write(file.path(), unpacked("h200/nsys/qwen05.sqlite.gz")).expect("written");
+    let database = rusqlite::Connection::open(file.path()).expect("database");
+    let mut query = database
+        .prepare(
+            "SELECT d.value, m.value, SUM(k.end - k.start) FROM CUPTI_ACTIVITY_KIND_KERNEL k
+             JOIN StringIds d ON d.id = k.demangledName JOIN StringIds m ON m.id = k.mangledName GROUP BY 1, 2",
+        )
+        .expect("query");
+    query
+        .query_map([], |row| {
+            Ok(((row.get(0)?, row.get(1)?), row.get::<_, i64>(2)? as u64))
+        })
+        .expect("rows")
+        .collect::<Result<_, _>>()
+        .expect("row")
+}
+
+/// The name of each profiled launch as Nsight Compute spells it.
+fn ncu() -> Vec<String> {
+    let bytes = unpacked("h200/ncu/decode_raw.csv.gz");
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        .from_reader(&bytes[..]);
+    let column = reader
+        .headers()
+        .expect("header")
+        .iter()
+        .position(|name| name == "Kernel Name")
+        .expect("column");
+    let rows = reader
+        .records()
+        .map(|row| row.expect("row")[column].to_owned());
+    rows.skip(1).collect()
+}
+
+/// Kernel names of one of the ancestor's summaries, with their time.
+fn ancestor(stage: &str) -> Vec<(String, u64)> {
+    let mut reader =
+        csv::Reader::from_path(fixture(&format!("ancestor/nsys/{stage}.csv"))).expect("fixture");
+    let rows = reader.records().map(|row| row.expect("row"));
+    rows.map(|row| (row[8].to_owned(), row[1].parse().expect("time")))
+        .collect()
+}
+
+fn ancestor_ncu() -> Vec<String> {
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(fixture("ancestor/ncu"))
+        .expect("folder")
+        .map(|entry| entry.expect("entry").path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    let name = |folder: &PathBuf| {
+        let mut reader = csv::ReaderBuilder::new()
+            .flexible(true)
+            .from_path(folder.join("ncu.metrics.csv"))
+            .expect("fixture");
+        reader.records().next().expect("a row").expect("row")[4].to_owned()
+    };
+    folders.iter().map(name).collect()
+}
+
+fn assert_distinct<'a>(names: impl IntoIterator<Item = &'a str>) {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for name in names {
+        if let Some(other) = seen.insert(canonical(name), name) {
+            assert_eq!(other, name, "two kernels meet under one name");
+        }
+    }
+}
+
+#[test]
+fn no_two_kernels_of_one_tool_collide() {
+    assert_distinct(kineto().keys().map(String::as_str));
+    assert_distinct(nsys().keys().map(|(name, _)| name.as_str()));
+    assert_distinct(ncu().iter().map(String::as_str));
+    assert_distinct(ancestor("all-stage").iter().map(|(name, _)| name.as_str()));
+}
+
+#[test]
+fn mangled_and_demangled_names_meet() {
+    for (demangled, mangled) in nsys().keys() {
+        assert_eq!(canonical(mangled), canonical(demangled), "{mangled}");
+    }
+}
+
+#[test]
+fn kineto_and_nsys_join_on_nearly_all_device_time() {
+    let kineto = kineto();
+    let nsys: BTreeSet<String> = nsys().keys().map(|(name, _)| canonical(name)).collect();
+    let joined: u64 = kineto
+        .iter()
+        .filter(|(name, _)| nsys.contains(&canonical(name)))
+        .map(|(_, time)| time)
+        .sum();
+    let total: u64 = kineto.values().sum();
+    assert!(
+        joined * 1000 >= total * 990,
+        "joined {joined} of {total} ps"
+    );
+}
+
+#[test]
+fn every_ncu_launch_joins_both_timelines() {
+    let kineto: BTreeSet<String> = kineto().keys().map(|name| canonical(name)).collect();
+    let nsys: BTreeSet<String> = nsys().keys().map(|(name, _)| canonical(name)).collect();
+    let ncu = ncu();
+    assert_eq!(ncu.len(), 40);
+    for name in &ncu {
+        assert!(
+            nsys.contains(&canonical(name)),
+            "not in nsys: {name}\n{}",
+            canonical(name)
+        );
+        assert!(
+            kineto.contains(&canonical(name)),
+            "not in Kineto: {name}\n{}",
+            canonical(name)
+        );
+    }
+}
+
+#[test]
+fn names_that_ncu_2025_1_damaged_join_their_summary_row_by_row() {
+    let summary = ancestor("all-stage");
+    let counters = ancestor_ncu();
+    assert_eq!(counters.len(), 20);
+    for (name, (whole, _)) in counters.iter().zip(&summary) {
+        assert_eq!(canonical(name), canonical(whole));
+    }
+}
+
+#[test]
+fn spellings_of_one_kernel_have_one_class() {
+    let mut classes: BTreeMap<String, (KernelClass, String)> = BTreeMap::new();
+    let kineto = kineto();
+    let nsys = nsys();
+    let ancestors: Vec<String> = ancestor("all-stage")
+        .into_iter()
+        .map(|(name, _)| name)
+        .chain(ancestor_ncu())
+        .collect();
+    let names = kineto.keys().cloned();
+    let names = names
+        .chain(nsys.keys().flat_map(|(a, b)| [a.clone(), b.clone()]))
+        .chain(ncu())
+        .chain(ancestors);
+    for name in names {
+        let class = classify(&name);
+        let (first, other) = classes
+            .entry(canonical(&name))
+            .or_insert((class, name.clone()));
+        assert_eq!(*first, class, "{name}\n{other}");
+    }
+}
+
+#[test]
+fn nothing_that_holds_half_a_percent_is_unclassified() {
+    let kineto: Vec<(String, u64)> = kineto().clone().into_iter().collect();
+    let nsys: Vec<(String, u64)> = nsys()
+        .into_iter()
+        .map(|((name, _), time)| (name, time))
+        .collect();
+    let mut sets = vec![kineto, nsys];
+    sets.extend(["all-stage", "clip", "decode", "prefill", "projector", "sam"].map(ancestor));
+    for set in sets {
+        let total: u64 = set.iter().map(|(_, time)| time).sum();
+        for (name, time) in set {
+            let class = classify(&name);
+            let small = time * 200 <= total;
+            assert!(small || class.category != Category::Other, "{name}");
+            assert!(small || class.library != Library::Unknown, "{name}");
+        }
+    }
+}
+
+#[test]
+fn damaged_names_do_no_harm() {
+    for (name, _) in ancestor("all-stage") {
+        for end in (0..name.len())
+            .step_by(13)
+            .filter(|&end| name.is_char_boundary(end))
+        {
+            let _ = classify(&name[..end]);
+        }
+    }
+    let deep = "a<".repeat(100_000);
+    assert_eq!(canonical(&deep), deep);
+    let parentheses = "(".repeat(100_000);
+    assert_eq!(canonical(&parentheses), parentheses);
+    // Each `S_` refers to a pair of the one before it: 2^40 characters if printed.
+    let bomb = format!("_Z1f{}E", "1aIS_S_".repeat(40));
+    let _ = canonical(&bomb);
+}

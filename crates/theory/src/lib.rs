@@ -1,1 +1,29 @@
 //! What a model must cost on a device. Pure code.
+//!
+//! A [`Model`] is typed [`block`]s with repeat counts, built from a Hugging Face `config.json`. With a [`Workload`] it
+//! lowers to [`Operator`]s whose work and traffic are exact; [`Cost`] sums them.
+
+pub mod block;
+mod cost;
+pub mod device;
+mod error;
+mod lower;
+mod model;
+mod operator;
+mod quant;
+mod routing;
+mod validate;
+mod weight;
+mod workload;
+
+pub use cost::{Cost, Costs, FlopTable};
+pub use error::{ModelError, WorkloadError};
+pub use lower::Formats;
+pub use model::{Decoder, LayerGroup, Model};
+pub use operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work};
+pub use quant::{ParseWeightFormatError, WeightFormat};
+pub use routing::{expected_touched, measured_touched};
+pub use weight::{Dims, Tensor};
+pub use workload::{
+    AttentionConvention, Images, Logits, MlaDecode, Pass, Precision, Routing, Workload,
+};

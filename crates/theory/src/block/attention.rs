@@ -1,0 +1,227 @@
+use llmprof_units::Basis;
+
+use super::{Linear, Norm, Rope, RopeTable};
+use crate::{
+    lower::{Lowering, Step, product},
+    operator::{Kind, Shape, Traffic},
+    weight::{Dims, Visitor, WeightSpec},
+};
+
+/// How a fused projection lays out queries, keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkvOrder {
+    /// All queries, all keys, all values (GPT-2, Phi-3).
+    Concatenated,
+    /// Query, key and value of head 0, then of head 1, … (GPT-NeoX).
+    PerHead,
+}
+
+/// The projections to queries, keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Projections {
+    /// A matrix each.
+    Separate {
+        /// To queries.
+        q: Linear,
+        /// To keys.
+        k: Linear,
+        /// To values.
+        v: Linear,
+    },
+    /// One matrix for all three.
+    Fused {
+        /// The matrix.
+        qkv: Linear,
+        /// The order of its outputs.
+        order: QkvOrder,
+    },
+}
+
+/// Attention with `heads` query heads that share `kv_heads` key and value heads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Module path inside its layer (`self_attn`); also the path of the attention operator.
+    pub name: &'static str,
+    /// Path of the rotation.
+    pub rope_name: &'static str,
+    /// Query heads.
+    pub heads: u64,
+    /// Key and value heads.
+    pub kv_heads: u64,
+    /// Width of a head.
+    pub head_dim: u64,
+    /// To queries, keys and values.
+    pub projections: Projections,
+    /// From the heads back to the model's width.
+    pub output: Linear,
+    /// Norm of each query head after projection.
+    pub q_norm: Option<Norm>,
+    /// Norm of each key head after projection.
+    pub k_norm: Option<Norm>,
+    /// Rotation.
+    pub rope: Option<Rope>,
+    /// A table of angles of this layer's own, where layers do not share one.
+    pub rope_table: Option<RopeTable>,
+    /// Keys that a query sees, itself included; absent is all.
+    pub window: Option<u64>,
+    /// Path of a learned logit per head that takes part in the softmax (GPT-OSS).
+    pub sinks: Option<&'static str>,
+    /// Scores become `cap × tanh(score ÷ cap)` (Gemma 2).
+    pub softcap: Option<f64>,
+    /// What scores are multiplied by.
+    pub scale: f64,
+}
+
+impl Attention {
+    /// Elements that the cache gains per token.
+    pub fn kv_elements(&self) -> u64 {
+        product(&[2, self.kv_heads, self.head_dim])
+    }
+
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let rows = lowering.rows();
+        match &self.projections {
+            Projections::Separate { q, k, v } => {
+                for linear in [q, k, v] {
+                    lowering.linear(linear, rows);
+                }
+            }
+            Projections::Fused { qkv, .. } => lowering.linear(qkv, rows),
+        }
+        if let Some(norm) = &self.q_norm {
+            lowering.norm(
+                norm,
+                product(&[rows, self.heads * self.head_dim / norm.width]),
+            );
+        }
+        if let Some(norm) = &self.k_norm {
+            lowering.norm(
+                norm,
+                product(&[rows, self.kv_heads * self.head_dim / norm.width]),
+            );
+        }
+        if let Some(table) = &self.rope_table {
+            table.lower(lowering);
+        }
+        if let Some(rope) = &self.rope {
+            rope.lower(
+                lowering,
+                self.rope_name,
+                self.heads + self.kv_heads,
+                self.head_dim,
+            );
+        }
+        let sinks = if self.sinks.is_some() { self.heads } else { 0 };
+        Core {
+            name: self.name,
+            heads: self.heads,
+            key_dim: self.head_dim,
+            value_dim: self.head_dim,
+            kv_elements: self.kv_elements(),
+            new_elements: self.kv_elements(),
+            window: self.window,
+            sinks,
+            softcap: self.softcap.is_some(),
+        }
+        .lower(lowering);
+        lowering.linear(&self.output, rows);
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        match &self.projections {
+            Projections::Separate { q, k, v } => {
+                for linear in [q, k, v] {
+                    linear.weights(visitor);
+                }
+            }
+            Projections::Fused { qkv, .. } => qkv.weights(visitor),
+        }
+        for norm in [&self.q_norm, &self.k_norm].into_iter().flatten() {
+            norm.weights(visitor);
+        }
+        if let Some(sinks) = self.sinks {
+            visitor.visit(WeightSpec::new(sinks, "", Dims::from([self.heads])));
+        }
+        self.output.weights(visitor);
+    }
+}
+
+/// Scores, softmax and weighted values, whatever made the queries and keys.
+pub(crate) struct Core {
+    pub(crate) name: &'static str,
+    pub(crate) heads: u64,
+    pub(crate) key_dim: u64,
+    pub(crate) value_dim: u64,
+    /// Elements of the cache per token.
+    pub(crate) kv_elements: u64,
+    /// Elements of keys and values per new token, as the kernel reads them.
+    pub(crate) new_elements: u64,
+    pub(crate) window: Option<u64>,
+    pub(crate) sinks: u64,
+    pub(crate) softcap: bool,
+}
+
+impl Core {
+    /// Softmax costs five operations a score (scale, subtract the maximum, exponential, sum, divide), a soft cap three
+    /// more. Scores themselves count no bytes: a fused kernel never writes them.
+    pub(crate) fn lower<'m>(&self, lowering: &mut Lowering<'_, 'm>)
+    where
+        Self: 'm,
+    {
+        let pass = lowering.pass;
+        let keys = lowering.keys_sum(self.window);
+        let scores = product(&[keys, pass.batch, self.heads]);
+        let tokens = product(&[pass.rows(), pass.steps]);
+        let kv_bytes = |tokens: u64| {
+            lowering
+                .formats
+                .kv
+                .bytes_for(product(&[tokens, self.kv_elements]))
+                .unwrap_or(u64::MAX)
+        };
+        let past = self.window.map_or(u64::MAX, |window| window.max(1) - 1);
+        let (kv_read, kv_write) = if lowering.caches() {
+            (
+                kv_bytes(product(&[pass.batch, pass.past_sum(past)])),
+                kv_bytes(tokens),
+            )
+        } else {
+            (0, 0)
+        };
+        let query = product(&[self.heads, self.key_dim]);
+        let step = Step {
+            parameters: self.sinks,
+            tensor: product(&[2, scores, self.key_dim + self.value_dim]),
+            vector: product(&[scores, if self.softcap { 8 } else { 5 }]),
+            traffic: Traffic {
+                weights: product(&[lowering.plain_bytes(self.sinks), pass.steps]),
+                kv_read,
+                kv_write,
+                activation_read: lowering
+                    .activation_bytes(product(&[tokens, query + self.new_elements])),
+                activation_write: lowering.activation_bytes(product(&[
+                    tokens,
+                    self.heads,
+                    self.value_dim,
+                ])),
+                boundary: 0,
+            },
+        };
+        let keys_at_first = pass.past.min(past).saturating_add(pass.queries);
+        let shape = Shape {
+            groups: product(&[pass.batch, self.heads]),
+            m: pass.queries,
+            n: keys_at_first,
+            k: self.key_dim,
+        };
+        let compute = lowering.formats.activations;
+        lowering.emit_sum(
+            Kind::Attention,
+            self.name,
+            shape,
+            &step,
+            compute,
+            Basis::Counted,
+        );
+    }
+}

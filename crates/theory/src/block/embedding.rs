@@ -1,0 +1,145 @@
+use super::Linear;
+use crate::{
+    lower::{Lowering, Step, product},
+    operator::{Kind, Shape, Traffic},
+    weight::{Dims, Visitor, WeightSpec},
+};
+
+/// A token id takes eight bytes, as tokenizers and frameworks pass it.
+const TOKEN_ID_BYTES: u64 = 8;
+
+/// The table from token ids to vectors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Embedding {
+    /// Module path.
+    pub name: &'static str,
+    /// Path of the scaling operator.
+    pub scale_name: &'static str,
+    /// Rows.
+    pub vocabulary: u64,
+    /// Columns.
+    pub width: u64,
+    /// What vectors are multiplied by (Gemma).
+    pub scale: Option<f64>,
+}
+
+impl Embedding {
+    /// Reads one row per token, not the table.
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let rows = lowering.rows();
+        let elements = product(&[rows, self.width]);
+        let ids = product(&[rows, TOKEN_ID_BYTES]);
+        lowering.emit(
+            Kind::Embedding,
+            self.name,
+            Shape::rows(rows, self.width),
+            &Step {
+                parameters: product(&[self.vocabulary, self.width]),
+                traffic: Traffic {
+                    weights: lowering.plain_bytes(elements),
+                    activation_read: ids,
+                    activation_write: lowering.activation_bytes(elements),
+                    boundary: ids,
+                    ..Traffic::default()
+                },
+                ..Step::default()
+            },
+        );
+        if self.scale.is_some() {
+            lowering.elementwise(Kind::Scale, self.scale_name, (rows, self.width), 1, 1);
+        }
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        visitor.visit(WeightSpec::new(
+            self.name,
+            "weight",
+            Dims::from([self.vocabulary, self.width]),
+        ));
+    }
+}
+
+/// Learned positions added to the embeddings (GPT-2, OPT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PositionTable {
+    /// Module path.
+    pub name: &'static str,
+    /// Rows of the table.
+    pub rows: u64,
+    /// Columns.
+    pub width: u64,
+    /// Rows before that of position 0 (OPT keeps two).
+    pub offset: u64,
+}
+
+impl PositionTable {
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let rows = lowering.rows();
+        let elements = product(&[rows, self.width]);
+        lowering.emit(
+            Kind::PositionEmbedding,
+            self.name,
+            Shape::rows(rows, self.width),
+            &Step {
+                parameters: product(&[self.rows, self.width]),
+                vector: elements,
+                traffic: Traffic {
+                    // Sequences of a batch share the rows of their positions.
+                    weights: lowering.plain_bytes(product(&[lowering.pass.queries, self.width])),
+                    activation_read: lowering.activation_bytes(elements),
+                    activation_write: lowering.activation_bytes(elements),
+                    ..Traffic::default()
+                },
+                ..Step::default()
+            },
+        );
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        visitor.visit(WeightSpec::new(
+            self.name,
+            "weight",
+            Dims::from([self.rows, self.width]),
+        ));
+    }
+}
+
+/// The projection to logits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Head {
+    /// From the model's width to the vocabulary. When tied its weight is the embedding's.
+    pub linear: Linear,
+    /// Whether the weight is the embedding's: read, but not another parameter.
+    pub tied: bool,
+    /// Logits become `cap × tanh(logit ÷ cap)` (Gemma 2).
+    pub softcap: Option<f64>,
+}
+
+impl Head {
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let rows = product(&[lowering.pass.batch, lowering.pass.logits]);
+        if rows == 0 {
+            return;
+        }
+        let linear = &self.linear;
+        let mut step = lowering.linear_step(linear, rows);
+        step.parameters = if self.tied { 0 } else { linear.parameters() };
+        step.traffic.boundary = step.traffic.activation_write;
+        lowering.emit_in(
+            Kind::Linear,
+            linear.name,
+            Shape::matmul(rows, linear.outputs, linear.inputs),
+            &step,
+            lowering.formats.compute_for(linear.quantized),
+        );
+        if self.softcap.is_some() {
+            lowering.elementwise(Kind::Scale, "logits_softcap", (rows, linear.outputs), 1, 3);
+        }
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        if !self.tied {
+            self.linear.weights(visitor);
+        }
+    }
+}

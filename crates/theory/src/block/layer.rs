@@ -1,0 +1,139 @@
+use super::{Attention, Mla, Mlp, Moe, Norm};
+use crate::{lower::Lowering, weight::Visitor, workload::MlaDecode};
+
+/// The mixing of tokens in a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mixer {
+    /// Grouped-query attention, of which multi-head is a case.
+    Attention(Attention),
+    /// Latent attention.
+    Mla(Box<Mla>),
+}
+
+/// The feed-forward part of a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FeedForward {
+    /// One network.
+    Dense(Mlp),
+    /// A mixture.
+    Moe(Box<Moe>),
+}
+
+/// How a layer's parts are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrangement {
+    /// `x += mix(norm(x)); x += feed(norm(x))`.
+    PreNorm,
+    /// `x += mix(norm₁(x)) + feed(norm₂(x))` (GPT-NeoX).
+    Parallel,
+    /// `x = norm(x + mix(x)); x = norm(x + feed(x))` (OPT-350m).
+    PostNorm,
+}
+
+/// One layer of a transformer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    /// Width of the residual stream.
+    pub width: u64,
+    /// How the parts are joined.
+    pub arrangement: Arrangement,
+    /// Norm of the mixer: before it, or after its addition when post-norm.
+    pub mixer_norm: Norm,
+    /// The mixer.
+    pub mixer: Mixer,
+    /// Norm of the mixer's result before its addition (Gemma).
+    pub after_mixer_norm: Option<Norm>,
+    /// Norm of the feed-forward part.
+    pub feed_norm: Norm,
+    /// The feed-forward part.
+    pub feed: FeedForward,
+    /// Norm of its result before its addition (Gemma).
+    pub after_feed_norm: Option<Norm>,
+}
+
+impl Layer {
+    /// Keys that a query of this layer sees; absent is all.
+    pub fn window(&self) -> Option<u64> {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.window,
+            Mixer::Mla(_) => None,
+        }
+    }
+
+    /// Elements that this layer's cache gains per token.
+    pub fn kv_elements(&self, mla: MlaDecode) -> u64 {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.kv_elements(),
+            Mixer::Mla(latent) => latent.kv_elements(mla),
+        }
+    }
+
+    fn mix<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.lower(lowering),
+            Mixer::Mla(latent) => latent.lower(lowering),
+        }
+        if let Some(norm) = &self.after_mixer_norm {
+            lowering.norm(norm, lowering.rows());
+        }
+    }
+
+    fn feed_forward<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        match &self.feed {
+            FeedForward::Dense(mlp) => mlp.lower(lowering),
+            FeedForward::Moe(moe) => moe.lower(lowering),
+        }
+        if let Some(norm) = &self.after_feed_norm {
+            lowering.norm(norm, lowering.rows());
+        }
+    }
+
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let rows = lowering.rows();
+        match self.arrangement {
+            Arrangement::PreNorm => {
+                lowering.norm(&self.mixer_norm, rows);
+                self.mix(lowering);
+                lowering.add("mixer_add", self.width);
+                lowering.norm(&self.feed_norm, rows);
+                self.feed_forward(lowering);
+                lowering.add("feed_add", self.width);
+            }
+            Arrangement::Parallel => {
+                lowering.norm(&self.mixer_norm, rows);
+                self.mix(lowering);
+                lowering.norm(&self.feed_norm, rows);
+                self.feed_forward(lowering);
+                lowering.add("feed_add", self.width);
+                lowering.add("mixer_add", self.width);
+            }
+            Arrangement::PostNorm => {
+                self.mix(lowering);
+                lowering.add("mixer_add", self.width);
+                lowering.norm(&self.mixer_norm, rows);
+                self.feed_forward(lowering);
+                lowering.add("feed_add", self.width);
+                lowering.norm(&self.feed_norm, rows);
+            }
+        }
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        self.mixer_norm.weights(visitor);
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.weights(visitor),
+            Mixer::Mla(latent) => latent.weights(visitor),
+        }
+        self.feed_norm.weights(visitor);
+        match &self.feed {
+            FeedForward::Dense(mlp) => mlp.weights(visitor),
+            FeedForward::Moe(moe) => moe.weights(visitor),
+        }
+        for norm in [&self.after_mixer_norm, &self.after_feed_norm]
+            .into_iter()
+            .flatten()
+        {
+            norm.weights(visitor);
+        }
+    }
+}

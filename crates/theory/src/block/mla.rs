@@ -1,0 +1,192 @@
+use super::{Linear, Norm, Rope, attention::Core};
+use crate::{
+    lower::{Lowering, Step, product},
+    operator::{Kind, Phase, Shape, Traffic},
+    weight::Visitor,
+    workload::MlaDecode,
+};
+
+/// The way to queries in latent attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MlaQuery {
+    /// One matrix (`q_lora_rank` absent).
+    Direct(Linear),
+    /// Down to a low rank, a norm, and up again.
+    LowRank {
+        /// To the rank.
+        down: Linear,
+        /// Norm of the low-rank vector.
+        norm: Norm,
+        /// To all heads.
+        up: Linear,
+    },
+}
+
+/// Multi-head latent attention (DeepSeek-V2, V3): keys and values of all heads come from one low-rank vector per token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mla {
+    /// Module path inside its layer; also the path of the attention operator.
+    pub name: &'static str,
+    /// Heads.
+    pub heads: u64,
+    /// Width of the part of a query that does not rotate.
+    pub nope_dim: u64,
+    /// Width of the rotating part, whose key all heads share.
+    pub rope_dim: u64,
+    /// Width of a value.
+    pub value_dim: u64,
+    /// Width of the latent.
+    pub rank: u64,
+    /// To queries.
+    pub query: MlaQuery,
+    /// To latent and rotating key.
+    pub kv_down: Linear,
+    /// Norm of the latent.
+    pub kv_norm: Norm,
+    /// From latent to keys and values of all heads.
+    pub kv_up: Linear,
+    /// Back to the model's width.
+    pub output: Linear,
+    /// Rotation.
+    pub rope: Rope,
+    /// What scores are multiplied by.
+    pub scale: f64,
+}
+
+impl Mla {
+    /// Elements that the cache gains per token.
+    pub fn kv_elements(&self, mla: MlaDecode) -> u64 {
+        match mla {
+            MlaDecode::Absorbed => self.rank + self.rope_dim,
+            MlaDecode::Naive => self.expanded(),
+        }
+    }
+
+    /// Elements of the keys and values of all heads for one token.
+    fn expanded(&self) -> u64 {
+        product(&[self.heads, self.nope_dim + self.rope_dim + self.value_dim])
+    }
+
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let rows = lowering.rows();
+        match &self.query {
+            MlaQuery::Direct(q) => lowering.linear(q, rows),
+            MlaQuery::LowRank { down, norm, up } => {
+                lowering.linear(down, rows);
+                lowering.norm(norm, rows);
+                lowering.linear(up, rows);
+            }
+        }
+        lowering.linear(&self.kv_down, rows);
+        lowering.norm(&self.kv_norm, rows);
+        let absorbed = lowering.mla == MlaDecode::Absorbed && lowering.pass.phase == Phase::Decode;
+        if !absorbed {
+            self.expand(lowering);
+        }
+        self.rope
+            .lower(lowering, "self_attn.rope", self.heads + 1, self.rope_dim);
+        if absorbed {
+            self.absorb(lowering, "self_attn.absorb_k", self.nope_dim, self.rank);
+        }
+        let kv_elements = self.kv_elements(lowering.mla);
+        let core = if absorbed {
+            Core {
+                name: self.name,
+                heads: self.heads,
+                key_dim: self.rank + self.rope_dim,
+                value_dim: self.rank,
+                kv_elements,
+                new_elements: kv_elements,
+                window: None,
+                sinks: 0,
+                softcap: false,
+            }
+        } else {
+            Core {
+                name: self.name,
+                heads: self.heads,
+                key_dim: self.nope_dim + self.rope_dim,
+                value_dim: self.value_dim,
+                kv_elements,
+                new_elements: self.expanded(),
+                window: None,
+                sinks: 0,
+                softcap: false,
+            }
+        };
+        core.lower(lowering);
+        if absorbed {
+            self.absorb(lowering, "self_attn.absorb_v", self.rank, self.value_dim);
+        }
+        lowering.linear(&self.output, rows);
+    }
+
+    /// Keys and values of the new tokens, and of cached ones too where the cache holds only latents.
+    fn expand<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let pass = lowering.pass;
+        if lowering.mla == MlaDecode::Naive || pass.past_sum(u64::MAX) == 0 {
+            lowering.linear(&self.kv_up, pass.rows());
+            return;
+        }
+        let tokens = product(&[pass.batch, pass.past_sum(u64::MAX)])
+            .saturating_add(product(&[pass.rows(), pass.steps]));
+        let mut all = lowering.linear_step(&self.kv_up, tokens);
+        all.parameters = self.kv_up.parameters();
+        all.traffic.weights = product(&[all.traffic.weights, pass.steps]);
+        let first = product(&[pass.batch, pass.past.saturating_add(pass.queries)]);
+        lowering.emit_sum(
+            Kind::Linear,
+            self.kv_up.name,
+            Shape::matmul(first, self.kv_up.outputs, self.kv_up.inputs),
+            &all,
+            lowering.formats.compute_for(self.kv_up.quantized),
+            llmprof_units::Basis::Counted,
+        );
+    }
+
+    /// One half of the up-projection, applied head by head to queries or to outputs instead of to keys or values.
+    fn absorb<'m>(
+        &'m self,
+        lowering: &mut Lowering<'_, 'm>,
+        name: &'static str,
+        inputs: u64,
+        outputs: u64,
+    ) {
+        let rows = lowering.rows();
+        let half = Linear::new(name, inputs, product(&[outputs, self.heads]), false);
+        // Each head has its own inputs, so they are read once per head.
+        let mut step = lowering.linear_step(&half, rows);
+        step.parameters = half.parameters();
+        step.traffic = Traffic {
+            activation_read: lowering.activation_bytes(product(&[rows, self.heads, inputs])),
+            ..step.traffic
+        };
+        lowering.emit_in(
+            Kind::Linear,
+            name,
+            Shape {
+                groups: self.heads,
+                m: rows,
+                n: outputs,
+                k: inputs,
+            },
+            &Step { ..step },
+            lowering.formats.compute_for(self.kv_up.quantized),
+        );
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        match &self.query {
+            MlaQuery::Direct(q) => q.weights(visitor),
+            MlaQuery::LowRank { down, norm, up } => {
+                down.weights(visitor);
+                norm.weights(visitor);
+                up.weights(visitor);
+            }
+        }
+        self.kv_down.weights(visitor);
+        self.kv_norm.weights(visitor);
+        self.kv_up.weights(visitor);
+        self.output.weights(visitor);
+    }
+}

@@ -1,0 +1,113 @@
+use super::Linear;
+use crate::{lower::Lowering, operator::Kind, weight::Visitor};
+
+/// A nonlinearity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivationKind {
+    /// `x × sigmoid(x)`.
+    Silu,
+    /// Exact GELU.
+    Gelu,
+    /// GELU by the tanh approximation.
+    GeluTanh,
+    /// `x × sigmoid(1.702 x)`.
+    QuickGelu,
+    /// `max(x, 0)`.
+    Relu,
+    /// GPT-OSS: clamped gate and up, `gate × sigmoid(1.702 gate) × (up + 1)`.
+    ClampedSwiglu,
+}
+
+impl ActivationKind {
+    /// The names that configs use.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "silu" | "swish" => Self::Silu,
+            "gelu" => Self::Gelu,
+            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Self::GeluTanh,
+            "quick_gelu" => Self::QuickGelu,
+            "relu" => Self::Relu,
+            _ => return None,
+        })
+    }
+
+    /// Operations per element, an exponential, tanh or error function counted as one.
+    pub fn flops_per_element(self) -> u64 {
+        match self {
+            Self::Silu => 4,
+            Self::Gelu | Self::QuickGelu => 5,
+            Self::GeluTanh | Self::ClampedSwiglu => 8,
+            Self::Relu => 1,
+        }
+    }
+}
+
+/// The first half of a feed-forward network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MlpInput {
+    /// One projection and a nonlinearity.
+    Plain(Linear),
+    /// A gate through the nonlinearity, times an up projection.
+    Gated {
+        /// To the gate.
+        gate: Linear,
+        /// Up.
+        up: Linear,
+    },
+    /// As `Gated`, with gate and up in one matrix, gate first.
+    Fused(Linear),
+}
+
+/// A feed-forward network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mlp {
+    /// Path of the activation operator.
+    pub activation_name: &'static str,
+    /// Up.
+    pub input: MlpInput,
+    /// Down.
+    pub down: Linear,
+    /// Between them.
+    pub activation: ActivationKind,
+}
+
+impl Mlp {
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let rows = lowering.rows();
+        let gated = match &self.input {
+            MlpInput::Plain(up) => {
+                lowering.linear(up, rows);
+                false
+            }
+            MlpInput::Gated { gate, up } => {
+                lowering.linear(gate, rows);
+                lowering.linear(up, rows);
+                true
+            }
+            MlpInput::Fused(gate_up) => {
+                lowering.linear(gate_up, rows);
+                true
+            }
+        };
+        lowering.elementwise(
+            Kind::Activation,
+            self.activation_name,
+            (rows, self.down.inputs),
+            1 + u64::from(gated),
+            self.activation.flops_per_element() + u64::from(gated),
+        );
+        lowering.linear(&self.down, rows);
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        match &self.input {
+            MlpInput::Plain(up) => up.weights(visitor),
+            MlpInput::Gated { gate, up } => {
+                gate.weights(visitor);
+                up.weights(visitor);
+            }
+            MlpInput::Fused(gate_up) => gate_up.weights(visitor),
+        }
+        self.down.weights(visitor);
+    }
+}

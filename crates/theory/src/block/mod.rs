@@ -1,0 +1,24 @@
+//! The typed blocks that models are made of.
+//!
+//! A block holds what its cost and its execution need: sizes, weight names as the checkpoint spells them, epsilons,
+//! rotation settings, activations. Each lowers itself to operators and lists its weights.
+
+mod attention;
+mod embedding;
+mod layer;
+mod linear;
+mod mla;
+mod mlp;
+mod moe;
+mod norm;
+mod rope;
+
+pub use attention::{Attention, Projections, QkvOrder};
+pub use embedding::{Embedding, Head, PositionTable};
+pub use layer::{Arrangement, FeedForward, Layer, Mixer};
+pub use linear::{Layout, Linear};
+pub use mla::{Mla, MlaQuery};
+pub use mlp::{ActivationKind, Mlp, MlpInput};
+pub use moe::{ExpertWeights, Experts, Moe, Router, Scoring};
+pub use norm::{Norm, NormKind};
+pub use rope::{Rope, RopePairing, RopeScaling, RopeTable};

@@ -1,0 +1,76 @@
+//! What can be wrong with a model's config or with a workload.
+
+/// A config that does not describe a model we can count.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ModelError {
+    /// The config is not a JSON object.
+    #[error("the model config is not a JSON object")]
+    NotAnObject,
+    /// No `model_type` and no family given.
+    #[error("the config has no `model_type`; name a family with `--as FAMILY` (known: {known})")]
+    NoModelType {
+        /// Known families.
+        known: String,
+    },
+    /// A `model_type` that no family has.
+    #[error(
+        "unknown model_type `{found}`; known: {known}. If the model is built like one of these, say `--as FAMILY`"
+    )]
+    UnknownFamily {
+        /// As the config or the user said.
+        found: String,
+        /// Known families.
+        known: String,
+    },
+    /// A key that must be there is not.
+    #[error("`{field}` is missing from the {family} config")]
+    Missing {
+        /// The key.
+        field: String,
+        /// The family that needs it.
+        family: &'static str,
+    },
+    /// A value of the wrong type or outside its range.
+    #[error("`{field}` is {found}, but must be {expected}")]
+    Invalid {
+        /// The key.
+        field: String,
+        /// What it holds.
+        found: String,
+        /// What it may hold.
+        expected: String,
+    },
+    /// Two keys contradict each other.
+    #[error("`{field}` is {found}, which contradicts {other}")]
+    Contradiction {
+        /// The key.
+        field: String,
+        /// What it holds.
+        found: String,
+        /// The other side.
+        other: String,
+    },
+}
+
+/// A workload that cannot be counted for a model.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum WorkloadError {
+    /// A value outside its range.
+    #[error("`workload.{field}` is {found}, but must be {expected}")]
+    Invalid {
+        /// The key.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// What it may hold.
+        expected: String,
+    },
+    /// A count beyond exact integers.
+    #[error(
+        "the workload is too large to count exactly ({what} above 2^62); lower `workload.batch`, `workload.prompt` or `workload.new_tokens`"
+    )]
+    TooLarge {
+        /// Which total.
+        what: &'static str,
+    },
+}

@@ -1,0 +1,268 @@
+//! The context in which blocks turn into operators.
+
+use llmprof_units::{Basis, DType};
+
+use crate::{
+    block::{Linear, Norm},
+    operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work},
+    quant::WeightFormat,
+    workload::{AttentionConvention, MlaDecode, Pass, Routing},
+};
+
+/// Number formats of a workload with the model's own where the workload says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Formats {
+    /// Storage of quantizable matrices.
+    pub weights: WeightFormat,
+    /// Storage of all other weights.
+    pub plain: DType,
+    /// Activations.
+    pub activations: DType,
+    /// The KV cache.
+    pub kv: DType,
+    /// What matrix units multiply where a weight is quantized.
+    pub compute: DType,
+}
+
+impl Formats {
+    /// The storage of a matrix.
+    pub fn matrix(&self, quantized: bool) -> WeightFormat {
+        if quantized {
+            self.weights
+        } else {
+            WeightFormat::Plain(self.plain)
+        }
+    }
+
+    /// What matrix units multiply for a matrix.
+    pub fn compute_for(&self, quantized: bool) -> DType {
+        if quantized {
+            self.compute
+        } else {
+            self.activations
+        }
+    }
+}
+
+/// The keys that a query meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visible {
+    /// Those before it, counted by a convention.
+    Past(AttentionConvention),
+    /// All of its own step: an encoder.
+    All,
+    /// Σ over queries of the keys in the query's own window, per sequence.
+    Sum(u64),
+}
+
+/// Where blocks send their operators, and what those have in common.
+pub(crate) struct Lowering<'s, 'm> {
+    pub(crate) pass: Pass,
+    pub(crate) formats: Formats,
+    pub(crate) visible: Visible,
+    pub(crate) mla: MlaDecode,
+    pub(crate) routing: Routing,
+    /// Path before the layer number.
+    pub(crate) prefix: &'m str,
+    pub(crate) layer: Option<u32>,
+    pub(crate) layers: u32,
+    pub(crate) sink: &'s mut dyn FnMut(&Operator<'m>),
+}
+
+/// What an operator costs in one step; [`Lowering::emit`] multiplies by the steps.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Step {
+    pub(crate) parameters: u64,
+    pub(crate) tensor: u64,
+    pub(crate) vector: u64,
+    pub(crate) traffic: Traffic,
+}
+
+impl<'m> Lowering<'_, 'm> {
+    /// New tokens of all sequences in one step.
+    pub(crate) fn rows(&self) -> u64 {
+        self.pass.rows()
+    }
+
+    /// Bytes of `elements` activations.
+    pub(crate) fn activation_bytes(&self, elements: u64) -> u64 {
+        self.formats
+            .activations
+            .bytes_for(elements)
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Bytes of `elements` weights that are never quantized.
+    pub(crate) fn plain_bytes(&self, elements: u64) -> u64 {
+        self.formats.plain.bytes_for(elements).unwrap_or(u64::MAX)
+    }
+
+    /// Sends an operator whose steps all cost the same.
+    pub(crate) fn emit(&mut self, kind: Kind, name: &'m str, shape: Shape, step: &Step) {
+        self.emit_in(kind, name, shape, step, self.formats.activations);
+    }
+
+    /// As [`emit`](Self::emit), with matrix work in `compute`.
+    pub(crate) fn emit_in(
+        &mut self,
+        kind: Kind,
+        name: &'m str,
+        shape: Shape,
+        step: &Step,
+        compute: DType,
+    ) {
+        let steps = self.pass.steps;
+        let mut traffic = Traffic::default();
+        traffic.add_times(&step.traffic, steps);
+        let all = Step {
+            parameters: step.parameters,
+            tensor: step.tensor.saturating_mul(steps),
+            vector: step.vector.saturating_mul(steps),
+            traffic,
+        };
+        self.emit_sum(kind, name, shape, &all, compute, Basis::Counted);
+    }
+
+    /// Sends an operator with its work already summed over the steps.
+    pub(crate) fn emit_sum(
+        &mut self,
+        kind: Kind,
+        name: &'m str,
+        shape: Shape,
+        all: &Step,
+        compute: DType,
+        basis: Basis,
+    ) {
+        (self.sink)(&Operator {
+            kind,
+            path: Path {
+                prefix: self.prefix,
+                layer: self.layer,
+                name,
+            },
+            phase: self.pass.phase,
+            shape,
+            layers: self.layers,
+            steps: self.pass.steps,
+            parameters: all.parameters,
+            tensor: Work {
+                dtype: compute,
+                flops: all.tensor,
+            },
+            vector: Work {
+                dtype: self.formats.activations,
+                flops: all.vector,
+            },
+            traffic: all.traffic,
+            basis,
+        });
+    }
+
+    /// A linear layer over `rows`.
+    pub(crate) fn linear(&mut self, linear: &'m Linear, rows: u64) {
+        let mut step = self.linear_step(linear, rows);
+        step.parameters = linear.parameters();
+        self.emit_in(
+            Kind::Linear,
+            linear.name,
+            Shape::matmul(rows, linear.outputs, linear.inputs),
+            &step,
+            self.formats.compute_for(linear.quantized),
+        );
+    }
+
+    /// The cost of a linear layer over `rows` in one step, parameters apart.
+    pub(crate) fn linear_step(&self, linear: &Linear, rows: u64) -> Step {
+        let outputs = rows.saturating_mul(linear.outputs);
+        Step {
+            parameters: 0,
+            tensor: product(&[2, rows, linear.outputs, linear.inputs]),
+            vector: if linear.bias { outputs } else { 0 },
+            traffic: Traffic {
+                // A call with no rows (the logits of an early chunk) reads nothing.
+                weights: if rows == 0 {
+                    0
+                } else {
+                    linear.bytes(&self.formats)
+                },
+                activation_read: self.activation_bytes(rows.saturating_mul(linear.inputs)),
+                activation_write: self.activation_bytes(outputs),
+                ..Traffic::default()
+            },
+        }
+    }
+
+    /// A normalization of `rows` rows.
+    pub(crate) fn norm(&mut self, norm: &'m Norm, rows: u64) {
+        let elements = rows.saturating_mul(norm.width);
+        self.emit(
+            Kind::Norm,
+            norm.name,
+            Shape::rows(rows, norm.width),
+            &Step {
+                parameters: norm.parameters(),
+                tensor: 0,
+                vector: elements.saturating_mul(norm.kind.flops_per_element()),
+                traffic: Traffic {
+                    weights: self.plain_bytes(norm.parameters()),
+                    activation_read: self.activation_bytes(elements),
+                    activation_write: self.activation_bytes(elements),
+                    ..Traffic::default()
+                },
+            },
+        );
+    }
+
+    /// Elementwise work: `reads` inputs and one output of `rows × width`, `flops` per element.
+    pub(crate) fn elementwise(
+        &mut self,
+        kind: Kind,
+        name: &'m str,
+        (rows, width): (u64, u64),
+        reads: u64,
+        flops: u64,
+    ) {
+        let elements = rows.saturating_mul(width);
+        self.emit(
+            kind,
+            name,
+            Shape::rows(rows, width),
+            &Step {
+                parameters: 0,
+                tensor: 0,
+                vector: elements.saturating_mul(flops),
+                traffic: Traffic {
+                    activation_read: self.activation_bytes(elements.saturating_mul(reads)),
+                    activation_write: self.activation_bytes(elements),
+                    ..Traffic::default()
+                },
+            },
+        );
+    }
+
+    /// A residual addition over `width` columns of the pass's rows.
+    pub(crate) fn add(&mut self, name: &'m str, width: u64) {
+        self.elementwise(Kind::Add, name, (self.rows(), width), 2, 1);
+    }
+
+    /// Σ over steps and queries of one sequence of the keys met.
+    pub(crate) fn keys_sum(&self, window: Option<u64>) -> u64 {
+        match self.visible {
+            Visible::Past(convention) => self.pass.keys_sum(convention, window),
+            Visible::All => product(&[self.pass.queries, self.pass.queries, self.pass.steps]),
+            Visible::Sum(keys) => keys.saturating_mul(self.pass.steps),
+        }
+    }
+
+    /// True where keys and values go to a cache.
+    pub(crate) fn caches(&self) -> bool {
+        matches!(self.visible, Visible::Past(_)) && self.pass.phase != Phase::Vision
+    }
+}
+
+/// The product, saturating.
+pub(crate) fn product(factors: &[u64]) -> u64 {
+    factors
+        .iter()
+        .fold(1, |total, factor| total.saturating_mul(*factor))
+}

@@ -1,0 +1,284 @@
+//! A model: towers, embedding, layers with repeat counts, head.
+
+use llmprof_units::DType;
+
+use crate::{
+    block::{Embedding, Head, Layer, Linear, Norm, PositionTable, RopeTable},
+    lower::{Formats, Lowering, Visible},
+    operator::Operator,
+    quant::WeightFormat,
+    weight::{self, Tensor, Visitor, Weight},
+    workload::{Pass, Precision, Workload},
+};
+
+/// Identical layers of a decoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerGroup {
+    /// Their numbers, ascending.
+    pub layers: Vec<u32>,
+    /// What each of them is.
+    pub layer: Layer,
+}
+
+/// A causal language model over tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoder {
+    /// Width of the residual stream.
+    pub hidden: u64,
+    /// From token ids to vectors.
+    pub embedding: Embedding,
+    /// Learned positions.
+    pub positions: Option<PositionTable>,
+    /// From the embedding's width to the model's, where they differ (OPT-350m).
+    pub project_in: Option<Linear>,
+    /// Rotation angles that layers share.
+    pub tables: Vec<RopeTable>,
+    /// Path before a layer's number: `model.layers`.
+    pub layers_prefix: &'static str,
+    /// The distinct layers.
+    pub groups: Vec<LayerGroup>,
+    /// Norm after the last layer.
+    pub final_norm: Option<Norm>,
+    /// From the model's width to the head's, where they differ.
+    pub project_out: Option<Linear>,
+    /// To logits.
+    pub head: Head,
+    /// Longest sequence that the config allows.
+    pub max_positions: Option<u64>,
+}
+
+impl Decoder {
+    /// Number of layers.
+    pub fn layer_count(&self) -> u32 {
+        self.groups
+            .iter()
+            .map(|group| u32::try_from(group.layers.len()).unwrap_or(u32::MAX))
+            .sum()
+    }
+
+    /// The layers in the order of execution, each with its number.
+    pub fn layers(&self) -> impl Iterator<Item = (u32, &Layer)> {
+        let mut order: Vec<_> = self
+            .groups
+            .iter()
+            .flat_map(|group| group.layers.iter().map(move |index| (*index, &group.layer)))
+            .collect();
+        order.sort_by_key(|(index, _)| *index);
+        order.into_iter()
+    }
+
+    fn lower_before<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        self.embedding.lower(lowering);
+        if let Some(positions) = &self.positions {
+            positions.lower(lowering);
+        }
+        if let Some(linear) = &self.project_in {
+            lowering.linear(linear, lowering.rows());
+        }
+        for table in &self.tables {
+            table.lower(lowering);
+        }
+    }
+
+    fn lower_after<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        if let Some(norm) = &self.final_norm {
+            lowering.norm(norm, lowering.rows());
+        }
+        if let Some(linear) = &self.project_out {
+            lowering.linear(linear, lowering.rows());
+        }
+        self.head.lower(lowering);
+    }
+
+    fn weights(&self, each: &mut dyn FnMut(&Weight<'_>)) {
+        let mut outer = Visitor {
+            prefix: "",
+            layers: &[],
+            each: &mut *each,
+        };
+        self.embedding.weights(&mut outer);
+        if let Some(positions) = &self.positions {
+            positions.weights(&mut outer);
+        }
+        for linear in [&self.project_in, &self.project_out].into_iter().flatten() {
+            linear.weights(&mut outer);
+        }
+        if let Some(norm) = &self.final_norm {
+            norm.weights(&mut outer);
+        }
+        self.head.weights(&mut outer);
+        for group in &self.groups {
+            group.layer.weights(&mut Visitor {
+                prefix: self.layers_prefix,
+                layers: &group.layers,
+                each: &mut *each,
+            });
+        }
+    }
+}
+
+/// A model as its config describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The family that read the config.
+    pub family: &'static str,
+    /// Dtype of the weights that are not quantized, and of activations unless a workload says otherwise.
+    pub dtype: DType,
+    /// Storage of the quantized weights, where the checkpoint has some.
+    pub quantization: Option<WeightFormat>,
+    /// The language model; absent for a vision tower by itself.
+    pub decoder: Option<Decoder>,
+}
+
+impl Model {
+    /// The number formats of a workload on this model.
+    pub fn formats(&self, precision: &Precision) -> Formats {
+        let activations = precision.activations.unwrap_or(self.dtype);
+        let weights = precision
+            .weights
+            .or(self.quantization)
+            .unwrap_or(WeightFormat::Plain(activations));
+        let plain = match weights {
+            // A plain format stores everything; a quantized one leaves the rest as it was.
+            WeightFormat::Plain(dtype) => dtype,
+            _ => activations,
+        };
+        Formats {
+            weights,
+            plain,
+            activations,
+            kv: precision.kv.unwrap_or(activations),
+            compute: precision.compute.unwrap_or(weights.compute(activations)),
+        }
+    }
+
+    /// Tokens of one prompt that prefill takes: text and image tokens.
+    pub fn prompt_tokens(&self, workload: &Workload) -> u64 {
+        workload.prompt
+    }
+
+    /// Tokens in the cache when decode starts.
+    pub fn context(&self, workload: &Workload) -> u64 {
+        workload.cached.saturating_add(self.prompt_tokens(workload))
+    }
+
+    /// The passes of a workload's prefill.
+    pub fn prefill_passes(&self, workload: &Workload) -> impl Iterator<Item = Pass> {
+        Pass::prefill(
+            workload.batch,
+            self.prompt_tokens(workload),
+            workload.cached,
+            workload.chunk,
+            workload.logits,
+        )
+    }
+
+    /// The first decode step of a workload.
+    pub fn decode_step(&self, workload: &Workload) -> Pass {
+        Pass::decode(workload.batch, self.context(workload), 1)
+    }
+
+    /// All decode steps of a workload; `None` where prefill gives the only token.
+    pub fn decode_pass(&self, workload: &Workload) -> Option<Pass> {
+        let steps = workload.decode_steps();
+        (steps > 0).then(|| Pass::decode(workload.batch, self.context(workload), steps))
+    }
+
+    /// Sends the decoder's distinct operators of `pass` to `sink`, identical layers once with their count.
+    ///
+    /// Nothing is allocated. The order is that of execution within a layer; groups of layers come one after the other.
+    pub fn lower<'m>(
+        &'m self,
+        workload: &Workload,
+        pass: &Pass,
+        sink: &mut dyn FnMut(&Operator<'m>),
+    ) {
+        let Some(decoder) = &self.decoder else { return };
+        let mut lowering = self.lowering(workload, pass, sink);
+        decoder.lower_before(&mut lowering);
+        for group in &decoder.groups {
+            lowering.prefix = decoder.layers_prefix;
+            lowering.layer = group.layers.first().copied();
+            lowering.layers = u32::try_from(group.layers.len()).unwrap_or(u32::MAX);
+            group.layer.lower(&mut lowering);
+        }
+        lowering.prefix = "";
+        lowering.layer = None;
+        lowering.layers = 1;
+        decoder.lower_after(&mut lowering);
+    }
+
+    /// Sends every operator of `pass` in the order of execution, each layer with its own number.
+    pub fn lower_in_order<'m>(
+        &'m self,
+        workload: &Workload,
+        pass: &Pass,
+        sink: &mut dyn FnMut(&Operator<'m>),
+    ) {
+        let Some(decoder) = &self.decoder else { return };
+        let mut lowering = self.lowering(workload, pass, sink);
+        decoder.lower_before(&mut lowering);
+        lowering.prefix = decoder.layers_prefix;
+        for (index, layer) in decoder.layers() {
+            lowering.layer = Some(index);
+            layer.lower(&mut lowering);
+        }
+        lowering.prefix = "";
+        lowering.layer = None;
+        decoder.lower_after(&mut lowering);
+    }
+
+    fn lowering<'s, 'm>(
+        &'m self,
+        workload: &Workload,
+        pass: &Pass,
+        sink: &'s mut dyn FnMut(&Operator<'m>),
+    ) -> Lowering<'s, 'm> {
+        Lowering {
+            pass: *pass,
+            formats: self.formats(&workload.precision),
+            visible: Visible::Past(workload.attention),
+            mla: workload.mla,
+            routing: workload.routing,
+            prefix: "",
+            layer: None,
+            layers: 1,
+            sink,
+        }
+    }
+
+    pub(crate) fn weights(&self, each: &mut dyn FnMut(&Weight<'_>)) {
+        if let Some(decoder) = &self.decoder {
+            decoder.weights(each);
+        }
+    }
+
+    /// Number of parameters; tied weights count once.
+    pub fn parameters(&self) -> u64 {
+        let mut total = 0u64;
+        self.weights(&mut |weight| {
+            let elements = weight.spec.shape.elements();
+            total = total.saturating_add(elements.saturating_mul(weight.copies()));
+        });
+        total
+    }
+
+    /// Bytes of the stored weights under `precision`, scales included.
+    pub fn parameter_bytes(&self, precision: &Precision) -> u64 {
+        let formats = self.formats(precision);
+        let mut total = 0u64;
+        self.weights(&mut |weight| {
+            let bytes = weight.bytes(&formats);
+            total = total.saturating_add(bytes.saturating_mul(weight.copies()));
+        });
+        total
+    }
+
+    /// Every tensor of the (unquantized) checkpoint, sorted by name.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let mut tensors = Vec::new();
+        self.weights(&mut |weight| weight::expand(weight, &mut tensors));
+        tensors.sort_by(|a, b| a.name.cmp(&b.name));
+        tensors
+    }
+}

@@ -1,0 +1,349 @@
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::{
+    Device, load,
+    nearest::{nearest, normal},
+};
+
+macro_rules! embedded {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../devices/", $name, ".yaml")))),*]
+    };
+}
+
+/// The device files inside the program, by spec name.
+const EMBEDDED: &[(&str, &str)] = embedded![
+    "a100_pcie_40gb",
+    "a100_pcie_80gb",
+    "a100_sxm_40gb",
+    "a100_sxm_80gb",
+    "apple_m2_ultra",
+    "apple_m3_max",
+    "apple_m4_max",
+    "b200",
+    "custom_npu",
+    "gaudi3",
+    "h100_pcie",
+    "h100_sxm",
+    "h20",
+    "h200",
+    "l4",
+    "l40s",
+    "mi250x",
+    "mi250x_gcd",
+    "mi300x",
+    "mi325x",
+    "rtx_3090",
+    "rtx_4090",
+    "rtx_5090",
+    "snapdragon_x_elite",
+    "tpu_v5e",
+    "tpu_v5p",
+    "xeon_8480",
+];
+
+/// Why a device could not be had.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// No file describes a device of that name.
+    #[error(
+        "no device file describes `{wanted}`{}; write one (start from `custom_npu`, which documents every key) and add its `name` or its driver's name",
+        suggestion(near)
+    )]
+    Unknown {
+        /// The name as it was given.
+        wanted: String,
+        /// Names that look like it.
+        near: Vec<String>,
+    },
+    /// Two files claim one driver name.
+    #[error("the driver name `{driver_name}` is claimed by {first} and {second}")]
+    Ambiguous {
+        /// The driver name.
+        driver_name: String,
+        /// One spec name.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Not YAML of the schema: the message has line, column and key.
+    #[error("device file {file}: {problem}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// What the reader says.
+        problem: String,
+    },
+    /// A value that cannot be.
+    #[error("device file {file}: {key}: {problem}")]
+    Invalid {
+        /// The file.
+        file: String,
+        /// The key in it.
+        key: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file or directory that cannot be read.
+    #[error("cannot read device files in {path}: {error}")]
+    Unreadable {
+        /// The path.
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+fn suggestion(near: &[String]) -> String {
+    if near.is_empty() {
+        String::new()
+    } else {
+        format!(" (similar: {})", near.join(", "))
+    }
+}
+
+/// Where a device file comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Inside the program.
+    Embedded,
+    /// A file of the user.
+    File(String),
+}
+
+/// What a file's first lines say about it: enough to find it without reading it all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CatalogEntry {
+    /// Spec name.
+    pub name: String,
+    /// Name for people.
+    pub title: String,
+    /// Names that drivers report.
+    pub driver_names: Vec<String>,
+    /// Where the file is.
+    pub origin: Origin,
+}
+
+/// All known devices: the embedded ones, overlaid by the user's.
+///
+/// Making one and looking a name up reads only the heads of the embedded files; a file is parsed when its device is
+/// asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    user: BTreeMap<String, UserFile>,
+}
+
+#[derive(Clone, Debug)]
+struct UserFile {
+    file: String,
+    device: Device,
+}
+
+impl Catalog {
+    /// The embedded devices alone.
+    pub fn embedded() -> Self {
+        Self::default()
+    }
+
+    /// The text of an embedded file, to start one's own from.
+    pub fn embedded_text(name: &str) -> Option<&'static str> {
+        let (_, text) = EMBEDDED.iter().find(|(known, _)| *known == name)?;
+        Some(text)
+    }
+
+    /// Adds a user's file. It replaces an embedded device of the same name, and takes over the driver names it lists.
+    pub fn add(&mut self, file: &str, text: &str) -> Result<&Device, DeviceError> {
+        let device = load::device(text, file)?;
+        if let Some(other) = self.user.get(&device.name)
+            && other.file != file
+        {
+            return Err(DeviceError::Invalid {
+                file: file.to_owned(),
+                key: "name".to_owned(),
+                problem: format!("`{}` is also the name in {}", device.name, other.file),
+            });
+        }
+        let name = device.name.clone();
+        self.user.insert(
+            name.clone(),
+            UserFile {
+                file: file.to_owned(),
+                device,
+            },
+        );
+        Ok(&self.user[&name].device)
+    }
+
+    /// Adds every `*.yaml` and `*.yml` of a directory, in the order of their names.
+    pub fn add_directory(&mut self, directory: &Path) -> Result<(), DeviceError> {
+        let unreadable = |path: &Path| {
+            let path = path.display().to_string();
+            move |error| DeviceError::Unreadable { path, error }
+        };
+        let mut paths = fs::read_dir(directory)
+            .and_then(|entries| {
+                entries
+                    .map(|entry| entry.map(|entry| entry.path()))
+                    .collect::<io::Result<Vec<_>>>()
+            })
+            .map_err(unreadable(directory))?;
+        paths.retain(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml" || extension == "yml")
+        });
+        paths.sort();
+        for path in paths {
+            let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
+            self.add(&path.display().to_string(), &text)?;
+        }
+        Ok(())
+    }
+
+    /// Every device, by name.
+    pub fn entries(&self) -> Vec<CatalogEntry> {
+        let mut entries: BTreeMap<String, CatalogEntry> = EMBEDDED
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), head(name, text)))
+            .collect();
+        for (name, user) in &self.user {
+            entries.insert(
+                name.clone(),
+                CatalogEntry {
+                    name: name.clone(),
+                    title: user.device.title.clone(),
+                    driver_names: user.device.driver_names.clone(),
+                    origin: Origin::File(user.file.clone()),
+                },
+            );
+        }
+        entries.into_values().collect()
+    }
+
+    /// The device of a spec name (`h100_sxm`).
+    pub fn by_name(&self, name: &str) -> Result<Device, DeviceError> {
+        if let Some(user) = self.user.get(name) {
+            return Ok(user.device.clone());
+        }
+        match Self::embedded_text(name) {
+            Some(text) => load::device(text, &format!("{name}.yaml (embedded)")),
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// The device that a driver or framework reports under `driver_name`. The whole name must match, but for case and
+    /// spacing: a slice of a GPU, or a laptop's version, is another device.
+    pub fn by_driver_name(&self, driver_name: &str) -> Result<Device, DeviceError> {
+        let wanted = normal(driver_name);
+        let claims =
+            |entry: &CatalogEntry| entry.driver_names.iter().any(|name| normal(name) == wanted);
+        let entries = self.entries();
+        let user = entries
+            .iter()
+            .filter(|entry| entry.origin != Origin::Embedded && claims(entry));
+        let embedded = entries
+            .iter()
+            .filter(|entry| entry.origin == Origin::Embedded && claims(entry));
+        for mut level in [user.collect::<Vec<_>>(), embedded.collect()] {
+            match (level.pop(), level.pop()) {
+                (Some(only), None) => return self.by_name(&only.name),
+                (Some(second), Some(first)) => {
+                    return Err(DeviceError::Ambiguous {
+                        driver_name: driver_name.to_owned(),
+                        first: first.name.clone(),
+                        second: second.name.clone(),
+                    });
+                }
+                (None, _) => {}
+            }
+        }
+        Err(self.unknown(driver_name))
+    }
+
+    /// By spec name, else by driver's name.
+    pub fn find(&self, name: &str) -> Result<Device, DeviceError> {
+        match self.by_name(name) {
+            Err(DeviceError::Unknown { .. }) => self.by_driver_name(name),
+            found => found,
+        }
+    }
+
+    fn unknown(&self, wanted: &str) -> DeviceError {
+        let entries = self.entries();
+        let names = entries.iter().flat_map(|entry| {
+            std::iter::once(entry.name.as_str())
+                .chain(entry.driver_names.iter().map(String::as_str))
+        });
+        let near = nearest(wanted, names).into_iter().map(str::to_owned);
+        DeviceError::Unknown {
+            wanted: wanted.to_owned(),
+            near: near.collect(),
+        }
+    }
+}
+
+/// Reads `title` and `driver_names` off the first lines of an embedded file, where each is on a line of its own (a
+/// test checks that this agrees with the parsed file).
+fn head(name: &str, text: &str) -> CatalogEntry {
+    let value = |key: &str| {
+        text.lines()
+            .take_while(|line| !line.starts_with("sources:"))
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))
+            .unwrap_or_default()
+    };
+    let list = value("driver_names");
+    let inner = list
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or_default();
+    CatalogEntry {
+        name: name.to_owned(),
+        title: value("title").to_owned(),
+        driver_names: inner
+            .split(',')
+            .map(|item| item.trim().trim_matches('"').to_owned())
+            .filter(|item| !item.is_empty())
+            .collect(),
+        origin: Origin::Embedded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_agree_with_the_parsed_files() {
+        let catalog = Catalog::embedded();
+        for entry in catalog.entries() {
+            let device = catalog.by_name(&entry.name).unwrap();
+            assert_eq!(device.name, entry.name);
+            assert_eq!(device.title, entry.title, "{}", entry.name);
+            assert_eq!(device.driver_names, entry.driver_names, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_directory_is_embedded() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("devices");
+        let mut on_disk: Vec<String> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| {
+                entry
+                    .unwrap()
+                    .path()
+                    .file_stem()
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        on_disk.sort();
+        let embedded: Vec<&str> = EMBEDDED.iter().map(|(name, _)| *name).collect();
+        assert_eq!(on_disk, embedded);
+    }
+}

@@ -1,0 +1,147 @@
+//! Devices: what a machine can do at most, each figure with its source.
+//!
+//! One YAML file per device, in `devices/`; a user's own directory of such files overlays them ([`Catalog`]).
+//! Peaks are dense; sparse rates are kept apart and never used. A figure without a source is not in the file, and
+//! what needs it says so. `devices/custom_npu.yaml` documents every key.
+
+mod catalog;
+mod figure;
+mod load;
+mod nearest;
+mod peak;
+mod schema;
+
+use std::collections::BTreeMap;
+
+use llmprof_units::{Basis, Bytes, BytesPerSecond, Hertz, Nanos, Watts};
+use serde::{Deserialize, Serialize};
+
+pub use catalog::{Catalog, CatalogEntry, DeviceError, Origin};
+pub use figure::Figure;
+pub use peak::{Engine, MissingPeak, Peak, Recount};
+
+/// What a device can do at most.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Device {
+    /// Name in configs and on the command line: `h100_sxm`.
+    pub name: String,
+    /// Name for people.
+    pub title: String,
+    /// The names under which drivers and frameworks report it.
+    pub driver_names: Vec<String>,
+    /// Who makes it.
+    pub vendor: String,
+    /// GPU, CPU or other accelerator.
+    pub kind: DeviceKind,
+    /// The maker's name for the design.
+    pub architecture: Option<String>,
+    /// Basis of the figures that do not state their own.
+    pub basis: Basis,
+    /// When a measured file was measured (RFC 3339).
+    pub measured_at: Option<String>,
+    /// SMs, compute units or cores.
+    pub units: Option<Units>,
+    /// Clocks by name; peaks refer to them.
+    pub clocks_hz: BTreeMap<String, Figure<Hertz>>,
+    /// Most operations per second by format and engine.
+    pub peaks: Vec<Peak>,
+    /// Main memory.
+    pub memory: Memory,
+    /// Caches and scratchpads, nearest first.
+    pub caches: Vec<Cache>,
+    /// Links to other devices and to the host.
+    pub interconnects: Vec<Interconnect>,
+    /// Thermal design power.
+    pub power_w: Option<Figure<Watts>>,
+    /// Time from one kernel's end to the start of the next already queued one, where somebody measured it.
+    pub launch_latency_ns: Option<Figure<Nanos>>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+impl Device {
+    /// Peak main memory bandwidth.
+    pub fn bandwidth(&self) -> BytesPerSecond {
+        self.memory.bandwidth_bytes_per_s.value
+    }
+}
+
+/// What sort of machine a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// Graphics processor, whether it still draws or not.
+    Gpu,
+    /// General-purpose processor.
+    Cpu,
+    /// Any other accelerator: TPU, NPU, Gaudi.
+    Npu,
+}
+
+/// How many of which unit a device has.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Units {
+    /// What the maker calls one: SM, CU, core.
+    pub name: String,
+    /// How many.
+    pub count: Figure<f64>,
+}
+
+/// Main memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Memory {
+    /// `HBM3`, `GDDR6X`, `LPDDR5X`…
+    pub technology: Option<String>,
+    /// Size. Makers' gigabytes are read as 10⁹ bytes; HBM parts often have a little more.
+    pub capacity_bytes: Option<Figure<Bytes>>,
+    /// Peak bandwidth.
+    pub bandwidth_bytes_per_s: Figure<BytesPerSecond>,
+}
+
+/// One level of on-chip memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cache {
+    /// `l1`, `l2`, `llc`, `sram`…
+    pub level: String,
+    /// Whether size and bandwidth are of one unit or of the whole device.
+    pub scope: CacheScope,
+    /// Size.
+    pub capacity_bytes: Option<Bytes>,
+    /// Bandwidth, where stated or measured.
+    pub bandwidth_bytes_per_s: Option<BytesPerSecond>,
+    /// How the figures are known.
+    pub basis: Basis,
+    /// The document that states them.
+    pub source: String,
+}
+
+/// What a cache's figures are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheScope {
+    /// One SM, compute unit or core.
+    Unit,
+    /// The whole device.
+    Device,
+}
+
+/// A link to other devices or to the host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Interconnect {
+    /// Name and generation.
+    pub name: String,
+    /// Bandwidth of all links together.
+    pub bandwidth: Figure<BytesPerSecond>,
+    /// Whether that counts one direction or both.
+    pub counts: Counts,
+}
+
+/// Which directions a link's bandwidth counts; makers differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counts {
+    /// Each direction has this bandwidth.
+    OneDirection,
+    /// Both directions together have it.
+    BothDirections,
+}

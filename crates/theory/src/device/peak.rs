@@ -1,0 +1,152 @@
+use std::fmt;
+
+use llmprof_units::{Basis, DType, FlopsPerSecond};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Device;
+
+/// The kind of arithmetic unit that does some work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// Matrix units: tensor cores, matrix cores, MXUs, AMX tiles.
+    Tensor,
+    /// Vector units: CUDA cores, SIMD lanes.
+    Vector,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tensor => "tensor",
+            Self::Vector => "vector",
+        })
+    }
+}
+
+/// The most operations per second that a device does in one number format on one kind of unit.
+///
+/// For integer formats "FLOP" reads as an integer operation. A multiply-add is two operations.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Peak {
+    /// Format of the factors.
+    pub dtype: DType,
+    /// The units that do the work.
+    pub engine: Engine,
+    /// Format of the accumulator, where the maker states different rates for different ones.
+    pub accumulate: Option<DType>,
+    /// Rate on dense operands: the only one that any computation here uses.
+    pub dense_flops_per_s: FlopsPerSecond,
+    /// Rate the maker claims for 2:4 structured sparsity.
+    pub sparse_flops_per_s: Option<FlopsPerSecond>,
+    /// How the dense rate follows from the number of units, or why that cannot be shown.
+    pub recount: Recount,
+    /// How the rate is known.
+    pub basis: Basis,
+    /// The document that states it.
+    pub source: String,
+}
+
+/// How a peak follows from units × operations per clock × clock.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recount {
+    /// The three factors.
+    Factors {
+        /// Units of the device.
+        units: f64,
+        /// Operations of one unit in one cycle.
+        operations_per_clock: f64,
+        /// Name of the clock in the device's table.
+        clock: String,
+        /// That clock in MHz.
+        clock_mhz: f64,
+    },
+    /// Why the factors are not known.
+    Unknown(String),
+}
+
+impl Recount {
+    /// Units × operations per clock × clock, where the factors are known.
+    pub fn rate(&self) -> Option<FlopsPerSecond> {
+        match self {
+            Self::Factors {
+                units,
+                operations_per_clock,
+                clock_mhz,
+                ..
+            } => Some(FlopsPerSecond(
+                units * operations_per_clock * clock_mhz * 1e6,
+            )),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// A number format in which a device has no stated peak.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "`{device}` has no {engine} peak for {dtype} (it has: {known}); compute in one of those, or add the peak to its device file"
+)]
+pub struct MissingPeak {
+    /// Spec name of the device.
+    pub device: String,
+    /// The format asked for.
+    pub dtype: DType,
+    /// The units asked for.
+    pub engine: Engine,
+    /// The formats that have a peak on units that could do the work.
+    pub known: String,
+}
+
+impl Device {
+    /// The dense peak for work in `dtype` on `engine`, by the first rule that finds one:
+    ///
+    /// 1. The peak stated for that format and engine. Where the maker states several accumulators, the widest one:
+    ///    frameworks accumulate 16-bit and 8-bit floats in f32, so the faster f16 accumulator of GeForce cards is not a
+    ///    limit that a model run by them can reach.
+    /// 2. Matrix work falls to the vector units: a product of matrices can always be done there (Apple GPUs, f32
+    ///    without TF32).
+    /// 3. 16-bit vector work falls to f32 vector units: converting in registers is exact and free of memory traffic.
+    ///
+    /// Nothing else is assumed: 8-bit and 4-bit *weights* do not need an 8-bit peak, since the format an operator
+    /// computes in is what counts, but an operator that computes in fp8 on a device without fp8 units is an error.
+    pub fn peak(&self, dtype: DType, engine: Engine) -> Result<&Peak, MissingPeak> {
+        self.stated_peak(dtype, engine)
+            .or_else(|| self.stated_peak(dtype, Engine::Vector))
+            .or_else(|| {
+                (engine == Engine::Vector && matches!(dtype, DType::F16 | DType::Bf16))
+                    .then(|| self.stated_peak(DType::F32, Engine::Vector))?
+            })
+            .ok_or_else(|| self.missing_peak(dtype, engine))
+    }
+
+    fn stated_peak(&self, dtype: DType, engine: Engine) -> Option<&Peak> {
+        self.peaks
+            .iter()
+            .filter(|peak| peak.dtype == dtype && peak.engine == engine)
+            .max_by_key(|peak| peak.accumulate.map_or(0, DType::bits))
+    }
+
+    fn missing_peak(&self, dtype: DType, engine: Engine) -> MissingPeak {
+        let mut known: Vec<_> = self
+            .peaks
+            .iter()
+            .filter(|peak| peak.engine == engine || engine == Engine::Tensor)
+            .map(|peak| peak.dtype.name())
+            .collect();
+        known.sort_unstable();
+        known.dedup();
+        MissingPeak {
+            device: self.name.clone(),
+            dtype,
+            engine,
+            known: if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            },
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Hydra 1.3 and OmegaConf 2.3 configuration semantics; knows nothing of GPUs.
 
+pub mod emit;
+pub mod error;
 pub mod grammar;
 pub mod hint;
 pub mod int;
@@ -8,3 +10,4 @@ pub mod node;
 pub mod python;
 pub mod source;
 pub mod typed;
+pub mod yaml;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::int::Int;
+
 /// `repr(float)`: the shortest digits that read back, with an exponent below 1e-4 and from 1e16.
 pub fn float_repr(value: f64) -> String {
     if value.is_nan() {
@@ -101,6 +103,65 @@ fn is_printable(c: char) -> bool {
             0xad | 0x600..=0x605 | 0x61c | 0x6dd | 0x70f | 0x180e | 0x200b..=0x200f | 0x202a..=0x202e
                 | 0x2060..=0x206f | 0xd800..=0xf8ff | 0xfeff | 0xfff9..=0xfffb | 0xe0000..=0x0010_ffff
         ))
+}
+
+/// Zero of every run of decimal digits outside ASCII (Unicode 14, Python 3.11); ten follow each other.
+const UNICODE_ZEROS: [u32; 65] = [
+    0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6,
+    0xe50, 0xed0, 0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50,
+    0x1bb0, 0x1c40, 0x1c50, 0xa620, 0xa8d0, 0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0xff10,
+    0x104a0, 0x10d30, 0x11066, 0x110f0, 0x11136, 0x111d0, 0x112f0, 0x11450, 0x114d0, 0x11650,
+    0x116c0, 0x11730, 0x118e0, 0x11950, 0x11c50, 0x11d50, 0x11da0, 0x16a60, 0x16ac0, 0x16b50,
+    0x1d7ce, 0x1d7d8, 0x1d7e2, 0x1d7ec, 0x1d7f6, 0x1e140, 0x1e2f0, 0x1e950, 0x1fbf0,
+];
+
+/// The text as `int()` and `float()` see it: no outer whitespace, any script's digits as ASCII,
+/// and underscores only between digits, which are then dropped. `None` where they do not fit.
+fn normalized_number(text: &str) -> Option<String> {
+    let is_space = |c: char| c.is_whitespace() || matches!(c, '\x1c'..='\x1f');
+    let mut out = String::with_capacity(text.len());
+    let mut previous = ' ';
+    let mut chars = text.trim_matches(is_space).chars().peekable();
+    while let Some(c) = chars.next() {
+        let c = ascii_digit(c);
+        if c == '_' {
+            let next = chars.peek().copied().map_or(' ', ascii_digit);
+            if !previous.is_ascii_digit() || !next.is_ascii_digit() {
+                return None;
+            }
+        } else {
+            out.push(c);
+        }
+        previous = c;
+    }
+    Some(out)
+}
+
+fn ascii_digit(c: char) -> char {
+    if c.is_ascii() {
+        return c;
+    }
+    let code = u32::from(c);
+    let index = UNICODE_ZEROS.partition_point(|&zero| zero <= code);
+    match index.checked_sub(1).map(|i| code - UNICODE_ZEROS[i]) {
+        Some(digit @ 0..=9) => char::from_digit(digit, 10).expect("a digit below ten"),
+        _ => c,
+    }
+}
+
+/// `int(text)`; `None` where Python raises `ValueError`.
+pub fn parse_int(text: &str) -> Option<Int> {
+    let text = normalized_number(text)?;
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(&text);
+    (!digits.is_empty() && digits.len() <= 4300 && digits.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| Int::parse(&text))
+        .flatten()
+}
+
+/// `float(text)`; `None` where Python raises `ValueError`.
+pub fn parse_float(text: &str) -> Option<f64> {
+    // Rust reads the same forms as Python (`inf`, `infinity`, `nan`, `1.`, `.5`, `1e5`), in any case.
+    normalized_number(text)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,0 +1,255 @@
+//! Config to YAML text, byte for byte as `OmegaConf.to_yaml` writes it.
+
+mod analysis;
+mod writer;
+
+use analysis::{Analysis, analyze};
+use writer::Writer;
+
+use crate::key::Key;
+use crate::node::{Node, Value};
+use crate::python;
+use crate::yaml::{Implicit, dumper_type, encode_base64};
+
+/// Past this many characters, tag included, a key is written in the `? key` form.
+const SIMPLE_KEY_LENGTH: usize = 128;
+
+/// Writes a config as YAML. Interpolations and `???` are written as they stand.
+pub fn to_yaml(node: &Node) -> String {
+    let mut emitter = Emitter {
+        writer: Writer::new(),
+    };
+    emitter.node(node, Place::Root, None);
+    emitter.writer.indent(0);
+    let mut out = emitter.writer.finish();
+    // A bare scalar could go on, so the document says where it ends.
+    if !matches!(node.value, Value::Dict(_) | Value::List(_)) {
+        let scalar = value_scalar(node);
+        if style(&scalar, analyze(&scalar.text), Place::Root) == Style::Plain {
+            out.push_str("...\n");
+        }
+    }
+    out
+}
+
+/// What surrounds a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    Item,
+    Value,
+    Key,
+}
+
+/// A scalar ready to be written.
+struct Scalar {
+    text: String,
+    tag: Tag,
+    /// Single quotes are wanted, so that it does not read back as another type.
+    quote: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    /// The text itself reads back with the right type.
+    Implicit(Implicit),
+    Binary,
+}
+
+impl Tag {
+    fn shorthand(self) -> &'static str {
+        match self {
+            Self::Implicit(Implicit::Null) => "!!null",
+            Self::Implicit(Implicit::Bool) => "!!bool",
+            Self::Implicit(Implicit::Int) => "!!int",
+            Self::Implicit(Implicit::Float) => "!!float",
+            Self::Implicit(_) => "!!str",
+            Self::Binary => "!!binary",
+        }
+    }
+}
+
+struct Emitter {
+    writer: Writer,
+}
+
+impl Emitter {
+    fn node(&mut self, node: &Node, place: Place, indent: Option<usize>) {
+        match &node.value {
+            Value::Dict(dict) if dict.is_empty() => self.writer.indicator("{}", true, false),
+            Value::List(list) if list.is_empty() => self.writer.indicator("[]", true, false),
+            Value::Dict(dict) => {
+                let indent = indent.map_or(0, |indent| indent + 2);
+                for (key, child) in dict {
+                    self.entry(key, child, indent);
+                }
+            }
+            Value::List(list) => {
+                let indentless = place == Place::Value && !self.writer.indention;
+                let indent = match indent {
+                    None => 0,
+                    Some(indent) if indentless => indent,
+                    Some(indent) => indent + 2,
+                };
+                for child in list {
+                    self.writer.indent(indent);
+                    self.writer.indicator("-", true, true);
+                    self.node(child, Place::Item, Some(indent));
+                }
+            }
+            _ => self.scalar(&value_scalar(node), place, indent),
+        }
+    }
+
+    fn entry(&mut self, key: &Key, child: &Node, indent: usize) {
+        self.writer.indent(indent);
+        let scalar = key_scalar(key);
+        let analysis = analyze(&scalar.text);
+        let length = scalar.text.chars().count() + scalar.tag.shorthand().len();
+        if length < SIMPLE_KEY_LENGTH && !scalar.text.is_empty() && !analysis.multiline {
+            self.scalar(&scalar, Place::Key, Some(indent));
+            self.writer.indicator(":", false, false);
+        } else {
+            self.writer.indicator("?", true, true);
+            self.scalar(&scalar, Place::Value, Some(indent));
+            self.writer.indent(indent);
+            self.writer.indicator(":", true, true);
+        }
+        self.node(child, Place::Value, Some(indent));
+    }
+
+    fn scalar(&mut self, scalar: &Scalar, place: Place, indent: Option<usize>) {
+        let indent = indent.map_or(2, |indent| indent + 2);
+        let analysis = analyze(&scalar.text);
+        let style = style(scalar, analysis, place);
+        let split = place != Place::Key;
+        if scalar.tag == Tag::Binary {
+            self.writer.indicator("!!binary", true, false);
+        }
+        match style {
+            Style::Plain => self.writer.plain(&scalar.text, indent, split),
+            Style::Single => self.writer.single_quoted(&scalar.text, indent, split),
+            Style::Double => self.writer.double_quoted(&scalar.text, indent, split),
+            Style::Literal => self.writer.literal(&scalar.text, indent),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Single,
+    Double,
+    Literal,
+}
+
+fn style(scalar: &Scalar, analysis: Analysis, place: Place) -> Style {
+    if let Tag::Implicit(wanted) = scalar.tag {
+        let reads_back = dumper_type(&scalar.text) == wanted;
+        let fits_key = place != Place::Key || !(scalar.text.is_empty() || analysis.multiline);
+        if !scalar.quote && reads_back && fits_key && analysis.plain {
+            return Style::Plain;
+        }
+    } else if place != Place::Key && analysis.block {
+        return Style::Literal;
+    }
+    let quotable = scalar.tag != Tag::Binary
+        && analysis.single_quoted
+        && !(place == Place::Key && analysis.multiline);
+    if quotable {
+        Style::Single
+    } else {
+        Style::Double
+    }
+}
+
+fn string_scalar(text: &str) -> Scalar {
+    let is_bool = matches!(
+        text,
+        "y" | "Y"
+            | "yes"
+            | "Yes"
+            | "YES"
+            | "n"
+            | "N"
+            | "no"
+            | "No"
+            | "NO"
+            | "true"
+            | "True"
+            | "TRUE"
+            | "false"
+            | "False"
+            | "FALSE"
+            | "on"
+            | "On"
+            | "ON"
+            | "off"
+            | "Off"
+            | "OFF"
+    );
+    Scalar {
+        text: text.to_owned(),
+        tag: Tag::Implicit(Implicit::Str),
+        quote: is_bool || python::parse_int(text).is_some() || python::parse_float(text).is_some(),
+    }
+}
+
+fn bytes_scalar(bytes: &[u8]) -> Scalar {
+    Scalar {
+        text: encode_base64(bytes),
+        tag: Tag::Binary,
+        quote: false,
+    }
+}
+
+fn bare(text: impl Into<String>, kind: Implicit) -> Scalar {
+    Scalar {
+        text: text.into(),
+        tag: Tag::Implicit(kind),
+        quote: false,
+    }
+}
+
+fn bool_scalar(value: bool) -> Scalar {
+    bare(if value { "true" } else { "false" }, Implicit::Bool)
+}
+
+/// `1e+16` gets a dot, since YAML 1.1 would not read a float without one.
+fn float_scalar(value: f64) -> Scalar {
+    let text = if value.is_nan() {
+        ".nan".to_owned()
+    } else if value.is_infinite() {
+        if value > 0.0 { ".inf" } else { "-.inf" }.to_owned()
+    } else {
+        let text = python::float_repr(value);
+        if text.contains('.') {
+            text
+        } else {
+            text.replacen('e', ".0e", 1)
+        }
+    };
+    bare(text, Implicit::Float)
+}
+
+fn key_scalar(key: &Key) -> Scalar {
+    match key {
+        Key::Str(text) => string_scalar(text),
+        Key::Int(value) => bare(value.to_string(), Implicit::Int),
+        Key::Float(value) => float_scalar(*value),
+        Key::Bool(value) => bool_scalar(*value),
+        Key::Bytes(bytes) => bytes_scalar(bytes),
+    }
+}
+
+fn value_scalar(node: &Node) -> Scalar {
+    match &node.value {
+        Value::Null => bare("null", Implicit::Null),
+        Value::Bool(value) => bool_scalar(*value),
+        Value::Int(value) => bare(value.to_string(), Implicit::Int),
+        Value::Float(value) => float_scalar(*value),
+        Value::Str(text) => string_scalar(text),
+        Value::Bytes(bytes) => bytes_scalar(bytes),
+        Value::List(_) | Value::Dict(_) => unreachable!("collections are not scalars"),
+    }
+}

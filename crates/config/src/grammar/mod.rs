@@ -8,6 +8,8 @@
 
 mod error;
 pub mod interpolation;
+mod lexeme;
+mod number;
 pub mod overrides;
 
 pub use error::{GrammarError, Span};
@@ -19,5 +21,5 @@ pub use overrides::{
 
 /// How deep lists, dictionaries, calls and interpolations may nest before the input is refused.
 ///
-/// Python's own recursion limit stops Hydra earlier; ours only protects the stack.
-pub const MAX_DEPTH: usize = 128;
+/// Python's recursion limit stops Hydra at about this depth too; ours protects the stack.
+pub const MAX_DEPTH: usize = 256;

@@ -1,6 +1,6 @@
 //! The syntax tree of a value with interpolations.
 
-use crate::grammar::Span;
+use crate::grammar::{Element, Span};
 use crate::int::Int;
 
 /// A whole configuration value: text with interpolations in it.
@@ -77,4 +77,24 @@ pub enum Expression {
     List(Vec<Expression>),
     /// `{a:1}` in order of first appearance; keys are scalars, and of equal keys the last value counts.
     Dict(Vec<(Expression, Expression)>),
+}
+
+impl Expression {
+    /// Whether Python sees two dictionary keys as one: `1`, `1.0` and `true` are, two `nan` are not.
+    pub(super) fn same_key(&self, other: &Self) -> bool {
+        match (self.as_number(), other.as_number()) {
+            (Some(a), Some(b)) => a.equals(&b),
+            (None, None) => self == other,
+            _ => false,
+        }
+    }
+
+    fn as_number(&self) -> Option<Element> {
+        match self {
+            Self::Int(value) => Some(Element::Int(value.clone())),
+            Self::Bool(value) => Some(Element::Bool(*value)),
+            Self::Float(value) => Some(Element::Float(*value)),
+            _ => None,
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! OmegaConf 2.3's grammar of values with interpolations.
 
 mod ast;
+mod lexer;
+mod parser;
 
 pub use ast::{Argument, Expression, Interpolation, Piece, Target, Template};
+pub use parser::{parse_element, parse_value};
 
 /// Whether OmegaConf would treat this string as an interpolation at all: it contains `${`, escaped or not.
 pub fn is_interpolation(text: &str) -> bool {

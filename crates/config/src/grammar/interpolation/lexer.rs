@@ -1,0 +1,233 @@
+//! Tokens of a value with interpolations. What a character means depends on where it stands, so the lexer keeps a
+//! stack of modes that `${`, `{` and quotes push and `}` and quotes pop.
+
+use crate::grammar::lexeme::{self, Plain};
+use crate::grammar::{GrammarError, Span};
+
+/// What a token is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// Text of a string, taken as it is.
+    Text,
+    /// `\${` with the backslashes before it: a `${` that is text.
+    EscapedOpen,
+    /// An even number of backslashes: escapes if an interpolation (in quotes, also the end) follows, else text.
+    Backslashes,
+    /// Escapes that always count.
+    Escape,
+    /// `${`
+    Open,
+    /// `}` that ends a node interpolation.
+    Close,
+    Dot,
+    /// In a node interpolation: a key that is no identifier.
+    Key,
+    Id,
+    Colon,
+    Comma,
+    BracketOpen,
+    BracketClose,
+    BraceOpen,
+    /// `}` that ends a dictionary or a resolver call.
+    BraceClose,
+    QuoteOpen,
+    QuoteClose,
+    /// Part of an unquoted value, other than a word or an escape.
+    Plain(Plain),
+    /// The rest of the input cannot be read.
+    Invalid(GrammarError),
+    End,
+}
+
+/// A token and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) span: Span,
+}
+
+/// Where the lexer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A configuration value as a whole.
+    Top,
+    /// An argument, or an element on its own.
+    Value,
+    /// Right after `${`.
+    Interpolation,
+    /// Inside this quote.
+    Quoted(u8),
+}
+
+/// All tokens, with [`Kind::End`] or [`Kind::Invalid`] last.
+pub(super) fn tokens(source: &str, mode: Mode) -> Vec<Token> {
+    let mut lexer = Lexer {
+        source,
+        mode,
+        outer: Vec::new(),
+    };
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while at < source.len() {
+        let (kind, length) = lexer
+            .token(&source[at..])
+            .unwrap_or_else(|| lexer.invalid(at));
+        let stop = matches!(kind, Kind::Invalid(_));
+        tokens.push(Token {
+            kind,
+            span: Span::new(at, at + length),
+        });
+        if stop {
+            return tokens;
+        }
+        at += length;
+    }
+    tokens.push(Token {
+        kind: Kind::End,
+        span: Span::new(at, at),
+    });
+    tokens
+}
+
+struct Lexer<'a> {
+    source: &'a str,
+    mode: Mode,
+    outer: Vec<Mode>,
+}
+
+impl Lexer<'_> {
+    fn token(&mut self, rest: &str) -> Option<(Kind, usize)> {
+        let bytes = rest.as_bytes();
+        if bytes.starts_with(b"${") {
+            self.push(Mode::Interpolation);
+            return Some((Kind::Open, 2 + lexeme::blanks(&bytes[2..])));
+        }
+        match self.mode {
+            Mode::Top => Some(text(bytes, None)),
+            Mode::Value => self.value(rest),
+            Mode::Interpolation => self.interpolation(bytes),
+            Mode::Quoted(quote) if bytes[0] == quote => self.pop().then_some((Kind::QuoteClose, 1)),
+            Mode::Quoted(quote) => Some(text(bytes, Some(quote))),
+        }
+    }
+
+    fn value(&mut self, rest: &str) -> Option<(Kind, usize)> {
+        let bytes = rest.as_bytes();
+        let before = lexeme::blanks(bytes);
+        let end = before + 1;
+        let with_blanks = |kind| (kind, end + lexeme::blanks(&bytes[end..]));
+        match bytes.get(before) {
+            Some(b',') => return Some(with_blanks(Kind::Comma)),
+            Some(b':') => return Some(with_blanks(Kind::Colon)),
+            Some(b']') => return Some((Kind::BracketClose, end)),
+            Some(b'}') => return self.pop().then_some((Kind::BraceClose, end)),
+            Some(b'[') if before == 0 => return Some(with_blanks(Kind::BracketOpen)),
+            Some(b'{') if before == 0 => {
+                self.push(Mode::Value);
+                return Some(with_blanks(Kind::BraceOpen));
+            }
+            Some(&quote @ (b'"' | b'\'')) if before == 0 => {
+                self.push(Mode::Quoted(quote));
+                return Some((Kind::QuoteOpen, 1));
+            }
+            _ => {}
+        }
+        lexeme::plain(rest).map(|(kind, length)| match kind {
+            Plain::Id => (Kind::Id, length),
+            Plain::Escape => (Kind::Escape, length),
+            kind => (Kind::Plain(kind), length),
+        })
+    }
+
+    fn interpolation(&mut self, rest: &[u8]) -> Option<(Kind, usize)> {
+        let before = lexeme::blanks(rest);
+        let end = before + 1;
+        match rest.get(before)? {
+            b':' => {
+                self.mode = Mode::Value;
+                return Some((Kind::Colon, end + lexeme::blanks(&rest[end..])));
+            }
+            b'}' => return self.pop().then_some((Kind::Close, end)),
+            _ if before > 0 => return None,
+            b'.' => return Some((Kind::Dot, 1)),
+            b'[' => return Some((Kind::BracketOpen, 1)),
+            b']' => return Some((Kind::BracketClose, 1)),
+            _ => {}
+        }
+        match lexeme::count(rest, |b| !b"\\{}()[]:. \t'\"".contains(&b)) {
+            0 => None,
+            length if length == lexeme::id(rest) => Some((Kind::Id, length)),
+            length => Some((Kind::Key, length)),
+        }
+    }
+
+    fn push(&mut self, mode: Mode) {
+        self.outer.push(self.mode);
+        self.mode = mode;
+    }
+
+    /// Back to the mode around this one; false if there is none.
+    fn pop(&mut self) -> bool {
+        match self.outer.pop() {
+            Some(mode) => {
+                self.mode = mode;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn invalid(&self, at: usize) -> (Kind, usize) {
+        let rest = &self.source[at..];
+        let skipped = lexeme::blanks(rest.as_bytes());
+        let found = rest[skipped..].chars().next().unwrap_or(' ');
+        let (place, hint) = match (self.mode, found) {
+            (Mode::Interpolation, '{') => (
+                "in a key",
+                "an interpolation can be a whole part of a key, as in `${a.${b}}`, not a piece of one",
+            ),
+            (Mode::Interpolation, _) => (
+                "here in an interpolation",
+                "expected a key such as `a.b`, a resolver such as `oc.env:HOME`, or `}`",
+            ),
+            (_, '}') => ("here", "nothing was opened that it could close"),
+            _ => ("in an unquoted argument", "put the argument in quotes"),
+        };
+        let start = at + skipped;
+        let error = GrammarError::UnexpectedCharacter {
+            found,
+            place,
+            hint,
+            span: Span::new(start, (start + found.len_utf8()).min(self.source.len())),
+        };
+        (Kind::Invalid(error), rest.len())
+    }
+}
+
+/// A token of a string: text as long as possible, short of `$`, of the closing quote, and of the backslashes before
+/// either, whose number decides what they mean. `rest` does not start with `${` or the quote.
+fn text(rest: &[u8], quote: Option<u8>) -> (Kind, usize) {
+    let ends = |b: u8| b == b'$' || Some(b) == quote;
+    let mut length = lexeme::count(rest, |b| !ends(b));
+    while length > 0 && rest[length - 1] == b'\\' {
+        length -= 1;
+    }
+    if length > 0 {
+        return (Kind::Text, length);
+    }
+    let backslashes = lexeme::count(rest, |b| b == b'\\');
+    let odd = backslashes % 2 == 1;
+    let after = &rest[backslashes..];
+    if odd && after.starts_with(b"${") {
+        (Kind::EscapedOpen, backslashes + 2)
+    } else if odd && quote.is_some() && after.first().copied() == quote {
+        (Kind::Escape, backslashes + 1)
+    } else if backslashes == 0 {
+        // A `$` that opens nothing.
+        (Kind::Text, 1)
+    } else if odd {
+        (Kind::Text, backslashes)
+    } else {
+        (Kind::Backslashes, backslashes)
+    }
+}

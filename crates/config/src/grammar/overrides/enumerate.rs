@@ -1,0 +1,204 @@
+//! Sweeps spelled out: the elements of a choice, a range or a glob.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use super::decimal::Decimal;
+use super::element::Element;
+use super::fnmatch::fnmatch;
+use super::sweep::{Glob, Number, RangeSweep, Sweep};
+use crate::int::Int;
+
+/// A range with more numbers than this is refused rather than listed.
+const MAX_NUMBERS: usize = 1_000_000;
+
+impl Sweep {
+    /// The names given by `tag()`; a glob has none.
+    pub(super) fn tags_mut(&mut self) -> Option<&mut BTreeSet<String>> {
+        match self {
+            Self::Choice(choice) => Some(&mut choice.tags),
+            Self::Range(range) => Some(&mut range.tags),
+            Self::Interval(interval) => Some(&mut interval.tags),
+            Self::Glob(_) => None,
+        }
+    }
+}
+
+impl Number {
+    /// The nearest float.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+
+    fn element(self) -> Element {
+        match self {
+            Self::Int(value) => Element::Int(Int::from(value)),
+            Self::Float(value) => Element::Float(value),
+        }
+    }
+
+    fn add(self, other: Self) -> Result<Self, String> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a
+                .checked_add(b)
+                .map(Self::Int)
+                .ok_or_else(|| "integers in a sweep are limited to 128 bits".to_owned()),
+            _ => Ok(Self::Float(self.to_f64() + other.to_f64())),
+        }
+    }
+
+    fn negated(self) -> Self {
+        match self {
+            Self::Int(value) => Self::Int(value.saturating_neg()),
+            Self::Float(value) => Self::Float(-value),
+        }
+    }
+
+    fn magnitude(self) -> Self {
+        match self {
+            Self::Int(value) => Self::Int(value.saturating_abs()),
+            Self::Float(value) => Self::Float(value.abs()),
+        }
+    }
+
+    fn compare(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => Some(a.cmp(&b)),
+            _ => self.to_f64().partial_cmp(&other.to_f64()),
+        }
+    }
+}
+
+impl RangeSweep {
+    pub(super) fn new(start: Number, stop: Number, step: Number) -> Self {
+        Self {
+            start,
+            stop,
+            step,
+            shuffle: false,
+            tags: BTreeSet::new(),
+        }
+    }
+
+    /// Every number, in order.
+    pub fn numbers(&self) -> Result<Vec<Element>, String> {
+        if let (Number::Int(start), Number::Int(stop), Number::Int(step)) =
+            (self.start, self.stop, self.step)
+        {
+            return integers(start, stop, step);
+        }
+        let [start, stop, step] = [self.start, self.stop, self.step].map(Number::to_f64);
+        if step == 0.0 || start.is_nan() || stop.is_nan() || step.is_nan() {
+            return Err(format!(
+                "a range from {start} to {stop} in steps of {step} has no numbers"
+            ));
+        }
+        let ahead = |from: f64, to: f64| if step > 0.0 { from < to } else { from > to };
+        if !ahead(start, stop) {
+            return Ok(Vec::new());
+        }
+        if start.is_infinite() || (stop.is_infinite() && step.is_finite()) {
+            return Err("this range never ends".to_owned());
+        }
+        if step.is_infinite() {
+            return Ok(vec![Element::Float(start)]);
+        }
+        self.floats(step > 0.0)
+    }
+
+    /// Hydra adds the step in decimal with 28 digits, so that `0.1` three times is `0.3`.
+    fn floats(&self, ascending: bool) -> Result<Vec<Element>, String> {
+        let exact = |number| match number {
+            Number::Int(value) => Decimal::from_int(value),
+            Number::Float(value) => Decimal::from_float(value),
+        };
+        let (mut at, step) = (exact(self.start), exact(self.step));
+        // An infinite stop has been dealt with, so all three are finite.
+        let stop = exact(self.stop);
+        let ahead = if ascending {
+            Ordering::Less
+        } else {
+            Ordering::Greater
+        };
+        let mut numbers = Vec::new();
+        while at.cmp(&stop) == ahead {
+            if numbers.len() == MAX_NUMBERS {
+                return Err(too_many());
+            }
+            numbers.push(Element::Float(at.to_f64()));
+            at = at.add(&step);
+        }
+        Ok(numbers)
+    }
+
+    /// The same numbers in ascending order, or descending.
+    pub(super) fn sorted(mut self, descending: bool) -> Result<Self, String> {
+        let wrong = if descending {
+            Ordering::Less
+        } else {
+            Ordering::Greater
+        };
+        if self.start.compare(self.stop) == Some(wrong) {
+            let shift = if descending {
+                self.step.magnitude().negated()
+            } else {
+                self.step.magnitude()
+            };
+            (self.start, self.stop) = (self.stop.add(shift)?, self.start.add(shift)?);
+            self.step = self.step.negated();
+        }
+        Ok(self)
+    }
+}
+
+fn integers(start: i128, stop: i128, step: i128) -> Result<Vec<Element>, String> {
+    if step == 0 {
+        return Err("the step of a range cannot be 0".to_owned());
+    }
+    let mut numbers = Vec::new();
+    let mut at = Some(start);
+    while let Some(value) = at.filter(|at| if step > 0 { *at < stop } else { *at > stop }) {
+        if numbers.len() == MAX_NUMBERS {
+            return Err(too_many());
+        }
+        numbers.push(Number::Int(value).element());
+        at = value.checked_add(step);
+    }
+    Ok(numbers)
+}
+
+fn too_many() -> String {
+    format!("this range has more than {MAX_NUMBERS} numbers")
+}
+
+impl Glob {
+    /// Those of `names` that an include pattern matches and no exclude pattern does.
+    ///
+    /// Fails if a pattern that has to be tried is not a plain string: inside a list, Hydra does not unquote patterns.
+    pub fn filter<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>, String> {
+        let matches = |name: &str, patterns: &[Element]| {
+            for pattern in patterns {
+                let Element::Str(pattern) = pattern else {
+                    return Err(format!(
+                        "a pattern in a list must be an unquoted string, not {}",
+                        pattern.describe()
+                    ));
+                };
+                if fnmatch(name, pattern) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        let mut kept = Vec::new();
+        for &name in names {
+            if matches(name, &self.include)? && !matches(name, &self.exclude)? {
+                kept.push(name);
+            }
+        }
+        Ok(kept)
+    }
+}

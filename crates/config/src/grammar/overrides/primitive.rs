@@ -1,0 +1,88 @@
+//! Unquoted and quoted scalars: tokens to an [`Element`].
+
+use super::element::{Element, Quote, QuotedString};
+use super::lexer::{Kind, Token};
+use crate::grammar::lexeme::{self, Plain};
+use crate::grammar::{GrammarError, number};
+
+/// Whether a token may be part of an unquoted dictionary key; values also take colons and interpolations.
+pub(super) fn in_dict_key(kind: &Kind) -> bool {
+    matches!(kind, Kind::Id | Kind::Plain(_))
+}
+
+/// The scalar that adjacent tokens make: a single one keeps its type, several are text.
+pub(super) fn evaluate(source: &str, tokens: &[Token]) -> Result<Element, GrammarError> {
+    let is_blank = |token: &Token| token.kind == Kind::Plain(Plain::Blank);
+    let leading = usize::from(tokens.first().is_some_and(is_blank));
+    let trailing = usize::from(tokens.last().is_some_and(is_blank));
+    let Some(tokens) = tokens.get(leading..tokens.len() - trailing) else {
+        return Err(GrammarError::Unexpected {
+            expected: "a value",
+            found: "only blanks".to_owned(),
+            span: tokens[0].span,
+        });
+    };
+    if let [token] = tokens {
+        return single(source, token);
+    }
+    let mut text = String::new();
+    for token in tokens {
+        let part = token.span.of(source);
+        if token.kind == Kind::Plain(Plain::Escape) {
+            text.push_str(&lexeme::unescape_pairs(part));
+        } else {
+            text.push_str(part);
+        }
+    }
+    Ok(Element::Str(text))
+}
+
+fn single(source: &str, token: &Token) -> Result<Element, GrammarError> {
+    let text = token.span.of(source);
+    let Kind::Plain(kind) = token.kind else {
+        return Ok(Element::Str(text.to_owned()));
+    };
+    Ok(match kind {
+        Plain::Null => Element::Null,
+        Plain::Bool => Element::Bool(text.eq_ignore_ascii_case("true")),
+        Plain::Int => Element::Int(number::int_from_text(text).ok_or(
+            GrammarError::IntegerTooLong {
+                digits: text.bytes().filter(u8::is_ascii_digit).count(),
+                span: token.span,
+            },
+        )?),
+        Plain::Float => Element::Float(
+            number::float_from_text(text).expect("the lexer accepts only what Python reads"),
+        ),
+        Plain::Escape => Element::Str(lexeme::unescape_pairs(text)),
+        Plain::Symbol | Plain::Id | Plain::Blank => Element::Str(text.to_owned()),
+    })
+}
+
+/// A quoted token without its quotes. Backslashes count as escapes only before a quote, the closing one included.
+pub(super) fn unquote(token: &str) -> QuotedString {
+    let quote = if token.starts_with('"') {
+        Quote::Double
+    } else {
+        Quote::Single
+    };
+    let inside = token.get(1..token.len() - 1).unwrap_or_default();
+    let mut text = String::with_capacity(inside.len());
+    let mut backslashes = 0;
+    for c in inside.chars() {
+        if c == '\\' {
+            backslashes += 1;
+            continue;
+        }
+        let kept = if c == quote.char() {
+            backslashes / 2
+        } else {
+            backslashes
+        };
+        text.extend(std::iter::repeat_n('\\', kept));
+        text.push(c);
+        backslashes = 0;
+    }
+    text.extend(std::iter::repeat_n('\\', backslashes / 2));
+    QuotedString { text, quote }
+}

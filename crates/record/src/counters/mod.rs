@@ -1,0 +1,203 @@
+//! Hardware counters per kernel launch.
+//!
+//! A profiler of counters replays a launch and reads hundreds of metrics, each in a unit of its choice. Here every
+//! number is in a base unit (ns, byte, Hz, and their quotients: see [`unit`]) and the unit it was printed in is kept.
+//! Rules are the tool's own advice, with the speed-up it expects.
+
+mod roofline;
+pub mod unit;
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use roofline::RooflinePoint;
+
+use crate::issue::Issue;
+
+/// Counters of some launches, from one report or several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Every metric that some launch has, in order of first appearance.
+    pub metrics: Vec<Metric>,
+    /// The launches, in order of appearance.
+    pub launches: Vec<ProfiledLaunch>,
+    /// What was lost or is doubtful.
+    pub issues: Vec<Issue>,
+}
+
+/// Counters while they are read: gives every metric one number.
+#[derive(Debug, Default)]
+pub struct CountersBuilder {
+    /// What was read so far.
+    pub counters: Counters,
+    lookup: HashMap<Metric, MetricId>,
+}
+
+impl CountersBuilder {
+    /// The number of a metric, new where it was not seen before.
+    pub fn metric(&mut self, metric: Metric) -> MetricId {
+        let metrics = &mut self.counters.metrics;
+        *self.lookup.entry(metric).or_insert_with_key(|metric| {
+            metrics.push(metric.clone());
+            MetricId(metrics.len() as u32 - 1)
+        })
+    }
+}
+
+/// A quantity that a profiler reads, in its base unit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Metric {
+    /// The section it was printed under; empty for a page without sections.
+    pub section: String,
+    /// The chart or table inside the section; mostly empty.
+    pub label: String,
+    /// Its name: `gpu__time_duration.sum`, or `Duration` in a section.
+    pub name: String,
+    /// The base unit of its values; empty for plain counts, ratios and texts.
+    pub unit: String,
+}
+
+/// The number of a metric in [`Counters::metrics`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MetricId(pub u32);
+
+/// One launch of a kernel under the profiler.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProfiledLaunch {
+    /// The report it is from, where several were read: a directory's name.
+    pub report: String,
+    /// The tool's number of the launch within its report.
+    pub id: u64,
+    /// The process.
+    pub process: u64,
+    /// The kernel's name as the tool spells it.
+    pub kernel: String,
+    /// The name under which all tools meet ([`crate::kernel_name::canonical`]).
+    pub canonical: String,
+    /// The CUDA context.
+    pub context: u64,
+    /// The stream.
+    pub stream: u64,
+    /// The device's number.
+    pub device: u32,
+    /// Compute capability, `9.0`.
+    pub compute_capability: String,
+    /// Blocks in the grid; absent where the cell did not parse.
+    pub grid: Option<[u32; 3]>,
+    /// Threads in a block.
+    pub block: Option<[u32; 3]>,
+    /// NVTX ranges around the launch, outermost first.
+    pub ranges: Vec<LaunchRange>,
+    /// What was read, in the order of the file.
+    pub readings: Vec<Reading>,
+    /// The tool's advice.
+    pub rules: Vec<Rule>,
+}
+
+/// An NVTX range around a profiled launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchRange {
+    /// Its domain; empty for the default domain.
+    pub domain: String,
+    /// Its text.
+    pub name: String,
+}
+
+/// One value of one metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Which metric.
+    pub metric: MetricId,
+    /// Its value in the metric's unit.
+    pub value: Value,
+    /// The unit in which the tool printed it: `Mbyte` where the metric's is `byte`.
+    pub printed_unit: String,
+}
+
+/// What a cell held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Value {
+    /// A number, in the base unit.
+    Number(f64),
+    /// A word, such as a cache configuration.
+    Text(String),
+    /// The tool had no value: `n/a`, `no data`, `nan` or an empty cell.
+    Absent,
+}
+
+/// A remark or advice of the tool about one launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    /// The section's identifier: `SpeedOfLight`.
+    pub section: String,
+    /// The rule's name: `SOLBottleneck`.
+    pub name: String,
+    /// What kind of remark it is.
+    pub kind: RuleKind,
+    /// What the tool says.
+    pub description: String,
+    /// How much faster it expects the change to be.
+    pub speedup: Option<EstimatedSpeedup>,
+}
+
+/// The kinds of remarks that rules make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleKind {
+    /// `OPT`: something that could be made faster.
+    Optimization,
+    /// `INF`: a fact.
+    Information,
+    /// `WRN`: a reason for distrust.
+    Warning,
+    /// A kind that this version does not know.
+    Other(String),
+}
+
+/// A speed-up as the tool estimates it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EstimatedSpeedup {
+    /// Whether the percentage is of the kernel's time, as opposed to the time of the part that the rule looks at.
+    pub of_whole_kernel: bool,
+    /// The part of the time that would go, percent.
+    pub percent: f64,
+}
+
+impl Counters {
+    /// The metric behind a number that a reading has.
+    pub fn describe(&self, id: MetricId) -> Option<&Metric> {
+        self.metrics.get(id.0 as usize)
+    }
+
+    /// The first number of the metric `name` of a launch, whatever its section.
+    pub fn number(&self, launch: &ProfiledLaunch, name: &str) -> Option<f64> {
+        self.find(launch, |metric| metric.name == name)
+    }
+
+    /// The number of the metric `name` printed under `section` with base unit `unit`.
+    pub fn number_in(
+        &self,
+        launch: &ProfiledLaunch,
+        section: &str,
+        name: &str,
+        unit: &str,
+    ) -> Option<f64> {
+        self.find(launch, |metric| {
+            metric.name == name && metric.section == section && metric.unit == unit
+        })
+    }
+
+    fn find(&self, launch: &ProfiledLaunch, wanted: impl Fn(&Metric) -> bool) -> Option<f64> {
+        launch
+            .readings
+            .iter()
+            .find_map(|reading| match reading.value {
+                Value::Number(number) if self.describe(reading.metric).is_some_and(&wanted) => {
+                    Some(number)
+                }
+                _ => None,
+            })
+    }
+}

@@ -1,0 +1,270 @@
+//! Counters from Nsight Compute's CSV pages.
+//!
+//! Three shapes come from `ncu --csv`: `--page raw` has a column per metric and a row of units under the header;
+//! `--page details` and the export of single sections have a row per metric or rule, with rows of uneven length.
+//! All may follow lines that the tool and the program printed. Names of processes and hosts are not kept.
+
+mod details;
+mod launch;
+mod raw;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::csv_text::CsvText;
+use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Reading};
+use crate::issue::{Issue, Severity};
+
+/// Why a page of counters could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum NcuError {
+    /// The file or directory could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// There is no header of Nsight Compute.
+    #[error(
+        "{place}: no header of an Nsight Compute CSV page (a line with \"ID\" and \"Kernel Name\") was found{}",
+        said(said_by_tool)
+    )]
+    NoHeader {
+        /// The file.
+        place: String,
+        /// What the tool printed in its place.
+        said_by_tool: Option<String>,
+    },
+    /// The header lacks a column without which rows mean nothing.
+    #[error("{place}: the header lacks the column {column:?}")]
+    MissingColumn {
+        /// The file.
+        place: String,
+        /// The column.
+        column: &'static str,
+    },
+    /// A directory holds no page of counters.
+    #[error("{}: no Nsight Compute CSV was found in this directory", .0.display())]
+    EmptyDirectory(PathBuf),
+}
+
+fn said(text: &Option<String>) -> String {
+    text.as_ref()
+        .map_or_else(String::new, |text| format!("; the tool said: {text}"))
+}
+
+/// Whether a line may be the header of one of the pages.
+pub fn is_header(cells: &[String]) -> bool {
+    cells.first().is_some_and(|cell| cell == "ID") && cells.iter().any(|cell| cell == "Kernel Name")
+}
+
+/// Whether the beginning of a file has the header of a page of counters within it.
+pub fn sniff(head: &[u8]) -> bool {
+    CsvText::find(head, is_header).is_some()
+}
+
+/// Reads one page. `place` names the file in errors and issues.
+pub fn read(bytes: &[u8], place: &str) -> Result<Counters, NcuError> {
+    let mut builder = CountersBuilder::default();
+    read_into(&mut builder, bytes, place, "")?;
+    Ok(builder.counters)
+}
+
+/// Reads every page below a directory, at most two levels down. Files in one directory are of one report, so that
+/// their rows with one ID are of one launch.
+pub fn read_directory(path: &Path) -> Result<Counters, NcuError> {
+    let mut builder = CountersBuilder::default();
+    let mut pages = 0;
+    for file in csv_files(path, 2)? {
+        let bytes = std::fs::read(&file).map_err(|source| NcuError::Io {
+            path: file.clone(),
+            source,
+        })?;
+        let relative = file.strip_prefix(path).unwrap_or(&file);
+        let place = relative.display().to_string();
+        let report = relative
+            .parent()
+            .map_or_else(String::new, |folder| folder.display().to_string());
+        if !sniff(&bytes) {
+            builder.counters.issues.push(Issue::new(
+                Severity::Info,
+                "ncu.other_file",
+                format!("{place} is not an Nsight Compute page and was left out"),
+            ));
+            continue;
+        }
+        read_into(&mut builder, &bytes, &place, &report)?;
+        pages += 1;
+    }
+    if pages == 0 {
+        return Err(NcuError::EmptyDirectory(path.to_owned()));
+    }
+    Ok(builder.counters)
+}
+
+fn csv_files(path: &Path, levels: u32) -> Result<Vec<PathBuf>, NcuError> {
+    let failed = |source| NcuError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let entries = std::fs::read_dir(path).map_err(failed)?;
+    let mut entries: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    entries.sort();
+    let mut files = Vec::new();
+    for entry in entries {
+        if entry.is_dir() {
+            if levels > 1 {
+                files.extend(csv_files(&entry, levels - 1)?);
+            }
+        } else if entry
+            .extension()
+            .is_some_and(|extension| extension == "csv")
+        {
+            files.push(entry);
+        }
+    }
+    Ok(files)
+}
+
+fn read_into(
+    builder: &mut CountersBuilder,
+    bytes: &[u8],
+    place: &str,
+    report: &str,
+) -> Result<(), NcuError> {
+    let Some(table) = CsvText::find(bytes, is_header) else {
+        return Err(NcuError::NoHeader {
+            place: place.to_owned(),
+            said_by_tool: complaint(bytes),
+        });
+    };
+    let complaints = table.preamble.iter().filter_map(|line| complaint_in(line));
+    for text in complaints {
+        let issue = Issue::new(
+            Severity::Warning,
+            "ncu.said",
+            format!("{place}: ncu said: {text}"),
+        );
+        builder.counters.issues.push(issue);
+    }
+    let mut sink = Sink::new(builder, place, report);
+    if table.column("Metric Name").is_some() {
+        details::read(table, &mut sink)?;
+    } else {
+        raw::read(table, &mut sink)?;
+    }
+    sink.finish();
+    Ok(())
+}
+
+/// What the tool complained about, where it printed no table.
+fn complaint(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64 * 1024)]);
+    text.lines().filter_map(complaint_in).next_back()
+}
+
+/// The text of a warning or an error of the tool. One that has a path in it is withheld: it may name a user.
+fn complaint_in(line: &str) -> Option<String> {
+    let text = line
+        .strip_prefix("==WARNING==")
+        .or_else(|| line.strip_prefix("==ERROR=="))?
+        .trim();
+    let names_a_path = text.contains(" /") || text.starts_with('/') || text.contains(":\\");
+    Some(if names_a_path {
+        "a message with a path in it".to_owned()
+    } else {
+        text.to_owned()
+    })
+}
+
+/// Where rows of one file go: finds the launch of each, drops repetitions, counts losses.
+struct Sink<'a> {
+    builder: &'a mut CountersBuilder,
+    place: &'a str,
+    report: &'a str,
+    /// Launches of this report by ID.
+    launches: BTreeMap<u64, usize>,
+    /// What each launch of this report has, so that a metric repeated in another file is kept once.
+    known: BTreeMap<(usize, MetricId), usize>,
+    losses: BTreeMap<&'static str, (u64, String)>,
+}
+
+impl<'a> Sink<'a> {
+    fn new(builder: &'a mut CountersBuilder, place: &'a str, report: &'a str) -> Self {
+        let mut launches = BTreeMap::new();
+        let mut known = BTreeMap::new();
+        for (index, launch) in builder.counters.launches.iter().enumerate() {
+            if launch.report == report {
+                launches.insert(launch.id, index);
+                let readings = launch.readings.iter().enumerate();
+                known.extend(readings.map(|(at, reading)| ((index, reading.metric), at)));
+            }
+        }
+        Self {
+            builder,
+            place,
+            report,
+            launches,
+            known,
+            losses: BTreeMap::new(),
+        }
+    }
+
+    fn launch(&mut self, mut launch: ProfiledLaunch, line: u64) -> usize {
+        let known = self.launches.get(&launch.id).copied();
+        if let Some(index) = known {
+            let other = &self.builder.counters.launches[index];
+            if other.kernel == launch.kernel
+                && other.grid == launch.grid
+                && other.block == launch.block
+            {
+                return index;
+            }
+            let text = format!(
+                "line {line}: launch {} is another kernel than in earlier rows",
+                launch.id
+            );
+            self.lose("ncu.id_reused", text);
+        }
+        launch.report = self.report.to_owned();
+        let index = self.builder.counters.launches.len();
+        self.launches.insert(launch.id, index);
+        self.builder.counters.launches.push(launch);
+        index
+    }
+
+    fn reading(&mut self, launch: usize, reading: Reading, line: u64) {
+        let readings = &mut self.builder.counters.launches[launch].readings;
+        match self.known.get(&(launch, reading.metric)) {
+            None => {
+                self.known.insert((launch, reading.metric), readings.len());
+                readings.push(reading);
+            }
+            Some(&at) if readings[at].value == reading.value => {}
+            Some(_) => {
+                readings.push(reading);
+                self.lose(
+                    "ncu.two_values",
+                    format!("line {line}: a metric has a second, different value"),
+                );
+            }
+        }
+    }
+
+    /// Notes a loss; losses of one kind become one issue that shows the first.
+    fn lose(&mut self, code: &'static str, text: String) {
+        self.losses.entry(code).or_insert((0, text)).0 += 1;
+    }
+
+    fn finish(self) {
+        for (code, (count, first)) in self.losses {
+            let issue = Issue::new(Severity::Warning, code, format!("{}, {first}", self.place));
+            self.builder.counters.issues.push(issue.counting(count));
+        }
+    }
+}

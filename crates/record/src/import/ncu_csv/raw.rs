@@ -1,0 +1,103 @@
+use super::launch::LaunchColumns;
+use super::{NcuError, Sink, details};
+use crate::counters::{Metric, MetricId, Reading, unit};
+use crate::import::csv_text::CsvText;
+
+/// A column of the raw page.
+struct MetricColumn {
+    at: usize,
+    id: MetricId,
+    name: String,
+    printed_unit: String,
+    exponent: i32,
+}
+
+/// The page with a column per metric: a row of units, then a row per launch.
+pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), NcuError> {
+    let mut columns = LaunchColumns::of(&table, sink.place)?;
+    let Some(units) = table.next_row() else {
+        sink.lose("ncu.no_rows", "the page ends after its header".to_owned());
+        return Ok(());
+    };
+    let width = table.header.len();
+    if units.cells.len() != width || units.cells.first().is_some_and(|cell| !cell.is_empty()) {
+        sink.lose(
+            "ncu.bad_units",
+            format!(
+                "line {}: the row of units is not there or is cut; no value can be trusted",
+                units.line
+            ),
+        );
+        return Ok(());
+    }
+    let metrics: Vec<MetricColumn> = table
+        .header
+        .iter()
+        .zip(&units.cells)
+        .enumerate()
+        .filter(|(_, (name, _))| !LaunchColumns::is_shared(name))
+        .map(|(at, (name, printed_unit))| {
+            let scaled = unit::base(printed_unit);
+            let id = sink.builder.metric(Metric {
+                section: String::new(),
+                label: String::new(),
+                name: name.clone(),
+                unit: scaled.base,
+            });
+            MetricColumn {
+                at,
+                id,
+                name: name.clone(),
+                printed_unit: printed_unit.clone(),
+                exponent: scaled.exponent,
+            }
+        })
+        .collect();
+
+    while let Some(row) = table.next_row() {
+        let is_cut = row.cut_after.is_some_and(|byte| byte != b'"');
+        if row.cells.len() != width || is_cut {
+            let text = format!(
+                "line {}: {} cells where the header has {width}",
+                row.line,
+                row.cells.len()
+            );
+            sink.lose("ncu.cut_row", text);
+            continue;
+        }
+        if row.damaged_text {
+            sink.lose(
+                "ncu.not_utf8",
+                format!("line {}: text that is not UTF-8", row.line),
+            );
+        }
+        let launch = match columns.launch(&row.cells) {
+            Ok(launch) => sink.launch(launch, row.line),
+            Err(column) => {
+                sink.lose(
+                    "ncu.bad_launch",
+                    format!("line {}, column {column:?}: does not parse", row.line),
+                );
+                continue;
+            }
+        };
+        for metric in &metrics {
+            let cell = &row.cells[metric.at];
+            let value = details::value(cell, metric.exponent);
+            if details::is_suspect(&value, &metric.printed_unit) {
+                let text = format!(
+                    "line {}, column {:?}: {cell:?} is no number",
+                    row.line, metric.name
+                );
+                sink.lose("ncu.bad_value", text);
+            }
+            let reading = Reading {
+                metric: metric.id,
+                value,
+                printed_unit: metric.printed_unit.clone(),
+            };
+            sink.reading(launch, reading, row.line);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,519 @@
+//! Nsight Compute's pages against each other and against the values published for them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use flate2::read::GzDecoder;
+use llmprof_record::counters::{Counters, ProfiledLaunch, RuleKind, Value};
+use llmprof_record::import::ncu_csv::{self, NcuError};
+use proptest::prelude::*;
+
+fn fixture(path: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(path)
+}
+
+fn unpacked(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    GzDecoder::new(File::open(fixture(path)).expect("fixture"))
+        .read_to_end(&mut bytes)
+        .expect("gzip");
+    bytes
+}
+
+fn raw() -> Counters {
+    ncu_csv::read(&unpacked("h200/ncu/decode_raw.csv.gz"), "decode_raw.csv").expect("raw page")
+}
+
+fn details() -> Counters {
+    ncu_csv::read(
+        &unpacked("h200/ncu/decode_details.csv.gz"),
+        "decode_details.csv",
+    )
+    .expect("details page")
+}
+
+fn ancestor() -> Counters {
+    ncu_csv::read_directory(&fixture("ancestor/ncu")).expect("directory")
+}
+
+fn codes(counters: &Counters) -> Vec<&str> {
+    counters
+        .issues
+        .iter()
+        .map(|issue| issue.code.as_str())
+        .collect()
+}
+
+#[test]
+fn the_raw_page_has_every_launch_and_metric() {
+    let raw = raw();
+    assert_eq!(codes(&raw), Vec::<&str>::new());
+    assert_eq!(raw.launches.len(), 40);
+    // 2,240 columns, of which 13 describe the launch.
+    assert_eq!(raw.metrics.len(), 2227);
+    for launch in &raw.launches {
+        assert_eq!(launch.readings.len(), 2227);
+        assert_eq!(launch.compute_capability, "9.0");
+        let ranges: Vec<_> = launch
+            .ranges
+            .iter()
+            .map(|range| (&*range.domain, &*range.name))
+            .collect();
+        assert_eq!(ranges, [("", "decode")]);
+        assert_eq!(
+            raw.number(launch, "device__attribute_multiprocessor_count"),
+            Some(132.0)
+        );
+    }
+    let first = &raw.launches[0];
+    assert_eq!(
+        (first.grid, first.block),
+        (Some([7, 1, 1]), Some([128, 1, 1]))
+    );
+}
+
+/// A number on the details page is the raw one, rounded to the decimals it shows.
+#[test]
+fn the_details_page_agrees_with_the_raw_page() {
+    let pairs = [
+        (
+            "GPU Speed Of Light Throughput",
+            "Duration",
+            "gpu__time_duration.sum",
+            10.0,
+        ),
+        (
+            "GPU Speed Of Light Throughput",
+            "DRAM Frequency",
+            "dram__cycles_elapsed.avg.per_second",
+            5e6,
+        ),
+        (
+            "GPU Speed Of Light Throughput",
+            "L2 Cache Throughput",
+            "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+            0.005,
+        ),
+        (
+            "Memory Workload Analysis",
+            "Memory Throughput",
+            "dram__bytes.sum.per_second",
+            5e6,
+        ),
+        (
+            "Memory Workload Analysis",
+            "L2 Hit Rate",
+            "lts__t_sector_hit_rate.pct",
+            0.005,
+        ),
+        (
+            "Occupancy",
+            "Achieved Occupancy",
+            "sm__warps_active.avg.pct_of_peak_sustained_active",
+            0.005,
+        ),
+        (
+            "Launch Statistics",
+            "Registers Per Thread",
+            "launch__registers_per_thread",
+            0.0,
+        ),
+        ("Launch Statistics", "Threads", "launch__thread_count", 0.0),
+    ];
+    let (raw, details) = (raw(), details());
+    assert_eq!(codes(&details), Vec::<&str>::new());
+    assert_eq!(details.launches.len(), 40);
+    for (wide, long) in raw.launches.iter().zip(&details.launches) {
+        assert_eq!(
+            (wide.id, &wide.kernel, wide.grid),
+            (long.id, &long.kernel, long.grid)
+        );
+        for (section, label, metric, half_step) in pairs {
+            let exact = raw
+                .number(wide, metric)
+                .unwrap_or_else(|| panic!("{metric}"));
+            let shown = long.readings.iter().find_map(|reading| {
+                let found = details.describe(reading.metric).expect("metric");
+                match reading.value {
+                    Value::Number(number) if found.section == section && found.name == label => {
+                        Some(number)
+                    }
+                    _ => None,
+                }
+            });
+            let shown = shown.unwrap_or_else(|| panic!("{label}"));
+            assert!(
+                (exact - shown).abs() <= half_step * 1.0001,
+                "{label} {shown}, {metric} {exact}"
+            );
+        }
+    }
+}
+
+#[test]
+fn base_units_hold_whatever_unit_was_printed() {
+    let details = details();
+    let printed: Vec<&str> = details
+        .launches
+        .iter()
+        .flat_map(|launch| &launch.readings)
+        .filter(|reading| {
+            details.describe(reading.metric).expect("metric").name == "Memory Throughput"
+        })
+        .map(|reading| reading.printed_unit.as_str())
+        .collect();
+    assert!(printed.contains(&"Gbyte/s") && printed.contains(&"%"));
+    for metric in &details.metrics {
+        let scaled = ["Kbyte", "Mbyte", "Gbyte", "us", "ms", "Ghz", "Mhz"];
+        assert!(
+            !metric.unit.split('/').any(|unit| scaled.contains(&unit)),
+            "{metric:?}"
+        );
+    }
+}
+
+#[test]
+fn rules_keep_their_advice_and_expected_gain() {
+    let details = details();
+    let rules: Vec<_> = details
+        .launches
+        .iter()
+        .flat_map(|launch| &launch.rules)
+        .collect();
+    // Of 508 rows, none is repeated within a launch.
+    assert_eq!(rules.len(), 508);
+    let first = &details.launches[0].rules[3];
+    assert_eq!(
+        (first.name.as_str(), &first.kind),
+        ("HighPipeUtilization", &RuleKind::Optimization)
+    );
+    let gain = first.speedup.expect("an estimate");
+    assert_eq!((gain.of_whole_kernel, gain.percent), (false, 99.95));
+    assert!(
+        rules
+            .iter()
+            .all(|rule| !matches!(rule.kind, RuleKind::Other(_)))
+    );
+}
+
+#[test]
+fn process_and_host_names_do_not_pass() {
+    for counters in [raw(), details(), ancestor()] {
+        let text = serde_json::to_string(&counters).expect("JSON");
+        assert!(!text.contains("127.0.0.1") && !text.contains("python3"));
+    }
+}
+
+/// Columns of the ancestor's own summary, where it read them, and one step of its last decimal in base units.
+const SUMMARY: &[(&str, &str, &str, &str, f64)] = &[
+    (
+        "sm_throughput_pct",
+        "GPU Speed Of Light Throughput",
+        "Compute (SM) Throughput",
+        "%",
+        1.0,
+    ),
+    (
+        "dram_throughput_pct",
+        "GPU Speed Of Light Throughput",
+        "DRAM Throughput",
+        "%",
+        1.0,
+    ),
+    (
+        "mem_throughput_pct",
+        "GPU Speed Of Light Throughput",
+        "Memory Throughput",
+        "%",
+        1.0,
+    ),
+    (
+        "l1tex_throughput_pct",
+        "GPU Speed Of Light Throughput",
+        "L1/TEX Cache Throughput",
+        "%",
+        1.0,
+    ),
+    (
+        "l2_throughput_pct",
+        "GPU Speed Of Light Throughput",
+        "L2 Cache Throughput",
+        "%",
+        1.0,
+    ),
+    (
+        "duration_us",
+        "GPU Speed Of Light Throughput",
+        "Duration",
+        "ns",
+        1e3,
+    ),
+    (
+        "mem_busy_pct",
+        "Memory Workload Analysis",
+        "Mem Busy",
+        "%",
+        1.0,
+    ),
+    (
+        "max_bandwidth_pct",
+        "Memory Workload Analysis",
+        "Max Bandwidth",
+        "%",
+        1.0,
+    ),
+    (
+        "memory_throughput_gbs",
+        "Memory Workload Analysis",
+        "Memory Throughput",
+        "byte/s",
+        1e9,
+    ),
+    (
+        "l1tex_hit_rate_pct",
+        "Memory Workload Analysis",
+        "L1/TEX Hit Rate",
+        "%",
+        1.0,
+    ),
+    (
+        "l2_hit_rate_pct",
+        "Memory Workload Analysis",
+        "L2 Hit Rate",
+        "%",
+        1.0,
+    ),
+    (
+        "achieved_occupancy_pct",
+        "Occupancy",
+        "Achieved Occupancy",
+        "%",
+        1.0,
+    ),
+    (
+        "theoretical_occupancy_pct",
+        "Occupancy",
+        "Theoretical Occupancy",
+        "%",
+        1.0,
+    ),
+];
+
+#[test]
+fn the_ancestors_directory_gives_its_own_summary() {
+    let counters = ancestor();
+    // Its two summaries lie beside the pages.
+    assert_eq!(codes(&counters), ["ncu.other_file", "ncu.other_file"]);
+    assert_eq!(counters.launches.len(), 20);
+    let mut reader =
+        csv::Reader::from_path(fixture("ancestor/ncu/metrics_summary.csv")).expect("summary");
+    let header = reader.headers().expect("header").clone();
+    let mut compared = 0;
+    for (row, launch) in reader
+        .records()
+        .map(|row| row.expect("row"))
+        .zip(&counters.launches)
+    {
+        let cell = |name: &str| &row[header.iter().position(|cell| cell == name).expect("column")];
+        assert_eq!(cell("kernel_id"), launch.report);
+        assert_eq!(cell("kernel_name"), launch.kernel);
+        let [x, y, z] = launch.grid.expect("grid");
+        assert_eq!(cell("grid_size"), format!("({x}, {y}, {z})"));
+        for (column, section, name, unit, scale) in SUMMARY {
+            let published: f64 = cell(column).parse().expect("number");
+            let ours = counters
+                .number_in(launch, section, name, unit)
+                .expect("metric");
+            assert!(
+                (published * scale - ours).abs() <= 1e-9 * ours.abs(),
+                "{column} of {}",
+                launch.report
+            );
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 20 * 13);
+}
+
+fn ranked(counters: &Counters, rank: usize) -> &ProfiledLaunch {
+    &counters.launches[rank - 1]
+}
+
+/// The published intensities were wrong by the units of the byte counters; these are the corrected ones.
+#[test]
+fn tensor_intensities_are_the_corrected_ones() {
+    let counters = ancestor();
+    let table = [
+        (3, 1_275_068_416.0, 380.6, 54.44),
+        (5, 12_532_580_352.0, 716.1, 112.09),
+        (9, 10_192_158_720.0, 96.47, 63.41),
+        (13, 335_544_320.0, 70.79, 32.45),
+        (16, 45_902_462_976.0, 717.6, 113.42),
+    ];
+    for (rank, operations, intensity, teraflops) in table {
+        let launch = ranked(&counters, rank);
+        assert_eq!(counters.tensor_operations(launch), Some(operations));
+        let point = counters.tensor_point(launch).expect("point");
+        let found = point.intensity().expect("traffic");
+        assert!((found / intensity - 1.0).abs() < 2e-4, "{rank}: {found}");
+        assert!(
+            (point.rate.0 / 1e12 / teraflops - 1.0).abs() < 2e-4,
+            "{rank}: {}",
+            point.rate.0
+        );
+    }
+    let without: usize = (1..=20)
+        .filter(|rank| counters.tensor_operations(ranked(&counters, *rank)) == Some(0.0))
+        .count();
+    assert_eq!(without, 15);
+}
+
+#[test]
+fn fp32_points_are_the_published_ones() {
+    let counters = ancestor();
+    let table: BTreeMap<usize, (f64, f64)> = [
+        (1, (344.2, 0.997)),
+        (2, (962.1, 1.004)),
+        (3, (79.9, 0.558)),
+        (5, (146.2, 0.934)),
+        (6, (14.6, 0.240)),
+        (7, (282.4, 9.081)),
+        (9, (1574.7, 2.396)),
+        (10, (155.0, 0.854)),
+        (11, (169.3, 0.450)),
+        (13, (258.2, 0.563)),
+        (14, (369.3, 0.500)),
+        (15, (171.9, 0.249)),
+        (16, (37.0, 0.234)),
+        (18, (176.2, 0.296)),
+    ]
+    .into();
+    for rank in 1..=20 {
+        let point = counters.fp32_point(ranked(&counters, rank)).expect("chart");
+        let (gigaflops, intensity) = table.get(&rank).copied().unwrap_or_default();
+        assert!(
+            (point.rate.0 / 1e9 - gigaflops).abs() < 0.051,
+            "{rank}: {}",
+            point.rate.0
+        );
+        assert!(
+            (point.intensity().expect("traffic") - intensity).abs() < 6e-4,
+            "{rank}"
+        );
+    }
+}
+
+#[test]
+fn lines_before_the_header_are_passed_and_complaints_kept() {
+    let page = std::fs::read(first_page()).expect("fixture");
+    let banner = "==PROF== Connected to process 7 (/home/ada/python)\nhello\n==WARNING== Backing up device memory\n==WARNING== see /home/ada/x\n";
+    let whole = [banner.as_bytes(), &page].concat();
+    assert!(ncu_csv::sniff(&whole));
+    let (plain, with_banner) = (ncu_csv::read(&page, "a"), ncu_csv::read(&whole, "a"));
+    let (plain, with_banner) = (plain.expect("page"), with_banner.expect("page"));
+    assert_eq!(plain.launches, with_banner.launches);
+    assert_eq!(codes(&with_banner), ["ncu.said", "ncu.said"]);
+    let text = serde_json::to_string(&with_banner.issues).expect("JSON");
+    assert!(text.contains("Backing up") && !text.contains("ada"));
+}
+
+fn first_page() -> PathBuf {
+    fixture("ancestor/ncu/kernel_0001_67bdb7e29d1bb4e0ca0aec954ef18af3/ncu.details.csv")
+}
+
+#[test]
+fn what_is_no_page_is_refused_by_name() {
+    for bytes in [
+        &b""[..],
+        b"\n\n",
+        b"Time (%),Name\n1,a\n",
+        b"\x00\xff\xfe",
+        b"==ERROR== No kernels were profiled.\n",
+    ] {
+        let error = ncu_csv::read(bytes, "page.csv").expect_err("no page");
+        assert!(matches!(error, NcuError::NoHeader { .. }));
+        assert!(error.to_string().contains("page.csv"));
+    }
+    let said = ncu_csv::read(b"==ERROR== No kernels were profiled.\n", "p").expect_err("no page");
+    assert!(said.to_string().contains("No kernels were profiled"));
+    let error =
+        ncu_csv::read(b"\"ID\",\"Kernel Name\",\"Metric Name\"\n", "p").expect_err("columns");
+    assert!(matches!(
+        error,
+        NcuError::MissingColumn {
+            column: "Section Name",
+            ..
+        }
+    ));
+    assert!(matches!(
+        ncu_csv::read_directory(&fixture("ancestor/nsys")),
+        Err(NcuError::EmptyDirectory(_))
+    ));
+    assert!(matches!(
+        ncu_csv::read_directory(&fixture("absent")),
+        Err(NcuError::Io { .. })
+    ));
+}
+
+/// How many rows a page has, and how many of them a reading of it accounts for.
+fn accounted(counters: &Counters) -> usize {
+    let kept = |launch: &ProfiledLaunch| launch.readings.len() + launch.rules.len();
+    counters.launches.iter().map(kept).sum()
+}
+
+#[test]
+fn a_page_cut_anywhere_loses_only_the_row_it_is_cut_in_and_says_so() {
+    let page = std::fs::read(first_page()).expect("fixture");
+    let header_end = page.iter().position(|byte| *byte == b'\n').expect("header") + 1;
+    for cut in (header_end + 1..page.len()).step_by(37) {
+        let part = &page[..cut];
+        let counters = ncu_csv::read(part, "cut.csv").expect("header is there");
+        let lines = part[header_end..]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        let last = part.last() == Some(&b'\n');
+        let kept = accounted(&counters);
+        assert!(
+            kept == lines || (kept == lines + 1 && !last),
+            "cut at {cut}: {kept} of {lines}"
+        );
+        if !last && kept == lines {
+            let codes = codes(&counters);
+            assert!(
+                codes == ["ncu.cut_row"] || codes == ["ncu.nameless"],
+                "cut at {cut}: {codes:?}"
+            );
+            assert!(counters.issues[0].message.contains("cut.csv"));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn flipped_bits_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), 0_u8..8), 1..20)) {
+        let mut page = std::fs::read(first_page()).expect("fixture");
+        for (place, bit) in flips {
+            let place = place.index(page.len());
+            page[place] ^= 1 << bit;
+        }
+        let _ = ncu_csv::read(&page, "flipped.csv");
+    }
+
+    #[test]
+    fn a_raw_page_cut_anywhere_never_panics(cut in any::<prop::sample::Index>()) {
+        use std::sync::OnceLock;
+        static PAGE: OnceLock<Vec<u8>> = OnceLock::new();
+        let page = PAGE.get_or_init(|| unpacked("h200/ncu/decode_raw.csv.gz"));
+        let cut = cut.index(page.len());
+        if let Ok(counters) = ncu_csv::read(&page[..cut], "cut.csv") {
+            let whole = page[..cut].iter().filter(|byte| **byte == b'\n').count();
+            prop_assert!(counters.launches.len() <= whole.saturating_sub(1));
+            prop_assert!(page[..cut].ends_with(b"\n") && whole > 2 || !counters.issues.is_empty());
+        }
+    }
+}

@@ -5,5 +5,7 @@
 
 pub mod import;
 pub mod issue;
+pub mod kernel_name;
+mod mapped;
 pub mod store;
 pub mod trace;

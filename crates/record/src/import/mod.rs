@@ -1,1 +1,123 @@
 //! Importers of foreign profiles, one file per format, chosen by content.
+//!
+//! [`import`] opens a file as a [`Source`] (mapped, or unpacked within [`Limits`]), asks each entry of [`IMPORTERS`]
+//! whether it knows the beginning of the content, and lets the first that does read it. Names of files play no part.
+//! What an importer could not read is an [`Issue`](crate::issue::Issue) in what it returns; it fails only when
+//! nothing could be read.
+
+pub mod kineto;
+mod source;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+pub use source::{Limits, Source};
+
+use crate::trace::Trace;
+
+/// What a foreign file turned out to hold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Profile {
+    /// A timeline.
+    Trace(Box<Trace>),
+}
+
+/// One foreign format.
+pub struct Importer {
+    /// The short name of the format: `kineto`.
+    pub name: &'static str,
+    /// Whether content that begins with these bytes (up to [`Source::HEAD_BYTES`]) is of this format.
+    pub sniff: fn(head: &[u8]) -> bool,
+    /// Reads it.
+    pub read: fn(source: &Source) -> Result<Profile, ImportError>,
+}
+
+/// All formats, in the order in which they are asked.
+pub const IMPORTERS: &[Importer] = &[kineto::IMPORTER];
+
+/// Why a file could not be imported at all.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// The file system said no.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no content.
+    #[error("{path} is {what}, not a profile")]
+    NotAFile {
+        /// Which path.
+        path: PathBuf,
+        /// What it is instead: `a directory`, `empty`.
+        what: &'static str,
+    },
+    /// It unpacks to more than the limits allow.
+    #[error(
+        "{path} unpacks to more than {limit_bytes} bytes, which is past the limit for its size; unpack it by hand if it can be trusted"
+    )]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// The limit that was passed.
+        limit_bytes: u64,
+    },
+    /// No importer knows it.
+    #[error("{path} is of no known kind ({begins}); known are: {known}")]
+    Unknown {
+        /// Which file.
+        path: PathBuf,
+        /// How its content begins.
+        begins: String,
+        /// The formats that were tried.
+        known: String,
+    },
+    /// It is of a known kind, but nothing in it can be used.
+    #[error("{path} looks like {format}, but {what}")]
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// The format that it was taken for.
+        format: &'static str,
+        /// What is wrong, and where.
+        what: String,
+    },
+}
+
+/// The importer that knows content with this beginning.
+pub fn sniff(head: &[u8]) -> Option<&'static Importer> {
+    IMPORTERS.iter().find(|importer| (importer.sniff)(head))
+}
+
+/// Reads a foreign profile of any known format. The answer has the name of the format.
+pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), ImportError> {
+    let source = Source::open(path, limits)?;
+    let importer = sniff(source.head()).ok_or_else(|| ImportError::Unknown {
+        path: path.to_owned(),
+        begins: describe(source.head()),
+        known: IMPORTERS
+            .iter()
+            .map(|importer| importer.name)
+            .collect::<Vec<_>>()
+            .join(", "),
+    })?;
+    (importer.read)(&source).map(|profile| (importer.name, profile))
+}
+
+/// The first bytes for a message: as text where they are, else in hexadecimal.
+fn describe(head: &[u8]) -> String {
+    let first = &head[..head.len().min(16)];
+    if first
+        .iter()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t'))
+    {
+        format!("it begins with {:?}", String::from_utf8_lossy(first))
+    } else {
+        let hex: Vec<_> = first.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("it begins with the bytes {}", hex.join(" "))
+    }
+}

@@ -1,1 +1,89 @@
 //! Events as columns with interned strings, on one integer clock.
+//!
+//! A [`Trace`] is a handful of tables, one per kind of event, each a struct of equally long [`Column`]s. Names are ids
+//! into [`Strings`], shapes and dtypes ids into [`Inputs`], threads ids into [`Threads`]. An importer fills a
+//! [`TraceBuilder`]; [`TraceBuilder::finish`] sorts everything into one order that does not depend on the order of
+//! events in the file it came from, so equal content gives an equal trace.
+
+mod builder;
+mod column;
+mod device;
+mod events;
+mod file;
+mod inputs;
+mod order;
+mod raw_inputs;
+mod redact;
+mod strings;
+mod table;
+mod threads;
+
+use std::collections::BTreeMap;
+
+pub use builder::{RawInputs, TraceBuilder};
+pub use column::{Column, Element};
+pub use device::DeviceProperties;
+pub use events::{
+    Copies, Copy, CopyKind, Host, HostKind, Hosts, Kernel, Kernels, MemoryEvent, MemoryEvents,
+    MemoryKind, MemoryPlace, Memset, Memsets, Range, RangeKind, Ranges, Sync, SyncKind, Syncs,
+};
+pub use file::{FORMAT_VERSION, TraceFileError};
+pub use inputs::{Argument, Inputs, InputsId, Tensor};
+pub use strings::{Interner, StrId, Strings};
+pub use threads::{Thread, ThreadId, Threads};
+
+use crate::issue::Issue;
+
+/// What happened, on one clock. Made by an importer or loaded from a `trace.llmprof` file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// Every distinct string.
+    pub strings: Strings,
+    /// Every distinct list of operator inputs.
+    pub inputs: Inputs,
+    /// The host threads.
+    pub threads: Threads,
+    /// Host activity.
+    pub hosts: Hosts,
+    /// Kernels.
+    pub kernels: Kernels,
+    /// Copies by a device.
+    pub copies: Copies,
+    /// Memory fills by a device.
+    pub memsets: Memsets,
+    /// Annotations, NVTX ranges, marks, the capture window.
+    pub ranges: Ranges,
+    /// Allocations and frees.
+    pub memory: MemoryEvents,
+    /// Synchronizations recorded as activities.
+    pub syncs: Syncs,
+    /// The devices, in the order of their numbers.
+    pub devices: Vec<DeviceProperties>,
+    /// Where the clock's 0 lies on the Unix clock, ns, where the tool says so.
+    pub clock_origin_ns: Option<i64>,
+    /// How many events the importer read, those that have no row of their own (flows, names of threads) included.
+    pub events_read: u64,
+    /// Facts about the capture that the allow-list of an importer lets through: tool, versions, options, rank.
+    /// Never environment variables, command lines, or names of users and machines.
+    pub metadata: BTreeMap<String, String>,
+    /// What was lost or is doubtful.
+    pub issues: Vec<Issue>,
+}
+
+impl Trace {
+    /// The string `id`.
+    pub fn text(&self, id: StrId) -> &str {
+        self.strings.get(id)
+    }
+
+    /// How many rows the event tables have together.
+    pub fn rows(&self) -> usize {
+        self.hosts.len()
+            + self.kernels.len()
+            + self.copies.len()
+            + self.memsets.len()
+            + self.ranges.len()
+            + self.memory.len()
+            + self.syncs.len()
+    }
+}

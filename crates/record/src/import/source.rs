@@ -1,0 +1,287 @@
+//! A foreign file as bytes: mapped as it lies, or unpacked within limits.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use memmap2::Mmap;
+
+use super::ImportError;
+use crate::issue::{Issue, Severity};
+use crate::mapped;
+
+/// How far a compressed file may unpack, against files made to fill a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most bytes that a file may unpack to.
+    pub unpacked_bytes: u64,
+    /// The most bytes that one compressed byte may become, past [`Limits::FREE_BYTES`]. Traces compress 10 to 30
+    /// times; deflate cannot exceed 1032.
+    pub ratio: u64,
+}
+
+impl Limits {
+    /// What a file may unpack to whatever its ratio.
+    pub const FREE_BYTES: u64 = 64 << 20;
+
+    fn allow(self, packed: u64) -> u64 {
+        let by_ratio = packed.saturating_mul(self.ratio).max(Self::FREE_BYTES);
+        by_ratio.min(self.unpacked_bytes)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            unpacked_bytes: 64 << 30,
+            ratio: 200,
+        }
+    }
+}
+
+/// The content of a file to import.
+pub struct Source {
+    path: PathBuf,
+    bytes: Bytes,
+    issues: Vec<Issue>,
+}
+
+enum Bytes {
+    Mapped(Mmap),
+    Memory(Vec<u8>),
+}
+
+/// What packed a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+impl Source {
+    /// How much of the content a sniffer sees.
+    pub const HEAD_BYTES: usize = 64 << 10;
+
+    /// Opens a file; one packed with gzip or zstd is unpacked, whatever its name.
+    pub fn open(path: &Path, limits: &Limits) -> Result<Self, ImportError> {
+        let io = |source| ImportError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let not_a_file = |what| ImportError::NotAFile {
+            path: path.to_owned(),
+            what,
+        };
+        let mut file = File::open(path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
+        if metadata.is_dir() {
+            return Err(not_a_file("a directory"));
+        }
+        let bytes = if metadata.is_file() {
+            if metadata.len() == 0 {
+                return Err(not_a_file("empty"));
+            }
+            Bytes::Mapped(mapped::map(&file).map_err(io)?)
+        } else {
+            // A pipe has no length and no ratio; only the absolute limit holds.
+            let mut spill = Spill::default();
+            match spill.fill(&mut file, limits.unpacked_bytes) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Err(ImportError::TooLarge {
+                        path: path.to_owned(),
+                        limit_bytes: limits.unpacked_bytes,
+                    });
+                }
+                Err(Failure::Read(error) | Failure::Write(error)) => return Err(io(error)),
+            }
+            spill.finish().map_err(io)?
+        };
+        let source = Self {
+            path: path.to_owned(),
+            bytes,
+            issues: Vec::new(),
+        };
+        match Packing::of(source.bytes()) {
+            Some(packing) => source.unpacked(packing, limits),
+            None if source.bytes().is_empty() => Err(not_a_file("empty")),
+            None => Ok(source),
+        }
+    }
+
+    /// Content that is in memory already, as a file of this name would have it; unpacked where it is packed.
+    pub fn from_bytes(name: &Path, bytes: Vec<u8>, limits: &Limits) -> Result<Self, ImportError> {
+        let source = Self {
+            path: name.to_owned(),
+            bytes: Bytes::Memory(bytes),
+            issues: Vec::new(),
+        };
+        match Packing::of(source.bytes()) {
+            Some(packing) => source.unpacked(packing, limits),
+            None if source.bytes().is_empty() => Err(ImportError::NotAFile {
+                path: name.to_owned(),
+                what: "empty",
+            }),
+            None => Ok(source),
+        }
+    }
+
+    fn unpacked(self, packing: Packing, limits: &Limits) -> Result<Self, ImportError> {
+        let io = |source| ImportError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        let packed = self.bytes();
+        let limit_bytes = limits.allow(packed.len() as u64);
+        let mut reader: Box<dyn Read + '_> = match packing {
+            Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Packing::Zstd => {
+                Box::new(zstd::stream::read::Decoder::with_buffer(packed).map_err(io)?)
+            }
+        };
+        let mut spill = Spill::default();
+        let mut issues = Vec::new();
+        match spill.fill(&mut reader, limit_bytes) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(ImportError::TooLarge {
+                    path: self.path.clone(),
+                    limit_bytes,
+                });
+            }
+            Err(Failure::Write(error)) => return Err(io(error)),
+            Err(Failure::Read(error)) => {
+                if spill.length == 0 {
+                    return Err(io(error));
+                }
+                issues.push(
+                    Issue::new(
+                        Severity::Error,
+                        "source.packing_damaged",
+                        format!(
+                            "the {} stream breaks off after {} unpacked bytes ({error}); what follows is lost",
+                            packing.name(),
+                            spill.length
+                        ),
+                    )
+                    .with_hint("copy the file again from where it was written"),
+                );
+            }
+        }
+        drop(reader);
+        let bytes = spill.finish().map_err(io)?;
+        Ok(Self {
+            path: self.path,
+            bytes,
+            issues,
+        })
+    }
+
+    /// The path it was opened by, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The whole content, unpacked.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(map) => map,
+            Bytes::Memory(bytes) => bytes,
+        }
+    }
+
+    /// The beginning of the content, for sniffing.
+    pub fn head(&self) -> &[u8] {
+        let bytes = self.bytes();
+        &bytes[..bytes.len().min(Self::HEAD_BYTES)]
+    }
+
+    /// What was lost before the importer saw a byte.
+    pub fn issues(&self) -> &[Issue] {
+        &self.issues
+    }
+
+    /// An error that says why this file, of a known kind, cannot be used.
+    pub fn unusable(&self, format: &'static str, what: impl Into<String>) -> ImportError {
+        ImportError::Unusable {
+            path: self.path.clone(),
+            format,
+            what: what.into(),
+        }
+    }
+}
+
+/// Unpacked bytes: in memory while they are few, then in an unnamed file that is mapped, so that a large trace does
+/// not have to fit into memory twice.
+#[derive(Default)]
+struct Spill {
+    memory: Vec<u8>,
+    file: Option<File>,
+    length: u64,
+}
+
+enum Failure {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+impl Spill {
+    const IN_MEMORY: usize = 48 << 20;
+
+    /// Takes all that `reader` has; false where that is more than `limit`.
+    fn fill(&mut self, reader: &mut impl Read, limit: u64) -> Result<bool, Failure> {
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            let count = match reader.read(&mut buffer) {
+                Ok(0) => return Ok(true),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::Read(error)),
+            };
+            self.length += count as u64;
+            if self.length > limit {
+                return Ok(false);
+            }
+            self.put(&buffer[..count]).map_err(Failure::Write)?;
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(file) = &mut self.file {
+            return file.write_all(bytes);
+        }
+        self.memory.extend_from_slice(bytes);
+        if self.memory.len() > Self::IN_MEMORY {
+            let mut file = tempfile::tempfile()?;
+            file.write_all(&self.memory)?;
+            self.memory = Vec::new();
+            self.file = Some(file);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> io::Result<Bytes> {
+        match self.file {
+            Some(file) => Ok(Bytes::Mapped(mapped::map(&file)?)),
+            None => Ok(Bytes::Memory(self.memory)),
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! A trace while it is being read.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+
+use hashbrown::HashMap;
+use rayon::slice::ParallelSliceMut;
+use rustc_hash::FxBuildHasher;
+
+use super::inputs::InputsId;
+use super::order;
+use super::raw_inputs::RawInputLists;
+use super::redact::without_user;
+use super::{
+    Column, Copies, DeviceProperties, Hosts, Interner, Kernels, MemoryEvents, Memsets, Ranges,
+    StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
+};
+use crate::issue::Issue;
+
+/// Collects the events of a foreign profile in any order; [`finish`](Self::finish) makes the [`Trace`].
+#[derive(Default)]
+pub struct TraceBuilder {
+    /// Where names get their ids.
+    pub strings: Interner,
+    /// See [`Trace::hosts`].
+    pub hosts: Hosts,
+    /// See [`Trace::kernels`].
+    pub kernels: Kernels,
+    /// See [`Trace::copies`].
+    pub copies: Copies,
+    /// See [`Trace::memsets`].
+    pub memsets: Memsets,
+    /// See [`Trace::ranges`].
+    pub ranges: Ranges,
+    /// See [`Trace::memory`].
+    pub memory: MemoryEvents,
+    /// See [`Trace::syncs`].
+    pub syncs: Syncs,
+    /// See [`Trace::devices`].
+    pub devices: Vec<DeviceProperties>,
+    /// See [`Trace::clock_origin_ns`].
+    pub clock_origin_ns: Option<i64>,
+    /// See [`Trace::events_read`].
+    pub events_read: u64,
+    /// See [`Trace::metadata`].
+    pub metadata: BTreeMap<String, String>,
+    /// See [`Trace::issues`].
+    pub issues: Vec<Issue>,
+    inputs: RawInputLists,
+    threads: ThreadList,
+}
+
+/// The inputs of one operator call as the tool wrote them: four parallel lists as JSON text, empty where absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawInputs<'a> {
+    /// Dimensions, `[[1, 128], []]`; one level deeper for a list of tensors.
+    pub dims: &'a str,
+    /// Strides, like the dimensions.
+    pub strides: &'a str,
+    /// Dtypes, `["c10::BFloat16", "Scalar"]`.
+    pub dtypes: &'a str,
+    /// Plain values, `["", "-1"]`.
+    pub values: &'a str,
+}
+
+/// What a tool calls a thread: numbers, or a text in place of either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct ThreadKey {
+    process: i64,
+    thread: i64,
+    process_label: StrId,
+    label: StrId,
+}
+
+#[derive(Default)]
+struct ThreadList {
+    keys: Vec<ThreadKey>,
+    lookup: HashMap<ThreadKey, u32, FxBuildHasher>,
+    /// The thread of the row before, which is mostly the thread of this one.
+    last: Option<(ThreadKey, ThreadId)>,
+    names: HashMap<ThreadKey, StrId, FxBuildHasher>,
+    process_names: HashMap<(i64, StrId), StrId, FxBuildHasher>,
+}
+
+impl ThreadList {
+    fn id(&mut self, key: ThreadKey) -> ThreadId {
+        if let Some((last, id)) = self.last
+            && last == key
+        {
+            return id;
+        }
+        let keys = &mut self.keys;
+        let number = *self.lookup.entry(key).or_insert_with(|| {
+            keys.push(key);
+            // 0 is "none".
+            keys.len() as u32
+        });
+        let id = ThreadId(number);
+        self.last = Some((key, id));
+        id
+    }
+
+    /// The threads with their names, "none" first, ids as they were given out.
+    fn rows(&self) -> Threads {
+        let mut threads = Threads::default();
+        threads.push(Thread::default());
+        for key in &self.keys {
+            let process_name = self.process_names.get(&(key.process, key.process_label));
+            threads.push(Thread {
+                process: key.process,
+                thread: key.thread,
+                process_label: key.process_label,
+                label: key.label,
+                process_name: process_name.copied().unwrap_or_default(),
+                name: self.names.get(key).copied().unwrap_or_default(),
+            });
+        }
+        threads
+    }
+}
+
+/// Keeps the name that sorts last, so that the choice does not depend on the order of events.
+fn keep_name<K: std::hash::Hash + Eq, S: BuildHasher>(
+    names: &mut HashMap<K, StrId, S>,
+    strings: &Interner,
+    key: K,
+    name: StrId,
+) {
+    let kept = names.entry(key).or_insert(name);
+    if strings.get(name) > strings.get(*kept) {
+        *kept = name;
+    }
+}
+
+impl TraceBuilder {
+    /// The id of `text`.
+    pub fn intern(&mut self, text: &str) -> StrId {
+        self.strings.intern(text)
+    }
+
+    /// The id of a thread that has numbers.
+    pub fn thread(&mut self, process: i64, thread: i64) -> ThreadId {
+        self.threads.id(ThreadKey {
+            process,
+            thread,
+            ..ThreadKey::default()
+        })
+    }
+
+    /// The id of a thread of which the tool wrote a text in place of a number.
+    pub fn labelled_thread(
+        &mut self,
+        process: Result<i64, &str>,
+        thread: Result<i64, &str>,
+    ) -> ThreadId {
+        let key = self.thread_key(process, thread);
+        self.threads.id(key)
+    }
+
+    /// Says what a thread is called. It need not have events, before or after.
+    pub fn name_thread(
+        &mut self,
+        process: Result<i64, &str>,
+        thread: Result<i64, &str>,
+        name: &str,
+    ) {
+        let key = self.thread_key(process, thread);
+        let name = self.strings.intern(name);
+        keep_name(&mut self.threads.names, &self.strings, key, name);
+    }
+
+    /// Says what a process is called.
+    pub fn name_process(&mut self, process: Result<i64, &str>, name: &str) {
+        let key = self.thread_key(process, Ok(0));
+        let name = self.strings.intern(name);
+        keep_name(
+            &mut self.threads.process_names,
+            &self.strings,
+            (key.process, key.process_label),
+            name,
+        );
+    }
+
+    /// The id of a list of operator inputs. The texts are parsed once per distinct list, in [`finish`](Self::finish).
+    pub fn inputs(&mut self, raw: RawInputs<'_>) -> InputsId {
+        self.inputs.id(raw)
+    }
+
+    fn thread_key(&mut self, process: Result<i64, &str>, thread: Result<i64, &str>) -> ThreadKey {
+        let (process, process_label) = self.number_or_label(process);
+        let (thread, label) = self.number_or_label(thread);
+        ThreadKey {
+            process,
+            thread,
+            process_label,
+            label,
+        }
+    }
+
+    fn number_or_label(&mut self, id: Result<i64, &str>) -> (i64, StrId) {
+        match id {
+            Ok(number) => (number, StrId::EMPTY),
+            Err(text) => (-1, self.strings.intern(text)),
+        }
+    }
+
+    /// Adds all that another builder collected, renumbering its ids. Parts of one file that were read at the same
+    /// time come together here.
+    pub fn absorb(&mut self, mut other: Self) {
+        let strings = self.strings.absorb(&other.strings);
+        let string = |id: StrId| strings[id.0 as usize];
+        let inputs = self.inputs.absorb(&other.inputs);
+        let key = |key: ThreadKey| ThreadKey {
+            process_label: string(key.process_label),
+            label: string(key.label),
+            ..key
+        };
+        let mut threads = vec![ThreadId::NONE];
+        threads.extend(
+            other
+                .threads
+                .keys
+                .iter()
+                .map(|&old| self.threads.id(key(old))),
+        );
+        for (&old, &name) in &other.threads.names {
+            keep_name(
+                &mut self.threads.names,
+                &self.strings,
+                key(old),
+                string(name),
+            );
+        }
+        for (&(process, label), &name) in &other.threads.process_names {
+            keep_name(
+                &mut self.threads.process_names,
+                &self.strings,
+                (process, string(label)),
+                string(name),
+            );
+        }
+
+        other.renumber(&strings, &inputs, &threads);
+        self.hosts.append(other.hosts);
+        self.kernels.append(other.kernels);
+        self.copies.append(other.copies);
+        self.memsets.append(other.memsets);
+        self.ranges.append(other.ranges);
+        self.memory.append(other.memory);
+        self.syncs.append(other.syncs);
+        self.devices.append(&mut other.devices);
+        self.clock_origin_ns = self.clock_origin_ns.or(other.clock_origin_ns);
+        self.events_read += other.events_read;
+        self.metadata.append(&mut other.metadata);
+        self.issues.append(&mut other.issues);
+    }
+
+    fn renumber(&mut self, strings: &[StrId], inputs: &[InputsId], threads: &[ThreadId]) {
+        for column in [
+            &mut self.hosts.name,
+            &mut self.kernels.name,
+            &mut self.kernels.mangled,
+            &mut self.copies.name,
+            &mut self.memsets.name,
+            &mut self.ranges.name,
+            &mut self.ranges.domain,
+            &mut self.syncs.name,
+        ] {
+            renumber_strings(column, strings);
+        }
+        for id in self.hosts.inputs.make_mut() {
+            *id = inputs[id.0 as usize];
+        }
+        for column in [
+            &mut self.hosts.thread,
+            &mut self.ranges.thread,
+            &mut self.memory.thread,
+        ] {
+            for id in column.make_mut() {
+                *id = threads[id.0 as usize];
+            }
+        }
+    }
+
+    /// Sorts strings, inputs, threads and events into the order that a [`Trace`] promises.
+    #[must_use]
+    pub fn finish(mut self) -> Trace {
+        let (mut inputs, input_map, unreadable) = self.inputs.finish(&mut self.strings);
+        if unreadable > 0 {
+            self.issues.push(
+                Issue::new(
+                    crate::issue::Severity::Warning,
+                    "trace.inputs_unreadable",
+                    "lists of operator inputs whose shapes could not be read",
+                )
+                .counting(unreadable),
+            );
+        }
+        let mut threads = self.threads.rows();
+        let (strings, string_map) = sorted_strings(&self.strings);
+        self.strings = Interner::default();
+        for column in [
+            &mut threads.process_label,
+            &mut threads.label,
+            &mut threads.process_name,
+            &mut threads.name,
+        ] {
+            renumber_strings(column, &string_map);
+        }
+        let thread_map = order::sort_threads(&mut threads);
+        for column in inputs.string_columns() {
+            renumber_strings(column, &string_map);
+        }
+        self.renumber(&string_map, &input_map, &thread_map);
+        order::sort_hosts(&mut self.hosts);
+        order::sort_kernels(&mut self.kernels);
+        order::sort_copies(&mut self.copies);
+        order::sort_memsets(&mut self.memsets);
+        order::sort_ranges(&mut self.ranges);
+        order::sort_memory(&mut self.memory);
+        order::sort_syncs(&mut self.syncs);
+        self.devices
+            .sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
+        self.devices.dedup();
+        Trace {
+            strings,
+            inputs,
+            threads,
+            hosts: self.hosts,
+            kernels: self.kernels,
+            copies: self.copies,
+            memsets: self.memsets,
+            ranges: self.ranges,
+            memory: self.memory,
+            syncs: self.syncs,
+            devices: self.devices,
+            clock_origin_ns: self.clock_origin_ns,
+            events_read: self.events_read,
+            metadata: self.metadata,
+            issues: self.issues,
+        }
+    }
+}
+
+fn renumber_strings(column: &mut Column<StrId>, map: &[StrId]) {
+    for id in column.make_mut() {
+        *id = map[id.0 as usize];
+    }
+}
+
+/// Sorts the strings, leaving names of users out of paths; the map gives the new id of an old one.
+fn sorted_strings(interner: &Interner) -> (Strings, Vec<StrId>) {
+    let clean: Vec<_> = (0..interner.len())
+        .map(|index| without_user(interner.get(StrId(index as u32))))
+        .collect();
+    let mut order: Vec<u32> = (0..clean.len() as u32).collect();
+    order.par_sort_unstable_by(|&a, &b| clean[a as usize].cmp(&clean[b as usize]));
+    let mut map = vec![StrId::EMPTY; clean.len()];
+    let mut distinct: Vec<u32> = Vec::new();
+    for &old in &order {
+        let same = distinct
+            .last()
+            .is_some_and(|&last| clean[last as usize] == clean[old as usize]);
+        if !same {
+            distinct.push(old);
+        }
+        map[old as usize] = StrId(distinct.len() as u32 - 1);
+    }
+    let strings = Strings::from_sorted(distinct.iter().map(|&old| &*clean[old as usize]));
+    (strings, map)
+}

@@ -1,0 +1,47 @@
+//! Devices as a profiler describes them.
+
+use serde::{Deserialize, Serialize};
+
+/// What a tool tells of a device. A figure that it does not tell is absent, never guessed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceProperties {
+    /// The number that events of this device carry.
+    pub id: u32,
+    /// The driver's name of it: `NVIDIA H200`.
+    pub name: String,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Compute capability, major and minor.
+    pub compute_capability: Option<(u32, u32)>,
+    /// Streaming multiprocessors.
+    pub sm_count: Option<u32>,
+    /// Threads in a warp.
+    pub warp_size: Option<u32>,
+    /// Threads a block may have.
+    pub max_threads_per_block: Option<u32>,
+    /// Threads that may be resident on one multiprocessor.
+    pub max_threads_per_sm: Option<u32>,
+    /// Blocks that may be resident on one multiprocessor.
+    pub max_blocks_per_sm: Option<u32>,
+    /// 32-bit registers of a multiprocessor.
+    pub registers_per_sm: Option<u32>,
+    /// 32-bit registers that one block may have.
+    pub registers_per_block: Option<u32>,
+    /// Shared memory of a multiprocessor, bytes.
+    pub shared_per_sm_bytes: Option<u64>,
+    /// Shared memory a block may have without asking, bytes.
+    pub shared_per_block_bytes: Option<u64>,
+    /// Shared memory a block may ask for, bytes.
+    pub shared_per_block_optin_bytes: Option<u64>,
+    /// L2 cache, bytes.
+    pub l2_bytes: Option<u64>,
+    /// Maximum clock of the multiprocessors, Hz.
+    pub clock_hz: Option<u64>,
+    /// Maximum clock of the memory, Hz.
+    pub memory_clock_hz: Option<u64>,
+    /// Width of the memory bus, bits.
+    pub memory_bus_bits: Option<u32>,
+    /// Memory bandwidth as the tool states it, bytes a second.
+    pub memory_bandwidth_bytes_per_s: Option<u64>,
+}

@@ -1,0 +1,332 @@
+//! The tables of a trace: what each kind of event keeps.
+//!
+//! Times are integer nanoseconds on the clock of the trace ([`Trace::clock_origin_ns`](super::Trace)); an event covers
+//! `start..start + duration`. An id of 0 says "none" for correlation, external, graph and graph node ids, since no
+//! tool gives 0 to a real one.
+
+use super::inputs::InputsId;
+use super::strings::StrId;
+use super::table::{codes, table};
+use super::threads::ThreadId;
+
+codes! {
+    /// What kind of host activity a row of [`Hosts`] is. The order is the nesting of rows with equal times: an outer kind comes first.
+    HostKind {
+        /// A slice that the tool gave a category we do not know.
+        OTHER = 0 "other",
+        /// A Python function or `nn.Module` call.
+        PYTHON = 1 "python_function",
+        /// An operator of the framework (`aten::mm`).
+        OPERATOR = 2 "cpu_op",
+        /// A call of the CUDA runtime API.
+        RUNTIME = 3 "cuda_runtime",
+        /// A call of the CUDA driver API.
+        DRIVER = 4 "cuda_driver",
+        /// A call of the operating system that nsys traced.
+        SYSTEM = 5 "os_runtime",
+        /// Work of the profiler itself.
+        OVERHEAD = 6 "overhead",
+    }
+}
+
+table! {
+    /// Host activity: operators, Python functions, API calls, profiler overhead.
+    /// Sorted by thread, then start, then the longer first, so that an outer slice precedes what it holds.
+    Hosts as "hosts",
+    /// One row of [`Hosts`].
+    Host {
+        /// When it began, ns.
+        start: i64,
+        /// How long it took, ns; never negative.
+        duration: i64,
+        /// Its name.
+        name: StrId,
+        /// The thread it ran on.
+        thread: ThreadId,
+        /// What kind it is.
+        kind: HostKind,
+        /// For an API call, the id that its device events carry too; 0 where it has none.
+        correlation: u32,
+        /// The profiler's id of the operator, or for an API call the id of the operator that made it; 0 where unknown.
+        external: u64,
+        /// Shapes, dtypes, strides and values of an operator's inputs.
+        inputs: InputsId,
+        /// For a Python function, the profiler's id of the call; 0 for other kinds.
+        python_id: u32,
+        /// For a Python function, the `python_id` of its caller; 0 at the top.
+        python_parent: u32,
+    }
+}
+
+table! {
+    /// Kernels on a device. Sorted by device, then start.
+    Kernels as "kernels",
+    /// One row of [`Kernels`].
+    Kernel {
+        /// When it began, ns.
+        start: i64,
+        /// How long it ran, ns; never negative.
+        duration: i64,
+        /// The name as the tool wrote it: demangled where it did so.
+        name: StrId,
+        /// The linker's (mangled) name where the tool has it, else [`StrId::EMPTY`].
+        mangled: StrId,
+        /// The device's number.
+        device: u32,
+        /// The CUDA context.
+        context: u32,
+        /// The stream within the context.
+        stream: u32,
+        /// The id that the launching API call carries too; several kernels share one when a graph was launched. 0 where unknown.
+        correlation: u32,
+        /// The id of the operator that launched it; 0 where unknown.
+        external: u64,
+        /// The launched graph; 0 outside of graphs.
+        graph: u32,
+        /// The node of the graph it came from; 0 outside of graphs.
+        graph_node: u64,
+        /// Blocks in the grid.
+        grid: [u32; 3],
+        /// Threads in a block.
+        block: [u32; 3],
+        /// Registers a thread.
+        registers: u32,
+        /// Shared memory a block that was fixed at compile time, bytes. A tool that gives the sum alone puts it here.
+        static_shared: u32,
+        /// Shared memory a block that was asked for at launch, bytes.
+        dynamic_shared: u32,
+        /// The tool's estimate of the occupancy, percent; NaN where it gave none.
+        occupancy: f32,
+    }
+}
+
+codes! {
+    /// From where to where a [`Copy`] goes.
+    CopyKind {
+        /// Not told.
+        UNKNOWN = 0 "unknown",
+        /// Host to device.
+        HOST_TO_DEVICE = 1 "HtoD",
+        /// Device to host.
+        DEVICE_TO_HOST = 2 "DtoH",
+        /// Within one device.
+        DEVICE_TO_DEVICE = 3 "DtoD",
+        /// Host to host.
+        HOST_TO_HOST = 4 "HtoH",
+        /// Between two devices.
+        PEER_TO_PEER = 5 "PtoP",
+        /// To or from a CUDA array.
+        ARRAY = 6 "array",
+    }
+}
+
+codes! {
+    /// The kind of memory at one end of a copy or memset.
+    MemoryKind {
+        /// Not told.
+        UNKNOWN = 0 "unknown",
+        /// Host memory that may be paged out.
+        PAGEABLE = 1 "pageable",
+        /// Page-locked host memory.
+        PINNED = 2 "pinned",
+        /// Device memory.
+        DEVICE = 3 "device",
+        /// A CUDA array.
+        ARRAY = 4 "array",
+        /// Managed (unified) memory.
+        MANAGED = 5 "managed",
+    }
+}
+
+table! {
+    /// Copies by the device's engines or kernels. Sorted by device, then start.
+    Copies as "copies",
+    /// One row of [`Copies`].
+    Copy {
+        /// When it began, ns.
+        start: i64,
+        /// How long it took, ns; never negative.
+        duration: i64,
+        /// The tool's name of it (`Memcpy HtoD (Pageable -> Device)`).
+        name: StrId,
+        /// From where to where.
+        kind: CopyKind,
+        /// The memory it read.
+        source: MemoryKind,
+        /// The memory it wrote.
+        target: MemoryKind,
+        /// The device that did it.
+        device: u32,
+        /// The CUDA context.
+        context: u32,
+        /// The stream within the context.
+        stream: u32,
+        /// The id that the API call carries too; 0 where unknown.
+        correlation: u32,
+        /// The id of the operator that asked for it; 0 where unknown.
+        external: u64,
+        /// The launched graph; 0 outside of graphs.
+        graph: u32,
+        /// The node of the graph it came from; 0 outside of graphs.
+        graph_node: u64,
+        /// Bytes copied.
+        bytes: u64,
+    }
+}
+
+table! {
+    /// Memory fills on a device. Sorted by device, then start.
+    Memsets as "memsets",
+    /// One row of [`Memsets`].
+    Memset {
+        /// When it began, ns.
+        start: i64,
+        /// How long it took, ns; never negative.
+        duration: i64,
+        /// The tool's name of it (`Memset (Device)`).
+        name: StrId,
+        /// The memory it wrote.
+        target: MemoryKind,
+        /// The device.
+        device: u32,
+        /// The CUDA context.
+        context: u32,
+        /// The stream within the context.
+        stream: u32,
+        /// The id that the API call carries too; 0 where unknown.
+        correlation: u32,
+        /// The id of the operator that asked for it; 0 where unknown.
+        external: u64,
+        /// The launched graph; 0 outside of graphs.
+        graph: u32,
+        /// The node of the graph it came from; 0 outside of graphs.
+        graph_node: u64,
+        /// Bytes set.
+        bytes: u64,
+    }
+}
+
+codes! {
+    /// Where a row of [`Ranges`] comes from.
+    RangeKind {
+        /// Not told.
+        OTHER = 0 "other",
+        /// `record_function` and its kind, on a host thread.
+        ANNOTATION = 1 "user_annotation",
+        /// An NVTX push/pop range, on a host thread.
+        NVTX = 2 "nvtx",
+        /// An NVTX start/end range, which need not nest and may end on another thread.
+        NVTX_START_END = 3 "nvtx_start_end",
+        /// An annotation as the profiler projected it on a stream.
+        DEVICE_ANNOTATION = 4 "gpu_user_annotation",
+        /// A moment with a name: an NVTX mark or an instant event. Its duration is 0.
+        MARK = 5 "mark",
+        /// The window in which the profiler recorded.
+        CAPTURE = 6 "capture",
+    }
+}
+
+table! {
+    /// Named ranges that people or frameworks put into the timeline.
+    /// Sorted by thread, then start, then the longer first.
+    Ranges as "ranges",
+    /// One row of [`Ranges`].
+    Range {
+        /// When it began, ns.
+        start: i64,
+        /// How long it took, ns; never negative.
+        duration: i64,
+        /// Its text.
+        name: StrId,
+        /// The NVTX domain; [`StrId::EMPTY`] for the default domain and for other kinds.
+        domain: StrId,
+        /// The host thread; for a range on a device, [`ThreadId::NONE`].
+        thread: ThreadId,
+        /// Where it comes from.
+        kind: RangeKind,
+        /// The device, for a range on a device.
+        device: u32,
+        /// The stream, for a range on a device.
+        stream: u32,
+        /// The profiler's id of the annotation, by which device events may refer to it; 0 where it has none.
+        external: u64,
+    }
+}
+
+codes! {
+    /// Whose memory a row of [`MemoryEvents`] concerns.
+    MemoryPlace {
+        /// Not told.
+        UNKNOWN = 0 "unknown",
+        /// The host's.
+        HOST = 1 "host",
+        /// A device's.
+        DEVICE = 2 "device",
+    }
+}
+
+table! {
+    /// Allocations and frees by the framework's allocator. Sorted by time.
+    MemoryEvents as "memory",
+    /// One row of [`MemoryEvents`].
+    MemoryEvent {
+        /// When, ns.
+        time: i64,
+        /// Bytes taken, negative when given back.
+        bytes: i64,
+        /// The address.
+        address: u64,
+        /// Bytes that tensors hold after it.
+        allocated: u64,
+        /// Bytes that the allocator holds after it.
+        reserved: u64,
+        /// The thread.
+        thread: ThreadId,
+        /// The host's memory or a device's.
+        place: MemoryPlace,
+        /// The device's number; 0 for the host.
+        device: u32,
+    }
+}
+
+codes! {
+    /// What a row of [`Syncs`] waits for.
+    SyncKind {
+        /// Not told.
+        UNKNOWN = 0 "unknown",
+        /// An event, from the host.
+        EVENT = 1 "event_sync",
+        /// An event, inside a stream.
+        STREAM_WAIT = 2 "stream_wait",
+        /// A stream.
+        STREAM = 3 "stream_sync",
+        /// A context or device.
+        CONTEXT = 4 "context_sync",
+    }
+}
+
+table! {
+    /// Synchronizations that the tool recorded as activities of their own. Sorted by device, then start.
+    Syncs as "syncs",
+    /// One row of [`Syncs`].
+    Sync {
+        /// When it began, ns.
+        start: i64,
+        /// How long it took, ns; never negative.
+        duration: i64,
+        /// The tool's name of it.
+        name: StrId,
+        /// What it waits for.
+        kind: SyncKind,
+        /// The device.
+        device: u32,
+        /// The CUDA context.
+        context: u32,
+        /// The stream that waits, or is waited for; `u32::MAX` where the whole context is.
+        stream: u32,
+        /// The id that the API call carries too; 0 where unknown.
+        correlation: u32,
+        /// The id of the operator that asked for it; 0 where unknown.
+        external: u64,
+    }
+}

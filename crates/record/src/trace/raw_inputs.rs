@@ -1,0 +1,188 @@
+//! Distinct lists of operator inputs, first as text, then taken apart.
+
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use serde::Deserialize;
+
+use super::builder::RawInputs;
+use super::inputs::{Inputs, InputsId, NewArgument};
+use super::strings::{Interner, StrId};
+
+/// Input lists as the tool wrote them, each distinct one once.
+#[derive(Default)]
+pub(super) struct RawInputLists {
+    texts: Interner,
+    /// Dims, strides, dtypes and values of each list.
+    lists: Vec<[StrId; 4]>,
+    lookup: HashMap<[StrId; 4], u32, FxBuildHasher>,
+}
+
+impl RawInputLists {
+    pub(super) fn id(&mut self, raw: RawInputs<'_>) -> InputsId {
+        let texts = [raw.dims, raw.strides, raw.dtypes, raw.values];
+        if texts.iter().all(|text| text.is_empty()) {
+            return InputsId::NONE;
+        }
+        let key = texts.map(|text| self.texts.intern(text));
+        self.add(key)
+    }
+
+    fn add(&mut self, key: [StrId; 4]) -> InputsId {
+        let lists = &mut self.lists;
+        let number = *self.lookup.entry(key).or_insert_with(|| {
+            lists.push(key);
+            // 0 is "none".
+            lists.len() as u32
+        });
+        InputsId(number)
+    }
+
+    /// Takes in the lists of `other`; the answer maps its ids to ids here.
+    pub(super) fn absorb(&mut self, other: &Self) -> Vec<InputsId> {
+        let texts = self.texts.absorb(&other.texts);
+        let mut map = vec![InputsId::NONE];
+        for list in &other.lists {
+            map.push(self.add(list.map(|text| texts[text.0 as usize])));
+        }
+        map
+    }
+
+    /// Takes the lists apart in the order of their texts. Returns them, the new id of each old one, and how many
+    /// could not be read.
+    pub(super) fn finish(&self, strings: &mut Interner) -> (Inputs, Vec<InputsId>, u64) {
+        let text = |id: StrId| self.texts.get(id);
+        let mut order: Vec<usize> = (0..self.lists.len()).collect();
+        order.sort_by_key(|&list| self.lists[list].map(text));
+        let mut inputs = Inputs::default();
+        let mut map = vec![InputsId::NONE; self.lists.len() + 1];
+        let mut unreadable = 0;
+        for list in order {
+            if let Some(arguments) = arguments(self.lists[list].map(text), strings) {
+                map[list + 1] = InputsId(inputs.len() as u32);
+                inputs.push(&arguments);
+            } else {
+                unreadable += 1;
+            }
+        }
+        (inputs, map, unreadable)
+    }
+}
+
+/// The dimensions (or strides) of one argument: a tensor's, or one level deeper those of a list of tensors.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Dims {
+    One(Vec<i64>),
+    Many(Vec<Vec<i64>>),
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<Vec<T>> {
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
+    serde_json::from_str(text).ok()
+}
+
+fn arguments(
+    [dims, strides, dtypes, values]: [&str; 4],
+    strings: &mut Interner,
+) -> Option<Vec<NewArgument>> {
+    let dims: Vec<Dims> = parse(dims)?;
+    let strides: Vec<Dims> = parse(strides)?;
+    let dtypes: Vec<String> = parse(dtypes)?;
+    let values: Vec<String> = parse(values)?;
+    let count = dims.len().max(dtypes.len()).max(values.len());
+    let mut dims = dims.into_iter();
+    let mut strides = strides.into_iter();
+    let list = (0..count).map(|index| {
+        let dtype = dtypes.get(index).map_or("", String::as_str);
+        let strides = match strides.next() {
+            Some(Dims::One(strides)) => vec![strides],
+            Some(Dims::Many(many)) => many,
+            None => Vec::new(),
+        };
+        let dims = match dims.next() {
+            // `[]` is a tensor without dimensions where the dtype is one, else a plain value.
+            Some(Dims::One(dims)) if dims.is_empty() && !is_tensor(dtype) => Vec::new(),
+            Some(Dims::One(dims)) => vec![dims],
+            Some(Dims::Many(many)) => many,
+            None => Vec::new(),
+        };
+        let mut strides = strides.into_iter();
+        NewArgument {
+            dtype: strings.intern(dtype),
+            value: strings.intern(values.get(index).map_or("", String::as_str)),
+            tensors: dims
+                .into_iter()
+                .map(|dims| {
+                    // Strides that do not match the dimensions say nothing about them.
+                    let strides = strides.next().filter(|strides| strides.len() == dims.len());
+                    (dims, strides.unwrap_or_default())
+                })
+                .collect(),
+        }
+    });
+    Some(list.collect())
+}
+
+fn is_tensor(dtype: &str) -> bool {
+    !matches!(
+        dtype,
+        "" | "Scalar" | "ScalarList" | "TensorList" | "GenericList" | "Dict" | "None"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(raw: RawInputs<'_>) -> (Inputs, Interner) {
+        let mut lists = RawInputLists::default();
+        lists.id(raw);
+        let mut strings = Interner::default();
+        let (inputs, map, unreadable) = lists.finish(&mut strings);
+        assert_eq!((map.len(), unreadable), (2, 0));
+        (inputs, strings)
+    }
+
+    #[test]
+    fn tensors_scalars_and_lists_of_tensors_are_told_apart() {
+        let (inputs, strings) = one(RawInputs {
+            dims: "[[151936, 896], [], [[2, 3], [4]], []]",
+            strides: "[[896, 1], [], [[3, 1], [1]], []]",
+            dtypes: r#"["c10::BFloat16", "Scalar", "TensorList", "float"]"#,
+            values: r#"["", "-1", "", ""]"#,
+        });
+        let arguments: Vec<_> = inputs.arguments(InputsId(1)).collect();
+        let tensors = |index: usize| {
+            arguments[index]
+                .tensors()
+                .map(|t| (t.dims, t.strides))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(tensors(0), [(&[151_936, 896][..], &[896, 1][..])]);
+        assert_eq!(tensors(1), []);
+        assert_eq!(strings.get(arguments[1].value()), "-1");
+        assert_eq!(
+            tensors(2),
+            [(&[2, 3][..], &[3, 1][..]), (&[4][..], &[1][..])]
+        );
+        assert_eq!(
+            tensors(3),
+            [(&[][..], &[][..])],
+            "a tensor without dimensions"
+        );
+        assert_eq!(strings.get(arguments[3].dtype()), "float");
+    }
+
+    #[test]
+    fn a_list_that_is_not_json_counts_as_unreadable() {
+        let mut lists = RawInputLists::default();
+        let id = lists.id(RawInputs {
+            dims: "[[1, 2",
+            ..RawInputs::default()
+        });
+        let (_, map, unreadable) = lists.finish(&mut Interner::default());
+        assert_eq!((map[id.0 as usize], unreadable), (InputsId::NONE, 1));
+    }
+}

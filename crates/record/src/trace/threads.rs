@@ -1,0 +1,46 @@
+//! Host threads.
+
+use super::strings::StrId;
+use super::table::table;
+
+/// The number of a thread in [`Threads`]; only meaningful within one trace.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    bytemuck::Pod,
+    bytemuck::Zeroable,
+)]
+#[repr(transparent)]
+pub struct ThreadId(pub u32);
+
+impl ThreadId {
+    /// No thread: the first entry of every table of threads.
+    pub const NONE: Self = Self(0);
+}
+
+table! {
+    /// The threads that host rows refer to, by [`ThreadId`]. Row 0 stands for "none".
+    Threads as "threads",
+    /// One row of [`Threads`].
+    Thread {
+        /// The process id; −1 where the tool wrote a text in its place (see `process_label`).
+        process: i64,
+        /// The thread id; −1 where the tool wrote a text in its place (see `label`).
+        thread: i64,
+        /// What the tool wrote in place of a process id, as Kineto does for its own spans.
+        process_label: StrId,
+        /// What the tool wrote in place of a thread id.
+        label: StrId,
+        /// The name of the process, where known.
+        process_name: StrId,
+        /// The name of the thread, where known.
+        name: StrId,
+    }
+}

@@ -1,0 +1,115 @@
+//! Overrides of values: change, add and delete keys of a composed config.
+
+use super::Host;
+use super::values::{UpdateMode, delete_key, update};
+use super::error::Error;
+use super::repository::Repository;
+use crate::error::{Error as ValueError, ErrorKind};
+use crate::grammar::{Element as Literal, Override, OverrideKind};
+use crate::key::Key;
+use crate::node::{Dict, Node, Value};
+
+/// Applies one override.
+pub(super) fn apply(
+    config: &mut Node,
+    line: &Override,
+    repository: &Repository,
+    host: &Host,
+) -> Result<(), Error> {
+    let key = &line.key_or_group;
+    if line.package.is_some() {
+        return Err(Error::UnknownGroup {
+            line: line.input_line.clone(),
+            group: key.clone(),
+            groups: repository.all_groups(),
+        });
+    }
+    let failed = |error| Error::Override {
+        line: line.input_line.clone(),
+        error,
+    };
+    let value = node(&line.value()).map_err(failed)?;
+    match line.kind {
+        OverrideKind::Delete => delete(config, line, &value, host),
+        OverrideKind::Add => {
+            let existing = host.select(config, key).map_err(failed)?;
+            let is_container = value.as_dict().is_some() || value.as_list().is_some();
+            if existing.is_some_and(|found| !found.is_null()) && !is_container {
+                return Err(Error::AddExisting {
+                    key: key.clone(),
+                    line: line.input_line.clone(),
+                });
+            }
+            update(config, key, value, UpdateMode::force_merge()).map_err(failed)
+        }
+        OverrideKind::ForceAdd => update(config, key, value, UpdateMode::force_merge()).map_err(failed),
+        OverrideKind::Change => {
+            update(config, key, value, UpdateMode::merge()).map_err(|error| match error.kind() {
+                ErrorKind::Struct { .. } | ErrorKind::Key(_) => Error::KeyNotInStruct {
+                    key: key.clone(),
+                    line: line.input_line.clone(),
+                    error,
+                },
+                _ => failed(error),
+            })
+        }
+    }
+}
+
+fn delete(config: &mut Node, line: &Override, value: &Node, host: &Host) -> Result<(), Error> {
+    let key = &line.key_or_group;
+    let failed = |error| Error::Override {
+        line: line.input_line.clone(),
+        error,
+    };
+    let found = host.select(config, key).map_err(failed)?;
+    let Some(found) = found.filter(|found| !found.is_null()) else {
+        return Err(Error::DeleteMissing { key: key.clone() });
+    };
+    if !value.is_null() && !value.equals(&found) {
+        return Err(Error::DeleteMismatch {
+            key: key.clone(),
+            found: found.to_string(),
+            wanted: value.to_string(),
+        });
+    }
+    delete_key(config, key).map_err(failed)
+}
+
+/// The value of an override as a config node.
+pub(super) fn node(literal: &Literal) -> Result<Node, ValueError> {
+    let value = match literal {
+        Literal::Null => Value::Null,
+        Literal::Bool(value) => Value::Bool(*value),
+        Literal::Int(value) => Value::Int(value.clone()),
+        Literal::Float(value) => Value::Float(*value),
+        Literal::Str(text) => Value::Str(text.clone()),
+        Literal::Quoted(quoted) => Value::Str(quoted.text.clone()),
+        Literal::List(items) => Value::List(items.iter().map(node).collect::<Result<_, _>>()?),
+        Literal::Dict(entries) => {
+            let mut dict = Dict::new();
+            for (key, value) in entries {
+                dict.insert(self::key(key)?, node(value)?);
+            }
+            Value::Dict(dict)
+        }
+        Literal::Sweep(_) => {
+            return Err(ErrorKind::UnsupportedValue("a sweep inside another value".to_owned()).into());
+        }
+    };
+    Ok(Node::new(value))
+}
+
+fn key(literal: &Literal) -> Result<Key, ValueError> {
+    Ok(match literal {
+        Literal::Str(text) => Key::Str(text.clone()),
+        Literal::Quoted(quoted) => Key::Str(quoted.text.clone()),
+        Literal::Int(value) => Key::Int(value.clone()),
+        Literal::Float(value) => Key::Float(*value),
+        Literal::Bool(value) => Key::Bool(*value),
+        Literal::Null => return Err(ErrorKind::KeyType("null".to_owned()).into()),
+        Literal::List(_) | Literal::Dict(_) | Literal::Sweep(_) => {
+            return Err(ErrorKind::KeyType("a container".to_owned()).into());
+        }
+    })
+}

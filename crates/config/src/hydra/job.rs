@@ -1,0 +1,133 @@
+//! One job as it would run: its directory, and the files Hydra leaves there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::compose::Composed;
+use super::error::Error;
+use super::search_path::absolute;
+use super::sweep::Multirun;
+use super::{App, Host, RunMode};
+use crate::emit;
+use crate::node::{Node, Value};
+
+/// What an application does for its arguments: one job or a sweep.
+#[derive(Debug, Clone)]
+pub enum Execution {
+    /// One job.
+    Run(Box<Job>),
+    /// A sweep.
+    Multirun(Multirun),
+}
+
+/// A job, composed and with its output directory known; nothing has been written.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The overrides of the job, in a sweep those the sweeper made.
+    pub overrides: Vec<String>,
+    /// The composed config, `hydra` included.
+    pub composed: Composed,
+    /// The output directory as configured, relative to the working directory.
+    pub dir: PathBuf,
+    /// The files Hydra writes before the job starts: path from the output directory, and text.
+    pub files: Vec<(PathBuf, String)>,
+    /// Whether the job runs inside its output directory (`hydra.job.chdir`).
+    pub chdir: bool,
+    /// Environment variables for the job (`hydra.job.env_set`).
+    pub env_set: BTreeMap<String, String>,
+}
+
+impl App {
+    /// Composes what the application would run, as `--run` or, with `multirun`, as `--multirun`.
+    ///
+    /// `hydra.mode` in a config or an override can turn a run into a sweep.
+    pub fn execution(
+        &self,
+        overrides: &[String],
+        multirun: bool,
+        host: &Host,
+    ) -> Result<Execution, Error> {
+        let mut overrides = overrides.to_vec();
+        let mode = match self.configured_mode(&overrides, host) {
+            Some(RunMode::Run) if multirun => {
+                overrides.push("hydra.mode=MULTIRUN".to_owned());
+                RunMode::Multirun
+            }
+            Some(mode) => mode,
+            None if multirun => {
+                overrides.push("hydra.mode=MULTIRUN".to_owned());
+                RunMode::Multirun
+            }
+            None => {
+                overrides.push("hydra.mode=RUN".to_owned());
+                RunMode::Run
+            }
+        };
+        match mode {
+            RunMode::Multirun => self.multirun(&overrides, host).map(Execution::Multirun),
+            RunMode::Run => {
+                let composed = self.compose(&overrides, RunMode::Run, host)?;
+                let dir = composed.text("hydra.run.dir")?;
+                let task = composed.texts("hydra.overrides.task")?;
+                let job = Job::new(composed, PathBuf::from(dir), task)?;
+                Ok(Execution::Run(Box::new(job)))
+            }
+        }
+    }
+
+    /// `hydra.mode` where the config sets it; mistakes are left for the real composition to tell.
+    fn configured_mode(&self, overrides: &[String], host: &Host) -> Option<RunMode> {
+        let composed = self.compose_unchecked(overrides, RunMode::Multirun, host).ok()?;
+        match composed.value("hydra.mode").ok()?.as_str() {
+            Some("RUN") => Some(RunMode::Run),
+            Some("MULTIRUN") => Some(RunMode::Multirun),
+            _ => None,
+        }
+    }
+}
+
+impl Job {
+    /// A job of a sweep, in its numbered directory.
+    pub(super) fn in_sweep(mut composed: Composed, number: usize, overrides: Vec<String>) -> Result<Self, Error> {
+        composed.set("hydra.job.id", Node::new(number.to_string()))?;
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        composed.set("hydra.job.num", Node::new(number))?;
+        let dir = composed.text("hydra.sweep.dir")?;
+        let subdir = composed.text("hydra.sweep.subdir")?;
+        Self::new(composed, Path::new(&dir).join(subdir), overrides)
+    }
+
+    fn new(mut composed: Composed, dir: PathBuf, overrides: Vec<String>) -> Result<Self, Error> {
+        let output_dir = absolute(&dir, &composed.host.cwd);
+        composed.set("hydra.runtime.output_dir", Node::new(output_dir))?;
+        let chdir = composed.value("hydra.job.chdir")?.as_bool().unwrap_or(false);
+        let mut files = Vec::new();
+        let subdir = composed.value("hydra.output_subdir")?;
+        if !subdir.is_null() {
+            let subdir = PathBuf::from(subdir.to_string());
+            let task = composed.value("hydra.overrides.task")?;
+            for (name, text) in [
+                ("config.yaml", emit::to_yaml(&composed.job())),
+                ("hydra.yaml", emit::to_yaml(&composed.hydra())),
+                ("overrides.yaml", emit::to_yaml(&task)),
+            ] {
+                files.push((subdir.join(name), text));
+            }
+        }
+        let env_set = match composed.value("hydra.job.env_set")?.value {
+            Value::Dict(entries) => entries
+                .into_iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
+            _ => BTreeMap::new(),
+        };
+        Ok(Self {
+            overrides,
+            composed,
+            dir,
+            files,
+            chdir,
+            env_set,
+        })
+    }
+}

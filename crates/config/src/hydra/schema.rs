@@ -1,0 +1,180 @@
+//! The types of Hydra's own configs, so that `hydra.job.num=abc` is a mistake and
+//! `hydra.run.dir=3` is the string `'3'`.
+
+use std::sync::Arc;
+
+use crate::hint::{EnumType, Hint, HintKind, StructType};
+use crate::node::{Node, Value};
+
+static RUN_MODE: EnumType = EnumType {
+    name: "RunMode",
+    members: &[("RUN", 1), ("MULTIRUN", 2)],
+};
+
+/// The typed content of a config in Hydra's store.
+pub(crate) fn typed(path: &str) -> Option<Node> {
+    let path = path.strip_suffix(".yaml").unwrap_or(path);
+    let class = match path.trim_matches('/') {
+        "hydra/config" => hydra_conf(),
+        "hydra/launcher/basic" => StructType {
+            name: "BasicLauncherConf",
+            fields: vec![(
+                "_target_",
+                text("hydra._internal.core_plugins.basic_launcher.BasicLauncher"),
+            )],
+        },
+        "hydra/sweeper/basic" => StructType {
+            name: "BasicSweeperConf",
+            fields: vec![
+                (
+                    "_target_",
+                    text("hydra._internal.core_plugins.basic_sweeper.BasicSweeper"),
+                ),
+                ("max_batch_size", optional(HintKind::Int, Value::Null)),
+                ("params", optional(dict_of(HintKind::Str), Value::Null)),
+            ],
+        },
+        _ => return None,
+    };
+    Some(Node {
+        hint: None,
+        ..instance(class)
+    })
+}
+
+fn hydra_conf() -> StructType {
+    StructType {
+        name: "HydraConf",
+        fields: vec![
+            ("mode", optional(HintKind::Enum(&RUN_MODE), Value::Null)),
+            ("searchpath", strings()),
+            ("run", required_texts("RunDir", &["dir"])),
+            ("sweep", required_texts("SweepDir", &["dir", "subdir"])),
+            ("hydra_logging", missing(dict_of(HintKind::Any))),
+            ("job_logging", missing(dict_of(HintKind::Any))),
+            ("sweeper", Node::missing().with_hint(Hint::any())),
+            ("launcher", Node::missing().with_hint(Hint::any())),
+            ("callbacks", empty_dict(HintKind::Any)),
+            (
+                "help",
+                required_texts("HelpConf", &["app_name", "header", "footer", "template"]),
+            ),
+            (
+                "hydra_help",
+                required_texts("HydraHelpConf", &["hydra_help", "template"]),
+            ),
+            ("output_subdir", optional(HintKind::Str, ".hydra")),
+            (
+                "overrides",
+                instance(StructType {
+                    name: "OverridesConf",
+                    fields: vec![("hydra", strings()), ("task", strings())],
+                }),
+            ),
+            ("job", instance(job_conf())),
+            ("runtime", instance(runtime_conf())),
+            ("verbose", Node::new(false).with_hint(Hint::any())),
+        ],
+    }
+}
+
+fn job_conf() -> StructType {
+    let override_dirname = instance(StructType {
+        name: "OverrideDirname",
+        fields: vec![
+            ("kv_sep", text("=")),
+            ("item_sep", text(",")),
+            ("exclude_keys", strings()),
+        ],
+    });
+    StructType {
+        name: "JobConf",
+        fields: vec![
+            ("name", missing(HintKind::Str)),
+            ("chdir", optional(HintKind::Bool, Value::Null)),
+            ("override_dirname", missing(HintKind::Str)),
+            ("id", missing(HintKind::Str)),
+            ("num", missing(HintKind::Int)),
+            ("config_name", optional(HintKind::Str, crate::node::MISSING)),
+            ("env_set", empty_dict(HintKind::Str)),
+            ("env_copy", strings()),
+            (
+                "config",
+                instance(StructType {
+                    name: "JobConfig",
+                    fields: vec![("override_dirname", override_dirname)],
+                }),
+            ),
+        ],
+    }
+}
+
+fn runtime_conf() -> StructType {
+    let source = StructType {
+        name: "ConfigSourceInfo",
+        fields: vec![
+            ("path", missing(HintKind::Str)),
+            ("schema", missing(HintKind::Str)),
+            ("provider", missing(HintKind::Str)),
+        ],
+    };
+    let sources = HintKind::List(Arc::new(Hint::required(HintKind::Struct(Arc::new(source)))));
+    StructType {
+        name: "RuntimeConf",
+        fields: vec![
+            ("version", missing(HintKind::Str)),
+            ("version_base", missing(HintKind::Str)),
+            ("cwd", missing(HintKind::Str)),
+            ("config_sources", missing(sources)),
+            ("output_dir", missing(HintKind::Str)),
+            ("choices", empty_dict(HintKind::Any)),
+        ],
+    }
+}
+
+/// A mapping of the class with its defaults.
+fn instance(class: StructType) -> Node {
+    let mut node = Node::empty_dict();
+    for (name, default) in &class.fields {
+        node.insert(name, default.clone());
+    }
+    let class = Arc::new(class);
+    node.class = Some(Arc::clone(&class));
+    node.with_hint(Hint::required(HintKind::Struct(class)))
+}
+
+fn required_texts(name: &'static str, fields: &[&'static str]) -> Node {
+    instance(StructType {
+        name,
+        fields: fields
+            .iter()
+            .map(|field| (*field, missing(HintKind::Str)))
+            .collect(),
+    })
+}
+
+fn missing(kind: HintKind) -> Node {
+    Node::missing().with_hint(Hint::required(kind))
+}
+
+fn text(value: &str) -> Node {
+    Node::new(value).with_hint(Hint::required(HintKind::Str))
+}
+
+fn optional(kind: HintKind, value: impl Into<Value>) -> Node {
+    Node::new(value).with_hint(Hint::optional(kind))
+}
+
+fn strings() -> Node {
+    let element = Arc::new(Hint::required(HintKind::Str));
+    Node::empty_list().with_hint(Hint::required(HintKind::List(element)))
+}
+
+fn dict_of(kind: HintKind) -> HintKind {
+    let optional = kind == HintKind::Any;
+    HintKind::Dict(Arc::new(Hint { kind, optional }))
+}
+
+fn empty_dict(kind: HintKind) -> Node {
+    Node::empty_dict().with_hint(Hint::required(dict_of(kind)))
+}

@@ -1,0 +1,129 @@
+//! The search path of an application, from its options and from `hydra.searchpath`.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::builtin;
+use super::error::Error;
+use super::source::ConfigSource;
+use super::{App, Host};
+
+/// The name under which a tree inside the binary is on the search path (`pkg://llmprof.conf`).
+const EMBEDDED: &str = "llmprof.conf";
+
+/// Hydra's own tree, the application's, then the appended directories, and the store last.
+pub(crate) fn sources(app: &App, host: &Host) -> Result<Vec<ConfigSource>, Error> {
+    let mut sources = vec![ConfigSource::files("hydra", "pkg", "hydra.conf", builtin::CONF)];
+    if let Some(directory) = &app.config_dir {
+        let written = directory.to_string_lossy();
+        if written.ends_with(".yaml") || written.ends_with(".yml") {
+            return Err(Error::ConfigPathIsFile {
+                path: written.into_owned(),
+            });
+        }
+        let source = match written.strip_prefix("pkg://") {
+            Some(package) => self::package(app, "main", package),
+            None if directory.is_absolute() => {
+                ConfigSource::directory("main", &written, &host.cwd)
+            }
+            None => ConfigSource::directory("main", &absolute(directory, &host.cwd), &host.cwd),
+        };
+        if !source.available() {
+            return Err(Error::MissingPrimaryDirectory {
+                path: source.info().path.clone(),
+            });
+        }
+        sources.push(source);
+    }
+    if !app.embedded.is_empty() {
+        sources.push(package(app, "llmprof", EMBEDDED));
+    }
+    for directory in &app.extra_config_dirs {
+        let path = absolute(directory, &host.cwd);
+        if !Path::new(&path).is_dir() {
+            return Err(Error::MissingDirectory { path });
+        }
+        sources.push(ConfigSource::directory("command-line", &path, &host.cwd));
+    }
+    sources.push(store());
+    Ok(sources)
+}
+
+/// The search path with the entries of `hydra.searchpath` before the store.
+pub(crate) fn extended(
+    app: &App,
+    host: &Host,
+    mut sources: Vec<ConfigSource>,
+    provider: &str,
+    entries: &[String],
+) -> Result<Vec<ConfigSource>, Error> {
+    sources.pop();
+    for entry in entries {
+        sources.push(match entry.split_once("://") {
+            None | Some(("file", _)) => {
+                let path = entry.strip_prefix("file://").unwrap_or(entry);
+                ConfigSource::directory(provider, path, &host.cwd)
+            }
+            Some(("pkg", name)) => package(app, provider, name),
+            Some(("structured", "")) => {
+                ConfigSource::files(provider, "structured", "", builtin::STORE)
+            }
+            Some(("structured", module)) => {
+                return Err(Error::InvalidSearchPath {
+                    reason: format!("there is no Python here to import '{module}'"),
+                });
+            }
+            Some((scheme, _)) => {
+                return Err(Error::InvalidSearchPath {
+                    reason: format!("'{entry}': unknown scheme '{scheme}', use file or pkg"),
+                });
+            }
+        });
+    }
+    sources.push(store());
+    Ok(sources)
+}
+
+fn store() -> ConfigSource {
+    ConfigSource::files("schema", "structured", "", builtin::STORE)
+}
+
+/// A package in Hydra's dotted or slashed form; only our own and Hydra's exist.
+fn package(app: &App, provider: &str, name: &str) -> ConfigSource {
+    let name = name.replace('/', ".");
+    let name = name.trim_end_matches('.');
+    match name {
+        "hydra.conf" => ConfigSource::files(provider, "pkg", name, builtin::CONF),
+        EMBEDDED if !app.embedded.is_empty() => {
+            ConfigSource::files(provider, "pkg", name, app.embedded)
+        }
+        _ => ConfigSource::absent(provider, "pkg", name),
+    }
+}
+
+/// Python's `os.path.abspath`: absolute, with `.` and `..` taken out by text alone.
+pub(crate) fn absolute(path: &Path, cwd: &Path) -> String {
+    let mut out = PathBuf::new();
+    for component in cwd.join(path).components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absolute_paths_by_text() {
+        let cwd = Path::new("/a/b");
+        assert_eq!(absolute(Path::new("../c/./d/"), cwd), "/a/c/d");
+        assert_eq!(absolute(Path::new("/x/../../y"), cwd), "/y");
+        assert_eq!(absolute(Path::new(""), cwd), "/a/b");
+    }
+}

@@ -1,0 +1,507 @@
+//! The defaults tree: a config, the configs its defaults list names, and so on down.
+//!
+//! Items are visited from the last to the first and the primary config before Hydra's own, so
+//! that an `override` item is known before the choice it changes is reached.
+
+use super::choices::Choices;
+use super::element::{Choice, Element};
+use super::error::Error;
+use super::repository::Repository;
+use crate::node::{Node, Value};
+
+/// Deeper nesting is taken for a cycle; Python's recursion limit stops Hydra at some four times this.
+const MAX_DEPTH: usize = 100;
+
+/// An element with the configs below it; `None` for a leaf.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    pub(crate) element: Element,
+    pub(crate) children: Option<Vec<Tree>>,
+}
+
+impl Tree {
+    fn leaf(element: Element) -> Self {
+        Self {
+            element,
+            children: None,
+        }
+    }
+}
+
+/// Evaluates an interpolated option against the choices known so far.
+pub(crate) type ResolveOption<'a> = dyn Fn(Node, &str) -> Result<Node, crate::error::Error> + 'a;
+
+/// What building a tree needs besides the choices.
+pub(crate) struct TreeBuilder<'a> {
+    pub(crate) repository: &'a Repository,
+    pub(crate) choices: &'a mut Choices,
+    /// Leave groups at `???` out instead of failing; used to compose for a sweep.
+    pub(crate) skip_missing: bool,
+    pub(crate) resolve: &'a ResolveOption<'a>,
+    /// Remarks that do not stop composition.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Facts about the way down to an element.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    parent: &'a str,
+    depth: usize,
+    /// Below an interpolated option, where `override` comes too late.
+    interpolated: bool,
+}
+
+impl TreeBuilder<'_> {
+    /// The tree of Hydra's config and the primary config.
+    pub(crate) fn build(&mut self, primary: &str) -> Result<Tree, Error> {
+        let root = Element::root();
+        let path = root.config_path();
+        let place = Place {
+            parent: &path,
+            depth: 0,
+            interpolated: false,
+        };
+        let mut element = Element::config(primary, None);
+        element.primary = true;
+        let primary = self.expand(element, place)?;
+        let hydra = self.expand(Element::config("hydra/config", None), place)?;
+        Ok(Tree {
+            element: root,
+            children: Some(vec![hydra, primary]),
+        })
+    }
+
+    fn expand(&mut self, mut element: Element, place: Place<'_>) -> Result<Tree, Error> {
+        if place.depth > MAX_DEPTH {
+            return Err(Error::TooDeep {
+                config: element.config_path(),
+                depth: MAX_DEPTH,
+            });
+        }
+        let path = element.config_path();
+        if element.primary && !self.repository.config_exists(&path) {
+            return Err(self.not_found(&element, place.parent));
+        }
+        if !element.is_missing()
+            && let Some(loaded) = self.repository.load(&path)?
+            && let Some(header) = &loaded.package
+        {
+            element.set_header(header);
+        }
+        if self.choices.delete(&mut element) {
+            return Ok(Tree::leaf(element));
+        }
+        self.choices.learn(&element)?;
+        if element.name().is_none() || self.is_left_out(&element)? {
+            return Ok(Tree::leaf(element));
+        }
+        let Some(loaded) = self.repository.load(&path)? else {
+            if element.optional {
+                element.deleted = true;
+                return Ok(Tree::leaf(element));
+            }
+            return Err(self.not_found(&element, place.parent));
+        };
+
+        let mut items = loaded.defaults.clone();
+        let mut implicit_self = false;
+        if !items.is_empty() || (element.primary && !self.choices.appended.is_empty()) {
+            implicit_self = self.place_self(&element, &mut items, loaded.has_content)?;
+        }
+        if element.primary {
+            items.extend(self.choices.appended.iter().cloned());
+        }
+        self.collect_overrides(&element, &mut items, place.interpolated)?;
+        let below = Place {
+            parent: &path,
+            depth: place.depth + 1,
+            ..place
+        };
+        let children = self.expand_items(&element, items, implicit_self, below)?;
+        Ok(Tree {
+            element,
+            children: (!children.is_empty()).then_some(children),
+        })
+    }
+
+    /// Appends `_self_` where a defaults list does not mention it; says whether it did not.
+    fn place_self(
+        &mut self,
+        element: &Element,
+        items: &mut Vec<Element>,
+        has_content: bool,
+    ) -> Result<bool, Error> {
+        let selves = items.iter().filter(|item| item.is_self()).count();
+        let has_non_override = items.iter().any(|item| !item.is_override());
+        if selves > 1 {
+            return Err(Error::DuplicateSelf {
+                config: element.config_path(),
+            });
+        }
+        if (selves == 0 && has_non_override) || items.is_empty() {
+            if element.primary && has_content && has_non_override {
+                self.warnings.push(format!(
+                    "In '{}': Defaults list is missing `_self_`, so the config itself is merged last.",
+                    element.config_path()
+                ));
+            }
+            items.push(Element::itself());
+        }
+        Ok(selves == 0)
+    }
+
+    /// Tells every item its parent and notes the `override` ones, which must come last.
+    fn collect_overrides(
+        &mut self,
+        parent: &Element,
+        items: &mut [Element],
+        interpolated: bool,
+    ) -> Result<(), Error> {
+        let (group, package) = (parent.group_path(), parent.final_package());
+        let mut last_override: Option<String> = None;
+        for item in items.iter_mut().filter(|item| !item.is_self()) {
+            item.set_parent(&group, &package);
+            if let Some(before) = &last_override
+                && !item.is_override()
+                && !item.is_external()
+            {
+                return Err(Error::OverrideNotLast {
+                    config: parent.config_path(),
+                    before: before.clone(),
+                    item: describe(item),
+                });
+            }
+            if item.is_override() {
+                last_override = Some(describe(item));
+                if interpolated {
+                    return Err(Error::OverrideBelowInterpolation {
+                        config: parent.config_path(),
+                        item: describe(item),
+                    });
+                }
+                self.choices.add_override(&parent.config_path(), item);
+            }
+        }
+        Ok(())
+    }
+
+    /// Expands the items of one defaults list; the result is in the order of the list.
+    fn expand_items(
+        &mut self,
+        parent: &Element,
+        mut items: Vec<Element>,
+        implicit_self: bool,
+        place: Place<'_>,
+    ) -> Result<Vec<Tree>, Error> {
+        let (group, package) = (parent.group_path(), parent.final_package());
+        let mut children = Vec::new();
+        for item in items.iter_mut().rev() {
+            if item.is_self() {
+                item.stand_for(parent);
+                children.push(Tree::leaf(item.clone()));
+                continue;
+            }
+            if item.is_override() {
+                continue;
+            }
+            self.choices.apply(item);
+            if let Some(Choice::Options(options)) = item.choice() {
+                for option in options.iter().rev() {
+                    if option.contains("${") {
+                        return Err(Error::InterpolationInOptions {
+                            config: place.parent.to_owned(),
+                            option: option.clone(),
+                        });
+                    }
+                    let mut element = item.option(option);
+                    element.set_parent(&group, &package);
+                    children.push(self.expand(element, place)?);
+                }
+            } else if item.is_interpolation() {
+                children.push(Tree::leaf(item.clone()));
+            } else {
+                children.push(self.expand(item.clone(), place)?);
+            }
+        }
+
+        let known = self.interpolation_scope(&items, implicit_self);
+        let place = Place {
+            interpolated: true,
+            ..place
+        };
+        for child in &mut children {
+            if child.children.is_none() && child.element.is_interpolation() {
+                let mut element = child.element.clone();
+                self.resolve_name(&mut element, &known)?;
+                *child = self.expand(element, place)?;
+            }
+        }
+        children.reverse();
+        Ok(children)
+    }
+
+    /// What `${…}` in an option may refer to: the choices made so far, and this very list.
+    fn interpolation_scope(&self, items: &[Element], implicit_self: bool) -> Node {
+        let mut scope = Node::empty_dict();
+        for (key, name) in &self.choices.known {
+            scope.insert(key, Node::new(name.clone()));
+        }
+        let list = items
+            .iter()
+            .filter(|item| !(implicit_self && item.is_self()))
+            .map(|item| match item.choice() {
+                None => Node::new(item.config_path()),
+                Some(choice) => {
+                    let mut entry = Node::empty_dict();
+                    let value = match choice {
+                        Choice::Null => Value::Null,
+                        Choice::Name(name) => Value::from(name.as_str()),
+                        Choice::Options(options) => {
+                            options.iter().map(|o| Node::new(o.as_str())).collect::<Vec<_>>().into()
+                        }
+                    };
+                    entry.insert(&item.override_key(), Node::new(value));
+                    entry
+                }
+            })
+            .collect::<Vec<_>>();
+        scope.insert("defaults", Node::new(list));
+        scope
+    }
+
+    fn resolve_name(&self, element: &mut Element, scope: &Node) -> Result<(), Error> {
+        let text = if element.is_group() {
+            element.name().unwrap_or_default().to_owned()
+        } else {
+            element.config_path()
+        };
+        let failed = |reason: String| Error::DefaultsInterpolation {
+            text: text.clone(),
+            keys: self.choices.known.keys().cloned().collect(),
+            reason,
+        };
+        if element.is_group() && is_legacy(&text) {
+            return Err(failed(
+                "`${defaults.N.group}` is the form of Hydra 1.0; write `${group}`".to_owned(),
+            ));
+        }
+        let node = (self.resolve)(scope.clone(), &text).map_err(|error| failed(error.to_string()))?;
+        match node.value {
+            Value::Str(name) => {
+                element.set_resolved(name);
+                Ok(())
+            }
+            other => Err(failed(format!("the result is not a string but {}", other.repr()))),
+        }
+    }
+
+    fn is_left_out(&self, element: &Element) -> Result<bool, Error> {
+        let path = element.config_path();
+        if !path.ends_with("???") {
+            return Ok(false);
+        }
+        if self.skip_missing {
+            return Ok(true);
+        }
+        if !element.is_group() {
+            return Err(Error::InvalidDefaults {
+                config: path,
+                reason: "a config that is named without its group cannot be ???".to_owned(),
+                origin: None,
+            });
+        }
+        Err(Error::MissingChoice {
+            key: element.override_key(),
+            options: self.repository.options(&element.group_path()),
+        })
+    }
+
+    fn not_found(&self, element: &Element, parent: &str) -> Error {
+        let path = element.config_path();
+        let search_path = self.repository.describe_sources();
+        if element.primary {
+            let (group, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            return Error::MissingPrimary {
+                name: name.to_owned(),
+                options: self.repository.options(group),
+                config: path,
+                search_path,
+            };
+        }
+        let group = element.group_path();
+        Error::MissingConfig {
+            name: element.name().unwrap_or_default().to_owned(),
+            options: self.repository.options(&group),
+            config: path,
+            group,
+            parent: parent.to_owned(),
+            search_path,
+        }
+    }
+}
+
+fn describe(element: &Element) -> String {
+    let name = match element.choice() {
+        Some(Choice::Options(options)) => format!("[{}]", options.join(", ")),
+        Some(Choice::Null) => "null".to_owned(),
+        _ => element.name().unwrap_or_default().to_owned(),
+    };
+    if element.is_group() {
+        format!("{}: {name}", element.override_key())
+    } else {
+        element.config_path()
+    }
+}
+
+/// `${defaults.0.…`: how Hydra 1.0 referred to another choice.
+fn is_legacy(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("${defaults.") else {
+        return false;
+    };
+    let mut chars = rest.chars();
+    chars.next().is_some_and(|c| c.is_ascii_digit()) && chars.next() == Some('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::builtin;
+    use super::super::defaults_list::flatten;
+    use super::super::source::{ConfigSource, FileTree};
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::grammar::overrides::{KeepOrder, parse_override};
+
+    /// `path@package` of every config that is merged besides Hydra's own.
+    fn defaults(files: FileTree, overrides: &[&str]) -> Result<Vec<String>, Error> {
+        let repository = Repository::new(vec![
+            ConfigSource::files("hydra", "pkg", "hydra.conf", builtin::CONF),
+            ConfigSource::files("main", "pkg", "test", files),
+            ConfigSource::files("schema", "structured", "", builtin::STORE),
+        ]);
+        let overrides: Vec<_> = overrides
+            .iter()
+            .map(|line| parse_override(line, &mut KeepOrder).expect("a valid override"))
+            .collect();
+        let mut choices = Choices::new(&repository, &overrides)?;
+        // Enough of an evaluator for `${group}` alone.
+        let resolve = |scope: Node, text: &str| {
+            let key = text.trim_start_matches("${").trim_end_matches('}');
+            scope
+                .get(key)
+                .cloned()
+                .ok_or_else(|| ErrorKind::InterpolationKey(key.to_owned()).into())
+        };
+        let tree = TreeBuilder {
+            repository: &repository,
+            choices: &mut choices,
+            skip_missing: false,
+            resolve: &resolve,
+            warnings: Vec::new(),
+        }
+        .build("config")?;
+        let list = flatten(&tree)?;
+        choices.ensure_all_used()?;
+        Ok(list
+            .into_iter()
+            .filter(|item| !item.config_path.starts_with("hydra/"))
+            .map(|item| format!("{}@{}", item.config_path, item.package))
+            .collect())
+    }
+
+    const NESTED: FileTree = &[
+        ("config.yaml", "defaults: [server: apache, _self_]\na: 1"),
+        ("server/apache.yaml", "defaults: [db: mysql, /db@backup: sqlite]\nb: 1"),
+        ("server/db/mysql.yaml", ""),
+        ("server/db/sqlite.yaml", ""),
+        ("db/sqlite.yaml", "# @package other"),
+        ("db/none.yaml", ""),
+    ];
+
+    #[test]
+    fn nested_groups_are_relative_and_self_is_last_when_not_said() {
+        assert_eq!(
+            defaults(NESTED, &[]).expect("composes"),
+            [
+                "server/db/mysql@server.db",
+                "db/sqlite@server.backup",
+                "server/apache@server",
+                "config@"
+            ]
+        );
+    }
+
+    #[test]
+    fn overrides_address_group_and_package() {
+        assert_eq!(
+            defaults(NESTED, &["server/db=sqlite", "db@server.backup=none"]).expect("composes")[..2],
+            ["server/db/sqlite@server.db", "db/none@server.backup"]
+        );
+        let error = defaults(NESTED, &["db=none"]).expect_err("no such choice");
+        assert_eq!(error.kind(), "unused_override");
+        let hint = error.hint().expect("the key it has");
+        assert!(hint.contains("db@server.backup") && hint.contains("+db=none"), "{hint}");
+    }
+
+    #[test]
+    fn groups_are_deleted_and_appended() {
+        assert_eq!(
+            defaults(NESTED, &["~server/db", "~db@server.backup=sqlite", "+db=sqlite"]).expect("composes"),
+            ["server/apache@server", "config@", "db/sqlite@other"]
+        );
+        let error = defaults(NESTED, &["~server=nginx"]).expect_err("another option");
+        assert_eq!(error.kind(), "unused_deletion");
+    }
+
+    const EXPERIMENT: FileTree = &[
+        (
+            "config.yaml",
+            "defaults: [db: mysql, optional extra: none, joint: '${db}', _self_]",
+        ),
+        ("db/mysql.yaml", ""),
+        ("db/sqlite.yaml", ""),
+        ("joint/mysql.yaml", ""),
+        ("joint/sqlite.yaml", ""),
+        (
+            "experiment/fast.yaml",
+            "# @package _global_\ndefaults: [override /db: sqlite]",
+        ),
+        ("experiment/late.yaml", "defaults: [override /db: sqlite, /joint@x: mysql]"),
+    ];
+
+    #[test]
+    fn an_appended_config_overrides_a_choice_made_before_it() {
+        assert_eq!(
+            defaults(EXPERIMENT, &["+experiment=fast"]).expect("composes"),
+            ["db/sqlite@db", "joint/sqlite@joint", "config@", "experiment/fast@"]
+        );
+        assert_eq!(
+            defaults(EXPERIMENT, &["db=sqlite"]).expect("composes"),
+            ["db/sqlite@db", "joint/sqlite@joint", "config@"]
+        );
+        let error = defaults(EXPERIMENT, &["+experiment=late"]).expect_err("override first");
+        assert_eq!(error.kind(), "override_not_last");
+    }
+
+    #[test]
+    fn missing_options_are_listed() {
+        let error = defaults(NESTED, &["server/db=sqlit"]).expect_err("no such option");
+        assert_eq!(error.kind(), "missing_config");
+        assert_eq!(error.hint().as_deref(), Some("did you mean 'sqlite'?"));
+        assert!(error.to_string().contains("\tmysql\n\tsqlite"), "{error}");
+    }
+
+    #[test]
+    fn a_cycle_ends_in_an_error() {
+        const CYCLE: FileTree = &[
+            ("config.yaml", "defaults: [/a@x: b]"),
+            ("a/b.yaml", "defaults: [/a@x: b]"),
+        ];
+        assert_eq!(defaults(CYCLE, &[]).expect_err("cycle").kind(), "defaults_cycle");
+        assert_eq!(
+            defaults(&[("config.yaml", "defaults: [{g: '???'}]"), ("g/a.yaml", "")], &[])
+                .expect_err("not chosen")
+                .kind(),
+            "missing_choice"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs};
+use llmprof_units::Bytes;
+use serde::Serialize;
+
+use crate::{
+    args::{RunChoice, RunsCommand},
+    failure::Failure,
+    output::Output,
+};
+
+/// A run as `--json` prints it.
+#[derive(Serialize)]
+struct Listed<'a> {
+    path: &'a std::path::Path,
+    /// `live`, `dead` (it says `running` but its process is gone) or `ended`.
+    liveness: Liveness,
+    #[serde(flatten)]
+    manifest: &'a Manifest,
+}
+
+impl<'a> Listed<'a> {
+    fn new(run: &'a StoredRun) -> Self {
+        Self {
+            path: &run.path,
+            liveness: run.liveness(),
+            manifest: &run.manifest,
+        }
+    }
+}
+
+pub(crate) fn runs(command: RunsCommand, output: &mut Output) -> Result<(), Failure> {
+    match command {
+        RunsCommand::List { root, json } => list(&root, json, output),
+        RunsCommand::Show { run, json } => show(&choose(run)?, json, output),
+        RunsCommand::Path { run } => {
+            let run = choose(run)?;
+            let path = std::path::absolute(&run.path).unwrap_or(run.path);
+            output.line(&path.display().to_string())
+        }
+    }
+}
+
+fn list(root: &std::path::Path, json: bool, output: &mut Output) -> Result<(), Failure> {
+    if !root.is_dir() {
+        return Err(
+            Failure::new(format!("there is no directory {}", root.display()))
+                .hint("runs are looked for in ./runs; `--root DIR` looks elsewhere".to_owned()),
+        );
+    }
+    let (runs, errors) = find_runs(root);
+    for error in errors {
+        Failure::from(error).warn();
+    }
+    let listed: Vec<_> = runs.iter().map(Listed::new).collect();
+    if json {
+        return output.json(&listed);
+    }
+    if listed.is_empty() {
+        return output.line(&format!("no runs below {}", root.display()));
+    }
+    let rows = listed.iter().map(|run| {
+        vec![
+            run.manifest.created.clone(),
+            state(run),
+            run.manifest.experiment.clone(),
+            run.manifest.model.clone(),
+            run.manifest.issues.len().to_string(),
+            run.path.display().to_string(),
+        ]
+    });
+    output.table(
+        &["CREATED", "STATE", "EXPERIMENT", "MODEL", "ISSUES", "PATH"],
+        6,
+        rows,
+    )
+}
+
+/// The status, with the process that died or lives.
+fn state(run: &Listed<'_>) -> String {
+    let Manifest { status, pid, .. } = run.manifest;
+    match run.liveness {
+        Liveness::Ended => status.to_string(),
+        Liveness::Live => format!("running (pid {pid})"),
+        Liveness::Dead => format!("dead (pid {pid} is gone)"),
+    }
+}
+
+fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure> {
+    let listed = Listed::new(run);
+    if json {
+        return output.json(&listed);
+    }
+    let manifest = &run.manifest;
+    let mut lines = vec![
+        format!("{}", run.path.display()),
+        format!("state       {}", state(&listed)),
+        format!("created     {}", manifest.created),
+    ];
+    if let Some(finished) = &manifest.finished {
+        lines.push(format!("finished    {finished}"));
+    }
+    lines.push(format!("experiment  {}", manifest.experiment));
+    lines.push(format!("model       {}", manifest.model));
+    if !manifest.overrides.is_empty() {
+        lines.push(format!("overrides   {}", manifest.overrides.join(" ")));
+    }
+    if let Some(error) = &manifest.error {
+        lines.push(format!("error       {error}"));
+    }
+    for pass in &manifest.passes {
+        let time = pass
+            .duration_ns
+            .map(|time| format!(", {time}"))
+            .unwrap_or_default();
+        let code = pass
+            .exit_code
+            .map(|code| format!(", exit code {code}"))
+            .unwrap_or_default();
+        lines.push(format!(
+            "pass        {}: {}{time}{code}",
+            pass.name, pass.status
+        ));
+    }
+    for issue in &manifest.issues {
+        lines.push(format!("issue       {issue}"));
+    }
+    for artifact in &manifest.artifacts {
+        lines.push(format!(
+            "file        {} ({})",
+            artifact.path,
+            Bytes(artifact.bytes)
+        ));
+    }
+    lines.push(String::new());
+    output.text(&lines.join("\n"))
+}
+
+/// The run that was named, or the newest below the root.
+fn choose(choice: RunChoice) -> Result<StoredRun, Failure> {
+    if let Some(path) = choice.run {
+        return Ok(StoredRun::open(path)?);
+    }
+    let (mut runs, _) = find_runs(&choice.root);
+    runs.pop().ok_or_else(|| {
+        Failure::new(format!("there are no runs below {}", choice.root.display()))
+            .hint("name a run directory, or `--root DIR`".to_owned())
+    })
+}

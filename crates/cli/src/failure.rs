@@ -1,0 +1,125 @@
+//! Errors as a person sees them: what was being done, to what, what was found, what would fix it.
+
+use std::{fmt, sync::Arc};
+
+use llmprof_record::store::StoreError;
+use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, NamedSource, SourceCode};
+
+/// Exit code of a failure.
+pub(crate) const EXIT_CODE: u8 = 2;
+
+/// A text with the place in it that is wrong.
+#[derive(Debug)]
+struct Place {
+    source: NamedSource<Arc<str>>,
+    start: usize,
+    length: usize,
+    label: String,
+}
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    hint: Option<String>,
+    place: Option<Box<Place>>,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+            place: None,
+        }
+    }
+
+    /// With what would fix it.
+    pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// Pointing at bytes `start..end` of a text called `name`.
+    pub(crate) fn at(
+        mut self,
+        name: &str,
+        text: &str,
+        span: std::ops::Range<usize>,
+        label: &str,
+    ) -> Self {
+        let length = span.len().min(text.len().saturating_sub(span.start));
+        self.place = Some(Box::new(Place {
+            source: NamedSource::new(name, Arc::from(text)),
+            start: span.start.min(text.len()),
+            length,
+            label: label.to_owned(),
+        }));
+        self
+    }
+
+    /// Prints it to standard error as something that does not stop the command.
+    pub(crate) fn warn(&self) {
+        #[expect(clippy::print_stderr, reason = "this is where warnings are printed")]
+        {
+            anstream::eprintln!("warning: {}", self.message);
+        }
+    }
+
+    /// Prints it to standard error.
+    pub(crate) fn report(&self) {
+        let mut text = String::new();
+        let handler = if std::env::var_os("NO_COLOR").is_some() || !anstream::stderr().is_terminal()
+        {
+            GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor())
+        } else {
+            GraphicalReportHandler::new()
+        };
+        if handler
+            .with_width(100)
+            .render_report(&mut text, self)
+            .is_err()
+        {
+            text = format!("error: {}\n", self.message);
+        }
+        #[expect(clippy::print_stderr, reason = "this is where errors are printed")]
+        {
+            anstream::eprint!("{text}");
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Diagnostic for Failure {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.hint
+            .as_ref()
+            .map(|hint| Box::new(hint) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.place
+            .as_ref()
+            .map(|place| &place.source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let place = self.place.as_ref()?;
+        let label = LabeledSpan::new(Some(place.label.clone()), place.start, place.length);
+        Some(Box::new(std::iter::once(label)))
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let hint = error.hint();
+        Self::new(error.to_string()).hint(hint)
+    }
+}

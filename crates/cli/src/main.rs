@@ -1,0 +1,27 @@
+//! The command line: the only place for exit codes, colour and progress.
+//!
+//! Data goes to stdout, everything else to stderr. Exit code 0 is done, 1 a threshold the user set was crossed,
+//! 2 a failure.
+
+mod args;
+mod commands;
+mod failure;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{args::Args, output::Output};
+
+fn main() -> ExitCode {
+    let args = Args::parse_from(args::with_long_names(std::env::args_os()));
+    let mut output = Output::stdout();
+    match commands::dispatch(args.command, &mut output) {
+        Ok(code) => code,
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(failure::EXIT_CODE)
+        }
+    }
+}

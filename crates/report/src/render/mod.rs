@@ -1,0 +1,4 @@
+//! Renderers, one file each.
+
+pub mod markdown;
+pub mod terminal;

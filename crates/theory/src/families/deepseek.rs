@@ -1,0 +1,247 @@
+//! DeepSeek-V2 and V3: latent attention, dense first layers, then shared and routed experts.
+
+use super::{
+    base::{Base, Defaults, shared_table},
+    keys::Keys,
+    moe::check_top_k,
+    rope::{RopeDefaults, read_rope},
+};
+use crate::{
+    block::{
+        ActivationKind, ExpertWeights, Experts, FeedForward, Linear, Mixer, Mla, MlaQuery, Moe,
+        Norm, Rope, RopePairing, RopeScaling, Router, Scoring,
+    },
+    error::ModelError,
+    model::Model,
+};
+
+const V2: Defaults = Defaults {
+    vocabulary: 102_400,
+    hidden: 4096,
+    intermediate: 11_008,
+    layers: 32,
+    heads: 32,
+    kv_heads: None,
+    head_dim: None,
+    epsilon: 1e-6,
+    theta: 10_000.0,
+    tied: false,
+    positions: 2048,
+    activation: ActivationKind::Silu,
+};
+
+const V3: Defaults = Defaults {
+    vocabulary: 129_280,
+    hidden: 7168,
+    intermediate: 18_432,
+    layers: 61,
+    heads: 128,
+    positions: 4096,
+    ..V2
+};
+
+/// Where the two generations differ.
+struct Generation {
+    defaults: Defaults,
+    dense_layers: u64,
+    moe_intermediate: u64,
+    routed: u64,
+    shared: u64,
+    top_k: Option<u64>,
+    scaling: f64,
+    normalize: bool,
+    groups: Option<(u64, u64)>,
+    scoring: Scoring,
+    correction: Option<&'static str>,
+}
+
+pub(crate) fn deepseek_v2(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    build(
+        keys,
+        &Generation {
+            defaults: V2,
+            dense_layers: 0,
+            moe_intermediate: 1407,
+            routed: 64,
+            shared: 2,
+            top_k: None,
+            scaling: 1.0,
+            normalize: false,
+            groups: None,
+            scoring: Scoring::Softmax,
+            correction: None,
+        },
+    )
+}
+
+pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    build(
+        keys,
+        &Generation {
+            defaults: V3,
+            dense_layers: 3,
+            moe_intermediate: 2048,
+            routed: 256,
+            shared: 1,
+            top_k: Some(8),
+            scaling: 2.5,
+            normalize: true,
+            groups: Some((8, 4)),
+            scoring: Scoring::Sigmoid,
+            correction: Some("mlp.gate.e_score_correction_bias"),
+        },
+    )
+}
+
+fn build(keys: &Keys<'_>, generation: &Generation) -> Result<Model, ModelError> {
+    let base = Base::read(keys, &generation.defaults)?;
+    let attention = mla(keys, &base)?;
+    let moe = experts(keys, &base, generation)?;
+    let dense = keys.count(&["first_k_dense_replace"], generation.dense_layers)?;
+    let every = keys.size(&["moe_layer_freq"], Some(1))?;
+    let mlp = base.mlp(keys.flag(&["mlp_bias"], false)?);
+    base.model(base.decoder(shared_table(&attention.rope), |layer| {
+        let sparse = u64::from(layer) >= dense && u64::from(layer).is_multiple_of(every);
+        let feed = if sparse {
+            FeedForward::Moe(Box::new(moe))
+        } else {
+            FeedForward::Dense(mlp)
+        };
+        base.layer(Mixer::Mla(Box::new(attention.clone())), feed)
+    }))
+}
+
+fn mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
+    let nope_dim = keys.size(&["qk_nope_head_dim"], Some(128))?;
+    let rope_dim = keys.size(&["qk_rope_head_dim"], Some(64))?;
+    let value_dim = keys.size(&["v_head_dim"], Some(128))?;
+    let rank = keys.size(&["kv_lora_rank"], Some(512))?;
+    let bias = keys.flag(&["attention_bias"], false)?;
+    let queries = base.heads * (nope_dim + rope_dim);
+    // Absent is the class's 1536; a stated null is no low rank.
+    let q_rank = if keys.states("q_lora_rank") {
+        keys.optional_size(&["q_lora_rank"])?
+    } else {
+        Some(1536)
+    };
+    let rope = Rope {
+        pairing: RopePairing::Neighbours,
+        ..read_rope(keys, rope_dim, &RopeDefaults::default())?
+    };
+    let mut scale = ((nope_dim + rope_dim) as f64).powf(-0.5);
+    if let RopeScaling::Yarn {
+        factor,
+        mscale_all_dim: Some(mscale),
+        ..
+    } = rope.scaling
+        && factor > 1.0
+    {
+        // DeepSeek sharpens scores with the stretch: (0.1 · mscale · ln(factor) + 1)².
+        scale *= (0.1 * mscale * factor.ln() + 1.0).powi(2);
+    }
+    Ok(Mla {
+        name: "self_attn",
+        heads: base.heads,
+        nope_dim,
+        rope_dim,
+        value_dim,
+        rank,
+        query: match q_rank {
+            None => MlaQuery::Direct(Linear::new("self_attn.q_proj", base.hidden, queries, false)),
+            Some(q_rank) => MlaQuery::LowRank {
+                down: Linear::new("self_attn.q_a_proj", base.hidden, q_rank, bias),
+                norm: Norm::rms("self_attn.q_a_layernorm", q_rank, base.epsilon),
+                up: Linear::new("self_attn.q_b_proj", q_rank, queries, false),
+            },
+        },
+        kv_down: Linear::new(
+            "self_attn.kv_a_proj_with_mqa",
+            base.hidden,
+            rank + rope_dim,
+            bias,
+        ),
+        kv_norm: Norm::rms("self_attn.kv_a_layernorm", rank, base.epsilon),
+        kv_up: Linear::new(
+            "self_attn.kv_b_proj",
+            rank,
+            base.heads * (nope_dim + value_dim),
+            false,
+        ),
+        output: Linear::new(
+            "self_attn.o_proj",
+            base.heads * value_dim,
+            base.hidden,
+            bias,
+        ),
+        rope,
+        scale,
+    })
+}
+
+fn experts(
+    keys: &Keys<'_>,
+    base: &Base<'_, '_>,
+    generation: &Generation,
+) -> Result<Moe, ModelError> {
+    let count = keys.size(
+        &["n_routed_experts", "num_experts"],
+        Some(generation.routed),
+    )?;
+    let top_k = keys.size(&["num_experts_per_tok"], generation.top_k)?;
+    check_top_k(keys, top_k, count)?;
+    let intermediate = keys.size(
+        &["moe_intermediate_size"],
+        Some(generation.moe_intermediate),
+    )?;
+    let shared = keys.count(&["n_shared_experts"], generation.shared)?;
+    let groups = match (
+        keys.optional_size(&["n_group"])?,
+        keys.optional_size(&["topk_group"])?,
+    ) {
+        (Some(groups), Some(kept)) => Some((groups, kept)),
+        _ => generation.groups,
+    };
+    if let Some((groups, kept)) = groups {
+        super::base::divides(keys, "n_group", groups, "n_routed_experts", count)?;
+        if kept > groups {
+            return Err(keys.contradiction("topk_group", kept, format!("`n_group` = {groups}")));
+        }
+    }
+    Ok(Moe {
+        router: Router {
+            gate: Linear::new("mlp.gate", base.hidden, count, false).plain(),
+            correction: generation.correction,
+            scoring: generation.scoring,
+            normalize: keys.flag(&["norm_topk_prob"], generation.normalize)?,
+            scaling: keys.positive(&["routed_scaling_factor"], generation.scaling)?,
+            groups,
+        },
+        experts: Experts {
+            name: "mlp.experts",
+            count,
+            top_k,
+            hidden: base.hidden,
+            intermediate,
+            activation: base.activation,
+            weights: ExpertWeights::PerExpert {
+                prefix: "mlp.experts",
+                gate: "gate_proj",
+                up: "up_proj",
+                down: "down_proj",
+            },
+        },
+        shared: (shared > 0).then(|| {
+            base.mlp_named(
+                [
+                    "mlp.shared_experts.gate_proj",
+                    "mlp.shared_experts.up_proj",
+                    "mlp.shared_experts.act_fn",
+                    "mlp.shared_experts.down_proj",
+                ],
+                shared * intermediate,
+                false,
+            )
+        }),
+        shared_gate: None,
+    })
+}

@@ -1,0 +1,87 @@
+//! Families: from a Hugging Face `config.json` to a [`Model`].
+//!
+//! A family is one function from the config's keys to blocks, registered below under the `model_type` values it reads.
+//! Defaults are those of the family's config class in transformers, so that a config may leave out what the class knows.
+
+mod base;
+mod deepseek;
+mod gemma;
+mod gpt;
+mod gpt_oss;
+mod keys;
+mod llama;
+mod mixtral;
+mod moe;
+mod phi;
+mod quantization;
+mod qwen;
+mod rope;
+
+use keys::Keys;
+use serde_json::Value;
+
+use crate::{error::ModelError, model::Model};
+
+/// A way to read a config.
+struct Family {
+    /// Its name, for `--as` and for [`Model::family`].
+    name: &'static str,
+    /// Other `model_type` values that it reads.
+    aliases: &'static [&'static str],
+    build: fn(&Keys<'_>) -> Result<Model, ModelError>,
+}
+
+const fn family(name: &'static str, build: fn(&Keys<'_>) -> Result<Model, ModelError>) -> Family {
+    Family {
+        name,
+        aliases: &[],
+        build,
+    }
+}
+
+const FAMILIES: &[Family] = &[
+    family("llama", llama::llama),
+    family("mistral", llama::mistral),
+    family("qwen2", qwen::qwen2),
+    family("qwen3", qwen::qwen3),
+    family("phi3", phi::phi3),
+    family("gemma2", gemma::gemma2),
+    family("gemma3_text", gemma::gemma3_text),
+    family("gpt2", gpt::gpt2),
+    family("gpt_neox", gpt::gpt_neox),
+    family("opt", gpt::opt),
+    family("mixtral", mixtral::mixtral),
+    family("qwen2_moe", qwen::qwen2_moe),
+    family("qwen3_moe", qwen::qwen3_moe),
+    family("gpt_oss", gpt_oss::gpt_oss),
+    family("deepseek_v2", deepseek::deepseek_v2),
+    family("deepseek_v3", deepseek::deepseek_v3),
+];
+
+/// The names of all families.
+pub fn families() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|family| family.name)
+}
+
+impl Model {
+    /// Reads a Hugging Face config, by `as_family` where it is given, else by the config's own `model_type`.
+    pub fn from_config(config: &Value, as_family: Option<&str>) -> Result<Self, ModelError> {
+        let known = || families().collect::<Vec<_>>().join(", ");
+        let stated = config
+            .as_object()
+            .ok_or(ModelError::NotAnObject)?
+            .get("model_type")
+            .and_then(Value::as_str);
+        let name = as_family
+            .or(stated)
+            .ok_or_else(|| ModelError::NoModelType { known: known() })?;
+        let family = FAMILIES
+            .iter()
+            .find(|family| family.name == name || family.aliases.contains(&name))
+            .ok_or_else(|| ModelError::UnknownFamily {
+                found: name.to_owned(),
+                known: known(),
+            })?;
+        (family.build)(&Keys::new(family.name, config)?)
+    }
+}

@@ -1,0 +1,25 @@
+//! Checks that mixtures of experts share.
+
+use super::keys::Keys;
+use crate::error::ModelError;
+
+/// A token cannot use more experts than there are.
+pub(crate) fn check_top_k(keys: &Keys<'_>, top_k: u64, experts: u64) -> Result<(), ModelError> {
+    if top_k <= experts {
+        return Ok(());
+    }
+    Err(keys.contradiction(
+        "num_experts_per_tok",
+        top_k,
+        format!("{experts} experts: a token cannot use more than there are"),
+    ))
+}
+
+/// Which layers have experts, by `decoder_sparse_step` and `mlp_only_layers` (Qwen).
+pub(crate) fn expert_layers(keys: &Keys<'_>, layers: u32) -> Result<Vec<bool>, ModelError> {
+    let step = keys.size(&["decoder_sparse_step"], Some(1))?;
+    let dense = keys.integers("mlp_only_layers")?.unwrap_or_default();
+    Ok((0..u64::from(layers))
+        .map(|layer| !dense.contains(&layer) && (layer + 1).is_multiple_of(step))
+        .collect())
+}

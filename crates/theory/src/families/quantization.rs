@@ -1,0 +1,75 @@
+//! `quantization_config`: how a published checkpoint stores its matrices.
+
+use serde_json::Value;
+
+use super::keys::Keys;
+use crate::{error::ModelError, quant::WeightFormat};
+
+/// The storage that the config states; `None` for a plain checkpoint.
+pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>, ModelError> {
+    let Some(part) = keys.part("quantization_config")? else {
+        return Ok(None);
+    };
+    let Some(method) = part.text(&["quant_method"])? else {
+        return Err(part.missing("quant_method"));
+    };
+    let group = || -> Result<u32, ModelError> {
+        // −1 stands for one group per row.
+        if part
+            .get(&["group_size"])
+            .is_some_and(|(_, v)| v.as_i64() == Some(-1))
+        {
+            return Ok(u32::MAX);
+        }
+        Ok(part.size(&["group_size", "q_group_size"], Some(128))? as u32)
+    };
+    let bits = part.size(&["bits", "w_bit"], Some(4));
+    let integer = |zeros, index| -> Result<WeightFormat, ModelError> {
+        match bits.clone()? {
+            4 => Ok(WeightFormat::Int4 {
+                group: group()?,
+                zeros,
+                index,
+            }),
+            8 => Ok(WeightFormat::Int8),
+            other => Err(part.invalid("bits", &Value::from(other), "4 or 8")),
+        }
+    };
+    let format = match method {
+        "fp8" | "fbgemm_fp8" => match part.integers("weight_block_size")?.as_deref() {
+            None => WeightFormat::FP8,
+            Some([rows @ 1..=65536, columns @ 1..=65536]) => WeightFormat::Fp8 {
+                rows: *rows as u32,
+                columns: *columns as u32,
+            },
+            Some(other) => {
+                let found = Value::from(other.to_vec());
+                return Err(part.invalid("weight_block_size", &found, "two sizes"));
+            }
+        },
+        "awq" => integer(part.flag(&["zero_point"], true)?, false)?,
+        "gptq" => integer(true, true)?,
+        "mxfp4" => WeightFormat::Mxfp4,
+        "nvfp4" => WeightFormat::Nvfp4,
+        "modelopt" => {
+            let algorithm = part.text(&["quant_algo"])?.unwrap_or_default();
+            match algorithm {
+                "NVFP4" => WeightFormat::Nvfp4,
+                "FP8" => WeightFormat::FP8,
+                other => {
+                    let found = Value::String(other.to_owned());
+                    return Err(part.invalid("quant_algo", &found, "NVFP4 or FP8"));
+                }
+            }
+        }
+        other => {
+            let found = Value::String(other.to_owned());
+            return Err(part.invalid(
+                "quant_method",
+                &found,
+                "fp8, awq, gptq, mxfp4, nvfp4 or modelopt",
+            ));
+        }
+    };
+    Ok(Some(format))
+}

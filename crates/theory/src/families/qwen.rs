@@ -1,0 +1,230 @@
+//! Qwen2 (biases on queries, keys and values), Qwen3 (norms on queries and keys), and their mixtures of experts.
+
+use super::{
+    base::{Base, Defaults, shared_table},
+    keys::Keys,
+    moe::{check_top_k, expert_layers},
+};
+use crate::{
+    block::{
+        ActivationKind, Attention, ExpertWeights, Experts, FeedForward, Linear, Mixer, Moe, Router,
+        Scoring,
+    },
+    error::ModelError,
+    model::{Decoder, Model},
+};
+
+const QWEN2: Defaults = Defaults {
+    vocabulary: 151_936,
+    hidden: 4096,
+    intermediate: 22_016,
+    layers: 32,
+    heads: 32,
+    kv_heads: Some(32),
+    head_dim: None,
+    epsilon: 1e-6,
+    theta: 10_000.0,
+    tied: false,
+    positions: 32_768,
+    activation: ActivationKind::Silu,
+};
+
+const QWEN3: Defaults = Defaults {
+    head_dim: Some(128),
+    ..QWEN2
+};
+
+const QWEN2_MOE: Defaults = Defaults {
+    hidden: 2048,
+    intermediate: 5632,
+    layers: 24,
+    heads: 16,
+    kv_heads: Some(16),
+    ..QWEN2
+};
+
+const QWEN3_MOE: Defaults = Defaults {
+    hidden: 2048,
+    intermediate: 6144,
+    layers: 24,
+    heads: 32,
+    kv_heads: Some(4),
+    ..QWEN2
+};
+
+const QWEN2_5_VL: Defaults = Defaults {
+    vocabulary: 152_064,
+    hidden: 8192,
+    intermediate: 29_568,
+    layers: 80,
+    heads: 64,
+    kv_heads: Some(8),
+    epsilon: 1e-5,
+    theta: 1_000_000.0,
+    ..QWEN2
+};
+
+/// The window, where the config switches it on.
+fn window(keys: &Keys<'_>) -> Result<Option<u64>, ModelError> {
+    if !keys.flag(&["use_sliding_window"], false)? {
+        return Ok(None);
+    }
+    Ok(Some(keys.positions(&["sliding_window"])?.unwrap_or(4096)))
+}
+
+/// Layers from `max_window_layers` on slide.
+fn upper_layers(base: &Base<'_, '_>, default: u64) -> Result<Vec<Option<u64>>, ModelError> {
+    let first = base.keys.count(&["max_window_layers"], default)?;
+    base.windows(window(base.keys)?, |layer| u64::from(layer) >= first)
+}
+
+fn dense(base: &Base<'_, '_>, attention: &Attention, windows: &[Option<u64>]) -> Decoder {
+    let mlp = base.mlp(false);
+    let rope = attention.rope.as_ref().expect("Qwen's attention rotates");
+    base.decoder(shared_table(rope), |layer| {
+        base.layer(
+            Mixer::Attention(Attention {
+                window: windows[layer as usize],
+                ..attention.clone()
+            }),
+            FeedForward::Dense(mlp),
+        )
+    })
+}
+
+pub(crate) fn qwen2(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read(keys, &QWEN2)?;
+    let attention = base.attention(base.rope()?, true, false);
+    base.model(dense(&base, &attention, &upper_layers(&base, 28)?))
+}
+
+pub(crate) fn qwen3(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read(keys, &QWEN3)?;
+    let bias = keys.flag(&["attention_bias"], false)?;
+    let attention = base.attention_with_qk_norm(base.rope()?, bias);
+    base.model(dense(&base, &attention, &upper_layers(&base, 28)?))
+}
+
+/// The language model of Qwen2.5-VL: Qwen2 with three position indices per token.
+pub(crate) fn qwen2_5_vl_decoder(keys: &Keys<'_>, tied: bool) -> Result<Decoder, ModelError> {
+    let mut base = Base::read(keys, &QWEN2_5_VL)?;
+    base.tied = tied;
+    let attention = base.attention(base.rope()?, true, false);
+    let mut decoder = dense(&base, &attention, &upper_layers(&base, 80)?);
+    for table in &mut decoder.tables {
+        table.axes = 3;
+    }
+    Ok(decoder)
+}
+
+fn experts(base: &Base<'_, '_>, count: u64, top_k: u64, intermediate: u64) -> Experts {
+    Experts {
+        name: "mlp.experts",
+        count,
+        top_k,
+        hidden: base.hidden,
+        intermediate,
+        activation: base.activation,
+        weights: ExpertWeights::PerExpert {
+            prefix: "mlp.experts",
+            gate: "gate_proj",
+            up: "up_proj",
+            down: "down_proj",
+        },
+    }
+}
+
+fn router(base: &Base<'_, '_>, count: u64, normalize: bool) -> Router {
+    Router {
+        gate: Linear::new("mlp.gate", base.hidden, count, false).plain(),
+        correction: None,
+        scoring: Scoring::Softmax,
+        normalize,
+        scaling: 1.0,
+        groups: None,
+    }
+}
+
+pub(crate) fn qwen2_moe(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read(keys, &QWEN2_MOE)?;
+    let bias = keys.flag(&["qkv_bias"], true)?;
+    let rope = base.rope()?;
+    let attention = base.attention(rope.clone(), bias, false);
+    let count = keys.size(&["num_experts", "num_local_experts"], Some(60))?;
+    let top_k = keys.size(&["num_experts_per_tok"], Some(4))?;
+    check_top_k(keys, top_k, count)?;
+    let shared = keys.size(&["shared_expert_intermediate_size"], Some(5632))?;
+    let moe = Moe {
+        router: router(&base, count, keys.flag(&["norm_topk_prob"], false)?),
+        experts: experts(
+            &base,
+            count,
+            top_k,
+            keys.size(&["moe_intermediate_size"], Some(1408))?,
+        ),
+        shared: Some(base.mlp_named(
+            [
+                "mlp.shared_expert.gate_proj",
+                "mlp.shared_expert.up_proj",
+                "mlp.shared_expert.act_fn",
+                "mlp.shared_expert.down_proj",
+            ],
+            shared,
+            false,
+        )),
+        shared_gate: Some(Linear::new("mlp.shared_expert_gate", base.hidden, 1, false).plain()),
+    };
+    let sparse = expert_layers(keys, base.layers)?;
+    let first = keys.count(&["max_window_layers"], 28)?;
+    // Even layers below `max_window_layers` slide in this family, unlike in Qwen2.
+    let windows = base.windows(window(keys)?, |layer| {
+        layer.is_multiple_of(2) && u64::from(layer) < first
+    })?;
+    let mlp = base.mlp(false);
+    base.model(base.decoder(shared_table(&rope), |layer| {
+        let feed = if sparse[layer as usize] {
+            FeedForward::Moe(Box::new(moe))
+        } else {
+            FeedForward::Dense(mlp)
+        };
+        let attention = Attention {
+            window: windows[layer as usize],
+            ..attention.clone()
+        };
+        base.layer(Mixer::Attention(attention), feed)
+    }))
+}
+
+pub(crate) fn qwen3_moe(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read(keys, &QWEN3_MOE)?;
+    let rope = base.rope()?;
+    let bias = keys.flag(&["attention_bias"], false)?;
+    let attention = Attention {
+        window: window(keys)?.filter(|window| *window > 0),
+        ..base.attention_with_qk_norm(rope.clone(), bias)
+    };
+    let count = keys.size(&["num_experts", "num_local_experts"], Some(128))?;
+    let top_k = keys.size(&["num_experts_per_tok"], Some(8))?;
+    check_top_k(keys, top_k, count)?;
+    let moe = Moe {
+        router: router(&base, count, keys.flag(&["norm_topk_prob"], false)?),
+        experts: experts(
+            &base,
+            count,
+            top_k,
+            keys.size(&["moe_intermediate_size"], Some(768))?,
+        ),
+        shared: None,
+        shared_gate: None,
+    };
+    let sparse = expert_layers(keys, base.layers)?;
+    let mlp = base.mlp(false);
+    base.model(base.decoder(shared_table(&rope), |layer| {
+        let feed = if sparse[layer as usize] {
+            FeedForward::Moe(Box::new(moe))
+        } else {
+            FeedForward::Dense(mlp)
+        };
+        base.layer(Mixer::Attention(attention.clone()), feed)
+    }))
+}

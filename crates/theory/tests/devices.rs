@@ -278,11 +278,13 @@ fn count_figures(value: &serde_json::Value, figures: &mut usize) {
             assert!(source.len() > 5, "{object:?}");
             *figures += 1;
         }
-        object
-            .values()
-            .for_each(|child| count_figures(child, figures));
+        for child in object.values() {
+            count_figures(child, figures);
+        }
     }
     if let Some(list) = value.as_array() {
-        list.iter().for_each(|child| count_figures(child, figures));
+        for child in list {
+            count_figures(child, figures);
+        }
     }
 }

@@ -108,7 +108,7 @@ impl Device {
     ///    limit that a model run by them can reach.
     /// 2. Matrix work falls to the vector units: a product of matrices can always be done there (Apple GPUs, f32
     ///    without TF32).
-    /// 3. 16-bit vector work falls to f32 vector units: converting in registers is exact and free of memory traffic.
+    /// 3. 16-bit floats fall to f32 vector units: converting in registers is exact and moves no memory.
     ///
     /// Nothing else is assumed: 8-bit and 4-bit *weights* do not need an 8-bit peak, since the format an operator
     /// computes in is what counts, but an operator that computes in fp8 on a device without fp8 units is an error.
@@ -116,7 +116,7 @@ impl Device {
         self.stated_peak(dtype, engine)
             .or_else(|| self.stated_peak(dtype, Engine::Vector))
             .or_else(|| {
-                (engine == Engine::Vector && matches!(dtype, DType::F16 | DType::Bf16))
+                matches!(dtype, DType::F16 | DType::Bf16)
                     .then(|| self.stated_peak(DType::F32, Engine::Vector))?
             })
             .ok_or_else(|| self.missing_peak(dtype, engine))

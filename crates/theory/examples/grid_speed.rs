@@ -1,0 +1,95 @@
+//! Prints how many predictions a second one core makes: `cargo run --release -p llmprof-theory --example grid_speed`.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
+
+use std::time::Instant;
+
+use llmprof_theory::{
+    Model, Precision,
+    device::Catalog,
+    predict::{EfficiencyProfile, Grid, GridModel, fixture_comparison},
+};
+use serde_json::json;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let started = Instant::now();
+    let catalog = Catalog::embedded();
+    let device = catalog.by_driver_name("NVIDIA H200")?;
+    println!("one device by its driver's name: {:?}", started.elapsed());
+
+    let qwen = json!({
+        "model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14,
+        "num_key_value_heads": 2, "intermediate_size": 4864, "vocab_size": 151_936,
+        "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    });
+    let llama = json!({
+        "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128_256,
+        "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    });
+    let mixtral = json!({
+        "model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
+        "num_local_experts": 8, "num_experts_per_tok": 2, "torch_dtype": "bfloat16",
+    });
+    let model = |name: &str, config| -> Result<_, Box<dyn std::error::Error>> {
+        Ok(GridModel {
+            name: name.to_owned(),
+            model: Model::from_config(&config, None)?,
+        })
+    };
+    let started = Instant::now();
+    let profile = EfficiencyProfile::embedded("hf_eager")?;
+    println!("one efficiency profile: {:?}", started.elapsed());
+
+    let grid = Grid {
+        models: vec![
+            model("qwen2.5-0.5b", qwen)?,
+            model("llama-3.1-8b", llama)?,
+            model("mixtral-8x7b", mixtral)?,
+        ],
+        devices: vec![
+            device,
+            catalog.by_name("h100_sxm")?,
+            catalog.by_name("mi300x")?,
+            catalog.by_name("rtx_4090")?,
+        ],
+        precisions: vec![
+            Precision::default(),
+            Precision {
+                weights: Some("int8".parse()?),
+                ..Precision::default()
+            },
+        ],
+        batches: (0..10).map(|power| 1 << power).collect(),
+        prompts: (1..=25).map(|step| step * 160).collect(),
+        new_tokens: (1..=20).map(|step| step * 50).collect(),
+        ..Grid::default()
+    };
+    let started = Instant::now();
+    let mut predicted = 0u64;
+    let mut fastest = 0f64;
+    grid.run(&profile, |point| {
+        if let Ok(prediction) = &point.outcome {
+            predicted += 1;
+            fastest = fastest.max(prediction.tokens_per_s);
+        }
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    let rate = grid.len() as f64 / seconds;
+    println!(
+        "{} points ({predicted} predicted, fastest {fastest:.0} tokens/s) in {seconds:.3} s: {rate:.0} points/s, {:.2} of the budget of 100,000",
+        grid.len(),
+        rate / 1e5
+    );
+    for comparison in fixture_comparison(&profile) {
+        println!(
+            "{}: floor {}, predicted {}, measured {} ({:+.1} %)",
+            comparison.what,
+            comparison.floor_ns,
+            comparison.predicted_ns,
+            comparison.measured_ns,
+            comparison.error * 100.0
+        );
+    }
+    Ok(())
+}

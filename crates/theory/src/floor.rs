@@ -1,0 +1,379 @@
+//! The least time that a device needs for some work, whatever the software.
+//!
+//! Per operator: the largest of matrix work ÷ matrix peak, other work ÷ vector peak, and compulsory bytes ÷ bandwidth,
+//! where compulsory bytes are weights, KV cache, and the model's inputs and outputs. Activations between operators count
+//! nothing, since fusion and caches can avoid them; the two engines may overlap, so their times do not add up.
+//! Over a phase these are summed; the largest of the three sums is given too, for software that would overlap operators.
+
+use llmprof_units::{Bytes, DType, Flops, Nanos};
+use serde::Serialize;
+
+use crate::{
+    Model, Operator, Pass, Workload,
+    device::{Device, Engine, MissingPeak},
+};
+
+const DTYPES: usize = DType::C64 as usize + 1;
+
+/// What holds a piece of work back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// Matrix units.
+    Tensor,
+    /// Vector units.
+    Vector,
+    /// Memory bandwidth.
+    Memory,
+    /// The fixed time of each kernel. Only predictions know it.
+    Launch,
+    /// The host that starts the kernels. Only predictions know it.
+    Host,
+}
+
+impl std::fmt::Display for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Tensor => "tensor",
+            Self::Vector => "vector",
+            Self::Memory => "memory",
+            Self::Launch => "launch",
+            Self::Host => "host",
+        })
+    }
+}
+
+/// Where the compulsory bytes of a step can stay between steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryLevel {
+    /// They are more than the chip holds: main memory's bandwidth applies.
+    Main,
+    /// All of them fit on the chip: main memory need not be read again, and only the bandwidth of caches applies,
+    /// where it is known.
+    OnChip,
+}
+
+/// A device's limits, resolved for fast look-up.
+#[derive(Clone, Debug)]
+pub struct Roof<'d> {
+    device: &'d Device,
+    /// Seconds per operation by dtype; NaN where the device states none.
+    tensor: [f64; DTYPES],
+    vector: [f64; DTYPES],
+    /// Seconds per byte of main memory.
+    main: f64,
+    /// Bytes that all caches hold together.
+    on_chip_bytes: f64,
+    /// Seconds per byte of the fastest cache; 0, which claims nothing, where a cache's bandwidth is not known.
+    on_chip: f64,
+}
+
+/// The least times of one operator, all its layers and steps together, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OperatorFloor {
+    /// Of its matrix work.
+    pub tensor: f64,
+    /// Of its other arithmetic.
+    pub vector: f64,
+    /// Of its compulsory bytes.
+    pub memory: f64,
+}
+
+impl OperatorFloor {
+    /// The largest of the three.
+    pub fn seconds(&self) -> f64 {
+        self.tensor.max(self.vector).max(self.memory)
+    }
+
+    /// The resource that gives the largest.
+    pub fn binds(&self) -> Resource {
+        if self.memory >= self.tensor && self.memory >= self.vector {
+            Resource::Memory
+        } else if self.tensor >= self.vector {
+            Resource::Tensor
+        } else {
+            Resource::Vector
+        }
+    }
+}
+
+impl<'d> Roof<'d> {
+    /// The limits of a device.
+    pub fn new(device: &'d Device) -> Self {
+        let rates = |engine| {
+            let mut rates = [f64::NAN; DTYPES];
+            for dtype in DType::all() {
+                if let Ok(peak) = device.peak(dtype, engine) {
+                    rates[dtype as usize] = 1.0 / peak.dense_flops_per_s.0;
+                }
+            }
+            rates
+        };
+        let (on_chip_bytes, on_chip) = on_chip(device);
+        Self {
+            device,
+            tensor: rates(Engine::Tensor),
+            vector: rates(Engine::Vector),
+            main: 1.0 / device.bandwidth().0,
+            on_chip_bytes,
+            on_chip,
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &'d Device {
+        self.device
+    }
+
+    /// Seconds per operation; `None` where the device states no rate.
+    pub(crate) fn seconds_per_flop(&self, dtype: DType, engine: Engine) -> Option<f64> {
+        let rates = match engine {
+            Engine::Tensor => &self.tensor,
+            Engine::Vector => &self.vector,
+        };
+        let rate = rates[dtype as usize];
+        (!rate.is_nan()).then_some(rate)
+    }
+
+    /// Seconds per byte at a level.
+    pub(crate) fn seconds_per_byte(&self, level: MemoryLevel) -> f64 {
+        match level {
+            MemoryLevel::Main => self.main,
+            MemoryLevel::OnChip => self.on_chip,
+        }
+    }
+
+    /// Where a step of so many compulsory bytes can keep them.
+    pub fn level(&self, bytes_per_step: f64) -> MemoryLevel {
+        if bytes_per_step <= self.on_chip_bytes {
+            MemoryLevel::OnChip
+        } else {
+            MemoryLevel::Main
+        }
+    }
+
+    /// The least times of an operator whose bytes come from `level`.
+    ///
+    /// Matrix work in a format without a peak is an error. Other arithmetic in such a format counts nothing, which
+    /// keeps the result a lower bound: some makers publish no vector rates at all.
+    pub fn operator(
+        &self,
+        operator: &Operator<'_>,
+        level: MemoryLevel,
+    ) -> Result<OperatorFloor, MissingPeak> {
+        let layers = f64::from(operator.layers);
+        let tensor = match self.seconds_per_flop(operator.tensor.dtype, Engine::Tensor) {
+            Some(rate) => rate,
+            None if operator.tensor.flops == 0 => 0.0,
+            None => {
+                self.device.peak(operator.tensor.dtype, Engine::Tensor)?;
+                0.0
+            }
+        };
+        let vector = self
+            .seconds_per_flop(operator.vector.dtype, Engine::Vector)
+            .unwrap_or(0.0);
+        Ok(OperatorFloor {
+            tensor: operator.tensor.flops as f64 * layers * tensor,
+            vector: operator.vector.flops as f64 * layers * vector,
+            memory: operator.traffic.compulsory() as f64 * layers * self.seconds_per_byte(level),
+        })
+    }
+}
+
+/// Bytes of all caches, and seconds per byte of the fastest.
+fn on_chip(device: &Device) -> (f64, f64) {
+    use crate::device::CacheScope;
+    let units = device.units.as_ref().map_or(1.0, |units| units.count.value);
+    let mut bytes = 0.0;
+    let mut fastest: f64 = 0.0;
+    let mut all_known = true;
+    for cache in &device.caches {
+        let copies = match cache.scope {
+            CacheScope::Unit => units,
+            CacheScope::Device => 1.0,
+        };
+        bytes += cache.capacity_bytes.map_or(0.0, |bytes| bytes.0 as f64) * copies;
+        match cache.bandwidth_bytes_per_s {
+            Some(rate) => fastest = fastest.max(rate.0 * copies),
+            None => all_known = false,
+        }
+    }
+    let seconds_per_byte = if all_known && fastest > 0.0 {
+        1.0 / fastest
+    } else {
+        0.0
+    };
+    (bytes, seconds_per_byte)
+}
+
+/// The least time of one phase on a device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PhaseFloor {
+    /// Σ over operators of each one's largest limit.
+    pub floor_ns: Nanos,
+    /// The largest of the three sums below: what perfect overlap of all operators would leave.
+    pub whole_ns: Nanos,
+    /// Matrix work at its peak.
+    pub tensor_ns: Nanos,
+    /// Other arithmetic at its peak.
+    pub vector_ns: Nanos,
+    /// Compulsory bytes at full bandwidth.
+    pub memory_ns: Nanos,
+    /// Which of the three is largest.
+    pub binds: Resource,
+    /// Where the bytes come from.
+    pub memory_level: MemoryLevel,
+    /// All operations.
+    pub flops: Flops,
+    /// Compulsory bytes.
+    pub compulsory_bytes: Bytes,
+    /// Operations per compulsory byte; absent where no bytes move.
+    pub intensity: Option<f64>,
+    /// Intensity at which matrix work, in the format that most of it has, takes as long as its bytes.
+    pub ridge: Option<f64>,
+    /// Formats of vector work for which the device states no rate; their time is not in the figures.
+    pub vector_peaks_missing: Vec<DType>,
+}
+
+/// Sums over the operators of a phase.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    operators: [f64; 2],
+    tensor: f64,
+    vector: f64,
+    bytes: f64,
+    bytes_per_step: f64,
+    flops: u64,
+    compulsory: u64,
+    tensor_by_dtype: [f64; DTYPES],
+    missing: Vec<DType>,
+}
+
+impl PhaseFloor {
+    /// The floor of the operators that `lower` sends.
+    pub fn of<'m>(
+        roof: &Roof<'_>,
+        lower: impl FnOnce(&mut dyn FnMut(&Operator<'m>)),
+    ) -> Result<Self, MissingPeak> {
+        let mut sums = Sums::default();
+        let mut failure = None;
+        lower(&mut |operator| {
+            if let Err(missing) = sums.add(roof, operator) {
+                failure.get_or_insert(missing);
+            }
+        });
+        match failure {
+            Some(missing) => Err(missing),
+            None => Ok(sums.finish(roof)),
+        }
+    }
+
+    /// The floor of one pass of a model's decoder.
+    pub fn of_pass(
+        roof: &Roof<'_>,
+        model: &Model,
+        workload: &Workload,
+        pass: &Pass,
+    ) -> Result<Self, MissingPeak> {
+        Self::of(roof, |sink| model.lower(workload, pass, sink))
+    }
+}
+
+impl Sums {
+    fn add(&mut self, roof: &Roof<'_>, operator: &Operator<'_>) -> Result<(), MissingPeak> {
+        let layers = u64::from(operator.layers);
+        let main = roof.operator(operator, MemoryLevel::Main)?;
+        let on_chip = roof.operator(operator, MemoryLevel::OnChip)?;
+        self.operators[0] += main.seconds();
+        self.operators[1] += on_chip.seconds();
+        self.tensor += main.tensor;
+        self.vector += main.vector;
+        let bytes = operator.traffic.compulsory().saturating_mul(layers);
+        self.bytes += bytes as f64;
+        self.bytes_per_step += bytes as f64 / operator.steps.max(1) as f64;
+        self.compulsory = self.compulsory.saturating_add(bytes);
+        let flops = operator.tensor.flops.saturating_add(operator.vector.flops);
+        self.flops = self.flops.saturating_add(flops.saturating_mul(layers));
+        self.tensor_by_dtype[operator.tensor.dtype as usize] +=
+            operator.tensor.flops as f64 * layers as f64;
+        let dtype = operator.vector.dtype;
+        if operator.vector.flops > 0
+            && roof.seconds_per_flop(dtype, Engine::Vector).is_none()
+            && !self.missing.contains(&dtype)
+        {
+            self.missing.push(dtype);
+        }
+        Ok(())
+    }
+
+    fn finish(self, roof: &Roof<'_>) -> PhaseFloor {
+        let level = roof.level(self.bytes_per_step);
+        let operators = match level {
+            MemoryLevel::Main => self.operators[0],
+            MemoryLevel::OnChip => self.operators[1],
+        };
+        let whole = OperatorFloor {
+            tensor: self.tensor,
+            vector: self.vector,
+            memory: self.bytes * roof.seconds_per_byte(level),
+        };
+        let busiest = DType::all()
+            .filter(|dtype| self.tensor_by_dtype[*dtype as usize] > 0.0)
+            .max_by(|a, b| {
+                self.tensor_by_dtype[*a as usize].total_cmp(&self.tensor_by_dtype[*b as usize])
+            });
+        PhaseFloor {
+            floor_ns: Nanos::from_seconds(operators),
+            whole_ns: Nanos::from_seconds(whole.seconds()),
+            tensor_ns: Nanos::from_seconds(whole.tensor),
+            vector_ns: Nanos::from_seconds(whole.vector),
+            memory_ns: Nanos::from_seconds(whole.memory),
+            binds: whole.binds(),
+            memory_level: level,
+            flops: Flops(self.flops),
+            compulsory_bytes: Bytes(self.compulsory),
+            intensity: (self.compulsory > 0).then(|| self.flops as f64 / self.bytes),
+            ridge: busiest
+                .and_then(|dtype| roof.seconds_per_flop(dtype, Engine::Tensor))
+                .map(|seconds| roof.main / seconds),
+            vector_peaks_missing: self.missing,
+        }
+    }
+}
+
+/// The floors of a workload by phase.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Floors {
+    /// Spec name of the device.
+    pub device: String,
+    /// All passes over the prompt.
+    pub prefill: PhaseFloor,
+    /// The first decode step.
+    pub decode_step: PhaseFloor,
+    /// All decode steps; absent where prefill gives the only token.
+    pub decode: Option<PhaseFloor>,
+}
+
+impl Floors {
+    /// The floors of `workload` on `model`. The workload must be valid for the model ([`Model::costs`] checks it).
+    pub fn of(roof: &Roof<'_>, model: &Model, workload: &Workload) -> Result<Self, MissingPeak> {
+        let prefill = PhaseFloor::of(roof, |sink| {
+            for pass in model.prefill_passes(workload) {
+                model.lower(workload, &pass, sink);
+            }
+        })?;
+        let step = model.decode_step(workload);
+        let decode = model
+            .decode_pass(workload)
+            .map(|pass| PhaseFloor::of_pass(roof, model, workload, &pass))
+            .transpose()?;
+        Ok(Self {
+            device: roof.device().name.clone(),
+            prefill,
+            decode_step: PhaseFloor::of_pass(roof, model, workload, &step)?,
+            decode,
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! What a workload would take on a device, run in a stated way.
+//!
+//! The time of an operator is its work at the device's limits, divided by the efficiency of its kind, plus a fixed time
+//! for each kernel it takes. Bytes include activations, as often as the kernels of that way of running move them. The
+//! efficiencies are data ([`EfficiencyProfile`]) with a basis each; the result is a prediction, says what it rests on, and
+//! comes with its error where one is known ([`Comparison`]).
+
+mod check;
+mod efficiency;
+mod grid;
+mod phase;
+mod target;
+
+use llmprof_units::{Basis, Nanos};
+use serde::Serialize;
+use thiserror::Error;
+
+pub use check::{Comparison, fixture_comparison};
+pub use efficiency::{EfficiencyProfile, KindEfficiency, ProfileError, ProfileFigure};
+pub use grid::{Grid, GridModel, GridPoint};
+pub use phase::PhasePrediction;
+pub use target::{Need, Target};
+
+use crate::{
+    Model, Workload, WorkloadError,
+    device::{Device, MissingPeak},
+    floor::Roof,
+};
+use phase::{Clock, Timing, width};
+
+/// Why there is no prediction.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PredictError {
+    /// The device states no rate in a format that the workload computes in.
+    #[error(transparent)]
+    MissingPeak(#[from] MissingPeak),
+    /// The workload cannot be run on the model.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+}
+
+/// What a workload is predicted to take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Always `predicted`.
+    pub basis: Basis,
+    /// All passes over the prompt.
+    pub prefill: PhasePrediction,
+    /// The first decode step.
+    pub decode_step: PhasePrediction,
+    /// All decode steps; absent where prefill gives the only token.
+    pub decode: Option<PhasePrediction>,
+    /// Time to the first token: prefill.
+    pub ttft_ns: Nanos,
+    /// Time per output token after the first: decode ÷ its steps. Absent without decode steps.
+    pub tpot_ns: Option<Nanos>,
+    /// Prefill and decode.
+    pub total_ns: Nanos,
+    /// Generated tokens of all sequences ÷ total time.
+    pub tokens_per_s: f64,
+    /// Generated tokens of all sequences ÷ decode time, first tokens not counted. Absent without decode steps.
+    pub decode_tokens_per_s: Option<f64>,
+}
+
+/// Predicts workloads of one model on one device in one way of running.
+#[derive(Clone, Debug)]
+pub struct Predictor<'a> {
+    model: &'a Model,
+    clock: Clock<'a>,
+}
+
+impl<'a> Predictor<'a> {
+    /// A predictor; with `host`, the host's time to start kernels counts where the profile states it.
+    pub fn new(
+        model: &'a Model,
+        device: &'a Device,
+        profile: &EfficiencyProfile,
+        host: bool,
+    ) -> Self {
+        Self {
+            model,
+            clock: Clock::new(Roof::new(device), profile, host),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &'a Device {
+        self.clock.roof.device()
+    }
+
+    /// What `workload` takes.
+    pub fn predict(&self, workload: &Workload) -> Result<Prediction, PredictError> {
+        self.model.validate(workload)?;
+        let prefill = self.phase(workload, self.model.prefill_passes(workload))?;
+        let decode_step = self.phase(workload, [self.model.decode_step(workload)])?;
+        let decode = self
+            .model
+            .decode_pass(workload)
+            .map(|pass| self.phase(workload, [pass]))
+            .transpose()?;
+        let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
+        let total_ns = prefill.time_ns + decode_time;
+        let steps = workload.decode_steps();
+        let rate = |tokens: u64, time: Nanos| {
+            tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
+        };
+        Ok(Prediction {
+            basis: Basis::Predicted,
+            prefill,
+            decode_step,
+            decode,
+            ttft_ns: prefill.time_ns,
+            tpot_ns: (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64)),
+            total_ns,
+            tokens_per_s: rate(workload.new_tokens, total_ns),
+            decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
+        })
+    }
+
+    fn phase(
+        &self,
+        workload: &Workload,
+        passes: impl IntoIterator<Item = crate::Pass>,
+    ) -> Result<PhasePrediction, MissingPeak> {
+        let mut timing = Timing::default();
+        for pass in passes {
+            let width = width(pass.rows());
+            self.model.lower(workload, &pass, &mut |operator| {
+                timing.add(&self.clock, operator, width);
+            });
+            timing.add_steps(&self.clock, pass.steps);
+        }
+        timing.finish(&self.clock)
+    }
+}

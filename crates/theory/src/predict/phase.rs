@@ -1,0 +1,226 @@
+//! The predicted time of one phase.
+
+use llmprof_units::{Bytes, DType, Flops, Nanos};
+use serde::Serialize;
+
+use super::efficiency::{EfficiencyProfile, WIDE_ROWS};
+use crate::{
+    Kind, Operator,
+    device::{Engine, MissingPeak},
+    floor::{MemoryLevel, Resource, Roof},
+};
+
+/// What a phase is predicted to take, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PhasePrediction {
+    /// The time that a user sees: the device's, or the host's where that is longer and counts.
+    pub time_ns: Nanos,
+    /// Time of the device's kernels.
+    pub device_ns: Nanos,
+    /// Time of the host to start them; absent where the profile captures graphs or the host was left out.
+    pub host_ns: Option<Nanos>,
+    /// The least time that any software needs.
+    pub floor_ns: Nanos,
+    /// Device time of operators that matrix units hold back.
+    pub tensor_ns: Nanos,
+    /// Device time of operators that vector units hold back.
+    pub vector_ns: Nanos,
+    /// Device time of operators that memory holds back.
+    pub memory_ns: Nanos,
+    /// Fixed time of kernels.
+    pub launch_ns: Nanos,
+    /// The largest of these parts, or the host.
+    pub binds: Resource,
+    /// Kernels.
+    pub kernels: u64,
+    /// Operations.
+    pub flops: Flops,
+    /// Bytes that no software can avoid.
+    pub compulsory_bytes: Bytes,
+    /// Bytes that this way of running moves.
+    pub moved_bytes: Bytes,
+}
+
+/// One kind's efficiencies as factors.
+#[derive(Clone, Copy, Debug)]
+struct Factors {
+    per_compute: f64,
+    per_memory: f64,
+    kernels: f64,
+    kernel_seconds: f64,
+    /// What a wide kernel takes beyond that.
+    wide_seconds: f64,
+    activation_passes: f64,
+    kv_passes: f64,
+}
+
+/// A device and a way of running on it, resolved for fast look-up.
+#[derive(Clone, Debug)]
+pub(super) struct Clock<'d> {
+    pub(super) roof: Roof<'d>,
+    kinds: [Factors; Kind::ALL.len()],
+    pass_kernels: f64,
+    small_kernel_seconds: f64,
+    host_seconds_per_kernel: Option<f64>,
+}
+
+impl<'d> Clock<'d> {
+    pub(super) fn new(roof: Roof<'d>, profile: &EfficiencyProfile, host: bool) -> Self {
+        // A device file may state its own time between kernels; it then bounds what a kernel costs from below.
+        let least_kernel = roof
+            .device()
+            .launch_latency_ns
+            .as_ref()
+            .map_or(0.0, |figure| figure.value.seconds());
+        let seconds = |us: f64| {
+            if us > 0.0 {
+                (us * 1e-6).max(least_kernel)
+            } else {
+                0.0
+            }
+        };
+        Self {
+            roof,
+            kinds: Kind::ALL.map(|kind| {
+                let entry = profile.of(kind);
+                Factors {
+                    per_compute: 1.0 / entry.compute,
+                    per_memory: 1.0 / entry.memory,
+                    kernels: entry.kernels,
+                    kernel_seconds: seconds(entry.kernel_us),
+                    wide_seconds: seconds(entry.wide_kernel_us) - seconds(entry.kernel_us),
+                    activation_passes: entry.activation_passes,
+                    kv_passes: entry.kv_passes,
+                }
+            }),
+            pass_kernels: profile.pass_kernels.value,
+            small_kernel_seconds: seconds(profile.default.kernel_us),
+            host_seconds_per_kernel: profile
+                .host_us_per_kernel
+                .as_ref()
+                .filter(|_| host)
+                .map(|figure| figure.value * 1e-6),
+        }
+    }
+}
+
+/// How wide the kernels of a step of so many rows are, from 0 to 1: logarithmic between one row and [`WIDE_ROWS`].
+pub(super) fn width(rows: u64) -> f64 {
+    ((rows.max(1) as f64).log2() / (WIDE_ROWS as f64).log2()).min(1.0)
+}
+
+/// Sums over the operators of a phase, in seconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timing {
+    device: f64,
+    by_resource: [f64; 4],
+    floor: [f64; 2],
+    bytes_per_step: f64,
+    kernels: f64,
+    flops: f64,
+    compulsory: f64,
+    moved: f64,
+    missing: Option<DType>,
+}
+
+impl Timing {
+    /// Adds an operator of a step that is `width` wide, from 0 (one row) to 1.
+    pub(super) fn add(&mut self, clock: &Clock<'_>, operator: &Operator<'_>, width: f64) {
+        let layers = f64::from(operator.layers);
+        let rate = |dtype, engine| clock.roof.seconds_per_flop(dtype, engine);
+        let tensor = match rate(operator.tensor.dtype, Engine::Tensor) {
+            Some(rate) => operator.tensor.flops as f64 * layers * rate,
+            None if operator.tensor.flops == 0 => 0.0,
+            None => {
+                self.missing.get_or_insert(operator.tensor.dtype);
+                0.0
+            }
+        };
+        let vector = operator.vector.flops as f64
+            * layers
+            * rate(operator.vector.dtype, Engine::Vector).unwrap_or(0.0);
+        let traffic = &operator.traffic;
+        let compulsory = traffic.compulsory() as f64 * layers;
+        let main = clock.roof.seconds_per_byte(MemoryLevel::Main);
+        let on_chip = clock.roof.seconds_per_byte(MemoryLevel::OnChip);
+        self.floor[0] += tensor.max(vector).max(compulsory * main);
+        self.floor[1] += tensor.max(vector).max(compulsory * on_chip);
+        self.bytes_per_step += compulsory / operator.steps.max(1) as f64;
+
+        let kind = &clock.kinds[operator.kind as usize];
+        let moved = (traffic.weights as f64
+            + (traffic.kv_read as f64 + traffic.kv_write as f64) * kind.kv_passes
+            + traffic.activations() as f64 * kind.activation_passes)
+            * layers;
+        let (tensor, vector, memory) = (
+            tensor * kind.per_compute,
+            vector * kind.per_compute,
+            moved * main * kind.per_memory,
+        );
+        let (work, resource) = if memory >= tensor && memory >= vector {
+            (memory, Resource::Memory)
+        } else if tensor >= vector {
+            (tensor, Resource::Tensor)
+        } else {
+            (vector, Resource::Vector)
+        };
+        let kernels = kind.kernels * operator.steps as f64 * layers;
+        let launch = kernels * (kind.kernel_seconds + kind.wide_seconds * width);
+        self.device += work + launch;
+        self.by_resource[resource as usize] += work;
+        self.by_resource[Resource::Launch as usize] += launch;
+        self.kernels += kernels;
+        self.flops += (operator.tensor.flops as f64 + operator.vector.flops as f64) * layers;
+        self.compulsory += compulsory;
+        self.moved += moved;
+    }
+
+    /// Adds what each of `steps` steps costs beside its operators.
+    pub(super) fn add_steps(&mut self, clock: &Clock<'_>, steps: u64) {
+        let kernels = clock.pass_kernels * steps as f64;
+        let launch = kernels * clock.small_kernel_seconds;
+        self.kernels += kernels;
+        self.device += launch;
+        self.by_resource[Resource::Launch as usize] += launch;
+    }
+
+    pub(super) fn finish(self, clock: &Clock<'_>) -> Result<PhasePrediction, MissingPeak> {
+        if let Some(dtype) = self.missing {
+            clock.roof.device().peak(dtype, Engine::Tensor)?;
+        }
+        let floor = match clock.roof.level(self.bytes_per_step) {
+            MemoryLevel::Main => self.floor[0],
+            MemoryLevel::OnChip => self.floor[1],
+        };
+        let host = clock
+            .host_seconds_per_kernel
+            .map(|seconds| seconds * self.kernels);
+        let [tensor, vector, memory, launch] = self.by_resource;
+        let resources = [
+            Resource::Tensor,
+            Resource::Vector,
+            Resource::Memory,
+            Resource::Launch,
+        ];
+        let largest = resources
+            .into_iter()
+            .max_by(|a, b| self.by_resource[*a as usize].total_cmp(&self.by_resource[*b as usize]))
+            .unwrap_or(Resource::Memory);
+        let host_binds = host.is_some_and(|host| host > self.device);
+        Ok(PhasePrediction {
+            time_ns: Nanos::from_seconds(host.map_or(self.device, |host| host.max(self.device))),
+            device_ns: Nanos::from_seconds(self.device),
+            host_ns: host.map(Nanos::from_seconds),
+            floor_ns: Nanos::from_seconds(floor),
+            tensor_ns: Nanos::from_seconds(tensor),
+            vector_ns: Nanos::from_seconds(vector),
+            memory_ns: Nanos::from_seconds(memory),
+            launch_ns: Nanos::from_seconds(launch),
+            binds: if host_binds { Resource::Host } else { largest },
+            kernels: self.kernels.round() as u64,
+            flops: Flops(self.flops as u64),
+            compulsory_bytes: Bytes(self.compulsory as u64),
+            moved_bytes: Bytes(self.moved as u64),
+        })
+    }
+}

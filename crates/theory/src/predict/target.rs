@@ -1,0 +1,55 @@
+//! What a device would have to deliver to meet a target.
+
+use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos};
+use serde::{Deserialize, Serialize};
+
+use super::{PhasePrediction, Prediction};
+
+/// Times that a user wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// Longest time to the first token.
+    pub ttft_ns: Option<Nanos>,
+    /// Longest time per output token.
+    pub tpot_ns: Option<Nanos>,
+}
+
+/// The rates that a target needs of a phase, and whether the prediction meets it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Need {
+    /// The target.
+    pub target_ns: Nanos,
+    /// The predicted time.
+    pub predicted_ns: Nanos,
+    /// Whether the predicted time is within the target.
+    pub met: bool,
+    /// Operations ÷ target: what must be sustained, whatever the software.
+    pub flops_per_s: FlopsPerSecond,
+    /// Compulsory bytes ÷ target: what must be sustained, whatever the software.
+    pub bytes_per_s: BytesPerSecond,
+}
+
+impl Need {
+    fn of(phase: &PhasePrediction, target: Nanos) -> Option<Self> {
+        Some(Self {
+            target_ns: target,
+            predicted_ns: phase.time_ns,
+            met: phase.time_ns <= target,
+            flops_per_s: phase.flops.per(target)?,
+            bytes_per_s: phase.compulsory_bytes.per(target)?,
+        })
+    }
+}
+
+impl Prediction {
+    /// What the target for the first token needs; `None` without a (positive) target.
+    pub fn ttft_need(&self, target: &Target) -> Option<Need> {
+        Need::of(&self.prefill, target.ttft_ns?)
+    }
+
+    /// What the target per output token needs of the first decode step; `None` without a (positive) target.
+    pub fn tpot_need(&self, target: &Target) -> Option<Need> {
+        Need::of(&self.decode_step, target.tpot_ns?)
+    }
+}

@@ -1,0 +1,318 @@
+//! Floors and predictions: sound against what was measured, and consistent with themselves.
+
+use llmprof_theory::{
+    Model, Precision, WeightFormat, Workload,
+    device::{Catalog, Device},
+    floor::{Floors, MemoryLevel, PhaseFloor, Resource, Roof},
+    predict::{
+        EfficiencyProfile, Grid, GridModel, PredictError, Predictor, Target, fixture_comparison,
+    },
+};
+use llmprof_units::{DType, Nanos};
+use serde_json::json;
+
+fn qwen() -> Model {
+    let config = json!({
+        "model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14,
+        "num_key_value_heads": 2, "intermediate_size": 4864, "vocab_size": 151_936,
+        "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    });
+    Model::from_config(&config, None).unwrap()
+}
+
+fn llama_8b() -> Model {
+    let config = json!({
+        "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128_256,
+        "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    });
+    Model::from_config(&config, None).unwrap()
+}
+
+fn device(name: &str) -> Device {
+    Catalog::embedded().by_name(name).unwrap()
+}
+
+fn workload(prompt: u64, new_tokens: u64, batch: u64) -> Workload {
+    Workload {
+        prompt,
+        new_tokens,
+        batch,
+        ..Workload::default()
+    }
+}
+
+/// Device times on the H200: sums of a Kineto trace's kernels.
+const MEASURED_DECODE: Nanos = Nanos(2_049_643);
+const MEASURED_PREFILL: Nanos = Nanos(2_694_063);
+
+#[test]
+fn the_floor_does_not_exceed_what_an_h200_took() {
+    let (model, h200) = (qwen(), device("h200"));
+    let floors = Floors::of(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
+    assert!(floors.decode_step.floor_ns < MEASURED_DECODE);
+    assert!(floors.prefill.floor_ns < MEASURED_PREFILL);
+    // By hand: 494,032,768 bf16 weights once (tied, the embedding as head) at 4.8 TB/s is 205.85 µs; the KV cache of 128
+    // tokens adds 24 layers × 2 × 128 values × 2 bytes × 128 tokens = 1.57 MB, 0.33 µs.
+    let step = &floors.decode_step;
+    let micros = step.floor_ns.micros();
+    assert!((206.0..207.5).contains(&micros), "{micros}");
+    assert_eq!(step.binds, Resource::Memory);
+    assert_eq!(step.memory_level, MemoryLevel::Main);
+    // 989.4 TFLOP/s ÷ 4.8 TB/s.
+    assert!((step.ridge.unwrap() - 206.1).abs() < 0.1);
+    assert!((0.9..1.1).contains(&step.intensity.unwrap()));
+    for phase in [
+        &floors.prefill,
+        &floors.decode_step,
+        floors.decode.as_ref().unwrap(),
+    ] {
+        assert!(phase.whole_ns <= phase.floor_ns);
+        assert!(phase.vector_peaks_missing.is_empty());
+    }
+}
+
+#[test]
+fn long_prompts_are_bound_by_matrix_units() {
+    let (model, h200) = (llama_8b(), device("h200"));
+    let roof = Roof::new(&h200);
+    let floors = Floors::of(&roof, &model, &workload(4096, 2, 1)).unwrap();
+    assert_eq!(floors.prefill.binds, Resource::Tensor);
+    // 2 FLOP for each of 6.98 G weights in the layers and each token, over 989.4 TFLOP/s: 57.8 ms, and attention.
+    let millis = floors.prefill.floor_ns.millis();
+    assert!((57.8..64.0).contains(&millis), "{millis}");
+}
+
+#[test]
+fn eager_predictions_reproduce_the_trace_they_were_fitted_to() {
+    let eager = EfficiencyProfile::embedded("hf_eager").unwrap();
+    let comparisons = fixture_comparison(&eager);
+    assert_eq!(comparisons.len(), 2);
+    for comparison in comparisons {
+        assert!(comparison.error.abs() < 0.05, "{comparison:?}");
+        assert!(
+            comparison.floor_ns < comparison.measured_ns,
+            "{comparison:?}"
+        );
+    }
+    // The host: 16 to 25 ms a step were seen with nothing attached.
+    let (model, h200) = (qwen(), device("h200"));
+    let hosted = Predictor::new(&model, &h200, &eager, true)
+        .predict(&workload(128, 32, 1))
+        .unwrap();
+    assert!(
+        (16.0..25.0).contains(&hosted.tpot_ns.unwrap().millis()),
+        "{hosted:?}"
+    );
+    assert_eq!(hosted.decode_step.binds, Resource::Host);
+    // The trace holds 1006 kernels in a step.
+    assert!(
+        (950..1060).contains(&hosted.decode_step.kernels),
+        "{}",
+        hosted.decode_step.kernels
+    );
+}
+
+#[test]
+fn predictions_are_never_below_floors_and_parts_sum_up() {
+    let (models, names) = (
+        [qwen(), llama_8b()],
+        ["h200", "rtx_4090", "mi300x", "apple_m3_max"],
+    );
+    for profile in EfficiencyProfile::names() {
+        let profile = EfficiencyProfile::embedded(profile).unwrap();
+        for (model, name) in models.iter().flat_map(|m| names.map(|name| (m, name))) {
+            let device = device(name);
+            let roof = Roof::new(&device);
+            for (prompt, batch) in [(1, 1), (128, 1), (2048, 8), (32_768, 64)] {
+                let workload = workload(prompt, 16, batch);
+                let floors = Floors::of(&roof, model, &workload).unwrap();
+                let prediction = Predictor::new(model, &device, &profile, false)
+                    .predict(&workload)
+                    .unwrap();
+                let pairs = [
+                    (&floors.prefill, prediction.prefill),
+                    (&floors.decode_step, prediction.decode_step),
+                    (floors.decode.as_ref().unwrap(), prediction.decode.unwrap()),
+                ];
+                for (floor, phase) in pairs {
+                    assert!(
+                        (floor.floor_ns.0 - phase.floor_ns.0).abs()
+                            <= 1 + floor.floor_ns.0 / 1_000_000
+                    );
+                    assert!(
+                        phase.device_ns >= phase.floor_ns,
+                        "{name} {prompt} {batch}: {phase:?}"
+                    );
+                    let parts =
+                        phase.tensor_ns + phase.vector_ns + phase.memory_ns + phase.launch_ns;
+                    assert!((parts.0 - phase.device_ns.0).abs() <= 4);
+                    assert!(phase.moved_bytes >= phase.compulsory_bytes || profile.name == "fused");
+                    assert_eq!(phase.flops, floor.flops);
+                }
+                assert_eq!(
+                    prediction.total_ns,
+                    prediction.ttft_ns + prediction.decode.unwrap().time_ns
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn formats_decide_and_missing_ones_are_named() {
+    let (model, h200, a100) = (llama_8b(), device("h200"), device("a100_sxm_80gb"));
+    let fused = EfficiencyProfile::embedded("fused").unwrap();
+    let quantized = |weights: &str, compute| {
+        let mut workload = workload(512, 64, 1);
+        workload.precision = Precision {
+            weights: Some(weights.parse::<WeightFormat>().unwrap()),
+            compute,
+            ..Precision::default()
+        };
+        workload
+    };
+    let tpot = |device: &Device, workload: &Workload| {
+        Predictor::new(&model, device, &fused, false)
+            .predict(workload)
+            .map(|prediction| prediction.tpot_ns.unwrap())
+    };
+    let bf16 = tpot(&h200, &workload(512, 64, 1)).unwrap();
+    let fp8 = tpot(&h200, &quantized("fp8", None)).unwrap();
+    assert!(fp8 < bf16 && fp8.0 * 2 > bf16.0, "{fp8} {bf16}");
+    // 8-bit weights that are multiplied in bf16 need no fp8 units; fp8 products do.
+    assert!(tpot(&a100, &quantized("fp8", Some(DType::Bf16))).is_ok());
+    let error = tpot(&a100, &quantized("fp8", Some(DType::F8E4m3))).unwrap_err();
+    assert!(matches!(&error, PredictError::MissingPeak(missing) if missing.dtype == DType::F8E4m3));
+    assert!(error.to_string().contains("a100_sxm_80gb"), "{error}");
+
+    // No maker's rate for vector work: a floor still, with the gap named.
+    let tpu = device("tpu_v5e");
+    let floor = PhaseFloor::of_pass(
+        &Roof::new(&tpu),
+        &model,
+        &workload(512, 64, 1),
+        &model.decode_step(&workload(512, 64, 1)),
+    )
+    .unwrap();
+    assert_eq!(floor.vector_peaks_missing, [DType::Bf16]);
+}
+
+#[test]
+fn weights_that_fit_on_the_chip_need_no_main_memory() {
+    let config = json!({
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 256, "torch_dtype": "bfloat16",
+    });
+    let model = Model::from_config(&config, None).unwrap();
+    let xeon = device("xeon_8480");
+    let floors = Floors::of(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
+    assert_eq!(floors.decode_step.memory_level, MemoryLevel::OnChip);
+    assert_eq!(floors.decode_step.memory_ns, Nanos(0));
+}
+
+#[test]
+fn targets_say_what_they_need() {
+    let (model, h200) = (llama_8b(), device("h200"));
+    let fused = EfficiencyProfile::embedded("fused").unwrap();
+    let prediction = Predictor::new(&model, &h200, &fused, false)
+        .predict(&workload(4096, 64, 1))
+        .unwrap();
+    let target = Target {
+        ttft_ns: Some(Nanos(1_000_000_000)),
+        tpot_ns: Some(Nanos(1_000_000)),
+    };
+    let ttft = prediction.ttft_need(&target).unwrap();
+    assert!(ttft.met);
+    assert_eq!(ttft.flops_per_s.0, prediction.prefill.flops.0 as f64);
+    let tpot = prediction.tpot_need(&target).unwrap();
+    assert!(!tpot.met);
+    // 15 GB of weights in a millisecond.
+    assert!(
+        (15e12..16.5e12).contains(&tpot.bytes_per_s.0),
+        "{}",
+        tpot.bytes_per_s
+    );
+    assert!(prediction.tpot_need(&Target::default()).is_none());
+    let absurd = Target {
+        ttft_ns: Some(Nanos(0)),
+        tpot_ns: None,
+    };
+    assert!(prediction.ttft_need(&absurd).is_none());
+}
+
+#[test]
+fn grids_visit_every_combination_and_keep_going_past_errors() {
+    let fp8 = Precision {
+        weights: Some("fp8".parse().unwrap()),
+        compute: Some(DType::F8E4m3),
+        ..Precision::default()
+    };
+    let grid = Grid {
+        models: vec![
+            GridModel {
+                name: "qwen".to_owned(),
+                model: qwen(),
+            },
+            GridModel {
+                name: "llama".to_owned(),
+                model: llama_8b(),
+            },
+        ],
+        devices: vec![device("h200"), device("a100_sxm_80gb")],
+        precisions: vec![Precision::default(), fp8],
+        batches: vec![1, 8, 0],
+        prompts: vec![128],
+        ..Grid::default()
+    };
+    let mut points = 0;
+    let mut failed = 0;
+    let mut seen = std::collections::BTreeSet::new();
+    let profile = EfficiencyProfile::embedded("fused").unwrap();
+    grid.run(&profile, |point| {
+        points += 1;
+        seen.insert(format!(
+            "{}{}{:?}",
+            point.model, point.device.name, point.workload
+        ));
+        match &point.outcome {
+            Ok(prediction) => assert!(prediction.tokens_per_s > 0.0),
+            Err(PredictError::MissingPeak(missing)) => {
+                assert_eq!(missing.device, "a100_sxm_80gb");
+                failed += 1;
+            }
+            Err(PredictError::Workload(_)) => assert_eq!(point.workload.batch, 0),
+        }
+    });
+    assert_eq!(points, grid.len());
+    assert_eq!(points, 24);
+    assert_eq!(seen.len(), 24);
+    assert_eq!(failed, 4);
+}
+
+#[test]
+fn bad_profiles_are_refused_by_key() {
+    let text = include_str!("../efficiencies/fused.yaml");
+    for (from, to, expected) in [
+        ("compute: 0.75", "compute: 0", "kinds.linear.compute"),
+        ("compute: 0.75", "compute: .nan", "kinds.linear.compute"),
+        ("compute: 0.75", "compute: 1.5", "kinds.linear.compute"),
+        ("kernel_us: 6", "kernel_us: -6", "kinds.attention.kernel_us"),
+        ("source: gemm }", "source: hearsay }", "kinds.linear.source"),
+        ("  route:", "  rout:", "rout"),
+        ("title:", "tittle:", "tittle"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = EfficiencyProfile::read(&text.replacen(from, to, 1), "mine.yaml").unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("mine.yaml") && error.contains(expected),
+            "{error}"
+        );
+    }
+    let error = EfficiencyProfile::embedded("vllm").unwrap_err().to_string();
+    assert!(
+        error.contains("fused") && error.contains("hf_eager"),
+        "{error}"
+    );
+}

@@ -1,3 +1,4 @@
 //! Everything with a side effect: starting processes, ending them, and what they leave behind.
 
+pub mod host;
 pub mod process;

@@ -1,0 +1,179 @@
+//! The machine a run happened on: the contents of `env.json`.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use llmprof_units::Bytes;
+use serde::Serialize;
+
+/// Environment variables that may be recorded: they change how a model runs and hold no secret.
+const RECORDED_VARIABLES: &[&str] = &[
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_VISIBLE_DEVICES",
+    "KMP_AFFINITY",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "RAYON_NUM_THREADS",
+    "TOKENIZERS_PARALLELISM",
+];
+
+/// Instruction sets that decide how fast a CPU multiplies matrices.
+const RECORDED_FLAGS: &[&str] = &[
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512_bf16",
+    "avx512_fp16",
+    "avx512_vnni",
+    "amx_bf16",
+    "amx_int8",
+    "asimd",
+    "bf16",
+    "sve",
+];
+
+/// What is known of the machine and the software on it. What could not be read is absent.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HostFacts {
+    /// Version of llmprof.
+    pub llmprof: String,
+    /// Operating system and its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub os: Option<String>,
+    /// Kernel release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Processor.
+    pub cpu: Cpu,
+    /// Memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<Bytes>,
+    /// Commit of the project the run was started in; `+` where files differ from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git_revision: Option<String>,
+    /// Variables of the environment, those of a fixed list alone.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// The processor.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Cpu {
+    /// As it calls itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Architecture.
+    pub architecture: &'static str,
+    /// Hardware threads this process may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Instruction sets that matter for inference.
+    pub features: Vec<String>,
+}
+
+impl HostFacts {
+    /// Looks at this machine; `project` is where the run was started.
+    pub fn collect(version: &str, project: &Path) -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let os_release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let uname = rustix::system::uname();
+        Self {
+            llmprof: version.to_owned(),
+            os: os_release
+                .lines()
+                .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+                .map(|name| name.trim_matches('"').to_owned()),
+            kernel: uname.release().to_str().ok().map(str::to_owned),
+            cpu: Cpu {
+                model: field(&cpuinfo, "model name").map(str::to_owned),
+                architecture: std::env::consts::ARCH,
+                threads: std::thread::available_parallelism().ok().map(usize::from),
+                features: features(&cpuinfo),
+            },
+            memory_bytes: field(&meminfo, "MemTotal").and_then(kibibytes),
+            git_revision: git_revision(project),
+            environment: RECORDED_VARIABLES
+                .iter()
+                .filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?)))
+                .collect(),
+        }
+    }
+}
+
+/// The value after `name :` in a file of `/proc`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+/// `24601234 kB` as bytes.
+fn kibibytes(value: &str) -> Option<Bytes> {
+    let number: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes(number.checked_mul(1024)?))
+}
+
+/// The recorded flags that the CPU has (`flags` on x86, `Features` on Arm).
+fn features(cpuinfo: &str) -> Vec<String> {
+    let flags = field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features"));
+    let flags: Vec<&str> = flags.unwrap_or_default().split_whitespace().collect();
+    RECORDED_FLAGS
+        .iter()
+        .filter(|flag| flags.contains(flag))
+        .map(|&flag| flag.to_owned())
+        .collect()
+}
+
+/// The commit of the repository around `project`, as git tells it.
+fn git_revision(project: &Path) -> Option<String> {
+    let git = |args: &[&str]| {
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(project)
+            .args(args)
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let revision = git(&["rev-parse", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])
+        .is_some_and(|text| !text.is_empty());
+    Some(if changed {
+        format!("{revision}+")
+    } else {
+        revision
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_are_read() {
+        let cpuinfo =
+            "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\nflags\t\t: fpu avx2 fma amx_bf16\n";
+        assert_eq!(field(cpuinfo, "model name"), Some("Some CPU @ 2.0GHz"));
+        assert_eq!(features(cpuinfo), ["avx2", "fma", "amx_bf16"]);
+        assert_eq!(kibibytes("2 kB"), Some(Bytes(2048)));
+        assert_eq!(kibibytes("2 MB"), None);
+    }
+
+    #[test]
+    fn nothing_outside_the_list_is_recorded() {
+        let facts = HostFacts::collect("0.0.0", Path::new("/"));
+        assert!(
+            facts
+                .environment
+                .keys()
+                .all(|name| RECORDED_VARIABLES.contains(&name.as_str()))
+        );
+        assert!(!serde_json::to_string(&facts).unwrap().contains("PATH"));
+    }
+}

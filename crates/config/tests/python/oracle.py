@@ -29,6 +29,8 @@ from hydra.core.hydra_config import HydraConfig
 NOW = datetime.datetime(2026, 3, 5, 14, 7, 9, 123456)
 ENVIRONMENT = {"HOME": "/home/ada", "USER": "ada", "PROJECT_ROOT": "/srv/project"}
 ROOT_TOKEN = "{ROOT}"
+# Tables are as wide as the paths in them, and long texts fold: every application has a path of the same length.
+ROOT_LENGTH = 96
 
 
 class FrozenDatetime(datetime.datetime):
@@ -48,6 +50,12 @@ def install():
     hydra_utils.run_and_report = raise_as_is
     hydra_module.run_and_report = raise_as_is
     warnings.simplefilter("ignore")
+
+
+def root_in(parent):
+    """A path below `parent` that is `ROOT_LENGTH` characters long."""
+    parent = os.path.realpath(parent)
+    return Path(parent) / ("r" * (ROOT_LENGTH - len(parent) - 1))
 
 
 def task(_config):

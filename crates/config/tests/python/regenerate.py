@@ -43,7 +43,7 @@ def render(result):
 
 def copy_of(folder, parent):
     """A fresh copy of the application of a case."""
-    root = Path(parent) / "root"
+    root = oracle.root_in(parent)
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(folder, root, ignore=shutil.ignore_patterns("case.json", "expected.*"))
     return root

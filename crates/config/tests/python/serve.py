@@ -10,14 +10,13 @@ import json
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 import generate
 import oracle
 
 
 def run(case, temporary):
-    root = Path(temporary) / "root"
+    root = oracle.root_in(temporary)
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
     for path, text in case["files"].items():

@@ -348,6 +348,8 @@ impl Sums {
 pub struct Floors {
     /// Spec name of the device.
     pub device: String,
+    /// Image towers; absent without images.
+    pub vision: Option<PhaseFloor>,
     /// All passes over the prompt.
     pub prefill: PhaseFloor,
     /// The first decode step.
@@ -359,6 +361,12 @@ pub struct Floors {
 impl Floors {
     /// The floors of `workload` on `model`. The workload must be valid for the model ([`Model::costs`] checks it).
     pub fn of(roof: &Roof<'_>, model: &Model, workload: &Workload) -> Result<Self, MissingPeak> {
+        let vision = PhaseFloor::of(roof, |sink| {
+            if workload.images.count > 0 {
+                model.lower_vision(workload, sink);
+            }
+        })?;
+        let vision = (vision.flops > Flops(0)).then_some(vision);
         let prefill = PhaseFloor::of(roof, |sink| {
             for pass in model.prefill_passes(workload) {
                 model.lower(workload, &pass, sink);
@@ -371,6 +379,7 @@ impl Floors {
             .transpose()?;
         Ok(Self {
             device: roof.device().name.clone(),
+            vision,
             prefill,
             decode_step: PhaseFloor::of_pass(roof, model, workload, &step)?,
             decode,

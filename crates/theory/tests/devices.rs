@@ -8,7 +8,11 @@ fn every_device() -> Vec<Device> {
     catalog
         .entries()
         .iter()
-        .map(|entry| catalog.by_name(&entry.name).unwrap())
+        .map(|entry| {
+            catalog
+                .by_name(&entry.name)
+                .expect("embedded files are valid")
+        })
         .collect()
 }
 
@@ -274,7 +278,7 @@ fn templates_and_files_carry_a_source_for_every_figure() {
 fn count_figures(value: &serde_json::Value, figures: &mut usize) {
     if let Some(object) = value.as_object() {
         if object.contains_key("basis") && !object.contains_key("name") {
-            let source = object["source"].as_str().unwrap();
+            let source = object["source"].as_str().expect("a string");
             assert!(source.len() > 5, "{object:?}");
             *figures += 1;
         }

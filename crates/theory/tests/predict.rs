@@ -17,7 +17,7 @@ fn qwen() -> Model {
         "num_key_value_heads": 2, "intermediate_size": 4864, "vocab_size": 151_936,
         "tie_word_embeddings": true, "torch_dtype": "bfloat16",
     });
-    Model::from_config(&config, None).unwrap()
+    Model::from_config(&config, None).expect("a valid config")
 }
 
 fn llama_8b() -> Model {
@@ -26,11 +26,13 @@ fn llama_8b() -> Model {
         "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128_256,
         "tie_word_embeddings": false, "torch_dtype": "bfloat16",
     });
-    Model::from_config(&config, None).unwrap()
+    Model::from_config(&config, None).expect("a valid config")
 }
 
 fn device(name: &str) -> Device {
-    Catalog::embedded().by_name(name).unwrap()
+    Catalog::embedded()
+        .by_name(name)
+        .expect("an embedded device")
 }
 
 fn workload(prompt: u64, new_tokens: u64, batch: u64) -> Workload {
@@ -209,6 +211,23 @@ fn weights_that_fit_on_the_chip_need_no_main_memory() {
     let floors = Floors::of(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
     assert_eq!(floors.decode_step.memory_level, MemoryLevel::OnChip);
     assert_eq!(floors.decode_step.memory_ns, Nanos(0));
+}
+
+#[test]
+fn memory_is_weights_and_the_cache_after_the_last_token() {
+    let (model, rtx) = (llama_8b(), device("rtx_4090"));
+    let fused = EfficiencyProfile::embedded("fused").unwrap();
+    let predictor = Predictor::new(&model, &rtx, &fused, false);
+    let fit = predictor.predict(&workload(1000, 24, 2)).unwrap().memory;
+    // 8,030,261,248 parameters of 2 bytes; 2 sequences × 1023 tokens × 32 layers × 2 × 8 heads × 128 × 2 bytes: the last
+    // token generated is never fed back.
+    assert_eq!(fit.weights_bytes.0, 16_060_522_496);
+    assert_eq!(fit.kv_bytes.0, 2 * 1023 * 32 * 2 * 8 * 128 * 2);
+    assert_eq!(fit.fits, Some(true));
+    let only_prefill = predictor.predict(&workload(1023, 1, 2)).unwrap().memory;
+    assert_eq!(only_prefill.kv_bytes, fit.kv_bytes);
+    let fit = predictor.predict(&workload(32_000, 2, 4)).unwrap().memory;
+    assert_eq!(fit.fits, Some(false));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a device would have to deliver to meet a target.
 
-use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos};
+use llmprof_units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::{PhasePrediction, Prediction};
@@ -15,7 +15,7 @@ pub struct Target {
     pub tpot_ns: Option<Nanos>,
 }
 
-/// The rates that a target needs of a phase, and whether the prediction meets it.
+/// The rates that a target needs, and whether the prediction meets it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Need {
     /// The target.
@@ -31,13 +31,16 @@ pub struct Need {
 }
 
 impl Need {
-    fn of(phase: &PhasePrediction, target: Nanos) -> Option<Self> {
+    fn of(phases: &[PhasePrediction], target: Nanos) -> Option<Self> {
+        let predicted_ns = phases.iter().map(|phase| phase.time_ns).sum();
+        let flops: Flops = phases.iter().map(|phase| phase.flops).sum();
+        let bytes: Bytes = phases.iter().map(|phase| phase.compulsory_bytes).sum();
         Some(Self {
             target_ns: target,
-            predicted_ns: phase.time_ns,
-            met: phase.time_ns <= target,
-            flops_per_s: phase.flops.per(target)?,
-            bytes_per_s: phase.compulsory_bytes.per(target)?,
+            predicted_ns,
+            met: predicted_ns <= target,
+            flops_per_s: flops.per(target)?,
+            bytes_per_s: bytes.per(target)?,
         })
     }
 }
@@ -45,11 +48,12 @@ impl Need {
 impl Prediction {
     /// What the target for the first token needs; `None` without a (positive) target.
     pub fn ttft_need(&self, target: &Target) -> Option<Need> {
-        Need::of(&self.prefill, target.ttft_ns?)
+        let phases: Vec<_> = self.vision.into_iter().chain([self.prefill]).collect();
+        Need::of(&phases, target.ttft_ns?)
     }
 
     /// What the target per output token needs of the first decode step; `None` without a (positive) target.
     pub fn tpot_need(&self, target: &Target) -> Option<Need> {
-        Need::of(&self.decode_step, target.tpot_ns?)
+        Need::of(&[self.decode_step], target.tpot_ns?)
     }
 }

@@ -1,0 +1,63 @@
+//! Whether a workload's weights and KV cache fit a device.
+
+use llmprof_units::Bytes;
+use serde::Serialize;
+
+use crate::{Model, Pass, Workload, device::Device};
+
+/// Memory that a workload needs beside what the device has.
+///
+/// Weights and KV cache only: both are exact. Activations, the allocator's slack and the runtime's own memory come on
+/// top, so a workload that barely fits here will not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryFit {
+    /// Stored weights, scales included.
+    pub weights_bytes: Bytes,
+    /// KV cache after the last token.
+    pub kv_bytes: Bytes,
+    /// Both.
+    pub needed_bytes: Bytes,
+    /// What the device has; absent where its file does not say.
+    pub capacity_bytes: Option<Bytes>,
+    /// Whether the first is within the second; absent where that is not known.
+    pub fits: Option<bool>,
+}
+
+impl MemoryFit {
+    /// The need of `workload` with weights of so many bytes ([`Model::parameter_bytes`]).
+    pub fn of(model: &Model, workload: &Workload, device: &Device, weights: u64) -> Self {
+        // The last step reads every cached token that it can still see and adds its own: that is what must be held.
+        // Without decode steps nothing is added to what prefill left.
+        let steps = workload.decode_steps();
+        let last = model
+            .context(workload)
+            .saturating_add(steps.saturating_sub(1));
+        let mut kv = 0u64;
+        model.lower(
+            workload,
+            &Pass::decode(workload.batch, last, 1),
+            &mut |operator| {
+                let added = if steps > 0 {
+                    operator.traffic.kv_write
+                } else {
+                    0
+                };
+                let one = operator.traffic.kv_read.saturating_add(added);
+                kv = kv.saturating_add(one.saturating_mul(u64::from(operator.layers)));
+            },
+        );
+        let needed = Bytes(weights.saturating_add(kv));
+        let capacity_bytes = device
+            .memory
+            .capacity_bytes
+            .as_ref()
+            .map(|figure| figure.value);
+        Self {
+            weights_bytes: Bytes(weights),
+            kv_bytes: Bytes(kv),
+            needed_bytes: needed,
+            capacity_bytes,
+            fits: capacity_bytes.map(|capacity| needed <= capacity),
+        }
+    }
+}

@@ -147,6 +147,13 @@ impl Model {
         cost
     }
 
+    /// The total of the image towers.
+    pub fn cost_of_vision(&self, workload: &Workload) -> Cost {
+        let mut cost = Cost::default();
+        self.lower_vision(workload, &mut |operator| cost.add(operator));
+        cost
+    }
+
     /// The cost of a workload by phase.
     pub fn costs(&self, workload: &Workload) -> Result<Costs, WorkloadError> {
         self.validate(workload)?;
@@ -157,8 +164,9 @@ impl Model {
         let decode = self
             .decode_pass(workload)
             .map(|pass| self.cost_of(workload, &pass));
+        let vision = self.vision.as_ref().filter(|_| workload.images.count > 0);
         let costs = Costs {
-            vision: None,
+            vision: vision.map(|_| self.cost_of_vision(workload)),
             prefill,
             decode_step: self.cost_of(workload, &self.decode_step(workload)),
             decode: decode.unwrap_or_default(),

@@ -16,6 +16,7 @@ pub mod predict;
 mod quant;
 mod routing;
 mod validate;
+mod vision;
 mod weight;
 mod workload;
 
@@ -27,6 +28,7 @@ pub use model::{Decoder, LayerGroup, Model};
 pub use operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work};
 pub use quant::{ParseWeightFormatError, WeightFormat};
 pub use routing::{expected_touched, measured_touched};
+pub use vision::{DeepseekOcrVision, Vision};
 pub use weight::{Dims, Tensor};
 pub use workload::{
     AttentionConvention, Images, Logits, MlaDecode, Pass, Precision, Routing, Workload,

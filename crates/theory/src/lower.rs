@@ -158,6 +158,22 @@ impl<'m> Lowering<'_, 'm> {
         });
     }
 
+    /// Lowers what stands for `layers` under `prefix`; nothing where there are none.
+    pub(crate) fn inside(
+        &mut self,
+        prefix: &'m str,
+        layers: &[u32],
+        lower: impl FnOnce(&mut Self),
+    ) {
+        let Some(first) = layers.first() else { return };
+        let outside = (self.prefix, self.layer, self.layers);
+        self.prefix = prefix;
+        self.layer = Some(*first);
+        self.layers = u32::try_from(layers.len()).unwrap_or(u32::MAX);
+        lower(self);
+        (self.prefix, self.layer, self.layers) = outside;
+    }
+
     /// A linear layer over `rows`.
     pub(crate) fn linear(&mut self, linear: &'m Linear, rows: u64) {
         let mut step = self.linear_step(linear, rows);

@@ -5,8 +5,9 @@ use llmprof_units::DType;
 use crate::{
     block::{Embedding, Head, Layer, Linear, Norm, PositionTable, RopeTable},
     lower::{Formats, Lowering, Visible},
-    operator::Operator,
+    operator::{Operator, Phase},
     quant::WeightFormat,
+    vision::Vision,
     weight::{self, Tensor, Visitor, Weight},
     workload::{Pass, Precision, Workload},
 };
@@ -90,28 +91,21 @@ impl Decoder {
         self.head.lower(lowering);
     }
 
-    fn weights(&self, each: &mut dyn FnMut(&Weight<'_>)) {
-        let mut outer = Visitor {
-            prefix: "",
-            layers: &[],
-            each: &mut *each,
-        };
-        self.embedding.weights(&mut outer);
+    fn weights(&self, visitor: &mut Visitor<'_>) {
+        self.embedding.weights(visitor);
         if let Some(positions) = &self.positions {
-            positions.weights(&mut outer);
+            positions.weights(visitor);
         }
         for linear in [&self.project_in, &self.project_out].into_iter().flatten() {
-            linear.weights(&mut outer);
+            linear.weights(visitor);
         }
         if let Some(norm) = &self.final_norm {
-            norm.weights(&mut outer);
+            norm.weights(visitor);
         }
-        self.head.weights(&mut outer);
+        self.head.weights(visitor);
         for group in &self.groups {
-            group.layer.weights(&mut Visitor {
-                prefix: self.layers_prefix,
-                layers: &group.layers,
-                each: &mut *each,
+            visitor.inside(self.layers_prefix, &group.layers, |visitor| {
+                group.layer.weights(visitor);
             });
         }
     }
@@ -126,6 +120,8 @@ pub struct Model {
     pub dtype: DType,
     /// Storage of the quantized weights, where the checkpoint has some.
     pub quantization: Option<WeightFormat>,
+    /// Image towers.
+    pub vision: Option<Vision>,
     /// The language model; absent for a vision tower by itself.
     pub decoder: Option<Decoder>,
 }
@@ -154,7 +150,13 @@ impl Model {
 
     /// Tokens of one prompt that prefill takes: text and image tokens.
     pub fn prompt_tokens(&self, workload: &Workload) -> u64 {
-        workload.prompt
+        let images = match &self.vision {
+            Some(vision) if self.decoder.is_some() && workload.images.count > 0 => vision
+                .tokens(&workload.images)
+                .saturating_mul(workload.images.count),
+            _ => 0,
+        };
+        workload.prompt.saturating_add(images)
     }
 
     /// Tokens in the cache when decode starts.
@@ -197,15 +199,30 @@ impl Model {
         let mut lowering = self.lowering(workload, pass, sink);
         decoder.lower_before(&mut lowering);
         for group in &decoder.groups {
-            lowering.prefix = decoder.layers_prefix;
-            lowering.layer = group.layers.first().copied();
-            lowering.layers = u32::try_from(group.layers.len()).unwrap_or(u32::MAX);
-            group.layer.lower(&mut lowering);
+            lowering.inside(decoder.layers_prefix, &group.layers, |lowering| {
+                group.layer.lower(lowering);
+            });
         }
-        lowering.prefix = "";
-        lowering.layer = None;
-        lowering.layers = 1;
         decoder.lower_after(&mut lowering);
+    }
+
+    /// Sends the operators of the image towers for a workload's images to `sink`; none without towers or images.
+    pub fn lower_vision<'m>(&'m self, workload: &Workload, sink: &mut dyn FnMut(&Operator<'m>)) {
+        let images = workload.batch.saturating_mul(workload.images.count);
+        let Some(vision) = self.vision.as_ref().filter(|_| images > 0) else {
+            return;
+        };
+        // The towers set batch and queries to the images and tokens of each stage.
+        let pass = Pass {
+            phase: Phase::Vision,
+            batch: images,
+            queries: 0,
+            past: 0,
+            steps: 1,
+            logits: 0,
+        };
+        let mut lowering = self.lowering(workload, &pass, sink);
+        vision.lower(&mut lowering, images, &workload.images);
     }
 
     /// Sends every operator of `pass` in the order of execution, each layer with its own number.
@@ -248,8 +265,16 @@ impl Model {
     }
 
     pub(crate) fn weights(&self, each: &mut dyn FnMut(&Weight<'_>)) {
+        let mut visitor = Visitor {
+            prefix: "",
+            layers: &[],
+            each,
+        };
+        if let Some(vision) = &self.vision {
+            vision.weights(&mut visitor);
+        }
         if let Some(decoder) = &self.decoder {
-            decoder.weights(each);
+            decoder.weights(&mut visitor);
         }
     }
 

@@ -95,6 +95,23 @@ pub(crate) struct Visitor<'v> {
 }
 
 impl Visitor<'_> {
+    /// Visits the weights of what stands for `layers` under `prefix`.
+    pub(crate) fn inside(
+        &mut self,
+        prefix: &str,
+        layers: &[u32],
+        visit: impl FnOnce(&mut Visitor<'_>),
+    ) {
+        if layers.is_empty() {
+            return;
+        }
+        visit(&mut Visitor {
+            prefix,
+            layers,
+            each: &mut *self.each,
+        });
+    }
+
     pub(crate) fn visit(&mut self, spec: WeightSpec) {
         (self.each)(&Weight {
             prefix: self.prefix,

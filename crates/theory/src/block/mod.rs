@@ -4,7 +4,9 @@
 //! rotation settings, activations. Each lowers itself to operators and lists its weights.
 
 mod attention;
+mod conv;
 mod embedding;
+mod encoder;
 mod layer;
 mod linear;
 mod mla;
@@ -12,9 +14,13 @@ mod mlp;
 mod moe;
 mod norm;
 mod rope;
+mod sam;
+mod window_vit;
 
 pub use attention::{Attention, Projections, QkvOrder};
+pub use conv::Conv;
 pub use embedding::{Embedding, Head, PositionTable};
+pub use encoder::{AttentionPooling, ImageEncoder};
 pub use layer::{Arrangement, FeedForward, Layer, Mixer};
 pub use linear::{Layout, Linear};
 pub use mla::{Mla, MlaQuery};
@@ -22,3 +28,5 @@ pub use mlp::{ActivationKind, Mlp, MlpInput};
 pub use moe::{ExpertWeights, Experts, Moe, Router, Scoring};
 pub use norm::{Norm, NormKind};
 pub use rope::{Rope, RopePairing, RopeScaling, RopeTable};
+pub use sam::{SamEncoder, SamLayer};
+pub use window_vit::WindowVit;

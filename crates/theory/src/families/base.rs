@@ -12,6 +12,7 @@ use crate::{
     },
     error::ModelError,
     model::{Decoder, LayerGroup, Model},
+    vision::Vision,
 };
 
 /// Parameters above this are a mistake; sums over workloads stay far inside 64 bits below it.
@@ -264,7 +265,7 @@ impl<'k, 'a> Base<'k, 'a> {
     }
 
     pub(crate) fn model(&self, decoder: Decoder) -> Result<Model, ModelError> {
-        finish(self.keys, Some(decoder))
+        finish(self.keys, None, Some(decoder))
     }
 }
 
@@ -338,11 +339,16 @@ pub(crate) fn divides(
 }
 
 /// The model with its formats, checked for size.
-pub(crate) fn finish(keys: &Keys<'_>, decoder: Option<Decoder>) -> Result<Model, ModelError> {
+pub(crate) fn finish(
+    keys: &Keys<'_>,
+    vision: Option<Vision>,
+    decoder: Option<Decoder>,
+) -> Result<Model, ModelError> {
     let model = Model {
         family: keys.family,
         dtype: keys.dtype()?,
         quantization: read_quantization(keys)?,
+        vision,
         decoder,
     };
     let parameters = model.parameters();

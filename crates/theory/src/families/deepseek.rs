@@ -1,18 +1,18 @@
 //! DeepSeek-V2 and V3: latent attention, dense first layers, then shared and routed experts.
 
 use super::{
-    base::{Base, Defaults, shared_table},
+    base::{Base, Defaults, finish, shared_table},
     keys::Keys,
     moe::check_top_k,
     rope::{RopeDefaults, read_rope},
 };
 use crate::{
     block::{
-        ActivationKind, ExpertWeights, Experts, FeedForward, Linear, Mixer, Mla, MlaQuery, Moe,
-        Norm, Rope, RopePairing, RopeScaling, Router, Scoring,
+        ActivationKind, Attention, ExpertWeights, Experts, FeedForward, Linear, Mixer, Mla,
+        MlaQuery, Moe, Norm, Rope, RopePairing, RopeScaling, RopeTable, Router, Scoring,
     },
     error::ModelError,
-    model::Model,
+    model::{Decoder, Model},
 };
 
 const V2: Defaults = Defaults {
@@ -56,7 +56,12 @@ struct Generation {
 }
 
 pub(crate) fn deepseek_v2(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    build(
+    finish(keys, None, Some(v2_decoder(keys)?))
+}
+
+/// The decoder by itself, for models that put towers before it.
+pub(crate) fn v2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
+    decoder(
         keys,
         &Generation {
             defaults: V2,
@@ -75,7 +80,7 @@ pub(crate) fn deepseek_v2(keys: &Keys<'_>) -> Result<Model, ModelError> {
 }
 
 pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    build(
+    let decoder = decoder(
         keys,
         &Generation {
             defaults: V3,
@@ -90,25 +95,45 @@ pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
             scoring: Scoring::Sigmoid,
             correction: Some("mlp.gate.e_score_correction_bias"),
         },
-    )
+    )?;
+    finish(keys, None, Some(decoder))
 }
 
-fn build(keys: &Keys<'_>, generation: &Generation) -> Result<Model, ModelError> {
+fn decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelError> {
     let base = Base::read(keys, &generation.defaults)?;
-    let attention = mla(keys, &base)?;
+    let (mixer, tables) = if keys.flag(&["use_mla"], true)? {
+        let attention = mla(keys, &base)?;
+        let tables = shared_table(&attention.rope);
+        (Mixer::Mla(Box::new(attention)), tables)
+    } else {
+        (Mixer::Attention(plain_attention(&base)?), Vec::new())
+    };
     let moe = experts(keys, &base, generation)?;
     let dense = keys.count(&["first_k_dense_replace"], generation.dense_layers)?;
     let every = keys.size(&["moe_layer_freq"], Some(1))?;
     let mlp = base.mlp(keys.flag(&["mlp_bias"], false)?);
-    base.model(base.decoder(shared_table(&attention.rope), |layer| {
+    Ok(base.decoder(tables, |layer| {
         let sparse = u64::from(layer) >= dense && u64::from(layer).is_multiple_of(every);
         let feed = if sparse {
             FeedForward::Moe(Box::new(moe))
         } else {
             FeedForward::Dense(mlp)
         };
-        base.layer(Mixer::Mla(Box::new(attention.clone())), feed)
+        base.layer(mixer.clone(), feed)
     }))
+}
+
+/// Multi-head attention in place of latents (DeepSeek-OCR); its code makes the table of angles in every layer.
+fn plain_attention(base: &Base<'_, '_>) -> Result<Attention, ModelError> {
+    let rope = base.rope()?;
+    Ok(Attention {
+        rope_table: Some(RopeTable {
+            name: "self_attn.rotary_emb",
+            rope: rope.clone(),
+            axes: 1,
+        }),
+        ..base.attention(rope, false, false)
+    })
 }
 
 fn mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {

@@ -89,6 +89,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
     };
     finish(
         keys,
+        None,
         Some(Decoder {
             hidden,
             embedding: Embedding {
@@ -175,6 +176,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
     }
     finish(
         keys,
+        None,
         Some(Decoder {
             hidden,
             embedding: Embedding {
@@ -252,6 +254,7 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let last_norm = before && !keys.flag(&["_remove_final_layer_norm"], false)?;
     finish(
         keys,
+        None,
         Some(Decoder {
             hidden,
             embedding: Embedding {

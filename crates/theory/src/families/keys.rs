@@ -142,10 +142,6 @@ impl<'a> Keys<'a> {
         self.integer(names, 0, MAX_POSITIONS)
     }
 
-    pub(crate) fn float(&self, names: &[&str], default: f64) -> Result<f64, ModelError> {
-        Ok(self.optional_float(names)?.unwrap_or(default))
-    }
-
     pub(crate) fn optional_float(&self, names: &[&str]) -> Result<Option<f64>, ModelError> {
         let Some((name, value)) = self.get(names) else {
             return Ok(None);

@@ -5,6 +5,7 @@
 
 mod base;
 mod deepseek;
+mod deepseek_ocr;
 mod gemma;
 mod gpt;
 mod gpt_oss;
@@ -15,7 +16,9 @@ mod moe;
 mod phi;
 mod quantization;
 mod qwen;
+mod qwen_vl;
 mod rope;
+mod vision;
 
 use keys::Keys;
 use serde_json::Value;
@@ -56,6 +59,27 @@ const FAMILIES: &[Family] = &[
     family("gpt_oss", gpt_oss::gpt_oss),
     family("deepseek_v2", deepseek::deepseek_v2),
     family("deepseek_v3", deepseek::deepseek_v3),
+    Family {
+        name: "deepseek_ocr",
+        aliases: &["deepseek_vl_v2"],
+        build: deepseek_ocr::deepseek_ocr,
+    },
+    family("qwen2_5_vl", qwen_vl::qwen2_5_vl),
+    Family {
+        name: "clip",
+        aliases: &["clip_vision_model"],
+        build: vision::clip,
+    },
+    Family {
+        name: "siglip",
+        aliases: &["siglip_vision_model"],
+        build: vision::siglip,
+    },
+    Family {
+        name: "sam",
+        aliases: &["sam_vision_model"],
+        build: vision::sam,
+    },
 ];
 
 /// The names of all families.

@@ -1,0 +1,193 @@
+use super::{Conv, Layer, Linear, Mlp, Norm};
+use crate::{
+    lower::{Lowering, Step, Visible, product},
+    operator::{Kind, Shape, Traffic},
+    weight::{Dims, Visitor, WeightSpec},
+};
+
+/// A vision transformer with one span of attention: CLIP, SigLIP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageEncoder {
+    /// From pixels to patches.
+    pub patches: Conv,
+    /// Path of a learned token before the patches (CLIP).
+    pub class_token: Option<&'static str>,
+    /// Path of the learned positions.
+    pub positions: &'static str,
+    /// Rows of the position table.
+    pub position_rows: u64,
+    /// Norm before the layers (CLIP).
+    pub before: Option<Norm>,
+    /// Path before a layer's number.
+    pub layers_prefix: &'static str,
+    /// Numbers of the layers, all alike.
+    pub layers: Vec<u32>,
+    /// What each of them is.
+    pub layer: Layer,
+    /// Norm after the layers: of every token, or of the class token alone where there is one.
+    pub after: Option<Norm>,
+    /// Pooling by attention (SigLIP).
+    pub pooling: Option<AttentionPooling>,
+    /// Side of the image in pixels.
+    pub side: u64,
+}
+
+impl ImageEncoder {
+    /// Patches of one image of the encoder's own size.
+    pub fn patches_per_image(&self) -> u64 {
+        let across = self.side / self.patches.stride;
+        product(&[across, across])
+    }
+
+    /// Over `images` images of the encoder's own size.
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, images: u64) {
+        let patches = self.patches_per_image();
+        self.patches.lower(
+            lowering,
+            product(&[images, self.side, self.side]),
+            product(&[images, patches]),
+            true,
+        );
+        self.lower_patches(lowering, images, patches);
+    }
+
+    /// Over `images` images whose `patches` features each are already there.
+    pub(crate) fn lower_patches<'m>(
+        &'m self,
+        lowering: &mut Lowering<'_, 'm>,
+        images: u64,
+        patches: u64,
+    ) {
+        let width = self.layer.width;
+        let tokens = patches + u64::from(self.class_token.is_some());
+        lowering.pass.batch = images;
+        lowering.pass.queries = tokens;
+        lowering.visible = Visible::All;
+        let rows = lowering.rows();
+        let elements = product(&[rows, width]);
+        let table = product(&[self.position_rows, width]);
+        let class = if self.class_token.is_some() { width } else { 0 };
+        let step = Step {
+            parameters: table.saturating_add(class),
+            vector: elements,
+            traffic: Traffic {
+                weights: lowering.plain_bytes(table.saturating_add(class)),
+                activation_read: lowering.activation_bytes(elements),
+                activation_write: lowering.activation_bytes(elements),
+                ..Traffic::default()
+            },
+            ..Step::default()
+        };
+        let shape = Shape::rows(rows, width);
+        lowering.emit(Kind::PositionEmbedding, self.positions, shape, &step);
+        if let Some(norm) = &self.before {
+            lowering.norm(norm, rows);
+        }
+        lowering.inside(self.layers_prefix, &self.layers, |lowering| {
+            self.layer.lower(lowering);
+        });
+        if let Some(norm) = &self.after {
+            let rows = if self.class_token.is_some() {
+                images
+            } else {
+                rows
+            };
+            lowering.norm(norm, rows);
+        }
+        if let Some(pooling) = &self.pooling {
+            pooling.lower(lowering, images, tokens);
+        }
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        let width = self.layer.width;
+        self.patches.weights(visitor);
+        if let Some(name) = self.class_token {
+            visitor.visit(WeightSpec::new(name, "", Dims::from([width])));
+        }
+        visitor.visit(WeightSpec::new(
+            self.positions,
+            "weight",
+            Dims::from([self.position_rows, width]),
+        ));
+        for norm in [&self.before, &self.after].into_iter().flatten() {
+            norm.weights(visitor);
+        }
+        if let Some(pooling) = &self.pooling {
+            pooling.weights(visitor);
+        }
+        visitor.inside(self.layers_prefix, &self.layers, |visitor| {
+            self.layer.weights(visitor);
+        });
+    }
+}
+
+/// One learned query per image attends to its patches, then a network (SigLIP's head).
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionPooling {
+    /// Path of the learned query.
+    pub probe: &'static str,
+    /// Path of the attention, whose projections to queries, keys and values are one tensor `in_proj_weight`.
+    pub name: &'static str,
+    /// Heads.
+    pub heads: u64,
+    /// Width.
+    pub width: u64,
+    /// From the heads back.
+    pub output: Linear,
+    /// Norm before the network.
+    pub norm: Norm,
+    /// The network.
+    pub mlp: Mlp,
+}
+
+impl AttentionPooling {
+    fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, images: u64, tokens: u64) {
+        let width = self.width;
+        let keys = product(&[images, tokens]);
+        let project = |rows, outputs| product(&[2, rows, width, outputs]);
+        let parameters = product(&[3, width, width + 1]) + width;
+        let activations = lowering.activation_bytes(product(&[keys, width]));
+        let step = Step {
+            parameters,
+            // Queries from the probe, keys and values from the patches, then scores and weighted values.
+            tensor: project(images, width)
+                .saturating_add(project(keys, 2 * width))
+                .saturating_add(product(&[4, keys, width])),
+            vector: product(&[5, keys, self.heads]),
+            traffic: Traffic {
+                weights: lowering.plain_bytes(parameters),
+                activation_read: activations.saturating_mul(3),
+                activation_write: activations.saturating_mul(2),
+                ..Traffic::default()
+            },
+        };
+        let shape = Shape {
+            groups: product(&[images, self.heads]),
+            m: 1,
+            n: tokens,
+            k: width / self.heads,
+        };
+        lowering.emit(Kind::Attention, self.name, shape, &step);
+        lowering.pass.queries = 1;
+        lowering.linear(&self.output, images);
+        lowering.norm(&self.norm, images);
+        self.mlp.lower(lowering);
+        lowering.add("vision_model.head.add", width);
+    }
+
+    fn weights(&self, visitor: &mut Visitor<'_>) {
+        let width = self.width;
+        visitor.visit(WeightSpec::new(self.probe, "", Dims::from([1, 1, width])));
+        let fused = Dims::from([3 * width, width]);
+        visitor.visit(WeightSpec::new(self.name, "in_proj_weight", fused));
+        visitor.visit(WeightSpec::new(
+            self.name,
+            "in_proj_bias",
+            Dims::from([3 * width]),
+        ));
+        self.output.weights(visitor);
+        self.norm.weights(visitor);
+        self.mlp.weights(visitor);
+    }
+}

@@ -1,0 +1,189 @@
+use super::{Conv, Linear, Mlp, Norm};
+use crate::{
+    lower::{Lowering, Step, product},
+    operator::{Kind, Shape, Traffic},
+    weight::{Dims, Visitor, WeightSpec},
+};
+
+/// A layer of the SAM encoder: attention inside windows or over the whole image, with decomposed relative positions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamLayer {
+    /// Norm before attention.
+    pub norm1: Norm,
+    /// Path of the attention.
+    pub name: &'static str,
+    /// To queries, keys and values.
+    pub qkv: Linear,
+    /// Heads.
+    pub heads: u64,
+    /// Back to the width.
+    pub output: Linear,
+    /// Side of a window in patches; 0 attends to the whole image.
+    pub window: u64,
+    /// Paths of the relative positions down and across, and the rows of each; none where they are off.
+    pub relative: Option<([&'static str; 2], u64)>,
+    /// Norm before the network.
+    pub norm2: Norm,
+    /// The network.
+    pub mlp: Mlp,
+}
+
+impl SamLayer {
+    /// Over `images` images of `side × side` patches.
+    fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, images: u64, side: u64) {
+        let width = self.norm1.width;
+        // Windows are padded to full size, so attention sees more tokens than there are patches.
+        let (windows, span) = if self.window > 0 {
+            let across = side.div_ceil(self.window);
+            (product(&[across, across]), self.window)
+        } else {
+            (1, side)
+        };
+        let per_window = product(&[span, span]);
+        let rows = lowering.rows();
+        let padded = product(&[images, windows, per_window]);
+        lowering.norm(&self.norm1, rows);
+        lowering.linear(&self.qkv, padded);
+        let head_dim = width / self.heads;
+        let scores = product(&[images, windows, per_window, per_window, self.heads]);
+        let relative = self
+            .relative
+            .map_or(0, |_| product(&[4, self.heads, padded, span, head_dim]));
+        let parameters = self
+            .relative
+            .map_or(0, |(_, rows)| product(&[2, rows, head_dim]));
+        let output = product(&[padded, width]);
+        lowering.emit(
+            Kind::Attention,
+            self.name,
+            Shape {
+                groups: product(&[images, windows, self.heads]),
+                m: per_window,
+                n: per_window,
+                k: head_dim,
+            },
+            &Step {
+                parameters,
+                tensor: product(&[4, scores, head_dim]).saturating_add(relative),
+                vector: product(&[scores, if relative > 0 { 7 } else { 5 }]),
+                traffic: Traffic {
+                    weights: lowering.plain_bytes(parameters),
+                    activation_read: lowering.activation_bytes(output.saturating_mul(3)),
+                    activation_write: lowering.activation_bytes(output),
+                    ..Traffic::default()
+                },
+            },
+        );
+        lowering.linear(&self.output, padded);
+        lowering.add("mixer_add", width);
+        lowering.norm(&self.norm2, rows);
+        self.mlp.lower(lowering);
+        lowering.add("feed_add", width);
+    }
+
+    fn weights(&self, visitor: &mut Visitor<'_>) {
+        self.norm1.weights(visitor);
+        self.qkv.weights(visitor);
+        if let Some((names, rows)) = self.relative {
+            for name in names {
+                let shape = Dims::from([rows, self.norm1.width / self.heads]);
+                visitor.visit(WeightSpec::new(name, "", shape));
+            }
+        }
+        self.output.weights(visitor);
+        self.norm2.weights(visitor);
+        self.mlp.weights(visitor);
+    }
+}
+
+/// The image encoder of Segment Anything: patches, windowed and global layers, a neck of convolutions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamEncoder {
+    /// From pixels to patches.
+    pub patches: Conv,
+    /// Path of the learned positions, and their side in patches.
+    pub positions: Option<(&'static str, u64)>,
+    /// Path before a layer's number.
+    pub layers_prefix: &'static str,
+    /// Layers, alike ones together with their numbers.
+    pub groups: Vec<(Vec<u32>, SamLayer)>,
+    /// Convolutions after the layers, each with its norm where it has one.
+    pub neck: Vec<(Conv, Option<Norm>)>,
+    /// Side of the image in pixels.
+    pub side: u64,
+}
+
+impl SamEncoder {
+    /// Positions down and across after the neck, for an image of `side` pixels.
+    pub fn output_side(&self, side: u64) -> u64 {
+        self.neck
+            .iter()
+            .fold(side / self.patches.stride, |side, (conv, _)| {
+                side / conv.stride
+            })
+    }
+
+    /// Over `images` images of `side` pixels.
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, images: u64, side: u64) {
+        let patches = side / self.patches.stride;
+        lowering.pass.batch = images;
+        lowering.pass.queries = product(&[patches, patches]);
+        let rows = lowering.rows();
+        self.patches
+            .lower(lowering, product(&[images, side, side]), rows, true);
+        let width = self.patches.outputs;
+        if let Some((name, table)) = self.positions {
+            let elements = product(&[rows, width]);
+            let table = product(&[table, table, width]);
+            let step = Step {
+                parameters: table,
+                vector: elements,
+                traffic: Traffic {
+                    weights: lowering.plain_bytes(table),
+                    activation_read: lowering.activation_bytes(elements),
+                    activation_write: lowering.activation_bytes(elements),
+                    ..Traffic::default()
+                },
+                ..Step::default()
+            };
+            lowering.emit(
+                Kind::PositionEmbedding,
+                name,
+                Shape::rows(rows, width),
+                &step,
+            );
+        }
+        for (layers, layer) in &self.groups {
+            lowering.inside(self.layers_prefix, layers, |lowering| {
+                layer.lower(lowering, images, patches);
+            });
+        }
+        let mut across = patches;
+        for (conv, norm) in &self.neck {
+            let pixels = product(&[images, across, across]);
+            across /= conv.stride;
+            let positions = product(&[images, across, across]);
+            conv.lower(lowering, pixels, positions, false);
+            if let Some(norm) = norm {
+                lowering.norm(norm, positions);
+            }
+        }
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        self.patches.weights(visitor);
+        if let Some((name, side)) = self.positions {
+            let shape = Dims::from([1, side, side, self.patches.outputs]);
+            visitor.visit(WeightSpec::new(name, "", shape));
+        }
+        for (layers, layer) in &self.groups {
+            visitor.inside(self.layers_prefix, layers, |visitor| layer.weights(visitor));
+        }
+        for (conv, norm) in &self.neck {
+            conv.weights(visitor);
+            if let Some(norm) = norm {
+                norm.weights(visitor);
+            }
+        }
+    }
+}

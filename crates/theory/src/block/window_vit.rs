@@ -1,0 +1,114 @@
+use super::{Conv, Layer, Mlp, Norm};
+use crate::{
+    lower::{Lowering, Visible, product},
+    operator::Kind,
+    weight::Visitor,
+};
+
+/// Qwen2.5-VL's tower: images of any size, most layers attend inside windows, patches are merged at the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowVit {
+    /// From pixels to patches.
+    pub patches: Conv,
+    /// Path before a layer's number.
+    pub layers_prefix: &'static str,
+    /// Numbers of the layers that attend inside windows.
+    pub windowed: Vec<u32>,
+    /// Numbers of the layers that attend to the whole image.
+    pub full: Vec<u32>,
+    /// What each layer is.
+    pub layer: Layer,
+    /// Patches down and across that are merged into one token.
+    pub merge: u64,
+    /// Merged tokens down and across in a window.
+    pub window: u64,
+    /// Norm before merging.
+    pub merge_norm: Norm,
+    /// From merged patches to the decoder's width.
+    pub merger: Mlp,
+    /// Fewest and most pixels that preprocessing leaves an image.
+    pub pixels: (u64, u64),
+}
+
+impl WindowVit {
+    /// Merged tokens down and across after the preprocessor resized an image.
+    ///
+    /// Sides are rounded to whole tokens; an image outside the pixel limits is scaled first, keeping its aspect.
+    pub fn grid(&self, height: u64, width: u64) -> (u64, u64) {
+        let unit = product(&[self.patches.kernel, self.merge]).max(1);
+        let round = |side: u64| ((side as f64 / unit as f64).round_ties_even() as u64).max(1);
+        let (rows, columns) = (round(height), round(width));
+        let pixels = product(&[rows, columns, unit, unit]);
+        let (least, most) = self.pixels;
+        let area = (height as f64) * (width as f64);
+        let scaled = |limit: u64, whole: fn(f64) -> f64| {
+            let factor = (limit as f64 / area).sqrt() / unit as f64;
+            let side = |side: u64| (whole(side as f64 * factor) as u64).max(1);
+            (side(height), side(width))
+        };
+        if pixels > most {
+            scaled(most, f64::floor)
+        } else if pixels < least {
+            scaled(least, f64::ceil)
+        } else {
+            (rows, columns)
+        }
+    }
+
+    /// Over `images` images of `height × width` pixels.
+    pub(crate) fn lower<'m>(
+        &'m self,
+        lowering: &mut Lowering<'_, 'm>,
+        images: u64,
+        height: u64,
+        width: u64,
+    ) {
+        let (rows, columns) = self.grid(height, width);
+        let merged = product(&[rows, columns]);
+        let unit = product(&[self.merge, self.merge]);
+        let tokens = product(&[merged, unit]);
+        let side = self.patches.kernel;
+        lowering.pass.batch = images;
+        lowering.pass.queries = tokens;
+        let all = lowering.rows();
+        self.patches
+            .lower(lowering, product(&[all, side, side]), all, true);
+        if let super::Mixer::Attention(attention) = &self.layer.mixer {
+            lowering.elementwise(
+                Kind::RopeTable,
+                "visual.rotary_pos_emb",
+                (all, attention.head_dim),
+                0,
+                1,
+            );
+        }
+        let squares = |count: u64| {
+            let whole = count / self.window.max(1);
+            let rest = count % self.window.max(1);
+            product(&[whole, self.window, self.window]).saturating_add(rest * rest)
+        };
+        let in_windows = product(&[unit, unit, squares(rows), squares(columns)]);
+        lowering.visible = Visible::Sum(in_windows);
+        lowering.inside(self.layers_prefix, &self.windowed, |lowering| {
+            self.layer.lower(lowering);
+        });
+        lowering.visible = Visible::All;
+        lowering.inside(self.layers_prefix, &self.full, |lowering| {
+            self.layer.lower(lowering);
+        });
+        lowering.norm(&self.merge_norm, all);
+        lowering.pass.queries = merged;
+        self.merger.lower(lowering);
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        self.patches.weights(visitor);
+        for layers in [&self.windowed, &self.full] {
+            visitor.inside(self.layers_prefix, layers, |visitor| {
+                self.layer.weights(visitor);
+            });
+        }
+        self.merge_norm.weights(visitor);
+        self.merger.weights(visitor);
+    }
+}

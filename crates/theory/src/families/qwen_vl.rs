@@ -1,0 +1,136 @@
+//! Qwen2.5-VL: a windowed vision transformer for images of any size in front of Qwen2.
+
+use super::{
+    base::{divides, finish},
+    keys::Keys,
+    qwen::qwen2_5_vl_decoder,
+};
+use crate::{
+    block::{
+        ActivationKind, Arrangement, Attention, Conv, FeedForward, Layer, Linear, Mixer, Mlp,
+        MlpInput, Norm, Projections, QkvOrder, Rope, RopePairing, RopeScaling, WindowVit,
+    },
+    error::ModelError,
+    model::Model,
+    vision::Vision,
+};
+
+/// Limits of the preprocessor: 4 and 16,384 tokens of 28 × 28 pixels.
+const PIXELS: (u64, u64) = (3136, 12_845_056);
+
+/// The towers' norms have a fixed epsilon.
+const EPSILON: f64 = 1e-6;
+
+pub(crate) fn qwen2_5_vl(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    // Published configs are flat; transformers 5 writes the language model under `text_config`.
+    let text = keys.part("text_config")?;
+    let inner = text.as_ref().unwrap_or(keys);
+    let tied = keys.flag(&["tie_word_embeddings"], false)?
+        || inner.flag(&["tie_word_embeddings"], false)?;
+    let decoder = qwen2_5_vl_decoder(inner, tied)?;
+    let vision = keys
+        .part("vision_config")?
+        .ok_or_else(|| keys.missing("vision_config"))?;
+    let tower = tower(&vision, decoder.hidden)?;
+    finish(keys, Some(Vision::Qwen(Box::new(tower))), Some(decoder))
+}
+
+fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
+    let width = keys.size(&["hidden_size"], Some(3584))?;
+    let heads = keys.size(&["num_heads"], Some(16))?;
+    divides(keys, "num_heads", heads, "hidden_size", width)?;
+    let head_dim = width / heads;
+    divides(keys, "num_heads", 4, "the width of a head", head_dim)?;
+    let inner = keys.size(&["intermediate_size"], Some(3420))?;
+    let patch = keys.side("patch_size", 14)?;
+    let merge = keys.size(&["spatial_merge_size"], Some(2))?;
+    let window = keys.size(&["window_size"], Some(112))? / (patch * merge);
+    if window == 0 {
+        return Err(keys.contradiction(
+            "window_size",
+            "smaller than a merged patch",
+            format!("{} pixels", patch * merge),
+        ));
+    }
+    let output = keys.size(&["out_hidden_size"], Some(3584))?;
+    if output != decoder {
+        return Err(keys.contradiction(
+            "out_hidden_size",
+            output,
+            format!("the decoder's `hidden_size` = {decoder}"),
+        ));
+    }
+    let depth = keys.layers(&["depth"], Some(32))?;
+    let global = keys
+        .integers("fullatt_block_indexes")?
+        .unwrap_or_else(|| vec![7, 15, 23, 31]);
+    let (full, windowed) = (0..depth).partition(|layer| global.contains(&u64::from(*layer)));
+    let linear = |name, inputs, outputs| Linear::new(name, inputs, outputs, true).plain();
+    let merged = merge * merge * width;
+    Ok(WindowVit {
+        patches: Conv {
+            name: "visual.patch_embed.proj",
+            inputs: keys.size(&["in_channels", "in_chans"], Some(3))?,
+            outputs: width,
+            depth: keys.size(&["temporal_patch_size"], Some(2))?,
+            kernel: patch,
+            stride: patch,
+            bias: false,
+        },
+        layers_prefix: "visual.blocks",
+        windowed,
+        full,
+        layer: Layer {
+            width,
+            arrangement: Arrangement::PreNorm,
+            mixer_norm: Norm::rms("norm1", width, EPSILON),
+            mixer: Mixer::Attention(Attention {
+                name: "attn",
+                rope_name: "attn.rope",
+                heads,
+                kv_heads: heads,
+                head_dim,
+                projections: Projections::Fused {
+                    qkv: linear("attn.qkv", width, 3 * width),
+                    order: QkvOrder::Concatenated,
+                },
+                output: linear("attn.proj", width, width),
+                q_norm: None,
+                k_norm: None,
+                rope: Some(Rope {
+                    dims: head_dim,
+                    theta: 10_000.0,
+                    scaling: RopeScaling::None,
+                    pairing: RopePairing::Halves,
+                }),
+                rope_table: None,
+                window: None,
+                sinks: None,
+                softcap: None,
+                scale: (head_dim as f64).powf(-0.5),
+            }),
+            after_mixer_norm: None,
+            feed_norm: Norm::rms("norm2", width, EPSILON),
+            feed: FeedForward::Dense(Mlp {
+                activation_name: "mlp.act_fn",
+                input: MlpInput::Gated {
+                    gate: linear("mlp.gate_proj", width, inner),
+                    up: linear("mlp.up_proj", width, inner),
+                },
+                down: linear("mlp.down_proj", inner, width),
+                activation: keys.activation(&["hidden_act"], ActivationKind::Silu)?,
+            }),
+            after_feed_norm: None,
+        },
+        merge,
+        window,
+        merge_norm: Norm::rms("visual.merger.ln_q", width, EPSILON),
+        merger: Mlp {
+            activation_name: "visual.merger.mlp.1",
+            input: MlpInput::Plain(linear("visual.merger.mlp.0", merged, merged)),
+            down: linear("visual.merger.mlp.2", merged, output),
+            activation: ActivationKind::Gelu,
+        },
+        pixels: PIXELS,
+    })
+}

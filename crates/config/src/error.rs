@@ -60,6 +60,9 @@ pub enum ErrorKind {
     /// Interpolations refer to each other in a circle.
     #[error("interpolations form a cycle: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
+    /// The result of an interpolation does not fit the type its place is declared with.
+    #[error("{0}")]
+    InterpolationValidation(String),
     /// An interpolation fails for another reason.
     #[error("{0}")]
     InterpolationResolution(String),
@@ -110,6 +113,7 @@ impl ErrorKind {
             Self::InterpolationToMissing(_) => "InterpolationToMissingValueError",
             Self::UnsupportedInterpolation(_) => "UnsupportedInterpolationType",
             Self::Cycle(_) | Self::InterpolationResolution(_) => "InterpolationResolutionError",
+            Self::InterpolationValidation(_) => "InterpolationValidationError",
             Self::MissingMandatory(_) => "MissingMandatoryValue",
             Self::Key(_) => "ConfigKeyError",
             Self::Struct { .. } => "ConfigAttributeError",
@@ -129,6 +133,7 @@ impl ErrorKind {
                 | Self::InterpolationToMissing(_)
                 | Self::UnsupportedInterpolation(_)
                 | Self::Cycle(_)
+                | Self::InterpolationValidation(_)
                 | Self::InterpolationResolution(_)
         )
     }

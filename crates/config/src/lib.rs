@@ -1,13 +1,22 @@
 //! Hydra 1.3 and OmegaConf 2.3 configuration semantics; knows nothing of GPUs.
 
+pub mod context;
+mod convert;
 pub mod emit;
 pub mod error;
 pub mod grammar;
 pub mod hint;
 pub mod int;
+mod interpolate;
 pub mod key;
+pub mod keypath;
+pub mod merge;
 pub mod node;
+mod place;
 pub mod python;
+pub mod resolve;
+mod resolvers;
 pub mod source;
 pub mod typed;
+pub mod update;
 pub mod yaml;

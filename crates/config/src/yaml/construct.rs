@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 use super::binary::decode_base64;
 use super::graph::{Content, Graph, Id, RawTag};
 use super::number::{yaml_float, yaml_int};
+use super::parser::MAX_DEPTH;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grammar::interpolation;
 use crate::key::Key;
@@ -20,9 +21,6 @@ use crate::source::{Origin, Source};
 
 /// How many values a document may unfold to; aliases let a small file ask for more than memory.
 const MAX_VALUES: usize = 1_000_000;
-
-/// How deep values may nest. Python gives up near 95 levels.
-const MAX_DEPTH: usize = 128;
 
 /// A constructed node; collections refer to their children.
 enum Built {
@@ -356,7 +354,17 @@ impl Constructor<'_> {
         if !interpolation::is_interpolation(text) {
             return Ok(());
         }
-        let _ = id;
-        Ok(())
+        let Err(error) = interpolation::parse(text) else {
+            return Ok(());
+        };
+        let span = self.graph.nodes[id].span.clone();
+        let kind = ErrorKind::Grammar(error.to_string());
+        // Unquoted text stands in the file as it is, so the very characters can be shown.
+        if self.source.text().get(span.clone()) == Some(text) {
+            let (start, end) = (error.span().start, error.span().end);
+            let origin = Origin::new(self.source.clone(), span.start + start..span.start + end);
+            return Err(Error::from(kind).with_origin(Some(&origin)));
+        }
+        Err(self.error(kind, id))
     }
 }

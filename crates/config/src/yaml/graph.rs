@@ -2,16 +2,9 @@
 //!
 //! Aliases make it a graph, not a tree; nodes are kept in one list and named by their index.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
-
-use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::scalar::{Implicit, loader_type};
-use crate::error::{Error, ErrorKind, Result};
-use crate::source::{Origin, Source};
 
 /// A node's index in its [`Graph`].
 pub(super) type Id = usize;
@@ -83,182 +76,29 @@ impl From<Implicit> for RawTag {
     }
 }
 
-/// `None` for no tag at all and for the non-specific `!`.
-fn explicit_tag(tag: Option<&Tag>) -> Option<RawTag> {
-    let tag = tag?;
-    if tag.original() == "!" {
-        return None;
-    }
-    let name = tag.suffix_in_namespace("tag:yaml.org,2002:");
-    Some(match name.as_deref() {
-        Some("null") => RawTag::Null,
-        Some("bool") => RawTag::Bool,
-        Some("int") => RawTag::Int,
-        Some("float") => RawTag::Float,
-        Some("str") => RawTag::Str,
-        Some("binary") => RawTag::Binary,
-        Some("timestamp") => RawTag::Timestamp,
-        Some("merge") => RawTag::Merge,
-        Some("value") => RawTag::Value,
-        Some("seq") => RawTag::Sequence,
-        Some("map") => RawTag::Mapping,
-        Some("set") => RawTag::Set,
-        Some("omap" | "pairs") => RawTag::Pairs,
-        _ => RawTag::Unknown(tag.original()),
-    })
-}
-
-/// An open collection whose children are still being read.
-struct Open {
-    id: Id,
-    key: Option<Id>,
-}
-
-/// Reads events into a graph; `None` for a stream without a document.
-pub(super) fn compose(source: &Arc<Source>) -> Result<Option<Graph>> {
-    let options = granit_parser::options! {
-        emit_anchor_events: true,
-        emit_comments: false,
-    };
-    let mut composer = Composer {
-        source,
-        nodes: Vec::new(),
-        anchors: HashMap::new(),
-        names: HashMap::new(),
-        open: Vec::new(),
-        root: None,
-    };
-    let mut documents = 0;
-    for next in Parser::new_from_str_with_options(source.text(), options) {
-        let (event, span) = next.map_err(|error| composer.scan_error(&error))?;
-        let span = span_bytes(&span);
-        match event {
-            Event::DocumentStart(_, version) => {
-                documents += 1;
-                if documents > 1 {
-                    return Err(composer.error(ErrorKind::MultipleDocuments, &span));
-                }
-                if version.is_some_and(|version| version.major != 1) {
-                    let kind = ErrorKind::Yaml("only YAML 1 documents can be read".to_owned());
-                    return Err(composer.error(kind, &span));
-                }
-            }
-            other => composer.take(other, span)?,
-        }
-    }
-    Ok(composer.root.map(|root| Graph {
-        nodes: composer.nodes,
-        root,
-    }))
-}
-
-fn span_bytes(span: &Span) -> Range<usize> {
-    span.byte_range().unwrap_or(0..0)
-}
-
-struct Composer<'a> {
-    source: &'a Arc<Source>,
-    nodes: Vec<Raw>,
-    /// The parser's anchor numbers, with the node each stands for.
-    anchors: HashMap<usize, Id>,
-    names: HashMap<String, Id>,
-    open: Vec<Open>,
-    root: Option<Id>,
-}
-
-impl Composer<'_> {
-    fn error(&self, kind: ErrorKind, span: &Range<usize>) -> Error {
-        let origin = Origin::new(self.source.clone(), span.clone());
-        Error::from(kind).with_origin(Some(&origin))
-    }
-
-    fn scan_error(&self, error: &granit_parser::ScanError) -> Error {
-        let at = error.marker().byte_offset().unwrap_or(0);
-        let rest = self.source.text().get(at..).unwrap_or_default();
-        let end = at + rest.chars().next().map_or(0, char::len_utf8);
-        self.error(ErrorKind::Yaml(error.info()), &(at..end))
-    }
-
-    fn take(&mut self, event: Event<'_>, span: Range<usize>) -> Result<()> {
-        match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let tag = scalar_tag(&text, style, tag.as_ref());
-                let id = self.add(tag, Content::Scalar(text.into_owned()), span);
-                self.define(anchor, id);
-                self.attach(id);
-            }
-            Event::SequenceStart(_, anchor, tag) => {
-                let tag = explicit_tag(tag.as_deref()).unwrap_or(RawTag::Sequence);
-                let id = self.add(tag, Content::Sequence(Vec::new()), span);
-                self.define(anchor, id);
-                self.open.push(Open { id, key: None });
-            }
-            Event::MappingStart(_, anchor, tag) => {
-                let tag = explicit_tag(tag.as_deref()).unwrap_or(RawTag::Mapping);
-                let id = self.add(tag, Content::Mapping(Vec::new()), span);
-                self.define(anchor, id);
-                self.open.push(Open { id, key: None });
-            }
-            Event::SequenceEnd | Event::MappingEnd => {
-                if let Some(Open { id, .. }) = self.open.pop() {
-                    self.nodes[id].span.end = span.end.max(self.nodes[id].span.start);
-                    self.attach(id);
-                }
-            }
-            Event::Alias(anchor) => {
-                let Some(&id) = self.anchors.get(&anchor) else {
-                    let kind = ErrorKind::Yaml("undefined alias".to_owned());
-                    return Err(self.error(kind, &span));
-                };
-                self.attach(id);
-            }
-            Event::Anchor(anchor, name) => {
-                let Some(&id) = self.anchors.get(&anchor) else {
-                    return Ok(());
-                };
-                if self.names.insert(name.clone().into_owned(), id).is_some() {
-                    let kind = ErrorKind::Yaml(format!("the anchor `&{name}` is defined twice"));
-                    return Err(self.error(kind, &span));
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, tag: RawTag, content: Content, span: Range<usize>) -> Id {
-        self.nodes.push(Raw { tag, content, span });
-        self.nodes.len() - 1
-    }
-
-    fn define(&mut self, anchor: usize, id: Id) {
-        if anchor != 0 {
-            self.anchors.insert(anchor, id);
+impl RawTag {
+    /// The type an explicit tag asks for, from its full form.
+    pub(super) fn named(tag: &str) -> Self {
+        match tag.strip_prefix("tag:yaml.org,2002:") {
+            Some("null") => Self::Null,
+            Some("bool") => Self::Bool,
+            Some("int") => Self::Int,
+            Some("float") => Self::Float,
+            Some("str") => Self::Str,
+            Some("binary") => Self::Binary,
+            Some("timestamp") => Self::Timestamp,
+            Some("merge") => Self::Merge,
+            Some("value") => Self::Value,
+            Some("seq") => Self::Sequence,
+            Some("map") => Self::Mapping,
+            Some("set") => Self::Set,
+            Some("omap" | "pairs") => Self::Pairs,
+            _ => Self::Unknown(tag.to_owned()),
         }
     }
 
-    /// Puts a complete node into the innermost open collection.
-    fn attach(&mut self, id: Id) {
-        let Some(open) = self.open.last_mut() else {
-            self.root = Some(id);
-            return;
-        };
-        match &mut self.nodes[open.id].content {
-            Content::Sequence(items) => items.push(id),
-            Content::Mapping(pairs) => match open.key.take() {
-                None => open.key = Some(id),
-                Some(key) => pairs.push((key, id)),
-            },
-            Content::Scalar(_) => {}
-        }
-    }
-}
-
-fn scalar_tag(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> RawTag {
-    match explicit_tag(tag.map(AsRef::as_ref)) {
-        Some(tag) => tag,
-        // `! "12"` is an integer: the non-specific tag asks for resolution whatever the quotes.
-        None if tag.is_some() || style == ScalarStyle::Plain => loader_type(text).into(),
-        None => RawTag::Str,
+    /// The type of a scalar that has no tag, or only the non-specific `!`.
+    pub(super) fn of_text(text: &str) -> Self {
+        loader_type(text).into()
     }
 }

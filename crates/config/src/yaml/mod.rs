@@ -3,10 +3,16 @@
 
 mod binary;
 mod construct;
+mod cursor;
 mod graph;
 mod header;
 mod number;
+mod parser;
 mod scalar;
+mod scan_property;
+mod scan_scalar;
+mod scanner;
+mod token;
 
 use std::sync::Arc;
 
@@ -21,7 +27,7 @@ use crate::source::{Origin, Source};
 /// Reads one YAML document of any kind; `None` when there is none.
 pub fn parse(source: &Arc<Source>) -> Result<Option<Node>> {
     check_characters(source)?;
-    match graph::compose(source)? {
+    match parser::compose(source)? {
         Some(graph) => construct::construct(graph, source).map(Some),
         None => Ok(None),
     }

@@ -1,0 +1,132 @@
+//! What resolvers may know of the world: environment variables and registered functions.
+//!
+//! Everything is passed in, so that composing the same files twice gives the same config.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::rc::Rc;
+
+use crate::error::Result;
+use crate::node::Node;
+
+/// A function behind `${name:args}`. Errors it returns are reported as failed interpolations.
+pub type Function = dyn Fn(&Call<'_>) -> Result<Node>;
+
+/// One call of a resolver.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// The arguments, resolved.
+    pub args: &'a [Node],
+    /// The whole config the interpolation stands in.
+    pub root: &'a Node,
+    /// The full key of the node that holds the interpolation.
+    pub key: &'a str,
+}
+
+#[derive(Clone)]
+struct Registered {
+    function: Rc<Function>,
+    cached: bool,
+}
+
+/// The surroundings in which interpolations are resolved.
+#[derive(Clone, Default)]
+pub struct Context {
+    environment: BTreeMap<String, String>,
+    functions: HashMap<String, Registered>,
+    /// Results of cached resolvers, by name and the text of their arguments.
+    cache: Rc<RefCell<HashMap<(String, Vec<String>), Node>>>,
+    warnings: Rc<RefCell<Vec<String>>>,
+}
+
+impl Context {
+    /// An empty environment with OmegaConf's own resolvers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same context with these environment variables, which `oc.env` reads.
+    #[must_use]
+    pub fn with_environment(
+        mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        self.environment = variables.into_iter().collect();
+        self
+    }
+
+    /// The value of an environment variable.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str)
+    }
+
+    /// Every environment variable.
+    pub fn environment(&self) -> &BTreeMap<String, String> {
+        &self.environment
+    }
+
+    /// Adds or replaces a resolver.
+    pub fn register(&mut self, name: &str, function: impl Fn(&Call<'_>) -> Result<Node> + 'static) {
+        self.insert(name, Rc::new(function), false);
+    }
+
+    /// Adds or replaces a resolver whose result is kept for each text of its arguments.
+    pub fn register_cached(
+        &mut self,
+        name: &str,
+        function: impl Fn(&Call<'_>) -> Result<Node> + 'static,
+    ) {
+        self.insert(name, Rc::new(function), true);
+    }
+
+    fn insert(&mut self, name: &str, function: Rc<Function>, cached: bool) {
+        self.functions
+            .insert(name.to_owned(), Registered { function, cached });
+    }
+
+    /// The names of the registered resolvers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.functions.keys().map(String::as_str)
+    }
+
+    /// Calls a registered resolver; `None` when there is none of that name.
+    pub(crate) fn call(
+        &self,
+        name: &str,
+        call: &Call<'_>,
+        texts: &[String],
+    ) -> Option<Result<Node>> {
+        let registered = self.functions.get(name)?;
+        if !registered.cached {
+            return Some((registered.function)(call));
+        }
+        let key = (name.to_owned(), texts.to_vec());
+        if let Some(known) = self.cache.borrow().get(&key) {
+            return Some(Ok(known.clone()));
+        }
+        let result = (registered.function)(call);
+        if let Ok(node) = &result {
+            self.cache.borrow_mut().insert(key, node.clone());
+        }
+        Some(result)
+    }
+
+    pub(crate) fn warn(&self, message: String) {
+        self.warnings.borrow_mut().push(message);
+    }
+
+    /// Takes the warnings that resolvers gave since the last time.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values of environment variables may be secrets.
+        f.debug_struct("Context")
+            .field("functions", &self.functions.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,408 @@
+//! The value behind an interpolation.
+
+use std::cell::{Cell, RefCell};
+
+use crate::context::{Call, Context};
+use crate::convert;
+use crate::error::{Error, ErrorKind, Result};
+use crate::grammar::interpolation::{self, Argument, Expression, Interpolation, Piece, Target};
+use crate::key::Key;
+use crate::keypath;
+use crate::node::{Dict, Node, Value};
+use crate::place::Place;
+use crate::resolvers;
+
+/// How many interpolations may be resolved for one request; nesting can ask for exponentially many.
+const MAX_STEPS: usize = 1_000_000;
+
+/// How deep interpolations may lead to others. Python gives up sooner.
+const MAX_DEPTH: usize = 128;
+
+/// Resolves interpolations of one config.
+pub(crate) struct Evaluator<'c> {
+    pub(crate) context: &'c Context,
+    /// The interpolations being resolved, outermost first, to find cycles.
+    active: RefCell<Vec<(*const Node, String)>>,
+    steps: Cell<usize>,
+}
+
+/// What to do when a lookup meets a missing value or a failing interpolation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strictness {
+    /// A missing value (`???`) is an error.
+    pub(crate) missing: bool,
+    /// A failing interpolation is an error; otherwise nothing is found.
+    pub(crate) failure: bool,
+}
+
+impl<'c> Evaluator<'c> {
+    pub(crate) fn new(context: &'c Context) -> Self {
+        Self {
+            context,
+            active: RefCell::default(),
+            steps: Cell::new(0),
+        }
+    }
+
+    /// The node itself, or what its interpolation leads to.
+    pub(crate) fn dereference<'a>(&self, place: &Place<'a>) -> Result<Place<'a>> {
+        let node = place.node();
+        let Some(text) = node.as_str().filter(|_| node.is_interpolation()) else {
+            return Ok(place.clone());
+        };
+        self.enter(place)?;
+        let result = self
+            .evaluate_text(text, place)
+            .and_then(|result| fit(place, result));
+        self.active.borrow_mut().pop();
+        result.map_err(|error| {
+            error
+                .with_key(place.full_key())
+                .with_origin(node.origin.as_ref())
+        })
+    }
+
+    fn enter(&self, place: &Place<'_>) -> Result<()> {
+        let mut active = self.active.borrow_mut();
+        let address = place.address();
+        if let Some(first) = active.iter().position(|&(seen, _)| seen == address) {
+            let mut chain: Vec<_> = active[first..].iter().map(|(_, key)| key.clone()).collect();
+            chain.push(place.full_key());
+            return Err(ErrorKind::Cycle(chain).into());
+        }
+        self.steps.set(self.steps.get() + 1);
+        if active.len() >= MAX_DEPTH || self.steps.get() > MAX_STEPS {
+            let message = "this config takes too many interpolations to resolve".to_owned();
+            return Err(ErrorKind::InterpolationResolution(message).into());
+        }
+        active.push((address, place.full_key()));
+        Ok(())
+    }
+
+    fn evaluate_text<'a>(&self, text: &str, place: &Place<'a>) -> Result<Place<'a>> {
+        let Some(parent) = place.parent() else {
+            let message = "an interpolation needs a config around it".to_owned();
+            return Err(ErrorKind::InterpolationResolution(message).into());
+        };
+        let template = interpolation::parse(text)
+            .map_err(|error| ErrorKind::Grammar(error.to_string()))?;
+        if let [Piece::Interpolation(lone)] = &template.pieces[..] {
+            return self.interpolation(lone, text, parent, place);
+        }
+        let joined = self.join(&template.pieces, text, parent, place)?;
+        Ok(made(joined, place))
+    }
+
+    /// Text with its interpolations written out.
+    fn join(&self, pieces: &[Piece], source: &str, parent: &Place<'_>, place: &Place<'_>) -> Result<String> {
+        let mut joined = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Literal(text) => joined.push_str(text),
+                Piece::Interpolation(inner) => {
+                    let value = self.interpolation(inner, source, parent, place)?;
+                    joined.push_str(&value.node().to_string());
+                }
+            }
+        }
+        Ok(joined)
+    }
+
+    /// A key or a name: its interpolations must give strings.
+    fn join_name(
+        &self,
+        pieces: &[Piece],
+        source: &str,
+        parent: &Place<'_>,
+        place: &Place<'_>,
+    ) -> Result<String> {
+        let mut joined = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Literal(text) => joined.push_str(text),
+                Piece::Interpolation(inner) => {
+                    let value = self.interpolation(inner, source, parent, place)?;
+                    let Some(text) = value.node().as_str() else {
+                        let message = format!(
+                            "`{}` is used in a key, so it must be a string, but it is `{}`",
+                            inner.span.of(source),
+                            value.node()
+                        );
+                        return Err(ErrorKind::InterpolationResolution(message).into());
+                    };
+                    joined.push_str(text);
+                }
+            }
+        }
+        Ok(joined)
+    }
+
+    fn interpolation<'a>(
+        &self,
+        inner: &Interpolation,
+        source: &str,
+        parent: &Place<'a>,
+        place: &Place<'a>,
+    ) -> Result<Place<'a>> {
+        match &inner.target {
+            Target::Node(pieces) => {
+                let key = self.join_name(pieces, source, parent, place)?;
+                self.node_at(&key, parent).map_err(wrap)
+            }
+            Target::Resolver { name, args } => {
+                let name = self.join_name(name, source, parent, place)?;
+                self.resolver(&name, args, source, parent, place)
+                    .map_err(wrap)
+            }
+        }
+    }
+
+    /// The node a key leads to, from the container that holds the interpolation.
+    fn node_at<'a>(&self, key: &str, parent: &Place<'a>) -> Result<Place<'a>> {
+        let strict = Strictness {
+            missing: true,
+            failure: true,
+        };
+        let (start, rest) = start_of(key, parent)
+            .ok_or_else(|| Error::from(ErrorKind::InterpolationKey(key.to_owned())))?;
+        let found = self.select(&start, rest, strict).map_err(|error| {
+            match error.kind() {
+                ErrorKind::MissingMandatory(key) => {
+                    ErrorKind::InterpolationToMissing(key.clone()).into()
+                }
+                _ => error,
+            }
+        })?;
+        let Some(target) = found else {
+            return Err(unknown_key(&start, rest));
+        };
+        let mut ancestor = Some(parent);
+        while let Some(place) = ancestor {
+            if place.is(&target) {
+                let message = format!("`${{{key}}}` leads to a container that holds it");
+                return Err(ErrorKind::InterpolationResolution(message).into());
+            }
+            ancestor = place.parent();
+        }
+        Ok(target)
+    }
+
+    /// Follows a key path, resolving interpolations on the way; `None` when nothing is there.
+    pub(crate) fn select<'a>(
+        &self,
+        start: &Place<'a>,
+        path: &str,
+        strict: Strictness,
+    ) -> Result<Option<Place<'a>>> {
+        if path.is_empty() {
+            return Ok(Some(start.clone()));
+        }
+        let parts = keypath::split(path);
+        let mut place = start.clone();
+        for (i, part) in parts.iter().enumerate() {
+            if place.node().is_null() {
+                return Ok(None);
+            }
+            let child = match place.step(part) {
+                Ok(child) => child,
+                Err(_) if !strict.failure => None,
+                Err(_) => {
+                    let list = place.full_key();
+                    let message = format!("`{part}` is not an index into the list `{list}`");
+                    return Err(ErrorKind::Type(message).into());
+                }
+            };
+            let Some(child) = child else {
+                return Ok(None);
+            };
+            if strict.missing && child.node().is_missing() {
+                let kind = ErrorKind::MissingMandatory(child.full_key());
+                return Err(Error::from(kind).with_origin(child.node().origin.as_ref()));
+            }
+            place = match self.dereference(&child) {
+                Ok(target) => target,
+                Err(error) if !strict.failure && error.kind().is_interpolation() => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            if let Some(next) = parts.get(i + 1)
+                && !place.node().is_container()
+            {
+                let here = parts[..=i].join(".");
+                let message = format!(
+                    "`{here}` is {}, so it cannot contain `{next}`",
+                    describe(place.node())
+                );
+                return Err(ErrorKind::Type(message).into());
+            }
+        }
+        Ok(Some(place))
+    }
+
+    fn resolver<'a>(
+        &self,
+        name: &str,
+        args: &[Argument],
+        source: &str,
+        parent: &Place<'a>,
+        place: &Place<'a>,
+    ) -> Result<Place<'a>> {
+        let mut values = Vec::with_capacity(args.len());
+        let mut texts = Vec::with_capacity(args.len());
+        for argument in args {
+            values.push(self.expression(&argument.value, source, parent, place)?);
+            texts.push(argument.span.of(source).to_owned());
+        }
+        let call = Call {
+            args: &values,
+            root: parent.top().node(),
+            key: &place.full_key(),
+        };
+        if let Some(result) = self.context.call(name, &call, &texts) {
+            return Ok(Place::made(result?, Some(parent.clone()), place.key().cloned()));
+        }
+        match resolvers::builtin(name) {
+            Some(function) => function(self, &values, parent, place),
+            None => Err(Error::from(ErrorKind::UnsupportedInterpolation(name.to_owned()))
+                .suggesting(name, resolvers::NAMES.into_iter().chain(self.context.names()))),
+        }
+    }
+
+    /// The value of an argument or of an element of one.
+    pub(crate) fn expression(
+        &self,
+        expression: &Expression,
+        source: &str,
+        parent: &Place<'_>,
+        place: &Place<'_>,
+    ) -> Result<Node> {
+        Ok(match expression {
+            Expression::Null => Node::new(Value::Null),
+            Expression::Bool(value) => Node::new(*value),
+            Expression::Int(value) => Node::new(value.clone()),
+            Expression::Float(value) => Node::new(*value),
+            Expression::Str(text) => Node::new(text.clone()),
+            Expression::Interpolation(inner) => {
+                let target = self.interpolation(inner, source, parent, place)?;
+                target.node().clone()
+            }
+            Expression::Text(pieces) => Node::new(self.join(pieces, source, parent, place)?),
+            Expression::Quoted(pieces) => {
+                Node::new(self.join(pieces, source, parent, place)?)
+            }
+            Expression::List(items) => Node::new(
+                items
+                    .iter()
+                    .map(|item| self.expression(item, source, parent, place))
+                    .collect::<Result<Vec<_>>>()?,
+            ),
+            Expression::Dict(pairs) => {
+                let mut dict = Dict::with_capacity(pairs.len());
+                for (key, value) in pairs {
+                    let key = self.expression(key, source, parent, place)?;
+                    let value = self.expression(value, source, parent, place)?;
+                    dict.insert(dict_key(&key)?, value);
+                }
+                Node::new(dict)
+            }
+        })
+    }
+}
+
+fn dict_key(node: &Node) -> Result<Key> {
+    Ok(match &node.value {
+        Value::Str(text) => Key::Str(text.clone()),
+        Value::Bool(value) => Key::Bool(*value),
+        Value::Int(value) => Key::Int(value.clone()),
+        Value::Float(value) => Key::Float(*value),
+        Value::Bytes(bytes) => Key::Bytes(bytes.clone()),
+        Value::Null | Value::List(_) | Value::Dict(_) => {
+            return Err(ErrorKind::KeyType(describe(node)).into());
+        }
+    })
+}
+
+/// A value that interpolation made, in place of the node that asked for it.
+pub(crate) fn made<'a>(value: impl Into<Value>, place: &Place<'a>) -> Place<'a> {
+    let origin = place.node().origin.clone();
+    Place::made(
+        Node::new(value).at(origin),
+        place.parent().cloned(),
+        place.key().cloned(),
+    )
+}
+
+/// Where a key starts: the top, or for each dot past the first one container further up.
+///
+/// `None` when there are more dots than containers.
+pub(crate) fn start_of<'a, 'k>(key: &'k str, parent: &Place<'a>) -> Option<(Place<'a>, &'k str)> {
+    let rest = key.trim_start_matches('.');
+    let dots = key.len() - rest.len();
+    if dots == 0 {
+        return Some((parent.top().clone(), key));
+    }
+    let mut start = parent;
+    for _ in 1..dots {
+        start = start.parent()?;
+    }
+    Some((start.clone(), rest))
+}
+
+/// A typed node takes the result of its interpolation only if it fits.
+fn fit<'a>(place: &Place<'a>, result: Place<'a>) -> Result<Place<'a>> {
+    let Some(hint) = place.node().hint.as_deref() else {
+        return Ok(result);
+    };
+    if hint.is_dict() || hint.is_list() {
+        return Ok(result);
+    }
+    let converted = convert::scalar(hint, &result.node().value)
+        .map_err(|message| Error::from(ErrorKind::InterpolationValidation(message)))?;
+    if converted == result.node().value {
+        return Ok(result);
+    }
+    Ok(made(converted, place))
+}
+
+/// Mistakes inside a resolver are reported as a failed interpolation.
+fn wrap(error: Error) -> Error {
+    if error.kind().is_interpolation() {
+        return error;
+    }
+    let wrapped = Error::from(ErrorKind::InterpolationResolution(error.to_string()))
+        .with_origin(error.origin());
+    match error.hint() {
+        Some(hint) => wrapped.with_hint(hint),
+        None => wrapped,
+    }
+}
+
+fn unknown_key(start: &Place<'_>, path: &str) -> Error {
+    let error = Error::from(ErrorKind::InterpolationKey(path.to_owned()));
+    let mut place = start.clone();
+    for part in keypath::split(path) {
+        match place.step(&part) {
+            Ok(Some(child)) => place = child,
+            _ => {
+                let node = place.node();
+                let names: Vec<&str> = node
+                    .as_dict()
+                    .map(|dict| dict.keys().filter_map(Key::as_str).collect())
+                    .unwrap_or_default();
+                return error.suggesting(&part, names.into_iter());
+            }
+        }
+    }
+    error
+}
+
+/// A node in words, for messages.
+pub(crate) fn describe(node: &Node) -> String {
+    match &node.value {
+        Value::Null => "null".to_owned(),
+        Value::List(_) => "a list".to_owned(),
+        Value::Dict(_) => "a mapping".to_owned(),
+        other => format!("the {} `{}`", node.type_name(), other.repr()),
+    }
+}

@@ -1,0 +1,151 @@
+//! A node together with the way to it, so that relative keys and full keys can be told.
+
+use std::rc::Rc;
+
+use crate::key::Key;
+use crate::keypath::{self, Step};
+use crate::node::{Node, Value};
+use crate::python;
+
+/// A node in a config, or one that a resolver made and hung below a node of the config.
+#[derive(Debug, Clone)]
+pub(crate) struct Place<'a>(Rc<Data<'a>>);
+
+#[derive(Debug)]
+struct Data<'a> {
+    node: Held<'a>,
+    parent: Option<Place<'a>>,
+    key: Option<Key>,
+}
+
+#[derive(Debug)]
+enum Held<'a> {
+    InTree(&'a Node),
+    Made(Node),
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn root(node: &'a Node) -> Self {
+        Self(Rc::new(Data {
+            node: Held::InTree(node),
+            parent: None,
+            key: None,
+        }))
+    }
+
+    /// A new node below `parent`, which does not know of it.
+    pub(crate) fn made(node: Node, parent: Option<Place<'a>>, key: Option<Key>) -> Self {
+        Self(Rc::new(Data {
+            node: Held::Made(node),
+            parent,
+            key,
+        }))
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        match &self.0.node {
+            Held::InTree(node) => node,
+            Held::Made(node) => node,
+        }
+    }
+
+    /// The node for as long as the tree lives; `None` for one that was made.
+    pub(crate) fn in_tree(&self) -> Option<&'a Node> {
+        match self.0.node {
+            Held::InTree(node) => Some(node),
+            Held::Made(_) => None,
+        }
+    }
+
+    pub(crate) fn parent(&self) -> Option<&Place<'a>> {
+        self.0.parent.as_ref()
+    }
+
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.0.key.as_ref()
+    }
+
+    pub(crate) fn top(&self) -> &Place<'a> {
+        let mut place = self;
+        while let Some(parent) = place.parent() {
+            place = parent;
+        }
+        place
+    }
+
+    /// Whether both are the very same node.
+    pub(crate) fn is(&self, other: &Place<'a>) -> bool {
+        std::ptr::eq(self.node(), other.node())
+    }
+
+    pub(crate) fn address(&self) -> *const Node {
+        std::ptr::from_ref(self.node())
+    }
+
+    fn child(&self, key: Key, in_tree: impl Fn(&Node) -> Option<&Node>) -> Option<Place<'a>> {
+        let node = match &self.0.node {
+            Held::InTree(node) => Held::InTree(in_tree(node)?),
+            Held::Made(node) => Held::Made(in_tree(node)?.clone()),
+        };
+        Some(Self(Rc::new(Data {
+            node,
+            parent: Some(self.clone()),
+            key: Some(key),
+        })))
+    }
+
+    pub(crate) fn entry(&self, key: &Key) -> Option<Place<'a>> {
+        self.child(key.clone(), |node| node.as_dict()?.get(key))
+    }
+
+    pub(crate) fn item(&self, index: usize) -> Option<Place<'a>> {
+        self.child(Key::from(index as i64), |node| node.as_list()?.get(index))
+    }
+
+    /// Children in order.
+    pub(crate) fn children(&self) -> Vec<Place<'a>> {
+        match &self.node().value {
+            Value::Dict(dict) => dict.keys().filter_map(|key| self.entry(key)).collect(),
+            Value::List(list) => (0..list.len()).filter_map(|i| self.item(i)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The child that one part of a key path names: an index in a list, a string key elsewhere.
+    ///
+    /// `Err` when a list is asked for something that is no index.
+    pub(crate) fn step(&self, part: &str) -> Result<Option<Place<'a>>, NotAnIndex> {
+        if self.node().as_list().is_none() {
+            return Ok(self.entry(&Key::from(part)));
+        }
+        let index = python::parse_int(part).ok_or(NotAnIndex)?;
+        let index = index.as_i64().and_then(|index| usize::try_from(index).ok());
+        Ok(index.and_then(|index| self.item(index)))
+    }
+
+    /// The steps from the top to here.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut place = self;
+        while let Some(parent) = place.parent() {
+            if let Some(key) = place.key() {
+                steps.push(Step {
+                    key: key.clone(),
+                    in_list: parent.node().is_list(),
+                });
+            }
+            place = parent;
+        }
+        steps.reverse();
+        steps
+    }
+
+    /// The full key, such as `a.b[0]`; empty at the top.
+    pub(crate) fn full_key(&self) -> String {
+        keypath::join(&self.steps())
+    }
+}
+
+/// A list was asked for something that is no index.
+#[derive(Debug)]
+pub(crate) struct NotAnIndex;

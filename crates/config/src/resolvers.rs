@@ -1,0 +1,245 @@
+//! OmegaConf's own resolvers (`${oc.…:…}`).
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::grammar::interpolation;
+use crate::interpolate::{Evaluator, Strictness, describe, made, start_of};
+use crate::key::Key;
+use crate::node::{Node, Value};
+use crate::place::Place;
+use crate::source::Source;
+use crate::yaml;
+
+/// A built-in resolver: arguments, the container that holds the interpolation, and its node.
+pub(crate) type Builtin =
+    for<'a> fn(&Evaluator<'_>, &[Node], &Place<'a>, &Place<'a>) -> Result<Place<'a>>;
+
+/// The names of the built-in resolvers.
+pub(crate) const NAMES: [&str; 7] = [
+    "oc.create",
+    "oc.decode",
+    "oc.deprecated",
+    "oc.dict.keys",
+    "oc.dict.values",
+    "oc.env",
+    "oc.select",
+];
+
+/// The built-in resolver of that name.
+pub(crate) fn builtin(name: &str) -> Option<Builtin> {
+    Some(match name {
+        "oc.create" => create,
+        "oc.decode" => decode,
+        "oc.deprecated" => deprecated,
+        "oc.dict.keys" => dict_keys,
+        "oc.dict.values" => dict_values,
+        "oc.env" => env,
+        "oc.select" => select,
+        _ => return None,
+    })
+}
+
+fn value_error(message: impl Into<String>) -> Error {
+    ErrorKind::Value(message.into()).into()
+}
+
+/// The arguments as one that is needed and, where allowed, one more.
+fn arguments<'n>(
+    name: &str,
+    args: &'n [Node],
+    optional: bool,
+) -> Result<(&'n Node, Option<&'n Node>)> {
+    match args {
+        [first] => Ok((first, None)),
+        [first, second] if optional => Ok((first, Some(second))),
+        _ => {
+            let wanted = if optional { "one or two arguments" } else { "one argument" };
+            Err(value_error(format!("`{name}` takes {wanted}, not {}", args.len())))
+        }
+    }
+}
+
+fn text<'n>(name: &str, node: &'n Node) -> Result<&'n str> {
+    node.as_str()
+        .ok_or_else(|| value_error(format!("`{name}` takes a string, not {}", describe(node))))
+}
+
+fn env<'a>(
+    evaluator: &Evaluator<'_>,
+    args: &[Node],
+    _: &Place<'a>,
+    place: &Place<'a>,
+) -> Result<Place<'a>> {
+    let (key, default) = arguments("oc.env", args, true)?;
+    let key = text("oc.env", key)?;
+    let value = match (evaluator.context.variable(key), default) {
+        (Some(value), _) => Value::from(value),
+        (None, Some(default)) if default.is_null() => Value::Null,
+        (None, Some(default)) => Value::from(default.to_string()),
+        (None, None) => {
+            let names = evaluator.context.environment().keys().map(String::as_str);
+            let error = value_error(format!("the environment variable `{key}` is not set"))
+                .with_hint(format!("give a default: `${{oc.env:{key},default}}`"));
+            return Err(error.suggesting(key, names));
+        }
+    };
+    Ok(made(value, place))
+}
+
+fn create<'a>(
+    _: &Evaluator<'_>,
+    args: &[Node],
+    parent: &Place<'a>,
+    _: &Place<'a>,
+) -> Result<Place<'a>> {
+    let (object, _) = arguments("oc.create", args, false)?;
+    let node = match &object.value {
+        Value::Dict(_) | Value::List(_) | Value::Null => object.clone(),
+        Value::Str(text) => yaml::create(&Source::new("oc.create", text.clone()))?,
+        _ => {
+            let message = format!("`oc.create` cannot make a config of {}", describe(object));
+            return Err(value_error(message));
+        }
+    };
+    Ok(Place::made(node, Some(parent.clone()), None))
+}
+
+fn decode<'a>(
+    evaluator: &Evaluator<'_>,
+    args: &[Node],
+    parent: &Place<'a>,
+    place: &Place<'a>,
+) -> Result<Place<'a>> {
+    let (expression, _) = arguments("oc.decode", args, false)?;
+    if expression.is_null() {
+        return Ok(made(Value::Null, place));
+    }
+    let source = text("oc.decode", expression)?;
+    let parsed = interpolation::parse_element(source)
+        .map_err(|error| Error::from(ErrorKind::Grammar(error.to_string())))?;
+    let node = evaluator.expression(&parsed, source, parent, place)?;
+    Ok(Place::made(node, Some(parent.clone()), place.key().cloned()))
+}
+
+/// Looks a key up from the container of the interpolation; `Ok(None)` also where the way is barred
+/// by something that is no container.
+fn lookup<'a>(
+    evaluator: &Evaluator<'_>,
+    key: &str,
+    parent: &Place<'a>,
+    missing: bool,
+) -> Result<Option<Place<'a>>> {
+    let (start, rest) = start_of(key, parent)
+        .ok_or_else(|| value_error(format!("`{key}` has more dots than there are containers")))?;
+    let strict = Strictness {
+        missing,
+        failure: true,
+    };
+    match evaluator.select(&start, rest, strict) {
+        Err(error) if is_config_type_error(&error) => Ok(None),
+        other => other,
+    }
+}
+
+/// OmegaConf answers "not found" when a scalar stands in the way, but not for a bad list index.
+pub(crate) fn is_config_type_error(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Type(message) if message.contains("cannot contain"))
+}
+
+fn select<'a>(
+    evaluator: &Evaluator<'_>,
+    args: &[Node],
+    parent: &Place<'a>,
+    place: &Place<'a>,
+) -> Result<Place<'a>> {
+    let (key, default) = arguments("oc.select", args, true)?;
+    let key = text("oc.select", key)?;
+    match lookup(evaluator, key, parent, false)? {
+        Some(found) if !found.node().is_missing() => Ok(found),
+        _ => {
+            let value = default.map_or(Value::Null, |node| node.value.clone());
+            Ok(made(value, place))
+        }
+    }
+}
+
+fn deprecated<'a>(
+    evaluator: &Evaluator<'_>,
+    args: &[Node],
+    parent: &Place<'a>,
+    place: &Place<'a>,
+) -> Result<Place<'a>> {
+    let (key, message) = arguments("oc.deprecated", args, true)?;
+    let key = text("oc.deprecated", key)?;
+    let message = match message {
+        Some(node) => text("oc.deprecated", node)?,
+        None => "'$OLD_KEY' is deprecated. Change your code and config to use '$NEW_KEY'",
+    };
+    let Some(target) = lookup(evaluator, key, parent, false)? else {
+        return Err(ErrorKind::Key(key.to_owned()).into());
+    };
+    let filled = message
+        .replace("$OLD_KEY", &place.full_key())
+        .replace("$NEW_KEY", &target.full_key());
+    evaluator.context.warn(filled);
+    Ok(target)
+}
+
+fn dict_input<'a>(
+    evaluator: &Evaluator<'_>,
+    name: &str,
+    args: &[Node],
+    parent: &Place<'a>,
+) -> Result<(String, Place<'a>)> {
+    let (key, _) = arguments(name, args, false)?;
+    let key = text(name, key)?;
+    let Some(found) = lookup(evaluator, key, parent, true)? else {
+        return Err(ErrorKind::Key(key.to_owned()).into());
+    };
+    if found.node().as_dict().is_none() {
+        let message = format!("`{name}` takes a mapping, but `{key}` is {}", describe(found.node()));
+        return Err(value_error(message));
+    }
+    Ok((key.to_owned(), found))
+}
+
+fn dict_keys<'a>(
+    evaluator: &Evaluator<'_>,
+    args: &[Node],
+    parent: &Place<'a>,
+    _: &Place<'a>,
+) -> Result<Place<'a>> {
+    let (_, found) = dict_input(evaluator, "oc.dict.keys", args, parent)?;
+    let keys = found.node().as_dict().into_iter().flat_map(|dict| dict.keys());
+    let list: Vec<Node> = keys.map(key_node).collect();
+    Ok(Place::made(Node::new(list), Some(parent.clone()), None))
+}
+
+fn key_node(key: &Key) -> Node {
+    match key {
+        Key::Str(text) => Node::new(text.as_str()),
+        Key::Int(value) => Node::new(value.clone()),
+        Key::Float(value) => Node::new(*value),
+        Key::Bool(value) => Node::new(*value),
+        Key::Bytes(bytes) => Node::new(Value::Bytes(bytes.clone())),
+    }
+}
+
+/// A list of interpolations to the values, so that they are resolved where they stand.
+fn dict_values<'a>(
+    evaluator: &Evaluator<'_>,
+    args: &[Node],
+    parent: &Place<'a>,
+    _: &Place<'a>,
+) -> Result<Place<'a>> {
+    let (key, found) = dict_input(evaluator, "oc.dict.values", args, parent)?;
+    // One more dot makes up for the list around the interpolations.
+    let dot = if key.starts_with('.') { "." } else { "" };
+    let mut list = Vec::new();
+    for child in found.node().as_dict().into_iter().flat_map(|dict| dict.keys()) {
+        let reference = format!("${{{dot}{key}.{child}}}");
+        interpolation::parse(&reference)
+            .map_err(|error| Error::from(ErrorKind::Grammar(error.to_string())))?;
+        list.push(Node::new(reference));
+    }
+    Ok(Place::made(Node::new(list), Some(parent.clone()), None))
+}

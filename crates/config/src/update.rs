@@ -1,0 +1,149 @@
+//! Changing one place of a config by key path, as `OmegaConf.update` and `del` do.
+
+use crate::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::key::Key;
+use crate::keypath;
+use crate::merge::{assign, effective_flags, full_key, merge_at};
+use crate::node::{Node, Value};
+use crate::python;
+use crate::resolve::{Select, get, get_mut, select_with};
+
+/// How [`update`] treats what is already there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Update {
+    /// Merge a mapping or list into a container, instead of replacing it.
+    pub merge: bool,
+    /// Add missing keys even to a struct.
+    pub force_add: bool,
+}
+
+/// Sets the value at a key path. Containers missing on the way are made; scalars in the way are
+/// replaced by mappings.
+pub fn update(
+    root: &mut Node,
+    key: &str,
+    value: Node,
+    options: Update,
+    context: &Context,
+) -> Result<()> {
+    let parts = keypath::split(key);
+    let Some((last, way)) = parts.split_last() else {
+        return Ok(());
+    };
+    let mut path = Vec::with_capacity(parts.len());
+    for part in way {
+        let step = step(root, &path, part)?;
+        path.push(step);
+        if !get(root, &path).is_some_and(is_filled_container) {
+            let (parent, key) = path.split_at(path.len() - 1);
+            opened(root, parent, options.force_add, |root| {
+                assign(root, parent, &key[0], Node::empty_dict())
+            })?;
+        }
+    }
+    let last = step(root, &path, last)?;
+    opened(root, &path, options.force_add, |root| {
+        let mut target = path.clone();
+        target.push(last.clone());
+        if options.merge && matches!(value.value, Value::Dict(_) | Value::List(_)) {
+            if get(root, &target).is_none() {
+                return assign(root, &path, &last, value);
+            }
+            if get(root, &target).is_some_and(Node::is_container) {
+                return merge_at(root, &target, &value, context);
+            }
+        }
+        assign(root, &path, &last, value)
+    })
+}
+
+fn is_filled_container(node: &Node) -> bool {
+    matches!(node.value, Value::Dict(_) | Value::List(_))
+}
+
+/// One part of a key path as a key of the container at `path`.
+fn step(root: &Node, path: &[Key], part: &str) -> Result<Key> {
+    if !get(root, path).is_some_and(Node::is_list) {
+        return Ok(Key::from(part));
+    }
+    python::parse_int(part).map(Key::Int).ok_or_else(|| {
+        let list = full_key(root, path);
+        let kind = ErrorKind::Type(format!("`{part}` is not an index into the list `{list}`"));
+        kind.into()
+    })
+}
+
+/// Runs a change while the container at `path` takes new keys, where `open` says so.
+fn opened<T>(
+    root: &mut Node,
+    path: &[Key],
+    open: bool,
+    change: impl FnOnce(&mut Node) -> Result<T>,
+) -> Result<T> {
+    if !open {
+        return change(root);
+    }
+    let before = get(root, path).map(|node| node.flags.structured);
+    if let Some(node) = get_mut(root, path) {
+        node.flags.structured = Some(false);
+    }
+    let result = change(root);
+    if let (Some(node), Some(before)) = (get_mut(root, path), before) {
+        node.flags.structured = before;
+    }
+    result
+}
+
+/// Takes out the entry at a key path; a struct or a read-only config refuses.
+///
+/// As in Hydra, the part after the last dot is one key, so a list item cannot be named `a[0]` here.
+pub fn delete(root: &mut Node, key: &str, context: &Context) -> Result<Node> {
+    let (parent, last) = match key.rsplit_once('.') {
+        None => (Vec::new(), key),
+        Some((parent, last)) => {
+            let selected = select_with(root, parent, context, Select::default())?;
+            match selected.and_then(|selected| selected.path) {
+                Some(path) => (path, last),
+                None => return Err(not_found(root, &[], key)),
+            }
+        }
+    };
+    let flags = effective_flags(root, &parent);
+    let refuse = |kind: ErrorKind| Err(Error::from(kind).with_key(key));
+    if flags.readonly == Some(true) {
+        return refuse(ErrorKind::Readonly);
+    }
+    let Some(container) = get_mut(root, &parent) else {
+        return Err(not_found(root, &[], key));
+    };
+    match &container.value {
+        Value::Dict(_) if flags.structured == Some(true) => {
+            return refuse(ErrorKind::Type("a struct does not give up keys".to_owned()));
+        }
+        Value::Dict(_) => {}
+        Value::List(_) => {
+            let message = "an item of a list cannot be deleted by key".to_owned();
+            return refuse(ErrorKind::Type(message));
+        }
+        _ => return Err(not_found(root, &parent, last)),
+    }
+    if let Some(class) = &container.class
+        && container.flags.structured != Some(false)
+    {
+        let message = format!("{} does not give up fields", class.name);
+        return refuse(ErrorKind::Type(message));
+    }
+    match container.remove(last) {
+        Some(node) => Ok(node),
+        None => Err(not_found(root, &parent, last)),
+    }
+}
+
+fn not_found(root: &Node, parent: &[Key], key: &str) -> Error {
+    let names: Vec<&str> = get(root, parent)
+        .and_then(Node::as_dict)
+        .map(|dict| dict.keys().filter_map(Key::as_str).collect())
+        .unwrap_or_default();
+    Error::from(ErrorKind::Key(key.to_owned())).suggesting(key, names.into_iter())
+}

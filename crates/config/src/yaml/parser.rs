@@ -1,0 +1,473 @@
+//! Tokens to the node graph: the grammar of PyYAML's parser, and its composer's anchors.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::graph::{Content, Graph, Id, Raw, RawTag};
+use super::scanner::{ScanError, scan};
+use super::token::{Directive, Token, TokenKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::source::{Origin, Source};
+
+/// How deep collections may nest. Python gives up near 95 levels when it makes a config of them.
+pub(super) const MAX_DEPTH: usize = 128;
+
+/// Reads the one document of a text; `None` when there is none.
+pub(super) fn compose(source: &Arc<Source>) -> Result<Option<Graph>> {
+    let (tokens, failure) = scan(source.text());
+    let mut parser = Parser {
+        source,
+        tokens: tokens.into_iter().peekable(),
+        failure,
+        handles: HashMap::new(),
+        nodes: Vec::new(),
+        anchors: HashMap::new(),
+        depth: 0,
+        last: 0,
+    };
+    let root = parser.stream()?;
+    Ok(root.map(|root| Graph {
+        nodes: parser.nodes,
+        root,
+    }))
+}
+
+struct Parser<'a> {
+    source: &'a Arc<Source>,
+    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+    /// Why the tokens end early.
+    failure: Option<ScanError>,
+    /// Tag handles other than `!` and `!!`, or those redefined.
+    handles: HashMap<String, String>,
+    nodes: Vec<Raw>,
+    anchors: HashMap<String, Id>,
+    depth: usize,
+    /// Where the last token taken ends.
+    last: usize,
+}
+
+/// Which collections may start without brackets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Context {
+    Flow,
+    Block,
+    /// In a block mapping, where a list needs no indentation of its own.
+    BlockOrIndentless,
+}
+
+/// What stands before a node's content.
+struct Properties {
+    anchor: Option<String>,
+    tag: Option<String>,
+}
+
+impl Parser<'_> {
+    fn error<T>(&self, kind: ErrorKind, span: Range<usize>) -> Result<T> {
+        let origin = Origin::new(self.source.clone(), span);
+        Err(Error::from(kind).with_origin(Some(&origin)))
+    }
+
+    fn yaml_error<T>(&self, message: impl Into<String>, span: Range<usize>) -> Result<T> {
+        self.error(ErrorKind::Yaml(message.into()), span)
+    }
+
+    fn peek(&mut self) -> Result<&TokenKind> {
+        if self.tokens.peek().is_none() {
+            let failure = self.failure.take();
+            let (message, span) = match failure {
+                Some(failure) => (failure.message, failure.span),
+                None => ("unexpected end".to_owned(), self.last..self.last),
+            };
+            return self.yaml_error(message, span);
+        }
+        Ok(&self.tokens.peek().expect("a token is there").kind)
+    }
+
+    fn take(&mut self) -> Result<Token> {
+        self.peek()?;
+        let token = self.tokens.next().expect("a token was seen");
+        self.last = token.span.end;
+        Ok(token)
+    }
+
+    fn at(&mut self, kind: &TokenKind) -> Result<bool> {
+        Ok(self.peek()? == kind)
+    }
+
+    fn next_start(&mut self) -> usize {
+        self.tokens.peek().map_or(self.last, |token| token.span.start)
+    }
+
+    fn unexpected<T>(&mut self, expected: &str) -> Result<T> {
+        let found = self.peek()?.describe();
+        let token = self.take()?;
+        self.yaml_error(format!("expected {expected}, but found {found}"), token.span)
+    }
+
+    fn add(&mut self, tag: RawTag, content: Content, span: Range<usize>) -> Id {
+        self.nodes.push(Raw { tag, content, span });
+        self.nodes.len() - 1
+    }
+
+    fn empty(&mut self) -> Id {
+        let at = self.last;
+        self.add(RawTag::Null, Content::Scalar(String::new()), at..at)
+    }
+
+    // Documents
+
+    fn stream(&mut self) -> Result<Option<Id>> {
+        let root = match self.peek()? {
+            TokenKind::StreamEnd => return Ok(None),
+            TokenKind::Directive(_) | TokenKind::DocumentStart => {
+                self.document_start()?;
+                match self.peek()? {
+                    TokenKind::Directive(_)
+                    | TokenKind::DocumentStart
+                    | TokenKind::DocumentEnd
+                    | TokenKind::StreamEnd => self.empty(),
+                    _ => self.node(Context::Block)?,
+                }
+            }
+            _ => self.node(Context::Block)?,
+        };
+        while self.at(&TokenKind::DocumentEnd)? {
+            self.take()?;
+        }
+        if !self.at(&TokenKind::StreamEnd)? {
+            let span = self.document_start()?;
+            return self.error(ErrorKind::MultipleDocuments, span);
+        }
+        Ok(Some(root))
+    }
+
+    fn document_start(&mut self) -> Result<Range<usize>> {
+        self.handles.clear();
+        let mut version_seen = false;
+        while let TokenKind::Directive(_) = self.peek()? {
+            let token = self.take()?;
+            match token.kind {
+                TokenKind::Directive(Directive::Yaml { major_is_one }) => {
+                    if version_seen || !major_is_one {
+                        return self.yaml_error("expected one `%YAML 1.1`", token.span);
+                    }
+                    version_seen = true;
+                }
+                TokenKind::Directive(Directive::Tag { handle, prefix }) => {
+                    if self.handles.insert(handle, prefix).is_some() {
+                        return self.yaml_error("this tag handle is defined twice", token.span);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !self.at(&TokenKind::DocumentStart)? {
+            return self.unexpected("the end of the document or `---`");
+        }
+        Ok(self.take()?.span)
+    }
+
+    // Nodes
+
+    fn node(&mut self, context: Context) -> Result<Id> {
+        if let TokenKind::Alias(_) = self.peek()? {
+            return self.alias();
+        }
+        let start = self.next_start();
+        let mut anchor = None;
+        let mut tag = None;
+        loop {
+            match self.peek()? {
+                TokenKind::Anchor(_) if anchor.is_none() => {
+                    let token = self.take()?;
+                    if let TokenKind::Anchor(name) = token.kind {
+                        if self.anchors.contains_key(&name) {
+                            let message = format!("the anchor `&{name}` is defined twice");
+                            return self.yaml_error(message, token.span);
+                        }
+                        anchor = Some(name);
+                    }
+                }
+                TokenKind::Tag(..) if tag.is_none() => tag = Some(self.tag()?),
+                _ => break,
+            }
+        }
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            let message = format!("nested deeper than {MAX_DEPTH} levels");
+            return self.error(ErrorKind::Limit(message), start..start);
+        }
+        let id = self.content(context, Properties { anchor, tag })?;
+        self.depth -= 1;
+        Ok(id)
+    }
+
+    /// The tag in full, with its handle replaced; `!` stays as it is.
+    fn tag(&mut self) -> Result<String> {
+        let token = self.take()?;
+        let TokenKind::Tag(handle, suffix) = token.kind else {
+            return self.yaml_error("expected a tag", token.span);
+        };
+        let Some(handle) = handle else {
+            return Ok(suffix);
+        };
+        let prefix = match (self.handles.get(&handle), handle.as_str()) {
+            (Some(prefix), _) => prefix,
+            (None, "!") => "!",
+            (None, "!!") => "tag:yaml.org,2002:",
+            _ => {
+                let message = format!("the tag handle `{handle}` is not defined");
+                return self.yaml_error(message, token.span);
+            }
+        };
+        Ok(format!("{prefix}{suffix}"))
+    }
+
+    fn content(&mut self, context: Context, properties: Properties) -> Result<Id> {
+        let in_block = context != Context::Flow;
+        match self.peek()? {
+            TokenKind::BlockEntry if context == Context::BlockOrIndentless => {
+                let id = self.collection(properties, RawTag::Sequence);
+                self.block_sequence_items(id, true)
+            }
+            TokenKind::Scalar { .. } => {
+                let token = self.take()?;
+                let TokenKind::Scalar { text, plain } = token.kind else {
+                    return self.yaml_error("expected a scalar", token.span);
+                };
+                let tag = match properties.tag.as_deref() {
+                    // `! "12"` is an integer: the lone `!` asks for resolution whatever the quotes.
+                    Some("!") => RawTag::of_text(&text),
+                    Some(tag) => RawTag::named(tag),
+                    None if plain => RawTag::of_text(&text),
+                    None => RawTag::Str,
+                };
+                let id = self.add(tag, Content::Scalar(text), token.span);
+                self.define(properties.anchor, id);
+                Ok(id)
+            }
+            TokenKind::FlowSequenceStart => {
+                let id = self.collection(properties, RawTag::Sequence);
+                self.take()?;
+                self.flow_sequence_items(id)
+            }
+            TokenKind::FlowMappingStart => {
+                let id = self.collection(properties, RawTag::Mapping);
+                self.take()?;
+                self.flow_mapping_pairs(id)
+            }
+            TokenKind::BlockSequenceStart if in_block => {
+                let id = self.collection(properties, RawTag::Sequence);
+                self.take()?;
+                self.block_sequence_items(id, false)
+            }
+            TokenKind::BlockMappingStart if in_block => {
+                let id = self.collection(properties, RawTag::Mapping);
+                self.take()?;
+                self.block_mapping_pairs(id)
+            }
+            _ if properties.anchor.is_some() || properties.tag.is_some() => {
+                let id = self.empty();
+                if let Some(tag) = properties.tag.filter(|tag| tag != "!") {
+                    self.nodes[id].tag = RawTag::named(&tag);
+                }
+                self.define(properties.anchor, id);
+                Ok(id)
+            }
+            _ => self.unexpected("a value"),
+        }
+    }
+
+    fn define(&mut self, anchor: Option<String>, id: Id) {
+        if let Some(name) = anchor {
+            self.anchors.insert(name, id);
+        }
+    }
+
+    /// A collection about to be filled; its anchor counts inside it already.
+    fn collection(&mut self, properties: Properties, kind: RawTag) -> Id {
+        let content = match kind {
+            RawTag::Mapping => Content::Mapping(Vec::new()),
+            _ => Content::Sequence(Vec::new()),
+        };
+        let tag = properties
+            .tag
+            .filter(|tag| tag != "!")
+            .map_or(kind, |tag| RawTag::named(&tag));
+        let start = self.next_start();
+        let id = self.add(tag, content, start..start);
+        self.define(properties.anchor, id);
+        id
+    }
+
+    fn push_item(&mut self, id: Id, item: Id) {
+        if let Content::Sequence(items) = &mut self.nodes[id].content {
+            items.push(item);
+        }
+    }
+
+    fn push_pair(&mut self, id: Id, key: Id, value: Id) {
+        if let Content::Mapping(pairs) = &mut self.nodes[id].content {
+            pairs.push((key, value));
+        }
+    }
+
+    fn close(&mut self, id: Id) -> Id {
+        let span = &mut self.nodes[id].span;
+        span.end = self.last.max(span.start);
+        id
+    }
+
+    // Block collections
+
+    fn block_sequence_items(&mut self, id: Id, indentless: bool) -> Result<Id> {
+        while self.at(&TokenKind::BlockEntry)? {
+            self.take()?;
+            let is_empty = match self.peek()? {
+                TokenKind::BlockEntry | TokenKind::BlockEnd => true,
+                TokenKind::Key | TokenKind::Value => indentless,
+                _ => false,
+            };
+            let item = if is_empty {
+                self.empty()
+            } else {
+                self.node(Context::Block)?
+            };
+            self.push_item(id, item);
+        }
+        self.close(id);
+        if !indentless {
+            if !self.at(&TokenKind::BlockEnd)? {
+                return self.unexpected("another `-` or the end of the list");
+            }
+            self.take()?;
+        }
+        Ok(id)
+    }
+
+    fn block_mapping_pairs(&mut self, id: Id) -> Result<Id> {
+        loop {
+            let key = match self.peek()? {
+                TokenKind::Key => {
+                    self.take()?;
+                    self.block_mapping_part()?
+                }
+                TokenKind::BlockEnd => break,
+                _ => return self.unexpected("another key or the end of the mapping"),
+            };
+            let value = if self.at(&TokenKind::Value)? {
+                self.take()?;
+                self.block_mapping_part()?
+            } else {
+                self.empty()
+            };
+            self.push_pair(id, key, value);
+        }
+        self.close(id);
+        self.take()?;
+        Ok(id)
+    }
+
+    fn block_mapping_part(&mut self) -> Result<Id> {
+        match self.peek()? {
+            TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => Ok(self.empty()),
+            _ => self.node(Context::BlockOrIndentless),
+        }
+    }
+
+    // Flow collections
+
+    fn flow_sequence_items(&mut self, id: Id) -> Result<Id> {
+        let mut first = true;
+        while !self.at(&TokenKind::FlowSequenceEnd)? {
+            if !first {
+                if !self.at(&TokenKind::FlowEntry)? {
+                    return self.unexpected("`,` or `]`");
+                }
+                self.take()?;
+            }
+            first = false;
+            match self.peek()? {
+                TokenKind::FlowSequenceEnd => break,
+                // `[a: 1]` is a list of one mapping.
+                TokenKind::Key => {
+                    let start = self.next_start();
+                    let mapping =
+                        self.add(RawTag::Mapping, Content::Mapping(Vec::new()), start..start);
+                    self.flow_pair(mapping, &TokenKind::FlowSequenceEnd)?;
+                    self.close(mapping);
+                    self.push_item(id, mapping);
+                }
+                _ => {
+                    let item = self.node(Context::Flow)?;
+                    self.push_item(id, item);
+                }
+            }
+        }
+        self.take()?;
+        Ok(self.close(id))
+    }
+
+    fn flow_mapping_pairs(&mut self, id: Id) -> Result<Id> {
+        let mut first = true;
+        while !self.at(&TokenKind::FlowMappingEnd)? {
+            if !first {
+                if !self.at(&TokenKind::FlowEntry)? {
+                    return self.unexpected("`,` or `}`");
+                }
+                self.take()?;
+            }
+            first = false;
+            match self.peek()? {
+                TokenKind::FlowMappingEnd => break,
+                TokenKind::Key => self.flow_pair(id, &TokenKind::FlowMappingEnd)?,
+                _ => {
+                    let key = self.node(Context::Flow)?;
+                    let value = self.empty();
+                    self.push_pair(id, key, value);
+                }
+            }
+        }
+        self.take()?;
+        Ok(self.close(id))
+    }
+
+    /// A key and its value between brackets; both may be left out.
+    fn flow_pair(&mut self, id: Id, end: &TokenKind) -> Result<()> {
+        self.take()?;
+        let key = if self.at(&TokenKind::Value)? {
+            self.empty()
+        } else {
+            self.flow_part(end)?
+        };
+        let value = if self.at(&TokenKind::Value)? {
+            self.take()?;
+            self.flow_part(end)?
+        } else {
+            self.empty()
+        };
+        self.push_pair(id, key, value);
+        Ok(())
+    }
+
+    fn flow_part(&mut self, end: &TokenKind) -> Result<Id> {
+        let token = self.peek()?;
+        if *token == TokenKind::FlowEntry || token == end {
+            Ok(self.empty())
+        } else {
+            self.node(Context::Flow)
+        }
+    }
+
+    fn alias(&mut self) -> Result<Id> {
+        let token = self.take()?;
+        let TokenKind::Alias(name) = token.kind else {
+            return self.yaml_error("expected an alias", token.span);
+        };
+        match self.anchors.get(&name) {
+            Some(&id) => Ok(id),
+            None => self.yaml_error(format!("the anchor `&{name}` is not defined above"), token.span),
+        }
+    }
+}

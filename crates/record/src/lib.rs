@@ -3,9 +3,12 @@
 //! [`issue::Issue`] is how a loss is recorded, [`trace`] holds events as columns, [`import`] is where every foreign
 //! format ends, [`store`] keeps all of it in a directory.
 
+pub mod counters;
 pub mod import;
 pub mod issue;
 pub mod kernel_name;
 mod mapped;
+pub mod plan;
 pub mod store;
+pub mod summary;
 pub mod trace;

@@ -1,0 +1,294 @@
+//! What a model must cost on paper: parameters, work, traffic, memory, and the floor on a device.
+
+use llmprof_theory::{
+    AttentionConvention, Cost, Kind, Logits, MlaDecode, Model, Pass, Phase, Workload,
+    WorkloadError,
+    device::{Device, MissingPeak},
+    floor::{Floors, PhaseFloor, Roof},
+    predict::MemoryFit,
+};
+use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
+use serde::Serialize;
+
+/// Why there is no static analysis.
+#[derive(Debug, thiserror::Error)]
+pub enum StaticsError {
+    /// The workload does not suit the model.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The device states no rate for the work.
+    #[error(transparent)]
+    MissingPeak(#[from] MissingPeak),
+}
+
+/// The whole analysis: `static_compute.json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Statics {
+    /// Name of the model.
+    pub model: String,
+    /// Family that its config was read as.
+    pub family: String,
+    /// What was asked of it.
+    pub workload: Workload,
+    /// How things were counted.
+    pub conventions: Conventions,
+    /// Name of the device that the floors are of; absent where none was chosen.
+    pub device: Option<String>,
+    /// The model as a whole.
+    pub totals: Totals,
+    /// What each phase costs.
+    pub phases: Phases,
+    /// What has to be held at once.
+    pub memory: Option<MemoryFit>,
+}
+
+/// How things were counted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conventions {
+    /// Operations per multiply-add.
+    pub flops_per_multiply_add: u32,
+    /// Which scores attention is charged for.
+    pub attention: AttentionConvention,
+    /// Which positions of a prompt get logits.
+    pub logits: Logits,
+    /// What the cache of latent attention holds.
+    pub mla: MlaDecode,
+    /// Number format of activations.
+    pub activations: DType,
+    /// Storage of the weights.
+    pub weights: String,
+    /// Number format of the KV cache.
+    pub kv: DType,
+}
+
+/// The model as a whole.
+#[derive(Clone, Debug, Serialize)]
+pub struct Totals {
+    /// Parameters, tied ones once.
+    pub parameters: u64,
+    /// Bytes that they take in the storage of this workload.
+    pub parameter_bytes: Bytes,
+    /// Layers of the decoder.
+    pub layers: u32,
+}
+
+/// What each phase costs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phases {
+    /// Image towers; absent without images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vision: Option<PhaseStatics>,
+    /// All passes over the prompt.
+    pub prefill: PhaseStatics,
+    /// One decode step, at the context that follows the prompt.
+    pub decode_step: PhaseStatics,
+    /// All decode steps; absent where prefill gives the only token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode: Option<PhaseStatics>,
+}
+
+impl Phases {
+    /// The phases there are, with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &PhaseStatics)> {
+        [
+            ("vision", self.vision.as_ref()),
+            ("prefill", Some(&self.prefill)),
+            ("decode_step", Some(&self.decode_step)),
+            ("decode", self.decode.as_ref()),
+        ]
+        .into_iter()
+        .filter_map(|(name, phase)| Some((name, phase?)))
+    }
+}
+
+/// What one phase costs.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseStatics {
+    /// Work and traffic.
+    #[serde(flatten)]
+    pub sums: Sums,
+    /// Tokens per sequence that are in the cache when it starts.
+    pub context_tokens: u64,
+    /// The least time on the device.
+    pub floor_ns: Option<Nanos>,
+    /// More about that time.
+    pub floor: Option<PhaseFloor>,
+    /// The same by kind of operator.
+    pub kinds: Vec<KindStatics>,
+}
+
+/// What the operators of one kind cost.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindStatics {
+    /// The kind.
+    pub kind: Kind,
+    /// Work and traffic.
+    #[serde(flatten)]
+    pub sums: Sums,
+    /// The least time of these operators on the device.
+    pub floor_ns: Option<Nanos>,
+}
+
+/// Work and traffic of some operators.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sums {
+    /// How often an operator is called.
+    pub calls: u64,
+    /// All floating-point operations.
+    pub flops: Flops,
+    /// Those that matrix units can do.
+    pub tensor_flops: Flops,
+    /// The others.
+    pub vector_flops: Flops,
+    /// Weights read.
+    pub weight_bytes: Bytes,
+    /// Activations read and written if nothing is fused.
+    pub activation_bytes: Bytes,
+    /// Cached keys and values read.
+    pub kv_read_bytes: Bytes,
+    /// Keys and values added to the cache.
+    pub kv_write_bytes: Bytes,
+    /// The model's inputs and outputs.
+    pub boundary_bytes: Bytes,
+    /// Operations per compulsory byte (weights, KV, inputs and outputs).
+    pub intensity: Option<f64>,
+    /// `counted`, or `expected` where random routing decides which experts are read.
+    pub basis: Basis,
+}
+
+impl From<&Cost> for Sums {
+    fn from(cost: &Cost) -> Self {
+        Self {
+            calls: cost.calls,
+            flops: Flops(cost.flops()),
+            tensor_flops: Flops(cost.tensor.total()),
+            vector_flops: Flops(cost.vector.total()),
+            weight_bytes: Bytes(cost.traffic.weights),
+            activation_bytes: Bytes(cost.traffic.activations()),
+            kv_read_bytes: Bytes(cost.traffic.kv_read),
+            kv_write_bytes: Bytes(cost.traffic.kv_write),
+            boundary_bytes: Bytes(cost.traffic.boundary),
+            intensity: cost.intensity(),
+            basis: cost.basis,
+        }
+    }
+}
+
+/// Analyzes `workload` on `model`, and on `device` where one is given.
+pub fn analyze(
+    name: &str,
+    model: &Model,
+    workload: &Workload,
+    device: Option<&Device>,
+) -> Result<Statics, StaticsError> {
+    let costs = model.costs(workload)?;
+    let roof = device.map(Roof::new);
+    let floors = roof
+        .as_ref()
+        .map(|roof| Floors::of(roof, model, workload))
+        .transpose()?;
+    let phase = |cost: &Cost, floor: Option<&PhaseFloor>, passes: &Passes<'_>| PhaseStatics {
+        sums: Sums::from(cost),
+        context_tokens: passes.context(),
+        floor_ns: floor.map(|floor| floor.floor_ns),
+        floor: floor.cloned(),
+        kinds: passes.kinds(roof.as_ref(), floor),
+    };
+    let passes = |phase: Phase, passes: Vec<Pass>| Passes {
+        model,
+        workload,
+        phase,
+        passes,
+    };
+    let prefill = passes(Phase::Prefill, model.prefill_passes(workload).collect());
+    let step = passes(Phase::Decode, vec![model.decode_step(workload)]);
+    let decode = model
+        .decode_pass(workload)
+        .map(|pass| passes(Phase::Decode, vec![pass]));
+    let vision = passes(Phase::Vision, Vec::new());
+    let floor = |choose: fn(&Floors) -> Option<&PhaseFloor>| floors.as_ref().and_then(choose);
+
+    let parameter_bytes = model.parameter_bytes(&workload.precision);
+    let formats = model.formats(&workload.precision);
+    Ok(Statics {
+        model: name.to_owned(),
+        family: model.family.to_owned(),
+        workload: *workload,
+        conventions: Conventions {
+            flops_per_multiply_add: 2,
+            attention: workload.attention,
+            logits: workload.logits,
+            mla: workload.mla,
+            activations: formats.activations,
+            weights: formats.weights.to_string(),
+            kv: formats.kv,
+        },
+        device: device.map(|device| device.name.clone()),
+        totals: Totals {
+            parameters: model.parameters(),
+            parameter_bytes: Bytes(parameter_bytes),
+            layers: model
+                .decoder
+                .as_ref()
+                .map_or(0, llmprof_theory::Decoder::layer_count),
+        },
+        phases: Phases {
+            vision: costs
+                .vision
+                .as_ref()
+                .map(|cost| phase(cost, floor(|f| f.vision.as_ref()), &vision)),
+            prefill: phase(&costs.prefill, floor(|f| Some(&f.prefill)), &prefill),
+            decode_step: phase(&costs.decode_step, floor(|f| Some(&f.decode_step)), &step),
+            decode: decode
+                .as_ref()
+                .map(|passes| phase(&costs.decode, floor(|f| f.decode.as_ref()), passes)),
+        },
+        memory: device.map(|device| MemoryFit::of(model, workload, device, parameter_bytes)),
+    })
+}
+
+/// The passes of one phase, by which its operators are found again.
+struct Passes<'a> {
+    model: &'a Model,
+    workload: &'a Workload,
+    phase: Phase,
+    passes: Vec<Pass>,
+}
+
+impl Passes<'_> {
+    fn context(&self) -> u64 {
+        self.passes.first().map_or(0, |pass| pass.past)
+    }
+
+    /// The phase by kind of operator. A kind's floor is taken at the memory level of the whole phase, so that the kinds
+    /// sum to the phase.
+    fn kinds(&self, roof: Option<&Roof<'_>>, floor: Option<&PhaseFloor>) -> Vec<KindStatics> {
+        let mut costs = [Cost::default(); Kind::ALL.len()];
+        let mut seconds = [0.0; Kind::ALL.len()];
+        let mut add = |operator: &llmprof_theory::Operator<'_>| {
+            let index = operator.kind as usize;
+            costs[index].add(operator);
+            if let (Some(roof), Some(floor)) = (roof, floor)
+                && let Ok(least) = roof.operator(operator, floor.memory_level)
+            {
+                seconds[index] += least.seconds();
+            }
+        };
+        if self.phase == Phase::Vision {
+            self.model.lower_vision(self.workload, &mut add);
+        }
+        for pass in &self.passes {
+            self.model.lower(self.workload, pass, &mut add);
+        }
+        Kind::ALL
+            .into_iter()
+            .zip(costs.iter().zip(seconds))
+            .filter(|(_, (cost, _))| cost.calls > 0)
+            .map(|(kind, (cost, seconds))| KindStatics {
+                kind,
+                sums: Sums::from(cost),
+                floor_ns: floor.map(|_| Nanos::from_seconds(seconds)),
+            })
+            .collect()
+    }
+}

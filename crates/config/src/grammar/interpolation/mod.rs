@@ -5,7 +5,7 @@ mod lexer;
 mod parser;
 
 pub use ast::{Argument, Expression, Interpolation, Piece, Target, Template};
-pub use parser::{parse_element, parse_value};
+pub use parser::{parse, parse_element};
 
 /// Whether OmegaConf would treat this string as an interpolation at all: it contains `${`, escaped or not.
 pub fn is_interpolation(text: &str) -> bool {

@@ -6,7 +6,7 @@ use crate::grammar::lexeme::{self, Plain};
 use crate::grammar::{GrammarError, MAX_DEPTH, Span, number};
 
 /// Parses a configuration value: text with `${…}` in it.
-pub fn parse_value(source: &str) -> Result<Template, GrammarError> {
+pub fn parse(source: &str) -> Result<Template, GrammarError> {
     let mut parser = Parser::new(source, Mode::Top);
     let pieces = parser.text()?;
     if pieces.is_empty() {

@@ -1,10 +1,12 @@
 //! Elements written back as override text, the way Hydra does for job names and sweeps.
 
 use super::element::{Element, QuotedString};
+use super::sweep::{Glob, Sweep};
+use crate::grammar::interpolation::{self, is_interpolation};
 use crate::python::float_repr;
 
 impl Element {
-    /// The element as text that parses to it again; nothing if a sweep is in it.
+    /// The element as text that parses to it again; nothing if a sweep other than a glob is in it.
     ///
     /// Hydra writes booleans as `True` and `False`. `spaced` puts a space after commas and colons.
     pub fn to_text(&self, spaced: bool) -> Option<String> {
@@ -34,6 +36,7 @@ impl Element {
                     .collect();
                 format!("{{{}}}", pairs?.join(comma))
             }
+            Self::Sweep(Sweep::Glob(glob)) => glob.to_dict()?.to_text(spaced)?,
             Self::Sweep(_) => return None,
         })
     }
@@ -52,6 +55,29 @@ impl Element {
             ),
             other => other.clone(),
         }
+    }
+}
+
+impl Glob {
+    /// A glob that is not swept over, as in `[glob(*)]`: Hydra turns it into a dictionary of its patterns, as strings.
+    /// Nothing if a pattern cannot become one.
+    pub fn to_dict(&self) -> Option<Element> {
+        let strings = |patterns: &[Element]| {
+            let strings = patterns.iter().map(|pattern| match pattern {
+                Element::Str(text) if is_interpolation(text) => {
+                    interpolation::parse(text).ok().map(|_| text.clone())
+                }
+                Element::Str(text) => Some(text.clone()),
+                Element::Bool(_) | Element::Int(_) | Element::Float(_) => pattern.to_text(false),
+                _ => None,
+            });
+            let strings: Option<Vec<_>> = strings.map(|text| text.map(Element::Str)).collect();
+            strings.map(Element::List)
+        };
+        Some(Element::Dict(vec![
+            (Element::Str("include".to_owned()), strings(&self.include)?),
+            (Element::Str("exclude".to_owned()), strings(&self.exclude)?),
+        ]))
     }
 }
 

@@ -54,13 +54,13 @@ pub struct TraceBuilder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawInputs<'a> {
     /// Dimensions, `[[1, 128], []]`; one level deeper for a list of tensors.
-    pub dims: &'a str,
+    pub dims: &'a [u8],
     /// Strides, like the dimensions.
-    pub strides: &'a str,
+    pub strides: &'a [u8],
     /// Dtypes, `["c10::BFloat16", "Scalar"]`.
-    pub dtypes: &'a str,
+    pub dtypes: &'a [u8],
     /// Plain values, `["", "-1"]`.
-    pub values: &'a str,
+    pub values: &'a [u8],
 }
 
 /// What a tool calls a thread: numbers, or a text in place of either.
@@ -155,6 +155,14 @@ impl TraceBuilder {
     ) -> ThreadId {
         let key = self.thread_key(process, thread);
         self.threads.id(key)
+    }
+
+    /// The process and thread numbers behind an id.
+    pub(crate) fn thread_numbers(&self, id: ThreadId) -> (i64, i64) {
+        let index = (id.0 as usize).checked_sub(1);
+        index
+            .and_then(|index| self.threads.keys.get(index))
+            .map_or((-1, -1), |key| (key.process, key.thread))
     }
 
     /// Says what a thread is called. It need not have events, before or after.

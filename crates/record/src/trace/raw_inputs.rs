@@ -23,7 +23,7 @@ impl RawInputLists {
         if texts.iter().all(|text| text.is_empty()) {
             return InputsId::NONE;
         }
-        let key = texts.map(|text| self.texts.intern(text));
+        let key = texts.map(|text| self.texts.intern_bytes(text));
         self.add(key)
     }
 
@@ -50,7 +50,7 @@ impl RawInputLists {
     /// Takes the lists apart in the order of their texts. Returns them, the new id of each old one, and how many
     /// could not be read.
     pub(super) fn finish(&self, strings: &mut Interner) -> (Inputs, Vec<InputsId>, u64) {
-        let text = |id: StrId| self.texts.get(id);
+        let text = |id: StrId| self.texts.get_bytes(id);
         let mut order: Vec<usize> = (0..self.lists.len()).collect();
         order.sort_by_key(|&list| self.lists[list].map(text));
         let mut inputs = Inputs::default();
@@ -76,15 +76,15 @@ enum Dims {
     Many(Vec<Vec<i64>>),
 }
 
-fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<Vec<T>> {
+fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Option<Vec<T>> {
     if text.is_empty() {
         return Some(Vec::new());
     }
-    serde_json::from_str(text).ok()
+    serde_json::from_slice(text).ok()
 }
 
 fn arguments(
-    [dims, strides, dtypes, values]: [&str; 4],
+    [dims, strides, dtypes, values]: [&[u8]; 4],
     strings: &mut Interner,
 ) -> Option<Vec<NewArgument>> {
     let dims: Vec<Dims> = parse(dims)?;
@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn tensors_scalars_and_lists_of_tensors_are_told_apart() {
         let (inputs, strings) = one(RawInputs {
-            dims: "[[151936, 896], [], [[2, 3], [4]], []]",
-            strides: "[[896, 1], [], [[3, 1], [1]], []]",
-            dtypes: r#"["c10::BFloat16", "Scalar", "TensorList", "float"]"#,
-            values: r#"["", "-1", "", ""]"#,
+            dims: b"[[151936, 896], [], [[2, 3], [4]], []]",
+            strides: b"[[896, 1], [], [[3, 1], [1]], []]",
+            dtypes: br#"["c10::BFloat16", "Scalar", "TensorList", "float"]"#,
+            values: br#"["", "-1", "", ""]"#,
         });
         let arguments: Vec<_> = inputs.arguments(InputsId(1)).collect();
         let tensors = |index: usize| {
@@ -179,7 +179,7 @@ mod tests {
     fn a_list_that_is_not_json_counts_as_unreadable() {
         let mut lists = RawInputLists::default();
         let id = lists.id(RawInputs {
-            dims: "[[1, 2",
+            dims: b"[[1, 2",
             ..RawInputs::default()
         });
         let (_, map, unreadable) = lists.finish(&mut Interner::default());

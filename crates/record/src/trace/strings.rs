@@ -139,6 +139,21 @@ impl Default for Strings {
     }
 }
 
+/// The upper half of a hash. It is kept beside each id: it rejects nearly all false candidates without touching the
+/// text, and spares rehashing when the table grows.
+#[inline]
+fn tag(bytes: &[u8]) -> u32 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    (hasher.finish() >> 32) as u32
+}
+
+/// The tag in both halves of a hash: the table takes its bucket from one and its filter from the other.
+#[inline]
+fn spread(tag: u32) -> u64 {
+    u64::from(tag) << 32 | u64::from(tag)
+}
+
 /// Gives equal strings equal ids while a trace is being read. Ids are in order of first use; [`finish`](super::TraceBuilder::finish) sorts them.
 #[derive(Clone)]
 pub struct Interner {
@@ -162,25 +177,33 @@ impl Default for Interner {
 impl Interner {
     /// The id of `text`, new where it was not seen before.
     pub fn intern(&mut self, text: &str) -> StrId {
-        let mut hasher = FxHasher::default();
-        hasher.write(text.as_bytes());
-        let hash = hasher.finish();
-        // The upper half is kept beside the id: it rejects nearly all false candidates without touching the text,
-        // and spares rehashing when the table grows.
-        let tag = (hash >> 32) as u32;
-        let spread = u64::from(tag) << 32 | u64::from(tag);
-        let found = self.lookup.find(spread, |&(other, id)| {
-            other == tag && self.bytes(id as usize) == text.as_bytes()
-        });
-        if let Some(&(_, id)) = found {
-            return StrId(id);
+        self.intern_bytes(text.as_bytes())
+    }
+
+    /// The id of a text that was interned before. Needs no proof that the bytes are text: only text is in here.
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<StrId> {
+        self.find_hashed(bytes, tag(bytes))
+    }
+
+    fn find_hashed(&self, bytes: &[u8], tag: u32) -> Option<StrId> {
+        let candidate =
+            |&(other, id): &(u32, u32)| other == tag && self.bytes(id as usize) == bytes;
+        self.lookup
+            .find(spread(tag), candidate)
+            .map(|&(_, id)| StrId(id))
+    }
+
+    /// Interns bytes that need not be text; [`get`](Self::get) gives nothing for those that are not.
+    pub(super) fn intern_bytes(&mut self, bytes: &[u8]) -> StrId {
+        let tag = tag(bytes);
+        if let Some(id) = self.find_hashed(bytes, tag) {
+            return id;
         }
         let id = self.ends.len() as u32;
-        self.text.extend_from_slice(text.as_bytes());
+        self.text.extend_from_slice(bytes);
         self.ends.push(self.text.len());
-        self.lookup.insert_unique(spread, (tag, id), |&(tag, _)| {
-            u64::from(tag) << 32 | u64::from(tag)
-        });
+        self.lookup
+            .insert_unique(spread(tag), (tag, id), |&(tag, _)| spread(tag));
         StrId(id)
     }
 
@@ -202,8 +225,13 @@ impl Interner {
     /// Interns all strings of `other`; the answer maps its ids to ids here.
     pub fn absorb(&mut self, other: &Self) -> Vec<StrId> {
         (0..other.len())
-            .map(|index| self.intern(other.get(StrId(index as u32))))
+            .map(|index| self.intern_bytes(other.bytes(index)))
             .collect()
+    }
+
+    /// The bytes of `id`.
+    pub(super) fn get_bytes(&self, id: StrId) -> &[u8] {
+        self.bytes(id.0 as usize)
     }
 
     fn bytes(&self, index: usize) -> &[u8] {

@@ -1,0 +1,256 @@
+//! One event of the file, its fields picked out of the text.
+
+use super::cursor::{Cursor, Text};
+use super::losses::Tally;
+use super::number::{integer, nanos, unsigned};
+
+/// A process or thread id: a number, or a text in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Id<'a> {
+    #[default]
+    Missing,
+    Number(i64),
+    Label(Text<'a>),
+}
+
+/// The fields that some table wants. What is not there has its default; 0 is no id of any tool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Event<'a> {
+    pub(super) phase: u8,
+    pub(super) category: &'a [u8],
+    pub(super) name: Option<Text<'a>>,
+    pub(super) process: Id<'a>,
+    pub(super) thread: Id<'a>,
+    pub(super) time: Option<i64>,
+    pub(super) duration: Option<i64>,
+    pub(super) flow: u64,
+    pub(super) args: Args<'a>,
+}
+
+/// The fields of `args`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Args<'a> {
+    pub(super) external: u64,
+    pub(super) correlation: u32,
+    pub(super) device: Option<u32>,
+    pub(super) context: u32,
+    pub(super) stream: Option<u32>,
+    pub(super) graph: u32,
+    pub(super) graph_node: u64,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) registers: u32,
+    pub(super) shared: u32,
+    pub(super) static_shared: u32,
+    pub(super) dynamic_shared: u32,
+    pub(super) occupancy: Option<f32>,
+    pub(super) bytes: i64,
+    pub(super) dims: &'a [u8],
+    pub(super) strides: &'a [u8],
+    pub(super) dtypes: &'a [u8],
+    pub(super) values: &'a [u8],
+    pub(super) python_id: u32,
+    pub(super) python_parent: u32,
+    pub(super) address: u64,
+    pub(super) allocated: u64,
+    pub(super) reserved: u64,
+    pub(super) device_type: Option<i64>,
+    pub(super) name: Option<Text<'a>>,
+}
+
+impl<'a> Event<'a> {
+    /// Reads the event whose opening brace the cursor is at. Nothing where it is not JSON, or ends early.
+    pub(super) fn read(
+        cursor: &mut Cursor<'a>,
+        bad_numbers: &mut Tally,
+        base: u64,
+    ) -> Option<Self> {
+        let mut event = Self::default();
+        let mut number = Numbers {
+            bad: bad_numbers,
+            base,
+        };
+        cursor.take(b'{')?;
+        cursor.skip_space();
+        if cursor.peek() == b'}' {
+            cursor.at += 1;
+            return Some(event);
+        }
+        loop {
+            let key = cursor.key()?;
+            match key {
+                b"ph" => event.phase = cursor.text()?.raw.first().copied().unwrap_or(0),
+                b"cat" => event.category = cursor.text()?.raw,
+                b"name" => {
+                    if cursor.peek() == b'"' {
+                        event.name = Some(cursor.text()?);
+                    } else {
+                        cursor.value()?;
+                    }
+                }
+                b"pid" => event.process = id(cursor)?,
+                b"tid" => event.thread = id(cursor)?,
+                b"ts" => event.time = nanos(cursor.value()?),
+                b"dur" => event.duration = nanos(cursor.value()?),
+                b"id" => event.flow = flow_id(cursor)?,
+                b"args" if cursor.peek() == b'{' => event.args.read(cursor, &mut number)?,
+                _ => {
+                    cursor.value()?;
+                }
+            }
+            cursor.skip_space();
+            match cursor.peek() {
+                b',' => cursor.at += 1,
+                b'}' => {
+                    cursor.at += 1;
+                    return Some(event);
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl<'a> Args<'a> {
+    fn read(&mut self, cursor: &mut Cursor<'a>, number: &mut Numbers<'_>) -> Option<()> {
+        cursor.at += 1;
+        cursor.skip_space();
+        if cursor.peek() == b'}' {
+            cursor.at += 1;
+            return Some(());
+        }
+        loop {
+            let key = cursor.key()?;
+            match key {
+                b"External id" | b"external id" => self.external = number.unsigned(cursor)?,
+                b"correlation" => self.correlation = number.small(cursor)?,
+                b"Input Dims" | b"Input dims" => self.dims = cursor.value()?,
+                b"Input Strides" => self.strides = cursor.value()?,
+                b"Input type" => self.dtypes = cursor.value()?,
+                b"Concrete Inputs" => self.values = cursor.value()?,
+                b"Python id" => self.python_id = number.small(cursor)?,
+                b"Python parent id" => self.python_parent = number.small(cursor)?,
+                b"device" => self.device = Some(number.small(cursor)?),
+                b"context" => self.context = number.small(cursor)?,
+                b"stream" => self.stream = Some(number.small(cursor)?),
+                b"grid" => self.grid = number.three(cursor)?,
+                b"block" => self.block = number.three(cursor)?,
+                b"registers per thread" => self.registers = number.small(cursor)?,
+                b"shared memory" => self.shared = number.small(cursor)?,
+                b"static shared memory" => self.static_shared = number.small(cursor)?,
+                b"dynamic shared memory" => self.dynamic_shared = number.small(cursor)?,
+                b"est. achieved occupancy %" => self.occupancy = number.fraction(cursor)?,
+                b"graph id" => self.graph = number.small(cursor)?,
+                b"graph node id" => self.graph_node = number.unsigned(cursor)?,
+                b"bytes" | b"Bytes" => self.bytes = number.signed(cursor)?,
+                b"Addr" => self.address = number.unsigned(cursor)?,
+                b"Total Allocated" => self.allocated = number.unsigned(cursor)?,
+                b"Total Reserved" => self.reserved = number.unsigned(cursor)?,
+                b"Device Id" => self.device = Some(number.small(cursor)?),
+                b"Device Type" => self.device_type = Some(number.signed(cursor)?),
+                b"name" if cursor.peek() == b'"' => self.name = Some(cursor.text()?),
+                _ => {
+                    cursor.value()?;
+                }
+            }
+            cursor.skip_space();
+            match cursor.peek() {
+                b',' => cursor.at += 1,
+                b'}' => {
+                    cursor.at += 1;
+                    return Some(());
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// Reads numbers of `args`, counting those that are none or out of range.
+struct Numbers<'t> {
+    bad: &'t mut Tally,
+    base: u64,
+}
+
+impl Numbers<'_> {
+    fn unsigned(&mut self, cursor: &mut Cursor<'_>) -> Option<u64> {
+        self.parse(cursor, unsigned).map(Option::unwrap_or_default)
+    }
+
+    fn signed(&mut self, cursor: &mut Cursor<'_>) -> Option<i64> {
+        self.parse(cursor, integer).map(Option::unwrap_or_default)
+    }
+
+    /// A number of 32 bits. −1 is how some fields say "all", and becomes the largest.
+    fn small(&mut self, cursor: &mut Cursor<'_>) -> Option<u32> {
+        let read = |text: &[u8]| match integer(text)? {
+            -1 => Some(u32::MAX),
+            value => u32::try_from(value).ok(),
+        };
+        self.parse(cursor, read).map(Option::unwrap_or_default)
+    }
+
+    fn fraction(&mut self, cursor: &mut Cursor<'_>) -> Option<Option<f32>> {
+        let read = |text: &[u8]| {
+            let value: f32 = str::from_utf8(text).ok()?.parse().ok()?;
+            value.is_finite().then_some(value)
+        };
+        self.parse(cursor, read)
+    }
+
+    fn three(&mut self, cursor: &mut Cursor<'_>) -> Option<[u32; 3]> {
+        let read = |text: &[u8]| {
+            let inside = text.strip_prefix(b"[")?.strip_suffix(b"]")?;
+            let mut three = [0; 3];
+            let mut parts = inside.split(|&byte| byte == b',');
+            for place in &mut three {
+                *place = u32::try_from(integer(parts.next()?.trim_ascii())?).ok()?;
+            }
+            parts.next().is_none().then_some(three)
+        };
+        self.parse(cursor, read).map(Option::unwrap_or_default)
+    }
+
+    /// Steps over the value; the inner option is what it says. `null` says nothing, and is no mistake.
+    #[inline]
+    fn parse<T>(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Option<Option<T>> {
+        let at = self.base + cursor.at as u64;
+        let text = cursor.value()?;
+        // Some exporters quote their numbers.
+        let bare = text
+            .strip_prefix(b"\"")
+            .and_then(|text| text.strip_suffix(b"\""))
+            .unwrap_or(text);
+        let value = read(bare);
+        if value.is_none() && text != b"null" {
+            self.bad.add(at);
+        }
+        Some(value)
+    }
+}
+
+fn id<'a>(cursor: &mut Cursor<'a>) -> Option<Id<'a>> {
+    if cursor.peek() == b'"' {
+        let text = cursor.text()?;
+        return Some(integer(text.raw).map_or(Id::Label(text), Id::Number));
+    }
+    Some(integer(cursor.value()?).map_or(Id::Missing, Id::Number))
+}
+
+/// The id of a flow: a number, or in other programs' traces a text, often hexadecimal.
+fn flow_id(cursor: &mut Cursor<'_>) -> Option<u64> {
+    let text = cursor.value()?;
+    let bare = text
+        .strip_prefix(b"\"")
+        .and_then(|text| text.strip_suffix(b"\""))
+        .unwrap_or(text);
+    let hexadecimal = || {
+        let digits = str::from_utf8(bare.strip_prefix(b"0x")?).ok()?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    Some(unsigned(bare).or_else(hexadecimal).unwrap_or(0))
+}

@@ -1,0 +1,198 @@
+//! The list of events, cut into pieces that are read at the same time.
+
+use memchr::{memchr, memmem};
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
+
+use super::cursor::Cursor;
+use super::event::Event;
+use super::flows::Flows;
+use super::rows::Part;
+
+/// How a list of events ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With its bracket.
+    Closed,
+    /// After an event, without a bracket.
+    Open,
+    /// Inside an event.
+    MidEvent,
+}
+
+/// How large a piece is. Fixed, so that the result does not depend on the number of cores.
+const PIECE_BYTES: usize = 4 << 20;
+/// How far past its size a piece may reach for a place to cut; in Kineto's layout the next is some hundred bytes away.
+const CUT_REACH: usize = 1 << 20;
+/// How many pieces are in memory beside the trace that they are added to.
+const PIECES_AT_ONCE: usize = 16;
+/// Between two events, as Kineto writes them. Inside an event, lines are indented deeper.
+const BETWEEN: &[u8] = b"\n  },\n  {";
+
+/// Reads the list whose opening bracket the cursor is at, and leaves the cursor behind it.
+pub(super) fn read_events(cursor: &mut Cursor<'_>, part: &mut Part) -> Ending {
+    cursor.at += 1;
+    let mut from = cursor.at;
+    let bytes = cursor.bytes;
+    let mut pieces = Vec::new();
+    while from < bytes.len() {
+        let to = cut_after(bytes, from);
+        pieces.push((from, to));
+        from = to;
+    }
+    if pieces.is_empty() {
+        return Ending::Open;
+    }
+    let read = |waves: &[(usize, usize)]| -> Vec<(Part, Ending, usize)> {
+        waves
+            .par_iter()
+            .with_max_len(1)
+            .map(|&(from, to)| read_piece(bytes, from, to, false))
+            .collect()
+    };
+    // While one wave of pieces is added to the trace, the next is read.
+    let mut waves = pieces.chunks(PIECES_AT_ONCE);
+    let mut ready = waves.next().map(&read).unwrap_or_default();
+    let mut ending = Ending::Open;
+    while !ready.is_empty() {
+        let next = waves.next();
+        let (closed, following) = rayon::join(
+            || {
+                for (piece, end, at) in ready {
+                    part.absorb(piece);
+                    (ending, cursor.at) = (end, at);
+                    // What lies behind the end of the list was read as events for nothing.
+                    if end == Ending::Closed {
+                        return true;
+                    }
+                }
+                false
+            },
+            || next.map(&read).unwrap_or_default(),
+        );
+        ready = if closed { Vec::new() } else { following };
+    }
+    ending
+}
+
+/// The arrows of a file, which the first reading passed over.
+pub(super) fn read_flows(bytes: &[u8]) -> Flows {
+    let from = memmem::find(bytes, b"\"traceEvents\"").unwrap_or(0);
+    let from =
+        from + memchr(b'[', &bytes[from..]).map_or(bytes.len() - from, |bracket| bracket + 1);
+    let (part, ..) = read_piece(bytes, from, bytes.len(), true);
+    part.flows
+}
+
+/// The end of a piece that begins at `from`: where an event begins, or the end of the content.
+fn cut_after(bytes: &[u8], from: usize) -> usize {
+    let earliest = from + PIECE_BYTES;
+    if earliest >= bytes.len() {
+        return bytes.len();
+    }
+    let latest = bytes.len().min(earliest + CUT_REACH);
+    match memmem::find(&bytes[earliest..latest], BETWEEN) {
+        Some(found) => earliest + found + BETWEEN.len() - 1,
+        // Another layout: the rest is one piece.
+        None => bytes.len(),
+    }
+}
+
+/// Reads the events of one piece. Says how it ends, and where in the content.
+fn read_piece(bytes: &[u8], from: usize, to: usize, only_flows: bool) -> (Part, Ending, usize) {
+    let mut cursor = Cursor::new(&bytes[from..to]);
+    let mut part = Part::default();
+    part.flows.keep = only_flows;
+    let base = from as u64;
+    let mut patience = Patience::new(to - from);
+    let ending = loop {
+        cursor.skip_space();
+        match cursor.peek() {
+            b',' => cursor.at += 1,
+            b']' => {
+                cursor.at += 1;
+                break Ending::Closed;
+            }
+            b'{' => {
+                let begin = cursor.at;
+                let repaired = cursor.repaired;
+                let at = base + begin as u64;
+                if let Some(event) = Event::read(&mut cursor, &mut part.losses.bad_number, base) {
+                    if only_flows {
+                        part.flows.add(&event);
+                    } else {
+                        part.add(&event, at);
+                    }
+                    if cursor.repaired > repaired {
+                        part.losses.repaired.add(at);
+                    }
+                    continue;
+                }
+                let failed = cursor.at.min(cursor.bytes.len());
+                match next_event(cursor.bytes, patience.resume(begin, failed)) {
+                    Some(next) => {
+                        part.losses.malformed.add(at);
+                        cursor.at = next;
+                    }
+                    // Nothing follows it: the content breaks off here.
+                    None => {
+                        cursor.at = begin;
+                        break Ending::MidEvent;
+                    }
+                }
+            }
+            _ if cursor.at_end() => break Ending::Open,
+            _ => {
+                part.losses.malformed.add(base + cursor.at as u64);
+                let begin = cursor.at;
+                match next_event(cursor.bytes, begin) {
+                    Some(next) => cursor.at = next,
+                    None => break Ending::MidEvent,
+                }
+            }
+        }
+    };
+    (part, ending, from + cursor.at)
+}
+
+/// Keeps recovery linear: bytes that a broken event was read over may be read again only so often.
+struct Patience {
+    bytes_left: usize,
+}
+
+impl Patience {
+    fn new(piece: usize) -> Self {
+        Self {
+            bytes_left: piece.saturating_mul(4),
+        }
+    }
+
+    /// Where to look for the next event after one that began at `begin` and broke at `failed`.
+    fn resume(&mut self, begin: usize, failed: usize) -> usize {
+        let again = failed - begin;
+        if again <= self.bytes_left {
+            self.bytes_left -= again;
+            begin + 1
+        } else {
+            failed
+        }
+    }
+}
+
+/// The next place that looks like the beginning of an event: a brace after a comma, bracket or brace, with one of the
+/// keys that events begin with. (The brace of `args` comes after a colon.)
+fn next_event(bytes: &[u8], from: usize) -> Option<usize> {
+    const KEYS: [&[u8]; 7] = [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"id"];
+    let mut from = from;
+    loop {
+        let found = from + memchr(b'{', bytes.get(from..)?)?;
+        let before = bytes[..found].trim_ascii_end().last();
+        let mut ahead = Cursor::new(bytes);
+        ahead.at = found + 1;
+        let begins = matches!(before, None | Some(b',' | b'[' | b'}'))
+            && ahead.key().is_some_and(|key| KEYS.contains(&key));
+        if begins {
+            return Some(found);
+        }
+        from = found + 1;
+    }
+}

@@ -1,0 +1,438 @@
+//! Events of the file become rows of tables.
+
+use super::begin_end::Halves;
+use super::cursor::Text;
+use super::event::{Event, Id};
+use super::flows::Flows;
+use super::losses::Losses;
+use crate::trace::{
+    Copy, CopyKind, Host, HostKind, Kernel, MemoryEvent, MemoryKind, MemoryPlace, Memset, Range,
+    RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId, TraceBuilder,
+};
+
+/// What reading a part of the file gives.
+#[derive(Default)]
+pub(super) struct Part {
+    pub(super) builder: TraceBuilder,
+    pub(super) losses: Losses,
+    pub(super) halves: Halves,
+    pub(super) flows: Flows,
+}
+
+/// An event that has a time, at its place in the file.
+struct Placed<'e, 'a> {
+    event: &'e Event<'a>,
+    start: i64,
+    duration: i64,
+    name: StrId,
+}
+
+impl Part {
+    /// Adds what another part, further on in the file, found.
+    pub(super) fn absorb(&mut self, other: Self) {
+        let Self {
+            builder,
+            losses,
+            halves,
+            flows,
+        } = other;
+        // Begins and ends hold ids of the other builder, which come along as their texts.
+        self.halves.absorb(halves);
+        self.builder.absorb(builder);
+        self.losses.merge(&losses);
+        self.flows.absorb(flows);
+    }
+
+    /// Puts one event into its table; `at` is its byte in the content.
+    pub(super) fn add(&mut self, event: &Event<'_>, at: u64) {
+        self.builder.events_read += 1;
+        match event.phase {
+            b'X' => self.slice(event, at),
+            b'i' | b'I' | b'R' => self.instant(event, at),
+            b'M' => self.metadata(event),
+            b's' | b't' | b'f' => self.flows.add(event),
+            b'B' | b'E' => self.halves.add(event, at, &mut self.losses),
+            _ => self.losses.unread_phase.add(at),
+        }
+    }
+
+    fn slice(&mut self, event: &Event<'_>, at: u64) {
+        let Some(start) = event.time else {
+            self.losses.no_time.add(at);
+            return;
+        };
+        let duration = match event.duration {
+            Some(duration) if duration >= 0 => duration,
+            Some(_) => {
+                self.losses.negative_duration.add(at);
+                0
+            }
+            None => {
+                self.losses.no_duration.add(at);
+                0
+            }
+        };
+        // An end past the range of the clock would overflow in every sum.
+        if start.checked_add(duration).is_none() {
+            self.losses.no_time.add(at);
+            return;
+        }
+        if event.name.is_none() {
+            self.losses.no_name.add(at);
+        }
+        let name = self.text(event.name, at);
+        let placed = Placed {
+            event,
+            start,
+            duration,
+            name,
+        };
+        match event.category {
+            b"cpu_op" => self.host(&placed, HostKind::OPERATOR, at),
+            b"python_function" => self.host(&placed, HostKind::PYTHON, at),
+            b"cuda_runtime" | b"privateuse1_runtime" | b"xpu_runtime" | b"mtia_runtime" => {
+                self.host(&placed, HostKind::RUNTIME, at);
+            }
+            b"cuda_driver" | b"privateuse1_driver" => self.host(&placed, HostKind::DRIVER, at),
+            b"overhead" => self.host(&placed, HostKind::OVERHEAD, at),
+            b"kernel" => self.kernel(&placed),
+            b"gpu_memcpy" => self.copy(&placed),
+            b"gpu_memset" => self.memset(&placed),
+            b"cuda_sync" => self.sync(&placed),
+            b"user_annotation" => self.range(&placed, RangeKind::ANNOTATION, at),
+            b"gpu_user_annotation" => self.device_range(&placed),
+            b"Trace" => self.range(&placed, RangeKind::CAPTURE, at),
+            _ => self.host(&placed, HostKind::OTHER, at),
+        }
+    }
+
+    fn host(&mut self, placed: &Placed<'_, '_>, kind: HostKind, at: u64) {
+        let args = &placed.event.args;
+        let thread = self.thread(placed.event, at);
+        let inputs = self.builder.inputs(RawInputs {
+            dims: args.dims,
+            strides: args.strides,
+            dtypes: args.dtypes,
+            values: args.values,
+        });
+        if args.correlation == 0 && matches!(kind, HostKind::RUNTIME | HostKind::DRIVER) {
+            self.flows.wanted = true;
+        }
+        self.builder.hosts.push(Host {
+            start: placed.start,
+            duration: placed.duration,
+            name: placed.name,
+            thread,
+            kind,
+            correlation: args.correlation,
+            external: args.external,
+            inputs,
+            python_id: args.python_id,
+            python_parent: args.python_parent,
+        });
+    }
+
+    fn kernel(&mut self, placed: &Placed<'_, '_>) {
+        let args = &placed.event.args;
+        let (device, stream) = self.device_place(placed.event);
+        // Tools that split shared memory write both parts; the others their sum.
+        let split = args.static_shared > 0 || args.dynamic_shared > 0;
+        self.builder.kernels.push(Kernel {
+            start: placed.start,
+            duration: placed.duration,
+            name: placed.name,
+            mangled: StrId::EMPTY,
+            device,
+            context: args.context,
+            stream,
+            correlation: args.correlation,
+            external: args.external,
+            graph: args.graph,
+            graph_node: args.graph_node,
+            grid: args.grid,
+            block: args.block,
+            registers: args.registers,
+            static_shared: if split {
+                args.static_shared
+            } else {
+                args.shared
+            },
+            dynamic_shared: args.dynamic_shared,
+            occupancy: args.occupancy.unwrap_or(f32::NAN),
+        });
+    }
+
+    fn copy(&mut self, placed: &Placed<'_, '_>) {
+        let args = &placed.event.args;
+        let (device, stream) = self.device_place(placed.event);
+        let (kind, source, target) = copy_ends(self.builder.strings.get(placed.name));
+        self.builder.copies.push(Copy {
+            start: placed.start,
+            duration: placed.duration,
+            name: placed.name,
+            kind,
+            source,
+            target,
+            device,
+            context: args.context,
+            stream,
+            correlation: args.correlation,
+            external: args.external,
+            graph: args.graph,
+            graph_node: args.graph_node,
+            bytes: args.bytes.max(0) as u64,
+        });
+    }
+
+    fn memset(&mut self, placed: &Placed<'_, '_>) {
+        let args = &placed.event.args;
+        let (device, stream) = self.device_place(placed.event);
+        let target = inside_parentheses(self.builder.strings.get(placed.name))
+            .map_or(MemoryKind::UNKNOWN, memory_kind);
+        self.builder.memsets.push(Memset {
+            start: placed.start,
+            duration: placed.duration,
+            name: placed.name,
+            target,
+            device,
+            context: args.context,
+            stream,
+            correlation: args.correlation,
+            external: args.external,
+            graph: args.graph,
+            graph_node: args.graph_node,
+            bytes: args.bytes.max(0) as u64,
+        });
+    }
+
+    fn sync(&mut self, placed: &Placed<'_, '_>) {
+        let args = &placed.event.args;
+        let (device, stream) = self.device_place(placed.event);
+        let kind = match self.builder.strings.get(placed.name) {
+            name if name.starts_with("Stream Wait") => SyncKind::STREAM_WAIT,
+            name if name.starts_with("Stream") => SyncKind::STREAM,
+            name if name.starts_with("Event") => SyncKind::EVENT,
+            name if name.starts_with("Context") || name.starts_with("Device") => SyncKind::CONTEXT,
+            _ => SyncKind::UNKNOWN,
+        };
+        self.builder.syncs.push(Sync {
+            start: placed.start,
+            duration: placed.duration,
+            name: placed.name,
+            kind,
+            device,
+            context: args.context,
+            stream,
+            correlation: args.correlation,
+            external: args.external,
+        });
+    }
+
+    fn range(&mut self, placed: &Placed<'_, '_>, kind: RangeKind, at: u64) {
+        let thread = self.thread(placed.event, at);
+        self.builder.ranges.push(Range {
+            start: placed.start,
+            duration: placed.duration,
+            name: placed.name,
+            thread,
+            kind,
+            external: placed.event.args.external,
+            ..Range::default()
+        });
+    }
+
+    fn device_range(&mut self, placed: &Placed<'_, '_>) {
+        let (device, stream) = self.device_place(placed.event);
+        self.builder.ranges.push(Range {
+            start: placed.start,
+            duration: placed.duration,
+            name: placed.name,
+            kind: RangeKind::DEVICE_ANNOTATION,
+            device,
+            stream,
+            external: placed.event.args.external,
+            ..Range::default()
+        });
+    }
+
+    fn instant(&mut self, event: &Event<'_>, at: u64) {
+        let Some(start) = event.time else {
+            self.losses.no_time.add(at);
+            return;
+        };
+        if event.name.is_some_and(|name| name.raw == b"[memory]") {
+            let thread = self.thread(event, at);
+            let args = &event.args;
+            let place = match args.device_type {
+                // c10::DeviceType: 0 is the CPU, all others are devices.
+                Some(0) => MemoryPlace::HOST,
+                Some(_) => MemoryPlace::DEVICE,
+                None => MemoryPlace::UNKNOWN,
+            };
+            let device = args
+                .device
+                .filter(|_| place != MemoryPlace::HOST)
+                .unwrap_or(0);
+            self.builder.memory.push(MemoryEvent {
+                time: start,
+                bytes: args.bytes,
+                address: args.address,
+                allocated: args.allocated,
+                reserved: args.reserved,
+                thread,
+                place,
+                device,
+            });
+            return;
+        }
+        let name = self.text(event.name, at);
+        self.range(
+            &Placed {
+                event,
+                start,
+                duration: 0,
+                name,
+            },
+            RangeKind::MARK,
+            at,
+        );
+    }
+
+    /// `M` events give names to processes and threads; their other facts are for viewers.
+    fn metadata(&mut self, event: &Event<'_>) {
+        let (Some(kind), Some(name)) = (event.name, event.args.name) else {
+            return;
+        };
+        let (name, _) = name.decode();
+        let process = label(event.process);
+        let process = process
+            .as_ref()
+            .map(|&number| number)
+            .map_err(AsRef::as_ref);
+        match kind.raw {
+            b"process_name" => self.builder.name_process(process, name.trim()),
+            b"thread_name" => {
+                let thread = label(event.thread);
+                let thread = thread.as_ref().map(|&number| number).map_err(AsRef::as_ref);
+                self.builder.name_thread(process, thread, name.trim());
+            }
+            _ => {}
+        }
+    }
+
+    fn thread(&mut self, event: &Event<'_>, at: u64) -> ThreadId {
+        if let (Id::Number(process), Id::Number(thread)) = (event.process, event.thread) {
+            return self.builder.thread(process, thread);
+        }
+        if event.process == Id::Missing && event.thread == Id::Missing {
+            self.losses.bad_number.add(at);
+            return ThreadId::NONE;
+        }
+        let (process, thread) = (label(event.process), label(event.thread));
+        self.builder.labelled_thread(
+            process
+                .as_ref()
+                .map(|&number| number)
+                .map_err(AsRef::as_ref),
+            thread.as_ref().map(|&number| number).map_err(AsRef::as_ref),
+        )
+    }
+
+    /// Device and stream: from the arguments, else from where the event is drawn, which is the same in Kineto.
+    fn device_place(&mut self, event: &Event<'_>) -> (u32, u32) {
+        let drawn = |id: Id<'_>| match id {
+            Id::Number(number) => u32::try_from(number).unwrap_or(0),
+            Id::Missing | Id::Label(_) => 0,
+        };
+        if event.args.correlation == 0 {
+            self.flows.wanted = true;
+        }
+        (
+            event.args.device.unwrap_or_else(|| drawn(event.process)),
+            event.args.stream.unwrap_or_else(|| drawn(event.thread)),
+        )
+    }
+
+    fn text(&mut self, text: Option<Text<'_>>, at: u64) -> StrId {
+        let Some(text) = text else {
+            return StrId::EMPTY;
+        };
+        // Nearly every name was seen before; then its bytes need no checking.
+        if !text.escaped
+            && let Some(id) = self.builder.strings.find(text.raw)
+        {
+            return id;
+        }
+        let (decoded, valid) = text.decode();
+        if !valid {
+            self.losses.not_utf8.add(at);
+        }
+        self.builder.intern(&decoded)
+    }
+}
+
+fn label(id: Id<'_>) -> Result<i64, std::borrow::Cow<'_, str>> {
+    match id {
+        Id::Number(number) => Ok(number),
+        Id::Label(text) => Err(text.decode().0),
+        Id::Missing => Err(std::borrow::Cow::Borrowed("")),
+    }
+}
+
+/// Reads `Memcpy HtoD (Pageable -> Device)`.
+fn copy_ends(name: &str) -> (CopyKind, MemoryKind, MemoryKind) {
+    let kind = name.split(' ').nth(1).unwrap_or_default();
+    let kind = CopyKind::ALL
+        .iter()
+        .find(|known| known.name() == kind)
+        .copied()
+        .unwrap_or_default();
+    let (source, target) = inside_parentheses(name)
+        .and_then(|ends| ends.split_once(" -> "))
+        .unwrap_or_default();
+    (kind, memory_kind(source), memory_kind(target))
+}
+
+fn inside_parentheses(name: &str) -> Option<&str> {
+    name.split_once('(')?
+        .1
+        .split_once(')')
+        .map(|(inside, _)| inside)
+}
+
+fn memory_kind(text: &str) -> MemoryKind {
+    MemoryKind::ALL
+        .iter()
+        .find(|kind| kind.name().eq_ignore_ascii_case(text))
+        .copied()
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_say_where_from_and_where_to() {
+        assert_eq!(
+            copy_ends("Memcpy HtoD (Pageable -> Device)"),
+            (
+                CopyKind::HOST_TO_DEVICE,
+                MemoryKind::PAGEABLE,
+                MemoryKind::DEVICE
+            )
+        );
+        assert_eq!(
+            copy_ends("Memcpy PtoP (Device -> Device)"),
+            (
+                CopyKind::PEER_TO_PEER,
+                MemoryKind::DEVICE,
+                MemoryKind::DEVICE
+            )
+        );
+        assert_eq!(
+            copy_ends("copy"),
+            (CopyKind::UNKNOWN, MemoryKind::UNKNOWN, MemoryKind::UNKNOWN)
+        );
+    }
+}

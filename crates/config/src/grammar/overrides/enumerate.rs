@@ -109,7 +109,8 @@ impl RangeSweep {
         self.floats(step > 0.0)
     }
 
-    /// Hydra adds the step in decimal with 28 digits, so that `0.1` three times is `0.3`.
+    /// Hydra adds the step in decimal with 28 digits, so that three steps of `0.1` are `0.3`; seven are
+    /// `0.7000000000000001` all the same.
     fn floats(&self, ascending: bool) -> Result<Vec<Element>, String> {
         let exact = |number| match number {
             Number::Int(value) => Decimal::from_int(value),

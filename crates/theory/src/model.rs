@@ -278,11 +278,15 @@ impl Model {
         }
     }
 
-    /// Number of parameters; tied weights count once.
+    /// Number of parameters; tied weights count once, buffers (DeepSeek-V3's correction of routing) not at all.
     pub fn parameters(&self) -> u64 {
         let mut total = 0u64;
         self.weights(&mut |weight| {
-            let elements = weight.spec.shape.elements();
+            let elements = if weight.spec.buffer {
+                0
+            } else {
+                weight.spec.shape.elements()
+            };
             total = total.saturating_add(elements.saturating_mul(weight.copies()));
         });
         total

@@ -3,12 +3,14 @@
 use crate::{
     error::WorkloadError,
     model::Model,
+    vision::Vision,
     workload::{Routing, Workload},
 };
 
 /// Sequences, tokens and images beyond these are mistakes, not workloads.
 const MAX_BATCH: u64 = 1 << 24;
 const MAX_TOKENS: u64 = 1 << 32;
+const MAX_IMAGES: u64 = 1 << 20;
 
 impl Model {
     /// Refuses a workload that makes no sense, naming the key.
@@ -30,19 +32,17 @@ impl Model {
         if let Some(chunk) = workload.chunk {
             range("chunk", chunk, 1, MAX_TOKENS)?;
         }
-        for (field, dtype) in [
-            ("precision.activations", workload.precision.activations),
-            ("precision.kv", workload.precision.kv),
-        ] {
-            if let Some(dtype) = dtype.filter(|dtype| !dtype.is_float() && field != "precision.kv")
-            {
-                return Err(WorkloadError::Invalid {
-                    field,
-                    found: dtype.to_string(),
-                    expected: "a floating-point dtype".to_owned(),
-                });
-            }
+        if let Some(dtype) = workload.precision.activations
+            && !dtype.is_float()
+        {
+            return Err(WorkloadError::Invalid {
+                field: "precision.activations",
+                found: dtype.to_string(),
+                expected: "a floating-point dtype".to_owned(),
+            });
         }
+        self.validate_images(workload)?;
+        self.validate_positions(workload)?;
         if let Routing::Measured { prefill, decode } = workload.routing {
             for (field, touched) in [("routing.prefill", prefill), ("routing.decode", decode)] {
                 if !(touched.is_finite() && touched >= 0.0) {
@@ -55,5 +55,59 @@ impl Model {
             }
         }
         Ok(())
+    }
+    fn validate_images(&self, workload: &Workload) -> Result<(), WorkloadError> {
+        let images = &workload.images;
+        for (field, found) in [
+            ("images.count", images.count),
+            ("images.height", images.height),
+            ("images.width", images.width),
+            ("images.crops_wide", images.crops_wide),
+            ("images.crops_high", images.crops_high),
+        ] {
+            if found > MAX_IMAGES {
+                return Err(WorkloadError::Invalid {
+                    field,
+                    found: found.to_string(),
+                    expected: format!("at most {MAX_IMAGES}"),
+                });
+            }
+        }
+        match &self.vision {
+            None if images.count > 0 => Err(WorkloadError::Invalid {
+                field: "images.count",
+                found: images.count.to_string(),
+                expected: format!("0: {} takes no images", self.family),
+            }),
+            Some(Vision::Qwen(_))
+                if images.count > 0 && (images.height == 0 || images.width == 0) =>
+            {
+                Err(WorkloadError::Invalid {
+                    field: "images.height",
+                    found: format!("{} × {}", images.height, images.width),
+                    expected: "the size of the images, which this model takes as they are"
+                        .to_owned(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A table of positions ends; rotation goes on.
+    fn validate_positions(&self, workload: &Workload) -> Result<(), WorkloadError> {
+        let table = self.decoder.as_ref().and_then(|decoder| decoder.positions);
+        let Some(table) = table else { return Ok(()) };
+        let positions = table.rows - table.offset;
+        let tokens = self
+            .context(workload)
+            .saturating_add(workload.decode_steps());
+        if tokens <= positions {
+            return Ok(());
+        }
+        Err(WorkloadError::Invalid {
+            field: "prompt",
+            found: format!("{tokens} tokens with what is cached and generated"),
+            expected: format!("at most {positions}, the positions that the model has learned"),
+        })
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct WeightSpec {
     pub(crate) shape: Dims,
     /// For a weight that quantized checkpoints quantize: the matrices it holds, their outputs and inputs.
     pub(crate) quantized: Option<[u64; 3]>,
+    /// Stored, but not trained as a parameter.
+    pub(crate) buffer: bool,
     /// One weight per expert: how many, and what stands between the expert's number and the suffix.
     pub(crate) experts: Option<(u32, &'static str)>,
 }
@@ -51,6 +53,7 @@ impl WeightSpec {
             suffix,
             shape,
             quantized: None,
+            buffer: false,
             experts: None,
         }
     }

@@ -36,6 +36,8 @@ pub enum MlaDecode {
     Absorbed,
     /// The cache holds expanded keys and values of every head.
     Naive,
+    /// The cache holds the compressed latent, which every step expands anew (transformers 5).
+    Expanded,
 }
 
 /// Which experts the tokens of a step reach.

@@ -57,7 +57,7 @@ impl Mla {
     /// Elements that the cache gains per token.
     pub fn kv_elements(&self, mla: MlaDecode) -> u64 {
         match mla {
-            MlaDecode::Absorbed => self.rank + self.rope_dim,
+            MlaDecode::Absorbed | MlaDecode::Expanded => self.rank + self.rope_dim,
             MlaDecode::Naive => self.expanded(),
         }
     }

@@ -142,7 +142,7 @@ impl Moe {
         } else {
             0
         };
-        step.parameters = gate.parameters().saturating_add(correction);
+        step.parameters = gate.parameters();
         step.vector = step
             .vector
             .saturating_add(product(&[rows, gate.outputs, 5]));
@@ -237,7 +237,10 @@ impl Moe {
     pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
         self.router.gate.weights(visitor);
         if let Some(name) = self.router.correction {
-            visitor.visit(WeightSpec::new(name, "", Dims::from([self.experts.count])));
+            visitor.visit(WeightSpec {
+                buffer: true,
+                ..WeightSpec::new(name, "", Dims::from([self.experts.count]))
+            });
         }
         let Experts {
             count,

@@ -1,0 +1,261 @@
+//! What a workload keeps in memory: weights, KV cache, and the activations that live at the same time.
+
+use serde::Serialize;
+
+use crate::{
+    block::{FeedForward, Layer, Mixer, MlpInput, SamEncoder},
+    error::WorkloadError,
+    lower::product,
+    model::{Decoder, Model},
+    vision::Vision,
+    workload::Workload,
+};
+
+/// Searches end here; no machine holds more.
+const MAX_TOKENS: u64 = 1 << 32;
+const MAX_BATCH: u64 = 1 << 24;
+
+/// Bytes that a workload needs at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Stored weights.
+    pub weights: u64,
+    /// The KV cache when the last token is made.
+    pub kv_cache: u64,
+    /// The most that activations take at any one time: a peak over the operators of prefill, decode and vision.
+    ///
+    /// Attention scores are not part of it (fused attention never stores them), nor are a runtime's workspaces.
+    pub activations_peak: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights
+            .saturating_add(self.kv_cache)
+            .saturating_add(self.activations_peak)
+    }
+}
+
+impl Model {
+    /// Bytes of keys and values after `tokens` tokens in each of `workload`'s sequences.
+    ///
+    /// A layer with a sliding window keeps the window and no more.
+    pub fn kv_cache_bytes(&self, workload: &Workload, tokens: u64) -> u64 {
+        let Some(decoder) = &self.decoder else {
+            return 0;
+        };
+        let elements = decoder.groups.iter().fold(0u64, |total, group| {
+            let kept = group
+                .layer
+                .window()
+                .map_or(tokens, |window| tokens.min(window));
+            let layer = product(&[kept, group.layer.kv_elements(workload.mla)]);
+            total.saturating_add(product(&[layer, group.layers.len() as u64]))
+        });
+        let kv = self.formats(&workload.precision).kv;
+        kv.bytes_for(product(&[elements, workload.batch]))
+            .unwrap_or(u64::MAX)
+    }
+
+    /// What a workload keeps in memory at once.
+    pub fn memory(&self, workload: &Workload) -> Result<Memory, WorkloadError> {
+        self.validate(workload)?;
+        Ok(self.memory_unchecked(workload))
+    }
+
+    fn memory_unchecked(&self, workload: &Workload) -> Memory {
+        let tokens = self
+            .context(workload)
+            .saturating_add(workload.decode_steps());
+        let passes = self
+            .prefill_passes(workload)
+            .chain([self.decode_step(workload)]);
+        let text = self.decoder.as_ref().map_or(0, |decoder| {
+            passes
+                .map(|pass| {
+                    let logits = product(&[pass.batch, pass.logits]);
+                    decoder.peak_elements(pass.rows(), logits)
+                })
+                .max()
+                .unwrap_or(0)
+        });
+        let images = product(&[workload.batch, workload.images.count]);
+        let vision = match &self.vision {
+            Some(vision) if images > 0 => vision.peak_elements(images, workload),
+            _ => 0,
+        };
+        let formats = self.formats(&workload.precision);
+        Memory {
+            weights: self.parameter_bytes(&workload.precision),
+            kv_cache: self.kv_cache_bytes(workload, tokens),
+            activations_peak: formats
+                .activations
+                .bytes_for(text.max(vision))
+                .unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The largest batch of sequences like `workload`'s that fits `bytes`; `None` where not even one does.
+    pub fn largest_batch(&self, workload: &Workload, bytes: u64) -> Option<u64> {
+        largest(1, MAX_BATCH, |batch| {
+            let workload = Workload { batch, ..*workload };
+            self.memory_unchecked(&workload).total() <= bytes
+        })
+    }
+
+    /// The longest context per sequence, in tokens, that fits `bytes` beside the activations of `workload`.
+    ///
+    /// The context is what `workload` holds at its end, with more tokens in the cache before it.
+    pub fn largest_context(&self, workload: &Workload, bytes: u64) -> Option<u64> {
+        let own = self
+            .prompt_tokens(workload)
+            .saturating_add(workload.decode_steps());
+        let cached = largest(0, MAX_TOKENS, |cached| {
+            let workload = Workload {
+                cached,
+                ..*workload
+            };
+            self.memory_unchecked(&workload).total() <= bytes
+        })?;
+        Some(cached.saturating_add(own))
+    }
+}
+
+/// The largest value in `low..=high` that fits, by bisection; what fits must fit for all smaller values too.
+fn largest(low: u64, high: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    if !fits(low) {
+        return None;
+    }
+    let (mut good, mut bad) = (low, high + 1);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if fits(middle) {
+            good = middle;
+        } else {
+            bad = middle;
+        }
+    }
+    Some(good)
+}
+
+impl Decoder {
+    /// Elements alive at the worst moment of a pass: inside a layer, or while logits are made.
+    fn peak_elements(&self, rows: u64, logits: u64) -> u64 {
+        let layers = self
+            .groups
+            .iter()
+            .map(|group| group.layer.peak_elements(rows));
+        let head = product(&[rows, self.hidden])
+            .saturating_add(product(&[logits, self.head.linear.outputs]));
+        layers.max().unwrap_or(0).max(head)
+    }
+}
+
+impl Layer {
+    /// Elements alive at the worst moment of this layer over `rows` tokens.
+    fn peak_elements(&self, rows: u64) -> u64 {
+        product(&[
+            rows,
+            self.width
+                .saturating_add(self.mixer_peak().max(self.feed_peak())),
+        ])
+    }
+
+    /// Beside the residual, per token: the normed input with queries, keys and values, or those with the result.
+    fn mixer_peak(&self) -> u64 {
+        let (projected, result) = match &self.mixer {
+            Mixer::Attention(attention) => (
+                (attention.heads + 2 * attention.kv_heads) * attention.head_dim,
+                attention.heads * attention.head_dim,
+            ),
+            Mixer::Mla(latent) => {
+                let key = latent.nope_dim + latent.rope_dim;
+                (
+                    latent.heads * (2 * key + latent.value_dim),
+                    latent.heads * latent.value_dim,
+                )
+            }
+        };
+        projected + self.width.max(result)
+    }
+
+    /// Beside the residual, per token: the input, what the first products give, and the activation's result.
+    fn feed_peak(&self) -> u64 {
+        match &self.feed {
+            FeedForward::Dense(mlp) => {
+                let inner = mlp.down.inputs;
+                let products = match mlp.input {
+                    MlpInput::Plain(_) => inner,
+                    MlpInput::Gated { .. } | MlpInput::Fused(_) => 2 * inner,
+                };
+                products + self.width.max(inner)
+            }
+            FeedForward::Moe(moe) => {
+                // Each token's copies for its experts, and gate, up and result inside them.
+                let experts = &moe.experts;
+                let copies = product(&[
+                    experts.top_k,
+                    experts.hidden.saturating_add(3 * experts.intermediate),
+                ]);
+                copies.saturating_add(2 * self.width)
+            }
+        }
+    }
+}
+
+impl Vision {
+    fn peak_elements(&self, images: u64, workload: &Workload) -> u64 {
+        match self {
+            Self::Encoder(encoder) => {
+                let tokens = encoder.patches_per_image() + 1;
+                encoder.layer.peak_elements(product(&[images, tokens]))
+            }
+            Self::Sam(sam) => sam.peak_elements(images, sam.side),
+            Self::DeepseekOcr(towers) => {
+                let crops = workload
+                    .images
+                    .crops_wide
+                    .saturating_mul(workload.images.crops_high);
+                let local = product(&[images, crops]);
+                let views = [(images, towers.base_side), (local, towers.crop_side)];
+                views
+                    .into_iter()
+                    .map(|(views, side)| {
+                        let across = towers.sam.output_side(side);
+                        let features = product(&[views, across * across + 1]);
+                        let clip = towers.clip.layer.peak_elements(features);
+                        towers.sam.peak_elements(views, side).max(clip)
+                    })
+                    .max()
+                    .unwrap_or(0)
+            }
+            Self::Qwen(tower) => {
+                let tokens = self.tokens(&workload.images);
+                let patches = product(&[images, tokens, tower.merge, tower.merge]);
+                tower.layer.peak_elements(patches)
+            }
+        }
+    }
+}
+
+impl SamEncoder {
+    /// Windows are padded, so the worst moment is often in attention: residual, padded queries, keys, values, result.
+    fn peak_elements(&self, images: u64, side: u64) -> u64 {
+        let across = side / self.patches.stride;
+        let patches = product(&[across, across]);
+        let peak = self.groups.iter().map(|(_, layer)| {
+            let padded = if layer.window > 0 {
+                let windows = across.div_ceil(layer.window);
+                product(&[windows, windows, layer.window, layer.window])
+            } else {
+                patches
+            };
+            let width = layer.norm1.width;
+            let attention = product(&[padded, 4, width]);
+            let feed = product(&[patches, 2, layer.mlp.down.inputs]);
+            product(&[patches, width]).saturating_add(attention.max(feed))
+        });
+        product(&[images, peak.max().unwrap_or(0)])
+    }
+}

@@ -49,7 +49,7 @@ _CALLS = [
     "range(1,stop=4,step=2)", "range(1,start=2)", "range(1,null)", "range(1,step=null)", "range(true,5)", "range(false,true)", "range(0,3,true)",
     "range('1',2)", "range(1,step=0.5)", "range(2,step=0.5)", "range(0,inf)", "range(inf,0)", "range(nan)", "range(0,1,nan)", "range(0,1,inf)",
     "range(-inf,0,1.0)", "range(0,1,0.0)", "range(-1.0,1.0,0.5)", "range(1e16,1e16,1.0)", "range(0.1,0.5,0.1)", "range(1e-3,5e-3,1e-3)", "range(100.1,100.5,0.1)",
-    "range(0,1.1,0.1)", "range(1e22,3e22,1e22)", "range(9007199254740993,9007199254740996,1.0)", "range(1.5,-1,-1)", "range(step=2,start=1,stop=9)",
+    "range(0,1.1,0.1)", "range(1e22,3e22,1e22)", "range(9007199254740993,9007199254740996,1.0)", "range(1.5,-1,-1)", "range(1e1,0,-1)", "range(10,0.0,-2)", "range(-3.0,0)", "range(step=2,start=1,stop=9)",
     "interval(1,2)", "interval(1.5,2)", "interval(1)", "interval(start=1,end=2)", "interval(a,b)", "interval(true,2)", "interval(1,null)", "interval(1,2,3)",
     "tag(a,choice(1,2))", "tag(a,b,choice(1,2))", "tag(choice(1,2))", "tag(a)", "tag()", "tag(1,choice(1))", "tag('a b',range(1,2))", "tag(a,interval(1,2))",
     "tag(a,sweep=choice(1))", "tag(sweep=choice(1))", "tag(a,glob(*))", "tag(a,tag(b,choice(1)))", "tag(a,a,choice(1))", "tag(choice(1),choice(2))",

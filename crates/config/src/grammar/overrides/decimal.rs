@@ -44,8 +44,9 @@ impl Decimal {
         digits.drain(..leading);
         Self {
             negative,
+            // Zero has no digit whose place could matter; one form of it keeps comparison simple.
+            exponent: if digits.is_empty() { 0 } else { exponent },
             digits,
-            exponent,
         }
     }
 
@@ -211,6 +212,10 @@ mod tests {
         assert_eq!(number(1e300).add(&number(1e-300)).to_f64(), 1e300);
         assert_eq!(number(-2.0).cmp(&number(-10.0)), Ordering::Greater);
         assert_eq!(number(0.0).cmp(&number(-0.0)), Ordering::Equal);
+        assert_eq!(
+            number(1.0).add(&Decimal::from_int(-1)).cmp(&number(0.0)),
+            Ordering::Equal
+        );
         assert_eq!(number(9.0).cmp(&number(10.0)), Ordering::Less);
     }
 }

@@ -346,10 +346,16 @@ class Maker:
         elif draw < 0.2:
             self.use("--info")
             flags += ["--info", self.rng.choice(["defaults", "defaults-tree", "config", "searchpath"])]
-        elif draw < 0.27:
+        elif draw < 0.28:
             self.use("--cfg hydra")
             flags += ["--cfg", "hydra", "-p", self.rng.choice(["hydra.job", "hydra.runtime", "hydra.run", "hydra.overrides", "hydra"])]
-        elif draw < 0.3:
+        elif draw < 0.34:
+            self.use("files of a run")
+            if self.chance(0.4):
+                self.use("files of a multirun")
+                flags += ["-m"]
+                overrides += [self.sweep()]
+        elif draw < 0.37:
             self.use("--cfg all")
             flags += ["--cfg", "all"]
         else:

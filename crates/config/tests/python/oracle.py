@@ -21,9 +21,9 @@ import hydra.core.utils as core_utils
 from hydra import version
 from hydra._internal import hydra as hydra_module
 from hydra._internal import utils as hydra_utils
-from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
 
 # What every case sees of the world, unless it says otherwise.
 NOW = datetime.datetime(2026, 3, 5, 14, 7, 9, 123456)
@@ -95,7 +95,7 @@ def run(root, args, env=None, kind=None):
         forget()
     if kind == "jobs":
         return {"jobs": jobs}
-    if any(flag in args for flag in ("--cfg", "-c", "--info", "-i", "--help", "--hydra-help", "--version")):
+    if any(arg.split("=")[0] in ("--cfg", "-c", "--info", "-i") for arg in args):
         return {"stdout": stdout.getvalue().replace(root, ROOT_TOKEN)}
     return {"files": written_files(root, before)}
 
@@ -116,17 +116,20 @@ def call_hydra(root, args):
 @contextlib.contextmanager
 def recorded_jobs(jobs):
     """Keeps the override lists of the jobs instead of running them."""
-    original = BasicLauncher.launch
+    # The search for plugins imports the module anew, so the class in use is not the one imported at the top of a file.
+    Plugins.instance()
+    launcher = sys.modules["hydra._internal.core_plugins.basic_launcher"].BasicLauncher
+    original = launcher.launch
 
     def launch(self, job_overrides, initial_job_idx):
         jobs.extend(list(overrides) for overrides in job_overrides)
         return []
 
-    BasicLauncher.launch = launch
+    launcher.launch = launch
     try:
         yield
     finally:
-        BasicLauncher.launch = original
+        launcher.launch = original
 
 
 def forget():

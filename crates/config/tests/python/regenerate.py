@@ -52,6 +52,7 @@ def copy_of(folder, parent):
 def disagrees_with_application(root, args, env, result):
     """Runs the public `@hydra.main` in its own process; a reason when it gives another result."""
     (root / "app.py").write_text(APPLICATION)
+    before = set(root.rglob("*"))
     environment = {**oracle.ENVIRONMENT, **env, "PATH": os.environ["PATH"], "PYTHONWARNINGS": "ignore"}
     done = subprocess.run([sys.executable, "app.py", *args], cwd=root, env=environment, capture_output=True, text=True)
     if "error" in result:
@@ -61,7 +62,12 @@ def disagrees_with_application(root, args, env, result):
     if "stdout" in result:
         text = done.stdout.replace(os.path.realpath(root), oracle.ROOT_TOKEN)
         return None if text == result["stdout"] else f"the application prints\n{text}"
-    return None
+    files = oracle.written_files(os.path.realpath(root), before)
+    return None if files == result["files"] else f"the application writes\n{files}"
+
+
+def reads_clock(result):
+    return f"{oracle.NOW:%Y-%m-%d}" in json.dumps(result)
 
 
 def main():
@@ -92,7 +98,7 @@ def main():
                 stale.append(name)
                 if not options.check:
                     target.write_text(text)
-            if options.subprocess and kind is None and number % options.subprocess == 0:
+            if options.subprocess and kind is None and number % options.subprocess == 0 and not reads_clock(result):
                 reason = disagrees_with_application(copy_of(folder, temporary), args, env, result)
                 if reason:
                     wrong.append(f"{name}: {reason}")

@@ -6,6 +6,7 @@ pub mod emit;
 pub mod error;
 pub mod grammar;
 pub mod hint;
+pub mod hydra;
 pub mod int;
 mod interpolate;
 pub mod key;

@@ -1,20 +1,31 @@
 //! Overrides of values: change, add and delete keys of a composed config.
 
-use super::Host;
-use super::values::{UpdateMode, delete_key, update};
 use super::error::Error;
 use super::repository::Repository;
+use crate::context::Context;
 use crate::error::{Error as ValueError, ErrorKind};
 use crate::grammar::{Element as Literal, Override, OverrideKind};
 use crate::key::Key;
 use crate::node::{Dict, Node, Value};
+use crate::resolve;
+use crate::update::{self, Update};
+
+const MERGE: Update = Update {
+    merge: true,
+    force_add: false,
+};
+
+const FORCE_MERGE: Update = Update {
+    merge: true,
+    force_add: true,
+};
 
 /// Applies one override.
 pub(super) fn apply(
     config: &mut Node,
     line: &Override,
     repository: &Repository,
-    host: &Host,
+    context: &Context,
 ) -> Result<(), Error> {
     let key = &line.key_or_group;
     if line.package.is_some() {
@@ -30,9 +41,9 @@ pub(super) fn apply(
     };
     let value = node(&line.value()).map_err(failed)?;
     match line.kind {
-        OverrideKind::Delete => delete(config, line, &value, host),
+        OverrideKind::Delete => delete(config, line, &value, context),
         OverrideKind::Add => {
-            let existing = host.select(config, key).map_err(failed)?;
+            let existing = resolve::select(config, key, context).map_err(failed)?;
             let is_container = value.as_dict().is_some() || value.as_list().is_some();
             if existing.is_some_and(|found| !found.is_null()) && !is_container {
                 return Err(Error::AddExisting {
@@ -40,11 +51,13 @@ pub(super) fn apply(
                     line: line.input_line.clone(),
                 });
             }
-            update(config, key, value, UpdateMode::force_merge()).map_err(failed)
+            update::update(config, key, value, FORCE_MERGE, context).map_err(failed)
         }
-        OverrideKind::ForceAdd => update(config, key, value, UpdateMode::force_merge()).map_err(failed),
+        OverrideKind::ForceAdd => {
+            update::update(config, key, value, FORCE_MERGE, context).map_err(failed)
+        }
         OverrideKind::Change => {
-            update(config, key, value, UpdateMode::merge()).map_err(|error| match error.kind() {
+            update::update(config, key, value, MERGE, context).map_err(|error| match error.kind() {
                 ErrorKind::Struct { .. } | ErrorKind::Key(_) => Error::KeyNotInStruct {
                     key: key.clone(),
                     line: line.input_line.clone(),
@@ -56,13 +69,18 @@ pub(super) fn apply(
     }
 }
 
-fn delete(config: &mut Node, line: &Override, value: &Node, host: &Host) -> Result<(), Error> {
+fn delete(
+    config: &mut Node,
+    line: &Override,
+    value: &Node,
+    context: &Context,
+) -> Result<(), Error> {
     let key = &line.key_or_group;
     let failed = |error| Error::Override {
         line: line.input_line.clone(),
         error,
     };
-    let found = host.select(config, key).map_err(failed)?;
+    let found = resolve::select(config, key, context).map_err(failed)?;
     let Some(found) = found.filter(|found| !found.is_null()) else {
         return Err(Error::DeleteMissing { key: key.clone() });
     };
@@ -73,7 +91,10 @@ fn delete(config: &mut Node, line: &Override, value: &Node, host: &Host) -> Resu
             wanted: value.to_string(),
         });
     }
-    delete_key(config, key).map_err(failed)
+    config.set_struct(Some(false));
+    let result = update::delete(config, key, context).map_err(failed);
+    config.set_struct(Some(true));
+    result.map(drop)
 }
 
 /// The value of an override as a config node.
@@ -94,7 +115,9 @@ pub(super) fn node(literal: &Literal) -> Result<Node, ValueError> {
             Value::Dict(dict)
         }
         Literal::Sweep(_) => {
-            return Err(ErrorKind::UnsupportedValue("a sweep inside another value".to_owned()).into());
+            return Err(
+                ErrorKind::UnsupportedValue("a sweep inside another value".to_owned()).into(),
+            );
         }
     };
     Ok(Node::new(value))

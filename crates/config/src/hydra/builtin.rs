@@ -42,7 +42,10 @@ pub(crate) const CONF: FileTree = &[
         "hydra/job_logging/stdout.yaml",
         include_str!("conf/job_logging_stdout.yaml"),
     ),
-    ("hydra/output/default.yaml", include_str!("conf/output.yaml")),
+    (
+        "hydra/output/default.yaml",
+        include_str!("conf/output.yaml"),
+    ),
 ];
 
 /// Files of `structured://`. Only defaults lists are text; [`super::schema`] has the content.

@@ -91,7 +91,12 @@ impl Command {
         if self.resolve && self.cfg.is_none() {
             return Err(usage("--resolve is only for --cfg".to_owned()));
         }
-        let chosen = [self.run, self.multirun, self.cfg.is_some(), self.info.is_some()];
+        let chosen = [
+            self.run,
+            self.multirun,
+            self.cfg.is_some(),
+            self.info.is_some(),
+        ];
         if chosen.into_iter().filter(|given| *given).count() > 1 {
             return Err(usage(
                 "only one of --run, --multirun, --cfg and --info can be given".to_owned(),
@@ -138,7 +143,8 @@ mod tests {
 
     #[test]
     fn flags_in_both_forms() {
-        let command = parse("-cp conf --config-name=base --cfg job a=1 --resolve +b=--x").expect("valid");
+        let command =
+            parse("-cp conf --config-name=base --cfg job a=1 --resolve +b=--x").expect("valid");
         assert_eq!(command.config_path, Some("conf".into()));
         assert_eq!(command.config_name.as_deref(), Some("base"));
         assert_eq!(command.cfg, Some(CfgKind::Job));
@@ -148,7 +154,10 @@ mod tests {
     #[test]
     fn info_has_an_optional_value() {
         assert_eq!(parse("--info").expect("valid").info, Some(Info::All));
-        assert_eq!(parse("-i defaults").expect("valid").info, Some(Info::Defaults));
+        assert_eq!(
+            parse("-i defaults").expect("valid").info,
+            Some(Info::Defaults)
+        );
         assert!(parse("--info a=1").is_err());
     }
 

@@ -7,16 +7,26 @@ use super::choices::Choices;
 use super::defaults_list::{self, ResultDefault};
 use super::error::Error;
 use super::repository::{Loaded, Repository};
+use super::schema;
 use super::search_path;
 use super::source::SourceInfo;
 use super::tree::{Tree, TreeBuilder};
-use super::schema;
-use super::values::{UpdateMode, merge_with, set_child, update};
 use super::{App, Host, RunMode};
+use crate::context::Context;
 use crate::error::Error as ValueError;
+use crate::grammar::interpolation;
 use crate::grammar::overrides::{SeededShuffle, Shuffle, parse_override};
 use crate::grammar::{Element as Literal, Override, OverrideKind, Sweep};
+use crate::key::Key;
+use crate::merge::{assign, merge};
 use crate::node::{Node, Value};
+use crate::resolve;
+use crate::update::{Update, update};
+
+const REPLACE: Update = Update {
+    merge: false,
+    force_add: false,
+};
 
 /// Which configs are merged, and how that came about.
 #[derive(Debug, Clone)]
@@ -51,7 +61,12 @@ struct Session {
 
 impl App {
     /// Composes the config of one job or, in [`RunMode::Multirun`], the config that a sweep starts from.
-    pub fn compose(&self, overrides: &[String], mode: RunMode, host: &Host) -> Result<Composed, Error> {
+    pub fn compose(
+        &self,
+        overrides: &[String],
+        mode: RunMode,
+        host: &Host,
+    ) -> Result<Composed, Error> {
         let session = self.session(overrides, host)?;
         check_sweeps(&session.overrides, mode)?;
         self.compose_session(&session, mode, host)
@@ -68,9 +83,15 @@ impl App {
     }
 
     /// The defaults list and tree alone; the configs are not merged.
-    pub fn defaults(&self, overrides: &[String], mode: RunMode, host: &Host) -> Result<Defaults, Error> {
+    pub fn defaults(
+        &self,
+        overrides: &[String],
+        mode: RunMode,
+        host: &Host,
+    ) -> Result<Defaults, Error> {
         let session = self.session(overrides, host)?;
-        self.defaults_of(&session, mode, host).map(|(defaults, _)| defaults)
+        self.defaults_of(&session, mode, host)
+            .map(|(defaults, _)| defaults)
     }
 
     fn session(&self, overrides: &[String], host: &Host) -> Result<Session, Error> {
@@ -78,7 +99,9 @@ impl App {
         let overrides = parse_overrides(overrides, &mut SeededShuffle::new(host.seed))?;
         let mut repository = Repository::new(sources.clone());
         let mut warnings = Vec::new();
-        if let Some((provider, entries)) = self.configured_search_path(&repository, &overrides, host)? {
+        if let Some((provider, entries)) =
+            self.configured_search_path(&repository, &overrides, host)?
+        {
             let sources = search_path::extended(self, host, sources, provider, &entries)?;
             repository.set_sources(sources);
             warnings.extend(
@@ -121,11 +144,15 @@ impl App {
                 && line.key_or_group == "hydra.searchpath"
         });
         let (provider, list) = match on_command_line.and_then(|line| line.element.as_ref()) {
-            Some(element) if *element != Literal::Null => {
-                ("hydra.searchpath in command-line", Some(apply::node(element)?))
-            }
+            Some(element) if *element != Literal::Null => (
+                "hydra.searchpath in command-line",
+                Some(apply::node(element)?),
+            ),
             _ => {
-                let list = host.select(&primary, "hydra.searchpath")?;
+                let context = host.context();
+                let list = resolve::select(&primary, "hydra.searchpath", &context)?
+                    .map(|list| within(&primary, list, &context))
+                    .transpose()?;
                 ("hydra.searchpath in main", list)
             }
         };
@@ -139,7 +166,11 @@ impl App {
                 let items = list.as_list().ok_or_else(|| invalid(&list))?;
                 let texts = items
                     .iter()
-                    .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| invalid(&list)))
+                    .map(|item| {
+                        item.as_str()
+                            .map(str::to_owned)
+                            .ok_or_else(|| invalid(&list))
+                    })
                     .collect::<Result<_, _>>()?;
                 Ok(Some((provider, texts)))
             }
@@ -153,7 +184,8 @@ impl App {
         host: &Host,
     ) -> Result<(Defaults, Vec<Override>), Error> {
         let mut choices = Choices::new(&session.repository, &session.overrides)?;
-        let resolve = |scope: Node, text: &str| host.resolve_in(scope, text);
+        let context = host.context();
+        let resolve = |scope: Node, text: &str| resolve::evaluate(&scope, text, &context);
         let mut builder = TreeBuilder {
             repository: &session.repository,
             choices: &mut choices,
@@ -174,15 +206,21 @@ impl App {
         Ok((defaults, choices.values))
     }
 
-    fn compose_session(&self, session: &Session, mode: RunMode, host: &Host) -> Result<Composed, Error> {
+    fn compose_session(
+        &self,
+        session: &Session,
+        mode: RunMode,
+        host: &Host,
+    ) -> Result<Composed, Error> {
         let (defaults, values) = self.defaults_of(session, mode, host)?;
+        let context = host.context();
         let mut config = Node::empty_dict();
         for item in &defaults.list {
-            merge_default(&mut config, item, &session.repository, host)?;
+            merge_default(&mut config, item, &session.repository, &context)?;
         }
         config.set_struct(Some(true));
         for line in &values {
-            apply::apply(&mut config, line, &session.repository, host)?;
+            apply::apply(&mut config, line, &session.repository, &context)?;
         }
         let mut composed = Composed {
             config,
@@ -246,7 +284,11 @@ impl Composed {
 
     /// The resolved value at a key; null where there is none.
     pub fn value(&self, key: &str) -> Result<Node, Error> {
-        let found = self.host.select(&self.config, key)?;
+        self.value_in(key, &self.host.context())
+    }
+
+    pub(super) fn value_in(&self, key: &str, context: &Context) -> Result<Node, Error> {
+        let found = resolve::select(&self.config, key, context)?;
         Ok(found.unwrap_or_else(|| Node::new(Value::Null)))
     }
 
@@ -256,7 +298,15 @@ impl Composed {
     }
 
     /// The resolved items of a list as text.
-    pub(super) fn texts(&self, key: &str) -> Result<Vec<String>, Error> {
+    fn texts(&self, key: &str) -> Result<Vec<String>, Error> {
+        let count = self.value(key)?.as_list().map_or(0, <[Node]>::len);
+        (0..count)
+            .map(|at| self.text(&format!("{key}[{at}]")))
+            .collect()
+    }
+
+    /// `hydra.overrides.task` or `hydra.overrides.hydra`, where `${…}` is part of the override.
+    pub(super) fn override_lines(&self, key: &str) -> Result<Vec<String>, Error> {
         let list = self.value(key)?;
         let items = list.as_list().unwrap_or_default();
         Ok(items.iter().map(ToString::to_string).collect())
@@ -264,18 +314,31 @@ impl Composed {
 
     /// Sets a key of Hydra's config, converted to its type.
     pub(super) fn set(&mut self, key: &str, value: Node) -> Result<(), Error> {
-        Ok(update(&mut self.config, key, value, UpdateMode::replace())?)
+        let context = self.host.context();
+        Ok(update(&mut self.config, key, value, REPLACE, &context)?)
     }
 
     /// Adds a key to a mapping of Hydra's config.
     fn insert(&mut self, mapping: &str, key: &str, value: Node) -> Result<(), Error> {
         let place = at_path(&mut self.config, mapping)?;
-        Ok(set_child(place, key, value)?)
+        // Dictionaries of Hydra's config take new keys even though the config is a struct.
+        place.set_struct(Some(false));
+        let result = assign(place, &[], &Key::from(key), value);
+        place.set_struct(None);
+        Ok(result?)
     }
 
     fn append_texts(&mut self, key: &str, lines: &[&Override]) -> Result<(), Error> {
+        for line in lines.iter().filter(|line| line.input_line.contains("${")) {
+            interpolation::parse(&line.input_line).map_err(|error| Error::OverrideGrammar {
+                line: line.input_line.clone(),
+                error,
+            })?;
+        }
         let list = at_path(&mut self.config, key)?;
-        let list = list.as_list_mut().ok_or_else(|| Error::HydraChanged { key: key.to_owned() })?;
+        let list = list.as_list_mut().ok_or_else(|| Error::HydraChanged {
+            key: key.to_owned(),
+        })?;
         list.extend(lines.iter().map(|line| Node::new(line.input_line.as_str())));
         Ok(())
     }
@@ -283,13 +346,17 @@ impl Composed {
 
 fn at_path<'a>(root: &'a mut Node, key: &str) -> Result<&'a mut Node, Error> {
     key.split('.').try_fold(root, |node, part| {
-        node.get_mut(part)
-            .ok_or_else(|| Error::HydraChanged { key: key.to_owned() })
+        node.get_mut(part).ok_or_else(|| Error::HydraChanged {
+            key: key.to_owned(),
+        })
     })
 }
 
 /// Parses every override of a command line.
-pub(super) fn parse_overrides(lines: &[String], shuffle: &mut dyn Shuffle) -> Result<Vec<Override>, Error> {
+pub(super) fn parse_overrides(
+    lines: &[String],
+    shuffle: &mut dyn Shuffle,
+) -> Result<Vec<Override>, Error> {
     lines
         .iter()
         .map(|line| {
@@ -314,7 +381,9 @@ fn check_sweeps(overrides: &[Override], mode: RunMode) -> Result<(), Error> {
             RunMode::Multirun => {}
             RunMode::Run => {
                 return Err(match sweep {
-                    Sweep::Choice(choice) if choice.simple_form => Error::AmbiguousOverride { line: text },
+                    Sweep::Choice(choice) if choice.simple_form => {
+                        Error::AmbiguousOverride { line: text }
+                    }
                     _ => Error::SweepWithoutMultirun { line: text },
                 });
             }
@@ -327,7 +396,7 @@ fn merge_default(
     config: &mut Node,
     item: &ResultDefault,
     repository: &Repository,
-    host: &Host,
+    context: &Context,
 ) -> Result<(), Error> {
     let failed = |error| Error::Merge {
         config: item.config_path.clone(),
@@ -337,23 +406,30 @@ fn merge_default(
         return Ok(());
     };
     let content = match schema::typed(&item.config_path) {
-        Some(typed) if !loaded.is_schema => merged_with_schema(typed, &loaded, item)?,
+        Some(typed) if !loaded.is_schema => merged_with_schema(typed, &loaded, item, context)?,
         _ => loaded.config.clone(),
     };
-    let embedded = embed(content, &item.package).map_err(failed)?;
+    let embedded = embed(content, &item.package, context).map_err(failed)?;
     if !item.primary
         && item.config_path != "hydra/config"
-        && host.select(&embedded, "hydra.searchpath").map_err(failed)?.is_some_and(|list| !list.is_null())
+        && resolve::select(&embedded, "hydra.searchpath", context)
+            .map_err(failed)?
+            .is_some_and(|list| !list.is_null())
     {
         return Err(Error::SearchPathNotPrimary {
             config: item.config_path.clone(),
         });
     }
-    merge_with(config, &embedded).map_err(failed)
+    merge(config, &embedded, context).map_err(failed)
 }
 
 /// A user's file that has the name of one of Hydra's typed configs must fit its type.
-fn merged_with_schema(mut typed: Node, loaded: &Loaded, item: &ResultDefault) -> Result<Node, Error> {
+fn merged_with_schema(
+    mut typed: Node,
+    loaded: &Loaded,
+    item: &ResultDefault,
+    context: &Context,
+) -> Result<Node, Error> {
     if item.config_path.trim_end_matches(".yaml") == "hydra/config" {
         return Err(Error::InvalidDefaults {
             config: item.config_path.clone(),
@@ -361,7 +437,7 @@ fn merged_with_schema(mut typed: Node, loaded: &Loaded, item: &ResultDefault) ->
             origin: None,
         });
     }
-    merge_with(&mut typed, &loaded.config).map_err(|error| Error::Merge {
+    merge(&mut typed, &loaded.config, context).map_err(|error| Error::Merge {
         config: item.config_path.clone(),
         error,
     })?;
@@ -369,12 +445,12 @@ fn merged_with_schema(mut typed: Node, loaded: &Loaded, item: &ResultDefault) ->
 }
 
 /// Puts a config under its package.
-fn embed(content: Node, package: &str) -> Result<Node, ValueError> {
+fn embed(content: Node, package: &str, context: &Context) -> Result<Node, ValueError> {
     if package.is_empty() {
         return Ok(content);
     }
     let mut root = Node::empty_dict();
-    update(&mut root, package, content, UpdateMode::replace())?;
+    update(&mut root, package, content, REPLACE, context)?;
     Ok(root)
 }
 
@@ -399,4 +475,16 @@ fn override_dirname(composed: &Composed, overrides: &[&Override]) -> Result<Stri
         .collect();
     lines.sort_unstable();
     Ok(lines.join(&item_sep).replace('=', &kv_sep))
+}
+
+/// A list selected from `root`, with its items resolved.
+fn within(root: &Node, list: Node, context: &Context) -> Result<Node, ValueError> {
+    let Some(items) = list.as_list() else {
+        return Ok(list);
+    };
+    let items = items.iter().map(|item| match item.as_str() {
+        Some(text) if item.is_interpolation() => resolve::evaluate(root, text, context),
+        _ => Ok(item.clone()),
+    });
+    Ok(Node::new(items.collect::<Result<Vec<_>, _>>()?))
 }

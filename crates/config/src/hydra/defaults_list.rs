@@ -37,7 +37,12 @@ fn walk<'a>(
 ) -> Result<(), Error> {
     if let Some(children) = &tree.children {
         for child in children {
-            walk(child, Some((&tree.element, parents.map(|p| p.0))), list, keys)?;
+            walk(
+                child,
+                Some((&tree.element, parents.map(|p| p.0))),
+                list,
+                keys,
+            )?;
         }
         return Ok(());
     }

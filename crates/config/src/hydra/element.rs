@@ -139,7 +139,6 @@ impl Element {
         });
     }
 
-
     pub(crate) fn is_self(&self) -> bool {
         self.name() == Some("_self_")
             && match &self.target {
@@ -324,14 +323,63 @@ mod tests {
     fn packages_follow_the_parent_unless_global() {
         for (name, package, parent, path, final_package, key) in [
             ("db", None, ("", ""), "db/x", "db", "db"),
-            ("db", None, ("server", "server"), "server/db/x", "server.db", "server/db"),
-            ("/db", None, ("server", "server"), "db/x", "server.db", "db@server.db"),
-            ("db", Some("_here_"), ("server", "server"), "server/db/x", "server", "server/db@server"),
-            ("db", Some("_global_"), ("server", "server"), "server/db/x", "", "server/db@_global_"),
-            ("db", Some("_group_"), ("server", "other"), "server/db/x", "server.db", "server/db"),
+            (
+                "db",
+                None,
+                ("server", "server"),
+                "server/db/x",
+                "server.db",
+                "server/db",
+            ),
+            (
+                "/db",
+                None,
+                ("server", "server"),
+                "db/x",
+                "server.db",
+                "db@server.db",
+            ),
+            (
+                "db",
+                Some("_here_"),
+                ("server", "server"),
+                "server/db/x",
+                "server",
+                "server/db@server",
+            ),
+            (
+                "db",
+                Some("_global_"),
+                ("server", "server"),
+                "server/db/x",
+                "",
+                "server/db@_global_",
+            ),
+            (
+                "db",
+                Some("_group_"),
+                ("server", "other"),
+                "server/db/x",
+                "server.db",
+                "server/db",
+            ),
             ("db", Some("src"), ("", ""), "db/x", "src", "db@src"),
-            ("db", Some("_global_.a.b"), ("s", "s"), "s/db/x", "a.b", "s/db@a.b"),
-            ("db", Some("_name_"), ("", ""), "db/x", "_name_", "db@_name_"),
+            (
+                "db",
+                Some("_global_.a.b"),
+                ("s", "s"),
+                "s/db/x",
+                "a.b",
+                "s/db@a.b",
+            ),
+            (
+                "db",
+                Some("_name_"),
+                ("", ""),
+                "db/x",
+                "_name_",
+                "db@_name_",
+            ),
         ] {
             let element = group(name, package, parent);
             assert_eq!(element.config_path(), path);

@@ -7,7 +7,10 @@ use crate::source::Origin;
 /// A composition that cannot be done.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the fields are the words of the message above them")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the words of the message above them"
+)]
 pub enum Error {
     /// The override does not follow the grammar.
     #[error("error in override '{line}': {error}")]
@@ -32,7 +35,9 @@ pub enum Error {
     #[error("additional config directory '{path}' not found")]
     MissingDirectory { path: String },
     /// The config path names a file.
-    #[error("the config path '{path}' names a config; give its directory, and its name with --config-name")]
+    #[error(
+        "the config path '{path}' names a config; give its directory, and its name with --config-name"
+    )]
     ConfigPathIsFile { path: String },
     /// `hydra.searchpath` is not a list of strings, or names a scheme that does not exist.
     #[error("hydra.searchpath must be a list of paths: {reason}")]
@@ -43,10 +48,22 @@ pub enum Error {
 
     /// The primary config does not exist.
     #[error("cannot find primary config '{config}'\nsearch path:\n{search_path}")]
-    MissingPrimary { config: String, name: String, options: Vec<String>, search_path: String },
+    MissingPrimary {
+        config: String,
+        name: String,
+        options: Vec<String>,
+        search_path: String,
+    },
     /// A config that a defaults list names does not exist.
     #[error("in '{parent}': could not find '{config}'{}\nsearch path:\n{search_path}", available(.group, .options))]
-    MissingConfig { parent: String, config: String, group: String, name: String, options: Vec<String>, search_path: String },
+    MissingConfig {
+        parent: String,
+        config: String,
+        group: String,
+        name: String,
+        options: Vec<String>,
+        search_path: String,
+    },
     /// A group is at `???`.
     #[error("you must specify '{key}', e.g. {key}=<OPTION>\navailable options:{}", listed(.options))]
     MissingChoice { key: String, options: Vec<String> },
@@ -65,22 +82,38 @@ pub enum Error {
 
     /// The `defaults` key does not hold what it should.
     #[error("in '{config}': {reason}")]
-    InvalidDefaults { config: String, reason: String, origin: Option<Origin> },
+    InvalidDefaults {
+        config: String,
+        reason: String,
+        origin: Option<Origin>,
+    },
     /// Two `_self_` in one list.
     #[error("duplicate _self_ in the defaults list of '{config}'")]
     DuplicateSelf { config: String },
     /// An `override` item before others.
-    #[error("in '{config}': override '{before}' stands before '{item}', but overrides must be at the end of the defaults list")]
-    OverrideNotLast { config: String, before: String, item: String },
+    #[error(
+        "in '{config}': override '{before}' stands before '{item}', but overrides must be at the end of the defaults list"
+    )]
+    OverrideNotLast {
+        config: String,
+        before: String,
+        item: String,
+    },
     /// An `override` item below an interpolated option.
-    #[error("in '{config}': override '{item}' is below an option chosen by interpolation, where overrides come too late")]
+    #[error(
+        "in '{config}': override '{item}' is below an option chosen by interpolation, where overrides come too late"
+    )]
     OverrideBelowInterpolation { config: String, item: String },
     /// `${…}` in a list of options.
     #[error("in '{config}': interpolation is not supported in a list of options: '{option}'")]
     InterpolationInOptions { config: String, option: String },
     /// `${…}` in an option cannot be resolved.
     #[error("error resolving interpolation '{text}' in a defaults list: {reason}")]
-    DefaultsInterpolation { text: String, keys: Vec<String>, reason: String },
+    DefaultsInterpolation {
+        text: String,
+        keys: Vec<String>,
+        reason: String,
+    },
     /// Two different options for one group.
     #[error("multiple values for {key}: '{previous}' was chosen before")]
     MultipleValues { key: String, previous: String },
@@ -88,23 +121,45 @@ pub enum Error {
     #[error("{key} appears more than once in the final defaults list")]
     DuplicateDefault { key: String },
     /// Defaults nested without end.
-    #[error("defaults are nested deeper than {depth} levels at '{config}', which is most likely a cycle")]
+    #[error(
+        "defaults are nested deeper than {depth} levels at '{config}', which is most likely a cycle"
+    )]
     TooDeep { config: String, depth: usize },
     /// An override of a group that no defaults list has.
     #[error("{}could not override '{key}': no match in the defaults list", within(.config))]
-    UnusedOverride { key: String, config: Option<String>, choice: String, candidates: Vec<String>, known: Vec<String> },
+    UnusedOverride {
+        key: String,
+        config: Option<String>,
+        choice: String,
+        candidates: Vec<String>,
+        known: Vec<String>,
+    },
     /// A deletion of a group that no defaults list has.
     #[error("could not delete '{key}': no match in the defaults list")]
-    UnusedDeletion { key: String, chosen: Option<String>, known: Vec<String> },
+    UnusedDeletion {
+        key: String,
+        chosen: Option<String>,
+        known: Vec<String>,
+    },
     /// `++group=option`.
     #[error("force-add of config groups is not supported: '{line}'")]
     ForceAddGroup { line: String },
     /// A group set to something that cannot name an option.
     #[error("the value of the config group '{group}' must be {expected}: '{line}'")]
-    InvalidGroupValue { line: String, group: String, expected: &'static str },
+    InvalidGroupValue {
+        line: String,
+        group: String,
+        expected: &'static str,
+    },
     /// `key@package=value` where `key` is no group.
-    #[error("override '{line}' looks like a config group override, but there is no config group '{group}'")]
-    UnknownGroup { line: String, group: String, groups: Vec<String> },
+    #[error(
+        "override '{line}' looks like a config group override, but there is no config group '{group}'"
+    )]
+    UnknownGroup {
+        line: String,
+        group: String,
+        groups: Vec<String>,
+    },
 
     /// Merging a config failed.
     #[error("in '{config}': {error}")]
@@ -114,7 +169,11 @@ pub enum Error {
     Override { line: String, error: ValueError },
     /// An override of a key that does not exist.
     #[error("could not override '{key}': {error}")]
-    KeyNotInStruct { key: String, line: String, error: ValueError },
+    KeyNotInStruct {
+        key: String,
+        line: String,
+        error: ValueError,
+    },
     /// `+key=value` where there is a value already.
     #[error("could not append to the config: there is an item at '{key}' already")]
     AddExisting { key: String, line: String },
@@ -123,7 +182,11 @@ pub enum Error {
     DeleteMissing { key: String },
     /// `~key=value` of another value.
     #[error("could not delete '{key}' from the config: its value is {found} and not {wanted}")]
-    DeleteMismatch { key: String, found: String, wanted: String },
+    DeleteMismatch {
+        key: String,
+        found: String,
+        wanted: String,
+    },
     /// `hydra.job.env_copy` names a variable that is not set.
     #[error("hydra.job.env_copy names '{name}', which is not set in the environment")]
     MissingEnvironment { name: String },
@@ -153,9 +216,13 @@ impl Error {
             Self::SweepWithoutMultirun { .. } => "sweep_without_multirun",
             Self::SweepOverHydra { .. } => "sweep_over_hydra",
             Self::UnsupportedSweep { .. } => "unsupported_sweep",
-            Self::MissingPrimaryDirectory { .. } | Self::MissingDirectory { .. } => "missing_config_dir",
+            Self::MissingPrimaryDirectory { .. } | Self::MissingDirectory { .. } => {
+                "missing_config_dir"
+            }
             Self::ConfigPathIsFile { .. } => "config_path_is_file",
-            Self::InvalidSearchPath { .. } | Self::SearchPathNotPrimary { .. } => "invalid_searchpath",
+            Self::InvalidSearchPath { .. } | Self::SearchPathNotPrimary { .. } => {
+                "invalid_searchpath"
+            }
             Self::MissingPrimary { .. } | Self::MissingConfig { .. } => "missing_config",
             Self::MissingChoice { .. } => "missing_choice",
             Self::Unreadable { .. } => "unreadable",
@@ -201,13 +268,18 @@ impl Error {
                 ))
             }
             Self::SweepWithoutMultirun { .. } => Some("add --multirun".to_owned()),
-            Self::MissingPrimary { name, options, .. } | Self::MissingConfig { name, options, .. } => {
-                did_you_mean(name, options)
-            }
-            Self::MultipleValues { key, previous } => {
-                Some(format!("to change a choice write 'override {key}: {previous}'"))
-            }
-            Self::UnusedOverride { key, config, choice, candidates, known } => {
+            Self::MissingPrimary { name, options, .. }
+            | Self::MissingConfig { name, options, .. } => did_you_mean(name, options),
+            Self::MultipleValues { key, previous } => Some(format!(
+                "to change a choice write 'override {key}: {previous}'"
+            )),
+            Self::UnusedOverride {
+                key,
+                config,
+                choice,
+                candidates,
+                known,
+            } => {
                 let mut hints = Vec::new();
                 if candidates.is_empty() {
                     hints.extend(did_you_mean(key, known));
@@ -215,7 +287,9 @@ impl Error {
                     hints.push(format!("did you mean {}?", candidates.join(" or ")));
                 }
                 if config.is_none() {
-                    hints.push(format!("to append to your defaults list use +{key}={choice}"));
+                    hints.push(format!(
+                        "to append to your defaults list use +{key}={choice}"
+                    ));
                 }
                 (!hints.is_empty()).then(|| hints.join("\n"))
             }
@@ -305,16 +379,21 @@ fn value_kind(kind: &ErrorKind) -> &'static str {
         ErrorKind::Value(_) => "invalid_value",
         ErrorKind::Index(_) => "index_out_of_range",
         ErrorKind::Readonly => "readonly",
+        ErrorKind::InterpolationValidation(_) => "interpolation_validation",
         ErrorKind::Limit(_) => "limit",
     }
 }
 
 fn did_you_mean(wanted: &str, candidates: &[String]) -> Option<String> {
-    nearest(wanted, candidates.iter().map(String::as_str)).map(|near| format!("did you mean '{near}'?"))
+    nearest(wanted, candidates.iter().map(String::as_str))
+        .map(|near| format!("did you mean '{near}'?"))
 }
 
 fn listed(options: &[String]) -> String {
-    options.iter().map(|option| format!("\n\t{option}")).collect()
+    options
+        .iter()
+        .map(|option| format!("\n\t{option}"))
+        .collect()
 }
 
 fn available(group: &str, options: &[String]) -> String {
@@ -326,5 +405,7 @@ fn available(group: &str, options: &[String]) -> String {
 }
 
 fn within(config: &Option<String>) -> String {
-    config.as_ref().map_or_else(String::new, |config| format!("in '{config}': "))
+    config
+        .as_ref()
+        .map_or_else(String::new, |config| format!("in '{config}': "))
 }

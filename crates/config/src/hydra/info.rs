@@ -70,7 +70,12 @@ impl App {
         Ok(out)
     }
 
-    fn config_info(&self, out: &mut String, overrides: &[String], host: &Host) -> Result<(), Error> {
+    fn config_info(
+        &self,
+        out: &mut String,
+        overrides: &[String],
+        host: &Host,
+    ) -> Result<(), Error> {
         let composed = self.compose(overrides, RunMode::Run, host)?;
         search_path(out, &composed.sources);
         defaults_tree(out, &composed.defaults.tree);
@@ -136,7 +141,12 @@ fn defaults_list(out: &mut String, list: &[ResultDefault]) {
     line(out, "");
     heading(out, "Defaults List", '*');
     // Hydra's header of this table ends in a space, which also makes its rules longer.
-    table(out, ["Config path", "Package", "_self_", "Parent"], &rows, " ");
+    table(
+        out,
+        ["Config path", "Package", "_self_", "Parent"],
+        &rows,
+        " ",
+    );
 }
 
 fn defaults_tree(out: &mut String, tree: &Tree) {
@@ -166,7 +176,12 @@ fn branch(out: &mut String, tree: &Tree, indent: usize) {
     }
 }
 
-fn table<const N: usize>(out: &mut String, header: [&str; N], rows: &[[String; N]], header_end: &str) {
+fn table<const N: usize>(
+    out: &mut String,
+    header: [&str; N],
+    rows: &[[String; N]],
+    header_end: &str,
+) {
     let mut widths = header.map(|cell| cell.chars().count());
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

@@ -9,7 +9,7 @@ use super::search_path::absolute;
 use super::sweep::Multirun;
 use super::{App, Host, RunMode};
 use crate::emit;
-use crate::node::{Node, Value};
+use crate::node::Node;
 
 /// What an application does for its arguments: one job or a sweep.
 #[derive(Debug, Clone)]
@@ -67,8 +67,8 @@ impl App {
             RunMode::Multirun => self.multirun(&overrides, host).map(Execution::Multirun),
             RunMode::Run => {
                 let composed = self.compose(&overrides, RunMode::Run, host)?;
-                let dir = composed.text("hydra.run.dir")?;
-                let task = composed.texts("hydra.overrides.task")?;
+                let dir = composed.job_value("hydra.run.dir")?.to_string();
+                let task = composed.override_lines("hydra.overrides.task")?;
                 let job = Job::new(composed, PathBuf::from(dir), task)?;
                 Ok(Execution::Run(Box::new(job)))
             }
@@ -77,7 +77,9 @@ impl App {
 
     /// `hydra.mode` where the config sets it; mistakes are left for the real composition to tell.
     fn configured_mode(&self, overrides: &[String], host: &Host) -> Option<RunMode> {
-        let composed = self.compose_unchecked(overrides, RunMode::Multirun, host).ok()?;
+        let composed = self
+            .compose_unchecked(overrides, RunMode::Multirun, host)
+            .ok()?;
         match composed.value("hydra.mode").ok()?.as_str() {
             Some("RUN") => Some(RunMode::Run),
             Some("MULTIRUN") => Some(RunMode::Multirun),
@@ -88,21 +90,28 @@ impl App {
 
 impl Job {
     /// A job of a sweep, in its numbered directory.
-    pub(super) fn in_sweep(mut composed: Composed, number: usize, overrides: Vec<String>) -> Result<Self, Error> {
+    pub(super) fn in_sweep(
+        mut composed: Composed,
+        number: usize,
+        overrides: Vec<String>,
+    ) -> Result<Self, Error> {
         composed.set("hydra.job.id", Node::new(number.to_string()))?;
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         composed.set("hydra.job.num", Node::new(number))?;
-        let dir = composed.text("hydra.sweep.dir")?;
-        let subdir = composed.text("hydra.sweep.subdir")?;
+        let dir = composed.job_value("hydra.sweep.dir")?.to_string();
+        let subdir = composed.job_value("hydra.sweep.subdir")?.to_string();
         Self::new(composed, Path::new(&dir).join(subdir), overrides)
     }
 
     fn new(mut composed: Composed, dir: PathBuf, overrides: Vec<String>) -> Result<Self, Error> {
         let output_dir = absolute(&dir, &composed.host.cwd);
         composed.set("hydra.runtime.output_dir", Node::new(output_dir))?;
-        let chdir = composed.value("hydra.job.chdir")?.as_bool().unwrap_or(false);
+        let chdir = composed
+            .job_value("hydra.job.chdir")?
+            .as_bool()
+            .unwrap_or(false);
         let mut files = Vec::new();
-        let subdir = composed.value("hydra.output_subdir")?;
+        let subdir = composed.job_value("hydra.output_subdir")?;
         if !subdir.is_null() {
             let subdir = PathBuf::from(subdir.to_string());
             let task = composed.value("hydra.overrides.task")?;
@@ -114,13 +123,7 @@ impl Job {
                 files.push((subdir.join(name), text));
             }
         }
-        let env_set = match composed.value("hydra.job.env_set")?.value {
-            Value::Dict(entries) => entries
-                .into_iter()
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect(),
-            _ => BTreeMap::new(),
-        };
+        let env_set = composed.environment()?;
         Ok(Self {
             overrides,
             composed,
@@ -129,5 +132,29 @@ impl Job {
             chdir,
             env_set,
         })
+    }
+}
+
+impl Composed {
+    /// A value as the running job sees it, with `${hydra:…}` known.
+    fn job_value(&self, key: &str) -> Result<Node, Error> {
+        let hydra = self
+            .config
+            .get("hydra")
+            .cloned()
+            .unwrap_or_else(Node::missing);
+        let context = self.host.context_with_hydra(hydra, self.config.clone());
+        self.value_in(key, &context)
+    }
+
+    fn environment(&self) -> Result<BTreeMap<String, String>, Error> {
+        let set = self.job_value("hydra.job.env_set")?;
+        let names = set.as_dict().into_iter().flat_map(|set| set.keys());
+        names
+            .map(|name| {
+                let value = self.job_value(&format!("hydra.job.env_set[{name}]"))?;
+                Ok((name.to_string(), value.to_string()))
+            })
+            .collect()
     }
 }

@@ -8,6 +8,7 @@
 mod apply;
 mod builtin;
 mod choices;
+mod clock;
 mod command;
 mod compose;
 mod defaults_list;
@@ -16,13 +17,14 @@ mod error;
 mod info;
 mod job;
 mod repository;
+mod resolved;
+mod resolvers;
 mod schema;
 mod search_path;
 mod show;
 mod source;
 mod sweep;
 mod tree;
-mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

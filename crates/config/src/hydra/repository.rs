@@ -97,7 +97,11 @@ impl Repository {
             if group.matches('/').count() > 16 {
                 continue;
             }
-            pending.extend(self.groups(&group).into_iter().map(|sub| format!("{group}/{sub}")));
+            pending.extend(
+                self.groups(&group)
+                    .into_iter()
+                    .map(|sub| format!("{group}/{sub}")),
+            );
             if !self.options(&group).is_empty() {
                 found.push(group);
             }
@@ -115,7 +119,9 @@ impl Repository {
             Some(source) => read(source, path)?.map(Rc::new),
             None => None,
         };
-        self.cache.borrow_mut().insert(path.to_owned(), loaded.clone());
+        self.cache
+            .borrow_mut()
+            .insert(path.to_owned(), loaded.clone());
         Ok(loaded)
     }
 }
@@ -131,11 +137,10 @@ fn read(source: &ConfigSource, path: &str) -> Result<Option<Loaded>, Error> {
         })?
         .into_iter()
         .find_map(|(key, value)| (key == "package").then_some(value));
-    let mut config =
-        yaml::load(&Text::new(file, text)).map_err(|error| Error::InvalidConfig {
-            config: path.to_owned(),
-            error,
-        })?;
+    let mut config = yaml::load(&Text::new(file, text)).map_err(|error| Error::InvalidConfig {
+        config: path.to_owned(),
+        error,
+    })?;
     let defaults = match config.remove("defaults") {
         Some(list) => elements(path, &list)?,
         None => Vec::new(),
@@ -167,7 +172,10 @@ fn elements(config: &str, list: &Node) -> Result<Vec<Element>, Error> {
             Value::Dict(_) => "a mapping",
             _ => list.type_name(),
         };
-        return Err(invalid(format!("defaults must be a list, got {found}"), list));
+        return Err(invalid(
+            format!("defaults must be a list, got {found}"),
+            list,
+        ));
     };
     items
         .iter()
@@ -177,10 +185,18 @@ fn elements(config: &str, list: &Node) -> Result<Vec<Element>, Error> {
                 let mut entries = entries.iter();
                 match (entries.next(), entries.next()) {
                     (Some((key, value)), None) => match key.as_str() {
-                        Some(key) => group_element(key, value).map_err(|reason| invalid(reason, value)),
-                        None => Err(invalid(format!("the group name `{key}` is not a string"), item)),
+                        Some(key) => {
+                            group_element(key, value).map_err(|reason| invalid(reason, value))
+                        }
+                        None => Err(invalid(
+                            format!("the group name `{key}` is not a string"),
+                            item,
+                        )),
                     },
-                    (None, _) => Err(invalid("missing group name in a defaults item".to_owned(), item)),
+                    (None, _) => Err(invalid(
+                        "missing group name in a defaults item".to_owned(),
+                        item,
+                    )),
                     (Some(_), Some(_)) => Err(invalid(
                         format!("too many keys in the defaults item {}", item.value.repr()),
                         item,
@@ -227,7 +243,10 @@ fn group_element(key: &str, value: &Node) -> Result<Element, String> {
                 .iter()
                 .map(|item| {
                     item.as_str().map(str::to_owned).ok_or_else(|| {
-                        format!("an option of '{group}' must be a string, not {}", item.type_name())
+                        format!(
+                            "an option of '{group}' must be a string, not {}",
+                            item.type_name()
+                        )
                     })
                 })
                 .collect::<Result<_, _>>()?,

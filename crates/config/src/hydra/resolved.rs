@@ -11,7 +11,11 @@ impl Composed {
     /// As in Hydra the job's config has no `hydra` key, so `${hydra:job.name}` is found and `${hydra.job.name}` is not.
     pub fn resolved_job(&self) -> Result<Node, Error> {
         let mut job = self.job();
-        let hydra = self.config.get("hydra").cloned().unwrap_or_else(Node::missing);
+        let hydra = self
+            .config
+            .get("hydra")
+            .cloned()
+            .unwrap_or_else(Node::missing);
         let context = self.host.context_with_hydra(hydra, job.clone());
         resolve::resolve(&mut job, &context)?;
         Ok(job)

@@ -12,7 +12,12 @@ const EMBEDDED: &str = "llmprof.conf";
 
 /// Hydra's own tree, the application's, then the appended directories, and the store last.
 pub(crate) fn sources(app: &App, host: &Host) -> Result<Vec<ConfigSource>, Error> {
-    let mut sources = vec![ConfigSource::files("hydra", "pkg", "hydra.conf", builtin::CONF)];
+    let mut sources = vec![ConfigSource::files(
+        "hydra",
+        "pkg",
+        "hydra.conf",
+        builtin::CONF,
+    )];
     if let Some(directory) = &app.config_dir {
         let written = directory.to_string_lossy();
         if written.ends_with(".yaml") || written.ends_with(".yml") {
@@ -22,9 +27,7 @@ pub(crate) fn sources(app: &App, host: &Host) -> Result<Vec<ConfigSource>, Error
         }
         let source = match written.strip_prefix("pkg://") {
             Some(package) => self::package(app, "main", package),
-            None if directory.is_absolute() => {
-                ConfigSource::directory("main", &written, &host.cwd)
-            }
+            None if directory.is_absolute() => ConfigSource::directory("main", &written, &host.cwd),
             None => ConfigSource::directory("main", &absolute(directory, &host.cwd), &host.cwd),
         };
         if !source.available() {

@@ -3,7 +3,8 @@
 use super::compose::Composed;
 use super::error::Error;
 use crate::emit;
-use crate::node::{Node, Value};
+use crate::node::Node;
+use crate::resolve::{self, Select, select_with};
 
 /// Which part of the config `--cfg` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +34,56 @@ impl Composed {
     ///
     /// The shown part stands alone when it is resolved: a job's `${hydra.job.name}` is not found
     /// under `--cfg job`, while `${hydra:job.name}` is.
-    pub fn print_cfg(&self, kind: CfgKind, package: Option<&str>, resolve: bool) -> Result<String, Error> {
-        let shown = match kind {
+    pub fn print_cfg(
+        &self,
+        kind: CfgKind,
+        package: Option<&str>,
+        resolve: bool,
+    ) -> Result<String, Error> {
+        let mut shown = self.part(kind);
+        let hydra = self
+            .config
+            .get("hydra")
+            .cloned()
+            .unwrap_or_else(Node::missing);
+        let root = match kind {
+            CfgKind::Job => shown.clone(),
+            CfgKind::Hydra | CfgKind::All => self.config.clone(),
+        };
+        let context = self.host.context_with_hydra(hydra, root);
+        let Some(package) = package.filter(|package| *package != "_global_") else {
+            if resolve {
+                resolve::resolve(&mut shown, &context)?;
+            }
+            return Ok(emit::to_yaml(&shown));
+        };
+        let mut found = select_with(&shown, package, &context, Select::default())?
+            .filter(|found| !found.node.is_null())
+            .ok_or_else(|| Error::PackageNotFound {
+                package: package.to_owned(),
+            })?;
+        if !found.node.is_container() {
+            return Ok(format!("{}\n", found.node));
+        }
+        if resolve {
+            match &found.path {
+                Some(path) => {
+                    resolve::resolve_at(&mut shown, path, &context)?;
+                    if let Some(node) = resolve::get(&shown, path) {
+                        found.node = node.clone();
+                    }
+                }
+                None => found.node = resolve::to_container(&found.node, &context)?,
+            }
+        }
+        Ok(format!(
+            "# @package {package}\n{}",
+            emit::to_yaml(&found.node)
+        ))
+    }
+
+    fn part(&self, kind: CfgKind) -> Node {
+        match kind {
             CfgKind::Job => self.job(),
             CfgKind::All => self.config.clone(),
             CfgKind::Hydra => {
@@ -45,13 +94,6 @@ impl Composed {
                 }
                 root
             }
-        };
-        let package = package.filter(|package| *package != "_global_");
-        todo!()
-    }
-
-    /// The whole config as YAML, as `multirun.yaml` keeps it.
-    pub(super) fn yaml(&self) -> String {
-        emit::to_yaml(&self.config)
+        }
     }
 }

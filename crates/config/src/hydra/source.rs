@@ -191,9 +191,7 @@ fn list_directory(directory: &Path, listing: Listing) -> Vec<String> {
         .filter_map(|entry| {
             let name = entry.file_name().to_str()?.to_owned();
             match listing {
-                Listing::Groups => {
-                    (entry.path().is_dir() && name != "__pycache__").then_some(name)
-                }
+                Listing::Groups => (entry.path().is_dir() && name != "__pycache__").then_some(name),
                 Listing::Configs => {
                     let stem = name.strip_suffix(".yaml")?;
                     entry.path().is_file().then(|| stem.to_owned())
@@ -249,7 +247,10 @@ mod tests {
     fn lists_configs_and_groups_of_a_tree_in_memory() {
         let source = ConfigSource::files("llmprof", "pkg", "llmprof.conf", TREE);
         assert_eq!(source.list("", Listing::Groups), ["db", "db", "db"]);
-        assert_eq!(source.list("db", Listing::Configs), ["mysql", "torch.default"]);
+        assert_eq!(
+            source.list("db", Listing::Configs),
+            ["mysql", "torch.default"]
+        );
         assert_eq!(source.list("db/", Listing::Groups), ["engine"]);
         assert!(source.is_config("db/torch.default"));
         assert!(source.is_config("db/engine/../mysql.yaml"));

@@ -9,6 +9,7 @@ use super::error::Error;
 use super::job::Job;
 use super::repository::Repository;
 use super::{App, Host, RunMode, search_path};
+use crate::emit;
 use crate::grammar::Override;
 use crate::grammar::overrides::SeededShuffle;
 use crate::node::Value;
@@ -26,7 +27,11 @@ pub struct Multirun {
 
 impl App {
     /// The overrides of each job of a sweep, in Hydra's order: the last sweep varies fastest.
-    pub fn expand_sweep(&self, overrides: &[String], host: &Host) -> Result<Vec<Vec<String>>, Error> {
+    pub fn expand_sweep(
+        &self,
+        overrides: &[String],
+        host: &Host,
+    ) -> Result<Vec<Vec<String>>, Error> {
         let master = self.compose(overrides, RunMode::Multirun, host)?;
         self.expand(&master, host)
     }
@@ -35,7 +40,7 @@ impl App {
     pub(super) fn multirun(&self, overrides: &[String], host: &Host) -> Result<Multirun, Error> {
         let master = self.compose(overrides, RunMode::Multirun, host)?;
         let jobs = self.expand(&master, host)?;
-        let hydra_overrides = master.texts("hydra.overrides.hydra")?;
+        let hydra_overrides = master.override_lines("hydra.overrides.hydra")?;
         let dir = master.text("hydra.sweep.dir")?;
         let jobs = jobs
             .into_iter()
@@ -49,7 +54,7 @@ impl App {
             .collect::<Result<_, _>>()?;
         Ok(Multirun {
             dir: PathBuf::from(dir),
-            multirun_yaml: master.yaml(),
+            multirun_yaml: emit::to_yaml(&master.config),
             jobs,
         })
     }
@@ -70,7 +75,7 @@ impl App {
         for (key, value) in params.as_dict().into_iter().flatten() {
             lines.push(format!("{key}={value}"));
         }
-        lines.extend(master.texts("hydra.overrides.task")?);
+        lines.extend(master.override_lines("hydra.overrides.task")?);
 
         // Globs look at the search path of the application alone, without `hydra.searchpath`.
         let repository = Repository::new(search_path::sources(self, host)?);
@@ -144,7 +149,12 @@ mod tests {
         let jobs = product(&[list(&["a=1", "a=2"]), list(&["b=1", "b=2"])]);
         assert_eq!(
             jobs,
-            [["a=1", "b=1"], ["a=1", "b=2"], ["a=2", "b=1"], ["a=2", "b=2"]]
+            [
+                ["a=1", "b=1"],
+                ["a=1", "b=2"],
+                ["a=2", "b=1"],
+                ["a=2", "b=2"]
+            ]
         );
         assert_eq!(product(&[]), [Vec::<String>::new()]);
         assert!(product(&[list(&["a=1"]), list(&[])]).is_empty());

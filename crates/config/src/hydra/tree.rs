@@ -256,9 +256,11 @@ impl TreeBuilder<'_> {
                     let value = match choice {
                         Choice::Null => Value::Null,
                         Choice::Name(name) => Value::from(name.as_str()),
-                        Choice::Options(options) => {
-                            options.iter().map(|o| Node::new(o.as_str())).collect::<Vec<_>>().into()
-                        }
+                        Choice::Options(options) => options
+                            .iter()
+                            .map(|o| Node::new(o.as_str()))
+                            .collect::<Vec<_>>()
+                            .into(),
                     };
                     entry.insert(&item.override_key(), Node::new(value));
                     entry
@@ -285,13 +287,17 @@ impl TreeBuilder<'_> {
                 "`${defaults.N.group}` is the form of Hydra 1.0; write `${group}`".to_owned(),
             ));
         }
-        let node = (self.resolve)(scope.clone(), &text).map_err(|error| failed(error.to_string()))?;
+        let node =
+            (self.resolve)(scope.clone(), &text).map_err(|error| failed(error.to_string()))?;
         match node.value {
             Value::Str(name) => {
                 element.set_resolved(name);
                 Ok(())
             }
-            other => Err(failed(format!("the result is not a string but {}", other.repr()))),
+            other => Err(failed(format!(
+                "the result is not a string but {}",
+                other.repr()
+            ))),
         }
     }
 
@@ -410,7 +416,10 @@ mod tests {
 
     const NESTED: FileTree = &[
         ("config.yaml", "defaults: [server: apache, _self_]\na: 1"),
-        ("server/apache.yaml", "defaults: [db: mysql, /db@backup: sqlite]\nb: 1"),
+        (
+            "server/apache.yaml",
+            "defaults: [db: mysql, /db@backup: sqlite]\nb: 1",
+        ),
         ("server/db/mysql.yaml", ""),
         ("server/db/sqlite.yaml", ""),
         ("db/sqlite.yaml", "# @package other"),
@@ -433,19 +442,27 @@ mod tests {
     #[test]
     fn overrides_address_group_and_package() {
         assert_eq!(
-            defaults(NESTED, &["server/db=sqlite", "db@server.backup=none"]).expect("composes")[..2],
+            defaults(NESTED, &["server/db=sqlite", "db@server.backup=none"]).expect("composes")
+                [..2],
             ["server/db/sqlite@server.db", "db/none@server.backup"]
         );
         let error = defaults(NESTED, &["db=none"]).expect_err("no such choice");
         assert_eq!(error.kind(), "unused_override");
         let hint = error.hint().expect("the key it has");
-        assert!(hint.contains("db@server.backup") && hint.contains("+db=none"), "{hint}");
+        assert!(
+            hint.contains("db@server.backup") && hint.contains("+db=none"),
+            "{hint}"
+        );
     }
 
     #[test]
     fn groups_are_deleted_and_appended() {
         assert_eq!(
-            defaults(NESTED, &["~server/db", "~db@server.backup=sqlite", "+db=sqlite"]).expect("composes"),
+            defaults(
+                NESTED,
+                &["~server/db", "~db@server.backup=sqlite", "+db=sqlite"]
+            )
+            .expect("composes"),
             ["server/apache@server", "config@", "db/sqlite@other"]
         );
         let error = defaults(NESTED, &["~server=nginx"]).expect_err("another option");
@@ -465,14 +482,22 @@ mod tests {
             "experiment/fast.yaml",
             "# @package _global_\ndefaults: [override /db: sqlite]",
         ),
-        ("experiment/late.yaml", "defaults: [override /db: sqlite, /joint@x: mysql]"),
+        (
+            "experiment/late.yaml",
+            "defaults: [override /db: sqlite, /joint@x: mysql]",
+        ),
     ];
 
     #[test]
     fn an_appended_config_overrides_a_choice_made_before_it() {
         assert_eq!(
             defaults(EXPERIMENT, &["+experiment=fast"]).expect("composes"),
-            ["db/sqlite@db", "joint/sqlite@joint", "config@", "experiment/fast@"]
+            [
+                "db/sqlite@db",
+                "joint/sqlite@joint",
+                "config@",
+                "experiment/fast@"
+            ]
         );
         assert_eq!(
             defaults(EXPERIMENT, &["db=sqlite"]).expect("composes"),
@@ -496,11 +521,17 @@ mod tests {
             ("config.yaml", "defaults: [/a@x: b]"),
             ("a/b.yaml", "defaults: [/a@x: b]"),
         ];
-        assert_eq!(defaults(CYCLE, &[]).expect_err("cycle").kind(), "defaults_cycle");
         assert_eq!(
-            defaults(&[("config.yaml", "defaults: [{g: '???'}]"), ("g/a.yaml", "")], &[])
-                .expect_err("not chosen")
-                .kind(),
+            defaults(CYCLE, &[]).expect_err("cycle").kind(),
+            "defaults_cycle"
+        );
+        assert_eq!(
+            defaults(
+                &[("config.yaml", "defaults: [{g: '???'}]"), ("g/a.yaml", "")],
+                &[]
+            )
+            .expect_err("not chosen")
+            .kind(),
             "missing_choice"
         );
     }

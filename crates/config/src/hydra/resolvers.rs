@@ -1,0 +1,63 @@
+//! The resolvers that Hydra adds: `now` and `hydra`.
+
+use super::Host;
+use super::clock::strftime;
+use crate::context::Context;
+use crate::error::{Error, ErrorKind};
+use crate::node::{Node, Value};
+use crate::resolve;
+
+impl Host {
+    /// Resolvers as they are while a config is composed: `hydra:` has nothing to show yet.
+    pub(super) fn context(&self) -> Context {
+        let variables = self
+            .env
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()));
+        let mut context = Context::new().with_environment(variables);
+        let now = self.now;
+        context.register_cached("now", move |call| {
+            let pattern = argument("now", call.args)?;
+            Ok(Node::new(strftime(now, pattern)))
+        });
+        context.register("hydra", |_| {
+            Err(failed(
+                "the Hydra config is not known before composition is done",
+            ))
+        });
+        context
+    }
+
+    /// Resolvers for a composed config.
+    ///
+    /// `${hydra:key}` looks into the `hydra` node; interpolations found there are resolved from
+    /// `root`, which need not hold the node any more.
+    pub(super) fn context_with_hydra(&self, hydra: Node, mut root: Node) -> Context {
+        const HIDDEN: &str = "\0hydra";
+        let mut context = self.context();
+        let inner = self.context();
+        root.insert(HIDDEN, hydra);
+        context.register("hydra", move |call| {
+            let key = argument("hydra", call.args)?;
+            let found = resolve::select(&root, &format!("{HIDDEN}.{key}"), &inner)?;
+            Ok(found.unwrap_or_else(|| Node::new(Value::Null)))
+        });
+        context
+    }
+}
+
+fn argument<'a>(name: &str, args: &'a [Node]) -> Result<&'a str, Error> {
+    match args {
+        [argument] => argument
+            .as_str()
+            .ok_or_else(|| failed(&format!("`{name}` takes a string"))),
+        _ => Err(failed(&format!(
+            "`{name}` takes one argument, not {}",
+            args.len()
+        ))),
+    }
+}
+
+fn failed(message: &str) -> Error {
+    ErrorKind::Value(message.to_owned()).into()
+}

@@ -256,7 +256,7 @@ impl App {
         composed.set("hydra.runtime.config_sources", Node::new(sources))?;
 
         let name = composed.value("hydra.job.name");
-        if !name.is_ok_and(|name| !name.is_missing()) {
+        if !name.is_ok_and(|name| !name.is_null()) {
             composed.set("hydra.job.name", Node::new(self.job_name.as_str()))?;
         }
         let dirname = override_dirname(composed, &task)?;

@@ -7,7 +7,7 @@ pub enum Mixer {
     /// Grouped-query attention, of which multi-head is a case.
     Attention(Attention),
     /// Latent attention.
-    Mla(Box<Mla>),
+    Mla(Mla),
 }
 
 /// The feed-forward part of a layer.

@@ -44,6 +44,7 @@ impl Linear {
     }
 
     /// The same layer, never quantized.
+    #[must_use]
     pub fn plain(self) -> Self {
         Self {
             quantized: false,
@@ -52,6 +53,7 @@ impl Linear {
     }
 
     /// The same layer with rows as inputs.
+    #[must_use]
     pub fn in_out(self) -> Self {
         Self {
             layout: Layout::InOut,

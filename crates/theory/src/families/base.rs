@@ -59,17 +59,18 @@ impl<'k, 'a> Base<'k, 'a> {
         let hidden = keys.size(&["hidden_size"], Some(defaults.hidden))?;
         let heads = keys.size(&["num_attention_heads"], Some(defaults.heads))?;
         let kv_default = defaults.kv_heads.unwrap_or(heads);
-        let kv_heads = match keys.states("num_key_value_heads") {
+        let kv_heads = if keys.states("num_key_value_heads") {
             // A stated null is the class's "as many as heads".
-            true => keys.size(&["num_key_value_heads"], Some(heads))?,
-            false => kv_default.min(heads),
+            keys.size(&["num_key_value_heads"], Some(heads))?
+        } else {
+            kv_default
         };
-        let head_dim = match keys.optional_size(&["head_dim"])?.or(defaults.head_dim) {
-            Some(head_dim) => head_dim,
-            None => {
-                divides(keys, "num_attention_heads", heads, "hidden_size", hidden)?;
-                hidden / heads
-            }
+        let stated = keys.optional_size(&["head_dim"])?.or(defaults.head_dim);
+        let head_dim = if let Some(head_dim) = stated {
+            head_dim
+        } else {
+            divides(keys, "num_attention_heads", heads, "hidden_size", hidden)?;
+            hidden / heads
         };
         if kv_heads > heads {
             return Err(keys.contradiction(

@@ -104,7 +104,7 @@ fn decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelErr
     let (mixer, tables) = if keys.flag(&["use_mla"], true)? {
         let attention = mla(keys, &base)?;
         let tables = shared_table(&attention.rope);
-        (Mixer::Mla(Box::new(attention)), tables)
+        (Mixer::Mla(attention), tables)
     } else {
         (Mixer::Attention(plain_attention(&base)?), Vec::new())
     };

@@ -88,8 +88,8 @@ pub(crate) fn gemma2(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let bias = keys.flag(&["attention_bias"], false)?;
     let (scale, softcap) = scores(keys, Some(50.0))?;
     let attention = Attention {
-        scale,
         softcap,
+        scale,
         ..base.attention(rope.clone(), bias, bias)
     };
     let windows = base.windows(window(keys)?, |index| index.is_multiple_of(2))?;
@@ -126,8 +126,8 @@ pub(crate) fn gemma3_text(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let attention = Attention {
         q_norm: head_norm("self_attn.q_norm"),
         k_norm: head_norm("self_attn.k_norm"),
-        scale,
         softcap,
+        scale,
         ..base.attention(full.clone(), bias, bias)
     };
     let pattern = keys.size(

@@ -73,7 +73,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn contradiction(
         &self,
         name: &str,
-        found: impl ToString,
+        found: impl std::fmt::Display,
         other: impl Into<String>,
     ) -> ModelError {
         ModelError::Contradiction {

@@ -2,8 +2,9 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use llmprof_config::hydra;
 
 /// Profiles LLM inference: what a model did on a device, what it should have cost, and where the difference went.
 #[derive(Debug, Parser)]
@@ -21,6 +22,44 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Compose a config as a Hydra application would, and print it.
+    ///
+    /// Without `--config-path` it is llmprof's own: the project's conf/ where there is one, then the built-in tree.
+    #[command(after_help = "\
+Examples:
+  llmprof config                                    llmprof's own config, composed
+  llmprof config model=qwen2_5_7b --package model   one part of it
+  llmprof config --info defaults-tree               how it was put together
+  llmprof config -cp other/conf -cn config --cfg job --resolve db=mysql")]
+    Config(HydraArgs),
+    /// Run the main job: compose the config, execute, analyze, report.
+    #[command(after_help = "\
+Examples:
+  llmprof run                                        the default job
+  llmprof run model=qwen2_5_7b hardware.spec=h200    another model, compared with another device
+  llmprof run --cfg job                              only show what would be run
+  llmprof run runtime=command 'runtime.argv=[python3,serve.py]'
+  llmprof run -m runtime.batch_size=1,4,16           a job for each")]
+    Run(RunArgs),
+    /// Show what a model must cost: parameters, FLOPs, bytes, memory, and the floor on a device.
+    #[command(after_help = "\
+Examples:
+  llmprof model model=qwen2_5_7b hardware.spec=h200
+  llmprof model --config path/to/config.json workload.prompt_tokens=2048 --json
+  llmprof model model=qwen2_5_7b model.num_key_value_heads=28   what a design edit changes
+  llmprof model --layers | less")]
+    Model(ModelArgs),
+    /// Show devices and what is known of them.
+    #[command(after_help = "\
+Examples:
+  llmprof hardware list
+  llmprof hardware show h200
+  llmprof hardware show 'NVIDIA H100 80GB HBM3' --json
+  llmprof hardware show my_device.yaml             a file of your own")]
+    Hardware {
+        #[command(subcommand)]
+        command: HardwareCommand,
+    },
     /// Show earlier runs.
     #[command(after_help = "\
 Examples:
@@ -42,6 +81,146 @@ Examples:
         /// The shell.
         shell: Shell,
     },
+}
+
+/// What a Hydra application understands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HydraArgs {
+    /// Config directory [-cp].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) config_path: Option<PathBuf>,
+    /// Primary config in it [-cn].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) config_name: Option<String>,
+    /// One more directory on the config search path [-cd].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) config_dir: Option<PathBuf>,
+    /// Print the composed config and stop.
+    #[arg(short, long, value_name = "WHAT", conflicts_with_all = ["info", "run", "multirun"])]
+    pub(crate) cfg: Option<Cfg>,
+    /// With --cfg: only this part, a dotted key.
+    #[arg(short, long, value_name = "KEY")]
+    pub(crate) package: Option<String>,
+    /// With --cfg: resolve interpolations.
+    #[arg(long)]
+    pub(crate) resolve: bool,
+    /// Print how the config was put together and stop.
+    #[arg(short, long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["run", "multirun"])]
+    pub(crate) info: Option<InfoKind>,
+    /// Run one job (the default).
+    #[arg(short, long, conflicts_with = "multirun")]
+    pub(crate) run: bool,
+    /// Run a job for every combination of the sweeps in the overrides.
+    #[arg(short, long)]
+    pub(crate) multirun: bool,
+    /// Changes to the config: key=value, +key=value, ~key, group=option.
+    #[arg(value_name = "OVERRIDE")]
+    pub(crate) overrides: Vec<String>,
+}
+
+/// What the main job takes beside the config.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) hydra: HydraArgs,
+    /// With --multirun: jobs that run at once. Two profiles at once disturb each other.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) jobs: usize,
+}
+
+/// Which part of a config is printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Cfg {
+    /// The application's own keys.
+    Job,
+    /// Hydra's keys.
+    Hydra,
+    /// Both.
+    All,
+}
+
+/// Which part of the composition is explained.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum InfoKind {
+    /// Everything.
+    All,
+    /// The composed config.
+    Config,
+    /// The final list of configs.
+    Defaults,
+    /// The tree that the list came from.
+    DefaultsTree,
+    /// Where configs are looked for.
+    Searchpath,
+}
+
+impl HydraArgs {
+    pub(crate) fn into_command(self) -> hydra::Command {
+        hydra::Command {
+            config_path: self.config_path,
+            config_name: self.config_name,
+            config_dir: self.config_dir,
+            cfg: self.cfg.map(|kind| match kind {
+                Cfg::Job => hydra::CfgKind::Job,
+                Cfg::Hydra => hydra::CfgKind::Hydra,
+                Cfg::All => hydra::CfgKind::All,
+            }),
+            package: self.package,
+            resolve: self.resolve,
+            info: self.info.map(|kind| match kind {
+                InfoKind::All => hydra::Info::All,
+                InfoKind::Config => hydra::Info::Config,
+                InfoKind::Defaults => hydra::Info::Defaults,
+                InfoKind::DefaultsTree => hydra::Info::DefaultsTree,
+                InfoKind::Searchpath => hydra::Info::SearchPath,
+            }),
+            run: self.run,
+            multirun: self.multirun,
+            overrides: self.overrides,
+        }
+    }
+}
+
+/// What to show of devices.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HardwareCommand {
+    /// List the devices that are described.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one device, each figure with its source.
+    Show {
+        /// Its name, the name its driver reports, or a YAML file.
+        name: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Which model is analyzed, and how it is shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ModelArgs {
+    /// Read the design from this config.json.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Read the design as this family, whatever it calls itself.
+    #[arg(long = "as", value_name = "FAMILY")]
+    pub(crate) family: Option<String>,
+    /// List every operator.
+    #[arg(long)]
+    pub(crate) layers: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "layers")]
+    pub(crate) json: bool,
+    /// Also write static_compute.json and static_compute.md there.
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Changes to the config: model=NAME, workload.prompt_tokens=512, hardware.spec=h200.
+    #[arg(value_name = "OVERRIDE")]
+    pub(crate) overrides: Vec<String>,
 }
 
 /// What to show of earlier runs.

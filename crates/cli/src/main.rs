@@ -3,10 +3,13 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0 is done, 1 a threshold the user set was crossed,
 //! 2 a failure.
 
+mod app;
 mod args;
 mod commands;
 mod failure;
 mod output;
+mod plan;
+mod subject;
 
 use std::process::ExitCode;
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Write};
 
+use llmprof_report::{Document, Table, render::terminal};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -47,37 +48,13 @@ impl Output {
         self.line(&text)
     }
 
-    /// Prints rows under headers in aligned columns; those after the first `text_columns` hold numbers and end together.
-    pub(crate) fn table(
-        &mut self,
-        headers: &[&str],
-        text_columns: usize,
-        rows: impl IntoIterator<Item = Vec<String>>,
-    ) -> Result<(), Failure> {
-        let headers = headers.iter().map(|&header| header.to_owned()).collect();
-        let lines: Vec<Vec<String>> = std::iter::once(headers).chain(rows).collect();
-        let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            let cells = lines.iter().filter_map(|line| line.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let mut text = String::new();
-        for line in &lines {
-            let cells = line
-                .iter()
-                .zip(&widths)
-                .enumerate()
-                .map(|(column, (cell, &width))| {
-                    if column < text_columns {
-                        format!("{cell:<width$}")
-                    } else {
-                        format!("{cell:>width$}")
-                    }
-                });
-            text += cells.collect::<Vec<_>>().join("  ").trim_end();
-            text.push('\n');
-        }
-        self.text(&text)
+    /// Prints rows in aligned columns.
+    pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
+        self.text(&terminal::table(table))
+    }
+
+    /// Prints a document as plain text.
+    pub(crate) fn document(&mut self, document: &Document) -> Result<(), Failure> {
+        self.text(&terminal::document(document))
     }
 }

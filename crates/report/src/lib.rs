@@ -4,5 +4,6 @@
 
 mod document;
 pub mod render;
+pub mod statics;
 
 pub use document::{Align, Block, Column, Document, Table};

@@ -1,6 +1,10 @@
 //! One file per command.
 
 mod completions;
+mod config;
+mod hardware;
+mod model;
+mod run;
 mod runs;
 
 use std::process::ExitCode;
@@ -10,6 +14,10 @@ use crate::{args::Command, failure::Failure, output::Output};
 /// Does what was asked; the exit code says how it went.
 pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode, Failure> {
     match command {
+        Command::Config(args) => config::config(args, output)?,
+        Command::Run(args) => return run::run(args, output),
+        Command::Model(args) => model::model(&args, output)?,
+        Command::Hardware { command } => hardware::hardware(command, output)?,
         Command::Runs { command } => runs::runs(command, output)?,
         Command::Completions { shell } => completions::completions(shell, output)?,
     }

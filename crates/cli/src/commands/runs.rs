@@ -1,4 +1,5 @@
 use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs};
+use llmprof_report::Table;
 use llmprof_units::Bytes;
 use serde::Serialize;
 
@@ -58,21 +59,21 @@ fn list(root: &std::path::Path, json: bool, output: &mut Output) -> Result<(), F
     if listed.is_empty() {
         return output.line(&format!("no runs below {}", root.display()));
     }
-    let rows = listed.iter().map(|run| {
-        vec![
+    let mut table = Table::new(
+        &["CREATED", "STATE", "EXPERIMENT", "MODEL", "ISSUES", "PATH"],
+        6,
+    );
+    for run in &listed {
+        table.row([
             run.manifest.created.clone(),
             state(run),
             run.manifest.experiment.clone(),
             run.manifest.model.clone(),
             run.manifest.issues.len().to_string(),
             run.path.display().to_string(),
-        ]
-    });
-    output.table(
-        &["CREATED", "STATE", "EXPERIMENT", "MODEL", "ISSUES", "PATH"],
-        6,
-        rows,
-    )
+        ]);
+    }
+    output.table(&table)
 }
 
 /// The status, with the process that died or lives.

@@ -1,0 +1,70 @@
+//! llmprof as a Hydra application: its config tree, and the world it composes in.
+
+use std::path::Path;
+
+use llmprof_config::hydra::{self, App, FileTree, Host};
+
+use crate::failure::Failure;
+
+/// The shipped config tree.
+const EMBEDDED: FileTree = include!(concat!(env!("OUT_DIR"), "/conf.rs"));
+/// The project's own tree, where there is one.
+const PROJECT_CONF: &str = "conf";
+
+/// Our own application: the project's `conf/` first, then the embedded tree.
+pub(crate) fn llmprof(cwd: &Path) -> App {
+    let own = cwd.join(PROJECT_CONF).join("config.yaml").is_file();
+    App {
+        job_name: "llmprof".to_owned(),
+        config_dir: own.then(|| PROJECT_CONF.into()),
+        config_name: Some("config".to_owned()),
+        embedded: EMBEDDED,
+        extra_config_dirs: Vec::new(),
+    }
+}
+
+/// Somebody else's application: its config directory and nothing of ours.
+pub(crate) fn foreign() -> App {
+    App {
+        job_name: "app".to_owned(),
+        config_dir: None,
+        config_name: None,
+        embedded: &[],
+        extra_config_dirs: Vec::new(),
+    }
+}
+
+/// This process's directory, environment and clock.
+pub(crate) fn host() -> Result<Host, Failure> {
+    let cwd = std::env::current_dir()
+        .map_err(|error| Failure::new(format!("cannot tell the working directory: {error}")))?;
+    // A variable that is not text cannot be interpolated into a config; Hydra does not see it either.
+    let env = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let now = jiff::Zoned::now();
+    Ok(Host {
+        cwd,
+        env,
+        seed: now.timestamp().as_nanosecond() as u64,
+        now: now.datetime(),
+    })
+}
+
+impl From<hydra::Error> for Failure {
+    fn from(error: hydra::Error) -> Self {
+        let failure = Self::new(error.to_string()).hint(error.hint());
+        if let Some(origin) = error.origin() {
+            return failure.at(
+                origin.source().name(),
+                origin.source().text(),
+                origin.span(),
+                "here",
+            );
+        }
+        if let Some((line, span)) = error.override_span() {
+            return failure.at("command line", line, span.start..span.end, "here");
+        }
+        failure
+    }
+}

@@ -1,0 +1,21 @@
+use llmprof_config::hydra::Outcome;
+
+use crate::{app, args::HydraArgs, failure::Failure, output::Output};
+
+/// Prints what a Hydra application with these arguments would print; nothing is run.
+pub(crate) fn config(args: HydraArgs, output: &mut Output) -> Result<(), Failure> {
+    let host = app::host()?;
+    let application = if args.config_path.is_some() {
+        app::foreign()
+    } else {
+        app::llmprof(&host.cwd)
+    };
+    let mut command = args.into_command();
+    if command.info.is_none() && command.cfg.is_none() {
+        command.cfg = Some(llmprof_config::hydra::CfgKind::Job);
+    }
+    match command.perform(&application, &host)? {
+        Outcome::Text(text) => output.text(&text),
+        Outcome::Execution(_) => Ok(()),
+    }
+}

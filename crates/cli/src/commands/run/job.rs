@@ -1,0 +1,253 @@
+//! One job, from its plan to its finished directory.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use llmprof_analysis::statics::Statics;
+use llmprof_capture::{
+    host::HostFacts,
+    process::{Interrupt, Launch, ProcessError, Stop},
+};
+use llmprof_config::hydra::Job;
+use llmprof_record::{
+    plan::{Plan, RuntimeType},
+    store::{Pass, RunDir, RunStatus},
+};
+use llmprof_report::{
+    Document,
+    render::markdown,
+    statics::{assumptions as assumptions_of, document as statics_document},
+};
+
+use crate::{
+    failure::{self, Failure},
+    output::Output,
+    plan::plan,
+    subject::Subject,
+};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Exit code of a job that was interrupted: 128 + SIGINT, as shells have it.
+const INTERRUPTED: u8 = 130;
+/// How many of a failed child's last lines are shown.
+const LAST_LINES: usize = 12;
+
+/// How a job ended.
+pub(super) struct Ended {
+    /// Its directory.
+    pub(super) dir: PathBuf,
+    /// How it stands.
+    pub(super) status: RunStatus,
+    /// Why it failed.
+    pub(super) error: Option<String>,
+    /// What to say about it at the end.
+    pub(super) summary: Vec<String>,
+}
+
+impl Ended {
+    pub(super) fn exit_code(&self) -> ExitCode {
+        match self.status {
+            RunStatus::Complete => ExitCode::SUCCESS,
+            RunStatus::Interrupted => ExitCode::from(INTERRUPTED),
+            RunStatus::Failed | RunStatus::Running => ExitCode::from(failure::EXIT_CODE),
+        }
+    }
+
+    pub(super) fn print(&self, output: &mut Output) -> Result<(), Failure> {
+        if let Some(error) = &self.error {
+            Failure::new(error.clone()).report();
+        }
+        for line in &self.summary {
+            output.line(line)?;
+        }
+        output.line(&format!("{}: {}", self.status, self.dir.display()))
+    }
+}
+
+/// Why a stage stopped the job.
+enum Halt {
+    Failed(String),
+    Interrupted,
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure.to_string())
+    }
+}
+
+impl From<llmprof_record::store::StoreError> for Halt {
+    fn from(error: llmprof_record::store::StoreError) -> Self {
+        Self::from(Failure::from(error))
+    }
+}
+
+impl From<ProcessError> for Halt {
+    fn from(error: ProcessError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
+pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
+    let plan = plan(&job.composed)?;
+    let subject = Subject::of(&plan, None)?;
+    let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
+    let dir = cwd.join(&job.dir);
+    let mut store = RunDir::create(&dir, now(), VERSION)?;
+    let mut summary = Vec::new();
+
+    let mut stages = || -> Result<(), Halt> {
+        store.describe(&plan.experiment, &plan.model.name, &job.overrides)?;
+        for (path, text) in &job.files {
+            store.write(&path.to_string_lossy(), text)?;
+        }
+        let facts = serde_json::to_string_pretty(&HostFacts::collect(VERSION, cwd))
+            .expect("host facts have only string keys");
+        store.write("env.json", facts + "\n")?;
+        if plan.pipeline.static_analysis.enable {
+            let started = std::time::Instant::now();
+            for issue in &subject.issues {
+                store.add_issue(issue.clone())?;
+            }
+            let statics = subject.statics()?;
+            write_statics(&statics, &plan, &store)?;
+            summary.extend(statics_summary(&statics));
+            store.set_pass(Pass {
+                name: "static_analysis".to_owned(),
+                status: RunStatus::Complete,
+                duration_ns: Some(llmprof_units::Nanos(started.elapsed().as_nanos() as i64)),
+                exit_code: None,
+            })?;
+        }
+        match plan.runtime.kind {
+            RuntimeType::None => Ok(()),
+            RuntimeType::Command => command(&plan, job, cwd, &mut store, &mut interrupt),
+        }
+    };
+    let (status, error) = match stages() {
+        Ok(()) if interrupt.count() > 0 => (RunStatus::Interrupted, None),
+        Ok(()) => (RunStatus::Complete, None),
+        Err(Halt::Interrupted) => (RunStatus::Interrupted, None),
+        Err(Halt::Failed(error)) => (RunStatus::Failed, Some(error)),
+    };
+    store.finish(status, error.clone(), now())?;
+    Ok(Ended {
+        dir: job.dir.clone(),
+        status,
+        error,
+        summary,
+    })
+}
+
+/// Writes `static_compute.{json,md}` and `assumptions.md`.
+fn write_statics(statics: &Statics, plan: &Plan, store: &RunDir) -> Result<(), Halt> {
+    if plan.output.json {
+        let text =
+            serde_json::to_string_pretty(statics).expect("the analysis has only string keys");
+        store.write("static_compute.json", text + "\n")?;
+    }
+    if plan.output.markdown {
+        store.write(
+            "static_compute.md",
+            markdown::document(&statics_document(statics)),
+        )?;
+        let mut assumptions = Document::new("What the derived numbers rest on");
+        assumptions.list(assumptions_of(statics));
+        store.write("assumptions.md", markdown::document(&assumptions))?;
+    }
+    Ok(())
+}
+
+/// The floor of each phase in a line.
+fn statics_summary(statics: &Statics) -> Vec<String> {
+    let device = statics.device.as_deref().unwrap_or("no device");
+    statics
+        .phases
+        .iter()
+        .map(|(name, phase)| {
+            let floor = phase.floor.as_ref().map(|floor| {
+                format!(
+                    ", at least {} on {device} (bound by {})",
+                    floor.floor_ns, floor.binds
+                )
+            });
+            format!(
+                "{name:<12} {}, {} of weights{}",
+                phase.sums.flops,
+                phase.sums.weight_bytes,
+                floor.unwrap_or_default()
+            )
+        })
+        .collect()
+}
+
+/// Runs the user's command and waits for it.
+fn command(
+    plan: &Plan,
+    job: &Job,
+    cwd: &Path,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+) -> Result<(), Halt> {
+    let [program, args @ ..] = plan.runtime.argv.as_slice() else {
+        return Err(Halt::Failed("runtime.argv is empty".to_owned()));
+    };
+    let directory = match &plan.runtime.cwd {
+        Some(directory) => cwd.join(directory),
+        None if job.chdir => store.path().to_path_buf(),
+        None => cwd.to_path_buf(),
+    };
+    let mut launch = Launch::new(program).args(args).in_directory(directory);
+    for (name, value) in job.env_set.iter().chain(&plan.runtime.env) {
+        launch = launch.env(name, value);
+    }
+    store.write("command/cmd.txt", format!("{launch}\n"))?;
+    let mut pass = Pass {
+        name: "plain".to_owned(),
+        status: RunStatus::Running,
+        duration_ns: None,
+        exit_code: None,
+    };
+    store.set_pass(pass.clone())?;
+
+    let mut child = launch.spawn(&store.path().join("command"), "command")?;
+    let limit = plan.runtime.timeout_s.map(Duration::from_secs_f64);
+    let ended = child.wait(interrupt, limit)?;
+    pass.duration_ns = Some(ended.duration);
+    pass.exit_code = ended.status.code();
+    let halt = match ended.stopped {
+        Some(Stop::Interrupted) => Some(Halt::Interrupted),
+        Some(Stop::TimedOut) => Some(format!(
+            "`{program}` did not end within runtime.timeout_s={}",
+            plan.runtime.timeout_s.unwrap_or_default()
+        ))
+        .map(Halt::Failed),
+        None if !ended.status.success() => {
+            let mut message = format!("`{program}` failed: {}", ended.describe());
+            let lines = child.last_lines(LAST_LINES);
+            if !lines.is_empty() {
+                message += &format!("; its last lines:\n{}", lines.join("\n"));
+            }
+            Some(Halt::Failed(message))
+        }
+        None => None,
+    };
+    pass.status = match &halt {
+        None => RunStatus::Complete,
+        Some(Halt::Interrupted) => RunStatus::Interrupted,
+        Some(Halt::Failed(_)) => RunStatus::Failed,
+    };
+    store.set_pass(pass)?;
+    halt.map_or(Ok(()), Err)
+}
+
+/// The time of day in UTC, as manifests have it.
+fn now() -> String {
+    let second = jiff::Unit::Millisecond;
+    let now = jiff::Timestamp::now();
+    now.round(second).unwrap_or(now).to_string()
+}

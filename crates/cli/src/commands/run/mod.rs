@@ -1,0 +1,26 @@
+//! The main job: compose, plan, execute, analyze, report.
+
+mod job;
+mod sweep;
+
+use std::process::ExitCode;
+
+use llmprof_config::hydra::{Execution, Outcome};
+
+use crate::{app, args::RunArgs, failure::Failure, output::Output};
+
+pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
+    let host = app::host()?;
+    let application = app::llmprof(&host.cwd);
+    match args.hydra.into_command().perform(&application, &host)? {
+        Outcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),
+        Outcome::Execution(Execution::Run(job)) => {
+            let ended = job::run(&job, &host.cwd)?;
+            ended.print(output)?;
+            Ok(ended.exit_code())
+        }
+        Outcome::Execution(Execution::Multirun(multirun)) => {
+            sweep::sweep(&multirun, args.jobs, &host.cwd, output)
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The jobs of a sweep: one after the other, or a few at once.
+
+use std::{
+    collections::VecDeque,
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use llmprof_config::hydra::{Job, Multirun};
+use llmprof_record::store::{RunStatus, write_atomically};
+use llmprof_report::Table;
+
+use super::job::{self, Ended};
+use crate::{failure::Failure, output::Output};
+
+/// What came of one job.
+struct Row {
+    number: usize,
+    overrides: String,
+    state: String,
+    dir: String,
+    complete: bool,
+}
+
+/// Runs every job. One that fails does not stop the others; the exit code tells. After an interrupt no job starts.
+pub(super) fn sweep(
+    multirun: &Multirun,
+    jobs_at_once: usize,
+    cwd: &Path,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
+    let dir = cwd.join(&multirun.dir);
+    std::fs::create_dir_all(&dir)
+        .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
+    write_atomically(
+        &dir.join("multirun.yaml"),
+        multirun.multirun_yaml.as_bytes(),
+    )?;
+
+    let waiting: Mutex<VecDeque<(usize, &Job)>> =
+        Mutex::new(multirun.jobs.iter().enumerate().collect());
+    let rows = Mutex::new(Vec::new());
+    let stop = AtomicBool::new(false);
+    let worker = || {
+        while !stop.load(Ordering::Relaxed) {
+            let next = waiting.lock().ok().and_then(|mut jobs| jobs.pop_front());
+            let Some((number, job)) = next else {
+                return;
+            };
+            let outcome = job::run(job, cwd);
+            if matches!(&outcome, Ok(ended) if ended.status == RunStatus::Interrupted) {
+                stop.store(true, Ordering::Relaxed);
+            }
+            if let Ok(mut rows) = rows.lock() {
+                rows.push(row(number, job, outcome));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs_at_once.min(multirun.jobs.len()) {
+            scope.spawn(worker);
+        }
+        worker();
+    });
+
+    let mut rows = rows.into_inner().unwrap_or_default();
+    rows.sort_by_key(|row| row.number);
+    let mut table = Table::new(&["JOB", "OVERRIDES", "STATE", "PATH"], 4);
+    for row in &rows {
+        table.row([
+            row.number.to_string(),
+            row.overrides.clone(),
+            row.state.clone(),
+            row.dir.clone(),
+        ]);
+    }
+    output.table(&table)?;
+    let skipped = multirun.jobs.len() - rows.len();
+    if skipped > 0 {
+        output.line(&format!("{skipped} jobs were not started"))?;
+    }
+    let complete = skipped == 0 && rows.iter().all(|row| row.complete);
+    Ok(if complete {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(crate::failure::EXIT_CODE)
+    })
+}
+
+fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
+    let (state, complete) = match outcome {
+        Ok(ended) => {
+            if let Some(error) = &ended.error {
+                Failure::new(format!("job {number}: {error}")).report();
+            }
+            (
+                ended.status.to_string(),
+                ended.status == RunStatus::Complete,
+            )
+        }
+        Err(failure) => {
+            failure.report();
+            ("not started".to_owned(), false)
+        }
+    };
+    Row {
+        number,
+        overrides: job.overrides.join(" "),
+        state,
+        dir: job.dir.display().to_string(),
+        complete,
+    }
+}

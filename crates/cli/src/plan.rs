@@ -1,0 +1,76 @@
+//! From a composed config to a [`Plan`]: every mistake in a request is found here, before anything starts.
+
+use llmprof_config::{
+    hydra::Composed,
+    node::Node,
+    source::Origin,
+    typed::{self, TypeError},
+};
+use llmprof_record::plan::{ModelPlan, Plan};
+
+use crate::failure::Failure;
+
+/// Reads and checks the plan of one job.
+pub(crate) fn plan(composed: &Composed) -> Result<Plan, Failure> {
+    let mut config = composed.resolved_job()?;
+    gather_design(&mut config);
+    let plan: Plan = typed::read(&config).map_err(|error| misfit(&error))?;
+    let mistakes = plan.mistakes();
+    let Some(first) = mistakes.first() else {
+        return Ok(plan);
+    };
+    let lines: Vec<String> = mistakes
+        .iter()
+        .map(|mistake| format!("`{}`: {}", mistake.key, mistake.message))
+        .collect();
+    let failure = Failure::new(format!("the request cannot be run\n{}", lines.join("\n")))
+        .hint(first.hint.clone());
+    Err(match origin(&config, first.key) {
+        Some(origin) => pointing(failure, origin),
+        None => failure,
+    })
+}
+
+/// Moves the keys of a model's design (those of a Hugging Face config) under `model.design`, which is how the plan
+/// holds them. In the config they stand beside the others, so that `model.hidden_size=5120` is a design edit.
+fn gather_design(config: &mut Node) {
+    let Some(model) = config.get_mut("model").and_then(Node::as_dict_mut) else {
+        return;
+    };
+    let mut design = Node::empty_dict();
+    for (key, value) in std::mem::take(model) {
+        match key.as_str() {
+            Some(name) if !ModelPlan::KEYS.contains(&name) => design.insert(name, value),
+            _ => {
+                model.insert(key, value);
+            }
+        }
+    }
+    model.insert("design".into(), design);
+}
+
+fn misfit(error: &TypeError) -> Failure {
+    let failure = Failure::new(format!("the config does not fit: {error}"));
+    match &error.origin {
+        Some(origin) => pointing(failure, origin),
+        None => failure,
+    }
+}
+
+fn pointing(failure: Failure, origin: &Origin) -> Failure {
+    failure.at(
+        origin.source().name(),
+        origin.source().text(),
+        origin.span(),
+        "here",
+    )
+}
+
+/// Where the value of a dotted key was written.
+fn origin<'a>(config: &'a Node, key: &str) -> Option<&'a Origin> {
+    let mut node = config;
+    for part in key.split('.') {
+        node = node.get(part)?;
+    }
+    node.origin.as_ref()
+}

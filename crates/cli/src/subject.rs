@@ -1,0 +1,135 @@
+//! What a plan is about, in the terms of theory: a model, a workload, a device.
+
+use std::path::{Path, PathBuf};
+
+use llmprof_analysis::statics::{self, Statics};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    plan::{ModelPlan, Plan},
+};
+use llmprof_theory::{
+    Model, Workload,
+    device::{Catalog, Device},
+};
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+
+/// A model, what is asked of it, and the device it is compared with.
+pub(crate) struct Subject {
+    /// Name of the model.
+    pub(crate) name: String,
+    /// The model.
+    pub(crate) model: Model,
+    /// What is asked of it.
+    pub(crate) workload: Workload,
+    /// What it is compared with; absent where it could not be told.
+    pub(crate) device: Option<Device>,
+    /// What could not be told.
+    pub(crate) issues: Vec<Issue>,
+}
+
+impl Subject {
+    /// Reads the model's design and looks up the device. `family` reads the design as another family than it states.
+    pub(crate) fn of(plan: &Plan, family: Option<&str>) -> Result<Self, Failure> {
+        let config = Value::Object(design(&plan.model)?);
+        let model = Model::from_config(&config, family)
+            .map_err(|error| Failure::new(format!("model {}: {error}", plan.model.name)))?;
+        let mut issues = Vec::new();
+        let device = match plan.hardware.spec.as_str() {
+            "auto" => {
+                issues.push(
+                    Issue::new(
+                        Severity::Warning,
+                        "hardware.unknown",
+                        "no device is described, so there is no floor to compare with",
+                    )
+                    .with_hint("hardware.spec=NAME, where `llmprof hardware list` shows the names"),
+                );
+                None
+            }
+            spec => Some(device(spec)?),
+        };
+        Ok(Self {
+            name: plan.model.name.clone(),
+            model,
+            workload: plan.workload.workload(),
+            device,
+            issues,
+        })
+    }
+
+    /// What it must cost, on paper.
+    pub(crate) fn statics(&self) -> Result<Statics, Failure> {
+        statics::analyze(
+            &self.name,
+            &self.model,
+            &self.workload,
+            self.device.as_ref(),
+        )
+        .map_err(|error| Failure::new(format!("model {}: {error}", self.name)))
+    }
+}
+
+/// The device of that name, or of that file.
+pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
+    let failed = |error: llmprof_theory::device::DeviceError| Failure::new(error.to_string());
+    let mut catalog = Catalog::embedded();
+    let path = Path::new(spec);
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml")
+    {
+        let text = read(path)?;
+        return catalog.add(spec, &text).cloned().map_err(failed);
+    }
+    catalog.find(spec).map_err(failed)
+}
+
+/// The design of a model: from its config file, with the keys of the plan on top.
+fn design(model: &ModelPlan) -> Result<Map<String, Value>, Failure> {
+    let file = match (&model.config, &model.path) {
+        (Some(file), _) => Some(file.clone()),
+        (None, Some(path)) if !model.design.contains_key("model_type") => {
+            Some(path.join("config.json"))
+        }
+        _ => None,
+    };
+    let mut design = match file {
+        Some(file) => parse(&file)?,
+        None if model.design.is_empty() => {
+            return Err(
+                Failure::new(format!("model {} has no design", model.name)).hint(
+                    "model.path=DIR, model.config=FILE, or a model of the config tree".to_owned(),
+                ),
+            );
+        }
+        None => Map::new(),
+    };
+    design.extend(model.design.clone());
+    if let Some(dtype) = model.dtype {
+        design.insert("dtype".to_owned(), Value::String(dtype.name().to_owned()));
+        design.remove("torch_dtype");
+    }
+    Ok(design)
+}
+
+fn parse(file: &PathBuf) -> Result<Map<String, Value>, Failure> {
+    let text = read(file)?;
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(design)) => Ok(design),
+        Ok(_) => Err(Failure::new(format!(
+            "{} is not a JSON object",
+            file.display()
+        ))),
+        Err(error) => Err(Failure::new(format!(
+            "cannot read {}: {error}",
+            file.display()
+        ))),
+    }
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))
+}

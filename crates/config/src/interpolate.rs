@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::resolvers;
 
 /// How many interpolations may be resolved for one request; nesting can ask for exponentially many.
-const MAX_STEPS: usize = 1_000_000;
+const MAX_STEPS: usize = 100_000;
 
 /// How deep interpolations may lead to others. Python gives up sooner.
 const MAX_DEPTH: usize = 128;
@@ -84,8 +84,8 @@ impl<'c> Evaluator<'c> {
             let message = "an interpolation needs a config around it".to_owned();
             return Err(ErrorKind::InterpolationResolution(message).into());
         };
-        let template = interpolation::parse(text)
-            .map_err(|error| ErrorKind::Grammar(error.to_string()))?;
+        let template =
+            interpolation::parse(text).map_err(|error| ErrorKind::Grammar(error.to_string()))?;
         if let [Piece::Interpolation(lone)] = &template.pieces[..] {
             return self.interpolation(lone, text, parent, place);
         }
@@ -94,7 +94,13 @@ impl<'c> Evaluator<'c> {
     }
 
     /// Text with its interpolations written out.
-    fn join(&self, pieces: &[Piece], source: &str, parent: &Place<'_>, place: &Place<'_>) -> Result<String> {
+    fn join(
+        &self,
+        pieces: &[Piece],
+        source: &str,
+        parent: &Place<'_>,
+        place: &Place<'_>,
+    ) -> Result<String> {
         let mut joined = String::new();
         for piece in pieces {
             match piece {
@@ -137,7 +143,8 @@ impl<'c> Evaluator<'c> {
         Ok(joined)
     }
 
-    fn interpolation<'a>(
+    /// What one `${…}` stands for.
+    pub(crate) fn interpolation<'a>(
         &self,
         inner: &Interpolation,
         source: &str,
@@ -165,14 +172,14 @@ impl<'c> Evaluator<'c> {
         };
         let (start, rest) = start_of(key, parent)
             .ok_or_else(|| Error::from(ErrorKind::InterpolationKey(key.to_owned())))?;
-        let found = self.select(&start, rest, strict).map_err(|error| {
-            match error.kind() {
+        let found = self
+            .select(&start, rest, strict)
+            .map_err(|error| match error.kind() {
                 ErrorKind::MissingMandatory(key) => {
                     ErrorKind::InterpolationToMissing(key.clone()).into()
                 }
                 _ => error,
-            }
-        })?;
+            })?;
         let Some(target) = found else {
             return Err(unknown_key(&start, rest));
         };
@@ -227,7 +234,7 @@ impl<'c> Evaluator<'c> {
                 Err(error) => return Err(error),
             };
             if let Some(next) = parts.get(i + 1)
-                && !place.node().is_container()
+                && !place.is_container()
             {
                 let here = parts[..=i].join(".");
                 let message = format!(
@@ -260,12 +267,20 @@ impl<'c> Evaluator<'c> {
             key: &place.full_key(),
         };
         if let Some(result) = self.context.call(name, &call, &texts) {
-            return Ok(Place::made(result?, Some(parent.clone()), place.key().cloned()));
+            return Ok(Place::made(
+                result?,
+                Some(parent.clone()),
+                place.key().cloned(),
+            ));
         }
         match resolvers::builtin(name) {
             Some(function) => function(self, &values, parent, place),
-            None => Err(Error::from(ErrorKind::UnsupportedInterpolation(name.to_owned()))
-                .suggesting(name, resolvers::NAMES.into_iter().chain(self.context.names()))),
+            None => Err(
+                Error::from(ErrorKind::UnsupportedInterpolation(name.to_owned())).suggesting(
+                    name,
+                    resolvers::NAMES.into_iter().chain(self.context.names()),
+                ),
+            ),
         }
     }
 
@@ -288,9 +303,7 @@ impl<'c> Evaluator<'c> {
                 target.node().clone()
             }
             Expression::Text(pieces) => Node::new(self.join(pieces, source, parent, place)?),
-            Expression::Quoted(pieces) => {
-                Node::new(self.join(pieces, source, parent, place)?)
-            }
+            Expression::Quoted(pieces) => Node::new(self.join(pieces, source, parent, place)?),
             Expression::List(items) => Node::new(
                 items
                     .iter()
@@ -326,7 +339,7 @@ fn dict_key(node: &Node) -> Result<Key> {
 /// A value that interpolation made, in place of the node that asked for it.
 pub(crate) fn made<'a>(value: impl Into<Value>, place: &Place<'a>) -> Place<'a> {
     let origin = place.node().origin.clone();
-    Place::made(
+    Place::bare(
         Node::new(value).at(origin),
         place.parent().cloned(),
         place.key().cloned(),

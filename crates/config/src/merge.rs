@@ -53,7 +53,13 @@ impl Merger<'_> {
         } else if target.is_list() && source.is_list() {
             self.list(source)
         } else {
-            let name = |node: &Node| if node.is_dict() { "a mapping" } else { "a list" };
+            let name = |node: &Node| {
+                if node.is_dict() {
+                    "a mapping"
+                } else {
+                    "a list"
+                }
+            };
             let message = format!("cannot merge {} into {}", name(source), name(target));
             Err(Error::from(ErrorKind::Type(message))
                 .with_key(self.full_key())
@@ -218,7 +224,9 @@ pub(crate) fn assign(root: &mut Node, parent: &[Key], key: &Key, node: Node) -> 
         Value::Dict(dict) => {
             if !dict.contains_key(key) {
                 check_new_key(dict, key, class.as_deref(), own_struct, flags).map_err(|error| {
-                    error.with_key(full_key.clone()).with_origin(origin.as_ref())
+                    error
+                        .with_key(full_key.clone())
+                        .with_origin(origin.as_ref())
                 })?;
                 let node = match &element {
                     None => node,

@@ -22,6 +22,8 @@ struct Data<'a> {
 enum Held<'a> {
     InTree(&'a Node),
     Made(Node),
+    /// A bare list or mapping that a resolver returned: a value, not a config container.
+    Bare(Node),
 }
 
 impl<'a> Place<'a> {
@@ -42,18 +44,37 @@ impl<'a> Place<'a> {
         }))
     }
 
+    /// A computed value in place of another node. Even a list or a mapping is only a value: no
+    /// key leads into it, and it cannot be stored in a config as it is.
+    pub(crate) fn bare(node: Node, parent: Option<Place<'a>>, key: Option<Key>) -> Self {
+        Self(Rc::new(Data {
+            node: Held::Bare(node),
+            parent,
+            key,
+        }))
+    }
+
     pub(crate) fn node(&self) -> &Node {
         match &self.0.node {
             Held::InTree(node) => node,
-            Held::Made(node) => node,
+            Held::Made(node) | Held::Bare(node) => node,
         }
+    }
+
+    pub(crate) fn is_bare(&self) -> bool {
+        matches!(self.0.node, Held::Bare(_))
+    }
+
+    /// Whether this is a mapping or a list of a config.
+    pub(crate) fn is_container(&self) -> bool {
+        !self.is_bare() && self.node().is_container()
     }
 
     /// The node for as long as the tree lives; `None` for one that was made.
     pub(crate) fn in_tree(&self) -> Option<&'a Node> {
         match self.0.node {
             Held::InTree(node) => Some(node),
-            Held::Made(_) => None,
+            Held::Made(_) | Held::Bare(_) => None,
         }
     }
 
@@ -85,7 +106,7 @@ impl<'a> Place<'a> {
     fn child(&self, key: Key, in_tree: impl Fn(&Node) -> Option<&Node>) -> Option<Place<'a>> {
         let node = match &self.0.node {
             Held::InTree(node) => Held::InTree(in_tree(node)?),
-            Held::Made(node) => Held::Made(in_tree(node)?.clone()),
+            Held::Made(node) | Held::Bare(node) => Held::Made(in_tree(node)?.clone()),
         };
         Some(Self(Rc::new(Data {
             node,

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
-use crate::interpolate::{Evaluator, Strictness, start_of};
+use crate::interpolate::{Evaluator, Strictness, describe, start_of};
 use crate::key::Key;
 use crate::node::{Dict, Node, Value};
 use crate::place::Place;
@@ -54,7 +54,11 @@ pub fn select_with(
     let evaluator = Evaluator::new(context);
     let top = Place::root(root);
     // A key without dots is relative to the config given, so that is what one dot means.
-    let relative = if key.starts_with('.') { key.to_owned() } else { format!(".{key}") };
+    let relative = if key.starts_with('.') {
+        key.to_owned()
+    } else {
+        format!(".{key}")
+    };
     let Some((start, rest)) = start_of(&relative, &top) else {
         return Err(ErrorKind::Key(key.to_owned()).into());
     };
@@ -104,6 +108,7 @@ fn content(evaluator: &Evaluator<'_>, place: &Place<'_>, depth: usize) -> Result
     let target = evaluator.dereference(place)?;
     let node = target.node();
     let value = match &node.value {
+        _ if target.is_bare() => node.value.clone(),
         Value::Dict(dict) => {
             let mut out = Dict::with_capacity(dict.len());
             for child in target.children() {
@@ -191,7 +196,14 @@ fn resolve_value(
                 Outcome::Value(Node::missing())
             }
             Err(error) => return Err(error),
-            Ok(target) if target.node().is_container() => match tree_path(&target) {
+            Ok(target) if target.is_bare() && target.node().is_container() => {
+                let what = describe(target.node());
+                let kind = ErrorKind::UnsupportedValue(format!("{what} made by a resolver"));
+                let hint = "make a config of it with `oc.create`";
+                let error = Error::from(kind).with_hint(hint).with_key(place.full_key());
+                return Err(error.with_origin(place.node().origin.as_ref()));
+            }
+            Ok(target) if target.is_container() => match tree_path(&target) {
                 Some(target) => Outcome::Container(target),
                 None => Outcome::Value(content(&evaluator, &target, depth)?),
             },
@@ -231,12 +243,10 @@ enum Outcome {
 /// Text that looks like an interpolation again, once unescaped, must be a valid one.
 fn check_text(node: &Node) -> Result<()> {
     match node.as_str() {
-        Some(text) if node.is_interpolation() => {
-            match crate::grammar::interpolation::parse(text) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(ErrorKind::Grammar(error.to_string()).into()),
-            }
-        }
+        Some(text) if node.is_interpolation() => match crate::grammar::interpolation::parse(text) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ErrorKind::Grammar(error.to_string()).into()),
+        },
         _ => Ok(()),
     }
 }
@@ -270,11 +280,12 @@ pub fn get<'a>(root: &'a Node, path: &[Key]) -> Option<&'a Node> {
 
 /// The node at a path of keys and list indices, for change.
 pub fn get_mut<'a>(root: &'a mut Node, path: &[Key]) -> Option<&'a mut Node> {
-    path.iter().try_fold(root, |node, key| match &mut node.value {
-        Value::List(list) => list.get_mut(index(key)?),
-        Value::Dict(dict) => dict.get_mut(key),
-        _ => None,
-    })
+    path.iter()
+        .try_fold(root, |node, key| match &mut node.value {
+            Value::List(list) => list.get_mut(index(key)?),
+            Value::Dict(dict) => dict.get_mut(key),
+            _ => None,
+        })
 }
 
 /// The value at a path, with its interpolation followed; `None` when nothing is there.

@@ -52,8 +52,15 @@ fn arguments<'n>(
         [first] => Ok((first, None)),
         [first, second] if optional => Ok((first, Some(second))),
         _ => {
-            let wanted = if optional { "one or two arguments" } else { "one argument" };
-            Err(value_error(format!("`{name}` takes {wanted}, not {}", args.len())))
+            let wanted = if optional {
+                "one or two arguments"
+            } else {
+                "one argument"
+            };
+            Err(value_error(format!(
+                "`{name}` takes {wanted}, not {}",
+                args.len()
+            )))
         }
     }
 }
@@ -116,8 +123,16 @@ fn decode<'a>(
     let source = text("oc.decode", expression)?;
     let parsed = interpolation::parse_element(source)
         .map_err(|error| Error::from(ErrorKind::Grammar(error.to_string())))?;
-    let node = evaluator.expression(&parsed, source, parent, place)?;
-    Ok(Place::made(node, Some(parent.clone()), place.key().cloned()))
+    match &parsed {
+        // A lone reference gives the very node, so that a container stays one.
+        interpolation::Expression::Interpolation(inner) => {
+            evaluator.interpolation(inner, source, parent, place)
+        }
+        _ => {
+            let node = evaluator.expression(&parsed, source, parent, place)?;
+            Ok(made(node.value, place))
+        }
+    }
 }
 
 /// Looks a key up from the container of the interpolation; `Ok(None)` also where the way is barred
@@ -195,8 +210,11 @@ fn dict_input<'a>(
     let Some(found) = lookup(evaluator, key, parent, true)? else {
         return Err(ErrorKind::Key(key.to_owned()).into());
     };
-    if found.node().as_dict().is_none() {
-        let message = format!("`{name}` takes a mapping, but `{key}` is {}", describe(found.node()));
+    if found.is_bare() || found.node().as_dict().is_none() {
+        let message = format!(
+            "`{name}` takes a mapping, but `{key}` is {}",
+            describe(found.node())
+        );
         return Err(value_error(message));
     }
     Ok((key.to_owned(), found))
@@ -209,7 +227,11 @@ fn dict_keys<'a>(
     _: &Place<'a>,
 ) -> Result<Place<'a>> {
     let (_, found) = dict_input(evaluator, "oc.dict.keys", args, parent)?;
-    let keys = found.node().as_dict().into_iter().flat_map(|dict| dict.keys());
+    let keys = found
+        .node()
+        .as_dict()
+        .into_iter()
+        .flat_map(|dict| dict.keys());
     let list: Vec<Node> = keys.map(key_node).collect();
     Ok(Place::made(Node::new(list), Some(parent.clone()), None))
 }
@@ -235,7 +257,12 @@ fn dict_values<'a>(
     // One more dot makes up for the list around the interpolations.
     let dot = if key.starts_with('.') { "." } else { "" };
     let mut list = Vec::new();
-    for child in found.node().as_dict().into_iter().flat_map(|dict| dict.keys()) {
+    for child in found
+        .node()
+        .as_dict()
+        .into_iter()
+        .flat_map(|dict| dict.keys())
+    {
         let reference = format!("${{{dot}{key}.{child}}}");
         interpolation::parse(&reference)
             .map_err(|error| Error::from(ErrorKind::Grammar(error.to_string())))?;

@@ -96,13 +96,18 @@ impl Parser<'_> {
     }
 
     fn next_start(&mut self) -> usize {
-        self.tokens.peek().map_or(self.last, |token| token.span.start)
+        self.tokens
+            .peek()
+            .map_or(self.last, |token| token.span.start)
     }
 
     fn unexpected<T>(&mut self, expected: &str) -> Result<T> {
         let found = self.peek()?.describe();
         let token = self.take()?;
-        self.yaml_error(format!("expected {expected}, but found {found}"), token.span)
+        self.yaml_error(
+            format!("expected {expected}, but found {found}"),
+            token.span,
+        )
     }
 
     fn add(&mut self, tag: RawTag, content: Content, span: Range<usize>) -> Id {
@@ -467,7 +472,10 @@ impl Parser<'_> {
         };
         match self.anchors.get(&name) {
             Some(&id) => Ok(id),
-            None => self.yaml_error(format!("the anchor `&{name}` is not defined above"), token.span),
+            None => self.yaml_error(
+                format!("the anchor `&{name}` is not defined above"),
+                token.span,
+            ),
         }
     }
 }

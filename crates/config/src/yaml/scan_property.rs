@@ -23,7 +23,10 @@ impl Scanner<'_> {
         let name = self.cursor.take_while(is_word).to_owned();
         let after = self.cursor.peek();
         if name.is_empty() || !(is_blank_or_end(after) || "?:,]}%@`".contains(after)) {
-            return self.error("an anchor's name has letters, digits, `-` and `_` only", start);
+            return self.error(
+                "an anchor's name has letters, digits, `-` and `_` only",
+                start,
+            );
         }
         let kind = if is_alias {
             TokenKind::Alias(name)

@@ -161,7 +161,10 @@ impl Scanner<'_> {
             None
         };
         let Some(decoded) = code else {
-            return self.error(format!("expected a character's code in {digits} hexadecimal digits"), at);
+            return self.error(
+                format!("expected a character's code in {digits} hexadecimal digits"),
+                at,
+            );
         };
         text.push(decoded);
         self.cursor.skip(digits);

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::cursor::{Cursor, Mark, is_blank_or_end, is_break};
+use super::parser::MAX_DEPTH;
 use super::token::{Token, TokenKind};
 
 /// How far a `:` may be from the start of its key.
@@ -307,6 +308,11 @@ impl Scanner<'_> {
 
     fn flow_start(&mut self, kind: TokenKind) -> ScanResult<()> {
         self.remember_key()?;
+        // Every token looks at the possible keys of all levels, so their number is bounded here
+        // already; the parser refuses the same depth.
+        if self.keys.len() > MAX_DEPTH {
+            return self.error_here(format!("nested deeper than {MAX_DEPTH} levels"));
+        }
         self.keys.push(None);
         self.key_allowed = true;
         self.single(kind);
@@ -354,7 +360,13 @@ impl Scanner<'_> {
         if let Some(key) = self.keys.last_mut().and_then(Option::take) {
             let span = key.mark.byte..key.mark.byte;
             let kind = TokenKind::Key;
-            self.tokens.insert(key.token, Token { kind, span: span.clone() });
+            self.tokens.insert(
+                key.token,
+                Token {
+                    kind,
+                    span: span.clone(),
+                },
+            );
             if !self.in_flow() && self.deepen(key.mark.column) {
                 let kind = TokenKind::BlockMappingStart;
                 self.tokens.insert(key.token, Token { kind, span });
@@ -363,7 +375,8 @@ impl Scanner<'_> {
         } else {
             if !self.in_flow() {
                 if !self.key_allowed {
-                    return self.error_here("`:` cannot stand here; quote the text if it is no key");
+                    return self
+                        .error_here("`:` cannot stand here; quote the text if it is no key");
                 }
                 self.open_block(TokenKind::BlockMappingStart);
             }

@@ -1,12 +1,14 @@
 //! Totals over operators: by phase, by kind, by layer.
 
+use std::collections::BTreeMap;
+
 use llmprof_units::{Basis, DType};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     error::WorkloadError,
     model::Model,
-    operator::{Kind, Operator, Traffic},
+    operator::{Kind, Operator, Path, Traffic},
     workload::{Pass, Workload},
 };
 
@@ -139,7 +141,59 @@ pub struct Costs {
     pub decode: Cost,
 }
 
+/// A stretch of a workload that is counted as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Span {
+    /// The image towers over all images.
+    Vision,
+    /// All passes over the prompt.
+    Prefill,
+    /// The first decode step.
+    DecodeStep,
+    /// All decode steps.
+    Decode,
+}
+
+impl Span {
+    /// All spans, in the order of a workload.
+    pub const ALL: [Self; 4] = [Self::Vision, Self::Prefill, Self::DecodeStep, Self::Decode];
+
+    /// The name used in JSON and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vision => "vision",
+            Self::Prefill => "prefill",
+            Self::DecodeStep => "decode_step",
+            Self::Decode => "decode",
+        }
+    }
+}
+
 impl Model {
+    /// Sends the distinct operators of a span to `sink`, identical layers once with their count.
+    pub fn lower_span<'m>(
+        &'m self,
+        workload: &Workload,
+        span: Span,
+        sink: &mut dyn FnMut(&Operator<'m>),
+    ) {
+        match span {
+            Span::Vision => self.lower_vision(workload, sink),
+            Span::Prefill => {
+                for pass in self.prefill_passes(workload) {
+                    self.lower(workload, &pass, sink);
+                }
+            }
+            Span::DecodeStep => self.lower(workload, &self.decode_step(workload), sink),
+            Span::Decode => {
+                if let Some(pass) = self.decode_pass(workload) {
+                    self.lower(workload, &pass, sink);
+                }
+            }
+        }
+    }
+
     /// The total of one pass.
     pub fn cost_of(&self, workload: &Workload, pass: &Pass) -> Cost {
         let mut cost = Cost::default();
@@ -147,41 +201,33 @@ impl Model {
         cost
     }
 
-    /// The total of the image towers.
-    pub fn cost_of_vision(&self, workload: &Workload) -> Cost {
+    /// The total of a span.
+    pub fn cost(&self, workload: &Workload, span: Span) -> Cost {
         let mut cost = Cost::default();
-        self.lower_vision(workload, &mut |operator| cost.add(operator));
+        self.lower_span(workload, span, &mut |operator| cost.add(operator));
         cost
     }
 
-    /// The cost of a workload by phase.
+    /// The cost of a workload by phase, checked to be exact.
     pub fn costs(&self, workload: &Workload) -> Result<Costs, WorkloadError> {
         self.validate(workload)?;
-        let mut prefill = Cost::default();
-        for pass in self.prefill_passes(workload) {
-            self.lower(workload, &pass, &mut |operator| prefill.add(operator));
-        }
-        let decode = self
-            .decode_pass(workload)
-            .map(|pass| self.cost_of(workload, &pass));
-        let vision = self.vision.as_ref().filter(|_| workload.images.count > 0);
-        let costs = Costs {
-            vision: vision.map(|_| self.cost_of_vision(workload)),
-            prefill,
-            decode_step: self.cost_of(workload, &self.decode_step(workload)),
-            decode: decode.unwrap_or_default(),
-        };
-        let phases = [costs.prefill, costs.decode_step, costs.decode];
-        for cost in costs.vision.iter().chain(&phases) {
+        let [vision, prefill, decode_step, decode] =
+            Span::ALL.map(|span| self.cost(workload, span));
+        for cost in [vision, prefill, decode_step, decode] {
             cost.check()?;
         }
-        Ok(costs)
+        Ok(Costs {
+            vision: (vision.calls > 0).then_some(vision),
+            prefill,
+            decode_step,
+            decode,
+        })
     }
 
-    /// The total of one pass by operator kind, in the order of [`Kind::ALL`], kinds without calls left out.
-    pub fn cost_by_kind(&self, workload: &Workload, pass: &Pass) -> Vec<(Kind, Cost)> {
+    /// The total of a span by operator kind, in the order of [`Kind::ALL`], kinds without calls left out.
+    pub fn cost_by_kind(&self, workload: &Workload, span: Span) -> Vec<(Kind, Cost)> {
         let mut kinds = [Cost::default(); Kind::ALL.len()];
-        self.lower(workload, pass, &mut |operator| {
+        self.lower_span(workload, span, &mut |operator| {
             kinds[operator.kind as usize].add(operator);
         });
         Kind::ALL
@@ -191,12 +237,38 @@ impl Model {
             .collect()
     }
 
-    /// The total of one pass by layer; `None` gathers what lies outside the layers.
-    pub fn cost_by_layer(&self, workload: &Workload, pass: &Pass) -> Vec<(Option<u32>, Cost)> {
-        let mut layers = std::collections::BTreeMap::<Option<u32>, Cost>::new();
-        self.lower_in_order(workload, pass, &mut |operator| {
-            layers.entry(operator.path.layer).or_default().add(operator);
+    /// The total of a span by layer, in the order of the layers; a path without a layer gathers what lies outside.
+    pub fn cost_by_layer(&self, workload: &Workload, span: Span) -> Vec<(Path<'_>, Cost)> {
+        let mut prefixes: Vec<&str> = Vec::new();
+        let mut layers = BTreeMap::<(usize, Option<u32>), Cost>::new();
+        self.lower_span(workload, span, &mut |operator| {
+            let prefix = operator.path.prefix;
+            let rank = prefixes
+                .iter()
+                .position(|known| *known == prefix)
+                .unwrap_or_else(|| {
+                    prefixes.push(prefix);
+                    prefixes.len() - 1
+                });
+            let one = Operator {
+                layers: 1,
+                ..*operator
+            };
+            if operator.numbers.is_empty() {
+                layers.entry((rank, None)).or_default().add(&one);
+            }
+            for number in operator.numbers {
+                layers.entry((rank, Some(*number))).or_default().add(&one);
+            }
         });
-        layers.into_iter().collect()
+        let path = |(rank, layer): (usize, Option<u32>)| Path {
+            prefix: prefixes[rank],
+            layer,
+            name: "",
+        };
+        layers
+            .into_iter()
+            .map(|(key, cost)| (path(key), cost))
+            .collect()
     }
 }

@@ -21,7 +21,7 @@ mod vision;
 mod weight;
 mod workload;
 
-pub use cost::{Cost, Costs, FlopTable};
+pub use cost::{Cost, Costs, FlopTable, Span};
 pub use error::{ModelError, WorkloadError};
 pub use families::families;
 pub use lower::Formats;

@@ -64,8 +64,8 @@ pub(crate) struct Lowering<'s, 'm> {
     pub(crate) routing: Routing,
     /// Path before the layer number.
     pub(crate) prefix: &'m str,
-    pub(crate) layer: Option<u32>,
-    pub(crate) layers: u32,
+    /// The layers that operators stand for; none outside.
+    pub(crate) numbers: &'m [u32],
     pub(crate) sink: &'s mut dyn FnMut(&Operator<'m>),
 }
 
@@ -137,12 +137,13 @@ impl<'m> Lowering<'_, 'm> {
             kind,
             path: Path {
                 prefix: self.prefix,
-                layer: self.layer,
+                layer: self.numbers.first().copied(),
                 name,
             },
             phase: self.pass.phase,
             shape,
-            layers: self.layers,
+            layers: u32::try_from(self.numbers.len().max(1)).unwrap_or(u32::MAX),
+            numbers: self.numbers,
             steps: self.pass.steps,
             parameters: all.parameters,
             tensor: Work {
@@ -158,20 +159,20 @@ impl<'m> Lowering<'_, 'm> {
         });
     }
 
-    /// Lowers what stands for `layers` under `prefix`; nothing where there are none.
+    /// Lowers what stands for the layers `numbers` under `prefix`; nothing where there are none.
     pub(crate) fn inside(
         &mut self,
         prefix: &'m str,
-        layers: &[u32],
+        numbers: &'m [u32],
         lower: impl FnOnce(&mut Self),
     ) {
-        let Some(first) = layers.first() else { return };
-        let outside = (self.prefix, self.layer, self.layers);
-        self.prefix = prefix;
-        self.layer = Some(*first);
-        self.layers = u32::try_from(layers.len()).unwrap_or(u32::MAX);
+        if numbers.is_empty() {
+            return;
+        }
+        let outside = (self.prefix, self.numbers);
+        (self.prefix, self.numbers) = (prefix, numbers);
         lower(self);
-        (self.prefix, self.layer, self.layers) = outside;
+        (self.prefix, self.numbers) = outside;
     }
 
     /// A linear layer over `rows`.

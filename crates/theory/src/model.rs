@@ -46,6 +46,8 @@ pub struct Decoder {
     pub head: Head,
     /// Longest sequence that the config allows.
     pub max_positions: Option<u64>,
+    /// The start of tensor names that some published checkpoints leave out (`transformer.` of GPT-2).
+    pub optional_prefix: Option<&'static str>,
 }
 
 impl Decoder {
@@ -59,13 +61,20 @@ impl Decoder {
 
     /// The layers in the order of execution, each with its number.
     pub fn layers(&self) -> impl Iterator<Item = (u32, &Layer)> {
+        self.in_order()
+            .into_iter()
+            .map(|(number, layer)| (number[0], layer))
+    }
+
+    /// The layers in the order of execution, each with the slice of one that holds its number.
+    fn in_order(&self) -> Vec<(&[u32], &Layer)> {
         let mut order: Vec<_> = self
             .groups
             .iter()
-            .flat_map(|group| group.layers.iter().map(move |index| (*index, &group.layer)))
+            .flat_map(|group| group.layers.chunks(1).map(|number| (number, &group.layer)))
             .collect();
-        order.sort_by_key(|(index, _)| *index);
-        order.into_iter()
+        order.sort_by_key(|(number, _)| number[0]);
+        order
     }
 
     fn lower_before<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
@@ -235,13 +244,11 @@ impl Model {
         let Some(decoder) = &self.decoder else { return };
         let mut lowering = self.lowering(workload, pass, sink);
         decoder.lower_before(&mut lowering);
-        lowering.prefix = decoder.layers_prefix;
-        for (index, layer) in decoder.layers() {
-            lowering.layer = Some(index);
-            layer.lower(&mut lowering);
+        for (number, layer) in decoder.in_order() {
+            lowering.inside(decoder.layers_prefix, number, |lowering| {
+                layer.lower(lowering);
+            });
         }
-        lowering.prefix = "";
-        lowering.layer = None;
         decoder.lower_after(&mut lowering);
     }
 
@@ -258,8 +265,7 @@ impl Model {
             mla: workload.mla,
             routing: workload.routing,
             prefix: "",
-            layer: None,
-            layers: 1,
+            numbers: &[],
             sink,
         }
     }

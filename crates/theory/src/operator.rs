@@ -255,8 +255,10 @@ pub struct Operator<'m> {
     pub phase: Phase,
     /// Size of one call. Of the first step where steps differ (the keys of attention).
     pub shape: Shape,
-    /// How many identical layers this operator stands for.
+    /// How many identical layers this operator stands for; 1 outside the layers.
     pub layers: u32,
+    /// The numbers of those layers; none outside the layers.
+    pub numbers: &'m [u32],
     /// How many steps of one layer the work and traffic sum over.
     pub steps: u64,
     /// Parameters of one layer's operator.

@@ -262,6 +262,7 @@ impl<'k, 'a> Base<'k, 'a> {
                 softcap: None,
             },
             max_positions: Some(self.positions),
+            optional_prefix: None,
         }
     }
 

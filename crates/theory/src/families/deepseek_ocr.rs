@@ -4,7 +4,7 @@ use super::{
     base::{divides, finish},
     deepseek,
     keys::Keys,
-    vision::{SamNames, SamSizes, VitSizes, sam_encoder, vit_layer},
+    vision::{SamNames, SamSizes, VitSizes, patches, sam_encoder, vit_layer},
 };
 use crate::{
     block::{ActivationKind, Conv, ImageEncoder, Linear, Norm, SamEncoder},
@@ -15,6 +15,9 @@ use crate::{
 
 /// Side of a local crop: the preprocessor's constant.
 const CROP_SIDE: u64 = 640;
+
+/// Pixels down and across that become one feature: patches of 16, compressed fourfold.
+const LEAST_SIDE: u64 = 64;
 
 const SAM: SamNames = SamNames {
     patches: "model.sam_model.patch_embed.proj",
@@ -40,6 +43,13 @@ pub(crate) fn deepseek_ocr(keys: &Keys<'_>) -> Result<Model, ModelError> {
         .part("width")?
         .ok_or_else(|| vision.missing("width"))?;
     let base_side = vision.side("image_size", 1024)?;
+    if base_side < LEAST_SIDE {
+        return Err(vision.contradiction(
+            "image_size",
+            base_side,
+            format!("the {LEAST_SIDE} pixels that SAM and its neck make one feature of"),
+        ));
+    }
     let sam = sam(&widths, base_side)?;
     let clip = clip(&widths)?;
     let features = clip.layer.width + sam.neck.last().map_or(0, |(conv, _)| conv.outputs);
@@ -137,7 +147,7 @@ fn clip(widths: &Keys<'_>) -> Result<ImageEncoder, ModelError> {
     let heads = keys.size(&["heads"], Some(16))?;
     divides(&keys, "heads", heads, "width", width)?;
     let (side, patch) = (keys.side("image_size", 224)?, keys.side("patch_size", 14)?);
-    let across = side / patch;
+    let across = patches(&keys, side, patch)?;
     Ok(ImageEncoder {
         patches: Conv {
             name: "model.vision_model.embeddings.patch_embedding",

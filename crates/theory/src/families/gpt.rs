@@ -117,6 +117,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
                 softcap: None,
             },
             max_positions: Some(positions),
+            optional_prefix: Some("transformer."),
         }),
     )
 }
@@ -204,6 +205,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
                 keys.positions(&["max_position_embeddings"])?
                     .unwrap_or(2048),
             ),
+            optional_prefix: None,
         }),
     )
 }
@@ -286,6 +288,7 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
                 softcap: None,
             },
             max_positions: Some(positions),
+            optional_prefix: Some("model."),
         }),
     )
 }

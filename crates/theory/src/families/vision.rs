@@ -22,7 +22,7 @@ fn tower<'a>(keys: &Keys<'a>) -> Result<Option<Keys<'a>>, ModelError> {
 }
 
 /// Patches down and across; a side that is no multiple of the patch is cut.
-fn patches(keys: &Keys<'_>, side: u64, patch: u64) -> Result<u64, ModelError> {
+pub(crate) fn patches(keys: &Keys<'_>, side: u64, patch: u64) -> Result<u64, ModelError> {
     if patch > side {
         return Err(keys.contradiction("patch_size", patch, format!("`image_size` = {side}")));
     }

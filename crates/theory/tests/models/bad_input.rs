@@ -99,6 +99,12 @@ fn errors_name_the_field() {
         ),
         (
             "deepseek_ocr",
+            "/vision_config/image_size",
+            json!(5),
+            "vision_config.image_size",
+        ),
+        (
+            "deepseek_ocr",
             "/projector_config/input_dim",
             json!(1),
             "projector_config.input_dim",

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use crate::support::{config, published};
-use llmprof_theory::{AttentionConvention, Images, Kind, Logits, Model, Operator, Pass, Workload};
+use llmprof_theory::{
+    AttentionConvention, Images, Kind, Logits, Model, Operator, Pass, Span, Workload,
+};
 use serde_json::Value;
 
 /// Text tokens of the prompt in the sweeps: the context less the image's tokens.
@@ -50,7 +52,7 @@ fn all_sweep_points_are_reproduced_exactly() {
         );
         let tokens = model.prompt_tokens(&workload);
         assert_eq!(Some(tokens - TEXT), number("image_tokens_total"), "{point}");
-        let vision = model.cost_of_vision(&workload).tensor.total();
+        let vision = model.cost(&workload, Span::Vision).tensor.total();
         let (found, key) = if point.get("vision_vendor_tflops").is_some() {
             (vision, "vision_vendor_tflops")
         } else if point.get("prefill_vendor_tflops").is_some() {
@@ -97,7 +99,7 @@ fn other_crop_grids_follow_the_closed_form() {
         };
         assert_eq!(sam(1024), 976_909_172_736);
         let vision = view(1024) + wide * high * view(640);
-        assert_eq!(model.cost_of_vision(&workload).tensor.total(), vision);
+        assert_eq!(model.cost(&workload, Span::Vision).tensor.total(), vision);
         let s = 273 + (10 * wide + 1) * 10 * high + TEXT;
         assert_eq!(model.prompt_tokens(&workload), s);
         let h = 1280;
@@ -199,7 +201,7 @@ fn the_table_of_layers_is_reproduced() {
         4.8318,
         "patch embedding",
     );
-    let sam = model.cost_of_vision(&view).tensor.total()
+    let sam = model.cost(&view, Span::Vision).tensor.total()
         - layer_flops(&vision, |path, _| {
             path.starts_with("model.vision_model") && !path.contains("layers")
         })

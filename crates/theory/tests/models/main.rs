@@ -1,10 +1,14 @@
 //! Models, costs and memory against independent sources, and the laws they obey.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its data must fail")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read its data must fail"
+)]
 
 mod bad_input;
 mod deepseek_ocr;
 mod memory;
+mod mla;
 mod properties;
 mod support;
 mod truth;

@@ -2,8 +2,8 @@
 
 use crate::support::{names, published};
 use llmprof_theory::{
-    AttentionConvention, Cost, Costs, Kind, Logits, MlaDecode, Model, Pass, Precision, Workload,
-    expected_touched,
+    AttentionConvention, Cost, Costs, Images, Kind, Logits, MlaDecode, Model, Pass, Precision,
+    Span, Workload, expected_touched,
 };
 use proptest::prelude::*;
 
@@ -146,10 +146,18 @@ proptest! {
     #[test]
     fn parts_sum_to_totals(workload in any_workload()) {
         for (name, model) in decoders() {
-            for pass in model.prefill_passes(&workload).chain([model.decode_step(&workload)]) {
-                let total = model.cost_of(&workload, &pass);
-                let kinds = model.cost_by_kind(&workload, &pass);
-                let layers = model.cost_by_layer(&workload, &pass);
+            for span in Span::ALL {
+                let images = Images {
+                    count: u64::from(model.vision.is_some()),
+                    height: 300,
+                    width: 500,
+                    crops_wide: 2,
+                    crops_high: 1,
+                };
+                let workload = Workload { images, ..workload };
+                let total = model.cost(&workload, span);
+                let kinds = model.cost_by_kind(&workload, span);
+                let layers = model.cost_by_layer(&workload, span);
                 let sum = |parts: Vec<Cost>| {
                     parts.iter().fold(([0; 6], 0, 0), |(moved, weights, calls), part| {
                         let each = moving(part);
@@ -173,6 +181,34 @@ proptest! {
         prop_assert!(touched >= top_k as f64 - 1e-9 && touched <= experts as f64);
         prop_assert!(touched <= (tokens * top_k) as f64 + 1e-9);
         prop_assert!(expected_touched(experts, top_k, tokens + 1) >= touched);
+    }
+}
+
+/// In order of execution nothing is collapsed, and nothing is lost.
+#[test]
+fn the_sequence_of_execution_has_every_layer() {
+    for (name, model) in decoders() {
+        let workload = Workload::default();
+        let pass = model.decode_step(&workload);
+        let mut sequence = Cost::default();
+        let mut last = None;
+        let mut paths = std::collections::BTreeSet::new();
+        model.lower_in_order(&workload, &pass, &mut |operator| {
+            sequence.add(operator);
+            assert_eq!(operator.layers, 1);
+            assert!(
+                paths.insert(operator.path.to_string()),
+                "{name}: {} twice",
+                operator.path
+            );
+            if operator.path.layer.is_some() {
+                assert!(operator.path.layer >= last, "{name}");
+                last = operator.path.layer;
+            }
+        });
+        assert_eq!(sequence, model.cost_of(&workload, &pass), "{name}");
+        let layers = model.decoder.as_ref().unwrap().layer_count();
+        assert_eq!(last, Some(layers - 1), "{name}");
     }
 }
 

@@ -47,9 +47,10 @@ impl Counters {
             let Some(metric) = self.describe(reading.metric) else {
                 continue;
             };
-            let counts = metric.name.starts_with("sm__ops_path_tensor_src_")
-                && metric.name.ends_with(".sum")
-                && !metric.name.contains("sparsity_on");
+            let source = metric.name.strip_prefix("sm__ops_path_tensor_src_");
+            let counts = source
+                .and_then(|rest| rest.strip_suffix(".sum"))
+                .is_some_and(|source| !source.contains("sparsity_on"));
             if let (true, super::Value::Number(number)) = (counts, &reading.value) {
                 total = Some(total.unwrap_or(0.0) + number);
             }

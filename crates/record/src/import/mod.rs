@@ -5,7 +5,12 @@
 //! What an importer could not read is an [`Issue`](crate::issue::Issue) in what it returns; it fails only when
 //! nothing could be read.
 
+mod csv_text;
 pub mod kineto;
+pub mod ncu_csv;
+pub mod nsys_report;
+pub mod nsys_sqlite;
+pub mod nsys_stats;
 mod source;
 
 use std::io;
@@ -15,6 +20,8 @@ use thiserror::Error;
 
 pub use source::{Limits, Source};
 
+use crate::counters::Counters;
+use crate::summary::SummaryTable;
 use crate::trace::Trace;
 
 /// What a foreign file turned out to hold.
@@ -22,6 +29,10 @@ use crate::trace::Trace;
 pub enum Profile {
     /// A timeline.
     Trace(Box<Trace>),
+    /// Hardware counters of single launches.
+    Counters(Box<Counters>),
+    /// Sums by name, without the events behind them.
+    Summary(Box<SummaryTable>),
 }
 
 /// One foreign format.
@@ -35,7 +46,12 @@ pub struct Importer {
 }
 
 /// All formats, in the order in which they are asked.
-pub const IMPORTERS: &[Importer] = &[kineto::IMPORTER];
+pub const IMPORTERS: &[Importer] = &[
+    kineto::IMPORTER,
+    nsys_sqlite::IMPORTER,
+    ncu_csv::IMPORTER,
+    nsys_stats::IMPORTER,
+];
 
 /// Why a file could not be imported at all.
 #[derive(Debug, Error)]
@@ -95,8 +111,16 @@ pub fn sniff(head: &[u8]) -> Option<&'static Importer> {
 
 /// Reads a foreign profile of any known format. The answer has the name of the format.
 pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), ImportError> {
+    if path.is_dir() {
+        return import_directory(path);
+    }
     let source = Source::open(path, limits)?;
-    let importer = sniff(source.head()).ok_or_else(|| ImportError::Unknown {
+    let found = sniff(source.head());
+    if found.is_none() && nsys_report::may_be(path) {
+        let profile = nsys_report::read(path, nsys_report::find_tool().as_deref(), limits)?;
+        return Ok(("nsys_report", profile));
+    }
+    let importer = found.ok_or_else(|| ImportError::Unknown {
         path: path.to_owned(),
         begins: describe(source.head()),
         known: IMPORTERS
@@ -106,6 +130,23 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
             .join(", "),
     })?;
     (importer.read)(&source).map(|profile| (importer.name, profile))
+}
+
+/// A directory is a set of Nsight Compute pages or nothing.
+fn import_directory(path: &Path) -> Result<(&'static str, Profile), ImportError> {
+    match ncu_csv::read_directory(path) {
+        Ok(counters) => Ok((ncu_csv::IMPORTER.name, Profile::Counters(Box::new(counters)))),
+        Err(ncu_csv::NcuError::Io { path, source }) => Err(ImportError::Io { path, source }),
+        Err(ncu_csv::NcuError::EmptyDirectory(path)) => Err(ImportError::NotAFile {
+            path,
+            what: "a directory without Nsight Compute pages",
+        }),
+        Err(error) => Err(ImportError::Unusable {
+            path: path.to_owned(),
+            format: "a directory of Nsight Compute pages",
+            what: error.to_string(),
+        }),
+    }
 }
 
 /// The first bytes for a message: as text where they are, else in hexadecimal.

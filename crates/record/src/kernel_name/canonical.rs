@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
                         .push(if token == Token::Mark('*') { '*' } else { '&' });
                 }
                 Token::Mark('(') if !self.at_anonymous_namespace() => {
-                    self.parenthesized(&mut element)?
+                    self.parenthesized(&mut element)?;
                 }
                 Token::Mark('[') if !self.at_lambda() => {
                     if self.depth == 1 {
@@ -243,10 +243,10 @@ impl<'a> Parser<'a> {
         }
         match self.peek()? {
             Token::Name("operator") => self.operator().map(|text| (text, true)),
-            Token::Name("true") => self.literal("1"),
-            Token::Name("false") => self.literal("0"),
+            Token::Name("true") => Some(self.literal("1")),
+            Token::Name("false") => Some(self.literal("0")),
             Token::Name(name) if name.starts_with("_GLOBAL__N_") => {
-                self.literal("").map(|(text, _)| (text, true))
+                Some((self.literal("").0, true))
             }
             Token::Name(name) => {
                 self.at += 1;
@@ -270,9 +270,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn literal(&mut self, text: &str) -> Option<(String, bool)> {
+    fn literal(&mut self, text: &str) -> (String, bool) {
         self.at += 1;
-        Some((text.to_owned(), false))
+        (text.to_owned(), false)
     }
 
     fn operator(&mut self) -> Option<String> {

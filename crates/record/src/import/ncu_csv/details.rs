@@ -108,7 +108,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
             .and_then(|rule| row.cells.get(rule.name));
         match (&columns.rule, rule_name) {
             (Some(rule), Some(name)) if !name.is_empty() => {
-                read_rule(&columns, rule, &row, launch, sink)
+                read_rule(&columns, rule, &row, launch, sink);
             }
             _ => read_metric(&columns, &row, launch, sink),
         }

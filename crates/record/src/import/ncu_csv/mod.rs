@@ -12,8 +12,30 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::csv_text::CsvText;
+use super::{ImportError, Importer, Profile, Source};
 use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Reading};
 use crate::issue::{Issue, Severity};
+
+/// Reads one page; [`read_directory`] reads many.
+pub const IMPORTER: Importer = Importer {
+    name: "ncu_csv",
+    sniff,
+    read: read_source,
+};
+
+fn read_source(source: &Source) -> Result<Profile, ImportError> {
+    let place = source
+        .path()
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let mut counters = read(source.bytes(), &place)
+        .map_err(|error| source.unusable("an Nsight Compute page", error.to_string()))?;
+    counters
+        .issues
+        .splice(0..0, source.issues().iter().cloned());
+    Ok(Profile::Counters(Box::new(counters)))
+}
 
 /// Why a page of counters could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +51,7 @@ pub enum NcuError {
     /// There is no header of Nsight Compute.
     #[error(
         "{place}: no header of an Nsight Compute CSV page (a line with \"ID\" and \"Kernel Name\") was found{}",
-        said(said_by_tool)
+        said(said_by_tool.as_ref())
     )]
     NoHeader {
         /// The file.
@@ -50,9 +72,8 @@ pub enum NcuError {
     EmptyDirectory(PathBuf),
 }
 
-fn said(text: &Option<String>) -> String {
-    text.as_ref()
-        .map_or_else(String::new, |text| format!("; the tool said: {text}"))
+fn said(text: Option<&String>) -> String {
+    text.map_or_else(String::new, |text| format!("; the tool said: {text}"))
 }
 
 /// Whether a line may be the header of one of the pages.
@@ -231,7 +252,7 @@ impl<'a> Sink<'a> {
             );
             self.lose("ncu.id_reused", text);
         }
-        launch.report = self.report.to_owned();
+        self.report.clone_into(&mut launch.report);
         let index = self.builder.counters.launches.len();
         self.launches.insert(launch.id, index);
         self.builder.counters.launches.push(launch);

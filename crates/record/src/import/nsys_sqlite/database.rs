@@ -1,0 +1,236 @@
+//! Reading tables whose columns differ between versions of the tool, from a file that may be damaged.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+
+use crate::issue::{Issue, Severity};
+
+/// An open export and what went wrong while reading it.
+pub(super) struct Database {
+    connection: Connection,
+    tables: BTreeMap<String, Vec<String>>,
+    texts: HashMap<i64, String>,
+    losses: BTreeMap<(&'static str, String), (u64, String)>,
+}
+
+/// The cells of one row, taken in the order in which the columns were asked for.
+pub(super) struct Cells<'r> {
+    row: &'r Row<'r>,
+    next: usize,
+    wrong: Option<usize>,
+}
+
+impl Database {
+    /// Lists the tables. An error says that the file cannot be read as a database at all.
+    pub(super) fn open(connection: Connection) -> rusqlite::Result<Self> {
+        let mut tables = BTreeMap::new();
+        {
+            let mut list = connection
+                .prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")?;
+            let names: Vec<String> = list
+                .query_map([], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            for name in names {
+                let mut columns =
+                    connection.prepare(&format!("PRAGMA table_info({})", quoted(&name)))?;
+                let columns: Vec<String> = columns
+                    .query_map([], |row| row.get(1))?
+                    .collect::<Result<_, _>>()?;
+                tables.insert(name, columns);
+            }
+        }
+        Ok(Self {
+            connection,
+            tables,
+            texts: HashMap::new(),
+            losses: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn has(&self, table: &str) -> bool {
+        self.tables.contains_key(table)
+    }
+
+    pub(super) fn has_column(&self, table: &str, column: &str) -> bool {
+        self.tables
+            .get(table)
+            .is_some_and(|columns| columns.iter().any(|name| name == column))
+    }
+
+    pub(super) fn tables(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.tables
+            .iter()
+            .map(|(name, columns)| (name.as_str(), columns.as_slice()))
+    }
+
+    /// How many rows a table has, as far as that can be counted.
+    pub(super) fn rows(&self, table: &str) -> Option<u64> {
+        let query = format!("SELECT COUNT(*) FROM {}", quoted(table));
+        let count = self
+            .connection
+            .query_row(&query, [], |row| row.get::<_, i64>(0));
+        count.ok().map(|count| count.max(0) as u64)
+    }
+
+    /// Calls `each` with every row of a table, and returns how many rows there were. Columns that this version lacks
+    /// read as NULL, but for the `required` first ones, without which the table is passed over with an issue. A
+    /// table that is not there has no rows. `each` answers `None` for a row that it cannot use.
+    pub(super) fn scan(
+        &mut self,
+        table: &str,
+        columns: &[&str],
+        required: usize,
+        mut each: impl FnMut(&mut Cells<'_>) -> Option<()>,
+    ) -> u64 {
+        let Some(present) = self.tables.get(table) else {
+            return 0;
+        };
+        let is_present = |column: &str| present.iter().any(|name| name == column);
+        if let Some(missing) = columns[..required]
+            .iter()
+            .find(|column| !is_present(column))
+        {
+            let text = format!("table {table} has no column {missing}; its rows were left out");
+            let rows = self.rows(table).unwrap_or(1);
+            self.lose_many("nsys.missing_column", table, rows, text);
+            return 0;
+        }
+        let selected: Vec<String> = columns
+            .iter()
+            .map(|column| {
+                if is_present(column) {
+                    quoted(column)
+                } else {
+                    "NULL".to_owned()
+                }
+            })
+            .collect();
+        let query = format!("SELECT {} FROM {}", selected.join(", "), quoted(table));
+        let mut read = 0;
+        let mut unusable: Option<(u64, u64, usize)> = None;
+        let mut walk = || -> rusqlite::Result<()> {
+            let mut statement = self.connection.prepare(&query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                read += 1;
+                let mut cells = Cells {
+                    row,
+                    next: 0,
+                    wrong: None,
+                };
+                if each(&mut cells).is_none() {
+                    let place = unusable.get_or_insert((0, read, cells.wrong.unwrap_or(0)));
+                    place.0 += 1;
+                }
+            }
+            Ok(())
+        };
+        let ended = walk();
+        if let Some((count, first, column)) = unusable {
+            let column = columns.get(column).copied().unwrap_or_default();
+            let text = format!(
+                "table {table}, row {first}, column {column}: no usable value; the row was left out"
+            );
+            self.lose_many("nsys.unusable_row", table, count, text);
+        }
+        if let Err(error) = ended {
+            let text = format!("table {table} breaks off after row {read}: {error}");
+            self.lose_many("nsys.damaged_table", table, 1, text);
+        }
+        read
+    }
+
+    /// Loads the string table.
+    pub(super) fn load_texts(&mut self) {
+        let mut texts = HashMap::new();
+        self.scan("StringIds", &["id", "value"], 2, |cells| {
+            texts.insert(cells.int()?, cells.text()?);
+            Some(())
+        });
+        self.texts = texts;
+    }
+
+    /// Takes the string table out, so that it can be used while tables are scanned.
+    pub(super) fn take_texts(&mut self) -> HashMap<i64, String> {
+        std::mem::take(&mut self.texts)
+    }
+
+    /// The labels of an enumeration, as newer versions export them.
+    pub(super) fn labels(&mut self, table: &str) -> HashMap<i64, String> {
+        let mut labels = HashMap::new();
+        self.scan(table, &["id", "label"], 2, |cells| {
+            let id = cells.int()?;
+            if let Some(label) = cells.text() {
+                labels.insert(id, label);
+            }
+            Some(())
+        });
+        labels
+    }
+
+    /// Notes a loss; those of one code and place become one issue that shows the first.
+    pub(super) fn lose(&mut self, code: &'static str, place: &str, text: String) {
+        self.lose_many(code, place, 1, text);
+    }
+
+    pub(super) fn lose_many(&mut self, code: &'static str, place: &str, count: u64, text: String) {
+        if count > 0 {
+            self.losses
+                .entry((code, place.to_owned()))
+                .or_insert((0, text))
+                .0 += count;
+        }
+    }
+
+    pub(super) fn issues(self) -> impl Iterator<Item = Issue> {
+        self.losses.into_iter().map(|((code, _), (count, text))| {
+            let severity = match code {
+                "nsys.damaged_table" => Severity::Error,
+                "nsys.not_read" | "nsys.graphs_whole" | "nsys.devices_renumbered" => Severity::Info,
+                _ => Severity::Warning,
+            };
+            Issue::new(severity, code, text).counting(count)
+        })
+    }
+}
+
+impl Cells<'_> {
+    fn take(&mut self) -> Option<ValueRef<'_>> {
+        let at = self.next;
+        self.next += 1;
+        self.row.get_ref(at).ok()
+    }
+
+    /// The next cell as a whole number; `None` for NULL and everything else.
+    pub(super) fn int(&mut self) -> Option<i64> {
+        let at = self.next;
+        if let Some(ValueRef::Integer(number)) = self.take() {
+            return Some(number);
+        }
+        self.wrong = Some(at);
+        None
+    }
+
+    /// The next cell as a number that fits; 0 for NULL and everything else.
+    pub(super) fn small(&mut self) -> u32 {
+        self.int()
+            .and_then(|number| u32::try_from(number).ok())
+            .unwrap_or(0)
+    }
+
+    /// The next cell as text; `None` for NULL and everything else.
+    pub(super) fn text(&mut self) -> Option<String> {
+        let at = self.next;
+        if let Some(ValueRef::Text(bytes)) = self.take() {
+            return Some(String::from_utf8_lossy(bytes).into_owned());
+        }
+        self.wrong = Some(at);
+        None
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,152 @@
+//! Events summed up by name: what `nsys stats` prints, and the same made from a [`Trace`](crate::trace::Trace).
+//!
+//! A profile may reach us as sums alone; then these rows are all there is. From a trace they are computed, and tests
+//! hold them against the tool's own reports.
+
+mod launches;
+mod reduce;
+mod spread;
+
+use serde::{Deserialize, Serialize};
+
+pub use reduce::{
+    api_times, kernel_executions, kernel_times, memory_times, range_kernels, range_projections,
+    range_times,
+};
+pub use spread::Spread;
+
+use crate::issue::Issue;
+
+/// One table of sums, with what was lost while it was read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SummaryTable {
+    /// The rows.
+    pub summary: Summary,
+    /// What was lost or is doubtful.
+    pub issues: Vec<Issue>,
+}
+
+/// The kinds of tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "report", content = "rows")]
+pub enum Summary {
+    /// Calls of the CUDA API (`cuda_api_sum`).
+    CudaApi(Vec<TimeRow>),
+    /// Calls of the operating system (`osrt_sum`).
+    OsRuntime(Vec<TimeRow>),
+    /// Kernels (`cuda_gpu_kern_sum`).
+    Kernels(Vec<TimeRow>),
+    /// Kernels by name, grid and block (`cuda_gpu_kern_gb_sum`).
+    KernelsBySize(Vec<TimeRow>),
+    /// Copies and memsets (`cuda_gpu_mem_time_sum`).
+    Memory(Vec<TimeRow>),
+    /// Bytes of copies and memsets (`cuda_gpu_mem_size_sum`).
+    MemorySizes(Vec<SizeRow>),
+    /// All activities of devices (`cuda_gpu_sum`).
+    Device(Vec<TimeRow>),
+    /// NVTX ranges (`nvtx_sum`, `nvtx_pushpop_sum`, `nvtx_startend_sum`).
+    Ranges(Vec<TimeRow>),
+    /// Launch, queue and run time of kernels (`cuda_kern_exec_sum`).
+    Executions(Vec<ExecutionRow>),
+    /// Kernels by the NVTX range that launched them (`nvtx_kern_sum`).
+    RangeKernels(Vec<RangeKernelRow>),
+    /// NVTX ranges as the device saw them (`nvtx_gpu_proj_sum`).
+    RangeProjections(Vec<ProjectionRow>),
+}
+
+/// Times of everything with one name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimeRow {
+    /// The name.
+    pub name: String,
+    /// Sum of all times, ns.
+    pub total_ns: i64,
+    /// How the times are spread.
+    pub times: Spread,
+    /// How a range was made (`PushPop`, `StartEnd`), or the category of an activity; mostly absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub style: Option<String>,
+    /// Blocks in the grid, where the table goes by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<[u32; 3]>,
+    /// Threads in a block, where the table goes by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<[u32; 3]>,
+}
+
+/// Bytes of all operations of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizeRow {
+    /// The operation.
+    pub name: String,
+    /// Sum of all sizes, bytes.
+    pub total_bytes: f64,
+    /// How the sizes are spread, bytes.
+    pub sizes: Spread,
+}
+
+/// A kernel as one thread launched it with one API function on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionRow {
+    /// The process.
+    pub process: i64,
+    /// The launching thread.
+    pub thread: i64,
+    /// The device.
+    pub device: u32,
+    /// The API function.
+    pub api: String,
+    /// The kernel.
+    pub kernel: String,
+    /// From the beginning of the call to the end of the call or the kernel, whichever is later.
+    pub total: Spread,
+    /// The call.
+    pub call: Spread,
+    /// From the end of the call to the start of the kernel, of those that started after it; absent where none did.
+    pub queue: Option<Spread>,
+    /// The kernel.
+    pub run: Spread,
+}
+
+/// A kernel as launched inside ranges of one name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RangeKernelRow {
+    /// The range, `domain:text`; empty for launches outside all ranges.
+    pub range: String,
+    /// How the range was made; empty outside all ranges.
+    pub style: String,
+    /// The process.
+    pub process: i64,
+    /// The launching thread.
+    pub thread: i64,
+    /// How many ranges of this name launched the kernel.
+    pub range_instances: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// Sum of its times, ns.
+    pub total_ns: i64,
+    /// How its times are spread.
+    pub times: Spread,
+}
+
+/// Ranges of one name, projected on the device: from the start of the first to the end of the last activity that was
+/// launched inside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProjectionRow {
+    /// The range, `domain:text`.
+    pub range: String,
+    /// How it was made.
+    pub style: String,
+    /// Sum of the projected times, ns.
+    pub total_ns: i64,
+    /// Sum of the ranges' own times, ns.
+    pub total_range_ns: i64,
+    /// How the projected times are spread, over ranges that launched something.
+    pub times: Spread,
+    /// Activities of the device that were launched inside.
+    pub operations: u64,
+    /// Mean depth of the range among ranges with device work; 0 at the top.
+    pub mean_level: f64,
+    /// Mean number of ranges with device work directly inside.
+    pub mean_children: f64,
+}

@@ -24,6 +24,9 @@ pub struct Call<'a> {
     pub key: &'a str,
 }
 
+/// Results by resolver and the text of its arguments.
+type Cache = HashMap<(String, Vec<String>), Node>;
+
 #[derive(Clone)]
 struct Registered {
     function: Rc<Function>,
@@ -35,8 +38,7 @@ struct Registered {
 pub struct Context {
     environment: BTreeMap<String, String>,
     functions: HashMap<String, Registered>,
-    /// Results of cached resolvers, by name and the text of their arguments.
-    cache: Rc<RefCell<HashMap<(String, Vec<String>), Node>>>,
+    cache: Rc<RefCell<Cache>>,
     warnings: Rc<RefCell<Vec<String>>>,
 }
 

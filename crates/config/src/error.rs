@@ -80,6 +80,16 @@ pub enum ErrorKind {
         /// The struct that refuses it, such as `struct` or `JobConf`.
         place: String,
     },
+    /// A key leads on through a value that holds no keys.
+    #[error("`{key}` is {found}, so it cannot contain `{child}`")]
+    NotContainer {
+        /// The key of the value in the way.
+        key: String,
+        /// What stands there.
+        found: String,
+        /// What was looked for inside.
+        child: String,
+    },
     /// An operation does not fit the kind of node it is applied to.
     #[error("{0}")]
     Type(String),
@@ -117,7 +127,7 @@ impl ErrorKind {
             Self::MissingMandatory(_) => "MissingMandatoryValue",
             Self::Key(_) => "ConfigKeyError",
             Self::Struct { .. } => "ConfigAttributeError",
-            Self::Type(_) => "ConfigTypeError",
+            Self::NotContainer { .. } | Self::Type(_) => "ConfigTypeError",
             Self::Value(_) => "ValueError",
             Self::Index(_) => "ConfigIndexError",
             Self::Readonly => "ReadonlyConfigError",

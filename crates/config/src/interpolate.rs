@@ -236,12 +236,12 @@ impl<'c> Evaluator<'c> {
             if let Some(next) = parts.get(i + 1)
                 && !place.is_container()
             {
-                let here = parts[..=i].join(".");
-                let message = format!(
-                    "`{here}` is {}, so it cannot contain `{next}`",
-                    describe(place.node())
-                );
-                return Err(ErrorKind::Type(message).into());
+                return Err(ErrorKind::NotContainer {
+                    key: parts[..=i].join("."),
+                    found: describe(place.node()),
+                    child: next.clone(),
+                }
+                .into());
             }
         }
         Ok(Some(place))
@@ -302,8 +302,9 @@ impl<'c> Evaluator<'c> {
                 let target = self.interpolation(inner, source, parent, place)?;
                 target.node().clone()
             }
-            Expression::Text(pieces) => Node::new(self.join(pieces, source, parent, place)?),
-            Expression::Quoted(pieces) => Node::new(self.join(pieces, source, parent, place)?),
+            Expression::Text(pieces) | Expression::Quoted(pieces) => {
+                Node::new(self.join(pieces, source, parent, place)?)
+            }
             Expression::List(items) => Node::new(
                 items
                     .iter()
@@ -395,17 +396,11 @@ fn unknown_key(start: &Place<'_>, path: &str) -> Error {
     let error = Error::from(ErrorKind::InterpolationKey(path.to_owned()));
     let mut place = start.clone();
     for part in keypath::split(path) {
-        match place.step(&part) {
-            Ok(Some(child)) => place = child,
-            _ => {
-                let node = place.node();
-                let names: Vec<&str> = node
-                    .as_dict()
-                    .map(|dict| dict.keys().filter_map(Key::as_str).collect())
-                    .unwrap_or_default();
-                return error.suggesting(&part, names.into_iter());
-            }
-        }
+        let Ok(Some(child)) = place.step(&part) else {
+            let keys = place.node().as_dict().into_iter().flat_map(Dict::keys);
+            return error.suggesting(&part, keys.filter_map(Key::as_str));
+        };
+        place = child;
     }
     error
 }

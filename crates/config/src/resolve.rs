@@ -67,7 +67,7 @@ pub fn select_with(
         failure: options.throw_on_resolution_failure,
     };
     let found = match evaluator.select(&start, rest, strict) {
-        Err(error) if crate::resolvers::is_config_type_error(&error) => None,
+        Err(error) if matches!(error.kind(), ErrorKind::NotContainer { .. }) => None,
         other => other?,
     };
     Ok(found
@@ -180,12 +180,7 @@ fn resolve_below(
     Ok(())
 }
 
-fn resolve_value(
-    root: &mut Node,
-    path: &mut Vec<Key>,
-    context: &Context,
-    depth: usize,
-) -> Result<()> {
+fn resolve_value(root: &mut Node, path: &[Key], context: &Context, depth: usize) -> Result<()> {
     let resolved = {
         let evaluator = Evaluator::new(context);
         let Some(place) = place_at(root, path) else {

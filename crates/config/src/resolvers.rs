@@ -123,16 +123,12 @@ fn decode<'a>(
     let source = text("oc.decode", expression)?;
     let parsed = interpolation::parse_element(source)
         .map_err(|error| Error::from(ErrorKind::Grammar(error.to_string())))?;
-    match &parsed {
-        // A lone reference gives the very node, so that a container stays one.
-        interpolation::Expression::Interpolation(inner) => {
-            evaluator.interpolation(inner, source, parent, place)
-        }
-        _ => {
-            let node = evaluator.expression(&parsed, source, parent, place)?;
-            Ok(made(node.value, place))
-        }
+    // A lone reference gives the very node, so that a container stays one.
+    if let interpolation::Expression::Interpolation(inner) = &parsed {
+        return evaluator.interpolation(inner, source, parent, place);
     }
+    let node = evaluator.expression(&parsed, source, parent, place)?;
+    Ok(made(node.value, place))
 }
 
 /// Looks a key up from the container of the interpolation; `Ok(None)` also where the way is barred
@@ -150,14 +146,10 @@ fn lookup<'a>(
         failure: true,
     };
     match evaluator.select(&start, rest, strict) {
-        Err(error) if is_config_type_error(&error) => Ok(None),
+        // OmegaConf answers "not found" here, but not for a bad list index.
+        Err(error) if matches!(error.kind(), ErrorKind::NotContainer { .. }) => Ok(None),
         other => other,
     }
-}
-
-/// OmegaConf answers "not found" when a scalar stands in the way, but not for a bad list index.
-pub(crate) fn is_config_type_error(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Type(message) if message.contains("cannot contain"))
 }
 
 fn select<'a>(

@@ -2,6 +2,10 @@
 
 /// What an inspection of the text found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent findings about one text"
+)]
 pub(super) struct Analysis {
     /// The text spans lines.
     pub(super) multiline: bool,

@@ -375,7 +375,7 @@ fn value_kind(kind: &ErrorKind) -> &'static str {
         ErrorKind::MissingMandatory(_) => "missing_mandatory",
         ErrorKind::Key(_) => "key_not_found",
         ErrorKind::Struct { .. } => "key_not_in_struct",
-        ErrorKind::Type(_) => "type_mismatch",
+        ErrorKind::NotContainer { .. } | ErrorKind::Type(_) => "type_mismatch",
         ErrorKind::Value(_) => "invalid_value",
         ErrorKind::Index(_) => "index_out_of_range",
         ErrorKind::Readonly => "readonly",

@@ -152,19 +152,22 @@ impl Parser<'_> {
         let mut version_seen = false;
         while let TokenKind::Directive(_) = self.peek()? {
             let token = self.take()?;
-            match token.kind {
-                TokenKind::Directive(Directive::Yaml { major_is_one }) => {
-                    if version_seen || !major_is_one {
-                        return self.yaml_error("expected one `%YAML 1.1`", token.span);
-                    }
-                    version_seen = true;
+            let duplicate = match token.kind {
+                TokenKind::Directive(Directive::Yaml {
+                    major_is_one: false,
+                }) => {
+                    return self.yaml_error("only YAML 1 documents can be read", token.span);
+                }
+                TokenKind::Directive(Directive::Yaml { .. }) => {
+                    std::mem::replace(&mut version_seen, true)
                 }
                 TokenKind::Directive(Directive::Tag { handle, prefix }) => {
-                    if self.handles.insert(handle, prefix).is_some() {
-                        return self.yaml_error("this tag handle is defined twice", token.span);
-                    }
+                    self.handles.insert(handle, prefix).is_some()
                 }
-                _ => {}
+                _ => false,
+            };
+            if duplicate {
+                return self.yaml_error("this directive stands here twice", token.span);
             }
         }
         if !self.at(&TokenKind::DocumentStart)? {

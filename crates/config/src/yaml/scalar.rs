@@ -31,8 +31,9 @@ pub(crate) fn dumper_type(text: &str) -> Implicit {
         return Implicit::Null;
     };
     match first {
-        b'y' | b'Y' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' if is_bool(text) => Implicit::Bool,
-        b'n' | b'N' if is_bool(text) => Implicit::Bool,
+        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' if is_bool(text) => {
+            Implicit::Bool
+        }
         b'n' | b'N' if matches!(text, "null" | "Null" | "NULL") => Implicit::Null,
         b'~' if text == "~" => Implicit::Null,
         b'<' if text == "<<" => Implicit::Merge,

@@ -9,7 +9,10 @@ use llmprof_theory::{
     AttentionConvention, Images, Logits, MlaDecode, Precision, WeightFormat, Workload,
 };
 use llmprof_units::DType;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, Visitor},
+};
 
 /// A whole request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,8 +90,10 @@ pub struct ModelPlan {
     pub name: String,
     /// Its directory, with `config.json` and weights.
     pub path: Option<PathBuf>,
-    /// Number format it computes in.
-    pub dtype: DType,
+    /// A `config.json` to read its design from.
+    pub config: Option<PathBuf>,
+    /// Number format it computes in; its own where absent.
+    pub dtype: Option<DType>,
     /// Longest context it is used with.
     pub max_seq_len: Option<u64>,
     /// Where its tokenizer is; its own directory by default.
@@ -111,6 +116,7 @@ impl ModelPlan {
     pub const KEYS: &[&str] = &[
         "name",
         "path",
+        "config",
         "dtype",
         "max_seq_len",
         "tokenizer",
@@ -171,6 +177,50 @@ pub enum RuntimeType {
     Command,
 }
 
+/// A word of a command line. A config may hold it as a number or a truth value: `[sleep, 300]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Word(
+    /// As the command sees it.
+    pub String,
+);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Scalar;
+
+        impl Visitor<'_> for Scalar {
+            type Value = Word;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a word")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Word, E> {
+                Ok(Word(text.to_owned()))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Word, E> {
+                Ok(Word(value.to_string()))
+            }
+        }
+
+        deserializer.deserialize_any(Scalar)
+    }
+}
+
 /// The runtime and its settings; which of them exist depends on its type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,10 +232,10 @@ pub struct RuntimePlan {
     pub batch_size: u64,
     /// `command`: the program and its arguments.
     #[serde(default)]
-    pub argv: Vec<String>,
+    pub argv: Vec<Word>,
     /// `command`: variables added to its environment.
     #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, Word>,
     /// `command`: the directory it starts in.
     #[serde(default)]
     pub cwd: Option<PathBuf>,

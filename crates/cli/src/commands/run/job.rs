@@ -13,7 +13,7 @@ use llmprof_capture::{
 };
 use llmprof_config::hydra::Job;
 use llmprof_record::{
-    plan::{Plan, RuntimeType},
+    plan::{Plan, RuntimeType, Word},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{
@@ -193,7 +193,8 @@ fn command(
     store: &mut RunDir,
     interrupt: &mut Interrupt,
 ) -> Result<(), Halt> {
-    let [program, args @ ..] = plan.runtime.argv.as_slice() else {
+    let words: Vec<&String> = plan.runtime.argv.iter().map(|Word(text)| text).collect();
+    let [program, args @ ..] = words.as_slice() else {
         return Err(Halt::Failed("runtime.argv is empty".to_owned()));
     };
     let directory = match &plan.runtime.cwd {
@@ -201,8 +202,13 @@ fn command(
         None if job.chdir => store.path().to_path_buf(),
         None => cwd.to_path_buf(),
     };
-    let mut launch = Launch::new(program).args(args).in_directory(directory);
-    for (name, value) in job.env_set.iter().chain(&plan.runtime.env) {
+    let mut launch = Launch::new(*program)
+        .args(args.iter().copied())
+        .in_directory(directory);
+    for (name, value) in &job.env_set {
+        launch = launch.env(name, value);
+    }
+    for (name, Word(value)) in &plan.runtime.env {
         launch = launch.env(name, value);
     }
     store.write("command/cmd.txt", format!("{launch}\n"))?;

@@ -1,0 +1,305 @@
+//! What is left behind when a run ends badly: killed, interrupted, out of disk, in a directory it may not write.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+const LLMPROF: &str = env!("CARGO_BIN_EXE_llmprof");
+/// Far beyond what anything here takes, so that a hang fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(LLMPROF);
+    command.current_dir(folder).args(args).env("NO_COLOR", "1");
+    command
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    command(folder, args).output().unwrap()
+}
+
+/// Starts `llmprof run` on a shell script, in `out`.
+fn start(folder: &Path, script: &str) -> Child {
+    fs::write(folder.join("script.sh"), script).unwrap();
+    command(
+        folder,
+        &[
+            "run",
+            "runtime=command",
+            "runtime.argv=[sh,script.sh]",
+            "hydra.run.dir=out",
+        ],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap()
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill")
+        .args([name, &pid.to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+}
+
+fn manifest(run: &Path) -> Value {
+    serde_json::from_slice(&fs::read(run.join("run.json")).unwrap()).unwrap()
+}
+
+/// The process ids that a script wrote, one per line; empty until it has.
+fn pids(file: &Path, count: usize) -> Option<Vec<u32>> {
+    let text = fs::read_to_string(file).ok()?;
+    let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    (text.ends_with('\n') && pids.len() == count).then_some(pids)
+}
+
+fn alive(pid: u32) -> bool {
+    // A zombie that nobody has collected yet is dead for our purposes.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .trim_start()
+            .starts_with('Z')
+    })
+}
+
+#[test]
+fn kill_9_leaves_a_run_that_is_shown_as_dead() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(folder.path(), "echo $$ > pids; sleep 300");
+    let mut sleeper = Vec::new();
+    wait_for("the command's start", || {
+        sleeper = pids(&folder.path().join("pids"), 1).unwrap_or_default();
+        !sleeper.is_empty()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    signal("-9", sleeper[0]);
+
+    let out = folder.path().join("out");
+    assert_eq!(manifest(&out)["status"], "running");
+    assert!(
+        out.join(".hydra/config.yaml").is_file(),
+        "what was written before is kept"
+    );
+    let listed = run(folder.path(), &["runs", "list", "--root", "out", "--json"]);
+    let runs: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(runs[0]["liveness"], "dead");
+    let text = run(folder.path(), &["runs", "list", "--root", "out"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("is gone"));
+}
+
+#[test]
+fn ctrl_c_ends_a_group_that_ignores_sigterm() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "trap '' TERM INT\n(trap '' TERM INT; while :; do sleep 1; done) &\necho $$ > pids.new\necho $! >> pids.new\nmv pids.new pids\nwhile :; do sleep 1; done\n";
+    let child = start(folder.path(), script);
+    let mut processes = Vec::new();
+    wait_for("the command's start", || {
+        processes = pids(&folder.path().join("pids"), 2).unwrap_or_default();
+        !processes.is_empty()
+    });
+    // The second Ctrl-C kills at once; the first alone would wait out the grace period.
+    signal("-INT", child.id());
+    sleep(Duration::from_millis(300));
+    assert!(
+        processes.iter().all(|&pid| alive(pid)),
+        "SIGTERM is ignored, so they live"
+    );
+    signal("-INT", child.id());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let manifest = manifest(&folder.path().join("out"));
+    assert_eq!(manifest["status"], "interrupted");
+    assert_eq!(
+        manifest["passes"].as_array().unwrap().last().unwrap()["status"],
+        "interrupted"
+    );
+    wait_for("the end of the group", || {
+        !processes.iter().any(|&pid| alive(pid))
+    });
+}
+
+#[test]
+fn sigterm_marks_the_run_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = start(
+        folder.path(),
+        "echo started; echo $$ > pids; exec sleep 300",
+    );
+    wait_for("the command's start", || {
+        pids(&folder.path().join("pids"), 1).is_some()
+    });
+    signal("-TERM", child.id());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let out = folder.path().join("out");
+    assert_eq!(manifest(&out)["status"], "interrupted");
+    assert_eq!(
+        fs::read_to_string(out.join("command/command.stdout.log")).unwrap(),
+        "started\n"
+    );
+}
+
+#[test]
+fn a_failed_command_shows_its_last_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = start(folder.path(), "echo fine; echo broken >&2; exit 7")
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    let shown = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        shown.contains("exit code 7") && shown.contains("broken"),
+        "{shown}"
+    );
+    let manifest = manifest(&folder.path().join("out"));
+    assert_eq!(manifest["status"], "failed");
+    assert!(manifest["error"].as_str().unwrap().contains("exit code 7"));
+}
+
+#[test]
+fn a_time_limit_ends_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run(
+        folder.path(),
+        &[
+            "run",
+            "runtime=command",
+            "runtime.argv=[sleep,300]",
+            "runtime.timeout_s=0.2",
+            "hydra.run.dir=out",
+        ],
+    );
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("runtime.timeout_s=0.2"));
+}
+
+#[test]
+fn two_processes_cannot_share_a_run_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = start(folder.path(), "echo $$ > pids; exec sleep 300");
+    wait_for("the command's start", || {
+        pids(&folder.path().join("pids"), 1).is_some()
+    });
+    let second = run(folder.path(), &["run", "hydra.run.dir=out"]);
+    assert_eq!(second.status.code(), Some(2));
+    let shown = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        shown.contains("in use") && shown.contains(&first.id().to_string()),
+        "{shown}"
+    );
+    signal("-TERM", first.id());
+    first.wait().unwrap();
+    let third = run(folder.path(), &["run", "hydra.run.dir=out"]);
+    assert!(String::from_utf8_lossy(&third.stderr).contains("already holds a run"));
+}
+
+/// A file system of its own, unmounted when dropped; `None` where mounting is not allowed.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn mount(at: PathBuf, size: &str) -> Option<Self> {
+        fs::create_dir_all(&at).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(&at)
+            .stderr(Stdio::null())
+            .status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then_some(Self(at))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_what_was_written_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = Tmpfs::mount(folder.path().join("disk"), "256k") else {
+        eprintln!("skipped: this user may not mount a tmpfs");
+        return;
+    };
+    let script = "head -c 1000000 /dev/zero > disk/filler; exit 0";
+    fs::write(folder.path().join("script.sh"), script).unwrap();
+    let ended = run(
+        folder.path(),
+        &[
+            "run",
+            "runtime=command",
+            "runtime.argv=[sh,script.sh]",
+            "hydra.run.dir=disk/out",
+            "pipeline.static_analysis.enable=false",
+        ],
+    );
+    let shown = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(2), "{shown}");
+    assert!(
+        shown.contains("No space left on device") && shown.contains("kept"),
+        "{shown}"
+    );
+    let out = disk.0.join("out");
+    assert_eq!(
+        manifest(&out)["status"],
+        "running",
+        "the last state that could be written"
+    );
+    assert!(out.join("env.json").is_file());
+    let left: Vec<_> = fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".tmp"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_read_only_directory_is_a_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    // A file where a folder is needed cannot be written by anyone, not even by root.
+    fs::write(folder.path().join("taken"), "").unwrap();
+    let ended = run(folder.path(), &["run", "hydra.run.dir=taken/out"]);
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("cannot create"));
+
+    let Some(disk) = Tmpfs::mount(folder.path().join("disk"), "64k") else {
+        eprintln!("the read-only half is skipped: this user may not mount a tmpfs");
+        return;
+    };
+    let remounted = Command::new("mount")
+        .args(["-o", "remount,ro"])
+        .arg(&disk.0)
+        .status()
+        .unwrap();
+    assert!(remounted.success());
+    let ended = run(folder.path(), &["run", "hydra.run.dir=disk/out"]);
+    assert_eq!(ended.status.code(), Some(2));
+    let shown = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        shown.contains("Read-only file system") && shown.contains("hydra.run.dir"),
+        "{shown}"
+    );
+}

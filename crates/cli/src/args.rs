@@ -1,6 +1,6 @@
 //! The arguments, as clap reads them.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -49,6 +49,14 @@ Examples:
   llmprof model model=qwen2_5_7b model.num_key_value_heads=28   what a design edit changes
   llmprof model --layers | less")]
     Model(ModelArgs),
+    /// Predict times over models, designs, devices and workloads, given as sweeps.
+    #[command(after_help = "\
+Examples:
+  llmprof predict hardware.spec=h100_sxm,h200 runtime.batch_size=1,8,32
+  llmprof predict model=qwen2_5_7b 'model.num_key_value_heads=4,28' hardware.spec=h200
+  llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --tpot 20ms
+  llmprof predict hardware.spec=l4 'workload.prompt_tokens=range(128,8192,128)' --format csv > grid.csv")]
+    Predict(PredictArgs),
     /// Show devices and what is known of them.
     #[command(after_help = "\
 Examples:
@@ -178,6 +186,65 @@ impl HydraArgs {
             multirun: self.multirun,
             overrides: self.overrides,
         }
+    }
+}
+
+/// What is predicted, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PredictArgs {
+    /// How well software uses a device: hf_eager, fused, ideal, or a YAML file.
+    #[arg(long, value_name = "NAME", default_value = "hf_eager")]
+    pub(crate) efficiency: String,
+    /// Count the host's time to start kernels too, where the efficiencies state it.
+    #[arg(long)]
+    pub(crate) host: bool,
+    /// Show what this time to the first token would need: 200ms, 1.5s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) ttft: Option<Duration>,
+    /// Show what this time per output token would need.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) tpot: Option<Duration>,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "table")]
+    pub(crate) format: PredictFormat,
+    /// Changes to the config; those with several values span the grid.
+    #[arg(value_name = "OVERRIDE")]
+    pub(crate) overrides: Vec<String>,
+}
+
+/// How a grid is printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PredictFormat {
+    /// For people.
+    Table,
+    /// For spreadsheets.
+    Csv,
+    /// For programs.
+    Json,
+}
+
+/// A time with its unit: `20ms`, `1.5s`, `300us`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic() || c == 'µ')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        "ns" => 1e-9,
+        _ => return Err("a time has a unit: 20ms, 1.5s, 300us".to_owned()),
+    };
+    let seconds = number
+        .trim()
+        .parse::<f64>()
+        .map_err(|error| error.to_string())?
+        * scale;
+    if seconds > 0.0 {
+        Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    } else {
+        Err("a time is more than zero".to_owned())
     }
 }
 

@@ -4,6 +4,7 @@ mod completions;
 mod config;
 mod hardware;
 mod model;
+mod predict;
 mod run;
 mod runs;
 
@@ -17,6 +18,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Config(args) => config::config(args, output)?,
         Command::Run(args) => return run::run(args, output),
         Command::Model(args) => model::model(&args, output)?,
+        Command::Predict(args) => predict::predict(&args, output)?,
         Command::Hardware { command } => hardware::hardware(command, output)?,
         Command::Runs { command } => runs::runs(command, output)?,
         Command::Completions { shell } => completions::completions(shell, output)?,

@@ -1,0 +1,368 @@
+//! From sweep overrides to the points of a grid, without composing a config for every point.
+//!
+//! Composing takes a fraction of a millisecond, a prediction a few microseconds. So each value of an axis is composed
+//! once, with the other axes at their first value, and what it changes in the plan is noted. Axes that change the same
+//! thing (`model=a,b` and `model.hidden_size=1,2`) are composed together, all combinations of them. A value of the config
+//! that depends on two axes changes with each of them, so such axes always meet; apart from those, the changes add up.
+
+use std::collections::HashMap;
+
+use llmprof_config::hydra::{App, Host, RunMode};
+use llmprof_record::plan::Plan;
+use llmprof_theory::{Model, Workload, device::Device};
+use serde_json::Value;
+
+use crate::{
+    failure::Failure,
+    plan::plan,
+    subject::{Subject, device},
+};
+
+/// More points than anyone reads or any machine here holds.
+const MOST_POINTS: usize = 10_000_000;
+
+/// A model of the grid.
+pub(super) struct GridModel {
+    pub(super) name: String,
+    pub(super) model: Model,
+}
+
+/// One point: which model and device, and what is asked of them.
+pub(super) struct Point {
+    pub(super) model: usize,
+    pub(super) device: usize,
+    pub(super) workload: Workload,
+    /// The job of the sweep that it is.
+    job: usize,
+}
+
+/// What one value of a group of axes makes of the plan.
+struct Setting {
+    model: usize,
+    device: usize,
+    workload: Workload,
+}
+
+/// Axes that change the same things.
+struct Group {
+    /// Places in the override list.
+    positions: Vec<usize>,
+    /// By the texts at those places.
+    settings: HashMap<Vec<String>, Setting>,
+}
+
+/// The grid.
+pub(super) struct Axes {
+    jobs: Vec<Vec<String>>,
+    /// Places in the override list that vary.
+    varying: Vec<usize>,
+    base: Setting,
+    groups: Vec<Group>,
+    pub(super) models: Vec<GridModel>,
+    pub(super) devices: Vec<Device>,
+}
+
+/// Composes, and keeps each distinct model and device once.
+struct Reader<'a> {
+    app: &'a App,
+    host: &'a Host,
+    models: Vec<(Value, GridModel)>,
+    devices: Vec<(String, Device)>,
+}
+
+impl Axes {
+    pub(super) fn read(app: &App, overrides: &[String], host: &Host) -> Result<Self, Failure> {
+        let jobs = app.expand_sweep(overrides, host)?;
+        if jobs.len() > MOST_POINTS {
+            return Err(Failure::new(format!("{} points are too many", jobs.len()))
+                .hint(format!("at most {MOST_POINTS} at once")));
+        }
+        let Some(first) = jobs.first().cloned() else {
+            return Err(Failure::new("the sweep has no points"));
+        };
+        let mut reader = Reader {
+            app,
+            host,
+            models: Vec::new(),
+            devices: Vec::new(),
+        };
+        let base_plan = reader.plan(&first)?;
+        let base = reader.setting(&base_plan)?;
+        let values = axis_values(&jobs);
+        let varying: Vec<usize> = (0..values.len())
+            .filter(|&position| values[position].len() > 1)
+            .collect();
+
+        let mut clusters: Vec<(Vec<usize>, Vec<&'static str>)> = Vec::new();
+        for &position in &varying {
+            let mut parts = Vec::new();
+            for value in &values[position][1..] {
+                let mut job = first.clone();
+                job[position].clone_from(value);
+                parts.extend(changed(&base_plan, &reader.plan(&job)?));
+            }
+            merge(&mut clusters, position, parts);
+        }
+        let mut groups = Vec::new();
+        for (positions, _) in clusters {
+            let mut settings = HashMap::new();
+            for texts in combinations(&positions, &values) {
+                let mut job = first.clone();
+                for (&position, text) in positions.iter().zip(&texts) {
+                    job[position].clone_from(text);
+                }
+                let plan = reader.plan(&job)?;
+                settings.insert(texts, reader.setting(&plan)?);
+            }
+            groups.push(Group {
+                positions,
+                settings,
+            });
+        }
+        Ok(Self {
+            jobs,
+            varying,
+            base,
+            groups,
+            models: reader.models.into_iter().map(|(_, model)| model).collect(),
+            devices: reader
+                .devices
+                .into_iter()
+                .map(|(_, device)| device)
+                .collect(),
+        })
+    }
+
+    /// Every point, in Hydra's order: the last axis varies fastest.
+    pub(super) fn points(&self) -> Vec<Point> {
+        let mut key = Vec::new();
+        let mut points = Vec::with_capacity(self.jobs.len());
+        for (index, job) in self.jobs.iter().enumerate() {
+            let mut point = Point {
+                model: self.base.model,
+                device: self.base.device,
+                workload: self.base.workload,
+                job: index,
+            };
+            for group in &self.groups {
+                key.clear();
+                key.extend(
+                    group
+                        .positions
+                        .iter()
+                        .map(|&position| job[position].clone()),
+                );
+                if let Some(setting) = group.settings.get(&key) {
+                    self.apply(setting, &mut point);
+                }
+            }
+            points.push(point);
+        }
+        points
+    }
+
+    /// Takes over what the setting changes against the base.
+    fn apply(&self, setting: &Setting, point: &mut Point) {
+        if setting.model != self.base.model {
+            point.model = setting.model;
+        }
+        if setting.device != self.base.device {
+            point.device = setting.device;
+        }
+        let (base, new, target) = (&self.base.workload, &setting.workload, &mut point.workload);
+        macro_rules! take {
+            ($($($field:ident).+),*) => {
+                $(if new.$($field).+ != base.$($field).+ {
+                    target.$($field).+ = new.$($field).+;
+                })*
+            };
+        }
+        take!(
+            batch,
+            prompt,
+            new_tokens,
+            cached,
+            chunk,
+            precision.weights,
+            precision.activations,
+            precision.kv,
+            precision.compute,
+            images.count,
+            images.height,
+            images.width,
+            images.crops_wide,
+            images.crops_high,
+            attention,
+            logits,
+            mla,
+            routing
+        );
+    }
+
+    /// The keys that vary.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let name = |&position: &usize| {
+            let text = self.jobs[0][position].as_str();
+            text.split_once('=').map_or(text, |(key, _)| key)
+        };
+        self.varying.iter().map(name).collect()
+    }
+
+    /// The values that a point has on them.
+    pub(super) fn labels(&self, point: &Point) -> Vec<&str> {
+        let job = &self.jobs[point.job];
+        let value = |&position: &usize| {
+            let text = job[position].as_str();
+            text.split_once('=').map_or("", |(_, value)| value)
+        };
+        self.varying.iter().map(value).collect()
+    }
+}
+
+impl Reader<'_> {
+    fn plan(&self, job: &[String]) -> Result<Plan, Failure> {
+        plan(&self.app.compose(job, RunMode::Run, self.host)?)
+    }
+
+    fn setting(&mut self, plan: &Plan) -> Result<Setting, Failure> {
+        let key = serde_json::to_value(&plan.model)
+            .map_err(|error| Failure::new(format!("cannot compare models: {error}")))?;
+        let model = match self.models.iter().position(|(known, _)| *known == key) {
+            Some(index) => index,
+            None => {
+                let subject = Subject::of(plan, None)?;
+                let model = GridModel {
+                    name: subject.name,
+                    model: subject.model,
+                };
+                self.models.push((key, model));
+                self.models.len() - 1
+            }
+        };
+        let spec = &plan.hardware.spec;
+        if spec == "auto" {
+            return Err(Failure::new("a prediction needs a device").hint(
+                "hardware.spec=NAME, where `llmprof hardware list` shows the names".to_owned(),
+            ));
+        }
+        let device = match self.devices.iter().position(|(known, _)| known == spec) {
+            Some(index) => index,
+            None => {
+                self.devices.push((spec.clone(), device(spec)?));
+                self.devices.len() - 1
+            }
+        };
+        Ok(Setting {
+            model,
+            device,
+            workload: plan.workload.workload(),
+        })
+    }
+}
+
+/// The distinct texts at each place of the override list, in the order they appear.
+fn axis_values(jobs: &[Vec<String>]) -> Vec<Vec<String>> {
+    let places = jobs.first().map_or(0, Vec::len);
+    let mut seen = vec![std::collections::HashSet::new(); places];
+    let mut values: Vec<Vec<String>> = vec![Vec::new(); places];
+    for job in jobs {
+        for ((text, seen), values) in job.iter().zip(&mut seen).zip(&mut values) {
+            if seen.insert(text.as_str()) {
+                values.push(text.clone());
+            }
+        }
+    }
+    values
+}
+
+/// The parts of the plan that differ: the model and the device as wholes, a workload by its fields.
+fn changed(base: &Plan, other: &Plan) -> Vec<&'static str> {
+    let mut parts = Vec::new();
+    let mut note = |part, differs| {
+        if differs {
+            parts.push(part);
+        }
+    };
+    let (a, b) = (&base.workload, &other.workload);
+    note("model", base.model != other.model);
+    note("device", base.hardware != other.hardware);
+    note("batch", a.batch_size != b.batch_size);
+    note("prompt", a.prompt_tokens != b.prompt_tokens);
+    note("new_tokens", a.new_tokens != b.new_tokens);
+    note("cached", a.cached_tokens != b.cached_tokens);
+    note("chunk", a.chunk_tokens != b.chunk_tokens);
+    note("dtype", a.dtype != b.dtype);
+    note("weights", a.weights != b.weights);
+    note("kv", a.kv_dtype != b.kv_dtype);
+    note("attention", a.attention != b.attention);
+    note("logits", a.logits != b.logits);
+    note("mla", a.mla != b.mla);
+    note("images", a.images != b.images);
+    parts
+}
+
+/// Puts an axis into the cluster of those that change the same parts, joining clusters that it connects.
+fn merge(
+    clusters: &mut Vec<(Vec<usize>, Vec<&'static str>)>,
+    position: usize,
+    parts: Vec<&'static str>,
+) {
+    let meets = |known: &Vec<&'static str>| parts.iter().any(|part| known.contains(part));
+    let (mut joined, apart): (Vec<_>, Vec<_>) =
+        clusters.drain(..).partition(|(_, known)| meets(known));
+    joined.push((vec![position], parts));
+    *clusters = apart;
+    let (positions, parts): (Vec<_>, Vec<_>) = joined.into_iter().unzip();
+    clusters.push((positions.concat(), parts.concat()));
+}
+
+/// All combinations of the values at some places.
+fn combinations(positions: &[usize], values: &[Vec<String>]) -> Vec<Vec<String>> {
+    positions
+        .iter()
+        .fold(vec![Vec::new()], |partial, &position| {
+            partial
+                .iter()
+                .flat_map(|texts| {
+                    values[position].iter().map(move |text| {
+                        let mut longer = texts.clone();
+                        longer.push(text.clone());
+                        longer
+                    })
+                })
+                .collect()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_that_change_the_same_part_meet() {
+        let mut clusters = Vec::new();
+        merge(&mut clusters, 0, vec!["model", "dtype"]);
+        merge(&mut clusters, 1, vec!["batch"]);
+        merge(&mut clusters, 2, vec!["device"]);
+        merge(&mut clusters, 3, vec!["dtype", "device"]);
+        let mut positions: Vec<_> = clusters
+            .into_iter()
+            .map(|(positions, _)| positions)
+            .collect();
+        positions.sort();
+        assert_eq!(positions, [vec![0, 2, 3], vec![1]]);
+    }
+
+    #[test]
+    fn combinations_are_a_product() {
+        let values = [
+            vec!["a=1".to_owned(), "a=2".to_owned()],
+            vec!["b=3".to_owned()],
+        ];
+        assert_eq!(
+            combinations(&[0, 1], &values),
+            [["a=1", "b=3"], ["a=2", "b=3"]]
+        );
+        assert_eq!(combinations(&[], &values), [Vec::<String>::new()]);
+    }
+}

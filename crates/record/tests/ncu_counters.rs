@@ -504,6 +504,12 @@ proptest! {
         let _ = ncu_csv::read(&page, "flipped.csv");
     }
 
+}
+
+proptest! {
+    // A page is most of a megabyte.
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
     #[test]
     fn a_raw_page_cut_anywhere_never_panics(cut in any::<prop::sample::Index>()) {
         use std::sync::OnceLock;

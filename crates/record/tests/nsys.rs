@@ -19,9 +19,11 @@ fn fixture(path: &str) -> PathBuf {
 fn trace() -> &'static Trace {
     static ONCE: OnceLock<Trace> = OnceLock::new();
     ONCE.get_or_init(|| {
-        match import::import(&fixture("h200/nsys/qwen05.sqlite.gz"), &Limits::default()) {
-            Ok(("nsys_sqlite", Profile::Trace(trace))) => *trace,
-            other => panic!("not a trace: {other:?}"),
+        match import::import(&fixture("h200/nsys/qwen05.sqlite.gz"), &Limits::default())
+            .expect("export")
+        {
+            ("nsys_sqlite", Profile::Trace(trace)) => *trace,
+            (name, _) => panic!("taken for {name}"),
         }
     })
 }
@@ -29,7 +31,7 @@ fn trace() -> &'static Trace {
 fn report(path: &Path) -> SummaryTable {
     match import::import(path, &Limits::default()).expect("report") {
         ("nsys_stats", Profile::Summary(table)) => *table,
-        other => panic!("not a report: {other:?}"),
+        (name, _) => panic!("taken for {name}"),
     }
 }
 
@@ -376,7 +378,7 @@ fn copy_of_export(folder: &Path) -> PathBuf {
 fn imported(path: &Path) -> Result<Trace, ImportError> {
     match import::import(path, &Limits::default())? {
         (_, Profile::Trace(trace)) => Ok(*trace),
-        other => panic!("not a trace: {other:?}"),
+        (name, _) => panic!("taken for {name}"),
     }
 }
 
@@ -619,10 +621,63 @@ fn the_wrong_kind_of_database_is_refused_with_its_tables() {
     assert!(matches!(imported(&path), Err(ImportError::NotAFile { .. })));
     std::fs::write(&path, b"SQLite format 3\0nothing").expect("written");
     assert!(matches!(imported(&path), Err(ImportError::Unusable { .. })));
+    let empty = tempfile::tempdir().expect("folder");
     assert!(matches!(
-        imported(folder.path()),
+        imported(empty.path()),
         Err(ImportError::NotAFile { .. })
     ));
+}
+
+/// A stand-in for the tool: a script that leaves the export where it was told to, or complains.
+fn tool(folder: &Path, name: &str, script: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    path
+}
+
+#[test]
+fn a_report_goes_through_the_tool() {
+    let folder = tempfile::tempdir().expect("folder");
+    let export = copy_of_export(folder.path());
+    let report = folder.path().join("run.nsys-rep");
+    std::fs::write(&report, b"\x01report").expect("written");
+    // `nsys export --type sqlite --force-overwrite true --output FILE REPORT`
+    let copies = format!(
+        "[ \"$1 $2 $3 $8\" = 'export --type sqlite {}' ] && cp '{}' \"$7\"",
+        report.display(),
+        export.display()
+    );
+    let works = tool(folder.path(), "works", &copies);
+    match nsys_report::read(&report, Some(&works), &Limits::default()).expect("profile") {
+        Profile::Trace(trace) => assert_same(&trace),
+        _ => panic!("not a trace"),
+    }
+    let fails = tool(
+        folder.path(),
+        "fails",
+        "echo 'Exportation error: not a report' >&2; exit 1",
+    );
+    let refusal = |tool: Option<&Path>| {
+        let read = nsys_report::read(&report, tool, &Limits::default());
+        read.expect_err("refused").to_string()
+    };
+    let error = refusal(Some(fails.as_path()));
+    assert!(
+        error.contains("run.nsys-rep") && error.contains("not a report"),
+        "{error}"
+    );
+    assert!(refusal(None).contains("nsys export --type sqlite"));
+    assert!(refusal(Some(folder.path().join("absent").as_path())).contains("could not be started"));
+}
+
+#[test]
+fn a_directory_of_counters_is_a_profile() {
+    match import::import(&fixture("ancestor/ncu"), &Limits::default()).expect("profile") {
+        ("ncu_csv", Profile::Counters(counters)) => assert_eq!(counters.launches.len(), 20),
+        (name, _) => panic!("{name}"),
+    }
 }
 
 proptest! {
@@ -647,7 +702,7 @@ proptest! {
         }
         let source = source("damaged.sqlite", &bytes).expect("content");
         if let Ok(trace) = nsys_sqlite::read(&source) {
-            prop_assert!(!trace.issues.is_empty() || trace.events_read <= super_trace_events());
+            prop_assert!(!trace.issues.is_empty() || trace.events_read <= whole_events());
         }
     }
 
@@ -671,7 +726,7 @@ proptest! {
     }
 }
 
-fn super_trace_events() -> u64 {
+fn whole_events() -> u64 {
     trace().events_read
 }
 

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use super::element::{Choice, Element};
 use super::error::Error;
 use super::repository::Repository;
+use crate::error::nearest;
 use crate::grammar::{Element as Literal, Override, OverrideKind};
 
 /// Where a choice that overrides another one was made.
@@ -87,7 +88,7 @@ impl Choices {
                 let choice = choice(line)?;
                 let element =
                     Element::group(&line.key_or_group, line.package.clone(), choice, false);
-                self.appended.push(element.from_command_line());
+                self.appended.push(element.appended());
             }
             OverrideKind::Change => {
                 let overriding = Overriding {
@@ -175,11 +176,13 @@ impl Choices {
                 continue;
             }
             let group = key.split('@').next().unwrap_or(key);
-            let candidates = self
-                .known_by_group
-                .get(group)
-                .map(|keys| keys.iter().cloned().collect())
-                .unwrap_or_default();
+            let candidates: Vec<String> = match self.known_by_group.get(group) {
+                Some(keys) => keys.iter().cloned().collect(),
+                None => nearest(key, self.known.keys().map(String::as_str))
+                    .map(str::to_owned)
+                    .into_iter()
+                    .collect(),
+            };
             return Err(Error::UnusedOverride {
                 key: key.clone(),
                 config: overriding.config.clone(),
@@ -189,7 +192,6 @@ impl Choices {
                     Choice::Options(options) => format!("[{}]", options.join(",")),
                 },
                 candidates,
-                known: self.known.keys().cloned().collect(),
             });
         }
         for (key, deletion) in &self.deletions {

@@ -96,7 +96,7 @@ impl Element {
 
     /// The same item, as added by `+group=option`.
     #[must_use]
-    pub(crate) fn from_command_line(mut self) -> Self {
+    pub(crate) fn appended(mut self) -> Self {
         if let Target::Group { external, .. } = &mut self.target {
             *external = true;
         }

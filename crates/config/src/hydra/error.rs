@@ -50,17 +50,14 @@ pub enum Error {
     #[error("cannot find primary config '{config}'\nsearch path:\n{search_path}")]
     MissingPrimary {
         config: String,
-        name: String,
         options: Vec<String>,
         search_path: String,
     },
     /// A config that a defaults list names does not exist.
-    #[error("in '{parent}': could not find '{config}'{}\nsearch path:\n{search_path}", available(.group, .options))]
+    #[error("in '{parent}': could not find '{config}'{}\nsearch path:\n{search_path}", available(.config, .options))]
     MissingConfig {
         parent: String,
         config: String,
-        group: String,
-        name: String,
         options: Vec<String>,
         search_path: String,
     },
@@ -126,13 +123,12 @@ pub enum Error {
     )]
     TooDeep { config: String, depth: usize },
     /// An override of a group that no defaults list has.
-    #[error("{}could not override '{key}': no match in the defaults list", within(.config))]
+    #[error("{}could not override '{key}': no match in the defaults list", within(.config.as_ref()))]
     UnusedOverride {
         key: String,
         config: Option<String>,
         choice: String,
         candidates: Vec<String>,
-        known: Vec<String>,
     },
     /// A deletion of a group that no defaults list has.
     #[error("could not delete '{key}': no match in the defaults list")]
@@ -268,8 +264,12 @@ impl Error {
                 ))
             }
             Self::SweepWithoutMultirun { .. } => Some("add --multirun".to_owned()),
-            Self::MissingPrimary { name, options, .. }
-            | Self::MissingConfig { name, options, .. } => did_you_mean(name, options),
+            Self::MissingPrimary {
+                config, options, ..
+            }
+            | Self::MissingConfig {
+                config, options, ..
+            } => did_you_mean(split(config).1, options),
             Self::MultipleValues { key, previous } => Some(format!(
                 "to change a choice write 'override {key}: {previous}'"
             )),
@@ -278,12 +278,9 @@ impl Error {
                 config,
                 choice,
                 candidates,
-                known,
             } => {
                 let mut hints = Vec::new();
-                if candidates.is_empty() {
-                    hints.extend(did_you_mean(key, known));
-                } else {
+                if !candidates.is_empty() {
                     hints.push(format!("did you mean {}?", candidates.join(" or ")));
                 }
                 if config.is_none() {
@@ -392,20 +389,24 @@ fn did_you_mean(wanted: &str, candidates: &[String]) -> Option<String> {
 fn listed(options: &[String]) -> String {
     options
         .iter()
-        .map(|option| format!("\n\t{option}"))
+        .flat_map(|option| ["\n\t", option.as_str()])
         .collect()
 }
 
-fn available(group: &str, options: &[String]) -> String {
+/// The group and the name of a config path.
+fn split(config: &str) -> (&str, &str) {
+    config.rsplit_once('/').unwrap_or(("", config))
+}
+
+fn available(config: &str, options: &[String]) -> String {
     if options.is_empty() {
         String::new()
     } else {
+        let group = split(config).0;
         format!("\navailable options in '{group}':{}", listed(options))
     }
 }
 
-fn within(config: &Option<String>) -> String {
-    config
-        .as_ref()
-        .map_or_else(String::new, |config| format!("in '{config}': "))
+fn within(config: Option<&String>) -> String {
+    config.map_or_else(String::new, |config| format!("in '{config}': "))
 }

@@ -49,15 +49,11 @@ impl App {
     ) -> Result<Execution, Error> {
         let mut overrides = overrides.to_vec();
         let mode = match self.configured_mode(&overrides, host) {
-            Some(RunMode::Run) if multirun => {
+            None | Some(RunMode::Run) if multirun => {
                 overrides.push("hydra.mode=MULTIRUN".to_owned());
                 RunMode::Multirun
             }
             Some(mode) => mode,
-            None if multirun => {
-                overrides.push("hydra.mode=MULTIRUN".to_owned());
-                RunMode::Multirun
-            }
             None => {
                 overrides.push("hydra.mode=RUN".to_owned());
                 RunMode::Run

@@ -202,10 +202,9 @@ fn list_directory(directory: &Path, listing: Listing) -> Vec<String> {
 }
 
 fn file_name(path: &str) -> String {
-    if path.ends_with(".yaml") {
-        path.to_owned()
-    } else {
-        format!("{path}.yaml")
+    match path.strip_suffix(".yaml") {
+        Some(_) => path.to_owned(),
+        None => format!("{path}.yaml"),
     }
 }
 

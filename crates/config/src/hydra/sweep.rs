@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use indexmap::IndexMap;
 
-use super::compose::{Composed, parse_overrides};
+use super::compose::Composed;
 use super::error::Error;
 use super::job::Job;
 use super::repository::Repository;
+use super::session::parse_overrides;
 use super::{App, Host, RunMode, search_path};
 use crate::emit;
 use crate::grammar::Override;
@@ -63,7 +64,7 @@ impl App {
         check_plugin(master, "hydra.sweeper", "BasicSweeper")?;
         check_plugin(master, "hydra.launcher", "BasicLauncher")?;
         if let Value::Int(size) = &master.value("hydra.sweeper.max_batch_size")?.value
-            && !size.as_i64().is_none_or(|size| size > 0)
+            && size.as_i64().is_some_and(|size| size <= 0)
         {
             return Err(Error::UnsupportedSweep {
                 line: format!("hydra.sweeper.max_batch_size={size}"),

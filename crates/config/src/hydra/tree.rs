@@ -3,11 +3,13 @@
 //! Items are visited from the last to the first and the primary config before Hydra's own, so
 //! that an `override` item is known before the choice it changes is reached.
 
+mod interpolation;
+
 use super::choices::Choices;
 use super::element::{Choice, Element};
 use super::error::Error;
 use super::repository::Repository;
-use crate::node::{Node, Value};
+use crate::node::Node;
 
 /// Deeper nesting is taken for a cycle; Python's recursion limit stops Hydra at some four times this.
 const MAX_DEPTH: usize = 100;
@@ -240,67 +242,6 @@ impl TreeBuilder<'_> {
         Ok(children)
     }
 
-    /// What `${…}` in an option may refer to: the choices made so far, and this very list.
-    fn interpolation_scope(&self, items: &[Element], implicit_self: bool) -> Node {
-        let mut scope = Node::empty_dict();
-        for (key, name) in &self.choices.known {
-            scope.insert(key, Node::new(name.clone()));
-        }
-        let list = items
-            .iter()
-            .filter(|item| !(implicit_self && item.is_self()))
-            .map(|item| match item.choice() {
-                None => Node::new(item.config_path()),
-                Some(choice) => {
-                    let mut entry = Node::empty_dict();
-                    let value = match choice {
-                        Choice::Null => Value::Null,
-                        Choice::Name(name) => Value::from(name.as_str()),
-                        Choice::Options(options) => options
-                            .iter()
-                            .map(|o| Node::new(o.as_str()))
-                            .collect::<Vec<_>>()
-                            .into(),
-                    };
-                    entry.insert(&item.override_key(), Node::new(value));
-                    entry
-                }
-            })
-            .collect::<Vec<_>>();
-        scope.insert("defaults", Node::new(list));
-        scope
-    }
-
-    fn resolve_name(&self, element: &mut Element, scope: &Node) -> Result<(), Error> {
-        let text = if element.is_group() {
-            element.name().unwrap_or_default().to_owned()
-        } else {
-            element.config_path()
-        };
-        let failed = |reason: String| Error::DefaultsInterpolation {
-            text: text.clone(),
-            keys: self.choices.known.keys().cloned().collect(),
-            reason,
-        };
-        if element.is_group() && is_legacy(&text) {
-            return Err(failed(
-                "`${defaults.N.group}` is the form of Hydra 1.0; write `${group}`".to_owned(),
-            ));
-        }
-        let node =
-            (self.resolve)(scope.clone(), &text).map_err(|error| failed(error.to_string()))?;
-        match node.value {
-            Value::Str(name) => {
-                element.set_resolved(name);
-                Ok(())
-            }
-            other => Err(failed(format!(
-                "the result is not a string but {}",
-                other.repr()
-            ))),
-        }
-    }
-
     fn is_left_out(&self, element: &Element) -> Result<bool, Error> {
         let path = element.config_path();
         if !path.ends_with("???") {
@@ -326,20 +267,16 @@ impl TreeBuilder<'_> {
         let path = element.config_path();
         let search_path = self.repository.describe_sources();
         if element.primary {
-            let (group, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            let group = path.rsplit_once('/').map_or("", |(group, _)| group);
             return Error::MissingPrimary {
-                name: name.to_owned(),
                 options: self.repository.options(group),
                 config: path,
                 search_path,
             };
         }
-        let group = element.group_path();
         Error::MissingConfig {
-            name: element.name().unwrap_or_default().to_owned(),
-            options: self.repository.options(&group),
+            options: self.repository.options(&element.group_path()),
             config: path,
-            group,
             parent: parent.to_owned(),
             search_path,
         }
@@ -359,180 +296,5 @@ fn describe(element: &Element) -> String {
     }
 }
 
-/// `${defaults.0.…`: how Hydra 1.0 referred to another choice.
-fn is_legacy(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix("${defaults.") else {
-        return false;
-    };
-    let mut chars = rest.chars();
-    chars.next().is_some_and(|c| c.is_ascii_digit()) && chars.next() == Some('.')
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::builtin;
-    use super::super::defaults_list::flatten;
-    use super::super::source::{ConfigSource, FileTree};
-    use super::*;
-    use crate::error::ErrorKind;
-    use crate::grammar::overrides::{KeepOrder, parse_override};
-
-    /// `path@package` of every config that is merged besides Hydra's own.
-    fn defaults(files: FileTree, overrides: &[&str]) -> Result<Vec<String>, Error> {
-        let repository = Repository::new(vec![
-            ConfigSource::files("hydra", "pkg", "hydra.conf", builtin::CONF),
-            ConfigSource::files("main", "pkg", "test", files),
-            ConfigSource::files("schema", "structured", "", builtin::STORE),
-        ]);
-        let overrides: Vec<_> = overrides
-            .iter()
-            .map(|line| parse_override(line, &mut KeepOrder).expect("a valid override"))
-            .collect();
-        let mut choices = Choices::new(&repository, &overrides)?;
-        // Enough of an evaluator for `${group}` alone.
-        let resolve = |scope: Node, text: &str| {
-            let key = text.trim_start_matches("${").trim_end_matches('}');
-            scope
-                .get(key)
-                .cloned()
-                .ok_or_else(|| ErrorKind::InterpolationKey(key.to_owned()).into())
-        };
-        let tree = TreeBuilder {
-            repository: &repository,
-            choices: &mut choices,
-            skip_missing: false,
-            resolve: &resolve,
-            warnings: Vec::new(),
-        }
-        .build("config")?;
-        let list = flatten(&tree)?;
-        choices.ensure_all_used()?;
-        Ok(list
-            .into_iter()
-            .filter(|item| !item.config_path.starts_with("hydra/"))
-            .map(|item| format!("{}@{}", item.config_path, item.package))
-            .collect())
-    }
-
-    const NESTED: FileTree = &[
-        ("config.yaml", "defaults: [server: apache, _self_]\na: 1"),
-        (
-            "server/apache.yaml",
-            "defaults: [db: mysql, /db@backup: sqlite]\nb: 1",
-        ),
-        ("server/db/mysql.yaml", ""),
-        ("server/db/sqlite.yaml", ""),
-        ("db/sqlite.yaml", "# @package other"),
-        ("db/none.yaml", ""),
-    ];
-
-    #[test]
-    fn nested_groups_are_relative_and_self_is_last_when_not_said() {
-        assert_eq!(
-            defaults(NESTED, &[]).expect("composes"),
-            [
-                "server/db/mysql@server.db",
-                "db/sqlite@server.backup",
-                "server/apache@server",
-                "config@"
-            ]
-        );
-    }
-
-    #[test]
-    fn overrides_address_group_and_package() {
-        assert_eq!(
-            defaults(NESTED, &["server/db=sqlite", "db@server.backup=none"]).expect("composes")
-                [..2],
-            ["server/db/sqlite@server.db", "db/none@server.backup"]
-        );
-        let error = defaults(NESTED, &["db=none"]).expect_err("no such choice");
-        assert_eq!(error.kind(), "unused_override");
-        let hint = error.hint().expect("the key it has");
-        assert!(
-            hint.contains("db@server.backup") && hint.contains("+db=none"),
-            "{hint}"
-        );
-    }
-
-    #[test]
-    fn groups_are_deleted_and_appended() {
-        assert_eq!(
-            defaults(
-                NESTED,
-                &["~server/db", "~db@server.backup=sqlite", "+db=sqlite"]
-            )
-            .expect("composes"),
-            ["server/apache@server", "config@", "db/sqlite@other"]
-        );
-        let error = defaults(NESTED, &["~server=nginx"]).expect_err("another option");
-        assert_eq!(error.kind(), "unused_deletion");
-    }
-
-    const EXPERIMENT: FileTree = &[
-        (
-            "config.yaml",
-            "defaults: [db: mysql, optional extra: none, joint: '${db}', _self_]",
-        ),
-        ("db/mysql.yaml", ""),
-        ("db/sqlite.yaml", ""),
-        ("joint/mysql.yaml", ""),
-        ("joint/sqlite.yaml", ""),
-        (
-            "experiment/fast.yaml",
-            "# @package _global_\ndefaults: [override /db: sqlite]",
-        ),
-        (
-            "experiment/late.yaml",
-            "defaults: [override /db: sqlite, /joint@x: mysql]",
-        ),
-    ];
-
-    #[test]
-    fn an_appended_config_overrides_a_choice_made_before_it() {
-        assert_eq!(
-            defaults(EXPERIMENT, &["+experiment=fast"]).expect("composes"),
-            [
-                "db/sqlite@db",
-                "joint/sqlite@joint",
-                "config@",
-                "experiment/fast@"
-            ]
-        );
-        assert_eq!(
-            defaults(EXPERIMENT, &["db=sqlite"]).expect("composes"),
-            ["db/sqlite@db", "joint/sqlite@joint", "config@"]
-        );
-        let error = defaults(EXPERIMENT, &["+experiment=late"]).expect_err("override first");
-        assert_eq!(error.kind(), "override_not_last");
-    }
-
-    #[test]
-    fn missing_options_are_listed() {
-        let error = defaults(NESTED, &["server/db=sqlit"]).expect_err("no such option");
-        assert_eq!(error.kind(), "missing_config");
-        assert_eq!(error.hint().as_deref(), Some("did you mean 'sqlite'?"));
-        assert!(error.to_string().contains("\tmysql\n\tsqlite"), "{error}");
-    }
-
-    #[test]
-    fn a_cycle_ends_in_an_error() {
-        const CYCLE: FileTree = &[
-            ("config.yaml", "defaults: [/a@x: b]"),
-            ("a/b.yaml", "defaults: [/a@x: b]"),
-        ];
-        assert_eq!(
-            defaults(CYCLE, &[]).expect_err("cycle").kind(),
-            "defaults_cycle"
-        );
-        assert_eq!(
-            defaults(
-                &[("config.yaml", "defaults: [{g: '???'}]"), ("g/a.yaml", "")],
-                &[]
-            )
-            .expect_err("not chosen")
-            .kind(),
-            "missing_choice"
-        );
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use crate::support::{data, published};
 use llmprof_theory::{
-    AttentionConvention, Images, Logits, MlaDecode, Model, Pass, Workload, families,
+    AttentionConvention, Images, Logits, MlaDecode, Model, Pass, Span, Workload, families,
 };
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ fn check_vision(name: &str, model: &Model, expected: &Value) {
         },
         ..Workload::default()
     };
-    let found = model.cost_of_vision(&workload).tensor.total();
+    let found = model.cost(&workload, Span::Vision).tensor.total();
     assert_eq!(
         Some(found),
         number("vision"),
@@ -82,6 +82,18 @@ fn published_models_have_the_parameters_of_transformers() {
             expected.as_u64(),
             "{name}"
         );
+    }
+}
+
+#[test]
+fn absent_keys_have_the_defaults_of_the_config_class() {
+    let truth = data("transformers.json");
+    let defaults = truth["defaults"].as_object().unwrap();
+    assert!(defaults.len() >= 18);
+    for (family, expected) in defaults {
+        let config = serde_json::json!({ "model_type": family });
+        let model = Model::from_config(&config, None).unwrap();
+        assert_eq!(Some(model.parameters()), expected.as_u64(), "{family}");
     }
 }
 

@@ -7,6 +7,7 @@ Run with torch 2.11.0 and transformers 5.17.0:
 With `--tiny` it writes the small models alone, which takes seconds.
 
 - `parameters`: the number of parameters of each published config, on torch's meta device.
+- `defaults`: the same for each family's config class with nothing stated, where that is a model.
 - `tiny`: for a small config of each family, as transformers 5 writes it, the tensors that `save_pretrained` stores.
 - `flops`: FlopCounterMode over prefill and one decode step with eager attention. Dense models run on the meta device at
   their published size; mixtures of experts and windows run small on the CPU, since routing needs values.
@@ -113,12 +114,12 @@ def counted(run):
 def text_flops(config, device, batch, prompt):
     """FLOPs of a prefill with all logits, and of one decode step after it."""
     model = build(config, device)
-    cache = DynamicCache(config=config)
+    cache = DynamicCache(config=config.get_text_config())
     # Positions per sequence, as a batch with padding has them.
     def step(start, length):
         ids = torch.ones(batch, length, dtype=torch.long, device=device)
         positions = torch.arange(start, start + length, device=device)[None].expand(batch, -1)
-        if config.model_type in ("opt", "gpt2"):
+        if config.model_type in ("opt", "gpt2", "qwen2_5_vl"):
             return model(input_ids=ids, past_key_values=cache, use_cache=True)
         return model(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True)
     prefill, _ = counted(lambda: step(0, prompt))
@@ -164,7 +165,7 @@ def saved_tensors(config):
 
 def main():
     result = {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
-              "parameters": {}, "tiny": {}, "flops": []}
+              "parameters": {}, "defaults": {}, "tiny": {}, "flops": []}
     published = {path.stem: json.loads(path.read_text()) for path in sorted((DATA / "models").glob("*.json"))}
     if "--tiny" in sys.argv:
         published = {}
@@ -179,6 +180,11 @@ def main():
         if entry["model_type"] in VISION:
             result["flops"].append({"model": name, **vision_flops(config, 2)})
         gc.collect()
+    defaults = [] if "--tiny" in sys.argv else [*TINY, *VISION]
+    for family in defaults:
+        # The class states no number of experts per token.
+        if family != "deepseek_v2":
+            result["defaults"][family] = parameters(AutoConfig.for_model(family))
     for family, entry in TINY.items():
         config = AutoConfig.for_model(family, **entry)
         result["tiny"][family] = {
@@ -192,7 +198,7 @@ def main():
         "config": clean(config),
         "parameters": parameters(config),
         "tensors": saved_tensors(config),
-        "flops": [qwen_vision_flops(112, 112), qwen_vision_flops(140, 336)],
+        "flops": [qwen_vision_flops(112, 112), qwen_vision_flops(140, 336), text_flops(config, "cpu", 2, 21)],
     }
     json.dump(result, sys.stdout, indent=1)
     print()

@@ -256,7 +256,6 @@ fn environment_commands_and_hosts_do_not_pass() {
     assert!(strings.iter().all(|text| *text != "vm"));
 }
 
-/// A decode step of the warm half, and Kineto's, agree on device time.
 #[test]
 fn ranges_hold_launches_of_the_warm_half() {
     let Summary::RangeKernels(rows) = stats("nvtx_kern_sum") else {
@@ -269,6 +268,38 @@ fn ranges_hold_launches_of_the_warm_half() {
         .sum();
     // Two instances of four steps of 1,006 kernels.
     assert_eq!(launches, 2 * 4 * 1006);
+}
+
+/// Kernel time of a decode step as two profilers saw it, in two runs of one program.
+#[test]
+fn kineto_and_nsys_agree_on_a_decode_step() {
+    const STEP: usize = 1006;
+    let warm = |trace: &Trace, after: i64| -> f64 {
+        let mut kernels: Vec<_> = trace
+            .kernels
+            .rows()
+            .filter(|row| row.start >= after)
+            .collect();
+        kernels.sort_by_key(|row| row.start);
+        // The first step is the prefill.
+        let decode = &kernels[STEP..];
+        assert_eq!(decode.len() % STEP, 0);
+        let total: i64 = decode.iter().map(|row| row.duration).sum();
+        total as f64 / (decode.len() / STEP) as f64
+    };
+    let nsys = trace();
+    let warm_prefill = nsys
+        .ranges
+        .rows()
+        .filter(|row| nsys.text(row.name) == "prefill")
+        .last()
+        .expect("range");
+    let nsys = warm(nsys, warm_prefill.start);
+    let kineto = warm(
+        &imported(&fixture("h200/torch_shapes.json.gz")).expect("trace"),
+        i64::MIN,
+    );
+    assert!((nsys / kineto - 1.0).abs() < 1e-3, "{nsys} and {kineto}");
 }
 
 const STAGES: [(&str, usize, f64, u64); 6] = [

@@ -30,6 +30,8 @@ impl<'a> CsvText<'a> {
     /// Finds the first line among the first 10,000 whose cells `is_header` accepts.
     pub(super) fn find(bytes: &'a [u8], is_header: impl Fn(&[String]) -> bool) -> Option<Self> {
         const LONGEST_PREAMBLE: usize = 10_000;
+        // The widest page known has 2,240 columns in 150 kB; a line far beyond that is no header.
+        const LONGEST_HEADER: usize = 16 << 20;
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let mut preamble = Vec::new();
         let mut rest = bytes;
@@ -42,7 +44,11 @@ impl<'a> CsvText<'a> {
                 .position(|byte| *byte == b'\n')
                 .map_or(rest.len(), |at| at + 1);
             let (line, after) = rest.split_at(end);
-            let header = cells(line);
+            let header = if line.len() <= LONGEST_HEADER {
+                cells(line)
+            } else {
+                Vec::new()
+            };
             if is_header(&header) {
                 let rows = csv::ReaderBuilder::new()
                     .has_headers(false)
@@ -57,7 +63,8 @@ impl<'a> CsvText<'a> {
                     last_byte: after.last().copied(),
                 });
             }
-            preamble.push(String::from_utf8_lossy(line.trim_ascii_end()));
+            let shown = &line[..line.len().min(LONGEST_HEADER)];
+            preamble.push(String::from_utf8_lossy(shown.trim_ascii_end()));
             rest = after;
         }
         None

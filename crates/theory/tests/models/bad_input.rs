@@ -315,6 +315,8 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
         (0u64..100_000).prop_map(Value::from),
+        // At the limits, where products are largest and quotients smallest.
+        prop::sample::select(vec![1u64, 2, 3, 4096, 1 << 16, 1 << 20]).prop_map(Value::from),
         prop::num::f64::ANY.prop_map(Value::from),
         "[a-z_0-9]{0,12}".prop_map(Value::from),
         prop::collection::vec(any::<u16>(), 0..5).prop_map(Value::from),

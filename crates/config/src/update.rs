@@ -35,6 +35,10 @@ pub fn update(
     for part in way {
         let step = step(root, &path, part)?;
         path.push(step);
+        if get(root, &path).is_some_and(is_absent_container) {
+            let message = "this typed container has no content to reach into".to_owned();
+            return Err(Error::from(ErrorKind::Type(message)).with_key(full_key(root, &path)));
+        }
         if !get(root, &path).is_some_and(is_filled_container) {
             let (parent, key) = path.split_at(path.len() - 1);
             opened(root, parent, options.force_add, |root| {
@@ -56,6 +60,11 @@ pub fn update(
         }
         assign(root, &path, &last, value)
     })
+}
+
+/// A typed container that is null or missing: unlike a scalar it is not replaced by a mapping.
+fn is_absent_container(node: &Node) -> bool {
+    node.is_container() && (node.is_null() || node.is_missing())
 }
 
 fn is_filled_container(node: &Node) -> bool {

@@ -129,4 +129,43 @@ mod tests {
         assert_eq!(absolute(Path::new("/x/../../y"), cwd), "/y");
         assert_eq!(absolute(Path::new(""), cwd), "/a/b");
     }
+
+    #[test]
+    fn a_tree_in_the_binary_needs_no_directory() {
+        let app = App {
+            job_name: "llmprof".to_owned(),
+            config_name: Some("config".to_owned()),
+            embedded: &[
+                ("config.yaml", "defaults: [model: tiny]"),
+                ("model/tiny.yaml", "name: ${hydra:job.name}"),
+            ],
+            ..App::default()
+        };
+        let host = Host {
+            cwd: PathBuf::from("/nowhere"),
+            env: std::collections::BTreeMap::new(),
+            now: jiff::civil::date(2026, 3, 5).at(14, 7, 9, 0),
+            seed: 0,
+        };
+        let composed = app
+            .compose(&[], crate::hydra::RunMode::Run, &host)
+            .expect("composes");
+        let text = composed.print_cfg(crate::hydra::CfgKind::Job, None, true);
+        assert_eq!(text.as_deref(), Ok("model:\n  name: llmprof\n"));
+        let providers: Vec<_> = composed
+            .sources
+            .iter()
+            .map(|s| s.provider.as_str())
+            .collect();
+        assert_eq!(providers, ["hydra", "llmprof", "schema"]);
+
+        let error = app
+            .compose(
+                &["model=tini".to_owned()],
+                crate::hydra::RunMode::Run,
+                &host,
+            )
+            .expect_err("no such option");
+        assert_eq!(error.hint().as_deref(), Some("did you mean 'tiny'?"));
+    }
 }

@@ -255,12 +255,18 @@ impl<'c> Evaluator<'c> {
         parent: &Place<'a>,
         place: &Place<'a>,
     ) -> Result<Place<'a>> {
-        let mut values = Vec::with_capacity(args.len());
+        let mut arguments = Vec::with_capacity(args.len());
         let mut texts = Vec::with_capacity(args.len());
         for argument in args {
-            values.push(self.expression(&argument.value, source, parent, place)?);
+            arguments.push(match &argument.value {
+                Expression::Interpolation(inner) => {
+                    self.interpolation(inner, source, parent, place)?
+                }
+                other => made(self.expression(other, source, parent, place)?.value, place),
+            });
             texts.push(argument.span.of(source).to_owned());
         }
+        let values: Vec<Node> = arguments.iter().map(|arg| arg.node().clone()).collect();
         let call = Call {
             args: &values,
             root: parent.top().node(),
@@ -274,7 +280,7 @@ impl<'c> Evaluator<'c> {
             ));
         }
         match resolvers::builtin(name) {
-            Some(function) => function(self, &values, parent, place),
+            Some(function) => function(self, &arguments, parent, place),
             None => Err(
                 Error::from(ErrorKind::UnsupportedInterpolation(name.to_owned())).suggesting(
                     name,

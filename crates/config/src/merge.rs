@@ -9,7 +9,7 @@ use crate::hint::{Hint, HintKind};
 use crate::key::Key;
 use crate::keypath::{self, Step};
 use crate::node::{Dict, Flags, Node, Value};
-use crate::resolve::{follow, get, get_mut};
+use crate::resolve::{container_behind, get, get_mut};
 
 /// Merges `source` into `target`.
 ///
@@ -103,8 +103,7 @@ impl Merger<'_> {
             expand(target);
         }
         if target.is_interpolation()
-            && let Some(copy) = follow(self.root, &self.path, self.context)
-            && copy.is_container()
+            && let Some(copy) = container_behind(self.root, &self.path, self.context)
         {
             self.set(key, copy)?;
         }

@@ -283,9 +283,9 @@ pub fn get_mut<'a>(root: &'a mut Node, path: &[Key]) -> Option<&'a mut Node> {
         })
 }
 
-/// The value at a path, with its interpolation followed; `None` when nothing is there.
-pub(crate) fn follow(root: &Node, path: &[Key], context: &Context) -> Option<Node> {
+/// The container that the interpolation at a path leads to; `None` when it leads to none.
+pub(crate) fn container_behind(root: &Node, path: &[Key], context: &Context) -> Option<Node> {
     let place = place_at(root, path)?;
     let target = Evaluator::new(context).dereference(&place).ok()?;
-    Some(target.node().clone())
+    target.is_container().then(|| target.node().clone())
 }

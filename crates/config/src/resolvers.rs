@@ -11,7 +11,7 @@ use crate::yaml;
 
 /// A built-in resolver: arguments, the container that holds the interpolation, and its node.
 pub(crate) type Builtin =
-    for<'a> fn(&Evaluator<'_>, &[Node], &Place<'a>, &Place<'a>) -> Result<Place<'a>>;
+    for<'a> fn(&Evaluator<'_>, &[Place<'a>], &Place<'a>, &Place<'a>) -> Result<Place<'a>>;
 
 /// The names of the built-in resolvers.
 pub(crate) const NAMES: [&str; 7] = [
@@ -43,14 +43,14 @@ fn value_error(message: impl Into<String>) -> Error {
 }
 
 /// The arguments as one that is needed and, where allowed, one more.
-fn arguments<'n>(
+fn arguments<'n, 'a>(
     name: &str,
-    args: &'n [Node],
+    args: &'n [Place<'a>],
     optional: bool,
-) -> Result<(&'n Node, Option<&'n Node>)> {
+) -> Result<(&'n Node, Option<&'n Place<'a>>)> {
     match args {
-        [first] => Ok((first, None)),
-        [first, second] if optional => Ok((first, Some(second))),
+        [first] => Ok((first.node(), None)),
+        [first, second] if optional => Ok((first.node(), Some(second))),
         _ => {
             let wanted = if optional {
                 "one or two arguments"
@@ -72,7 +72,7 @@ fn text<'n>(name: &str, node: &'n Node) -> Result<&'n str> {
 
 fn env<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Node],
+    args: &[Place<'a>],
     _: &Place<'a>,
     place: &Place<'a>,
 ) -> Result<Place<'a>> {
@@ -80,8 +80,8 @@ fn env<'a>(
     let key = text("oc.env", key)?;
     let value = match (evaluator.context.variable(key), default) {
         (Some(value), _) => Value::from(value),
-        (None, Some(default)) if default.is_null() => Value::Null,
-        (None, Some(default)) => Value::from(default.to_string()),
+        (None, Some(default)) if default.node().is_null() => Value::Null,
+        (None, Some(default)) => Value::from(default.node().to_string()),
         (None, None) => {
             let names = evaluator.context.environment().keys().map(String::as_str);
             let error = value_error(format!("the environment variable `{key}` is not set"))
@@ -94,7 +94,7 @@ fn env<'a>(
 
 fn create<'a>(
     _: &Evaluator<'_>,
-    args: &[Node],
+    args: &[Place<'a>],
     parent: &Place<'a>,
     _: &Place<'a>,
 ) -> Result<Place<'a>> {
@@ -112,7 +112,7 @@ fn create<'a>(
 
 fn decode<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Node],
+    args: &[Place<'a>],
     parent: &Place<'a>,
     place: &Place<'a>,
 ) -> Result<Place<'a>> {
@@ -154,7 +154,7 @@ fn lookup<'a>(
 
 fn select<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Node],
+    args: &[Place<'a>],
     parent: &Place<'a>,
     place: &Place<'a>,
 ) -> Result<Place<'a>> {
@@ -162,23 +162,20 @@ fn select<'a>(
     let key = text("oc.select", key)?;
     match lookup(evaluator, key, parent, false)? {
         Some(found) if !found.node().is_missing() => Ok(found),
-        _ => {
-            let value = default.map_or(Value::Null, |node| node.value.clone());
-            Ok(made(value, place))
-        }
+        _ => Ok(default.cloned().unwrap_or_else(|| made(Value::Null, place))),
     }
 }
 
 fn deprecated<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Node],
+    args: &[Place<'a>],
     parent: &Place<'a>,
     place: &Place<'a>,
 ) -> Result<Place<'a>> {
     let (key, message) = arguments("oc.deprecated", args, true)?;
     let key = text("oc.deprecated", key)?;
     let message = match message {
-        Some(node) => text("oc.deprecated", node)?,
+        Some(message) => text("oc.deprecated", message.node())?,
         None => "'$OLD_KEY' is deprecated. Change your code and config to use '$NEW_KEY'",
     };
     let Some(target) = lookup(evaluator, key, parent, false)? else {
@@ -194,7 +191,7 @@ fn deprecated<'a>(
 fn dict_input<'a>(
     evaluator: &Evaluator<'_>,
     name: &str,
-    args: &[Node],
+    args: &[Place<'a>],
     parent: &Place<'a>,
 ) -> Result<(String, Place<'a>)> {
     let (key, _) = arguments(name, args, false)?;
@@ -214,7 +211,7 @@ fn dict_input<'a>(
 
 fn dict_keys<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Node],
+    args: &[Place<'a>],
     parent: &Place<'a>,
     _: &Place<'a>,
 ) -> Result<Place<'a>> {
@@ -241,7 +238,7 @@ fn key_node(key: &Key) -> Node {
 /// A list of interpolations to the values, so that they are resolved where they stand.
 fn dict_values<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Node],
+    args: &[Place<'a>],
     parent: &Place<'a>,
     _: &Place<'a>,
 ) -> Result<Place<'a>> {

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use rayon::slice::ParallelSliceMut;
 use rustc_hash::FxBuildHasher;
 
-use super::inputs::InputsId;
+use super::inputs::{Inputs, InputsId};
 use super::order;
 use super::raw_inputs::RawInputLists;
 use super::redact::without_user;
@@ -290,6 +290,36 @@ impl TraceBuilder {
         }
     }
 
+    /// Which strings some row refers to: names of threads without events, for one, are not.
+    fn used_strings(&self, threads: &Threads, inputs: &mut Inputs) -> Vec<bool> {
+        let mut used = vec![false; self.strings.len()];
+        used[0] = true;
+        let of_rows: [&Column<StrId>; 12] = [
+            &self.hosts.name,
+            &self.kernels.name,
+            &self.kernels.mangled,
+            &self.copies.name,
+            &self.memsets.name,
+            &self.ranges.name,
+            &self.ranges.domain,
+            &self.syncs.name,
+            &threads.process_label,
+            &threads.label,
+            &threads.process_name,
+            &threads.name,
+        ];
+        let of_inputs = inputs.string_columns();
+        for column in of_rows
+            .into_iter()
+            .chain(of_inputs.iter().map(|column| &**column))
+        {
+            for id in column.iter() {
+                used[id.0 as usize] = true;
+            }
+        }
+        used
+    }
+
     /// Sorts strings, inputs, threads and events into the order that a [`Trace`] promises.
     #[must_use]
     pub fn finish(mut self) -> Trace {
@@ -305,7 +335,8 @@ impl TraceBuilder {
             );
         }
         let mut threads = self.threads.rows();
-        let (strings, string_map) = sorted_strings(&self.strings);
+        let used = self.used_strings(&threads, &mut inputs);
+        let (strings, string_map) = sorted_strings(&self.strings, &used);
         self.strings = Interner::default();
         for column in [
             &mut threads.process_label,
@@ -356,12 +387,14 @@ fn renumber_strings(column: &mut Column<StrId>, map: &[StrId]) {
     }
 }
 
-/// Sorts the strings, leaving names of users out of paths; the map gives the new id of an old one.
-fn sorted_strings(interner: &Interner) -> (Strings, Vec<StrId>) {
+/// Sorts the strings that are used, leaving names of users out of paths; the map gives the new id of an old one.
+fn sorted_strings(interner: &Interner, used: &[bool]) -> (Strings, Vec<StrId>) {
     let clean: Vec<_> = (0..interner.len())
         .map(|index| without_user(interner.get(StrId(index as u32))))
         .collect();
-    let mut order: Vec<u32> = (0..clean.len() as u32).collect();
+    let mut order: Vec<u32> = (0..clean.len() as u32)
+        .filter(|&id| used[id as usize])
+        .collect();
     order.par_sort_unstable_by(|&a, &b| clean[a as usize].cmp(&clean[b as usize]));
     let mut map = vec![StrId::EMPTY; clean.len()];
     let mut distinct: Vec<u32> = Vec::new();

@@ -65,6 +65,14 @@ impl Element for ThreadId {
     }
 }
 
+/// A column without its type: a name, what the type is called, and the bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct ColumnBytes<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) element: &'static str,
+    pub(crate) bytes: &'a [u8],
+}
+
 /// The values of one field of a table. Reads like a slice; take `&column[..]` once before a hot loop.
 pub struct Column<T: Element>(Storage<T>);
 
@@ -124,6 +132,15 @@ impl<T: Element> Column<T> {
         ));
     }
 
+    /// The column as it lies in a file.
+    pub(crate) fn named(&self, name: &'static str) -> ColumnBytes<'_> {
+        ColumnBytes {
+            name,
+            element: T::TYPE,
+            bytes: self.bytes(),
+        }
+    }
+
     /// The values as they lie in a file.
     pub(crate) fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(self)
@@ -160,9 +177,10 @@ impl<T: Element> Clone for Column<T> {
     }
 }
 
+/// Equal bit by bit: a NaN, which stands for "not given", equals itself here.
 impl<T: Element> PartialEq for Column<T> {
     fn eq(&self, other: &Self) -> bool {
-        self[..] == other[..]
+        self.bytes() == other.bytes()
     }
 }
 

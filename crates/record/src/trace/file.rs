@@ -13,7 +13,7 @@ use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::column::{Bounds, Column, Element};
+use super::column::{Bounds, Column, ColumnBytes, Element};
 use super::{
     Copies, DeviceProperties, Hosts, Inputs, Kernels, MemoryEvents, Memsets, Ranges, Strings,
     Syncs, Threads, Trace,
@@ -129,36 +129,43 @@ impl Trace {
         written.map_err(io("write"))
     }
 
+    /// Every table with its columns, in the order of the file.
+    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 10] {
+        [
+            (Strings::NAME, self.strings.columns()),
+            (Inputs::NAME, self.inputs.columns()),
+            (Threads::NAME, self.threads.columns()),
+            (Hosts::NAME, self.hosts.columns()),
+            (Kernels::NAME, self.kernels.columns()),
+            (Copies::NAME, self.copies.columns()),
+            (Memsets::NAME, self.memsets.columns()),
+            (Ranges::NAME, self.ranges.columns()),
+            (MemoryEvents::NAME, self.memory.columns()),
+            (Syncs::NAME, self.syncs.columns()),
+        ]
+    }
+
     fn write(&self, file: File) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         out.write_all(&[0; HEADER_BYTES])?;
         let mut offset = HEADER_BYTES;
         let mut sections = Vec::new();
-        let mut put =
-            |table: &'static str, column: &'static str, element: &'static str, bytes: &[u8]| {
+        for (table, columns) in self.tables() {
+            for column in columns {
                 sections.push(Section {
                     table: table.to_owned(),
-                    column: column.to_owned(),
-                    element: element.to_owned(),
+                    column: column.name.to_owned(),
+                    element: column.element.to_owned(),
                     offset: offset as u64,
-                    bytes: bytes.len() as u64,
-                    checksum: format!("{:016x}", checksum(bytes)),
+                    bytes: column.bytes.len() as u64,
+                    checksum: format!("{:016x}", checksum(column.bytes)),
                 });
-                out.write_all(bytes)?;
-                let padding = bytes.len().next_multiple_of(ALIGNMENT) - bytes.len();
+                out.write_all(column.bytes)?;
+                let padding = column.bytes.len().next_multiple_of(ALIGNMENT) - column.bytes.len();
                 out.write_all(&[0; ALIGNMENT][..padding])?;
-                offset += bytes.len() + padding;
-                Ok::<(), io::Error>(())
-            };
-        macro_rules! each {
-            ($($field:ident: $table:ident),*) => {
-                $( self.$field.each_column(|column, element, bytes| put($table::NAME, column, element, bytes))?; )*
-            };
+                offset += column.bytes.len() + padding;
+            }
         }
-        each!(
-            strings: Strings, inputs: Inputs, threads: Threads, hosts: Hosts, kernels: Kernels, copies: Copies,
-            memsets: Memsets, ranges: Ranges, memory: MemoryEvents, syncs: Syncs
-        );
         let directory = serde_json::to_vec(&Directory {
             sections,
             devices: self.devices.clone(),

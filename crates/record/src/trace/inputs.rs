@@ -3,7 +3,7 @@
 //! A trace has few distinct input lists and many calls, so a list is stored once and rows refer to it. A list has
 //! arguments, an argument has tensors (none for a plain value, several for a list of tensors), a tensor has dimensions.
 
-use super::column::{Bounds, Column, Element};
+use super::column::{Bounds, Column, ColumnBytes, Element};
 use super::file::{Sections, TraceFileError};
 use super::strings::StrId;
 
@@ -109,18 +109,17 @@ impl Inputs {
         [&mut self.dtype, &mut self.value]
     }
 
-    pub(super) fn each_column<E>(
-        &self,
-        mut each: impl FnMut(&'static str, &'static str, &[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        each("list_end", u32::TYPE, self.list_end.bytes())?;
-        each("dtype", StrId::TYPE, self.dtype.bytes())?;
-        each("value", StrId::TYPE, self.value.bytes())?;
-        each("argument_end", u32::TYPE, self.argument_end.bytes())?;
-        each("tensor_end", u64::TYPE, self.tensor_end.bytes())?;
-        each("stride_end", u64::TYPE, self.stride_end.bytes())?;
-        each("dims", i64::TYPE, self.dims.bytes())?;
-        each("strides", i64::TYPE, self.strides.bytes())
+    pub(super) fn columns(&self) -> Vec<ColumnBytes<'_>> {
+        vec![
+            self.list_end.named("list_end"),
+            self.dtype.named("dtype"),
+            self.value.named("value"),
+            self.argument_end.named("argument_end"),
+            self.tensor_end.named("tensor_end"),
+            self.stride_end.named("stride_end"),
+            self.dims.named("dims"),
+            self.strides.named("strides"),
+        ]
     }
 
     pub(super) fn from_columns(source: &Sections, strings: usize) -> Result<Self, TraceFileError> {

@@ -6,6 +6,7 @@
 //! events in the file it came from, so equal content gives an equal trace.
 
 mod builder;
+mod chrome;
 mod column;
 mod device;
 mod events;
@@ -14,6 +15,7 @@ mod inputs;
 mod order;
 mod raw_inputs;
 mod redact;
+mod sqlite;
 mod strings;
 mod table;
 mod threads;
@@ -29,6 +31,7 @@ pub use events::{
 };
 pub use file::{FORMAT_VERSION, TraceFileError};
 pub use inputs::{Argument, Inputs, InputsId, Tensor};
+pub use sqlite::SqliteExportError;
 pub use strings::{Interner, StrId, Strings};
 pub use threads::{Thread, ThreadId, Threads};
 

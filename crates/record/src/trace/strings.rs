@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
-use super::column::Column;
+use super::column::{Column, ColumnBytes};
 use super::file::{Sections, TraceFileError};
 
 /// The number of a string in [`Strings`]; only meaningful within one trace.
@@ -100,12 +100,8 @@ impl Strings {
         }
     }
 
-    pub(super) fn each_column<E>(
-        &self,
-        mut each: impl FnMut(&'static str, &'static str, &[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        each("ends", "u64", self.ends.bytes())?;
-        each("text", "u8", self.text.bytes())
+    pub(super) fn columns(&self) -> Vec<ColumnBytes<'_>> {
+        vec![self.ends.named("ends"), self.text.named("text")]
     }
 
     pub(super) fn from_columns(source: &Sections) -> Result<Self, TraceFileError> {

@@ -58,17 +58,9 @@ macro_rules! table {
                 $( self.$field.permute(order); )*
             }
 
-            /// Calls `each` with the name, type and bytes of every column.
-            pub(crate) fn each_column<E>(
-                &self,
-                mut each: impl FnMut(&'static str, &'static str, &[u8]) -> Result<(), E>,
-            ) -> Result<(), E> {
-                $( each(
-                    stringify!($field),
-                    <$type as $crate::trace::column::Element>::TYPE,
-                    self.$field.bytes(),
-                )?; )*
-                Ok(())
+            /// The columns as they lie in a file.
+            pub(crate) fn columns(&self) -> Vec<$crate::trace::column::ColumnBytes<'_>> {
+                vec![$( self.$field.named(stringify!($field)), )*]
             }
 
             /// Takes the columns from a file, checking that they have one length.

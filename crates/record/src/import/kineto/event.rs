@@ -56,18 +56,16 @@ pub(super) struct Args<'a> {
     pub(super) reserved: u64,
     pub(super) device_type: Option<i64>,
     pub(super) name: Option<Text<'a>>,
+    pub(super) domain: Option<Text<'a>>,
+    pub(super) mangled: Option<Text<'a>>,
 }
 
 impl<'a> Event<'a> {
     /// Reads the event whose opening brace the cursor is at. Nothing where it is not JSON, or ends early.
-    pub(super) fn read(
-        cursor: &mut Cursor<'a>,
-        bad_numbers: &mut Tally,
-        base: u64,
-    ) -> Option<Self> {
+    pub(super) fn read(cursor: &mut Cursor<'a>, bad_fields: &mut Tally, base: u64) -> Option<Self> {
         let mut event = Self::default();
         let mut number = Numbers {
-            bad: bad_numbers,
+            bad: bad_fields,
             base,
         };
         cursor.take(b'{')?;
@@ -94,6 +92,12 @@ impl<'a> Event<'a> {
                 b"dur" => event.duration = nanos(cursor.value()?),
                 b"id" => event.flow = flow_id(cursor)?,
                 b"args" if cursor.peek() == b'{' => event.args.read(cursor, &mut number)?,
+                b"args" => {
+                    if cursor.peek() != b'n' {
+                        number.bad.add(base + cursor.at as u64);
+                    }
+                    cursor.value()?;
+                }
                 _ => {
                     cursor.value()?;
                 }
@@ -149,6 +153,8 @@ impl<'a> Args<'a> {
                 b"Device Id" => self.device = Some(number.small(cursor)?),
                 b"Device Type" => self.device_type = Some(number.signed(cursor)?),
                 b"name" if cursor.peek() == b'"' => self.name = Some(cursor.text()?),
+                b"domain" if cursor.peek() == b'"' => self.domain = Some(cursor.text()?),
+                b"mangled name" if cursor.peek() == b'"' => self.mangled = Some(cursor.text()?),
                 _ => {
                     cursor.value()?;
                 }

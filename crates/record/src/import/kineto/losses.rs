@@ -76,8 +76,8 @@ losses! {
     negative_duration: Warning "kineto.negative_duration" "slices with a negative duration count as 0 ns" None;
     /// No name.
     no_name: Warning "kineto.no_name" "events without a name" None;
-    /// Number out of range or no number.
-    bad_number: Warning "kineto.bad_number" "fields that should be numbers in range were left out" None;
+    /// Numbers out of range, and what should be a number or an object and is not.
+    bad_field: Warning "kineto.bad_field" "fields that are not the number or object they should be were left out" None;
     /// Begin without end or the reverse.
     unpaired: Warning "kineto.unpaired" "begin and end events without their counterpart were skipped" None;
     /// Phases that are not read.

@@ -31,14 +31,8 @@ const BETWEEN: &[u8] = b"\n  },\n  {";
 /// Reads the list whose opening bracket the cursor is at, and leaves the cursor behind it.
 pub(super) fn read_events(cursor: &mut Cursor<'_>, part: &mut Part) -> Ending {
     cursor.at += 1;
-    let mut from = cursor.at;
     let bytes = cursor.bytes;
-    let mut pieces = Vec::new();
-    while from < bytes.len() {
-        let to = cut_after(bytes, from);
-        pieces.push((from, to));
-        from = to;
-    }
+    let pieces = pieces(bytes, cursor.at);
     if pieces.is_empty() {
         return Ending::Open;
     }
@@ -58,6 +52,10 @@ pub(super) fn read_events(cursor: &mut Cursor<'_>, part: &mut Part) -> Ending {
         let (closed, following) = rayon::join(
             || {
                 for (piece, end, at) in ready {
+                    // An event that breaks off inside the list is lost; at its end, the file is.
+                    if ending == Ending::MidEvent {
+                        part.losses.malformed.add(cursor.at as u64);
+                    }
                     part.absorb(piece);
                     (ending, cursor.at) = (end, at);
                     // What lies behind the end of the list was read as events for nothing.
@@ -79,8 +77,26 @@ pub(super) fn read_flows(bytes: &[u8]) -> Flows {
     let from = memmem::find(bytes, b"\"traceEvents\"").unwrap_or(0);
     let from =
         from + memchr(b'[', &bytes[from..]).map_or(bytes.len() - from, |bracket| bracket + 1);
-    let (part, ..) = read_piece(bytes, from, bytes.len(), true);
-    part.flows
+    let pieces = pieces(bytes, from);
+    let found = pieces
+        .par_iter()
+        .with_max_len(1)
+        .map(|&(from, to)| read_piece(bytes, from, to, true).0.flows);
+    found.reduce(Flows::default, |mut all, some| {
+        all.absorb(some);
+        all
+    })
+}
+
+/// Cuts the content from `from` on.
+fn pieces(bytes: &[u8], mut from: usize) -> Vec<(usize, usize)> {
+    let mut pieces = Vec::new();
+    while from < bytes.len() {
+        let to = cut_after(bytes, from);
+        pieces.push((from, to));
+        from = to;
+    }
+    pieces
 }
 
 /// The end of a piece that begins at `from`: where an event begins, or the end of the content.
@@ -116,7 +132,7 @@ fn read_piece(bytes: &[u8], from: usize, to: usize, only_flows: bool) -> (Part, 
                 let begin = cursor.at;
                 let repaired = cursor.repaired;
                 let at = base + begin as u64;
-                if let Some(event) = Event::read(&mut cursor, &mut part.losses.bad_number, base) {
+                if let Some(event) = Event::read(&mut cursor, &mut part.losses.bad_field, base) {
                     if only_flows {
                         part.flows.add(&event);
                     } else {
@@ -142,12 +158,11 @@ fn read_piece(bytes: &[u8], from: usize, to: usize, only_flows: bool) -> (Part, 
             }
             _ if cursor.at_end() => break Ending::Open,
             _ => {
+                let Some(next) = next_event(cursor.bytes, cursor.at) else {
+                    break Ending::MidEvent;
+                };
                 part.losses.malformed.add(base + cursor.at as u64);
-                let begin = cursor.at;
-                match next_event(cursor.bytes, begin) {
-                    Some(next) => cursor.at = next,
-                    None => break Ending::MidEvent,
-                }
+                cursor.at = next;
             }
         }
     };

@@ -95,12 +95,15 @@ impl Part {
             }
             b"cuda_driver" | b"privateuse1_driver" => self.host(&placed, HostKind::DRIVER, at),
             b"overhead" => self.host(&placed, HostKind::OVERHEAD, at),
-            b"kernel" => self.kernel(&placed),
+            b"kernel" => self.kernel(&placed, at),
             b"gpu_memcpy" => self.copy(&placed),
             b"gpu_memset" => self.memset(&placed),
             b"cuda_sync" => self.sync(&placed),
             b"user_annotation" => self.range(&placed, RangeKind::ANNOTATION, at),
             b"gpu_user_annotation" => self.device_range(&placed),
+            b"nvtx" => self.range(&placed, RangeKind::NVTX, at),
+            b"nvtx_start_end" => self.range(&placed, RangeKind::NVTX_START_END, at),
+            b"os_runtime" => self.host(&placed, HostKind::SYSTEM, at),
             b"Trace" => self.range(&placed, RangeKind::CAPTURE, at),
             _ => self.host(&placed, HostKind::OTHER, at),
         }
@@ -132,16 +135,17 @@ impl Part {
         });
     }
 
-    fn kernel(&mut self, placed: &Placed<'_, '_>) {
+    fn kernel(&mut self, placed: &Placed<'_, '_>, at: u64) {
         let args = &placed.event.args;
         let (device, stream) = self.device_place(placed.event);
+        let mangled = self.text(args.mangled, at);
         // Tools that split shared memory write both parts; the others their sum.
         let split = args.static_shared > 0 || args.dynamic_shared > 0;
         self.builder.kernels.push(Kernel {
             start: placed.start,
             duration: placed.duration,
             name: placed.name,
-            mangled: StrId::EMPTY,
+            mangled,
             device,
             context: args.context,
             stream,
@@ -230,10 +234,12 @@ impl Part {
 
     fn range(&mut self, placed: &Placed<'_, '_>, kind: RangeKind, at: u64) {
         let thread = self.thread(placed.event, at);
+        let domain = self.text(placed.event.args.domain, at);
         self.builder.ranges.push(Range {
             start: placed.start,
             duration: placed.duration,
             name: placed.name,
+            domain,
             thread,
             kind,
             external: placed.event.args.external,
@@ -325,7 +331,7 @@ impl Part {
             return self.builder.thread(process, thread);
         }
         if event.process == Id::Missing && event.thread == Id::Missing {
-            self.losses.bad_number.add(at);
+            self.losses.bad_field.add(at);
             return ThreadId::NONE;
         }
         let (process, thread) = (label(event.process), label(event.thread));

@@ -1,0 +1,278 @@
+//! Export to SQLite.
+//!
+//! One table per table of the trace, with the same columns; `docs/trace-format.md` lists them. Names are numbers into
+//! `strings`, and for each event table a view (`kernels_view`, …) has the texts in their place.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+use thiserror::Error;
+
+use super::column::ColumnBytes;
+use super::{
+    CopyKind, HostKind, Inputs, InputsId, MemoryKind, MemoryPlace, RangeKind, Strings, SyncKind,
+    Threads, Trace,
+};
+
+/// Why a trace could not be written as SQLite.
+#[derive(Debug, Error)]
+pub enum SqliteExportError {
+    /// A file is in the way: an export never overwrites.
+    #[error("{path} exists; remove it or choose another name")]
+    Exists {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// SQLite said no.
+    #[error("cannot write {path}: {source}")]
+    Sqlite {
+        /// Which file.
+        path: PathBuf,
+        /// What it said.
+        source: rusqlite::Error,
+    },
+    /// The file system said no.
+    #[error("cannot write {path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Trace {
+    /// Writes the trace to a new SQLite file at `path`. The file appears there whole or not at all.
+    pub fn write_sqlite(&self, path: &Path) -> Result<(), SqliteExportError> {
+        if path.exists() {
+            return Err(SqliteExportError::Exists {
+                path: path.to_owned(),
+            });
+        }
+        let io = |source| SqliteExportError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        match fs::remove_file(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+        let written = Connection::open(&partial).and_then(|connection| self.fill(connection));
+        if let Err(source) = written {
+            // The write failed; that the remains cannot be removed either would say nothing new.
+            let _ = fs::remove_file(&partial);
+            return Err(SqliteExportError::Sqlite {
+                path: path.to_owned(),
+                source,
+            });
+        }
+        fs::rename(&partial, path).map_err(io)
+    }
+
+    fn fill(&self, mut connection: Connection) -> rusqlite::Result<()> {
+        // The file is new and nobody else's until it is renamed: a journal would protect nothing.
+        connection.pragma_update(None, "journal_mode", "OFF")?;
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(
+            "CREATE TABLE strings (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+             CREATE TABLE inputs (id INTEGER NOT NULL, argument INTEGER NOT NULL, dtype TEXT NOT NULL,
+                                  value TEXT NOT NULL, tensor INTEGER, dims TEXT, strides TEXT);
+             CREATE INDEX inputs_id ON inputs (id);
+             CREATE TABLE metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+             CREATE TABLE devices (id INTEGER NOT NULL, properties TEXT NOT NULL);
+             CREATE TABLE issues (severity TEXT NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL, count INTEGER NOT NULL);",
+        )?;
+        {
+            let mut insert = transaction.prepare("INSERT INTO strings VALUES (?, ?)")?;
+            for (id, text) in self.strings.iter().enumerate() {
+                insert.execute((id as i64, text))?;
+            }
+            let mut insert = transaction.prepare("INSERT INTO metadata VALUES (?, ?)")?;
+            for (key, value) in &self.metadata {
+                insert.execute((key, value))?;
+            }
+            if let Some(origin) = self.clock_origin_ns {
+                insert.execute(("clock_origin_ns", origin.to_string()))?;
+            }
+            insert.execute(("events_read", self.events_read.to_string()))?;
+            let mut insert = transaction.prepare("INSERT INTO devices VALUES (?, ?)")?;
+            for device in &self.devices {
+                let properties = serde_json::to_string(device).unwrap_or_default();
+                insert.execute((device.id, properties))?;
+            }
+            let mut insert = transaction.prepare("INSERT INTO issues VALUES (?, ?, ?, ?)")?;
+            for issue in &self.issues {
+                insert.execute((
+                    issue.severity.to_string(),
+                    &issue.code,
+                    &issue.message,
+                    issue.count as i64,
+                ))?;
+            }
+            self.fill_inputs(&transaction)?;
+        }
+        for (table, columns) in self.tables() {
+            if table != Strings::NAME && table != Inputs::NAME {
+                fill_table(&transaction, table, &columns)?;
+            }
+        }
+        transaction.commit()
+    }
+
+    fn fill_inputs(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut insert = connection.prepare("INSERT INTO inputs VALUES (?, ?, ?, ?, ?, ?, ?)")?;
+        let list = |numbers: &[i64]| serde_json::to_string(numbers).unwrap_or_default();
+        for id in 0..self.inputs.len() as u32 {
+            for (index, argument) in self.inputs.arguments(InputsId(id)).enumerate() {
+                let (dtype, value) = (self.text(argument.dtype()), self.text(argument.value()));
+                let tensors = argument.tensors();
+                if tensors.len() == 0 {
+                    insert.execute((
+                        id,
+                        index as i64,
+                        dtype,
+                        value,
+                        None::<i64>,
+                        None::<String>,
+                        None::<String>,
+                    ))?;
+                }
+                for (place, tensor) in tensors.enumerate() {
+                    let (dims, strides) = (list(tensor.dims), list(tensor.strides));
+                    insert.execute((
+                        id,
+                        index as i64,
+                        dtype,
+                        value,
+                        place as i64,
+                        dims,
+                        strides,
+                    ))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fill_table(
+    connection: &Connection,
+    table: &str,
+    columns: &[ColumnBytes<'_>],
+) -> rusqlite::Result<()> {
+    let mut names = Vec::new();
+    let mut shown = Vec::new();
+    let mut joins = String::new();
+    for column in columns {
+        let name = column.name;
+        match column.element {
+            "[u32;3]" => {
+                for axis in ["x", "y", "z"] {
+                    names.push(format!("{name}_{axis} INTEGER"));
+                    shown.push(format!("t.{name}_{axis}"));
+                }
+            }
+            "string:u32" => {
+                names.push(format!("{name} INTEGER"));
+                shown.push(format!("s_{name}.text AS {name}"));
+                joins.push_str(&format!(" JOIN strings s_{name} ON s_{name}.id = t.{name}"));
+            }
+            "f32" => {
+                names.push(format!("{name} REAL"));
+                shown.push(format!("t.{name}"));
+            }
+            element if element.ends_with(":u8") => {
+                names.push(format!("{name} TEXT"));
+                shown.push(format!("t.{name}"));
+            }
+            _ => {
+                names.push(format!("{name} INTEGER"));
+                shown.push(format!("t.{name}"));
+            }
+        }
+    }
+    let (list, view) = (names.join(", "), shown.join(", "));
+    connection.execute_batch(&format!(
+        "CREATE TABLE {table} (id INTEGER PRIMARY KEY, {list});
+         CREATE VIEW {table}_view AS SELECT t.id, {view} FROM {table} t{joins};"
+    ))?;
+    let places = vec!["?"; names.len() + 1].join(", ");
+    let mut insert = connection.prepare(&format!("INSERT INTO {table} VALUES ({places})"))?;
+    let rows = columns
+        .first()
+        .map_or(0, |column| column.bytes.len() / width(column.element));
+    let mut values = Vec::with_capacity(names.len() + 1);
+    for row in 0..rows {
+        values.clear();
+        values.push(Value::Integer(row as i64));
+        for column in columns {
+            push_values(column, row, &mut values);
+        }
+        insert.execute(params_from_iter(values.iter()))?;
+    }
+    // Where an event began is what most questions are about; threads have no start.
+    if table != Threads::NAME {
+        let time = columns.first().map_or("start", |column| column.name);
+        connection.execute_batch(&format!("CREATE INDEX {table}_{time} ON {table} ({time});"))?;
+    }
+    Ok(())
+}
+
+/// Bytes of one value.
+fn width(element: &str) -> usize {
+    match element.rsplit(':').next() {
+        Some("u8") => 1,
+        Some("u32" | "f32") => 4,
+        Some("[u32;3]") => 12,
+        _ => 8,
+    }
+}
+
+fn push_values(column: &ColumnBytes<'_>, row: usize, values: &mut Vec<Value>) {
+    let width = width(column.element);
+    let bytes = &column.bytes[row * width..(row + 1) * width];
+    let long = || i64::from_le_bytes(bytes.try_into().expect("a column of 8-byte values"));
+    let short =
+        |part: &[u8]| u32::from_le_bytes(part.try_into().expect("a column of 4-byte values"));
+    match column.element {
+        "[u32;3]" => values.extend(
+            bytes
+                .chunks_exact(4)
+                .map(|part| Value::Integer(i64::from(short(part)))),
+        ),
+        "f32" => {
+            let value = f32::from_bits(short(bytes));
+            values.push(if value.is_nan() {
+                Value::Null
+            } else {
+                Value::Real(f64::from(value))
+            });
+        }
+        "i64" => values.push(Value::Integer(long())),
+        // SQLite has no unsigned integers; ids and addresses stay below 2^63, and beyond would show as negative.
+        "u64" => values.push(Value::Integer(long())),
+        element if element.ends_with(":u8") => {
+            values.push(Value::Text(code_name(element, bytes[0]).to_owned()))
+        }
+        _ => values.push(Value::Integer(i64::from(short(bytes)))),
+    }
+}
+
+fn code_name(element: &str, code: u8) -> &'static str {
+    match element {
+        "HostKind:u8" => HostKind(code).name(),
+        "CopyKind:u8" => CopyKind(code).name(),
+        "MemoryKind:u8" => MemoryKind(code).name(),
+        "RangeKind:u8" => RangeKind(code).name(),
+        "MemoryPlace:u8" => MemoryPlace(code).name(),
+        "SyncKind:u8" => SyncKind(code).name(),
+        _ => "unknown",
+    }
+}

@@ -207,7 +207,7 @@ HAND_RESOLVED = [
     "a: ${oc.dict.keys:${b}}\nb: {x: 1}\n", "a: ${oc.select:b.c.d,9}\nb: 5\n", "a: ${oc.select:b,9}\nb: ???\n", "a: ${oc.select:b,9}\nb: ${zz}\n", "a: ${oc.select:....b,9}\n", "a: ${oc.select:b.x,9}\nb: [1]\n", "a: ${oc.select:b}\nb: {c: '${d}'}\nd: 1\n",
     "a: ${oc.deprecated:b}\nb: 1\n", "a: ${oc.deprecated:b,'use $NEW_KEY'}\nb: 1\n", "a: ${oc.deprecated:zz}\n", "a: ${oc.deprecated:b}\nb: {c: 1}\n", "a: ${x${b}}\nxq: 1\nb: q\n", "a: ${${b}:VAR}\nb: oc.env\n", "a: ${oc.${b}:VAR}\nb: env\n", "a: ${${b}}\nb: 5\n",
     "a: ${b}\nb: {c: '${..d}', d: 2}\nd: 1\n", "a: [1, '${.0}', '${..b}']\nb: 3\n", "a: {b: {c: '${....d}'}}\nd: 1\n", "a: {b: {c: '${...d}'}}\nd: 1\n", "a: ${b.c}\nb: null\n", "a: ${b}\nb: null\nc: 'x${b}'\n", "a: 'n: ${b}'\nb: 1e20\n",
-    "a: 'n: ${b}'\nb: 0x10\n", "a: '${b}'\nb: !!binary aGk=\n", "a: 'x${b}'\nb: !!binary aGk=\n", "a: 'x${b}'\nb: {c: '${d}', e: ???}\nd: 1\n", "a: ${oc.env:VAR}${oc.env:NUM}\n", "a: ${oc.nope:VAR}\n", "a: ${oc.decode:${oc.env:NUM}}\n", "a: \\\\\\${b}\nb: 1\n", "a: '\\\\${b}'\nb: 1\n",
+    "a: 'n: ${b}'\nb: 0x10\n", "a: '${b}'\nb: !!binary aGk=\n", "a: 'x${b}'\nb: !!binary aGk=\n", "a: 'x${b}'\nb: {c: '${d}', e: ???}\nd: 1\n", "d: ${oc.select:zz,${b}}\nb: ${oc.create:{a: 1, b: [2]}}\n", "d: [1, '${oc.select:zz,${b}}']\nb: {c: 1}\n", "a: ${oc.env:VAR}${oc.env:NUM}\n", "a: ${oc.nope:VAR}\n", "a: ${oc.decode:${oc.env:NUM}}\n", "a: \\\\\\${b}\nb: 1\n", "a: '\\\\${b}'\nb: 1\n",
 ]
 
 
@@ -226,7 +226,7 @@ def resolutions():
 def merges():
     rows = []
     hand = [("a: 1", "a: {b: 1}"), ("a: {b: 1}", "a: 1"), ("a: {b: 1}", "a: null"), ("a: {b: 1}", "a: ???"), ("a: 1", "a: ???"), ("a: [1]", "a: {b: 1}"), ("a: {b: 1}", "a: [1]"), ("a: ???", "a: {b: 1}"), ("a: null", "a: {b: 1}"),
-            ("a: ${b}\nb: {x: 1}", "a: {y: 2}"), ("a: ${b}\nb: {x: 1}", "a: ???"), ("a: ${b}\nb: [1]", "a: [2, 3]"), ("a: ${b}\nb: [1]", "a: {y: 1}"), ("a: ${zz}", "a: {y: 1}"), ("a: {b: 1}", "a: ${c}"), ("[1]", "[2]"), ("[1]", "{a: 1}"), ("{a: 1}", "[1]"), ("1: a", "1.0: b"), ("a: {b: {c: 1}, d: 2}", "a: {b: {e: 3}}\nf: 4")]
+            ("a: ${b}\nb: {x: 1}", "a: {y: 2}"), ("a: ${b}\nb: {x: 1}", "a: ???"), ("a: ${b}\nb: [1]", "a: [2, 3]"), ("a: ${b}\nb: [1]", "a: {y: 1}"), ("a: ${zz}", "a: {y: 1}"), ("a: {b: 1}", "a: ${c}"), ("b: ${oc.decode:'[1,2]'}", "b: {c: 1}"), ("[1]", "[2]"), ("[1]", "{a: 1}"), ("{a: 1}", "[1]"), ("1: a", "1.0: b"), ("a: {b: {c: 1}, d: 2}", "a: {b: {e: 3}}\nf: 4")]
     pairs = hand + [(config(references=0.2), config(references=0.2)) for _ in range(220)]
     for first, second in dict.fromkeys(pairs):
         if any("err" in attempt(lambda text=text: OmegaConf.create(text)) for text in (first, second)):

@@ -5,7 +5,8 @@ use llmprof_theory::{
     device::{Catalog, Device},
     floor::{Floors, MemoryLevel, PhaseFloor, Resource, Roof},
     predict::{
-        EfficiencyProfile, Grid, GridModel, PredictError, Predictor, Target, fixture_comparison,
+        EfficiencyProfile, Grid, GridModel, PredictError, Predictor, Target, error_summary,
+        fixture_comparison,
     },
 };
 use llmprof_units::{DType, Nanos};
@@ -86,17 +87,23 @@ fn long_prompts_are_bound_by_matrix_units() {
 }
 
 #[test]
-fn eager_predictions_reproduce_the_trace_they_were_fitted_to() {
+fn eager_predictions_hold_where_they_were_not_fitted() {
     let eager = EfficiencyProfile::embedded("hf_eager").unwrap();
     let comparisons = fixture_comparison(&eager);
-    assert_eq!(comparisons.len(), 2);
-    for comparison in comparisons {
-        assert!(comparison.error.abs() < 0.05, "{comparison:?}");
+    assert_eq!(comparisons.len(), 36);
+    for comparison in &comparisons {
+        assert!(
+            comparison.error.abs() < if comparison.fitted { 0.05 } else { 0.15 },
+            "{comparison:?}"
+        );
         assert!(
             comparison.floor_ns < comparison.measured_ns,
             "{comparison:?}"
         );
     }
+    let summary = error_summary(&comparisons).unwrap();
+    assert_eq!(summary.figures, 34);
+    assert!(summary.mean < 0.06, "{summary:?}");
     // The host: 16 to 25 ms a step were seen with nothing attached.
     let (model, h200) = (qwen(), device("h200"));
     let hosted = Predictor::new(&model, &h200, &eager, true)

@@ -18,7 +18,7 @@ use llmprof_units::{Basis, Nanos};
 use serde::Serialize;
 use thiserror::Error;
 
-pub use check::{Comparison, fixture_comparison};
+pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
 pub use efficiency::{EfficiencyProfile, KindEfficiency, ProfileError, ProfileFigure};
 pub use fit::MemoryFit;
 pub use grid::{Grid, GridModel, GridPoint};

@@ -1,8 +1,8 @@
 //! The rows of a grid as a table, CSV or JSON.
 
 use llmprof_report::{Document, Table};
-use llmprof_theory::predict::{EfficiencyProfile, Need, fixture_comparison};
-use llmprof_units::{Nanos, significant};
+use llmprof_theory::predict::{EfficiencyProfile, Need, error_summary, fixture_comparison};
+use llmprof_units::{Nanos, Percent, significant};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -90,16 +90,16 @@ fn notes(profile: &EfficiencyProfile) -> Vec<String> {
         ),
         format!("Known error: {}", profile.known_error),
     ];
-    notes.extend(fixture_comparison(profile).into_iter().map(|known| {
-        format!(
-            "{}: predicted {}, measured {} ({:+.1} %), floor {}.",
-            known.what,
-            known.predicted_ns,
-            known.measured_ns,
-            known.error * 100.0,
-            known.floor_ns
-        )
-    }));
+    if let Some(summary) = error_summary(&fixture_comparison(profile)) {
+        notes.push(format!(
+            "Checked on {} device times that no efficiency was fitted to (three models on an H200, eager): mean |error| \
+             {}, worst {:+.1} % ({}).",
+            summary.figures,
+            Percent(summary.mean),
+            summary.worst * 100.0,
+            summary.worst_at
+        ));
+    }
     notes.push(
         "Memory is weights and KV cache; activations and the runtime's own memory come on top."
             .to_owned(),

@@ -1,5 +1,7 @@
 //! Damaged and hostile input: an error or an issue that names the place, never a panic, a hang or a silent drop.
 
+#![expect(clippy::unwrap_used, reason = "what a test cannot read ends it")]
+
 mod support;
 
 use std::fs;

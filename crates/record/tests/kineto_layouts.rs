@@ -1,5 +1,7 @@
 //! What no fixture has, made from one: other layouts, other orders, graphs, arrows without ids, broken JSON.
 
+#![expect(clippy::unwrap_used, reason = "what a test cannot read ends it")]
+
 mod support;
 
 use std::io::Write;

@@ -1,5 +1,7 @@
 //! Kineto fixtures against an independent count of the same files (`fixtures/kineto_counts.py`).
 
+#![expect(clippy::unwrap_used, reason = "what a test cannot read ends it")]
+
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -240,23 +240,20 @@ impl<W: Write> Writer<'_, W> {
     /// The four parallel lists of an operator's inputs.
     fn inputs(&mut self, id: InputsId) -> io::Result<()> {
         let trace = self.trace;
-        let strings =
-            |out: &mut W, key: &str, of: fn(&super::Argument<'_>) -> StrId| -> io::Result<()> {
-                let list: Vec<_> = trace
-                    .inputs
-                    .arguments(id)
-                    .map(|argument| trace.text(of(&argument)))
-                    .collect();
-                write!(out, "\"{key}\": ")?;
-                serde_json::to_writer(out, &list)?;
-                Ok(())
-            };
-        strings(self.out, "Concrete Inputs", |argument| argument.value())?;
-        self.out.write_all(b", ")?;
-        strings(self.out, "Input type", |argument| argument.dtype())?;
+        let arguments = || trace.inputs.arguments(id);
+        let values: Vec<&str> = arguments()
+            .map(|argument| trace.text(argument.value()))
+            .collect();
+        let dtypes: Vec<&str> = arguments()
+            .map(|argument| trace.text(argument.dtype()))
+            .collect();
+        self.out.write_all(b"\"Concrete Inputs\": ")?;
+        serde_json::to_writer(&mut *self.out, &values)?;
+        self.out.write_all(b", \"Input type\": ")?;
+        serde_json::to_writer(&mut *self.out, &dtypes)?;
         for key in ["Input Strides", "Input Dims"] {
             write!(self.out, ", \"{key}\": [")?;
-            for (index, argument) in trace.inputs.arguments(id).enumerate() {
+            for (index, argument) in arguments().enumerate() {
                 if index > 0 {
                     self.out.write_all(b", ")?;
                 }
@@ -273,7 +270,7 @@ impl<W: Write> Writer<'_, W> {
                 match lists[..] {
                     [] => self.out.write_all(b"[]")?,
                     [single] if trace.text(argument.dtype()) != "TensorList" => {
-                        serde_json::to_writer(&mut *self.out, single)?
+                        serde_json::to_writer(&mut *self.out, single)?;
                     }
                     _ => serde_json::to_writer(&mut *self.out, &lists)?,
                 }
@@ -469,7 +466,7 @@ impl<W: Write> Writer<'_, W> {
             // c10::DeviceType: 0 is the CPU, 1 CUDA. PyTorch gives the host's memory the device −1.
             match event.place {
                 super::MemoryPlace::HOST => {
-                    write!(self.out, ", \"Device Type\": 0, \"Device Id\": -1")?
+                    write!(self.out, ", \"Device Type\": 0, \"Device Id\": -1")?;
                 }
                 super::MemoryPlace::DEVICE => write!(
                     self.out,

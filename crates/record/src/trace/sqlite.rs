@@ -255,11 +255,10 @@ fn push_values(column: &ColumnBytes<'_>, row: usize, values: &mut Vec<Value>) {
                 Value::Real(f64::from(value))
             });
         }
-        "i64" => values.push(Value::Integer(long())),
         // SQLite has no unsigned integers; ids and addresses stay below 2^63, and beyond would show as negative.
-        "u64" => values.push(Value::Integer(long())),
+        "i64" | "u64" => values.push(Value::Integer(long())),
         element if element.ends_with(":u8") => {
-            values.push(Value::Text(code_name(element, bytes[0]).to_owned()))
+            values.push(Value::Text(code_name(element, bytes[0]).to_owned()));
         }
         _ => values.push(Value::Integer(i64::from(short(bytes)))),
     }

@@ -215,17 +215,15 @@ impl<'a> Cursor<'a> {
             match self.bytes.get(self.at)? {
                 b'"' => {
                     self.at += 1;
-                    match self.bytes.get(self.at) {
-                        Some(b',' | b']' | b':' | b'}') => return Some(()),
-                        _ => {
-                            self.skip_space();
-                            if matches!(self.peek(), b',' | b']' | b':' | b'}') {
-                                return Some(());
-                            }
-                            // A quote in the middle: the string goes on.
-                            self.repaired += 1;
-                        }
+                    // Mostly without space in between.
+                    if !matches!(self.peek(), b',' | b']' | b':' | b'}') {
+                        self.skip_space();
                     }
+                    if matches!(self.peek(), b',' | b']' | b':' | b'}') {
+                        return Some(());
+                    }
+                    // A quote in the middle: the string goes on.
+                    self.repaired += 1;
                 }
                 b'\\' => self.at += 2,
                 _ => self.at += 1,

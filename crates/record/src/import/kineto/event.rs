@@ -79,13 +79,7 @@ impl<'a> Event<'a> {
             match key {
                 b"ph" => event.phase = cursor.text()?.raw.first().copied().unwrap_or(0),
                 b"cat" => event.category = cursor.text()?.raw,
-                b"name" => {
-                    if cursor.peek() == b'"' {
-                        event.name = Some(cursor.text()?);
-                    } else {
-                        cursor.value()?;
-                    }
-                }
+                b"name" if cursor.peek() == b'"' => event.name = Some(cursor.text()?),
                 b"pid" => event.process = id(cursor)?,
                 b"tid" => event.thread = id(cursor)?,
                 b"ts" => event.time = nanos(cursor.value()?),
@@ -134,7 +128,7 @@ impl<'a> Args<'a> {
                 b"Concrete Inputs" => self.values = cursor.value()?,
                 b"Python id" => self.python_id = number.small(cursor)?,
                 b"Python parent id" => self.python_parent = number.small(cursor)?,
-                b"device" => self.device = Some(number.small(cursor)?),
+                b"device" | b"Device Id" => self.device = Some(number.small(cursor)?),
                 b"context" => self.context = number.small(cursor)?,
                 b"stream" => self.stream = Some(number.small(cursor)?),
                 b"grid" => self.grid = number.three(cursor)?,
@@ -150,7 +144,6 @@ impl<'a> Args<'a> {
                 b"Addr" => self.address = number.unsigned(cursor)?,
                 b"Total Allocated" => self.allocated = number.unsigned(cursor)?,
                 b"Total Reserved" => self.reserved = number.unsigned(cursor)?,
-                b"Device Id" => self.device = Some(number.small(cursor)?),
                 b"Device Type" => self.device_type = Some(number.signed(cursor)?),
                 b"name" if cursor.peek() == b'"' => self.name = Some(cursor.text()?),
                 b"domain" if cursor.peek() == b'"' => self.domain = Some(cursor.text()?),
@@ -196,6 +189,10 @@ impl Numbers<'_> {
         self.parse(cursor, read).map(Option::unwrap_or_default)
     }
 
+    #[expect(
+        clippy::option_option,
+        reason = "outside: is it JSON; inside: does it say something"
+    )]
     fn fraction(&mut self, cursor: &mut Cursor<'_>) -> Option<Option<f32>> {
         let read = |text: &[u8]| {
             let value: f32 = str::from_utf8(text).ok()?.parse().ok()?;
@@ -218,6 +215,10 @@ impl Numbers<'_> {
     }
 
     /// Steps over the value; the inner option is what it says. `null` says nothing, and is no mistake.
+    #[expect(
+        clippy::option_option,
+        reason = "outside: is it JSON; inside: does it say something"
+    )]
     #[inline]
     fn parse<T>(
         &mut self,

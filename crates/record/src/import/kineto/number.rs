@@ -28,13 +28,8 @@ pub(super) fn nanos(text: &[u8]) -> Option<i64> {
             .iter()
             .take_while(|byte| byte.is_ascii_digit())
             .count();
-        for place in 0..3 {
-            let digit = if place < length {
-                fraction[place] - b'0'
-            } else {
-                0
-            };
-            thousandths = thousandths * 10 + i64::from(digit);
+        for place in fraction[..length].iter().chain([&b'0'; 3]).take(3) {
+            thousandths = thousandths * 10 + i64::from(place - b'0');
         }
         if length > 3 && fraction[3] >= b'5' {
             thousandths += 1;

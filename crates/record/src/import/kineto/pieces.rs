@@ -144,17 +144,13 @@ fn read_piece(bytes: &[u8], from: usize, to: usize, only_flows: bool) -> (Part, 
                     continue;
                 }
                 let failed = cursor.at.min(cursor.bytes.len());
-                match next_event(cursor.bytes, patience.resume(begin, failed)) {
-                    Some(next) => {
-                        part.losses.malformed.add(at);
-                        cursor.at = next;
-                    }
+                let Some(next) = next_event(cursor.bytes, patience.resume(begin, failed)) else {
                     // Nothing follows it: the content breaks off here.
-                    None => {
-                        cursor.at = begin;
-                        break Ending::MidEvent;
-                    }
-                }
+                    cursor.at = begin;
+                    break Ending::MidEvent;
+                };
+                part.losses.malformed.add(at);
+                cursor.at = next;
             }
             _ if cursor.at_end() => break Ending::Open,
             _ => {

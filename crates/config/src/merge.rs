@@ -99,6 +99,15 @@ impl Merger<'_> {
         let Some(target) = get_mut(self.root, &self.path) else {
             return self.set(key, source.clone());
         };
+        // Not even an interpolation to a mapping replaces a whole struct.
+        if let (Some(class), Value::Dict(_)) = (&target.class, &target.value)
+            && !(source.is_dict() || source.is_missing() || source.is_null())
+        {
+            let message = format!("`{}` takes a mapping only", class.name);
+            return Err(Error::from(ErrorKind::Validation(message))
+                .with_key(self.full_key())
+                .with_origin(source.origin.as_ref()));
+        }
         if target.is_container() && target.is_null() && !source.is_missing() && !source.is_null() {
             expand(target);
         }

@@ -13,6 +13,8 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("usage", "ValueError", "The --resolve flag"),
     ("package_not_found", "SystemExit", "1"),
     ("override_grammar", "OverrideParseException", ""),
+    // Hydra takes any text in `${…}` on the command line and finds the mistake when it merges.
+    ("override_grammar", "GrammarParseError", "Error merging override"),
     ("ambiguous_override", "ConfigCompositionException", "Ambiguous value"),
     ("sweep_without_multirun", "ConfigCompositionException", "requires --multirun"),
     ("sweep_over_hydra", "ConfigCompositionException", "Sweeping over Hydra"),
@@ -80,11 +82,14 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("type_mismatch", "ConfigCompositionException", "ConfigTypeError raised while composing"),
     ("index_out_of_range", "ConfigIndexError", ""),
     ("readonly", "ReadonlyConfigError", ""),
-    // Deleting an item of a list trips over the text of its index.
+    // Python trips over an index that is a text, or not a number.
     ("type_mismatch", "TypeError", "list indices must be integers"),
+    ("type_mismatch", "ValueError", "invalid literal for int()"),
     // Hydra's own config.
     ("missing_environment", "KeyError", ""),
-    ("hydra_config_changed", "AttributeError", ""),
+    // `hydra: null` in the primary config takes away what Hydra writes to.
+    ("hydra_config_changed", "AttributeError", "'NoneType' object"),
+    ("key_not_in_struct", "AttributeError", "'NoneType' object"),
 ];
 
 /// Whether both refused for the same reason.

@@ -5,7 +5,6 @@ use llmprof_theory::{
     WorkloadError,
     device::{Device, MissingPeak},
     floor::{Floors, PhaseFloor, Roof},
-    predict::MemoryFit,
 };
 use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
 use serde::Serialize;
@@ -39,7 +38,54 @@ pub struct Statics {
     /// What each phase costs.
     pub phases: Phases,
     /// What has to be held at once.
-    pub memory: Option<MemoryFit>,
+    pub memory: MemoryStatics,
+}
+
+/// What has to be held at once, and what the device could hold.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemoryStatics {
+    /// The weights.
+    pub weights_bytes: Bytes,
+    /// Keys and values after the last token.
+    pub kv_bytes: Bytes,
+    /// The most that activations take at any moment, with fused attention.
+    pub peak_activation_bytes: Bytes,
+    /// All three.
+    pub total_bytes: Bytes,
+    /// What the device has; absent without a device, or where its file does not say.
+    pub capacity_bytes: Option<Bytes>,
+    /// Whether the total is within that.
+    pub fits: Option<bool>,
+    /// The largest batch of such requests that fits the device.
+    pub largest_batch: Option<u64>,
+    /// The longest context of each request that fits the device.
+    pub largest_context_tokens: Option<u64>,
+}
+
+impl MemoryStatics {
+    fn of(
+        model: &Model,
+        workload: &Workload,
+        device: Option<&Device>,
+    ) -> Result<Self, WorkloadError> {
+        let memory = model.memory(workload)?;
+        let capacity_bytes = device
+            .and_then(|device| device.memory.capacity_bytes.as_ref())
+            .map(|figure| figure.value);
+        let total_bytes = Bytes(memory.total());
+        Ok(Self {
+            weights_bytes: Bytes(memory.weights),
+            kv_bytes: Bytes(memory.kv_cache),
+            peak_activation_bytes: Bytes(memory.activations_peak),
+            total_bytes,
+            capacity_bytes,
+            fits: capacity_bytes.map(|capacity| total_bytes <= capacity),
+            largest_batch: capacity_bytes
+                .and_then(|capacity| model.largest_batch(workload, capacity.0)),
+            largest_context_tokens: capacity_bytes
+                .and_then(|capacity| model.largest_context(workload, capacity.0)),
+        })
+    }
 }
 
 /// How things were counted.
@@ -243,7 +289,7 @@ pub fn analyze(
                 .as_ref()
                 .map(|passes| phase(&costs.decode, floor(|f| f.decode.as_ref()), passes)),
         },
-        memory: device.map(|device| MemoryFit::of(model, workload, device, parameter_bytes)),
+        memory: MemoryStatics::of(model, workload, device)?,
     })
 }
 

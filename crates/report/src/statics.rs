@@ -189,19 +189,23 @@ fn sums(sums: &Sums) -> [String; 6] {
 }
 
 fn memory(document: &mut Document, statics: &Statics) {
-    let Some(memory) = &statics.memory else {
-        return;
-    };
+    let memory = &statics.memory;
     document.heading("Memory");
     let verdict = match (memory.fits, memory.capacity_bytes) {
-        (Some(true), Some(capacity)) => format!("fits the device's {capacity}"),
-        (Some(false), Some(capacity)) => format!("does not fit the device's {capacity}"),
-        _ => "the device's memory size is not known".to_owned(),
+        (Some(true), Some(capacity)) => format!(", which fits the device's {capacity}"),
+        (Some(false), Some(capacity)) => format!(", which does not fit the device's {capacity}"),
+        _ => String::new(),
     };
     document.paragraph(format!(
-        "Weights {} and KV cache {} after the last token: {} in all, which {verdict}.",
-        memory.weights_bytes, memory.kv_bytes, memory.needed_bytes
+        "Weights {}, KV cache {} after the last token, activations at their peak {}: {} in all{verdict}. The runtime's own \
+         memory comes on top.",
+        memory.weights_bytes, memory.kv_bytes, memory.peak_activation_bytes, memory.total_bytes
     ));
+    if let (Some(batch), Some(context)) = (memory.largest_batch, memory.largest_context_tokens) {
+        document.paragraph(format!(
+            "At most {batch} such requests fit together, or contexts of {context} tokens at this batch."
+        ));
+    }
 }
 
 fn phase_title(name: &str, phase: &PhaseStatics) -> String {

@@ -119,7 +119,12 @@ fn hydra_calls(python: &Path, options: &Options) -> Outcome<(f64, usize)> {
 /// CPU time of all finished children of this process, in the kernel's ticks of 10 ms.
 fn children_cpu() -> Outcome<Duration> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .collect();
     // Counting from the field after the name, which is the third: cutime is the 16th and cstime the 17th.
     let ticks = fields[13].parse::<u64>()? + fields[14].parse::<u64>()?;
     Ok(Duration::from_millis(ticks * 10))
@@ -154,7 +159,10 @@ fn main() -> Outcome<()> {
     let python = env::var_os("LLMPROF_PYTHON").map_or(venv, PathBuf::from);
     let (ours, our_bytes) = our_calls(&options)?;
     let (hydra, hydra_bytes) = hydra_calls(&python, &options)?;
-    println!("{}: {our_bytes} bytes composed by us, {hydra_bytes} by Hydra", options.dir.display());
+    println!(
+        "{}: {our_bytes} bytes composed by us, {hydra_bytes} by Hydra",
+        options.dir.display()
+    );
     line("one call, wall", ours, hydra);
 
     if let Some(llmprof) = &options.llmprof {
@@ -162,7 +170,10 @@ fn main() -> Outcome<()> {
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("app.py"), APPLICATION)?;
         let with_flags = |mut command: Command| {
-            command.arg("-cp").arg(&options.dir).args(["-cn", &options.name, "--cfg", "job"]);
+            command
+                .arg("-cp")
+                .arg(&options.dir)
+                .args(["-cn", &options.name, "--cfg", "job"]);
             command
         };
         let mut binary = Command::new(llmprof);

@@ -12,21 +12,34 @@ pub fn float_repr(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific
-        .split_once('e')
-        .expect("`{:e}` writes an exponent");
-    let exponent: i32 = exponent.parse().expect("the exponent is decimal");
+    let shortest = format!("{value:e}");
+    let (mantissa, _) = split_exponent(&shortest);
+    let decimals = mantissa
+        .split_once('.')
+        .map_or(0, |(_, digits)| digits.len());
+    // Of two shortest forms that are equally near, Python takes the even one and Rust the larger.
+    let even = format!("{value:.decimals$e}");
+    let scientific = if even.parse() == Ok(value) {
+        even
+    } else {
+        shortest
+    };
+    let (mantissa, exponent) = split_exponent(&scientific);
     if (-4..16).contains(&exponent) {
-        let mut plain = format!("{value}");
-        if !plain.contains('.') {
-            plain.push_str(".0");
-        }
-        plain
+        let decimals = (decimals as i32 - exponent).max(1) as usize;
+        format!("{value:.decimals$}")
     } else {
         let sign = if exponent < 0 { '-' } else { '+' };
         format!("{mantissa}e{sign}{:02}", exponent.abs())
     }
+}
+
+/// The mantissa and the exponent of what `{:e}` writes.
+fn split_exponent(scientific: &str) -> (&str, i32) {
+    let (mantissa, exponent) = scientific
+        .split_once('e')
+        .expect("`{:e}` writes an exponent");
+    (mantissa, exponent.parse().expect("the exponent is decimal"))
 }
 
 /// `repr(bytes)`, such as `b'a\x00'`.

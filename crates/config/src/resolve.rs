@@ -200,6 +200,12 @@ fn resolve_value(root: &mut Node, path: &[Key], context: &Context, depth: usize)
             }
             Ok(target) if target.is_container() => match tree_path(&target) {
                 Some(target) => Outcome::Container(target),
+                // OmegaConf resolves the target where it stands, which it may not change.
+                None if target.node().flags.readonly == Some(true)
+                    && holds_interpolation(target.node()) =>
+                {
+                    return Err(Error::from(ErrorKind::Readonly).with_key(place.full_key()));
+                }
                 None => Outcome::Value(content(&evaluator, &target, depth)?),
             },
             Ok(target) => Outcome::Value(target.node().clone()),
@@ -227,6 +233,15 @@ fn resolve_value(root: &mut Node, path: &[Key], context: &Context, depth: usize)
         }
     }
     Ok(())
+}
+
+/// Whether a value below the node is an interpolation.
+fn holds_interpolation(node: &Node) -> bool {
+    match &node.value {
+        Value::Dict(dict) => dict.values().any(holds_interpolation),
+        Value::List(list) => list.iter().any(holds_interpolation),
+        _ => node.is_interpolation(),
+    }
 }
 
 /// What an interpolation in place becomes.

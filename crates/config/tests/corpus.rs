@@ -14,7 +14,10 @@ fn corpus() -> PathBuf {
 
 /// The folders that hold a case, in order.
 fn cases() -> Vec<PathBuf> {
-    let mut cases: Vec<PathBuf> = folders(&corpus()).iter().flat_map(|area| folders(area)).collect();
+    let mut cases: Vec<PathBuf> = folders(&corpus())
+        .iter()
+        .flat_map(|area| folders(area))
+        .collect();
     cases.sort();
     cases
 }
@@ -34,7 +37,11 @@ fn files(folder: &Path, below: &Path, found: &mut BTreeMap<String, String>) {
         if path.is_dir() {
             files(folder, &path, found);
         } else {
-            let name = path.strip_prefix(folder).expect("below the folder").display().to_string();
+            let name = path
+                .strip_prefix(folder)
+                .expect("below the folder")
+                .display()
+                .to_string();
             found.insert(name, fs::read_to_string(&path).expect("text"));
         }
     }
@@ -46,7 +53,9 @@ fn expected(files: &BTreeMap<String, String>) -> Answer {
         return Answer::Stdout(text.clone());
     }
     if let Some(text) = files.get("expected.jobs") {
-        let jobs = text.lines().map(|line| serde_json::from_str(line).expect("a list of overrides"));
+        let jobs = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a list of overrides"));
         return Answer::Jobs(jobs.collect());
     }
     if let Some(text) = files.get("expected.files") {
@@ -56,7 +65,9 @@ fn expected(files: &BTreeMap<String, String>) -> Answer {
         });
         return Answer::Files(written.collect());
     }
-    let text = files.get("expected.error").expect("each case has an expectation");
+    let text = files
+        .get("expected.error")
+        .expect("each case has an expectation");
     let (chain, message) = text.split_once('\n').expect("a line with the classes");
     Answer::Error(Rejection {
         chain: chain.split(" <- ").map(str::to_owned).collect(),
@@ -72,14 +83,19 @@ fn every_case_is_as_hydra_has_it() {
     let mut differences = Vec::new();
     let mut count = 0;
     for folder in cases() {
-        let name = folder.strip_prefix(corpus()).expect("in the corpus").display().to_string();
+        let name = folder
+            .strip_prefix(corpus())
+            .expect("in the corpus")
+            .display()
+            .to_string();
         if only.as_ref().is_some_and(|only| !name.starts_with(only)) {
             continue;
         }
         count += 1;
         let mut all = BTreeMap::new();
         files(&folder, &folder, &mut all);
-        let invocation: Invocation = serde_json::from_str(&all["case.json"]).expect("a command line");
+        let invocation: Invocation =
+            serde_json::from_str(&all["case.json"]).expect("a command line");
         let tree = all
             .iter()
             .filter(|(path, _)| path.contains('/'))
@@ -94,7 +110,10 @@ fn every_case_is_as_hydra_has_it() {
             ));
         }
     }
-    assert!(count >= 300 || only.is_some(), "only {count} cases were found");
+    assert!(
+        count >= 300 || only.is_some(),
+        "only {count} cases were found"
+    );
     assert!(
         differences.is_empty(),
         "{} of {count} cases differ from Hydra:\n{}",

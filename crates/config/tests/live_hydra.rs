@@ -39,9 +39,13 @@ struct Reply {
 /// A Python that has hydra-core.
 fn python() -> Option<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = env::var_os("LLMPROF_PYTHON").map_or_else(|| manifest.join("../../.venv/bin/python"), PathBuf::from);
+    let path = env::var_os("LLMPROF_PYTHON")
+        .map_or_else(|| manifest.join("../../.venv/bin/python"), PathBuf::from);
     let probe = Command::new(&path)
-        .args(["-c", "import hydra, sys; sys.exit(not hydra.__version__.startswith('1.3.'))"])
+        .args([
+            "-c",
+            "import hydra, sys; sys.exit(not hydra.__version__.startswith('1.3.'))",
+        ])
         .stderr(Stdio::null())
         .status();
     probe.is_ok_and(|status| status.success()).then_some(path)
@@ -67,7 +71,11 @@ impl Hydra {
             .expect("Python starts");
         let requests = process.stdin.take().expect("piped");
         let replies = BufReader::new(process.stdout.take().expect("piped"));
-        Self { process, requests, replies }
+        Self {
+            process,
+            requests,
+            replies,
+        }
     }
 
     fn ask(&mut self, request: &serde_json::Value) -> Reply {
@@ -94,7 +102,12 @@ impl Drop for Hydra {
 }
 
 fn ours(root: &Path, case: &Case) -> Answer {
-    common::write_tree(root, case.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    common::write_tree(
+        root,
+        case.files
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str())),
+    );
     common::run(root, &case.invocation)
 }
 
@@ -138,8 +151,12 @@ fn smaller_forms(case: &Case) -> Vec<Case> {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         for left_out in 0..lines.len() {
             let mut form = case.clone();
-            let kept = lines.iter().enumerate().filter(|(index, _)| *index != left_out);
-            form.files.insert(path.clone(), kept.map(|(_, line)| *line).collect());
+            let kept = lines
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| *index != left_out);
+            form.files
+                .insert(path.clone(), kept.map(|(_, line)| *line).collect());
             forms.push(form);
         }
     }
@@ -163,11 +180,15 @@ fn random_applications_are_as_hydra_has_them() {
             env::var_os("LLMPROF_REQUIRE_PYTHON").is_none_or(|value| value != "1"),
             "no Python with hydra-core 1.3 (LLMPROF_PYTHON or .venv), and LLMPROF_REQUIRE_PYTHON=1"
         );
-        eprintln!("SKIPPED: no Python with hydra-core 1.3 (LLMPROF_PYTHON or .venv); nothing was compared with Hydra");
+        eprintln!(
+            "SKIPPED: no Python with hydra-core 1.3 (LLMPROF_PYTHON or .venv); nothing was compared with Hydra"
+        );
         return;
     };
     let seed = env::var("LLMPROF_SEED").unwrap_or_else(|_| DEFAULT_SEED.to_owned());
-    let cases = env::var("LLMPROF_CASES").map_or(DEFAULT_CASES, |text| text.parse().expect("LLMPROF_CASES is a number"));
+    let cases = env::var("LLMPROF_CASES").map_or(DEFAULT_CASES, |text| {
+        text.parse().expect("LLMPROF_CASES is a number")
+    });
     eprintln!("comparing {cases} random applications with Hydra, LLMPROF_SEED={seed}");
 
     let temporary = tempfile::tempdir().expect("a temporary folder");
@@ -183,7 +204,10 @@ fn random_applications_are_as_hydra_has_them() {
             *features.entry(feature).or_default() += 1;
         }
         accepted += usize::from(reply.result.is_accepted());
-        if !reply.result.agrees_with(&ours(&root, &case), &case.invocation) {
+        if !reply
+            .result
+            .agrees_with(&ours(&root, &case), &case.invocation)
+        {
             differing.push((number, case));
         }
     }
@@ -194,7 +218,9 @@ fn random_applications_are_as_hydra_has_them() {
     let count = differing.len();
     let reports: Vec<String> = differing
         .into_iter()
-        .take(env::var("LLMPROF_REPORTS").map_or(10, |text| text.parse().expect("LLMPROF_REPORTS is a number")))
+        .take(env::var("LLMPROF_REPORTS").map_or(10, |text| {
+            text.parse().expect("LLMPROF_REPORTS is a number")
+        }))
         .map(|(number, case)| report(&mut hydra, &root, number, case))
         .collect();
     assert!(
@@ -202,5 +228,8 @@ fn random_applications_are_as_hydra_has_them() {
         "{count} of {cases} differ from Hydra (LLMPROF_SEED={seed}):\n{}",
         reports.join("\n")
     );
-    assert!(accepted * 2 >= cases, "Hydra accepted only {accepted} of {cases}: the cases are not worth much");
+    assert!(
+        accepted * 2 >= cases,
+        "Hydra accepted only {accepted} of {cases}: the cases are not worth much"
+    );
 }

@@ -40,7 +40,9 @@ impl Host {
         context.register("hydra", move |call| {
             let key = argument("hydra", call.args)?;
             let found = resolve::select(&root, &format!("{HIDDEN}.{key}"), &inner)?;
-            Ok(found.unwrap_or_else(|| Node::new(Value::Null)))
+            let mut found = found.unwrap_or_else(|| Node::new(Value::Null));
+            found.flags.readonly = Some(true);
+            Ok(found)
         });
         context
     }

@@ -60,7 +60,9 @@ impl Answer {
     pub fn agrees_with(&self, ours: &Self, invocation: &Invocation) -> bool {
         match (self, ours) {
             (Self::Error(theirs), Self::Error(ours)) => rejection::agrees(theirs, ours),
-            (Self::Jobs(theirs), Self::Jobs(ours)) if invocation.args.iter().any(|arg| arg.contains("shuffle")) => {
+            (Self::Jobs(theirs), Self::Jobs(ours))
+                if invocation.args.iter().any(|arg| arg.contains("shuffle")) =>
+            {
                 unordered(theirs) == unordered(ours)
             }
             (theirs, ours) => theirs == ours,
@@ -106,7 +108,11 @@ pub fn run(root: &Path, invocation: &Invocation) -> Answer {
 }
 
 fn perform(root: &Path, invocation: &Invocation) -> Result<Answer, llmprof_config::hydra::Error> {
-    let common = [("HOME", "/home/ada"), ("USER", "ada"), ("PROJECT_ROOT", "/srv/project")];
+    let common = [
+        ("HOME", "/home/ada"),
+        ("USER", "ada"),
+        ("PROJECT_ROOT", "/srv/project"),
+    ];
     let mut env: BTreeMap<String, String> = common
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -127,7 +133,9 @@ fn perform(root: &Path, invocation: &Invocation) -> Result<Answer, llmprof_confi
     let command = Command::parse(invocation.args.clone())?;
     Ok(match command.perform(&app, &host)? {
         Outcome::Text(text) => Answer::Stdout(text),
-        Outcome::Execution(Execution::Multirun(sweep)) if invocation.kind.as_deref() == Some("jobs") => {
+        Outcome::Execution(Execution::Multirun(sweep))
+            if invocation.kind.as_deref() == Some("jobs") =>
+        {
             Answer::Jobs(sweep.jobs.iter().map(overrides).collect())
         }
         Outcome::Execution(Execution::Multirun(sweep)) => {

@@ -155,6 +155,12 @@ def forget():
     for handler in list(logging.getLogger().handlers):
         logging.getLogger().removeHandler(handler)
         handler.close()
+    # A run may have set levels and, by `disable_existing_loggers`, silenced the logger that `--info` writes to.
+    logging.getLogger().setLevel(logging.WARNING)
+    for logger in logging.getLogger().manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.disabled = False
+            logger.setLevel(logging.NOTSET)
 
 
 def describe(error, root):

@@ -135,7 +135,10 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
 /// A directory is a set of Nsight Compute pages or nothing.
 fn import_directory(path: &Path) -> Result<(&'static str, Profile), ImportError> {
     match ncu_csv::read_directory(path) {
-        Ok(counters) => Ok((ncu_csv::IMPORTER.name, Profile::Counters(Box::new(counters)))),
+        Ok(counters) => Ok((
+            ncu_csv::IMPORTER.name,
+            Profile::Counters(Box::new(counters)),
+        )),
         Err(ncu_csv::NcuError::Io { path, source }) => Err(ImportError::Io { path, source }),
         Err(ncu_csv::NcuError::EmptyDirectory(path)) => Err(ImportError::NotAFile {
             path,

@@ -140,7 +140,7 @@ fn process(mut command: Command, times: u32) -> Outcome<(f64, f64)> {
             return Err(format!("{command:?}: {status}").into());
         }
     }
-    let cpu = (children_cpu()? - cpu).as_secs_f64() / f64::from(times);
+    let cpu = children_cpu()?.saturating_sub(cpu).as_secs_f64() / f64::from(times);
     Ok((cpu, wall.elapsed().as_secs_f64() / f64::from(times)))
 }
 

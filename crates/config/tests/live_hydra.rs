@@ -3,8 +3,6 @@
 //! `LLMPROF_PYTHON` names the Python (default: the repository's `.venv`); `LLMPROF_REQUIRE_PYTHON=1` makes its absence a
 //! failure. `LLMPROF_SEED` chooses other cases, `LLMPROF_CASES` another number of them.
 
-#![expect(clippy::print_stderr, reason = "the test reports what it compared")]
-
 mod common;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-pub mod rejection;
+pub(crate) mod rejection;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,19 +18,19 @@ const ROOT_TOKEN: &str = "{ROOT}";
 
 /// A command line and the world it sees, but for the config files.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Invocation {
-    pub args: Vec<String>,
+pub(crate) struct Invocation {
+    pub(crate) args: Vec<String>,
     #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub(crate) env: BTreeMap<String, String>,
     /// `jobs` when only the overrides of a sweep's jobs are wanted.
     #[serde(default)]
-    pub kind: Option<String>,
+    pub(crate) kind: Option<String>,
 }
 
 /// What an application did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It printed.
     Stdout(String),
     /// It wrote files: path from the root, and text.
@@ -43,21 +43,21 @@ pub enum Answer {
 
 /// A refusal: Hydra's exception and its causes, or the name of our kind of error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rejection {
-    pub chain: Vec<String>,
-    pub message: String,
+pub(crate) struct Rejection {
+    pub(crate) chain: Vec<String>,
+    pub(crate) message: String,
 }
 
 impl Answer {
     /// Whether Hydra took the request.
-    pub fn is_accepted(&self) -> bool {
+    pub(crate) fn is_accepted(&self) -> bool {
         !matches!(self, Self::Error(_))
     }
 
     /// Whether `self`, Hydra's answer, and `ours` say the same.
     ///
     /// `shuffle(…)` draws an order of its own: its jobs are compared as sets of sets of characters.
-    pub fn agrees_with(&self, ours: &Self, invocation: &Invocation) -> bool {
+    pub(crate) fn agrees_with(&self, ours: &Self, invocation: &Invocation) -> bool {
         match (self, ours) {
             (Self::Error(theirs), Self::Error(ours)) => rejection::agrees(theirs, ours),
             (Self::Jobs(theirs), Self::Jobs(ours))
@@ -84,14 +84,14 @@ fn unordered(jobs: &[Vec<String>]) -> Vec<Vec<char>> {
 }
 
 /// A path below `parent` with the length that the recipe gives all applications.
-pub fn root_in(parent: &Path) -> PathBuf {
+pub(crate) fn root_in(parent: &Path) -> PathBuf {
     let parent = parent.canonicalize().expect("the folder exists");
     let length = ROOT_LENGTH - parent.as_os_str().len() - 1;
     parent.join("r".repeat(length))
 }
 
 /// Does what `python app.py ARGS` does in `root`; a panic is an answer too.
-pub fn run(root: &Path, invocation: &Invocation) -> Answer {
+pub(crate) fn run(root: &Path, invocation: &Invocation) -> Answer {
     let attempt = catch_unwind(AssertUnwindSafe(|| perform(root, invocation)));
     let root = root.to_str().expect("temporary paths are text");
     match attempt {
@@ -192,7 +192,7 @@ impl Answer {
 }
 
 /// Writes config files below `root`, which is emptied first.
-pub fn write_tree<'a>(root: &Path, files: impl IntoIterator<Item = (&'a str, &'a str)>) {
+pub(crate) fn write_tree<'a>(root: &Path, files: impl IntoIterator<Item = (&'a str, &'a str)>) {
     if root.exists() {
         fs::remove_dir_all(root).expect("the folder is ours");
     }

@@ -229,7 +229,7 @@ const KINDS: &[(&str, &str, &str)] = &[
 ];
 
 /// Whether both refused for the same reason.
-pub fn agrees(theirs: &Rejection, ours: &Rejection) -> bool {
+pub(crate) fn agrees(theirs: &Rejection, ours: &Rejection) -> bool {
     KINDS.iter().any(|(kind, class, part)| {
         ours.chain.iter().any(|ours| ours == kind)
             && theirs.chain.iter().any(|theirs| theirs == class)

@@ -41,6 +41,28 @@ Examples:
   llmprof run runtime=command 'runtime.argv=[python3,serve.py]'
   llmprof run -m runtime.batch_size=1,4,16           a job for each")]
     Run(RunArgs),
+    /// Read profiles of other tools into a run, and say where the time went.
+    ///
+    /// Kineto and Chrome JSON traces (plain, .gz, .zst), Nsight Systems exports (.sqlite, .nsys-rep where nsys is
+    /// installed) and `nsys stats` tables, Nsight Compute pages (--csv) or a directory of them. Known by content.
+    #[command(after_help = "\
+Examples:
+  llmprof import trace.json.gz
+  llmprof import report.sqlite decode_raw.csv -o runs/mine     a timeline and counters of the same program
+  llmprof import trace.json --json | jq .totals")]
+    Import(ImportArgs),
+    /// Analyze an imported run again.
+    #[command(after_help = "\
+Examples:
+  llmprof analyze runs/mine
+  llmprof analyze runs/mine --device h100_sxm     rooflines of another device")]
+    Analyze(AnalyzeArgs),
+    /// Write a run's timeline for another tool.
+    #[command(after_help = "\
+Examples:
+  llmprof export runs/mine --to chrome             opens in Perfetto
+  llmprof export runs/mine --to sqlite -o t.sqlite && sqlite3 t.sqlite .tables")]
+    Export(ExportArgs),
     /// Show what a model must cost: parameters, FLOPs, bytes, memory, and the floor on a device.
     #[command(after_help = "\
 Examples:
@@ -187,6 +209,58 @@ impl HydraArgs {
             overrides: self.overrides,
         }
     }
+}
+
+/// Which profiles are read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ImportArgs {
+    /// The profiles.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The run directory [default: runs/import/NAME/TIME].
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Compare with this device instead of the one the profile names.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Print the analysis as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which run is analyzed again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AnalyzeArgs {
+    /// The run directory.
+    pub(crate) run: PathBuf,
+    /// Compare with this device instead of the one the profile names.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Print the analysis as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is written, and for whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// The run directory.
+    pub(crate) run: PathBuf,
+    /// The format.
+    #[arg(long, value_enum)]
+    pub(crate) to: ExportFormat,
+    /// The file [default: in the run directory].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What a timeline can be written as.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Chrome JSON, which Perfetto opens.
+    Chrome,
+    /// A SQLite file with documented tables.
+    Sqlite,
 }
 
 /// What is predicted, and how.

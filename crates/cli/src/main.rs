@@ -5,6 +5,7 @@
 
 mod app;
 mod args;
+mod clock;
 mod commands;
 mod failure;
 mod output;
@@ -16,6 +17,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::{args::Args, output::Output};
+
+/// Version of llmprof.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn main() -> ExitCode {
     let args = Args::parse_from(args::with_long_names(std::env::args_os()));

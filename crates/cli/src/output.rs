@@ -58,3 +58,12 @@ impl Output {
         self.text(&terminal::document(document))
     }
 }
+
+/// A field of a CSV file, quoted where it must be.
+pub(crate) fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

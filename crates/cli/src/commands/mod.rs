@@ -5,6 +5,7 @@ mod config;
 mod hardware;
 mod model;
 mod predict;
+mod profile;
 mod run;
 mod runs;
 
@@ -17,6 +18,9 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
     match command {
         Command::Config(args) => config::config(args, output)?,
         Command::Run(args) => return run::run(args, output),
+        Command::Import(args) => profile::import(&args, output)?,
+        Command::Analyze(args) => profile::analyze(&args, output)?,
+        Command::Export(args) => profile::export(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Hardware { command } => hardware::hardware(command, output)?,

@@ -7,7 +7,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Row;
-use crate::{failure::Failure, output::Output};
+use crate::{
+    failure::Failure,
+    output::{Output, csv_field},
+};
 
 const KIND: &str = "prediction: floor ÷ efficiency + a fixed time per kernel";
 
@@ -182,29 +185,20 @@ pub(super) fn csv(axes: &[&str], rows: &[Row<'_>], output: &mut Output) -> Resul
     for (index, row) in rows.iter().enumerate() {
         let record = record(axes, row);
         if index == 0 {
-            let names: Vec<String> = record.keys().map(|name| field(name)).collect();
+            let names: Vec<String> = record.keys().map(|name| csv_field(name)).collect();
             text += &(names.join(",") + "\n");
         }
         let cells: Vec<String> = record
             .values()
             .map(|value| match value {
                 Value::Null => String::new(),
-                Value::String(text) => field(text),
+                Value::String(text) => csv_field(text),
                 other => other.to_string(),
             })
             .collect();
         text += &(cells.join(",") + "\n");
     }
     output.text(&text)
-}
-
-/// A CSV field, quoted where it must be.
-fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 pub(super) fn json(

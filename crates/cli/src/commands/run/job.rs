@@ -23,13 +23,13 @@ use llmprof_report::{
 };
 
 use crate::{
+    clock,
     failure::{self, Failure},
     output::Output,
     plan::plan,
     subject::Subject,
 };
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Exit code of a job that was interrupted: 128 + SIGINT, as shells have it.
 const INTERRUPTED: u8 = 130;
 /// How many of a failed child's last lines are shown.
@@ -97,7 +97,7 @@ pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
     let subject = Subject::of(&plan, None)?;
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);
-    let mut store = RunDir::create(&dir, now(), VERSION)?;
+    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
     let mut summary = Vec::new();
 
     let mut stages = || -> Result<(), Halt> {
@@ -105,7 +105,7 @@ pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
         for (path, text) in &job.files {
             store.write(&path.to_string_lossy(), text)?;
         }
-        let facts = serde_json::to_string_pretty(&HostFacts::collect(VERSION, cwd))
+        let facts = serde_json::to_string_pretty(&HostFacts::collect(crate::VERSION, cwd))
             .expect("host facts have only string keys");
         store.write("env.json", facts + "\n")?;
         if plan.pipeline.static_analysis.enable {
@@ -134,7 +134,7 @@ pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
         Err(Halt::Interrupted) => (RunStatus::Interrupted, None),
         Err(Halt::Failed(error)) => (RunStatus::Failed, Some(error)),
     };
-    store.finish(status, error.clone(), now())?;
+    store.finish(status, error.clone(), clock::now())?;
     Ok(Ended {
         dir: job.dir.clone(),
         status,
@@ -249,11 +249,4 @@ fn command(
     };
     store.set_pass(pass)?;
     halt.map_or(Ok(()), Err)
-}
-
-/// The time of day in UTC, as manifests have it.
-fn now() -> String {
-    let second = jiff::Unit::Millisecond;
-    let now = jiff::Timestamp::now();
-    now.round(second).unwrap_or(now).to_string()
 }

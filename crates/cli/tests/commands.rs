@@ -1,0 +1,426 @@
+//! The commands as a user runs them: output, errors, exit codes.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+const LLMPROF: &str = env!("CARGO_BIN_EXE_llmprof");
+
+fn llmprof(folder: &Path, args: &[&str]) -> Output {
+    Command::new(LLMPROF)
+        .current_dir(folder)
+        .args(args)
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Standard output of a command that must succeed.
+fn stdout(folder: &Path, args: &[&str]) -> String {
+    let output = llmprof(folder, args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Standard error of a command that must fail with code 2 and print nothing else.
+fn stderr(folder: &Path, args: &[&str]) -> String {
+    let output = llmprof(folder, args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn mistakes_are_shown_where_they_were_made() {
+    let folder = folder();
+    let cases: [(&str, &[&str]); 11] = [
+        ("unknown_key", &["run", "workload.promt_tokens=3"]),
+        ("wrong_type", &["run", "runtime.batch_size=many"]),
+        (
+            "interpolated_wrong_type",
+            &["run", "infer.max_new_tokens=inf"],
+        ),
+        ("unknown_option", &["run", "hardware=cpu"]),
+        ("added_key", &["run", "+workload.colour=red"]),
+        (
+            "impossible",
+            &[
+                "run",
+                "runtime.batch_size=0",
+                "infer.do_sample=true",
+                "infer.temperature=0",
+            ],
+        ),
+        ("not_yet", &["run", "device=cuda:0", "dataset.root=data"]),
+        (
+            "nothing_to_do",
+            &["run", "pipeline.static_analysis.enable=false"],
+        ),
+        ("broken_override", &["run", "model.name='open"]),
+        (
+            "contradictory_design",
+            &["model", "model.num_key_value_heads=3"],
+        ),
+        ("unknown_device", &["model", "hardware.spec=h300"]),
+    ];
+    for (name, args) in cases {
+        insta::assert_snapshot!(name, stderr(folder.path(), args));
+    }
+    assert!(
+        !folder.path().join("runs").exists(),
+        "a mistake leaves nothing behind"
+    );
+}
+
+#[test]
+fn a_project_tree_comes_before_the_built_in_one() {
+    let folder = folder();
+    let conf = folder.path().join("conf");
+    fs::create_dir_all(conf.join("workload")).unwrap();
+    let defaults = "defaults: [{hydra: default}, {model: gpt2}, {dataset: synthetic}, {runtime: none}, {workload: mine}, \
+                    {hardware: auto}, {profiling: minimal}, {output: default}, _self_]\n";
+    let rest = "experiment: mine\ndevice: cpu\ninfer: {max_new_tokens: 4, do_sample: false, temperature: 1.0, no_repeat_ngram_size: 0}\n";
+    fs::write(conf.join("config.yaml"), format!("{defaults}{rest}")).unwrap();
+    fs::write(
+        conf.join("workload/mine.yaml"),
+        "defaults: [default, _self_]\nprompt_tokens: 7\n",
+    )
+    .unwrap();
+    let text = stdout(
+        folder.path(),
+        &["config", "--package", "workload", "--resolve"],
+    );
+    assert!(
+        text.contains("prompt_tokens: 7") && text.contains("new_tokens: 4"),
+        "{text}"
+    );
+    let mistake = stderr(folder.path(), &["run", "workload.prompt_tokens=-1"]);
+    assert!(mistake.contains("workload.prompt_tokens"), "{mistake}");
+}
+
+#[test]
+fn a_mistake_in_a_file_names_the_file() {
+    let folder = folder();
+    let extra = folder.path().join("extra/hardware");
+    fs::create_dir_all(&extra).unwrap();
+    fs::write(
+        extra.join("odd.yaml"),
+        "device_index: first\npower_limit_w: null\nspec: auto\n",
+    )
+    .unwrap();
+    let shown = stderr(
+        folder.path(),
+        &["run", "--config-dir", "extra", "hardware=odd"],
+    );
+    assert!(
+        shown.contains("odd.yaml:1:15") && shown.contains("hardware.device_index"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn every_shipped_model_is_analyzed() {
+    let folder = folder();
+    let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/model");
+    let mut count = 0;
+    for entry in fs::read_dir(conf).unwrap() {
+        let name = entry
+            .unwrap()
+            .path()
+            .file_stem()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        if ["base", "local"].contains(&name.as_str()) {
+            continue;
+        }
+        count += 1;
+        let model = format!("model={name}");
+        let text = stdout(
+            folder.path(),
+            &["model", &model, "hardware.spec=h200", "--json"],
+        );
+        let statics: Value = serde_json::from_str(&text).unwrap();
+        assert!(
+            statics["totals"]["parameters"].as_u64().unwrap() > 100_000_000,
+            "{name}"
+        );
+        assert!(
+            statics["totals"]["parameter_bytes"].as_u64().unwrap() > 0,
+            "{name}"
+        );
+        for phase in ["prefill", "decode_step"] {
+            for key in [
+                "flops",
+                "weight_bytes",
+                "activation_bytes",
+                "kv_read_bytes",
+                "kv_write_bytes",
+                "floor_ns",
+            ] {
+                assert!(
+                    statics["phases"][phase][key].is_u64(),
+                    "{name} {phase} {key}"
+                );
+            }
+            let parts: i64 = statics["phases"][phase]["kinds"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|kind| kind["floor_ns"].as_i64().unwrap())
+                .sum();
+            let whole = statics["phases"][phase]["floor_ns"].as_i64().unwrap();
+            // Each kind is rounded to a nanosecond.
+            assert!(
+                (parts - whole).abs() <= 14,
+                "{name} {phase}: {parts} {whole}"
+            );
+        }
+    }
+    assert!(count >= 12, "{count}");
+}
+
+#[test]
+fn a_vision_model_has_a_vision_phase() {
+    let folder = folder();
+    let args = [
+        "model",
+        "model=deepseek_ocr",
+        "workload.images.count=1",
+        "hardware.spec=rtx_5090",
+        "--json",
+    ];
+    let statics: Value = serde_json::from_str(&stdout(folder.path(), &args)).unwrap();
+    assert!(statics["phases"]["vision"]["flops"].as_u64().unwrap() > 0);
+    assert!(statics["phases"]["vision"]["floor_ns"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_config_json_is_read_and_edited() {
+    let folder = folder();
+    let config = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false}"#;
+    fs::write(folder.path().join("it's.json"), config).unwrap();
+    let parameters = |extra: &[&str]| {
+        let mut args = vec!["model", "--config", "it's.json", "--json", "-o", "out"];
+        args.extend(extra);
+        let statics: Value = serde_json::from_str(&stdout(folder.path(), &args)).unwrap();
+        statics["totals"]["parameters"].as_u64().unwrap()
+    };
+    // Embedding and head 2·100·64; per layer q and o 2·64·64, k and v 2·64·32, three of 64·128, two norms; a last norm.
+    let layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64;
+    assert_eq!(parameters(&[]), 2 * 100 * 64 + 2 * layer + 64);
+    assert_eq!(
+        parameters(&["+model.num_hidden_layers=5"]),
+        2 * 100 * 64 + 5 * layer + 64
+    );
+    assert!(folder.path().join("out/static_compute.json").is_file());
+    assert!(folder.path().join("out/static_compute.md").is_file());
+    let unknown = r#"{"model_type": "llamma"}"#;
+    fs::write(folder.path().join("unknown.json"), unknown).unwrap();
+    let shown = stderr(folder.path(), &["model", "--config", "unknown.json"]);
+    assert!(
+        shown.contains("llamma") && shown.contains("qwen2") && shown.contains("--as"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn predictions_do_not_depend_on_how_axes_are_grouped() {
+    let folder = folder();
+    let grid = |args: &[&str]| {
+        let mut all = vec!["predict", "hardware.spec=h200", "--format", "json"];
+        all.extend(args);
+        let value: Value = serde_json::from_str(&stdout(folder.path(), &all)).unwrap();
+        value["points"].as_array().unwrap().clone()
+    };
+    let all = grid(&[
+        "model=qwen2_5_0_5b,qwen2_5_7b",
+        "runtime.batch_size=1,8",
+        "model.num_hidden_layers=4,24",
+        "workload.dtype=bf16,f16",
+    ]);
+    assert_eq!(all.len(), 16);
+    let mut index = 0;
+    for model in ["qwen2_5_0_5b", "qwen2_5_7b"] {
+        for batch in ["1", "8"] {
+            for layers in ["4", "24"] {
+                for dtype in ["bf16", "f16"] {
+                    let one = grid(&[
+                        &format!("model={model}"),
+                        &format!("runtime.batch_size={batch}"),
+                        &format!("model.num_hidden_layers={layers}"),
+                        &format!("workload.dtype={dtype}"),
+                    ]);
+                    for key in [
+                        "model",
+                        "ttft_ns",
+                        "tpot_ns",
+                        "weights_bytes",
+                        "kv_bytes",
+                        "batch_size",
+                    ] {
+                        assert_eq!(
+                            one[0][key], all[index][key],
+                            "{model} {batch} {layers} {dtype} {key}"
+                        );
+                    }
+                    index += 1;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_job_does_not_stop_the_sweep() {
+    let folder = folder();
+    let output = llmprof(
+        folder.path(),
+        &[
+            "run",
+            "-m",
+            "runtime=command",
+            "runtime.argv=[sh,-c,'exit 0'],[sh,-c,'exit 3'],[sh,-c,'echo done']",
+            "hydra.sweep.dir=sweep",
+            "--jobs",
+            "2",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let states: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .map(|line| {
+            if line.contains("  complete  ") {
+                "complete"
+            } else {
+                "failed"
+            }
+        })
+        .collect();
+    assert_eq!(states, ["complete", "failed", "complete"], "{text}");
+    assert!(folder.path().join("sweep/multirun.yaml").is_file());
+    for job in ["0", "1", "2"] {
+        assert!(
+            folder
+                .path()
+                .join("sweep")
+                .join(job)
+                .join(".hydra/config.yaml")
+                .is_file()
+        );
+        assert!(
+            folder
+                .path()
+                .join("sweep")
+                .join(job)
+                .join("run.json")
+                .is_file()
+        );
+    }
+    let log = fs::read_to_string(folder.path().join("sweep/2/command/command.stdout.log")).unwrap();
+    assert_eq!(log, "done\n");
+}
+
+#[test]
+fn completions_know_every_command() {
+    let folder = folder();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = stdout(folder.path(), &["completions", shell]);
+        for command in ["run", "model", "predict", "hardware", "config", "runs"] {
+            assert!(script.contains(command), "{shell} {command}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let mut child = Command::new(LLMPROF)
+        .args([
+            "predict",
+            "hardware.spec=h200",
+            "workload.prompt_tokens=range(1,3000)",
+            "--format",
+            "json",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// The Python that has hydra-core; `None` where tests may do without it.
+fn python() -> Option<std::path::PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let python = std::env::var_os("LLMPROF_PYTHON")
+        .map_or_else(|| root.join(".venv/bin/python"), Into::into);
+    if python.is_file() {
+        return Some(python);
+    }
+    assert!(
+        std::env::var_os("LLMPROF_REQUIRE_PYTHON").is_none(),
+        "LLMPROF_REQUIRE_PYTHON is set and there is no {}",
+        python.display()
+    );
+    eprintln!("skipped: there is no {}", python.display());
+    None
+}
+
+#[test]
+fn our_own_tree_composes_as_hydra_composes_it() {
+    let Some(python) = python() else { return };
+    let folder = folder();
+    let conf = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../conf")
+        .canonicalize()
+        .unwrap();
+    let app = "import hydra\n@hydra.main(version_base='1.3', config_path=None)\ndef main(cfg): pass\nmain()\n";
+    fs::write(folder.path().join("app.py"), app).unwrap();
+    let cases: [&[&str]; 4] = [
+        &[],
+        &["--resolve"],
+        &[
+            "model=deepseek_v3",
+            "runtime=command",
+            "hardware.spec=h200",
+            "--resolve",
+        ],
+        &[
+            "model=gpt_oss_20b",
+            "workload.images.count=2",
+            "~infer.do_sample",
+            "--package",
+            "infer",
+        ],
+    ];
+    for args in cases {
+        let ours = stdout(folder.path(), &[&["run", "--cfg", "job"], args].concat());
+        let theirs = Command::new(&python)
+            .current_dir(folder.path())
+            .args(["app.py", "-cp"])
+            .arg(&conf)
+            .args(["-cn", "config", "--cfg", "job"])
+            .args(args)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&theirs.stderr);
+        assert!(theirs.status.success(), "{args:?}: {stderr}");
+        assert_eq!(ours, String::from_utf8(theirs.stdout).unwrap(), "{args:?}");
+    }
+}

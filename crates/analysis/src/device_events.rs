@@ -1,0 +1,167 @@
+//! Kernels, copies and memsets of a trace as one list: what the time of a device is made of.
+
+use llmprof_record::kernel_name::{Category, KernelClass, Library, classify};
+use llmprof_record::trace::{StrId, Trace};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+/// What a device event is counted as. Every event is in exactly one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// A kernel that computes.
+    Compute,
+    /// A kernel that exchanges data between devices.
+    Communication,
+    /// A copy.
+    Copy,
+    /// A memory fill.
+    Memset,
+}
+
+impl Class {
+    /// All classes, in the order in which one covers another: time in which two are active belongs to the first.
+    pub const ALL: [Self; 4] = [Self::Compute, Self::Communication, Self::Copy, Self::Memset];
+}
+
+/// Which table of the trace an event is a row of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// [`Trace::kernels`].
+    Kernels,
+    /// [`Trace::copies`].
+    Copies,
+    /// [`Trace::memsets`].
+    Memsets,
+}
+
+/// One kernel, copy or memset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceEvent {
+    /// When it began, ns.
+    pub start: i64,
+    /// When it ended, ns; not before `start`.
+    pub end: i64,
+    /// The device.
+    pub device: u32,
+    /// The context and the stream in it.
+    pub stream: (u32, u32),
+    /// What it counts as.
+    pub class: Class,
+    /// Where it comes from.
+    pub table: Table,
+    /// Its row there.
+    pub row: u32,
+    /// Its name.
+    pub name: StrId,
+    /// The id that the launching call carries too; 0 where unknown.
+    pub correlation: u32,
+    /// The id of the operator that launched it; 0 where unknown.
+    pub external: u64,
+    /// Whether it came out of a launched graph.
+    pub in_graph: bool,
+}
+
+impl DeviceEvent {
+    /// How long it took, ns.
+    pub fn duration(&self) -> i64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// All device events of a trace, by device, then start, then end.
+pub struct DeviceEvents {
+    events: Vec<DeviceEvent>,
+    classes: FxHashMap<StrId, KernelClass>,
+    unclassified: u64,
+}
+
+impl DeviceEvents {
+    /// Names that are looked at; a trace with more than that has generated ones, which say nothing.
+    pub const MOST_NAMES: usize = 50_000;
+
+    /// The device events of `trace`.
+    pub fn of(trace: &Trace) -> Self {
+        let (classes, unclassified) = kernel_classes(trace);
+        let mut events =
+            Vec::with_capacity(trace.kernels.len() + trace.copies.len() + trace.memsets.len());
+        macro_rules! collect {
+            ($table:ident, $kind:expr, $class:expr) => {
+                let table = &trace.$table;
+                let (start, duration) = (&table.start[..], &table.duration[..]);
+                for row in 0..table.len() {
+                    events.push(DeviceEvent {
+                        start: start[row],
+                        end: start[row].saturating_add(duration[row].max(0)),
+                        device: table.device[row],
+                        stream: (table.context[row], table.stream[row]),
+                        class: $class(table.name[row]),
+                        table: $kind,
+                        row: row as u32,
+                        name: table.name[row],
+                        correlation: table.correlation[row],
+                        external: table.external[row],
+                        in_graph: table.graph[row] != 0 || table.graph_node[row] != 0,
+                    });
+                }
+            };
+        }
+        collect!(kernels, Table::Kernels, |name| match classes.get(&name) {
+            Some(class) if class.category == Category::Communication => Class::Communication,
+            _ => Class::Compute,
+        });
+        collect!(copies, Table::Copies, |_| Class::Copy);
+        collect!(memsets, Table::Memsets, |_| Class::Memset);
+        // Each table is in this order already, so a stable merge sort has little to do.
+        events.sort_by_key(|event| (event.device, event.start, event.end, event.table, event.row));
+        Self {
+            events,
+            classes,
+            unclassified,
+        }
+    }
+
+    /// All of them in order.
+    pub fn all(&self) -> &[DeviceEvent] {
+        &self.events
+    }
+
+    /// The events of each device, in order.
+    pub fn devices(&self) -> impl Iterator<Item = &[DeviceEvent]> {
+        self.events.chunk_by(|a, b| a.device == b.device)
+    }
+
+    /// Purpose and library of a kernel's name.
+    pub fn class_of(&self, name: StrId) -> KernelClass {
+        self.classes.get(&name).copied().unwrap_or(KernelClass {
+            category: Category::Other,
+            library: Library::Unknown,
+        })
+    }
+
+    /// Distinct kernel names beyond [`MOST_NAMES`](Self::MOST_NAMES), which were not looked at.
+    pub fn unclassified(&self) -> u64 {
+        self.unclassified
+    }
+
+    /// First start and last end.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let start = self.events.iter().map(|event| event.start).min()?;
+        let end = self.events.iter().map(|event| event.end).max()?;
+        Some((start, end))
+    }
+}
+
+fn kernel_classes(trace: &Trace) -> (FxHashMap<StrId, KernelClass>, u64) {
+    let mut names: Vec<StrId> = trace.kernels.name.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    let beyond = names.len().saturating_sub(DeviceEvents::MOST_NAMES) as u64;
+    names.truncate(DeviceEvents::MOST_NAMES);
+    let classes = names
+        .par_iter()
+        .map(|&name| (name, classify(trace.text(name))))
+        .collect::<Vec<_>>();
+    (classes.into_iter().collect(), beyond)
+}

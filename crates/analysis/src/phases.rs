@@ -1,0 +1,276 @@
+//! The phases of a trace: from annotations, else from patterns of launches, else one phase.
+
+use llmprof_record::trace::{RangeKind, Trace};
+use serde::{Deserialize, Serialize};
+
+use crate::device_events::DeviceEvents;
+use crate::steps;
+
+/// How the phases of a trace are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseSource {
+    /// NVTX ranges or annotations of the framework.
+    Annotation,
+    /// Sequences of kernels that repeat.
+    Inferred,
+    /// Not at all: the whole trace is one phase.
+    Whole,
+}
+
+/// A stretch of time that belongs to one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// When it begins, ns.
+    pub start: i64,
+    /// When it ends, ns.
+    pub end: i64,
+    /// The number of its name in [`Phases::names`].
+    pub name: usize,
+}
+
+/// The phases of a trace: stretches of time that do not overlap, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phases {
+    /// How they are known.
+    pub source: PhaseSource,
+    /// For inferred phases, how alike the repetitions are: 1 where all steps launch the same kernels.
+    pub confidence: Option<f64>,
+    /// The names, in order of first use.
+    pub names: Vec<String>,
+    /// The stretches, in order of time.
+    pub windows: Vec<Window>,
+}
+
+impl Phases {
+    /// Finds the phases of a trace.
+    pub fn of(trace: &Trace, events: &DeviceEvents) -> Self {
+        annotated(trace, events, phase_of_name)
+            .or_else(|| {
+                annotated(trace, events, own_name).filter(|phases| phases.names.len() <= 32)
+            })
+            .or_else(|| inferred(trace, events))
+            .unwrap_or_else(|| whole(trace, events))
+    }
+
+    /// The window that holds a moment.
+    pub fn at(&self, time: i64) -> Option<usize> {
+        let after = self.windows.partition_point(|window| window.start <= time);
+        let window = after.checked_sub(1)?;
+        (time < self.windows[window].end).then_some(window)
+    }
+
+    /// Whether a device event belongs to the phase in which it was launched; otherwise to the one in which it began.
+    pub(crate) fn by_launch(&self) -> bool {
+        self.source == PhaseSource::Annotation
+    }
+
+    fn empty(source: PhaseSource) -> Self {
+        Self {
+            source,
+            confidence: None,
+            names: Vec::new(),
+            windows: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, name: &str, start: i64, end: i64) {
+        let found = self.names.iter().position(|known| known == name);
+        let name = found.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        });
+        self.windows.push(Window { start, end, name });
+    }
+}
+
+/// Words in the names of annotations, and the phases that they stand for. The first that is found decides.
+const PHASE_WORDS: &[(&str, &str)] = &[
+    ("warmup", "warmup"),
+    ("warm_up", "warmup"),
+    ("warm-up", "warmup"),
+    ("decode_step", "decode_step"),
+    ("prefill", "prefill"),
+    ("decode", "decode"),
+    ("vision", "vision"),
+    ("image_encoder", "vision"),
+    ("load_model", "load"),
+    ("model_load", "load"),
+];
+
+fn phase_of_name(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    if text == "load" {
+        return Some(text);
+    }
+    let found = PHASE_WORDS.iter().find(|(word, _)| text.contains(word));
+    found.map(|(_, phase)| (*phase).to_owned())
+}
+
+/// The name of an annotation without the number that counts its repetitions (`ProfilerStep#12`).
+fn own_name(text: &str) -> Option<String> {
+    let name = text
+        .trim_end_matches(|c: char| c.is_ascii_digit())
+        .trim_end_matches(['#', ' ', ':', '-']);
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
+fn annotated(
+    trace: &Trace,
+    events: &DeviceEvents,
+    name_of: impl Fn(&str) -> Option<String>,
+) -> Option<Phases> {
+    let ranges = &trace.ranges;
+    let mut cache = rustc_hash::FxHashMap::default();
+    let mut found: Vec<(i64, i64, usize)> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    let mut outermost: Option<(u32, i64)> = None;
+    for row in 0..ranges.len() {
+        if !matches!(
+            ranges.kind[row],
+            RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
+        ) {
+            continue;
+        }
+        let name = cache.entry(ranges.name[row]).or_insert_with(|| {
+            let name = name_of(trace.text(ranges.name[row]))?;
+            let known = names.iter().position(|known| *known == name);
+            Some(known.unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            }))
+        });
+        let Some(name) = *name else { continue };
+        let (start, thread) = (ranges.start[row], ranges.thread[row].0);
+        let end = start.saturating_add(ranges.duration[row]);
+        // A phase inside a phase of the same thread is a part of it.
+        if outermost.is_some_and(|(holder, until)| holder == thread && end <= until) {
+            continue;
+        }
+        if end > start {
+            outermost = Some((thread, end));
+            found.push((start, end, name));
+        }
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let phases = partition(&found, &names);
+    let time = |inside: bool| -> i128 {
+        let events = events.all().iter();
+        events
+            .filter(|event| !inside || phases.at(event.start).is_some())
+            .map(|event| i128::from(event.duration()))
+            .sum()
+    };
+    let recognized = PHASE_WORDS
+        .iter()
+        .any(|(_, phase)| names.iter().any(|name| name == phase));
+    (recognized || 2 * time(true) >= time(false)).then_some(phases)
+}
+
+/// Cuts ranges that may overlap (on several threads) into stretches; where two phases run at once it is `mixed`.
+fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases {
+    let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
+    for &(start, end, name) in found {
+        points.push((start, true, name));
+        points.push((end, false, name));
+    }
+    // Ends come before starts at one moment, so that ranges that touch stay apart.
+    points.sort_unstable();
+    let mut phases = Phases::empty(PhaseSource::Annotation);
+    let mut active = vec![0_u32; names.len()];
+    let mut current: Option<(String, i64)> = None;
+    for (index, &(time, begins, name)) in points.iter().enumerate() {
+        if begins {
+            active[name] += 1;
+        } else {
+            active[name] -= 1;
+        }
+        let next = points.get(index + 1);
+        if next.is_some_and(|&(at, begins_next, _)| at == time && begins_next == begins) {
+            continue;
+        }
+        let mut running = (0..names.len()).filter(|&name| active[name] > 0);
+        let state = match (running.next(), running.next()) {
+            (None, _) => None,
+            (Some(one), None) => Some(names[one].as_str()),
+            (Some(_), Some(_)) => Some("mixed"),
+        };
+        let changed = current.as_ref().map(|(name, _)| name.as_str()) != state;
+        if changed {
+            if let Some((name, start)) = current.take()
+                && time > start
+            {
+                phases.push(&name, start, time);
+            }
+            current = state.map(|name| (name.to_owned(), time));
+        }
+    }
+    phases
+}
+
+fn inferred(trace: &Trace, events: &DeviceEvents) -> Option<Phases> {
+    let steps = steps::infer(trace, events)?;
+    let mut phases = Phases::empty(PhaseSource::Inferred);
+    phases.confidence = Some(steps.confidence);
+    for (index, step) in steps.steps.iter().enumerate() {
+        let end = steps
+            .steps
+            .get(index + 1)
+            .map_or(steps.end, |next| next.start);
+        // Two steps cannot begin at one moment unless times are broken; the first then has no length.
+        phases.push(step.label.name(), step.start, end.max(step.start));
+    }
+    Some(phases)
+}
+
+fn whole(trace: &Trace, events: &DeviceEvents) -> Phases {
+    let mut phases = Phases::empty(PhaseSource::Whole);
+    let host = crate::analysis::host_span(trace);
+    let span = match (host, events.span()) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    };
+    if let Some((start, end)) = span {
+        phases.push("all", start, end);
+    }
+    phases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_phases_are_recognized() {
+        let phase = |name| phase_of_name(name);
+        assert_eq!(phase("Prefill[0]").as_deref(), Some("prefill"));
+        assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
+        assert_eq!(phase("upload"), None);
+        assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
+    }
+
+    #[test]
+    fn overlapping_phases_of_two_threads_are_mixed() {
+        let names = ["prefill".to_owned(), "decode".to_owned()];
+        let phases = partition(&[(0, 10, 0), (5, 20, 1), (20, 30, 1)], &names);
+        let windows: Vec<_> = phases
+            .windows
+            .iter()
+            .map(|window| (window.start, window.end, phases.names[window.name].as_str()))
+            .collect();
+        assert_eq!(
+            windows,
+            [
+                (0, 5, "prefill"),
+                (5, 10, "mixed"),
+                (10, 20, "decode"),
+                (20, 30, "decode")
+            ]
+        );
+        assert_eq!(phases.at(20), Some(3));
+        assert_eq!(phases.at(30), None);
+    }
+}

@@ -1,0 +1,415 @@
+//! How fast requests were answered.
+//!
+//! - TTFT = first token − request start.
+//! - TPOT = (last token − first token) ÷ (output tokens − 1).
+//! - ITL = the list of gaps between tokens that follow each other.
+//! - Tokens per second = output tokens of all requests ÷ (last token of the pass − first request start).
+//! - Decode tokens per second = output tokens after the first of all requests ÷ time in decode.
+//!
+//! Each pass gives one value per quantity (the mean over its requests); [`Summary`] is over passes, so its interval says
+//! how far another run may lie. Warm-up passes are in no statistics.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::measured::{MeasuredPass, MeasuredRun, PassKind, RequestFacts, RunPhase};
+use super::statistics::{Distribution, Summary};
+
+/// Latencies and rates of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The kind of passes that the figures are from; absent where none was measured.
+    pub measured_in: Option<PassKind>,
+    /// How many of them.
+    pub repeats: u64,
+    /// Warm-up passes that were left out.
+    pub warm_up_passes: u64,
+    /// Time to the first token, over passes.
+    pub ttft_ns: Option<Summary>,
+    /// Time per output token after the first, over passes.
+    pub tpot_ns: Option<Summary>,
+    /// From request start to last token, over passes.
+    pub end_to_end_ns: Option<Summary>,
+    /// Time in prefill, over passes.
+    pub prefill_ns: Option<Summary>,
+    /// Time in decode, over passes.
+    pub decode_ns: Option<Summary>,
+    /// Generated tokens per second, over passes.
+    pub tokens_per_s: Option<Summary>,
+    /// Generated tokens after the first per second of decode, over passes.
+    pub decode_tokens_per_s: Option<Summary>,
+    /// Times to the first token of all requests.
+    pub ttft_spread_ns: Option<Distribution>,
+    /// All gaps between tokens of all requests.
+    pub itl_ns: Option<Distribution>,
+    /// What the first pass took beyond the others.
+    pub first_use: Option<FirstUse>,
+    /// One row per request of the measured passes.
+    pub requests: Vec<RequestRow>,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestRow {
+    /// Number of the pass in the run, from 0, warm-up included.
+    pub pass: u64,
+    /// Its name.
+    pub id: String,
+    /// Sequences that ran together.
+    pub batch: u64,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub output_tokens: u64,
+    /// Time to the first token; absent where none came.
+    pub ttft_ns: Option<Nanos>,
+    /// Time per output token after the first; absent for fewer than two.
+    pub tpot_ns: Option<f64>,
+    /// From request start to last token.
+    pub end_to_end_ns: Option<Nanos>,
+    /// Its gaps between tokens.
+    pub itl_ns: Option<Distribution>,
+}
+
+/// The first pass beside the later ones: what is paid once for compiling, allocating and filling caches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FirstUse {
+    /// What the first pass was: a warm-up, or the first measured one.
+    pub pass: PassKind,
+    /// Its mean time from request start to last token.
+    pub first_ns: f64,
+    /// The mean of the measured passes after it.
+    pub later_ns: f64,
+    /// The difference.
+    pub extra_ns: f64,
+    /// The difference in its mean time to the first token.
+    pub extra_ttft_ns: f64,
+    /// Whether the first lies outside the range of the later ones.
+    pub outside_later_range: bool,
+}
+
+/// Means over the requests of one pass.
+#[derive(Clone, Copy, Debug, Default)]
+struct PassMeans {
+    ttft: Option<f64>,
+    tpot: Option<f64>,
+    end_to_end: Option<f64>,
+    prefill: Option<f64>,
+    decode: Option<f64>,
+    tokens_per_s: Option<f64>,
+    decode_tokens_per_s: Option<f64>,
+}
+
+impl Latency {
+    /// The latencies of a run, and what is doubtful about them.
+    pub fn of(run: &MeasuredRun) -> (Self, Vec<Issue>) {
+        let mut issues = Vec::new();
+        let has = |kind| run.passes.iter().any(|pass| pass.kind == kind);
+        let measured_in = [PassKind::Plain, PassKind::Captured]
+            .into_iter()
+            .find(|kind| has(*kind));
+        if measured_in == Some(PassKind::Captured) {
+            issues.push(Issue::new(
+                Severity::Warning,
+                "latency.captured",
+                "no pass ran without capture: latencies include what capturing costs",
+            ));
+        }
+        let mut latency = Self {
+            measured_in,
+            warm_up_passes: run
+                .passes
+                .iter()
+                .filter(|pass| pass.kind == PassKind::WarmUp)
+                .count() as u64,
+            ..Self::default()
+        };
+        let mut means = Vec::new();
+        let mut gaps = Vec::new();
+        for (number, pass) in run.passes.iter().enumerate() {
+            if Some(pass.kind) != measured_in {
+                continue;
+            }
+            latency.repeats += 1;
+            means.push(PassMeans::of(pass));
+            for request in &pass.requests {
+                let row = RequestRow::of(number as u64, request, &mut issues);
+                if row.ttft_ns.is_some() {
+                    gaps.extend(gaps_of(request));
+                }
+                latency.requests.push(row);
+            }
+        }
+        let over = |value: fn(&PassMeans) -> Option<f64>| {
+            Summary::of(&means.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        latency.ttft_ns = over(|pass| pass.ttft);
+        latency.tpot_ns = over(|pass| pass.tpot);
+        latency.end_to_end_ns = over(|pass| pass.end_to_end);
+        latency.prefill_ns = over(|pass| pass.prefill);
+        latency.decode_ns = over(|pass| pass.decode);
+        latency.tokens_per_s = over(|pass| pass.tokens_per_s);
+        latency.decode_tokens_per_s = over(|pass| pass.decode_tokens_per_s);
+        let ttfts: Vec<f64> = latency
+            .requests
+            .iter()
+            .filter_map(|row| Some(row.ttft_ns?.0 as f64))
+            .collect();
+        latency.ttft_spread_ns = Distribution::of(&ttfts);
+        latency.itl_ns = Distribution::of(&gaps);
+        latency.first_use = FirstUse::of(run, measured_in);
+        if latency.warm_up_passes == 0 && latency.repeats > 0 {
+            issues.push(
+                Issue::new(
+                    Severity::Warning,
+                    "latency.no_warm_up",
+                    "there was no warm-up: the first measured pass includes what is paid once",
+                )
+                .with_hint("ask for at least one warm-up pass"),
+            );
+        }
+        (latency, issues)
+    }
+}
+
+impl RequestRow {
+    fn of(pass: u64, request: &RequestFacts, issues: &mut Vec<Issue>) -> Self {
+        let mut row = Self {
+            pass,
+            id: request.id.clone(),
+            batch: request.batch,
+            prompt_tokens: request.prompt_tokens,
+            output_tokens: request.output_tokens,
+            ttft_ns: None,
+            tpot_ns: None,
+            end_to_end_ns: None,
+            itl_ns: None,
+        };
+        let Some((first, last)) = first_and_last(request) else {
+            let (code, what) = if request.token_ns.is_empty() {
+                ("latency.no_tokens", "has no tokens")
+            } else {
+                (
+                    "latency.unordered_tokens",
+                    "has tokens before its start or before each other",
+                )
+            };
+            issues.push(Issue::new(
+                Severity::Warning,
+                code,
+                format!(
+                    "request `{}` of pass {pass} {what} and is in no statistics",
+                    request.id
+                ),
+            ));
+            return row;
+        };
+        row.ttft_ns = Some(Nanos(first.saturating_sub(request.start_ns)));
+        row.end_to_end_ns = Some(Nanos(last.saturating_sub(request.start_ns)));
+        row.tpot_ns = tpot(request);
+        row.itl_ns = Distribution::of(&gaps_of(request).collect::<Vec<_>>());
+        row
+    }
+}
+
+impl PassMeans {
+    fn of(pass: &MeasuredPass) -> Self {
+        let ordered: Vec<(&RequestFacts, i64, i64)> = pass
+            .requests
+            .iter()
+            .filter_map(|request| {
+                let (first, last) = first_and_last(request)?;
+                Some((request, first, last))
+            })
+            .collect();
+        let mean = |values: Vec<f64>| Summary::of(&values).map(|summary| summary.mean);
+        let since = |request: &RequestFacts, time: i64| time.saturating_sub(request.start_ns) as f64;
+        let phase = |phase: RunPhase| {
+            let time: i64 = pass
+                .phases
+                .iter()
+                .filter(|span| span.phase == phase)
+                .map(|span| span.end_ns.saturating_sub(span.start_ns).max(0))
+                .fold(0, i64::saturating_add);
+            (time > 0).then_some(time as f64)
+        };
+        let tokens: u64 = ordered
+            .iter()
+            .map(|(request, ..)| request.output_tokens)
+            .fold(0, u64::saturating_add);
+        let later_tokens: u64 = ordered
+            .iter()
+            .map(|(request, ..)| request.output_tokens.saturating_sub(1))
+            .fold(0, u64::saturating_add);
+        let start = ordered.iter().map(|(request, ..)| request.start_ns).min();
+        let end = ordered.iter().map(|&(_, _, last)| last).max();
+        let span = start
+            .zip(end)
+            .map(|(start, end)| end.saturating_sub(start) as f64)
+            .filter(|span| *span > 0.0);
+        let decode = phase(RunPhase::Decode);
+        Self {
+            ttft: mean(ordered.iter().map(|&(r, first, _)| since(r, first)).collect()),
+            tpot: mean(ordered.iter().filter_map(|&(r, ..)| tpot(r)).collect()),
+            end_to_end: mean(ordered.iter().map(|&(r, _, last)| since(r, last)).collect()),
+            prefill: phase(RunPhase::Prefill),
+            decode,
+            tokens_per_s: span.map(|span| tokens as f64 / (span / 1e9)),
+            decode_tokens_per_s: decode
+                .filter(|_| later_tokens > 0)
+                .map(|decode| later_tokens as f64 / (decode / 1e9)),
+        }
+    }
+}
+
+impl FirstUse {
+    fn of(run: &MeasuredRun, measured_in: Option<PassKind>) -> Option<Self> {
+        let (first, later) = run.passes.split_first()?;
+        let first_means = PassMeans::of(first);
+        let later: Vec<PassMeans> = later
+            .iter()
+            .filter(|pass| Some(pass.kind) == measured_in)
+            .map(PassMeans::of)
+            .collect();
+        let over = |value: fn(&PassMeans) -> Option<f64>| {
+            Summary::of(&later.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        let (whole, ttft) = (over(|pass| pass.end_to_end)?, over(|pass| pass.ttft)?);
+        let first_ns = first_means.end_to_end?;
+        Some(Self {
+            pass: first.kind,
+            first_ns,
+            later_ns: whole.mean,
+            extra_ns: first_ns - whole.mean,
+            extra_ttft_ns: first_means.ttft? - ttft.mean,
+            outside_later_range: first_ns > whole.max,
+        })
+    }
+}
+
+/// First and last token of a request whose times make sense.
+fn first_and_last(request: &RequestFacts) -> Option<(i64, i64)> {
+    let (first, last) = (*request.token_ns.first()?, *request.token_ns.last()?);
+    (first >= request.start_ns && request.token_ns.is_sorted()).then_some((first, last))
+}
+
+fn gaps_of(request: &RequestFacts) -> impl Iterator<Item = f64> {
+    request
+        .token_ns
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]) as f64)
+}
+
+fn tpot(request: &RequestFacts) -> Option<f64> {
+    let (first, last) = first_and_last(request)?;
+    let gaps = request.output_tokens.checked_sub(1).filter(|gaps| *gaps > 0)?;
+    // Tokens that came at one moment have no rate.
+    (request.token_ns.len() > 1).then(|| last.saturating_sub(first) as f64 / gaps as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measured::PhaseSpan;
+    use super::*;
+
+    fn request(id: &str, start_ns: i64, token_ns: &[i64]) -> RequestFacts {
+        RequestFacts {
+            id: id.to_owned(),
+            start_ns,
+            token_ns: token_ns.to_vec(),
+            prompt_tokens: 8,
+            output_tokens: token_ns.len() as u64,
+            batch: 1,
+        }
+    }
+
+    fn pass(kind: PassKind, start: i64, scale: i64) -> MeasuredPass {
+        let at = |time: i64| start + time * scale;
+        let span = |phase, from, to| PhaseSpan {
+            phase,
+            start_ns: at(from),
+            end_ns: at(to),
+            passes: Vec::new(),
+        };
+        MeasuredPass {
+            kind,
+            phases: vec![
+                span(RunPhase::Prefill, 0, 100),
+                span(RunPhase::Decode, 100, 160),
+            ],
+            requests: vec![request("a", start, &[at(100), at(110), at(130), at(160)])],
+            ..MeasuredPass::default()
+        }
+    }
+
+    /// One request: start 0, tokens at 100, 110, 130, 160. TTFT 100, TPOT 60 ÷ 3 = 20, gaps 10, 20, 30; 4 tokens in
+    /// 160 ns; 3 tokens in 60 ns of decode. Two passes, the second twice as slow; the warm-up ten times.
+    #[test]
+    fn two_repeats_by_hand() {
+        let run = MeasuredRun {
+            passes: vec![
+                pass(PassKind::WarmUp, 0, 10),
+                pass(PassKind::Plain, 10_000, 1),
+                pass(PassKind::Plain, 20_000, 2),
+            ],
+            ..MeasuredRun::default()
+        };
+        let (latency, issues) = Latency::of(&run);
+        assert_eq!(issues, []);
+        assert_eq!((latency.repeats, latency.warm_up_passes), (2, 1));
+        let mean = |summary: Option<Summary>| summary.unwrap().mean;
+        assert_eq!(mean(latency.ttft_ns), 150.0);
+        assert_eq!(mean(latency.tpot_ns), 30.0);
+        assert_eq!(mean(latency.prefill_ns), 150.0);
+        assert_eq!(mean(latency.decode_ns), 90.0);
+        assert_eq!(mean(latency.tokens_per_s), (25e6 + 12.5e6) / 2.0);
+        assert_eq!(mean(latency.decode_tokens_per_s), (50e6 + 25e6) / 2.0);
+        let itl = latency.itl_ns.unwrap();
+        // 10, 20, 20, 30, 40, 60: the median lies between 20 and 30.
+        assert_eq!((itl.count, itl.p50, itl.max), (6, 25.0, 60.0));
+        let first = latency.first_use.unwrap();
+        assert_eq!((first.pass, first.first_ns, first.later_ns), (PassKind::WarmUp, 1600.0, 240.0));
+        assert_eq!((first.extra_ns, first.extra_ttft_ns), (1360.0, 850.0));
+        assert!(first.outside_later_range);
+        assert_eq!(latency.requests.len(), 2);
+        assert_eq!(latency.requests[1].pass, 2);
+    }
+
+    #[test]
+    fn a_batch_counts_the_tokens_of_all_its_requests() {
+        let mut pass = pass(PassKind::Plain, 0, 1);
+        pass.requests.push(request("b", 0, &[100, 110, 130, 160]));
+        let run = MeasuredRun {
+            passes: vec![pass],
+            ..MeasuredRun::default()
+        };
+        let (latency, issues) = Latency::of(&run);
+        assert_eq!(latency.tokens_per_s.unwrap().mean, 50e6);
+        assert_eq!(latency.decode_tokens_per_s.unwrap().mean, 100e6);
+        assert_eq!(issues[0].code, "latency.no_warm_up");
+    }
+
+    #[test]
+    fn broken_requests_are_named_and_left_out() {
+        let mut pass = pass(PassKind::Plain, 0, 1);
+        pass.requests.push(request("none", 0, &[]));
+        pass.requests.push(request("early", 500, &[100, 600]));
+        pass.requests.push(request("extreme", i64::MIN, &[i64::MAX]));
+        let run = MeasuredRun {
+            passes: vec![pass.clone(), pass],
+            ..MeasuredRun::default()
+        };
+        let (latency, issues) = Latency::of(&run);
+        let named = |text| issues.iter().filter(|issue| issue.message.contains(text)).count();
+        assert_eq!((named("`none`"), named("`early`")), (2, 2));
+        assert_eq!(latency.itl_ns.unwrap().count, 6);
+        assert_eq!(latency.requests.len(), 8);
+    }
+
+    #[test]
+    fn an_empty_run_has_no_latency() {
+        let (latency, issues) = Latency::of(&MeasuredRun::default());
+        assert_eq!((latency, issues), (Latency::default(), Vec::new()));
+    }
+}

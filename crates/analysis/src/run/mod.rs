@@ -1,0 +1,34 @@
+//! Why a measured run took as long as it did.
+//!
+//! [`MeasuredRun`] is what a run measured, [`analyze_run`] joins it with what theory says and gives a [`RunAnalysis`]:
+//! [`latency`] of requests, [`matching`] of what ran to what was counted, the [`waterfall`] of each phase,
+//! [`utilization`] of the device, the [`classes`] of phases, and [`findings`] with the gain to expect.
+
+pub mod classes;
+pub mod findings;
+pub mod kernel_table;
+pub mod latency;
+pub mod matching;
+pub mod measured;
+pub mod operator_groups;
+pub mod residence;
+pub mod run_analysis;
+pub mod statistics;
+pub mod utilization;
+pub mod waterfall;
+mod what_if;
+
+pub use classes::{Classification, PhaseClass, PhaseSignals};
+pub use findings::{Confidence, Evidence, Finding, Gain, GainOf};
+pub use latency::{FirstUse, Latency, RequestRow};
+pub use matching::{MissingOperator, UnmatchedOperator, UnmatchedReason};
+pub use measured::{
+    HostInterval, MeasuredPass, MeasuredRun, OperatorEvent, OperatorIdentity, PassKind, PassShape,
+    PhaseSpan, RequestFacts, RunPhase,
+};
+pub use operator_groups::OperatorGroup;
+pub use residence::Residence;
+pub use run_analysis::{PhaseAnalysis, RunAnalysis, RunAnalysisError, analyze_run};
+pub use statistics::{Distribution, Summary};
+pub use utilization::Utilization;
+pub use waterfall::{NamedTime, Waterfall};

@@ -1,0 +1,190 @@
+//! Mean, deviation, confidence interval and percentiles.
+
+use serde::{Deserialize, Serialize};
+
+/// What repeated measurements of one thing say. The unit is in the name of the field that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// How many measurements.
+    pub count: u64,
+    /// x̄ = Σ x ÷ n.
+    pub mean: f64,
+    /// Sample deviation s = √(Σ (x − x̄)² ÷ (n − 1)); absent for one measurement.
+    pub deviation: Option<f64>,
+    /// Half the width of the 95 % confidence interval of the mean, t₀.₉₇₅(n − 1) × s ÷ √n with Student's t; absent for
+    /// one measurement.
+    pub ci95_half_width: Option<f64>,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Sums up some measurements; nothing where there are none, or where one is not a number.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let deviation = (values.len() > 1).then(|| {
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+            (squares / (n - 1.0)).sqrt()
+        });
+        Some(Self {
+            count: values.len() as u64,
+            mean,
+            deviation,
+            ci95_half_width: deviation
+                .map(|deviation| student_t_975(values.len() as u64 - 1) * deviation / n.sqrt()),
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+
+    /// The ends of the confidence interval.
+    pub fn ci95(&self) -> Option<(f64, f64)> {
+        self.ci95_half_width
+            .map(|half| (self.mean - half, self.mean + half))
+    }
+}
+
+/// How many single values are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many values.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// The least.
+    pub min: f64,
+    /// The median.
+    pub p50: f64,
+    /// Nine of ten are not above it.
+    pub p90: f64,
+    /// 99 of 100 are not above it.
+    pub p99: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Distribution {
+    /// Percentiles of some values; nothing where there are none, or where one is not a number.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Some(Self {
+            count: sorted.len() as u64,
+            mean: sorted.iter().sum::<f64>() / sorted.len() as f64,
+            min: sorted[0],
+            p50: percentile(&sorted, 0.50),
+            p90: percentile(&sorted, 0.90),
+            p99: percentile(&sorted, 0.99),
+            max: sorted[sorted.len() - 1],
+        })
+    }
+}
+
+/// The value at rank p × (n − 1) of sorted values, interpolated between neighbours: NumPy's default.
+fn percentile(sorted: &[f64], p: f64) -> f64 {
+    let rank = p * (sorted.len() - 1) as f64;
+    let (low, high) = (rank.floor() as usize, rank.ceil() as usize);
+    sorted[low] + (sorted[high.min(sorted.len() - 1)] - sorted[low]) * (rank - low as f64)
+}
+
+/// The t that 97.5 % of Student's distribution with `freedom` degrees lie below, found by bisection.
+fn student_t_975(freedom: u64) -> f64 {
+    // Beyond this the value differs from the normal distribution's in the fifth digit.
+    let freedom = freedom.clamp(1, 10_000);
+    let (mut low, mut high) = (0.0, 13.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if two_sided(middle, freedom) < 0.95 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::midpoint(low, high)
+}
+
+/// P(|T| < t) by the finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+fn two_sided(t: f64, freedom: u64) -> f64 {
+    let theta = (t / (freedom as f64).sqrt()).atan();
+    let (sine, cosine) = theta.sin_cos();
+    let odd = freedom % 2 == 1;
+    if freedom == 1 {
+        return theta * std::f64::consts::FRAC_2_PI;
+    }
+    // Terms cosᵏ with factors 2/3, 4/5, … (odd) or 1/2, 3/4, … (even).
+    let mut term = if odd { cosine } else { 1.0 };
+    let mut sum = term;
+    let mut index = if odd { 2 } else { 1 };
+    while index <= freedom - 3 {
+        term *= index as f64 / (index + 1) as f64 * cosine * cosine;
+        sum += term;
+        index += 2;
+    }
+    if odd {
+        (theta + sine * sum) * std::f64::consts::FRAC_2_PI
+    } else {
+        sine * sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From the printed tables of Student's t, two-sided 95 %.
+    #[test]
+    fn student_t_agrees_with_the_tables() {
+        for (freedom, expected) in [
+            (1, 12.706),
+            (2, 4.303),
+            (3, 3.182),
+            (4, 2.776),
+            (5, 2.571),
+            (9, 2.262),
+            (10, 2.228),
+            (30, 2.042),
+            (120, 1.980),
+            (10_000, 1.960),
+        ] {
+            let t = student_t_975(freedom);
+            assert!((t - expected).abs() < 6e-4, "{freedom}: {t} {expected}");
+        }
+    }
+
+    /// 10, 12, 14: mean 12, squares 4 + 0 + 4, s = √(8 ÷ 2) = 2, half width 4.303 × 2 ÷ √3 = 4.968.
+    #[test]
+    fn three_repeats_by_hand() {
+        let summary = Summary::of(&[10.0, 12.0, 14.0]).unwrap();
+        assert_eq!((summary.count, summary.mean), (3, 12.0));
+        assert_eq!(summary.deviation, Some(2.0));
+        assert!((summary.ci95_half_width.unwrap() - 4.968).abs() < 1e-3);
+        assert_eq!((summary.min, summary.max), (10.0, 14.0));
+    }
+
+    #[test]
+    fn one_repeat_has_no_deviation_and_none_no_summary() {
+        let summary = Summary::of(&[7.0]).unwrap();
+        assert_eq!((summary.deviation, summary.ci95_half_width), (None, None));
+        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
+    }
+
+    /// 1…11: rank 0.9 × 10 = 9 is the tenth value; rank 0.99 × 10 = 9.9 lies 0.9 of the way from 10 to 11.
+    #[test]
+    fn percentiles_by_hand() {
+        let values: Vec<f64> = (1..=11).rev().map(f64::from).collect();
+        let spread = Distribution::of(&values).unwrap();
+        assert_eq!((spread.p50, spread.p90), (6.0, 10.0));
+        assert!((spread.p99 - 10.9).abs() < 1e-9);
+        assert_eq!(Distribution::of(&[5.0]).unwrap().p99, 5.0);
+    }
+}

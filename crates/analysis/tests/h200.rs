@@ -1,0 +1,443 @@
+//! The analysis of real traces against what the tools themselves say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use flate2::read::MultiGzDecoder;
+use llmprof_analysis::analysis::{Analysis, PhaseRow, analyze};
+use llmprof_analysis::attribution::{Attribution, Reason};
+use llmprof_analysis::device_events::{Class, DeviceEvents};
+use llmprof_analysis::key_averages::{SliceTimes, key_averages};
+use llmprof_analysis::launches::Launches;
+use llmprof_analysis::nesting::Nesting;
+use llmprof_analysis::occupancy::{BlockLimits, BlockNeeds, Occupancy};
+use llmprof_analysis::phases::{PhaseSource, Phases};
+use llmprof_analysis::summary_lines;
+use llmprof_record::import::{self, Limits, Profile, ncu_csv};
+use llmprof_record::trace::{DeviceProperties, Trace};
+use llmprof_theory::device::Catalog;
+use serde_json::Value;
+
+fn fixture(path: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(path)
+}
+
+fn unpacked(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    MultiGzDecoder::new(File::open(fixture(path)).expect("fixture"))
+        .read_to_end(&mut bytes)
+        .expect("gzip");
+    bytes
+}
+
+fn import(path: &str) -> Trace {
+    match import::import(&fixture(path), &Limits::default()).expect("a trace") {
+        (_, Profile::Trace(trace)) => *trace,
+        (format, _) => panic!("{format} is not a timeline"),
+    }
+}
+
+fn shapes() -> &'static (Trace, Analysis) {
+    static ONCE: OnceLock<(Trace, Analysis)> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        let trace = import("h200/torch_shapes.json.gz");
+        let device = Catalog::embedded().by_name("h200").expect("device");
+        let analysis = analyze(&trace, Some(&device));
+        (trace, analysis)
+    })
+}
+
+fn nsys() -> &'static Analysis {
+    static ONCE: OnceLock<Analysis> = OnceLock::new();
+    ONCE.get_or_init(|| analyze(&import("h200/nsys/qwen05.sqlite.gz"), None))
+}
+
+fn phase<'a>(analysis: &'a Analysis, name: &str) -> &'a PhaseRow {
+    let mut phases = analysis.phases.iter();
+    phases.find(|phase| phase.name == name).expect("phase")
+}
+
+#[test]
+fn all_rows_equal_torchs_key_averages() {
+    let trace = &shapes().0;
+    let events = DeviceEvents::of(trace);
+    let nesting = Nesting::of(trace);
+    let phases = Phases::of(trace, &events);
+    let attribution = Attribution::of(trace, &events, &Launches::of(trace), &nesting, &phases);
+    let times = SliceTimes::of(trace, &nesting, &events, |index| {
+        attribution.operator(index)
+    });
+    let ours: BTreeMap<String, _> = key_averages(trace, &times, &events)
+        .into_iter()
+        .map(|row| (row.key.clone(), row))
+        .collect();
+    let file = File::open(fixture("h200/torch_shapes.key_averages.json")).expect("fixture");
+    let theirs: Vec<Value> = serde_json::from_reader(file).expect("JSON");
+    assert_eq!((theirs.len(), ours.len()), (96, 96));
+    for row in theirs {
+        let key = row["key"].as_str().expect("key");
+        let own = &ours[key];
+        // Sums of µs in floating point: exact to the nanosecond after rounding.
+        let ns = |field: &str| (row[field].as_f64().expect("time") * 1000.0).round() as i64;
+        assert_eq!(own.count, row["count"].as_u64().expect("count"), "{key}");
+        assert_eq!(
+            [
+                own.self_host_ns,
+                own.host_ns,
+                own.self_device_ns,
+                own.device_ns
+            ],
+            [
+                ns("self_cpu_us"),
+                ns("cpu_us"),
+                ns("self_device_us"),
+                ns("device_us")
+            ],
+            "{key}"
+        );
+    }
+}
+
+#[test]
+fn operators_have_the_times_of_key_averages() {
+    let file = File::open(fixture("h200/torch_shapes.key_averages.json")).expect("fixture");
+    let theirs: Vec<Value> = serde_json::from_reader(file).expect("JSON");
+    let (_, analysis) = shapes();
+    for row in &analysis.operators {
+        let truth = theirs
+            .iter()
+            .find(|truth| truth["key"] == row.name.as_str())
+            .expect("row");
+        let ns = |field: &str| (truth[field].as_f64().expect("time") * 1000.0).round() as i64;
+        assert_eq!(row.times.calls, truth["count"].as_u64().expect("count"));
+        assert_eq!(
+            row.times.device_self_ns,
+            ns("self_device_us"),
+            "{}",
+            row.name
+        );
+        assert_eq!(row.times.host_total_ns, ns("cpu_us"), "{}", row.name);
+        let by_shape: i64 = row
+            .shapes
+            .iter()
+            .map(|shape| shape.times.host_self_ns)
+            .sum();
+        assert_eq!(by_shape, ns("self_cpu_us"), "{}", row.name);
+    }
+}
+
+/// The totals by a second way: serde_json's values instead of our columns.
+#[test]
+fn totals_equal_a_count_over_the_json() {
+    let json: Value = serde_json::from_slice(&unpacked("h200/torch_shapes.json.gz")).expect("JSON");
+    let events = json["traceEvents"].as_array().expect("events");
+    // Below 2^53 thousandths of a µs: rounding gives the integer that the text has.
+    let ns =
+        |event: &Value, field: &str| (event[field].as_f64().unwrap_or(0.0) * 1000.0).round() as i64;
+    let mut device: Vec<(i64, i64)> = Vec::new();
+    let (mut kernels, mut kernel_time) = (0, 0);
+    for event in events {
+        let category = event["cat"].as_str().unwrap_or_default();
+        if matches!(category, "kernel" | "gpu_memcpy" | "gpu_memset") {
+            device.push((ns(event, "ts"), ns(event, "ts") + ns(event, "dur")));
+        }
+        if category == "kernel" {
+            kernels += 1;
+            kernel_time += ns(event, "dur");
+        }
+    }
+    device.sort_unstable();
+    let (mut busy, mut reached) = (0, i64::MIN);
+    for &(start, end) in &device {
+        busy += (end - start.max(reached)).max(0);
+        reached = reached.max(end);
+    }
+    let totals = shapes().1.totals;
+    assert_eq!(totals.events, events.len() as u64);
+    assert_eq!(totals.kernels, kernels);
+    assert_eq!(totals.kernel_time_ns, kernel_time);
+    assert_eq!(totals.busy_ns, busy);
+    assert_eq!(totals.device_span_ns, reached - device[0].0);
+    assert_eq!(totals.attributed_ns, totals.device_time_ns);
+}
+
+#[test]
+fn nine_steps_of_1006_kernels_are_inferred() {
+    let (_, analysis) = shapes();
+    assert_eq!(analysis.phase_source, PhaseSource::Inferred);
+    let confidence = analysis.phase_confidence.expect("confidence");
+    assert!((0.9..1.0).contains(&confidence), "{confidence}");
+    let phases: Vec<(&str, u64)> = analysis
+        .phases
+        .iter()
+        .map(|phase| (phase.name.as_str(), phase.instances))
+        .collect();
+    assert_eq!(phases, [("prefill", 1), ("decode_step", 8)]);
+    for phase in &analysis.phases {
+        for window in &phase.windows {
+            assert_eq!(window.kernels, 1006);
+        }
+    }
+}
+
+#[test]
+fn three_steps_are_inferred_beside_python_stacks() {
+    let analysis = analyze(&import("h200/torch_full.json.gz"), None);
+    let steps: Vec<u64> = analysis
+        .phases
+        .iter()
+        .flat_map(|phase| phase.windows.iter().map(|window| window.kernels))
+        .collect();
+    assert_eq!(steps, [1006, 1006, 1006]);
+    // Modules come from Python frames; every kernel was launched inside the model or its token choice.
+    let in_modules: i64 = analysis
+        .attribution
+        .iter()
+        .filter(|row| {
+            row.module
+                .as_deref()
+                .is_some_and(|path| path.starts_with("Qwen2ForCausalLM_0"))
+        })
+        .map(|row| row.total_ns)
+        .sum();
+    assert!(
+        in_modules * 100 > analysis.totals.device_time_ns * 97,
+        "{in_modules}"
+    );
+    let projection = analysis.attribution.iter().find(|row| {
+        row.operator.as_deref() == Some("aten::mm")
+            && row
+                .module
+                .as_deref()
+                .is_some_and(|path| path.contains("/Qwen2DecoderLayer_3/Qwen2MLP_3/Linear_"))
+    });
+    assert!(projection.is_some());
+}
+
+/// W and the device events of the second `decode` range, from the database: end − start of the range, and the sum over
+/// kernels, copies and memsets clipped to it.
+#[test]
+fn the_second_decode_range_has_its_golden_times() {
+    let decode = phase(nsys(), "decode");
+    assert_eq!(nsys().phase_source, PhaseSource::Annotation);
+    assert_eq!(decode.instances, 2);
+    let warm = &decode.devices[0].instances[1];
+    assert_eq!(warm.span_ns, 129_277_747);
+    assert_eq!(warm.sum_ns, 8_215_266);
+    assert_eq!(warm.busy_ns + warm.overlap_ns, warm.sum_ns);
+    assert_eq!(warm.busy_ns + warm.idle_ns, warm.span_ns);
+    assert_eq!(warm.idle.total_ns(), warm.idle_ns);
+    // One stream: nothing can overlap.
+    assert_eq!(warm.overlap_ns, 0);
+    // Host-bound: the device waits for launches, not for data.
+    assert!(warm.idle.host_busy_ns * 2 > warm.idle_ns, "{:?}", warm.idle);
+}
+
+#[test]
+fn kineto_and_nsys_agree_on_the_device_time_of_a_decode_step() {
+    let (_, kineto) = shapes();
+    let steps = phase(kineto, "decode_step");
+    let kineto_step = steps.device_time_ns as f64 / steps.instances as f64;
+    let warm = phase(nsys(), "decode").windows[1];
+    assert_eq!(warm.kernels % 1006, 0);
+    let nsys_step = warm.device_time_ns as f64 / (warm.kernels / 1006) as f64;
+    assert!(
+        (kineto_step / nsys_step - 1.0).abs() < 1e-3,
+        "{kineto_step} ns and {nsys_step} ns"
+    );
+}
+
+#[test]
+fn kineto_and_nsys_join_under_canonical_names() {
+    let (_, kineto) = shapes();
+    for analysis in [kineto, nsys()] {
+        let names: BTreeSet<&str> = analysis
+            .kernels
+            .iter()
+            .map(|row| row.canonical.as_str())
+            .collect();
+        assert_eq!(
+            names.len(),
+            analysis.kernels.len(),
+            "two kernels meet under one name"
+        );
+    }
+    let known: BTreeSet<&str> = nsys()
+        .kernels
+        .iter()
+        .map(|row| row.canonical.as_str())
+        .collect();
+    let joined = kineto
+        .kernels
+        .iter()
+        .filter(|row| known.contains(row.canonical.as_str()));
+    let joined: i64 = joined.map(|row| row.total_ns).sum();
+    assert!(
+        joined * 100 >= kineto.totals.kernel_time_ns * 99,
+        "{joined}"
+    );
+}
+
+#[test]
+fn the_parts_hold_all_device_time() {
+    for analysis in [&shapes().1, nsys()] {
+        let totals = &analysis.totals;
+        let attributed: i64 = analysis.attribution.iter().map(|row| row.total_ns).sum();
+        assert_eq!(attributed, totals.device_time_ns);
+        let in_phases: i64 = analysis
+            .phases
+            .iter()
+            .map(|phase| phase.device_time_ns)
+            .sum();
+        assert_eq!(in_phases + totals.outside_phases_ns, totals.device_time_ns);
+        let kernels: i64 = analysis.kernels.iter().map(|row| row.total_ns).sum();
+        assert_eq!(kernels, totals.kernel_time_ns);
+        for device in &analysis.devices {
+            let exposed: i64 = device
+                .total
+                .classes
+                .iter()
+                .map(|class| class.exposed_ns)
+                .sum();
+            assert_eq!(exposed, device.total.busy_ns);
+            assert_eq!(device.total.idle.total_ns(), device.total.idle_ns);
+            assert_eq!(device.total.class(Class::Memset).events, totals.memsets);
+        }
+    }
+    let reasons: Vec<Reason> = nsys().unattributed.iter().map(|row| row.reason).collect();
+    assert_eq!(reasons, [Reason::NoOperatorsRecorded]);
+    assert_eq!(shapes().1.unattributed, []);
+}
+
+/// The matrix products of the model, counted from its config: hidden 896, 24 layers, 14 heads and 2 KV heads of 64,
+/// intermediate 4864, vocabulary 151936; 128 tokens of prompt and 8 steps, logits of every position.
+#[test]
+fn matrix_products_cost_what_the_model_says() {
+    let (_, analysis) = shapes();
+    let layer = 896 * 896 + 2 * 896 * 128 + 896 * 896 + 3 * 896 * 4864;
+    let flops = 2 * (24 * layer + 896 * 151_936) * (128 + 8);
+    let counted: u64 = ["aten::mm", "aten::addmm"]
+        .iter()
+        .map(|name| {
+            let row = analysis
+                .operators
+                .iter()
+                .find(|row| row.name == *name)
+                .expect("operator");
+            row.work.expect("work").flops
+        })
+        .sum();
+    assert_eq!(counted, flops);
+    // Weights are read once a step: no product can be faster than memory allows by much (L2 holds some weights).
+    let products = analysis
+        .operators
+        .iter()
+        .find(|row| row.name == "aten::mm")
+        .expect("row");
+    let roofline = products.work.expect("work").roofline.expect("roofline");
+    assert!((0.1..1.2).contains(&roofline), "{roofline}");
+    // Attention: 24 layers of 14 heads with scores of 128·129/2 causal pairs, then 129 to 136 keys a step.
+    let scores: u64 = 128 * 129 / 2 + (129..=136).sum::<u64>();
+    let attention = analysis
+        .operators
+        .iter()
+        .find(|row| row.name == "aten::_cudnn_attention_forward")
+        .expect("row");
+    assert_eq!(
+        attention.work.expect("work").flops,
+        24 * 14 * scores * 4 * 64
+    );
+}
+
+/// Nsight Compute's own limits and waves for the 40 launches of its report.
+#[test]
+fn occupancy_equals_nsight_computes() {
+    let counters =
+        ncu_csv::read(&unpacked("h200/ncu/decode_raw.csv.gz"), "decode_raw.csv").expect("raw page");
+    assert_eq!(counters.launches.len(), 40);
+    for launch in &counters.launches {
+        let number = |name: &str| counters.number(launch, name).expect("metric");
+        let device = DeviceProperties {
+            compute_capability: Some((9, 0)),
+            sm_count: Some(132),
+            warp_size: Some(32),
+            max_threads_per_sm: Some(2048),
+            registers_per_sm: Some(65_536),
+            shared_per_sm_bytes: Some(233_472),
+            ..DeviceProperties::default()
+        };
+        let needs = BlockNeeds {
+            threads: number("launch__block_size") as u64,
+            registers: number("launch__registers_per_thread") as u32,
+            shared_bytes: (number("launch__shared_mem_per_block_static")
+                + number("launch__shared_mem_per_block_dynamic")) as u64,
+        };
+        let limits = BlockLimits::of(needs, &device).expect("limits");
+        let truth = |name: &str| number(&format!("launch__occupancy_limit_{name}")) as u64;
+        assert_eq!(limits.blocks, truth("blocks"), "{}", launch.kernel);
+        assert_eq!(limits.warps, truth("warps"), "{}", launch.kernel);
+        assert_eq!(
+            limits.registers,
+            Some(truth("registers")),
+            "{}",
+            launch.kernel
+        );
+        assert_eq!(
+            limits.shared,
+            Some(truth("shared_mem")),
+            "{}",
+            launch.kernel
+        );
+        let blocks = number("launch__grid_size") as u64;
+        let occupancy = Occupancy::of(blocks, needs, &device).expect("occupancy");
+        let waves = number("launch__waves_per_multiprocessor");
+        assert!(
+            (occupancy.waves - waves).abs() < 0.006,
+            "{} {waves}",
+            occupancy.waves
+        );
+    }
+}
+
+#[test]
+fn the_summary_says_where_the_time_went() {
+    let lines = summary_lines(&shapes().1);
+    assert!((8..=12).contains(&lines.len()), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains("decode_step ×8")),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.contains("host busy")),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn an_analysis_survives_json() {
+    let (_, analysis) = shapes();
+    let text = serde_json::to_string(analysis).expect("JSON");
+    let back: Analysis = serde_json::from_str(&text).expect("the same layout");
+    assert_eq!(back.totals, analysis.totals);
+    assert_eq!(back.attribution, analysis.attribution);
+    assert_eq!(back.unattributed, analysis.unattributed);
+    assert_eq!(back.transfers, analysis.transfers);
+    assert_eq!(back.api, analysis.api);
+    assert_eq!(back.phases.len(), analysis.phases.len());
+    let times = |analysis: &Analysis| {
+        let rows = analysis.kernels.iter();
+        rows.map(|row| {
+            (
+                row.name.clone(),
+                row.calls,
+                row.total_ns,
+                row.launches.len(),
+            )
+        })
+        .collect::<Vec<_>>()
+    };
+    assert_eq!(times(&back), times(analysis));
+}

@@ -351,7 +351,7 @@ fn a_reader_that_stops_early_is_no_error() {
         .args([
             "predict",
             "hardware.spec=h200",
-            "workload.prompt_tokens=range(1,3000)",
+            "workload.prompt_tokens=range(1,200)",
             "--format",
             "json",
         ])

@@ -68,6 +68,8 @@ struct Reader<'a> {
     host: &'a Host,
     models: Vec<(Value, GridModel)>,
     devices: Vec<(String, Device)>,
+    /// What was composed before: an axis by itself is composed to see what it changes, and used again as a setting.
+    plans: HashMap<Vec<String>, Plan>,
 }
 
 impl Axes {
@@ -85,6 +87,7 @@ impl Axes {
             host,
             models: Vec::new(),
             devices: Vec::new(),
+            plans: HashMap::new(),
         };
         let base_plan = reader.plan(&first)?;
         let base = reader.setting(&base_plan)?;
@@ -220,8 +223,13 @@ impl Axes {
 }
 
 impl Reader<'_> {
-    fn plan(&self, job: &[String]) -> Result<Plan, Failure> {
-        plan(&self.app.compose(job, RunMode::Run, self.host)?)
+    fn plan(&mut self, job: &[String]) -> Result<Plan, Failure> {
+        if let Some(known) = self.plans.get(job) {
+            return Ok(known.clone());
+        }
+        let plan = plan(&self.app.compose(job, RunMode::Run, self.host)?)?;
+        self.plans.insert(job.to_vec(), plan.clone());
+        Ok(plan)
     }
 
     fn setting(&mut self, plan: &Plan) -> Result<Setting, Failure> {

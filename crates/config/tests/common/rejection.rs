@@ -182,6 +182,11 @@ const KINDS: &[(&str, &str, &str)] = &[
         "InterpolationResolutionError",
         "Interpolation to parent node",
     ),
+    (
+        "interpolation_cycle",
+        "InterpolationResolutionError",
+        "RecursionError",
+    ),
     ("interpolation_cycle", "RecursionError", ""),
     ("interpolation", "InterpolationResolutionError", ""),
     ("unknown_resolver", "UnsupportedInterpolationType", ""),

@@ -237,7 +237,7 @@ impl Parts {
             .collect();
         let devices = timelines
             .iter()
-            .map(|timeline| timeline.break_down(&[span_of(timeline.events)]))
+            .map(|timeline| timeline.break_down(&[span_of(timeline.events)], true))
             .collect();
         let api = api_calls(trace, nesting, phases);
         let mut phase_rows: Vec<PhaseRow> = (0..phases.names.len())
@@ -273,7 +273,7 @@ fn phase_row(
         .collect();
     let devices: Vec<DeviceBreakdown> = timelines
         .iter()
-        .map(|timeline| timeline.break_down(&windows))
+        .map(|timeline| timeline.break_down(&windows, phases.closed(name)))
         .collect();
     let launches: u64 = devices.iter().map(|device| device.launches).sum();
     PhaseRow {

@@ -173,8 +173,9 @@ struct Clipped {
 }
 
 impl DeviceTimeline<'_> {
-    /// Breaks down stretches that come in order and do not overlap.
-    pub(crate) fn break_down(&self, windows: &[(i64, i64)]) -> DeviceBreakdown {
+    /// Breaks down stretches that come in order and do not overlap. Where the last one is `closed`, an event without
+    /// length at its very end is in it.
+    pub(crate) fn break_down(&self, windows: &[(i64, i64)], closed: bool) -> DeviceBreakdown {
         let mut total = DeviceTime::default();
         let mut idle = IdleSums::default();
         let mut streams: BTreeMap<(u32, u32), StreamTime> = BTreeMap::new();
@@ -184,7 +185,8 @@ impl DeviceTimeline<'_> {
         let (mut depth_sum, mut depth_max) = (0_u64, 0_u64);
         let mut carry: Vec<usize> = Vec::new();
         let mut next = 0;
-        for &(start, end) in windows {
+        for (order, &(start, end)) in windows.iter().enumerate() {
+            let last = closed && order + 1 == windows.len();
             // What began between the stretches may reach into this one.
             while next < self.events.len() && self.events[next].start < start {
                 carry.push(next);
@@ -200,7 +202,9 @@ impl DeviceTimeline<'_> {
                 })
                 .collect();
             let carried = clipped.len();
-            while next < self.events.len() && self.events[next].start < end {
+            while next < self.events.len()
+                && (self.events[next].start < end || last && self.events[next].start == end)
+            {
                 let event = &self.events[next];
                 clipped.push(Clipped {
                     start: event.start,

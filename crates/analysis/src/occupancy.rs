@@ -27,7 +27,7 @@ pub struct BlockLimits {
     pub warps: u64,
     /// By registers; absent where the kernel uses none, as graphs of unknown kernels say.
     pub registers: Option<u64>,
-    /// By shared memory, at most the number of blocks; absent where the kernel uses none and the system keeps none.
+    /// By shared memory, were all of it given to the kernel; absent where the kernel uses none and the system keeps none.
     pub shared: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl BlockLimits {
             .map_or_else(|| resident_blocks(major, minor), Some)
             .map(u64::from)?;
         let shared = (shared_per_block > 0)
-            .then(|| Some((device.shared_per_sm_bytes? / shared_per_block).min(blocks)))
+            .then(|| Some(device.shared_per_sm_bytes? / shared_per_block))
             .flatten();
         Some(Self {
             blocks,
@@ -115,7 +115,7 @@ impl Occupancy {
 fn resident_blocks(major: u32, minor: u32) -> Option<u32> {
     Some(match (major, minor) {
         (7, 5) | (8, 6 | 7) => 16,
-        (7, 0 | 2) | (8, 0) | (9, 0) | (10, _) => 32,
+        (7, 0 | 2) | (8 | 9, 0) | (10, _) => 32,
         (8, 9) | (11 | 12, _) => 24,
         _ => return None,
     })

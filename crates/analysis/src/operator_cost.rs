@@ -353,31 +353,26 @@ impl<'a> Arguments<'a> {
     }
 
     /// 2·m·n·k for every matrix of the batch.
-    fn matrix_product(&self, a: usize, b: usize) -> Option<OperatorCost> {
-        let (a, b) = (self.tensor(a)?, self.tensor(b)?);
-        let ([lead_a @ .., m, k], [lead_b @ .., inner, n]) = (a.dims, b.dims) else {
+    fn matrix_product(&self, left: usize, right: usize) -> Option<OperatorCost> {
+        let (left, right) = (self.tensor(left)?, self.tensor(right)?);
+        let read = left.bytes()?.checked_add(right.bytes()?)?;
+        let ([lead_left @ .., rows, inner], [lead_right @ .., same, columns]) =
+            (left.dims, right.dims)
+        else {
             // A vector on either side: every element of the matrix meets one of the vector.
-            let flops = a.elements()?.max(b.elements()?).checked_mul(2)?;
-            return Some(on_matrices(
-                flops,
-                a.bytes()?.checked_add(b.bytes()?)?,
-                a.dtype,
-            ));
+            let flops = left.elements()?.max(right.elements()?).checked_mul(2)?;
+            return Some(on_matrices(flops, read, left.dtype));
         };
-        if k != inner {
+        if inner != same {
             return None;
         }
-        let batch = broadcast([lead_a, lead_b])?;
-        let outputs = batch.checked_mul(product([*m, *n])?)?;
+        let batch = broadcast([lead_left, lead_right])?;
+        let outputs = batch.checked_mul(product([*rows, *columns])?)?;
         let flops = outputs
-            .checked_mul(u64::try_from(*k).ok()?)?
+            .checked_mul(u64::try_from(*inner).ok()?)?
             .checked_mul(2)?;
-        let bytes = a.bytes()?.checked_add(b.bytes()?)?;
-        Some(on_matrices(
-            flops,
-            bytes.checked_add(a.dtype.bytes_for(outputs)?)?,
-            a.dtype,
-        ))
+        let bytes = read.checked_add(left.dtype.bytes_for(outputs)?)?;
+        Some(on_matrices(flops, bytes, left.dtype))
     }
 
     fn linear(&self) -> Option<OperatorCost> {
@@ -542,13 +537,81 @@ fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [i64]>) -> Option<u64> {
         }
         let offset = result.len() - shape.len();
         for (size, &other) in result[offset..].iter_mut().zip(shape) {
-            match (*size, other) {
-                (a, b) if a == b => {}
-                (1, b) => *size = b,
-                (_, 1) => {}
-                _ => return None,
+            if *size == 1 {
+                *size = other;
+            } else if other != 1 && other != *size {
+                return None;
             }
         }
     }
     product(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::trace::{Host, HostKind, RawInputs, TraceBuilder};
+
+    use super::*;
+
+    fn cost(name: &str, dims: &str, dtypes: &str, values: &str) -> Option<OperatorCost> {
+        let mut builder = TraceBuilder::default();
+        let inputs = builder.inputs(RawInputs {
+            dims: dims.as_bytes(),
+            dtypes: dtypes.as_bytes(),
+            values: values.as_bytes(),
+            ..RawInputs::default()
+        });
+        let row = Host {
+            name: builder.intern(name),
+            thread: builder.thread(1, 1),
+            kind: HostKind::OPERATOR,
+            inputs,
+            ..Host::default()
+        };
+        builder.hosts.push(row);
+        let trace = builder.finish();
+        Costs::of(&trace).cost(trace.hosts.name[0], trace.hosts.inputs[0])
+    }
+
+    const TWO: &str = r#"["c10::BFloat16", "c10::BFloat16"]"#;
+
+    #[test]
+    fn products_worked_by_hand() {
+        // 2·128·64·32; 2 bytes for 128·32 + 32·64 + 128·64 elements.
+        let product = cost("aten::mm", "[[128, 32], [32, 64]]", TWO, "").expect("cost");
+        assert_eq!(
+            (product.flops, product.bytes),
+            (524_288, 2 * (4096 + 2048 + 8192))
+        );
+        assert_eq!(product.engine, Engine::Tensor);
+        let linear = cost("aten::linear", "[[1, 128, 32], [64, 32]]", TWO, "").expect("cost");
+        assert_eq!((linear.flops, linear.bytes), (product.flops, product.bytes));
+        // Batches broadcast: 4 products of 2×3 and 3×5.
+        let batched = cost("aten::matmul", "[[4, 2, 3], [3, 5]]", TWO, "").expect("cost");
+        assert_eq!(batched.flops, 4 * 2 * 2 * 3 * 5);
+        assert_eq!(cost("aten::mm", "[[128, 32], [31, 64]]", TWO, ""), None);
+        assert_eq!(cost("aten::mm", "[[128, 32], [-32, 64]]", TWO, ""), None);
+    }
+
+    #[test]
+    fn a_convolution_worked_by_hand() {
+        // 3×3 window, stride 2, padding 1 on 8×8: 4×4 places; 2·16·16·3·9.
+        let dims = "[[1, 3, 8, 8], [16, 3, 3, 3], [], [], [], []]";
+        let dtypes = r#"["float", "float", "", "ScalarList", "ScalarList", "ScalarList"]"#;
+        let values = r#"["", "", "", "[2, 2]", "[1, 1]", "[1, 1]"]"#;
+        let conv = cost("aten::convolution", dims, dtypes, values).expect("cost");
+        assert_eq!(conv.flops, 2 * 16 * 16 * 3 * 9);
+        assert_eq!(conv.bytes, 4 * (3 * 64 + 16 * 27 + 16 * 16));
+        let never = values.replace("[2, 2]", "[0, 0]");
+        assert_eq!(cost("aten::convolution", dims, dtypes, &never), None);
+    }
+
+    #[test]
+    fn elementwise_work_broadcasts() {
+        let dtypes = r#"["float", "float", "Scalar"]"#;
+        let sum = cost("aten::add", "[[4, 1, 3], [5, 1], []]", dtypes, "").expect("cost");
+        assert_eq!((sum.flops, sum.bytes), (60, 4 * (12 + 5 + 60)));
+        assert_eq!(cost("aten::add", "[[4], [5], []]", dtypes, ""), None);
+        assert_eq!(cost("aten::view", "[[4], [5], []]", dtypes, ""), None);
+    }
 }

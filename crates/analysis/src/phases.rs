@@ -57,7 +57,19 @@ impl Phases {
     pub fn at(&self, time: i64) -> Option<usize> {
         let after = self.windows.partition_point(|window| window.start <= time);
         let window = after.checked_sub(1)?;
-        (time < self.windows[window].end).then_some(window)
+        let end = self.windows[window].end;
+        let at_the_end = time == end && window + 1 == self.windows.len() && !self.by_launch();
+        (time < end || at_the_end).then_some(window)
+    }
+
+    /// Whether the last window of the phase `name` has its end: then it is the end of the device's events, of which one
+    /// without length may lie there.
+    pub(crate) fn closed(&self, name: usize) -> bool {
+        !self.by_launch()
+            && self
+                .windows
+                .last()
+                .is_some_and(|window| window.name == name)
     }
 
     /// Whether a device event belongs to the phase in which it was launched; otherwise to the one in which it began.

@@ -1,0 +1,214 @@
+//! Measures import and analysis of Kineto traces together.
+//!
+//! Replicates `fixtures/h200/torch_shapes.json.gz` with shifted times and ids to 275 MB (or takes the file given), reads and
+//! analyzes it in a process of its own three times, and prints MB/s, the peak of anonymous memory and the ratio to Python's
+//! `json.load` on the same file in the same run.
+//!
+//!     cargo run --release -p llmprof-analysis --example bench_analyze -- [--large] [--no-python] [FILE]
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that prints its result"
+)]
+
+use std::env;
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flate2::read::MultiGzDecoder;
+use llmprof_analysis::analyze;
+use llmprof_record::import::{self, Limits, Profile};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if let [flag, file] = &arguments[..]
+        && flag == "--child"
+    {
+        return child(Path::new(file));
+    }
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let folder = tempfile::tempdir()?;
+    let given = arguments
+        .iter()
+        .find(|argument| !argument.starts_with("--"));
+    let path = match given {
+        Some(file) => PathBuf::from(file),
+        None => {
+            let path = folder.path().join("trace.json");
+            let bytes = if has("--large") {
+                3_000_000_000
+            } else {
+                275_000_000
+            };
+            replicate(&path, bytes)?;
+            path
+        }
+    };
+    let bytes = fs::metadata(&path)?.len() as f64;
+    println!(
+        "{:.1} MB, {} threads",
+        bytes / 1e6,
+        rayon::current_num_threads()
+    );
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let output = Command::new(env::current_exe()?)
+            .arg("--child")
+            .arg(&path)
+            .output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+        let line = String::from_utf8(output.stdout)?;
+        let numbers: Vec<f64> = line
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        let &[import, analysis, anonymous, kernels, steps] = &numbers[..] else {
+            return Err("a child printed something else".into());
+        };
+        let seconds = import + analysis;
+        println!(
+            "  import {import:.3} s + analyze {analysis:.3} s = {seconds:.3} s  {:.0} MB/s  peak RssAnon {:.0} MB ({:.3} × file)  {kernels} kernels, {steps} steps",
+            bytes / 1e6 / seconds,
+            anonymous / 1e6,
+            anonymous / bytes
+        );
+        best = best.min(seconds);
+    }
+    if !has("--no-python") {
+        match python_seconds(&path) {
+            Some(seconds) => println!(
+                "  python json.load {seconds:.2} s; import and analysis are {:.1} × as fast",
+                seconds / best
+            ),
+            None => println!("  python3 was not found"),
+        }
+    }
+    Ok(())
+}
+
+/// Imports and analyzes one file; prints seconds of both, peak anonymous bytes, kernels and steps.
+fn child(path: &Path) -> Result<(), Box<dyn Error>> {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    static PEAK: AtomicU64 = AtomicU64::new(0);
+    let watcher = thread::spawn(|| {
+        while !DONE.load(Ordering::Relaxed) {
+            PEAK.fetch_max(anonymous_bytes(), Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let began = Instant::now();
+    let (_, Profile::Trace(trace)) = import::import(path, &Limits::default())? else {
+        return Err("not a timeline".into());
+    };
+    let imported = began.elapsed().as_secs_f64();
+    let analysis = analyze(&trace, None);
+    let analyzed = began.elapsed().as_secs_f64() - imported;
+    PEAK.fetch_max(anonymous_bytes(), Ordering::Relaxed);
+    DONE.store(true, Ordering::Relaxed);
+    watcher.join().map_err(|_| "the watcher failed")?;
+    let steps: u64 = analysis.phases.iter().map(|phase| phase.instances).sum();
+    println!(
+        "{imported} {analyzed} {} {} {steps}",
+        PEAK.load(Ordering::Relaxed),
+        analysis.totals.kernels
+    );
+    Ok(())
+}
+
+fn anonymous_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+        .map_or(0, |kibibytes| kibibytes * 1024)
+}
+
+fn python_seconds(path: &Path) -> Option<f64> {
+    let script = "import json,sys,time\nt=time.perf_counter()\njson.load(open(sys.argv[1],'rb'))\nprint(time.perf_counter()-t)";
+    let output = Command::new("python3")
+        .arg("-c")
+        .arg(script)
+        .arg(path)
+        .output()
+        .ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+}
+
+/// Keys whose numbers grow with every copy, and by how much: a copy lasts half a second and has fewer ids than that.
+const SHIFTED: [(&str, i64); 5] = [
+    ("\"ts\": ", 500_000_000),
+    ("\"External id\": ", 100_000),
+    ("\"correlation\": ", 100_000),
+    ("\"id\": ", 100_000),
+    ("\"Ev Idx\": ", 100_000),
+];
+
+/// Writes copies of the fixture's events until the file has `bytes`.
+fn replicate(path: &Path, bytes: u64) -> Result<(), Box<dyn Error>> {
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/h200/torch_shapes.json.gz");
+    let mut text = String::new();
+    MultiGzDecoder::new(File::open(fixture)?).read_to_string(&mut text)?;
+    let list = "\"traceEvents\": [";
+    let begin = text.find(list).ok_or("no events")? + list.len();
+    let end = text.rfind("\n  ],").ok_or("no end of events")?;
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    out.write_all(&text.as_bytes()[..begin])?;
+    let mut written = begin as u64;
+    for copy in 0.. {
+        if copy > 0 {
+            out.write_all(b",")?;
+        }
+        for line in text[begin..end].split_inclusive('\n') {
+            // A new event begins here: stop between two, once there is enough.
+            if line.starts_with("  {") && written > bytes {
+                out.write_all(b"  {\"ph\": \"M\", \"name\": \"end\"}")?;
+                out.write_all(&text.as_bytes()[end..])?;
+                out.flush()?;
+                return Ok(());
+            }
+            written += shift(line, copy, &mut out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes one line with its numbers shifted; several keys may stand on it.
+fn shift(line: &str, copy: i64, out: &mut impl Write) -> Result<u64, Box<dyn Error>> {
+    let mut rest = line;
+    let mut written = 0;
+    while let Some((at, key, step)) = SHIFTED
+        .iter()
+        .filter_map(|&(key, step)| Some((rest.find(key)?, key, step)))
+        .min_by_key(|&(at, ..)| at)
+    {
+        let (before, number) = rest.split_at(at + key.len());
+        let digits = number
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(number.len());
+        let (number, after) = number.split_at(digits);
+        let is_time = number.contains('.');
+        let value = number.replace('.', "").parse::<i64>()? + step * copy;
+        let shifted = if is_time {
+            format!("{}.{:03}", value / 1000, value % 1000)
+        } else {
+            value.to_string()
+        };
+        out.write_all(before.as_bytes())?;
+        out.write_all(shifted.as_bytes())?;
+        written += (before.len() + shifted.len()) as u64;
+        rest = after;
+    }
+    out.write_all(rest.as_bytes())?;
+    Ok(written + rest.len() as u64)
+}

@@ -1,4 +1,6 @@
 //! Everything with a side effect: starting processes, ending them, and what they leave behind.
 
+pub mod clock;
 pub mod host;
 pub mod process;
+pub mod runner;

@@ -56,15 +56,32 @@ impl Interrupt {
         fd: BorrowedFd<'_>,
         deadline: Option<Instant>,
     ) -> io::Result<bool> {
-        let mut fds = [
-            PollFd::from_borrowed_fd(fd, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-        ];
+        let ready = self.wait_for_any(&[(fd, PollFlags::IN)], deadline)?;
+        Ok(ready.first().is_some_and(|&ready| ready))
+    }
+
+    /// Sleeps until one of `fds` is ready (or closed by its other side), a signal comes, or `deadline` passes; says
+    /// which of them are ready.
+    pub(crate) fn wait_for_any(
+        &self,
+        fds: &[(BorrowedFd<'_>, PollFlags)],
+        deadline: Option<Instant>,
+    ) -> io::Result<Vec<bool>> {
+        let watched = fds
+            .iter()
+            .copied()
+            .chain([(self.signals.as_fd(), PollFlags::IN)]);
+        let mut polled: Vec<PollFd<'_>> = watched
+            .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
+            .collect();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = left.map(timespec);
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) => Ok(fds[0].revents().contains(PollFlags::IN)),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) => Ok(polled[..fds.len()]
+                .iter()
+                .map(|fd| !fd.revents().is_empty())
+                .collect()),
+            Err(rustix::io::Errno::INTR) => Ok(vec![false; fds.len()]),
             Err(errno) => Err(errno.into()),
         }
     }

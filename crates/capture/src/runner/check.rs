@@ -1,0 +1,105 @@
+//! Whether an answer can be true. A worker may be anybody's program, and its numbers end up in a report.
+
+use llmprof_units::Nanos;
+
+use super::protocol::{Finish, Generate, Generated, Loaded, RequestResult};
+
+/// What is wrong with the answer to a load, if anything.
+pub(super) fn loaded(answer: &Loaded) -> Result<(), String> {
+    if answer.end_ns < answer.start_ns {
+        return Err("loading ended before it began".to_owned());
+    }
+    if answer.vocab_size == 0 {
+        return Err("the model knows no token".to_owned());
+    }
+    Ok(())
+}
+
+/// What is wrong with the answer to a batch, if anything.
+pub(super) fn generated(asked: &Generate, answer: &Generated) -> Result<(), String> {
+    if answer.end_ns < answer.start_ns {
+        return Err("the batch ended before it began".to_owned());
+    }
+    if answer.requests.len() != asked.requests.len() {
+        return Err(format!(
+            "{} requests were sent and {} came back",
+            asked.requests.len(),
+            answer.requests.len()
+        ));
+    }
+    for (request, result) in asked.requests.iter().zip(&answer.requests) {
+        if request.id != result.id {
+            return Err(format!(
+                "request `{}` came back as `{}`",
+                request.id, result.id
+            ));
+        }
+        self::result(asked, request.max_new_tokens, answer, result)
+            .map_err(|what| format!("request `{}`: {what}", request.id))?;
+    }
+    phases(answer)?;
+    match (&asked.events, &answer.events) {
+        (None, Some(_)) => Err("it recorded events that nobody asked for".to_owned()),
+        (Some(_), None) => Err("it recorded no events".to_owned()),
+        (Some(path), Some(file)) if *path != file.path => Err(format!(
+            "its events are in {}, not in {}",
+            file.path.display(),
+            path.display()
+        )),
+        (Some(path), Some(_)) if !path.is_file() => Err(format!(
+            "its events should be in {}, which does not exist",
+            path.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn result(
+    asked: &Generate,
+    max_new_tokens: u64,
+    batch: &Generated,
+    result: &RequestResult,
+) -> Result<(), String> {
+    let tokens = result.output_tokens.len() as u64;
+    if result.token_ns.len() as u64 != tokens {
+        return Err(format!(
+            "{tokens} tokens have {} times",
+            result.token_ns.len()
+        ));
+    }
+    if tokens > max_new_tokens {
+        return Err(format!(
+            "{tokens} tokens where {max_new_tokens} were allowed"
+        ));
+    }
+    let whole = result.finish == Finish::Length || asked.ignore_eos;
+    if whole && tokens < max_new_tokens {
+        return Err(format!("{tokens} tokens where {max_new_tokens} were due"));
+    }
+    let mut before = batch.start_ns;
+    let times = std::iter::once(result.start_ns).chain(result.token_ns.iter().copied());
+    for time in times.chain([batch.end_ns]) {
+        if time < before {
+            return Err(format!("its times run backwards at {} ns", time.0));
+        }
+        before = time;
+    }
+    Ok(())
+}
+
+fn phases(batch: &Generated) -> Result<(), String> {
+    let mut before: Nanos = batch.start_ns;
+    for span in &batch.phases {
+        if span.phase.is_empty() {
+            return Err("a phase has no name".to_owned());
+        }
+        if span.start_ns < before || span.end_ns < span.start_ns || span.end_ns > batch.end_ns {
+            return Err(format!(
+                "phase `{}` ({} to {} ns) overlaps another or leaves the batch",
+                span.phase, span.start_ns.0, span.end_ns.0
+            ));
+        }
+        before = span.end_ns;
+    }
+    Ok(())
+}

@@ -1,0 +1,216 @@
+use std::{
+    os::unix::{fs::PermissionsExt, net::UnixListener},
+    path::Path,
+    time::Duration,
+};
+
+use super::{
+    check,
+    connection::Connection,
+    conversation::{Process, socket, unexpected},
+    error::{Problem, Step, WorkerError},
+    limits::{Limits, Until},
+    protocol::{
+        Empty, Generate, Generated, Load, Loaded, Progress, Reply, Request, SOCKET_VARIABLE,
+        WorkerHello,
+    },
+};
+use crate::process::{Ended, Interrupt, Launch, Stop};
+
+/// A worker that has said hello. Dropping it ends the worker and everything that it started.
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection,
+    process: Process,
+    limits: Limits,
+    hello: WorkerHello,
+    broken: bool,
+}
+
+impl Client {
+    /// Starts a worker and hears its hello. The path of its socket is in the environment variable
+    /// [`SOCKET_VARIABLE`], so that whatever wraps the worker passes it on. Its output goes to
+    /// `logs/<name>.stdout.log` and `logs/<name>.stderr.log`.
+    pub fn start(
+        launch: &Launch,
+        logs: &Path,
+        name: &str,
+        limits: Limits,
+        interrupt: &mut Interrupt,
+    ) -> Result<Self, WorkerError> {
+        let refuse = |problem| WorkerError {
+            step: Step::Connect,
+            problem,
+            output: Vec::new(),
+        };
+        // Not in the run directory: a socket's path may have 107 bytes, a run directory's may have more.
+        let folder = tempfile::Builder::new()
+            .prefix("llmprof-")
+            .permissions(std::fs::Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(|source| refuse(socket("make a folder for the socket", source)))?;
+        let path = folder.path().join("worker");
+        let listener = UnixListener::bind(&path)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|source| refuse(socket("listen on the socket", source)))?;
+        let interrupts_before = interrupt.count();
+        let child = launch
+            .clone()
+            .env(SOCKET_VARIABLE, path.to_string_lossy())
+            .spawn(logs, name)
+            .map_err(|error| refuse(Problem::Start(error)))?;
+        let mut process = Process::new(child, interrupts_before)
+            .map_err(|source| refuse(socket("watch the worker", source)))?;
+        let connected = process
+            .accept(&listener, Until::from_now(limits.connect), interrupt)
+            .and_then(|stream| {
+                Connection::new(stream, limits.max_line_bytes)
+                    .map_err(|source| socket("use the socket", source))
+            });
+        let mut connection = connected.map_err(|problem| process.error(Step::Connect, problem))?;
+        let hello = process
+            .hello(&mut connection, Until::from_now(limits.hello), interrupt)
+            .map_err(|problem| process.error(Step::Hello, problem))?;
+        Ok(Self {
+            connection,
+            process,
+            limits,
+            hello,
+            broken: false,
+        })
+    }
+
+    /// Who the worker is.
+    pub fn hello(&self) -> &WorkerHello {
+        &self.hello
+    }
+
+    /// The last `lines` lines that the worker wrote.
+    pub fn last_lines(&self, lines: usize) -> Vec<String> {
+        self.process.child().last_lines(lines)
+    }
+
+    /// Has it make a model ready.
+    pub fn load(
+        &mut self,
+        load: &Load,
+        interrupt: &mut Interrupt,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Loaded, WorkerError> {
+        let request = Request::Load(load.clone());
+        self.ask(
+            Step::Load,
+            &request,
+            interrupt,
+            progress,
+            |reply| match reply {
+                Reply::Load(loaded) => check::loaded(&loaded)
+                    .map(|()| loaded)
+                    .map_err(Problem::Inconsistent),
+                other => Err(unexpected(&other)),
+            },
+        )
+    }
+
+    /// Has it run a batch whose times do not count.
+    pub fn warm_up(
+        &mut self,
+        batch: &Generate,
+        interrupt: &mut Interrupt,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Generated, WorkerError> {
+        let request = Request::WarmUp(batch.clone());
+        self.ask(
+            Step::WarmUp,
+            &request,
+            interrupt,
+            progress,
+            |reply| match reply {
+                Reply::WarmUp(generated) => checked(batch, generated),
+                other => Err(unexpected(&other)),
+            },
+        )
+    }
+
+    /// Has it run a batch.
+    pub fn generate(
+        &mut self,
+        batch: &Generate,
+        interrupt: &mut Interrupt,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Generated, WorkerError> {
+        let request = Request::Generate(batch.clone());
+        self.ask(
+            Step::Generate,
+            &request,
+            interrupt,
+            progress,
+            |reply| match reply {
+                Reply::Generate(generated) => checked(batch, generated),
+                other => Err(unexpected(&other)),
+            },
+        )
+    }
+
+    /// Says goodbye and waits until the process has ended, with everything it started.
+    pub fn finish(mut self, interrupt: &mut Interrupt) -> Result<Ended, WorkerError> {
+        let request = Request::Bye(Empty {});
+        self.ask(
+            Step::Bye,
+            &request,
+            interrupt,
+            &mut |_| (),
+            |reply| match reply {
+                Reply::Bye(Empty {}) => Ok(()),
+                other => Err(unexpected(&other)),
+            },
+        )?;
+        drop(self.connection);
+        let limit = self.limits.exit;
+        self.process
+            .end(interrupt, limit)
+            .and_then(|ended| match ended.stopped {
+                None => Ok(ended),
+                Some(Stop::Interrupted) => Err(Problem::Interrupted),
+                Some(Stop::TimedOut) => Err(Problem::TimedOut {
+                    limit: limit.unwrap_or_default(),
+                }),
+            })
+            .map_err(|problem| self.process.error(Step::Exit, problem))
+    }
+
+    /// Ends the worker now, kindly at first, whatever it is doing.
+    pub fn abort(mut self, interrupt: &mut Interrupt) -> Result<Ended, WorkerError> {
+        self.process
+            .end(interrupt, Some(Duration::ZERO))
+            .map_err(|problem| self.process.error(Step::Exit, problem))
+    }
+
+    fn ask<T>(
+        &mut self,
+        step: Step,
+        request: &Request,
+        interrupt: &mut Interrupt,
+        progress: &mut dyn FnMut(Progress),
+        accept: impl FnOnce(Reply) -> Result<T, Problem>,
+    ) -> Result<T, WorkerError> {
+        let until = Until::from_now(self.limits.of(step));
+        let answer = if self.broken {
+            Err(Problem::Broken)
+        } else {
+            self.process
+                .ask(&mut self.connection, request, until, interrupt, progress)
+                .and_then(accept)
+        };
+        answer.map_err(|problem| {
+            self.broken |= !problem.is_answer();
+            self.process.error(step, problem)
+        })
+    }
+}
+
+fn checked(batch: &Generate, answer: Generated) -> Result<Generated, Problem> {
+    check::generated(batch, &answer)
+        .map(|()| answer)
+        .map_err(Problem::Inconsistent)
+}

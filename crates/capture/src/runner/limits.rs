@@ -1,0 +1,90 @@
+use std::time::{Duration, Instant};
+
+use super::{error::Step, protocol::MAX_LINE_BYTES};
+
+/// How long each step may take; `None` waits for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From start to connection.
+    pub connect: Option<Duration>,
+    /// To say hello; a Python worker imports its libraries here.
+    pub hello: Option<Duration>,
+    /// To load a model.
+    pub load: Option<Duration>,
+    /// For one warm-up batch.
+    pub warm_up: Option<Duration>,
+    /// For one batch.
+    pub generate: Option<Duration>,
+    /// To say goodbye.
+    pub bye: Option<Duration>,
+    /// From goodbye to the end of the process; a profiler writes its report here.
+    pub exit: Option<Duration>,
+    /// Longest line, in bytes.
+    pub max_line_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        Self {
+            connect: seconds(120),
+            hello: seconds(300),
+            load: seconds(1800),
+            warm_up: seconds(1800),
+            generate: seconds(1800),
+            bye: seconds(60),
+            exit: seconds(600),
+            max_line_bytes: MAX_LINE_BYTES,
+        }
+    }
+}
+
+impl Limits {
+    /// No limits in time: under a profiler that replays kernels a step may take hours.
+    pub fn lifted() -> Self {
+        Self {
+            connect: None,
+            hello: None,
+            load: None,
+            warm_up: None,
+            generate: None,
+            bye: None,
+            exit: None,
+            max_line_bytes: MAX_LINE_BYTES,
+        }
+    }
+
+    pub(super) fn of(&self, step: Step) -> Option<Duration> {
+        match step {
+            Step::Connect => self.connect,
+            Step::Hello => self.hello,
+            Step::Load => self.load,
+            Step::WarmUp => self.warm_up,
+            Step::Generate => self.generate,
+            Step::Bye => self.bye,
+            Step::Exit => self.exit,
+        }
+    }
+}
+
+/// A time limit that has begun to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Until {
+    pub(super) limit: Duration,
+    /// `None` never comes.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Until {
+    pub(super) fn from_now(limit: Option<Duration>) -> Self {
+        Self {
+            limit: limit.unwrap_or_default(),
+            deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
+        }
+    }
+
+    pub(super) fn has_come(self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}

@@ -1,0 +1,348 @@
+//! The messages between llmprof and a worker. `docs/worker-protocol.md` is the same for people who write a worker.
+//!
+//! A message is one JSON object with one key, its kind, on one line. Unknown keys are refused on both sides: a
+//! misspelt option must not be ignored by a program whose purpose is to measure exactly what was asked for.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use llmprof_record::{issue::Issue, plan::LoadFormat};
+use llmprof_units::{Bytes, DType, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// The version of the protocol. Both sides must speak the same one.
+pub const VERSION: u32 = 1;
+
+/// The environment variable that tells a worker the path of its socket.
+pub const SOCKET_VARIABLE: &str = "LLMPROF_WORKER_SOCKET";
+
+/// The longest line either side accepts, in bytes.
+///
+/// A batch of 64 requests with 32,768 tokens each, times and ids written out, takes about 60 MB.
+pub const MAX_LINE_BYTES: usize = 128 << 20;
+
+/// What llmprof asks of a worker. Each is answered by the [`Reply`] of the same kind, or by [`Reply::Error`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Say who you are.
+    Hello(ClientHello),
+    /// Make the model ready.
+    Load(Load),
+    /// Run a batch whose times do not count.
+    WarmUp(Generate),
+    /// Run a batch.
+    Generate(Generate),
+    /// End.
+    Bye(Empty),
+}
+
+/// What a worker answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// Who it is.
+    Hello(WorkerHello),
+    /// The model is ready.
+    Load(Loaded),
+    /// The warm-up batch ran.
+    WarmUp(Generated),
+    /// The batch ran.
+    Generate(Generated),
+    /// It ends.
+    Bye(Empty),
+    /// The step failed for a known reason; the worker is ready for another request.
+    Error(Failure),
+    /// How far the step has come. Any number of these may precede the answer.
+    Progress(Progress),
+}
+
+impl Reply {
+    /// The name of its kind, as in JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "hello",
+            Self::Load(_) => "load",
+            Self::WarmUp(_) => "warm_up",
+            Self::Generate(_) => "generate",
+            Self::Bye(_) => "bye",
+            Self::Error(_) => "error",
+            Self::Progress(_) => "progress",
+        }
+    }
+}
+
+/// A message with nothing to say: `{}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+/// The first message to a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientHello {
+    /// The version that llmprof speaks.
+    pub version: u32,
+}
+
+/// The first message of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerHello {
+    /// The version that the worker speaks.
+    pub version: u32,
+    /// The runtime: `native`, `pytorch`, `vllm`.
+    pub runtime: String,
+    /// The runtime's own version.
+    pub runtime_version: String,
+    /// Its process id; the process that was started may be a profiler around it.
+    pub pid: u32,
+    /// `CLOCK_MONOTONIC` when this message was made: shows that both sides read the same clock.
+    pub monotonic_ns: Nanos,
+}
+
+/// A model to be made ready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Its design, with the keys of a Hugging Face `config.json`.
+    pub config: serde_json::Map<String, serde_json::Value>,
+    /// Its directory with weights and tokenizer; absent where only the design is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The directory of its tokenizer, where that is not `path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<PathBuf>,
+    /// Where weights come from.
+    pub load_format: LoadFormat,
+    /// Number format it computes in; its own where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<DType>,
+    /// Where it runs: `cpu`, `cuda:0`.
+    pub device: String,
+    /// Most requests that will run together.
+    pub max_batch: u64,
+    /// Most positions (prompt and generated) that a request will have.
+    pub max_positions: u64,
+    /// Threads to compute with; the runtime's choice where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Seed of dummy weights.
+    pub seed: u64,
+}
+
+/// What is known of a model that is ready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loaded {
+    /// When loading began.
+    pub start_ns: Nanos,
+    /// When the model was ready.
+    pub end_ns: Nanos,
+    /// Number format it computes in.
+    pub dtype: DType,
+    /// Distinct parameters; a tied embedding counts once.
+    pub parameters: u64,
+    /// Memory its weights take.
+    pub weight_bytes: Bytes,
+    /// Token ids it knows: 0 up to this, exclusive.
+    pub vocab_size: u32,
+    /// Threads it computes with, where the runtime knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Whether it takes prompts as text.
+    pub tokenizer: bool,
+    /// Other facts for `env.json`: versions, kernels in use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+    /// What was lost or should not be trusted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub issues: Vec<Issue>,
+}
+
+/// A batch: requests that start together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Generate {
+    /// The requests; at least one.
+    pub requests: Vec<GenerateRequest>,
+    /// How the next token is chosen.
+    pub sampling: TokenSampling,
+    /// Whether a request goes on after the model's end token, so that every request has `max_new_tokens`.
+    pub ignore_eos: bool,
+    /// The file to write operator events to; absent where nothing is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<PathBuf>,
+}
+
+/// One request of a batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GenerateRequest {
+    /// Names it within the batch.
+    pub id: String,
+    /// What it starts from.
+    pub prompt: Prompt,
+    /// Most tokens to generate; the first comes from prefill.
+    pub max_new_tokens: u64,
+}
+
+/// What a request starts from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prompt {
+    /// Token ids.
+    Tokens(Vec<u32>),
+    /// Text, for workers with a tokenizer.
+    Text(String),
+}
+
+/// How the next token is chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenSampling {
+    /// Whether it is drawn at random; else it is the most likely one.
+    pub do_sample: bool,
+    /// Divides the logits before drawing.
+    pub temperature: f64,
+    /// Length of sequences that must not repeat; 0 forbids nothing.
+    pub no_repeat_ngram_size: u64,
+    /// Seed of the draw.
+    pub seed: u64,
+}
+
+/// A batch that ran. All times are on the run's clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Generated {
+    /// When the batch began.
+    pub start_ns: Nanos,
+    /// When its last token was there.
+    pub end_ns: Nanos,
+    /// One result for each request, in their order.
+    pub requests: Vec<RequestResult>,
+    /// What the runtime was doing, in order and without overlap.
+    pub phases: Vec<PhaseSpan>,
+    /// The operator events, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<EventsFile>,
+    /// What was lost or should not be trusted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub issues: Vec<Issue>,
+}
+
+/// What came of one request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestResult {
+    /// The request's name.
+    pub id: String,
+    /// Tokens of its prompt.
+    pub prompt_tokens: u64,
+    /// When its work began.
+    pub start_ns: Nanos,
+    /// The tokens generated.
+    pub output_tokens: Vec<u32>,
+    /// When each of them was there; the first comes from prefill.
+    pub token_ns: Vec<Nanos>,
+    /// Why it ended.
+    pub finish: Finish,
+    /// The tokens as text, where the worker has a tokenizer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// Why a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// It had all the tokens it was allowed.
+    Length,
+    /// The model's end token came.
+    Stop,
+}
+
+/// A stretch of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseSpan {
+    /// What it is: `vision`, `prefill`, `decode`, `mixed`.
+    pub phase: String,
+    /// When it began.
+    pub start_ns: Nanos,
+    /// When it ended.
+    pub end_ns: Nanos,
+}
+
+/// A file of operator events that the worker wrote; JSON would be slow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsFile {
+    /// Where it is: the path that was asked for.
+    pub path: PathBuf,
+    /// What is in it: `llmprof_operators`, `kineto_json`.
+    pub format: String,
+    /// How many events it holds.
+    pub events: u64,
+}
+
+/// A step failed for a reason the worker knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// What kind of reason.
+    pub kind: FailureKind,
+    /// What was wrong with what.
+    pub message: String,
+    /// What would help, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure with no hint.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// The same failure with advice.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Kinds of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The message is not one of this protocol, or came at the wrong time.
+    Protocol,
+    /// The request asks for something impossible: a token outside the vocabulary, more positions than were loaded.
+    BadRequest,
+    /// The worker cannot do this: another model family, dtype or device.
+    Unsupported,
+    /// A file of the model is missing or broken.
+    Model,
+    /// There is not enough memory.
+    OutOfMemory,
+    /// Something the runtime needs is not installed.
+    Missing,
+    /// Anything else; also every kind this version does not know.
+    #[serde(other)]
+    Internal,
+}
+
+/// How far a step has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// Done so far.
+    pub done: u64,
+    /// Of how many.
+    pub total: u64,
+}

@@ -1,6 +1,8 @@
 //! Everything with a side effect: starting processes, ending them, and what they leave behind.
 
 pub mod clock;
+pub mod counters;
 pub mod host;
 pub mod process;
 pub mod runner;
+pub mod telemetry;

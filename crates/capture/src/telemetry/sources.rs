@@ -1,0 +1,265 @@
+//! All that is read for one sample.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::{Bytes, Hertz, Joules, Nanos};
+
+use super::{
+    frequency::Frequency,
+    procfs::{self, CpuTicks},
+    rapl::{Domain, Rapl},
+    samples::Sample,
+};
+use crate::clock;
+
+/// Where the kernel shows its counters; elsewhere in tests.
+#[derive(Clone, Debug)]
+pub(super) struct Roots {
+    pub(super) proc: PathBuf,
+    pub(super) cpus: PathBuf,
+    pub(super) powercap: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self {
+            proc: "/proc".into(),
+            cpus: "/sys/devices/system/cpu".into(),
+            powercap: "/sys/class/powercap".into(),
+        }
+    }
+}
+
+/// The counters of this machine, and their values at the sample before.
+#[derive(Debug)]
+pub(super) struct Sources {
+    proc: PathBuf,
+    frequency: Option<Frequency>,
+    rapl: Option<Rapl>,
+    ticks_per_second: f64,
+    page_bytes: u64,
+    before: Option<CpuTicks>,
+    process_before: Option<ProcessTicks>,
+    issues: Vec<Issue>,
+}
+
+/// A process's processor time at one moment.
+#[derive(Clone, Copy, Debug)]
+struct ProcessTicks {
+    pid: u32,
+    time: Nanos,
+    ticks: u64,
+}
+
+impl Sources {
+    /// Looks at what can be read; what cannot is an issue.
+    pub(super) fn open(roots: &Roots) -> Self {
+        let mut issues = Vec::new();
+        let mut check = |file: &str, what: &str, parses: fn(&str) -> bool| {
+            if let Some(problem) = unreadable(&roots.proc.join(file), parses) {
+                issues.push(Issue::new(
+                    Severity::Warning,
+                    format!("telemetry.no_{file}"),
+                    format!("{what} is unknown: {problem}"),
+                ));
+            }
+        };
+        check("stat", "CPU utilization", |text| {
+            procfs::cpu_ticks(text).is_some()
+        });
+        check("meminfo", "available memory", |text| {
+            procfs::available_bytes(text).is_some()
+        });
+        let frequency = Frequency::find(&roots.cpus, &roots.proc.join("cpuinfo"));
+        match &frequency {
+            None => issues.push(Issue::new(
+                Severity::Warning,
+                "telemetry.no_frequency",
+                "the CPU's frequency is unknown: neither cpufreq nor /proc/cpuinfo tells it",
+            )),
+            Some(Frequency::CpuInfo(_)) => issues.push(
+                Issue::new(
+                    Severity::Info,
+                    "telemetry.nominal_frequency",
+                    "the CPU's frequency is what /proc/cpuinfo says: in a virtual machine that is a constant, \
+                     so throttling would not be seen",
+                ),
+            ),
+            Some(Frequency::Cpufreq(_)) => {}
+        }
+        let rapl = Rapl::open(&roots.powercap)
+            .map_err(|issue| issues.push(issue))
+            .ok();
+        Self {
+            proc: roots.proc.clone(),
+            frequency,
+            rapl,
+            ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
+            page_bytes: rustix::param::page_size() as u64,
+            before: None,
+            process_before: None,
+            issues,
+        }
+    }
+
+    /// What could not be read.
+    pub(super) fn take_issues(&mut self) -> Vec<Issue> {
+        std::mem::take(&mut self.issues)
+    }
+
+    /// Reads everything now. Rates cover the time since the sample before and are absent in the first one.
+    pub(super) fn read(&mut self, process: Option<u32>) -> Sample {
+        let time = clock::now();
+        // Energy first: it is the one that is divided by differences of `time`.
+        if let Some(rapl) = &mut self.rapl {
+            rapl.update();
+        }
+        let joules = |domain| Some(Joules(self.rapl.as_ref()?.joules(domain)?));
+        let (package_energy, dram_energy) = (joules(Domain::Package), joules(Domain::Dram));
+        let text = |file: &str| fs::read_to_string(self.proc.join(file)).ok();
+        let now = text("stat").as_deref().and_then(procfs::cpu_ticks);
+        let shares = now
+            .zip(self.before)
+            .and_then(|(now, before)| now.percent_since(before));
+        let available = text("meminfo").as_deref().and_then(procfs::available_bytes);
+        let (process_now, resident) = process.map_or((None, None), |pid| {
+            let ticks = text(&format!("{pid}/stat"));
+            let memory = text(&format!("{pid}/statm"));
+            (
+                ticks
+                    .as_deref()
+                    .and_then(procfs::process_ticks)
+                    .map(|ticks| ProcessTicks { pid, time, ticks }),
+                memory.as_deref().and_then(procfs::resident_pages),
+            )
+        });
+        let cores = process_now
+            .zip(self.process_before)
+            .and_then(|(now, before)| now.cores_since(before, self.ticks_per_second));
+        self.before = now.or(self.before);
+        self.process_before = process_now;
+        Sample {
+            time_ns: time,
+            cpu_percent: shares.map(|(busy, _)| busy),
+            steal_percent: shares.map(|(_, stolen)| stolen),
+            frequency_hz: self
+                .frequency
+                .as_ref()
+                .and_then(Frequency::mean_hz)
+                .map(Hertz),
+            available_bytes: available.map(Bytes),
+            worker_cores: cores,
+            // A process that has ended but was not waited for has no pages.
+            worker_rss_bytes: resident
+                .filter(|&pages| pages > 0)
+                .and_then(|pages| pages.checked_mul(self.page_bytes))
+                .map(Bytes),
+            package_energy_j: package_energy,
+            dram_energy_j: dram_energy,
+        }
+    }
+}
+
+impl ProcessTicks {
+    fn cores_since(self, before: Self, ticks_per_second: f64) -> Option<f64> {
+        let seconds = (self.time.0 - before.time.0) as f64 * 1e-9;
+        let ticks = self.ticks.checked_sub(before.ticks)?;
+        (self.pid == before.pid && seconds > 0.0).then(|| ticks as f64 / ticks_per_second / seconds)
+    }
+}
+
+/// Why a file tells nothing.
+fn unreadable(path: &Path, parses: fn(&str) -> bool) -> Option<String> {
+    match fs::read_to_string(path) {
+        Ok(text) if parses(&text) => None,
+        Ok(_) => Some(format!("{} has another format", path.display())),
+        Err(error) => Some(format!("{}: {error}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_tells_nothing_gives_one_issue_each() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let roots = Roots {
+            proc: nowhere.path().to_owned(),
+            cpus: nowhere.path().to_owned(),
+            powercap: nowhere.path().to_owned(),
+        };
+        let mut sources = Sources::open(&roots);
+        let codes: Vec<String> = sources
+            .take_issues()
+            .into_iter()
+            .map(|issue| issue.code)
+            .collect();
+        assert_eq!(
+            codes,
+            [
+                "telemetry.no_stat",
+                "telemetry.no_meminfo",
+                "telemetry.no_frequency",
+                "telemetry.no_energy"
+            ]
+        );
+        let sample = sources.read(Some(1));
+        assert_eq!(
+            sample,
+            Sample {
+                time_ns: sample.time_ns,
+                ..Sample::default()
+            }
+        );
+    }
+
+    #[test]
+    fn rates_are_differences_between_samples() {
+        let root = tempfile::tempdir().unwrap();
+        let set = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let process =
+            |ticks: u64| format!("7 (w) S 1 7 7 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 1 1 1");
+        set("stat", "cpu  100 0 0 100 0 0 0 0\n");
+        set("meminfo", "MemAvailable: 4 kB\n");
+        set("7/stat", &process(10));
+        set("7/statm", "9 3 0 0 0 0 0\n");
+        let roots = Roots {
+            proc: root.path().to_owned(),
+            cpus: root.path().to_owned(),
+            powercap: root.path().to_owned(),
+        };
+        let mut sources = Sources::open(&roots);
+        let first = sources.read(Some(7));
+        assert_eq!((first.cpu_percent, first.worker_cores), (None, None));
+        assert_eq!(first.available_bytes, Some(Bytes(4096)));
+        assert_eq!(
+            first.worker_rss_bytes,
+            Some(Bytes(3 * rustix::param::page_size() as u64))
+        );
+        set("stat", "cpu  130 0 0 100 0 0 0 10\n");
+        set("7/stat", &process(15));
+        let second = sources.read(Some(7));
+        assert_eq!(
+            (second.cpu_percent, second.steal_percent),
+            (Some(100.0), Some(25.0))
+        );
+        let seconds = (second.time_ns.0 - first.time_ns.0) as f64 * 1e-9;
+        let ticks =
+            second.worker_cores.unwrap() * seconds * rustix::param::clock_ticks_per_second() as f64;
+        assert!((ticks - 5.0).abs() < 1e-9, "{ticks}");
+        // Another process under watch starts anew, and one that is gone has nothing.
+        set("8/stat", &process(100));
+        assert_eq!(sources.read(Some(8)).worker_cores, None);
+        let gone = sources.read(Some(9));
+        assert_eq!((gone.worker_cores, gone.worker_rss_bytes), (None, None));
+    }
+}

@@ -78,7 +78,7 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
         "operators hold {} of device time{}",
         percent(totals.attributed_ns, totals.device_time_ns),
         match analysis.unattributed.first() {
-            Some(row) => format!("; the rest: {:?}, {} events", row.reason, row.events),
+            Some(row) => format!("; of the rest, {1} events: {0}", row.reason, row.events),
             None => String::new(),
         }
     ));

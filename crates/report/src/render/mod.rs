@@ -1,4 +1,5 @@
 //! Renderers, one file each.
 
+pub mod html;
 pub mod markdown;
 pub mod terminal;

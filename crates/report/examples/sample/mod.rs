@@ -1,0 +1,387 @@
+//! A made-up run that exercises every part of a page; the browser tests read it too.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_report::{
+    Document, Table,
+    view::{
+        Band, Cell, Event, Histogram, Line, Mark, OperatorTable, Part, PartKind, ReportView, Roof,
+        Roofline, RooflinePoint, Section, Series, Timeline, Unit, Waterfall, WaterfallPart,
+    },
+};
+use llmprof_units::{Basis, BytesPerSecond, FlopsPerSecond, Nanos, Percent};
+
+/// A name that tries to leave every context it is written into.
+pub(crate) const HOSTILE: &str =
+    "void k<T, '\"`>(</script><script>throw 1</script><!-- & \u{2028}|**x**";
+
+const KINDS: [&str; 7] = [
+    "linear",
+    "attention",
+    "norm",
+    "rope",
+    "activation",
+    "embedding",
+    "sample",
+];
+const PHASES: [&str; 2] = ["prefill", "decode"];
+
+/// A report whose timeline has at least `events` events.
+pub(crate) fn report(events: usize) -> ReportView {
+    ReportView {
+        title: "Qwen2.5-0.5B on a made-up device".to_owned(),
+        subtitle: "Invented numbers: batch 1, prompt 512, 32 new tokens, `bf16`".to_owned(),
+        conclusion: vec![
+            "Decode is host-bound: the device idles 84 % of the time.".to_owned(),
+            "Prefill reaches 41 % of the peak; decode reads weights at 9 % of the bandwidth."
+                .to_owned(),
+            "Removing the idle time would make decode up to **6.3×** faster.".to_owned(),
+        ],
+        issues: vec![
+            Issue::new(
+                Severity::Info,
+                "telemetry.no_rapl",
+                "no energy counter is readable",
+            )
+            .with_hint("run as a user who may read `/sys/class/powercap`"),
+            Issue::new(
+                Severity::Warning,
+                "trace.overlap",
+                "events of one stream overlap",
+            )
+            .counting(12),
+            Issue::new(
+                Severity::Error,
+                "kernels.lost",
+                format!("records of {HOSTILE} were lost"),
+            ),
+        ],
+        sections: vec![
+            Section::new(
+                "Where the time went",
+                vec![
+                    Part::Waterfall(waterfall(
+                        "prefill",
+                        41_000_000,
+                        [17.0, 12.4, 3.1, 0.4, 0.2, 8.1, -0.2],
+                    )),
+                    Part::Waterfall(waterfall(
+                        "decode",
+                        640_000_000,
+                        [42.0, 31.0, 22.0, 6.0, 1.5, 541.0, -3.5],
+                    )),
+                    Part::Document(phases()),
+                ],
+            ),
+            Section::new("Roofline", vec![Part::Roofline(roofline())]),
+            Section::new("Timeline", vec![Part::Timeline(timeline(events))]),
+            Section::new("Operators", vec![Part::Operators(operators())]),
+            Section::new("Latency", vec![Part::Histogram(latency())]),
+            Section::new(
+                "Telemetry",
+                vec![Part::Series(power()), Part::Series(utilization())],
+            ),
+            Section::new("Assumptions", vec![Part::Document(assumptions())]),
+        ],
+    }
+}
+
+/// Numbers that look random and are the same each time.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as f64 / (1u64 << 31) as f64
+    }
+
+    fn within(&mut self, low: i64, high: i64) -> i64 {
+        low + (self.next() * (high - low) as f64) as i64
+    }
+}
+
+fn waterfall(phase: &str, wall_ns: i64, millis: [f64; 7]) -> Waterfall {
+    let labels = [
+        ("floor: least time on the device", PartKind::Floor),
+        (
+            "matched operators above their floor",
+            PartKind::Inefficiency,
+        ),
+        ("work no operator needs", PartKind::Extra),
+        ("copies", PartKind::Copies),
+        ("unattributed", PartKind::Unattributed),
+        ("idle: host before the next launch", PartKind::Idle),
+        ("overlap, counted twice above", PartKind::Overlap),
+    ];
+    let parts = labels
+        .into_iter()
+        .zip(millis)
+        .map(|((label, kind), millis)| WaterfallPart {
+            label: label.to_owned(),
+            duration_ns: Nanos((millis * 1e6) as i64),
+            kind,
+        });
+    Waterfall {
+        phase: phase.to_owned(),
+        wall_ns: Nanos(wall_ns),
+        parts: parts.collect(),
+    }
+}
+
+fn phases() -> Document {
+    let mut table = Table::new(&["Phase", "Wall", "Busy", "MFU", "MBU"], 1);
+    table.row(["prefill", "41 ms", "32.9 ms", "41.5 %", "12.2 %"]);
+    table.row(["decode", "640 ms", "99 ms", "0.6 %", "9.1 %"]);
+    let mut document = Document::new("Phases");
+    document.paragraph("MFU is model FLOPs ÷ (peak × wall time); MBU is weights and KV bytes ÷ (bandwidth × wall time).");
+    document.table(table);
+    document
+}
+
+fn roofline() -> Roofline {
+    let roof = |label: &str, peak, bandwidth, basis| Roof {
+        label: label.to_owned(),
+        peak_flops_per_s: FlopsPerSecond(peak),
+        bandwidth: BytesPerSecond(bandwidth),
+        basis,
+    };
+    let mut noise = Noise(7);
+    let mut points = Vec::new();
+    for (phase_index, phase) in PHASES.iter().enumerate() {
+        for (kind_index, kind) in KINDS.iter().enumerate() {
+            for number in 0..4 {
+                let base: f64 = if phase_index == 0 { 300.0 } else { 1.0 };
+                let intensity = base / 3f64.powi(kind_index as i32) * (0.5 + noise.next());
+                let reached = 0.08 + 0.6 * noise.next();
+                let label = match (kind_index, number) {
+                    (0, 3) => HOSTILE.to_owned(),
+                    _ => format!("layers.*.{kind}.{number}"),
+                };
+                points.push(RooflinePoint {
+                    label,
+                    kind: (*kind).to_owned(),
+                    phase: (*phase).to_owned(),
+                    intensity: if kind_index == 5 { 0.0 } else { intensity },
+                    flops_per_s: FlopsPerSecond(reached * (intensity * 4.2e12).min(780e12)),
+                    time_ns: Nanos(noise.within(20_000, 9_000_000) / (kind_index as i64 + 1)),
+                    calls: 24,
+                });
+            }
+        }
+    }
+    Roofline {
+        roofs: vec![
+            roof("bf16 tensor", 989.5e12, 4.8e12, Basis::Datasheet),
+            roof("f32 vector", 66.9e12, 4.8e12, Basis::Datasheet),
+            roof("bf16 tensor", 780e12, 4.2e12, Basis::Measured),
+            roof("f32 vector", 60.2e12, 4.2e12, Basis::Measured),
+        ],
+        points,
+    }
+}
+
+fn timeline(events: usize) -> Timeline {
+    let mut noise = Noise(3);
+    let lanes = vec![
+        "thread 4711 (python)".to_owned(),
+        "stream 7".to_owned(),
+        "copies".to_owned(),
+    ];
+    let mut names: Vec<String> = KINDS.iter().map(|kind| format!("{kind}_kernel")).collect();
+    names.extend([
+        "step".to_owned(),
+        "memcpy HtoD".to_owned(),
+        HOSTILE.to_owned(),
+    ]);
+    let mut timeline = Timeline::new(
+        lanes,
+        names,
+        PHASES.iter().map(|&phase| phase.to_owned()).collect(),
+    );
+    let mut now = 1_000_000_000_i64;
+    let mut step = 0;
+    while timeline.len() < events {
+        let begun = now;
+        for layer in 0..24 {
+            let layer_begun = now;
+            for kind in 0..6 {
+                let host = noise.within(4_000, 30_000);
+                let device = noise.within(1_500, 12_000);
+                let mut push = |lane, start, duration, name| {
+                    timeline.push(Event {
+                        lane,
+                        start_ns: Nanos(start),
+                        duration_ns: Nanos(duration),
+                        name,
+                        phase: u32::from(step > 0),
+                    });
+                };
+                push(0, now, host, kind);
+                push(
+                    1,
+                    now + host + 3_000,
+                    device,
+                    if layer == 23 && kind == 5 { 9 } else { kind },
+                );
+                if layer == 0 {
+                    push(2, now + 500, 900, 8);
+                }
+                now += host + noise.within(500, 4_000);
+            }
+            timeline.push(Event {
+                lane: 0,
+                start_ns: Nanos(layer_begun),
+                duration_ns: Nanos(now - layer_begun),
+                name: 7,
+                phase: u32::from(step > 0),
+            });
+        }
+        timeline.push(Event {
+            lane: 0,
+            start_ns: Nanos(begun),
+            duration_ns: Nanos(now - begun),
+            name: 7,
+            phase: u32::from(step > 0),
+        });
+        now += noise.within(20_000, 400_000);
+        step += 1;
+    }
+    timeline
+}
+
+fn operators() -> OperatorTable {
+    let headers = Table::new(
+        &[
+            "Operator",
+            "Kind",
+            "Phase",
+            "Calls",
+            "Time",
+            "Share",
+            "Of the roof",
+        ],
+        3,
+    );
+    let mut noise = Noise(11);
+    let mut rows = Vec::new();
+    for phase in PHASES {
+        for (index, kind) in KINDS.iter().enumerate() {
+            for number in 0..6 {
+                let time = noise.within(10_000, 90_000_000) / (index as i64 + 1);
+                let share = time as f64 / 700e6;
+                let name = if index + number == 0 {
+                    HOSTILE.to_owned()
+                } else {
+                    format!("layers.{number}.{kind}")
+                };
+                let roof = noise.next();
+                rows.push(vec![
+                    Cell::from(name),
+                    Cell::from(*kind),
+                    Cell::from(phase),
+                    Cell::number(24.0, 24),
+                    Cell::number(time as f64, Nanos(time)),
+                    Cell::number(share, Percent(share)),
+                    if number == 5 {
+                        Cell::Missing
+                    } else {
+                        Cell::number(roof, Percent(roof))
+                    },
+                ]);
+            }
+        }
+    }
+    OperatorTable {
+        title: "operators".to_owned(),
+        columns: headers.columns,
+        rows,
+    }
+}
+
+fn latency() -> Histogram {
+    let mut noise = Noise(5);
+    let mut gaps: Vec<f64> = (0..620)
+        .map(|_| 18e6 + (0..6).map(|_| noise.next()).sum::<f64>() * 1.2e6)
+        .collect();
+    gaps.extend([34e6, 35e6, 41e6]);
+    gaps.sort_by(f64::total_cmp);
+    let mark = |label: &str, share: f64| Mark {
+        label: label.to_owned(),
+        value: gaps[((gaps.len() - 1) as f64 * share).round() as usize],
+    };
+    let marks = vec![mark("p50", 0.5), mark("p90", 0.9), mark("p99", 0.99)];
+    Histogram::of("Time between tokens", Unit::Nanoseconds, &gaps, marks)
+}
+
+fn bands() -> Vec<Band> {
+    let band = |label: &str, start: i64, end: i64| Band {
+        label: label.to_owned(),
+        start_ns: Nanos(start * 1_000_000),
+        end_ns: Nanos(end * 1_000_000),
+    };
+    vec![
+        band("load", 1_000, 1_800),
+        band("prefill", 2_000, 2_300),
+        band("decode", 2_300, 5_600),
+    ]
+}
+
+fn power() -> Series {
+    let mut noise = Noise(13);
+    let mut line = |label: &str, base: f64, swing: f64| Line {
+        label: label.to_owned(),
+        samples: (0..500)
+            .map(|i| {
+                let busy = if (200..560).contains(&i) { swing } else { 0.0 };
+                let value = base + busy * (0.8 + 0.2 * noise.next());
+                (
+                    Nanos(1_000_000_000 + i * 10_000_000),
+                    if (300..312).contains(&i) {
+                        f64::NAN
+                    } else {
+                        value
+                    },
+                )
+            })
+            .collect(),
+    };
+    Series {
+        title: "Power".to_owned(),
+        unit: Unit::Watts,
+        lines: vec![line("package", 38.0, 92.0), line("memory", 9.0, 14.0)],
+        bands: bands(),
+    }
+}
+
+fn utilization() -> Series {
+    let mut noise = Noise(17);
+    let mut line = |label: String| Line {
+        label,
+        samples: (0..500)
+            .map(|i| {
+                (
+                    Nanos(1_000_000_000 + i * 10_000_000),
+                    0.4 + 0.6 * noise.next(),
+                )
+            })
+            .collect(),
+    };
+    Series {
+        title: "CPU utilization".to_owned(),
+        unit: Unit::Fraction,
+        lines: (0..2).map(|core| line(format!("core {core}"))).collect(),
+        bands: bands(),
+    }
+}
+
+fn assumptions() -> Document {
+    let mut document = Document::new("Assumptions");
+    document.list(vec![
+        "A multiply-add is 2 operations.".to_owned(),
+        "Activations between operators count nothing: name a device with `hardware.spec`."
+            .to_owned(),
+    ]);
+    document
+}

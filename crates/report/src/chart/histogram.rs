@@ -1,0 +1,118 @@
+use super::{
+    WIDTH,
+    axis::Axis,
+    svg::{Element, Svg},
+    text_width,
+};
+use crate::view::{Histogram, Unit};
+
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = WIDTH - 16.0;
+const TOP: f64 = 64.0;
+const BOTTOM: f64 = 260.0;
+
+/// Bars of counts, with named values as dashed lines.
+pub fn histogram(histogram: &Histogram) -> Svg {
+    let title = format!("{} ({} values)", histogram.title, histogram.total());
+    let mut svg = Svg::new(&title, WIDTH, BOTTOM + 28.0);
+    svg.add(Element::text(0.0, 16.0, &title).class("heading"));
+    let values = histogram.bins.iter().flat_map(|bin| [bin.low, bin.high]);
+    let values = values.chain(histogram.marks.iter().map(|mark| mark.value));
+    let finite = values.filter(|value| value.is_finite());
+    let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    let x = Axis::linear(low, high, LEFT, RIGHT);
+    let most = histogram
+        .bins
+        .iter()
+        .map(|bin| bin.count)
+        .max()
+        .unwrap_or(0);
+    let y = Axis::linear(0.0, most.max(1) as f64, BOTTOM, TOP);
+    for tick in y
+        .ticks(4, Unit::Count)
+        .into_iter()
+        .filter(|tick| tick.fract() == 0.0)
+    {
+        let at = y.at(tick);
+        svg.add(Element::line(LEFT, at, RIGHT, at).class("grid"));
+        svg.add(Element::text(LEFT - 8.0, at + 4.0, &Unit::Count.tick(tick)).class("tick end"));
+    }
+    for tick in x.ticks(7, histogram.unit) {
+        let at = x.at(tick);
+        svg.add(Element::text(at, BOTTOM + 18.0, &histogram.unit.tick(tick)).class("tick middle"));
+    }
+    for bin in histogram.bins.iter().filter(|bin| bin.count > 0) {
+        let (left, right, top) = (x.at(bin.low), x.at(bin.high), y.at(bin.count as f64));
+        let span = format!(
+            "{} to {}",
+            histogram.unit.format(bin.low),
+            histogram.unit.format(bin.high)
+        );
+        svg.add(
+            Element::rect(left, top, (right - left - 1.0).max(2.0), BOTTOM - top)
+                .class("bar c0 flat")
+                .tooltip(&format!("{span}: {}", bin.count)),
+        );
+    }
+    svg.add(Element::line(LEFT, BOTTOM, RIGHT, BOTTOM).class("axis"));
+
+    // Labels of neighbours would cover each other: each takes the first of three lines that is free.
+    let mut taken = [f64::NEG_INFINITY; 3];
+    let mut marks: Vec<_> = histogram
+        .marks
+        .iter()
+        .filter(|mark| mark.value.is_finite())
+        .collect();
+    marks.sort_by(|a, b| a.value.total_cmp(&b.value));
+    let mut labels = Vec::new();
+    for mark in marks {
+        let at = x.at(mark.value);
+        let label = format!("{} {}", mark.label, histogram.unit.format(mark.value));
+        let width = text_width(&label) + 8.0;
+        let begin = (at + 4.0).min(WIDTH - width);
+        let free = taken.iter().position(|&end| end < begin);
+        let line = free.unwrap_or(taken.len() - 1);
+        taken[line] = begin + width;
+        let baseline = 34.0 + 12.0 * line as f64;
+        svg.add(
+            Element::line(at, baseline - 9.0, at, BOTTOM)
+                .class("mark")
+                .tooltip(&label),
+        );
+        labels.push(Element::text(begin, baseline, &label).class("tick halo"));
+    }
+    for label in labels {
+        svg.add(label);
+    }
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Mark;
+
+    #[test]
+    fn snapshot() {
+        let values: Vec<f64> = (1..=40).map(|i| 1e6 + (i % 10) as f64 * 1e4).collect();
+        let mark = |label: &str, value| Mark {
+            label: label.to_owned(),
+            value,
+        };
+        let marks = vec![
+            mark("p99", 1.09e6),
+            mark("p50", 1.045e6),
+            mark("p90", 1.08e6),
+        ];
+        let view = Histogram::of("Time between tokens", Unit::Nanoseconds, &values, marks);
+        insta::assert_snapshot!(histogram(&view).inline());
+    }
+
+    #[test]
+    fn no_values_draw_no_bars() {
+        let view = Histogram::of("t", Unit::Count, &[], vec![]);
+        assert!(!histogram(&view).inline().contains("<rect"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Charts as SVG, drawn from the plain data of [`view`](crate::view).
+//!
+//! Each chart is a pure function to an [`Svg`], which prints itself as part of a page or as a file of its own. The same input gives
+//! the same bytes.
+
+mod axis;
+mod histogram;
+mod roofline;
+mod series;
+mod svg;
+mod theme;
+mod timeline;
+mod waterfall;
+
+pub use histogram::histogram;
+pub use roofline::roofline;
+pub use series::series;
+pub use svg::Svg;
+pub use timeline::timeline;
+pub use waterfall::waterfall;
+
+pub(crate) use svg::escaped;
+pub(crate) use theme::{CATEGORIES, page_theme};
+
+/// The width of every chart in CSS pixels; a page scales it down where it is narrower.
+const WIDTH: f64 = 960.0;
+
+/// `text` with at most `width` characters, the end replaced by an ellipsis.
+fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// About how wide `text` is in pixels at the font size of charts. Nothing is measured here, so layouts leave room.
+fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * 6.6
+}
+
+/// The distinct texts in order of appearance.
+fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for text in texts {
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen
+}
+
+/// Places items of the given widths one after the other in lines between two edges: the left end and the line of each.
+fn wrapped(widths: &[f64], left: f64, right: f64) -> Vec<(f64, usize)> {
+    let (mut x, mut line) = (left, 0);
+    widths
+        .iter()
+        .map(|width| {
+            if x > left && x + width > right {
+                (x, line) = (left, line + 1);
+            }
+            let place = (x, line);
+            x += width;
+            place
+        })
+        .collect()
+}

@@ -1,0 +1,327 @@
+use llmprof_units::Basis;
+
+use super::{
+    WIDTH,
+    axis::Axis,
+    distinct, shortened,
+    svg::{Element, Svg},
+    text_width,
+    theme::CATEGORIES,
+    wrapped,
+};
+use crate::view::{Roof, Roofline, RooflinePoint, Unit};
+
+const TITLE: &str = "Operators under the device's limits";
+const LEFT: f64 = 104.0;
+const RIGHT: f64 = WIDTH - 16.0;
+const HEIGHT: f64 = 420.0;
+const LEGEND: f64 = 18.0;
+
+/// Operators on logarithmic axes under the device's limits. Area tells time, colour the kind, shape the phase.
+///
+/// Points carry `data-kind` and `data-phase`, roofs `data-basis`, for pages that filter them.
+pub fn roofline(roofline: &Roofline) -> Svg {
+    let points: Vec<&RooflinePoint> = roofline
+        .points
+        .iter()
+        .filter(|point| point.is_drawable())
+        .collect();
+    let roofs: Vec<&Roof> = roofline
+        .roofs
+        .iter()
+        .filter(|roof| roof.is_drawable())
+        .collect();
+    let kinds = distinct(roofline.points.iter().map(|point| point.kind.as_str()));
+    let phases = distinct(roofline.points.iter().map(|point| point.phase.as_str()));
+
+    let labels: Vec<String> = phases
+        .iter()
+        .chain(&kinds)
+        .map(|label| shortened(label, 28))
+        .collect();
+    let widths: Vec<f64> = labels
+        .iter()
+        .map(|label| text_width(label) + 32.0)
+        .collect();
+    let legend = wrapped(&widths, LEFT, RIGHT);
+    let top = 36.0 + LEGEND * legend.last().map_or(0.0, |&(_, line)| line as f64 + 1.0);
+    let bottom = top + HEIGHT;
+    let mut svg = Svg::new(TITLE, WIDTH, bottom + 46.0);
+    svg.add(Element::text(0.0, 16.0, TITLE).class("heading"));
+    for (index, (label, &(left, line))) in labels.iter().zip(&legend).enumerate() {
+        let y = 36.0 + LEGEND * line as f64;
+        let sign = match index.checked_sub(phases.len()) {
+            None => Element::new("path")
+                .attribute("d", &shape(index, left + 5.0, y - 4.0, 5.0))
+                .class("total"),
+            Some(kind) => Element::rect(left, y - 9.0, 10.0, 10.0)
+                .class(&format!("c{} flat", kind % CATEGORIES)),
+        };
+        svg.add(sign);
+        svg.add(Element::text(left + 16.0, y, label).class("tick"));
+    }
+
+    let (x, y) = axes(&roofs, &points, top, bottom);
+    grid(&mut svg, x, y, top, bottom);
+    let by_basis: Vec<(Basis, Vec<&Roof>)> = [Basis::Datasheet, Basis::Measured]
+        .into_iter()
+        .map(|basis| {
+            let of_basis =
+                |roof: &&&Roof| (roof.basis == Basis::Measured) == (basis == Basis::Measured);
+            (basis, roofs.iter().filter(of_basis).copied().collect())
+        })
+        .collect();
+    for (basis, roofs) in &by_basis {
+        svg.add(roof_lines(roofs, *basis, x, y));
+    }
+    let longest = points
+        .iter()
+        .map(|point| point.time_ns.0)
+        .max()
+        .unwrap_or(0)
+        .max(1) as f64;
+    // The largest come first, so that small ones stay in reach of the pointer.
+    let mut drawn = points.clone();
+    drawn.sort_by_key(|point| std::cmp::Reverse(point.time_ns));
+    for point in drawn {
+        let position =
+            |of: &[&str], text: &str| of.iter().position(|&known| known == text).unwrap_or(0);
+        let (kind, phase) = (
+            position(&kinds, &point.kind),
+            position(&phases, &point.phase),
+        );
+        let radius = 3.5 + 12.0 * (point.time_ns.0.max(0) as f64 / longest).sqrt();
+        svg.add(
+            Element::new("path")
+                .attribute(
+                    "d",
+                    &shape(
+                        phase,
+                        x.at(point.intensity),
+                        y.at(point.flops_per_s.0),
+                        radius,
+                    ),
+                )
+                .class(&format!("point c{}", kind % CATEGORIES))
+                .attribute("data-kind", &point.kind)
+                .attribute("data-phase", &point.phase)
+                .tooltip(&description(point, &roofs)),
+        );
+    }
+    for (basis, roofs) in &by_basis {
+        svg.add(roof_labels(roofs, *basis, x, y));
+    }
+    let absent = roofline.points.len() - points.len();
+    if absent > 0 {
+        let note = format!("{absent} without arithmetic or without bytes have no place here");
+        svg.add(Element::text(RIGHT, 16.0, &note).class("tick end"));
+    }
+    svg
+}
+
+fn axes(roofs: &[&Roof], points: &[&RooflinePoint], top: f64, bottom: f64) -> (Axis, Axis) {
+    let range = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold(
+            (f64::INFINITY, f64::NEG_INFINITY),
+            |(low, high): (f64, f64), value| (low.min(value), high.max(value)),
+        )
+    };
+    let ridges = roofs.iter().map(|roof| roof.ridge());
+    let intensities = points.iter().map(|point| point.intensity);
+    let (left, right) = range(&mut ridges.chain(intensities));
+    let x = Axis::logarithmic(left / 3.0, right * 4.0, LEFT, RIGHT);
+    let peaks = roofs.iter().map(|roof| roof.peak_flops_per_s.0);
+    // A roof far above every point still shows its slope, but only its lowest decade below the points.
+    let rates = points.iter().map(|point| point.flops_per_s.0);
+    let feet = roofs.iter().map(|roof| roof.at(left).0);
+    let (low, high) = range(&mut peaks.chain(rates).chain(feet));
+    (x, Axis::logarithmic(low / 2.0, high * 2.5, bottom, top))
+}
+
+fn grid(svg: &mut Svg, x: Axis, y: Axis, top: f64, bottom: f64) {
+    for tick in x.ticks(0, Unit::FlopsPerByte) {
+        let at = x.at(tick);
+        svg.add(Element::line(at, top, at, bottom).class("grid"));
+        svg.add(
+            Element::text(at, bottom + 16.0, &llmprof_units::significant(tick))
+                .class("tick middle"),
+        );
+    }
+    for tick in y.ticks(0, Unit::FlopsPerSecond) {
+        let at = y.at(tick);
+        svg.add(Element::line(LEFT, at, RIGHT, at).class("grid"));
+        svg.add(
+            Element::text(LEFT - 8.0, at + 4.0, &Unit::FlopsPerSecond.tick(tick)).class("tick end"),
+        );
+    }
+    let middle = f64::midpoint(LEFT, RIGHT);
+    let label = "arithmetic intensity: operations per compulsory byte (FLOP/B)";
+    svg.add(Element::text(middle, bottom + 36.0, label).class("quiet middle"));
+}
+
+/// Where a roof leaves the chart on the left or at the bottom, and where it turns flat.
+fn foot_and_knee(roof: &Roof, x: Axis, y: Axis) -> [(f64, f64); 2] {
+    let (left, right) = x.domain();
+    let (lowest, _) = y.domain();
+    let begin = left.max(lowest / roof.bandwidth.0);
+    let ridge = roof.ridge().clamp(begin, right.max(begin));
+    [begin, ridge].map(|intensity| (x.at(intensity), y.at(roof.at(intensity).0)))
+}
+
+/// A group that a page shows or hides.
+fn basis_group(basis: Basis) -> Element {
+    let name = basis.to_string();
+    Element::new("g")
+        .class(&format!("roofs {name}"))
+        .attribute("data-basis", &name)
+}
+
+fn roof_lines(roofs: &[&Roof], basis: Basis, x: Axis, y: Axis) -> Element {
+    roofs.iter().fold(basis_group(basis), |group, roof| {
+        let [foot, knee] = foot_and_knee(roof, x, y);
+        let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
+        let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
+        let tooltip = format!("{} ({}): {peak}, {bandwidth}", roof.label, roof.basis);
+        let line = Element::polyline(&[foot, knee, (RIGHT, knee.1)]);
+        group.child(line.class("roof").tooltip(&tooltip))
+    })
+}
+
+/// Labels lie above the points: peaks at the right end, each bandwidth once along its slope.
+fn roof_labels(roofs: &[&Roof], basis: Basis, x: Axis, y: Axis) -> Element {
+    let mut group = basis_group(basis);
+    let mut sloped = Vec::new();
+    let mut levels: Vec<f64> = Vec::new();
+    for roof in roofs {
+        let [foot, knee] = foot_and_knee(roof, x, y);
+        let mut level = knee.1 - 6.0;
+        while levels.iter().any(|taken| (taken - level).abs() < 13.0) {
+            level += 13.0;
+        }
+        levels.push(level);
+        let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
+        let label = format!("{} {peak}, {}", roof.label, roof.basis);
+        group = group.child(Element::text(RIGHT - 4.0, level, &label).class("tick end halo"));
+        if !sloped.contains(&roof.bandwidth.0) {
+            sloped.push(roof.bandwidth.0);
+            let (at, height) = (
+                foot.0 + 0.3 * (knee.0 - foot.0),
+                foot.1 + 0.3 * (knee.1 - foot.1),
+            );
+            let degrees = (knee.1 - foot.1).atan2(knee.0 - foot.0).to_degrees();
+            let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
+            let text = Element::text(0.0, -6.0, &format!("{bandwidth}, {}", roof.basis));
+            let turn = format!("translate({at:.1} {height:.1}) rotate({degrees:.1})");
+            group = group.child(text.attribute("transform", &turn).class("tick middle halo"));
+        }
+    }
+    group
+}
+
+fn description(point: &RooflinePoint, roofs: &[&Roof]) -> String {
+    let rate = Unit::FlopsPerSecond.format(point.flops_per_s.0);
+    let intensity = Unit::FlopsPerByte.format(point.intensity);
+    let mut text = format!(
+        "{}\n{} · {}\n{rate} at {intensity}\n{} in {} calls",
+        point.label, point.kind, point.phase, point.time_ns, point.calls
+    );
+    for roof in roofs {
+        let share = Unit::Fraction.format(point.flops_per_s.0 / roof.at(point.intensity).0);
+        text += &format!("\n{share} of {} ({})", roof.label, roof.basis);
+    }
+    text
+}
+
+/// A closed path about a centre: circle, square, diamond or triangle, by number.
+fn shape(number: usize, x: f64, y: f64, r: f64) -> String {
+    match number % 4 {
+        0 => format!(
+            "M{:.1} {y:.1}a{r:.1} {r:.1} 0 1 0 {d:.1} 0a{r:.1} {r:.1} 0 1 0 -{d:.1} 0z",
+            x - r,
+            d = 2.0 * r
+        ),
+        1 => {
+            let r = r * 0.88;
+            format!(
+                "M{:.1} {:.1}h{d:.1}v{d:.1}h-{d:.1}z",
+                x - r,
+                y - r,
+                d = 2.0 * r
+            )
+        }
+        2 => {
+            let r = r * 1.2;
+            format!(
+                "M{x:.1} {:.1}l{r:.1} {r:.1}l-{r:.1} {r:.1}l-{r:.1} -{r:.1}z",
+                y - r
+            )
+        }
+        _ => format!(
+            "M{x:.1} {:.1}L{:.1} {:.1}H{:.1}z",
+            y - 1.2 * r,
+            x + 1.1 * r,
+            y + 0.8 * r,
+            x - 1.1 * r
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos};
+
+    use super::*;
+
+    fn point(label: &str, phase: &str, intensity: f64, rate: f64) -> RooflinePoint {
+        RooflinePoint {
+            label: label.to_owned(),
+            kind: "linear".to_owned(),
+            phase: phase.to_owned(),
+            intensity,
+            flops_per_s: FlopsPerSecond(rate),
+            time_ns: Nanos(1_000_000),
+            calls: 24,
+        }
+    }
+
+    fn sample() -> Roofline {
+        let roof = |label: &str, peak, bandwidth, basis| Roof {
+            label: label.to_owned(),
+            peak_flops_per_s: FlopsPerSecond(peak),
+            bandwidth: BytesPerSecond(bandwidth),
+            basis,
+        };
+        Roofline {
+            roofs: vec![
+                roof("bf16", 989.5e12, 4.8e12, Basis::Datasheet),
+                roof("bf16", 700e12, 4.2e12, Basis::Measured),
+            ],
+            points: vec![
+                point("gate_proj<T>", "prefill", 400.0, 500e12),
+                point("gate_proj", "decode", 1.0, 3e12),
+                point("softmax", "decode", 0.0, 0.0),
+            ],
+        }
+    }
+
+    #[test]
+    fn snapshot() {
+        insta::assert_snapshot!(roofline(&sample()).inline());
+    }
+
+    #[test]
+    fn share_of_the_roof_by_hand() {
+        // At 1 FLOP/B the memory feeds 4.8 TFLOP/s: 3 of them are 62.5 %.
+        let view = sample();
+        let roofs: Vec<&Roof> = view.roofs.iter().collect();
+        assert!(description(&view.points[1], &roofs).contains("62.5 % of bf16 (datasheet)"));
+    }
+
+    #[test]
+    fn points_without_a_place_are_counted() {
+        let text = roofline(&sample()).inline();
+        assert_eq!(text.matches("data-kind").count(), 2);
+        assert!(text.contains("1 without arithmetic"));
+        assert!(roofline(&Roofline::default()).inline().contains("limits"));
+    }
+}

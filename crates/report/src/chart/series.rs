@@ -1,0 +1,222 @@
+use super::{
+    WIDTH,
+    axis::Axis,
+    shortened,
+    svg::{Element, Svg},
+    text_width,
+    theme::CATEGORIES,
+    wrapped,
+};
+use crate::view::{Line, Series, Unit};
+
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = WIDTH - 16.0;
+const HEIGHT: f64 = 152.0;
+const LEGEND: f64 = 16.0;
+
+/// Lines over time, from zero where all values are positive; time is shown from the first sample.
+pub fn series(series: &Series) -> Svg {
+    let labels: Vec<String> = series
+        .lines
+        .iter()
+        .map(|line| summary(line, series.unit))
+        .collect();
+    let widths: Vec<f64> = labels
+        .iter()
+        .map(|label| text_width(label) + 32.0)
+        .collect();
+    let legend = wrapped(&widths, LEFT, WIDTH);
+    let top = 32.0 + LEGEND * legend.last().map_or(0.0, |&(_, line)| line as f64 + 1.0);
+    let bottom = top + HEIGHT;
+    let mut svg = Svg::new(&series.title, WIDTH, bottom + 26.0);
+    svg.add(Element::text(0.0, 16.0, &series.title).class("heading"));
+    let samples = || series.lines.iter().flat_map(|line| &line.samples);
+    let times = || {
+        let bands = series
+            .bands
+            .iter()
+            .flat_map(|band| [band.start_ns.0, band.end_ns.0]);
+        samples().map(|(time, _)| time.0).chain(bands)
+    };
+    let start = times().min().unwrap_or(0);
+    let since = |time: i64| time.saturating_sub(start) as f64;
+    let x = Axis::linear(0.0, since(times().max().unwrap_or(0)), LEFT, RIGHT);
+    let values = samples()
+        .map(|&(_, value)| value)
+        .filter(|value| value.is_finite());
+    let (low, high) = values.fold((0.0_f64, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    let y = Axis::linear(low, high * 1.05, bottom, top);
+
+    let mut names = Vec::new();
+    for (index, band) in series.bands.iter().enumerate() {
+        let (left, right) = (x.at(since(band.start_ns.0)), x.at(since(band.end_ns.0)));
+        let class = if index % 2 == 0 { "band" } else { "band odd" };
+        let room = ((right - left) / 6.6) as usize;
+        svg.add(
+            Element::rect(left, top, (right - left).max(0.5), bottom - top)
+                .class(class)
+                .tooltip(&band.label),
+        );
+        if room >= 4 {
+            let label = shortened(&band.label, room - 1);
+            names.push(Element::text(left + 4.0, top + 12.0, &label).class("tick halo"));
+        }
+    }
+    for tick in y.ticks(4, series.unit) {
+        let at = y.at(tick);
+        svg.add(Element::line(LEFT, at, RIGHT, at).class("grid"));
+        svg.add(Element::text(LEFT - 8.0, at + 4.0, &series.unit.tick(tick)).class("tick end"));
+    }
+    for tick in x.ticks(8, Unit::Nanoseconds) {
+        svg.add(
+            Element::text(x.at(tick), bottom + 18.0, &Unit::Nanoseconds.tick(tick))
+                .class("tick middle"),
+        );
+    }
+    for (index, ((line, label), (left, row))) in
+        series.lines.iter().zip(&labels).zip(legend).enumerate()
+    {
+        let color = format!("c{}", index % CATEGORIES);
+        for stretch in stretches(line, |time, value| (x.at(since(time)), y.at(value))) {
+            svg.add(
+                Element::polyline(&stretch)
+                    .class(&format!("{color} line"))
+                    .tooltip(label),
+            );
+        }
+        let baseline = 36.0 + LEGEND * row as f64;
+        svg.add(Element::rect(left, baseline - 9.0, 10.0, 10.0).class(&format!("{color} flat")));
+        svg.add(Element::text(left + 15.0, baseline, label).class("tick"));
+    }
+    for name in names {
+        svg.add(name);
+    }
+    svg
+}
+
+fn summary(line: &Line, unit: Unit) -> String {
+    let values = line
+        .samples
+        .iter()
+        .map(|&(_, value)| value)
+        .filter(|value| value.is_finite());
+    let (count, sum, low, high) = values.fold(
+        (0u64, 0.0, f64::INFINITY, f64::NEG_INFINITY),
+        |(count, sum, low, high), value| {
+            (
+                count + 1,
+                sum + value,
+                f64::min(low, value),
+                f64::max(high, value),
+            )
+        },
+    );
+    if count == 0 {
+        return format!("{}: no samples", line.label);
+    }
+    format!(
+        "{}: mean {}, {} to {}",
+        line.label,
+        unit.format(sum / count as f64),
+        unit.format(low),
+        unit.format(high)
+    )
+}
+
+/// Connected stretches in pixels. Of the samples on one pixel only the first, lowest, highest and last are kept: the picture is the
+/// same and the file small.
+fn stretches(line: &Line, place: impl Fn(i64, f64) -> (f64, f64)) -> Vec<Vec<(f64, f64)>> {
+    let mut stretches = Vec::new();
+    for stretch in line.samples.split(|(_, value)| !value.is_finite()) {
+        let points: Vec<(f64, f64)> = stretch
+            .iter()
+            .map(|&(time, value)| place(time.0, value))
+            .collect();
+        let mut kept: Vec<(f64, f64)> = Vec::new();
+        for column in points.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
+            let by_height =
+                |a: &(usize, &(f64, f64)), b: &(usize, &(f64, f64))| a.1.1.total_cmp(&b.1.1);
+            let low = column
+                .iter()
+                .enumerate()
+                .min_by(by_height)
+                .map_or(0, |(index, _)| index);
+            let high = column
+                .iter()
+                .enumerate()
+                .max_by(by_height)
+                .map_or(0, |(index, _)| index);
+            let mut keep = [0, low, high, column.len() - 1];
+            keep.sort_unstable();
+            let mut last = None;
+            for index in keep {
+                if last != Some(index) {
+                    kept.push(column[index]);
+                }
+                last = Some(index);
+            }
+        }
+        // A lone sample would be a line of no length.
+        if let [(x, y)] = kept[..] {
+            kept.push((x + 1.0, y));
+        }
+        if !kept.is_empty() {
+            stretches.push(kept);
+        }
+    }
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::Nanos;
+
+    use super::*;
+    use crate::view::Band;
+
+    fn line(values: &[f64]) -> Line {
+        Line {
+            label: "package".to_owned(),
+            samples: values
+                .iter()
+                .enumerate()
+                .map(|(i, &v)| (Nanos(i as i64 * 100_000_000), v))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn snapshot() {
+        let band = |label: &str, start, end| Band {
+            label: label.to_owned(),
+            start_ns: Nanos(start),
+            end_ns: Nanos(end),
+        };
+        let view = Series {
+            title: "Power".to_owned(),
+            unit: Unit::Watts,
+            lines: vec![
+                line(&[40.0, 95.5, 97.0, f64::NAN, 60.0, 55.0]),
+                line(&[10.0; 6]),
+            ],
+            bands: vec![
+                band("prefill", 50_000_000, 250_000_000),
+                band("decode", 250_000_000, 480_000_000),
+            ],
+        };
+        insta::assert_snapshot!(series(&view).inline());
+    }
+
+    #[test]
+    fn thinning_keeps_extremes_and_breaks_at_gaps() {
+        let mut values: Vec<f64> = (0..10_000).map(f64::from).collect();
+        values[5_000] = 1e9;
+        values[7_000] = f64::NAN;
+        let found = stretches(&line(&values), |time, value| (time as f64 / 1e10, value));
+        assert_eq!(found.len(), 2);
+        assert!(found[0].iter().any(|&(_, value)| value == 1e9));
+        assert!(found.iter().map(Vec::len).sum::<usize>() <= 4 * 102);
+    }
+}

@@ -1,0 +1,172 @@
+use super::{
+    WIDTH,
+    axis::Axis,
+    shortened,
+    svg::{Element, Svg},
+    theme::CATEGORIES,
+};
+use crate::view::{Row, Timeline, Unit};
+
+const LEFT: f64 = 160.0;
+const RIGHT: f64 = WIDTH - 8.0;
+const TOP: f64 = 34.0;
+const ROW: f64 = 12.0;
+const GAP: f64 = 6.0;
+const COLUMNS: usize = (RIGHT - LEFT) as usize;
+
+/// All events on one picture. Where several share a pixel, the one that fills most of it gives the colour and all of them the
+/// opacity, so the picture stays small however many events there are.
+pub fn timeline(timeline: &Timeline) -> Svg {
+    let layout = timeline.layout();
+    let lanes = layout.rows.chunk_by(|a, b| a.lane == b.lane).count();
+    let bottom = TOP + ROW * layout.rows.len() as f64 + GAP * lanes as f64;
+    let title = format!("Timeline of {} events", timeline.len());
+    let mut svg = Svg::new(&title, WIDTH, bottom + 26.0);
+    svg.add(Element::text(0.0, 16.0, &title).class("heading"));
+    if layout.hidden > 0 {
+        let note = format!("{} more at the same time are not drawn", layout.hidden);
+        svg.add(Element::text(RIGHT, 16.0, &note).class("tick end"));
+    }
+    let span = layout.end_ns.saturating_sub(layout.start_ns).max(1) as f64;
+    let x = Axis::linear(0.0, span, LEFT, RIGHT);
+    for tick in x.ticks(7, Unit::Nanoseconds) {
+        let at = x.at(tick);
+        svg.add(Element::line(at, TOP - 6.0, at, bottom).class("grid"));
+        svg.add(
+            Element::text(at, bottom + 16.0, &Unit::Nanoseconds.tick(tick)).class("tick middle"),
+        );
+    }
+    let mut y = TOP;
+    for lane in layout.rows.chunk_by(|a, b| a.lane == b.lane) {
+        if let Some(name) = timeline.lanes.get(lane[0].lane as usize) {
+            svg.add(
+                Element::text(LEFT - 10.0, y + 10.0, &shortened(name, 23))
+                    .class("tick end")
+                    .tooltip(name),
+            );
+        }
+        for row in lane {
+            for run in runs(timeline, row, layout.start_ns, span) {
+                let color = format!("c{} flat", run.name as usize % CATEGORIES);
+                let width = (run.end - run.begin) as f64;
+                let rect =
+                    Element::rect(LEFT + run.begin as f64, y, width, ROW - 2.0).class(&color);
+                let rect = match run.tenths {
+                    10 => rect,
+                    tenths => rect.number("fill-opacity", f64::from(tenths) / 10.0),
+                };
+                svg.add(match timeline.names.get(run.name as usize) {
+                    Some(name) if width >= 3.0 => rect.tooltip(name),
+                    _ => rect,
+                });
+            }
+            y += ROW;
+        }
+        y += GAP;
+    }
+    svg
+}
+
+/// Neighbouring pixels that look the same.
+struct Run {
+    begin: usize,
+    end: usize,
+    name: u32,
+    tenths: u8,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Pixel {
+    covered: f64,
+    most: f64,
+    name: u32,
+}
+
+fn runs(timeline: &Timeline, row: &Row, start_ns: i64, span: f64) -> Vec<Run> {
+    let mut pixels = vec![Pixel::default(); COLUMNS];
+    for &index in &row.events {
+        let event = timeline.event(index as usize);
+        let begin = event.start_ns.0.saturating_sub(start_ns) as f64 / span * COLUMNS as f64;
+        let end = (begin + event.duration_ns.0 as f64 / span * COLUMNS as f64).max(begin + 0.1);
+        let last = (end.ceil() as usize).min(COLUMNS);
+        let first = (begin as usize).min(last.saturating_sub(1));
+        for (column, pixel) in pixels.iter_mut().enumerate().take(last).skip(first) {
+            let share = (end.min(column as f64 + 1.0) - begin.max(column as f64)).clamp(0.0, 1.0);
+            pixel.covered += share;
+            if share > pixel.most {
+                pixel.most = share;
+                pixel.name = event.name;
+            }
+        }
+    }
+    let mut runs: Vec<Run> = Vec::new();
+    for (column, pixel) in pixels
+        .iter()
+        .enumerate()
+        .filter(|(_, pixel)| pixel.covered > 0.0)
+    {
+        let tenths = (pixel.covered * 10.0).round().clamp(2.0, 10.0) as u8;
+        match runs.last_mut() {
+            Some(run) if run.end == column && run.name == pixel.name && run.tenths == tenths => {
+                run.end += 1;
+            }
+            _ => runs.push(Run {
+                begin: column,
+                end: column + 1,
+                name: pixel.name,
+                tenths,
+            }),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::Nanos;
+
+    use super::*;
+    use crate::view::Event;
+
+    fn sample(events: &[(u32, i64, i64, u32)]) -> Timeline {
+        let lanes = vec!["stream 7".to_owned(), "thread 1".to_owned()];
+        let names = vec!["gemm".to_owned(), "norm<&>".to_owned()];
+        let mut view = Timeline::new(lanes, names, vec!["decode".to_owned()]);
+        for &(lane, start, duration, name) in events {
+            view.push(Event {
+                lane,
+                start_ns: Nanos(start),
+                duration_ns: Nanos(duration),
+                name,
+                phase: 0,
+            });
+        }
+        view
+    }
+
+    #[test]
+    fn snapshot() {
+        let view = sample(&[
+            (0, 100, 400, 0),
+            (0, 500, 100, 1),
+            (1, 50, 900, 0),
+            (1, 60, 300, 1),
+        ]);
+        insta::assert_snapshot!(timeline(&view).inline());
+    }
+
+    #[test]
+    fn size_does_not_grow_with_events() {
+        let events: Vec<_> = (0..50_000)
+            .map(|i| (0, i * 100, 60, (i % 2) as u32))
+            .collect();
+        let text = timeline(&sample(&events)).inline();
+        assert!(text.matches("<rect").count() <= COLUMNS);
+    }
+
+    #[test]
+    fn no_events_and_extreme_times_are_drawn() {
+        assert!(timeline(&sample(&[])).inline().contains("0 events"));
+        timeline(&sample(&[(0, i64::MAX, i64::MAX, 9), (0, i64::MIN, 0, 9)]));
+    }
+}

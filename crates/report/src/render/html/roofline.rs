@@ -1,0 +1,66 @@
+//! The roofline with its filters.
+
+use llmprof_units::Basis;
+
+use crate::{
+    chart::{self, escaped},
+    view::Roofline,
+};
+
+/// `id` keeps the radio buttons of several rooflines apart.
+pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
+    let mut text = "<figure class=\"roofline\">\n<div class=\"controls\">\n".to_owned();
+    text += &choices(
+        "phase",
+        roofline.points.iter().map(|point| point.phase.as_str()),
+    );
+    text += &choices(
+        "kind",
+        roofline.points.iter().map(|point| point.kind.as_str()),
+    );
+    let has = |measured: bool| {
+        let bases = roofline.roofs.iter().map(|roof| roof.basis);
+        bases
+            .into_iter()
+            .any(|basis| (basis == Basis::Measured) == measured)
+    };
+    if has(true) && has(false) {
+        text += "<fieldset><legend>peaks</legend>";
+        for (value, label) in [
+            ("measured", "measured"),
+            ("datasheet", "datasheet"),
+            ("", "both"),
+        ] {
+            let checked = if value == "measured" { " checked" } else { "" };
+            text += &format!(
+                "<label><input type=\"radio\" name=\"basis-{id}\" class=\"basis\" value=\"{value}\"{checked}>{label}</label>"
+            );
+        }
+        text += "</fieldset>\n";
+    }
+    text += "<output></output>\n</div>\n";
+    text += &chart::roofline(roofline).inline();
+    text + "</figure>\n"
+}
+
+fn choices<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> String {
+    let mut seen: Vec<&str> = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    if seen.len() < 2 {
+        return String::new();
+    }
+    let boxes: String = seen.iter().enumerate().fold(String::new(), |out, (index, value)| {
+        let value = escaped(value);
+        let swatch = if name == "kind" {
+            format!("<i class=\"swatch c{}\"></i>", index % chart::CATEGORIES)
+        } else {
+            String::new()
+        };
+        out + &format!("<label><input type=\"checkbox\" data-filter=\"{name}\" value=\"{value}\" checked>{swatch}{value}</label>")
+    });
+    format!("<fieldset><legend>{name}</legend>{boxes}</fieldset>\n")
+}

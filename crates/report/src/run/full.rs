@@ -1,0 +1,280 @@
+use llmprof_analysis::run::{Distribution, OperatorGroup, PhaseAnalysis, RunAnalysis, Summary};
+use llmprof_record::issue::Issue;
+use llmprof_units::{Nanos, Percent, significant};
+
+use super::words::{conclusion, finding_line, time, with_interval};
+use crate::{Block, Document, Table};
+
+/// The whole report: conclusion, issues, waterfall, phases, latency, findings, operators, assumptions.
+pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
+    let workload = &analysis.workload;
+    let mut document = Document::new(format!("{} on {}", analysis.model, device(analysis)));
+    document.paragraph(format!(
+        "Batch {}, prompt {} tokens, {} new tokens; family {}.",
+        workload.batch, workload.prompt, workload.new_tokens, analysis.family
+    ));
+    document.heading("Conclusion");
+    document.list(conclusion(analysis));
+    if !issues.is_empty() {
+        document.heading("Issues");
+        document.list(issues.iter().map(ToString::to_string).collect());
+    }
+    document.heading("Where the time went");
+    document.paragraph(
+        "Per phase of wall time W = floor + (matched − floor) + extra + copies + unattributed + idle − overlap, from the \
+         captured pass. Idle is the engine's own work between operators.",
+    );
+    document.table(waterfalls(analysis));
+    document.heading("Phases");
+    document.table(phases(analysis));
+    document.heading("Latency");
+    document.paragraph(format!(
+        "From {} passes without capture, {} warm-up passes left out; ± is half the 95 % interval of the mean.",
+        analysis.latency.repeats, analysis.latency.warm_up_passes
+    ));
+    document.table(latency(analysis));
+    if let Some(first) = &analysis.latency.first_use {
+        document.paragraph(format!(
+            "The first pass took {} longer than the later ones ({} against {}).",
+            time(first.extra_ns),
+            time(first.first_ns),
+            time(first.later_ns)
+        ));
+    }
+    findings(&mut document, analysis);
+    document.heading("Operators");
+    for phase in &analysis.phases {
+        document.push(Block::Heading(2, format!("{} by kind", phase.phase)));
+        document.table(groups(&phase.by_kind));
+    }
+    document.heading("Assumptions");
+    document.list(analysis.assumptions.clone());
+    document
+}
+
+/// `operators.md`: every operator by its place in the model.
+pub fn operators(analysis: &RunAnalysis) -> Document {
+    let mut document = Document::new(format!("{}: operators", analysis.model));
+    for phase in &analysis.phases {
+        document.heading(phase.phase.to_string());
+        document.table(groups(&phase.by_path));
+        if !phase.unmatched.is_empty() {
+            document.paragraph(format!(
+                "{} operators ran and are not matched.",
+                phase.unmatched.len()
+            ));
+        }
+    }
+    document
+}
+
+pub(super) fn device(analysis: &RunAnalysis) -> &str {
+    analysis
+        .device
+        .as_deref()
+        .unwrap_or("an undescribed device")
+}
+
+fn waterfalls(analysis: &RunAnalysis) -> Table {
+    let mut table = Table::new(
+        &[
+            "Phase",
+            "Wall",
+            "Floor",
+            "Matched − floor",
+            "Extra",
+            "Copies",
+            "Unattributed",
+            "Idle",
+            "Overlap",
+        ],
+        1,
+    );
+    for phase in &analysis.phases {
+        let waterfall = &phase.waterfall;
+        let share = |part: Nanos| {
+            let share = part.0 as f64 / waterfall.wall_ns.0.max(1) as f64;
+            if part.0 == 0 {
+                "0".to_owned()
+            } else {
+                format!("{part} ({})", Percent(share))
+            }
+        };
+        table.row([
+            phase.phase.to_string(),
+            waterfall.wall_ns.to_string(),
+            waterfall.floor_ns.map_or_else(dash, share),
+            waterfall
+                .inefficiency_ns
+                .map_or_else(|| share(waterfall.matched_ns), share),
+            share(waterfall.extra_ns),
+            share(waterfall.copies_ns),
+            share(waterfall.unattributed_ns),
+            share(waterfall.idle_ns),
+            share(waterfall.overlap_ns),
+        ]);
+    }
+    table
+}
+
+fn phases(analysis: &RunAnalysis) -> Table {
+    let mut table = Table::new(
+        &[
+            "Phase",
+            "Class",
+            "Wall, plain",
+            "Wall, captured",
+            "Capture costs",
+            "MFU",
+            "MBU",
+        ],
+        2,
+    );
+    for phase in &analysis.phases {
+        let percent =
+            |value: Option<f64>| value.map_or_else(dash, |value| Percent(value).to_string());
+        let used = phase
+            .plain_utilization
+            .as_ref()
+            .or(phase.utilization.as_ref());
+        table.row([
+            phase.phase.to_string(),
+            class(phase),
+            phase
+                .plain_wall_ns
+                .map_or_else(dash, |wall| wall.to_string()),
+            phase.waterfall.wall_ns.to_string(),
+            phase
+                .capture_ratio
+                .map_or_else(dash, |ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0)),
+            percent(used.and_then(|used| used.mfu)),
+            percent(used.and_then(|used| used.mbu)),
+        ]);
+    }
+    table
+}
+
+pub(super) fn class(phase: &PhaseAnalysis) -> String {
+    phase
+        .class
+        .class
+        .map_or_else(|| "no class".to_owned(), |class| class.to_string())
+}
+
+fn latency(analysis: &RunAnalysis) -> Table {
+    let latency = &analysis.latency;
+    let mut table = Table::new(&["Quantity", "Mean", "Deviation", "p50", "p90", "p99"], 1);
+    let mut add = |name: &str, summary: Option<&Summary>, spread: Option<&Distribution>| {
+        let Some(summary) = summary else { return };
+        let percentile = |choose: fn(&Distribution) -> f64| {
+            spread.map_or_else(dash, |spread| time(choose(spread)))
+        };
+        table.row([
+            name.to_owned(),
+            with_interval(summary),
+            summary.deviation.map_or_else(dash, time),
+            percentile(|spread| spread.p50),
+            percentile(|spread| spread.p90),
+            percentile(|spread| spread.p99),
+        ]);
+    };
+    add(
+        "TTFT",
+        latency.ttft_ns.as_ref(),
+        latency.ttft_spread_ns.as_ref(),
+    );
+    add(
+        "TPOT (percentiles: gaps between tokens)",
+        latency.tpot_ns.as_ref(),
+        latency.itl_ns.as_ref(),
+    );
+    add("prefill", latency.prefill_ns.as_ref(), None);
+    add("decode", latency.decode_ns.as_ref(), None);
+    add("request", latency.end_to_end_ns.as_ref(), None);
+    for (name, rate) in [
+        ("tokens/s", &latency.tokens_per_s),
+        ("decode tokens/s", &latency.decode_tokens_per_s),
+    ] {
+        if let Some(rate) = rate {
+            let half = rate
+                .ci95_half_width
+                .map(|half| format!(" ± {}", significant(half)))
+                .unwrap_or_default();
+            table.row([
+                name.to_owned(),
+                format!("{}{half}", significant(rate.mean)),
+                rate.deviation.map_or_else(dash, significant),
+            ]);
+        }
+    }
+    table
+}
+
+fn findings(document: &mut Document, analysis: &RunAnalysis) {
+    document.heading("Findings");
+    for finding in &analysis.findings {
+        document.paragraph(finding_line(finding));
+        let mut evidence: Vec<String> = finding
+            .evidence
+            .iter()
+            .map(|evidence| {
+                let value = match evidence.unit.as_str() {
+                    "1" => Percent(evidence.value).to_string(),
+                    "ns" => time(evidence.value),
+                    unit => format!("{} {unit}", significant(evidence.value)),
+                };
+                format!("{}: {value} ({})", evidence.what, evidence.basis)
+            })
+            .collect();
+        if let Some(gain) = &finding.gain {
+            evidence.push(format!("how: {}", gain.derivation));
+        }
+        if let Some(why) = &finding.abstains {
+            evidence.push(format!("abstains: {why}"));
+        }
+        document.list(evidence);
+    }
+}
+
+pub(super) fn groups(groups: &[OperatorGroup]) -> Table {
+    let mut table = Table::new(
+        &[
+            "Operator",
+            "Calls",
+            "Time",
+            "Share",
+            "FLOP/s",
+            "B/s",
+            "FLOP/B",
+            "Floor",
+            "Of the roof",
+            "Bound by",
+        ],
+        1,
+    );
+    for group in groups {
+        table.row([
+            group.name.clone(),
+            group.calls.to_string(),
+            group.measured_ns.to_string(),
+            Percent(group.share).to_string(),
+            group
+                .achieved_flops_per_s
+                .map_or_else(dash, |rate| rate.to_string()),
+            group
+                .achieved_bytes_per_s
+                .map_or_else(dash, |rate| rate.to_string()),
+            group.intensity.map_or_else(dash, significant),
+            group.floor_ns.map_or_else(dash, |floor| floor.to_string()),
+            group
+                .fraction_of_roof
+                .map_or_else(dash, |fraction| Percent(fraction).to_string()),
+            group.binds.map_or_else(dash, |binds| binds.to_string()),
+        ]);
+    }
+    table
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}

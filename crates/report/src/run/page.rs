@@ -1,0 +1,226 @@
+use llmprof_analysis::run::RunAnalysis;
+use llmprof_record::issue::Issue;
+use llmprof_theory::device::Device;
+use llmprof_units::{FlopsPerSecond, Nanos, Percent};
+
+use super::{
+    full::{device, document},
+    words::conclusion,
+};
+use crate::{
+    Align, Block, Column, Document,
+    view::{
+        Cell, Histogram, Mark, OperatorTable, Part, PartKind, ReportView, Roof, Roofline,
+        RooflinePoint, Section, Series, Timeline, Unit, Waterfall, WaterfallPart,
+    },
+};
+
+/// What a page shows beside the analysis.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// Events over time.
+    pub timeline: Option<Timeline>,
+    /// Sampled values.
+    pub telemetry: Vec<Series>,
+    /// Gaps between tokens, ns.
+    pub gaps_ns: Vec<f64>,
+}
+
+/// The page of a run.
+pub fn view(
+    analysis: &RunAnalysis,
+    issues: &[Issue],
+    limits: Option<&Device>,
+    extras: Extras,
+) -> ReportView {
+    let workload = &analysis.workload;
+    let mut sections = vec![Section::new("Where the time went", waterfalls(analysis))];
+    if let Some(limits) = limits {
+        sections.push(Section::new(
+            "Roofline",
+            vec![Part::Roofline(roofline(analysis, limits))],
+        ));
+    }
+    if let Some(timeline) = extras.timeline {
+        sections.push(Section::new(
+            "Timeline of the captured pass",
+            vec![Part::Timeline(timeline)],
+        ));
+    }
+    sections.push(Section::new(
+        "Operators",
+        vec![Part::Operators(operators(analysis))],
+    ));
+    if let Some(gaps) = &analysis.latency.itl_ns {
+        let marks = [("p50", gaps.p50), ("p90", gaps.p90), ("p99", gaps.p99)]
+            .map(|(label, value)| Mark {
+                label: label.to_owned(),
+                value,
+            })
+            .into();
+        let histogram = Histogram::of(
+            "Gaps between tokens",
+            Unit::Nanoseconds,
+            &extras.gaps_ns,
+            marks,
+        );
+        sections.push(Section::new("Latency", vec![Part::Histogram(histogram)]));
+    }
+    if !extras.telemetry.is_empty() {
+        let parts = extras.telemetry.into_iter().map(Part::Series).collect();
+        sections.push(Section::new("Telemetry", parts));
+    }
+    sections.push(Section::new(
+        "All figures",
+        vec![Part::Document(rest(analysis))],
+    ));
+    ReportView {
+        title: format!("{} on {}", analysis.model, device(analysis)),
+        subtitle: format!(
+            "batch {}, prompt {} tokens, {} new tokens",
+            workload.batch, workload.prompt, workload.new_tokens
+        ),
+        conclusion: conclusion(analysis),
+        issues: issues.to_vec(),
+        sections,
+    }
+}
+
+/// The report without what the page shows elsewhere.
+fn rest(analysis: &RunAnalysis) -> Document {
+    let mut whole = document(analysis, &[]);
+    let shown = ["Conclusion", "Operators"];
+    let mut keep = true;
+    whole.blocks.retain(|block| {
+        if let Block::Heading(1, title) = block {
+            keep = !shown.contains(&title.as_str());
+        }
+        keep
+    });
+    whole
+}
+
+fn waterfalls(analysis: &RunAnalysis) -> Vec<Part> {
+    let part = |label: &str, duration_ns: Nanos, kind| WaterfallPart {
+        label: label.to_owned(),
+        duration_ns,
+        kind,
+    };
+    analysis
+        .phases
+        .iter()
+        .map(|phase| {
+            let waterfall = &phase.waterfall;
+            let mut parts = match (waterfall.floor_ns, waterfall.inefficiency_ns) {
+                (Some(floor), Some(rest)) => vec![
+                    part("floor", floor, PartKind::Floor),
+                    part("matched − floor", rest, PartKind::Inefficiency),
+                ],
+                _ => vec![part(
+                    "matched",
+                    waterfall.matched_ns,
+                    PartKind::Inefficiency,
+                )],
+            };
+            parts.extend([
+                part("extra", waterfall.extra_ns, PartKind::Extra),
+                part("copies", waterfall.copies_ns, PartKind::Copies),
+                part(
+                    "unattributed",
+                    waterfall.unattributed_ns,
+                    PartKind::Unattributed,
+                ),
+                part("idle", waterfall.idle_ns, PartKind::Idle),
+                part("overlap", -waterfall.overlap_ns, PartKind::Overlap),
+            ]);
+            parts.retain(|part| part.duration_ns.0 != 0);
+            Part::Waterfall(Waterfall {
+                phase: phase.phase.to_string(),
+                wall_ns: waterfall.wall_ns,
+                parts,
+            })
+        })
+        .collect()
+}
+
+fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
+    let roofs = limits
+        .peaks
+        .iter()
+        .map(|peak| Roof {
+            label: format!("{} {}", peak.dtype, peak.engine),
+            peak_flops_per_s: peak.dense_flops_per_s,
+            bandwidth: limits.bandwidth(),
+            basis: peak.basis,
+        })
+        .collect();
+    let mut points = Vec::new();
+    for phase in &analysis.phases {
+        for group in &phase.by_path {
+            if let (Some(intensity), Some(FlopsPerSecond(rate))) =
+                (group.intensity, group.achieved_flops_per_s)
+            {
+                points.push(RooflinePoint {
+                    label: group.name.clone(),
+                    kind: group.kind.to_string(),
+                    phase: phase.phase.to_string(),
+                    intensity,
+                    flops_per_s: FlopsPerSecond(rate),
+                    time_ns: group.measured_ns,
+                    calls: group.calls,
+                });
+            }
+        }
+    }
+    Roofline { roofs, points }
+}
+
+fn operators(analysis: &RunAnalysis) -> OperatorTable {
+    let headers = [
+        ("Phase", Align::Left),
+        ("Operator", Align::Left),
+        ("Kind", Align::Left),
+        ("Calls", Align::Right),
+        ("Time", Align::Right),
+        ("Share", Align::Right),
+        ("FLOP/s", Align::Right),
+        ("B/s", Align::Right),
+        ("Floor", Align::Right),
+        ("Of the roof", Align::Right),
+    ];
+    let columns = headers
+        .map(|(header, align)| Column {
+            header: header.to_owned(),
+            align,
+        })
+        .into();
+    let mut rows = Vec::new();
+    for phase in &analysis.phases {
+        for group in &phase.by_path {
+            let time = |time: Nanos| Cell::number(time.0 as f64, time);
+            rows.push(vec![
+                Cell::Text(phase.phase.to_string()),
+                Cell::Text(group.name.clone()),
+                Cell::Text(group.kind.to_string()),
+                Cell::number(group.calls as f64, group.calls),
+                time(group.measured_ns),
+                Cell::number(group.share, Percent(group.share)),
+                group
+                    .achieved_flops_per_s
+                    .map_or(Cell::Missing, |rate| Cell::number(rate.0, rate)),
+                group
+                    .achieved_bytes_per_s
+                    .map_or(Cell::Missing, |rate| Cell::number(rate.0, rate)),
+                group.floor_ns.map_or(Cell::Missing, time),
+                group.fraction_of_roof.map_or(Cell::Missing, |fraction| {
+                    Cell::number(fraction, Percent(fraction))
+                }),
+            ]);
+        }
+    }
+    OperatorTable {
+        title: "operators".to_owned(),
+        columns,
+        rows,
+    }
+}

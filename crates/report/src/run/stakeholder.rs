@@ -1,0 +1,88 @@
+use llmprof_analysis::run::{GainOf, PhaseClass, RunAnalysis};
+use llmprof_units::{Nanos, Percent, significant};
+
+use super::{full::device, words::time};
+use crate::Document;
+
+/// One page without jargon: how fast, what holds it back, what would help.
+pub fn stakeholder(analysis: &RunAnalysis) -> Document {
+    let mut document = Document::new(format!("{}: how fast it is, and why", analysis.model));
+    let latency = &analysis.latency;
+    document.heading("How fast it is");
+    let mut lines = Vec::new();
+    if let Some(ttft) = &latency.ttft_ns {
+        lines.push(format!("The first word appears after {}.", time(ttft.mean)));
+    }
+    if let Some(rate) = &latency.decode_tokens_per_s {
+        lines.push(format!(
+            "After that about {} words or word pieces come per second.",
+            significant(rate.mean)
+        ));
+    }
+    lines.push(format!(
+        "Measured on {} with {} request(s) at once, {} pieces of prompt and {} of answer, {} times.",
+        device(analysis),
+        analysis.workload.batch,
+        analysis.workload.prompt,
+        analysis.workload.new_tokens,
+        latency.repeats
+    ));
+    document.list(lines);
+    document.heading("What holds it back");
+    let mut lines = Vec::new();
+    for phase in &analysis.phases {
+        let what = match phase.class.class {
+            Some(PhaseClass::MemoryBound | PhaseClass::L2Bound) => {
+                "waits for memory: reading the model's weights takes most of the time"
+            }
+            Some(PhaseClass::ComputeBound) => "is limited by how fast the machine calculates",
+            Some(PhaseClass::HostBound) => "waits for the software around the model",
+            Some(PhaseClass::LatencyBound) => {
+                "does work in pieces that are too small for the machine"
+            }
+            Some(PhaseClass::CommunicationBound) => "waits for machines to exchange data",
+            Some(PhaseClass::Throttled) => {
+                "runs slower because the machine protects itself from heat or power"
+            }
+            Some(PhaseClass::Balanced) => "uses memory and arithmetic about equally",
+            None => "has no single cause that the data show",
+        };
+        let limit = phase.waterfall.floor_ns.map(|floor: Nanos| {
+            let share = floor.0 as f64 / phase.waterfall.wall_ns.0.max(1) as f64;
+            format!(
+                " The machine's own limit would be {} of the time it takes.",
+                Percent(share)
+            )
+        });
+        lines.push(format!(
+            "The {} phase {what}.{}",
+            phase.phase,
+            limit.unwrap_or_default()
+        ));
+    }
+    document.list(lines);
+    document.heading("What would help");
+    let helps: Vec<String> = analysis
+        .findings
+        .iter()
+        .filter_map(|finding| {
+            let gain = finding.gain.as_ref()?;
+            let what = match gain.of {
+                GainOf::Run => "up to",
+                GainOf::Throughput => "with more requests at once, up to",
+                GainOf::FirstRequest => "for the first request, up to",
+            };
+            Some(format!(
+                "{} ({what} {:.1} times as fast)",
+                finding.title.trim_end_matches('.'),
+                gain.factor
+            ))
+        })
+        .take(3)
+        .collect();
+    if helps.is_empty() {
+        document.paragraph("Nothing was found whose gain can be computed from this run.");
+    }
+    document.list(helps);
+    document
+}

@@ -1,0 +1,82 @@
+use llmprof_analysis::run::{Finding, GainOf, PhaseAnalysis, RunAnalysis, Summary};
+use llmprof_units::{Nanos, Percent, significant};
+
+/// The conclusion in a few sentences, the most important first: where the time went, the bound, what would pay.
+pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
+    let mut lines = Vec::new();
+    let latency = &analysis.latency;
+    if let (Some(ttft), Some(rate)) = (&latency.ttft_ns, &latency.tokens_per_s) {
+        let tpot = latency
+            .tpot_ns
+            .as_ref()
+            .map(|tpot| format!(", {} per further token", time(tpot.mean)));
+        lines.push(format!(
+            "First token after {}{}, {} tokens/s.",
+            time(ttft.mean),
+            tpot.unwrap_or_default(),
+            significant(rate.mean)
+        ));
+    }
+    lines.extend(analysis.phases.iter().map(phase_line));
+    match analysis
+        .findings
+        .iter()
+        .find(|finding| finding.gain.is_some())
+    {
+        Some(finding) => lines.push(finding_line(finding)),
+        None => lines.push("No change with a computable gain was found.".to_owned()),
+    }
+    lines
+}
+
+fn phase_line(phase: &PhaseAnalysis) -> String {
+    let waterfall = &phase.waterfall;
+    let share = |part: Nanos| Percent(part.0 as f64 / waterfall.wall_ns.0.max(1) as f64);
+    let mut text = format!("{}: {}", phase.phase, waterfall.wall_ns);
+    if let Some(class) = phase.class.class {
+        text += &format!(", {class}");
+    }
+    if let Some(floor) = waterfall.floor_ns {
+        text += &format!("; the device's limit is {} of it", share(floor));
+    }
+    if waterfall.idle_ns.0 > 0 {
+        text += &format!(", {} is the engine's own work", share(waterfall.idle_ns));
+    }
+    if let Some(used) = &phase.utilization {
+        let percent = |value: Option<f64>| {
+            value.map_or_else(|| "unknown".to_owned(), |value| Percent(value).to_string())
+        };
+        text += &format!("; MFU {}, MBU {}", percent(used.mfu), percent(used.mbu));
+    }
+    text + "."
+}
+
+/// A finding in one line, with its gain.
+pub(super) fn finding_line(finding: &Finding) -> String {
+    match &finding.gain {
+        Some(gain) => format!(
+            "{} Expected: {} {:.2}× faster.",
+            finding.title,
+            match gain.of {
+                GainOf::Run => "the run",
+                GainOf::Throughput => "throughput",
+                GainOf::FirstRequest => "the first request",
+            },
+            gain.factor
+        ),
+        None => finding.title.clone(),
+    }
+}
+
+/// `12.3 ms ± 0.4 ms`, the half width of the 95 % interval.
+pub(super) fn with_interval(summary: &Summary) -> String {
+    match summary.ci95_half_width {
+        Some(half) => format!("{} ± {}", time(summary.mean), time(half)),
+        None => time(summary.mean),
+    }
+}
+
+/// Nanoseconds as text.
+pub(super) fn time(ns: f64) -> String {
+    Nanos(ns.round() as i64).to_string()
+}

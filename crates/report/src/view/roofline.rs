@@ -1,0 +1,68 @@
+use llmprof_units::{Basis, BytesPerSecond, FlopsPerSecond, Nanos};
+
+/// Operators by arithmetic intensity and rate, under the limits of a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roofline {
+    /// The limits; those of one basis are shown together.
+    pub roofs: Vec<Roof>,
+    /// The operators.
+    pub points: Vec<RooflinePoint>,
+}
+
+/// A limit: no more than the peak, and no more than the intensity allows the memory to feed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Roof {
+    /// Which unit and memory it is: `bf16 tensor, HBM`.
+    pub label: String,
+    /// The flat part.
+    pub peak_flops_per_s: FlopsPerSecond,
+    /// The sloped part.
+    pub bandwidth: BytesPerSecond,
+    /// Where both figures come from; the page switches between the bases.
+    pub basis: Basis,
+}
+
+/// Operators of one name in one phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RooflinePoint {
+    /// The operator.
+    pub label: String,
+    /// Its kind: `linear`, `attention`…
+    pub kind: String,
+    /// Its phase.
+    pub phase: String,
+    /// Operations per compulsory byte.
+    pub intensity: f64,
+    /// The rate it ran at.
+    pub flops_per_s: FlopsPerSecond,
+    /// The time it took over all calls.
+    pub time_ns: Nanos,
+    /// How often it ran.
+    pub calls: u64,
+}
+
+impl Roof {
+    /// The limit at an intensity.
+    pub fn at(&self, intensity: f64) -> FlopsPerSecond {
+        FlopsPerSecond((self.bandwidth.0 * intensity).min(self.peak_flops_per_s.0))
+    }
+
+    /// The intensity from which the peak, not the memory, is the limit.
+    pub fn ridge(&self) -> f64 {
+        self.peak_flops_per_s.0 / self.bandwidth.0
+    }
+
+    /// Whether it can be drawn on logarithmic axes.
+    pub(crate) fn is_drawable(&self) -> bool {
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        positive(self.peak_flops_per_s.0) && positive(self.bandwidth.0)
+    }
+}
+
+impl RooflinePoint {
+    /// Whether it has a place on logarithmic axes; an operator without arithmetic has none.
+    pub(crate) fn is_drawable(&self) -> bool {
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        positive(self.intensity) && positive(self.flops_per_s.0)
+    }
+}

@@ -1,0 +1,204 @@
+use llmprof_units::Nanos;
+
+/// More events than this at one time in one lane are counted, not drawn.
+pub(crate) const MAX_ROWS_PER_LANE: usize = 64;
+
+/// Events over time in named lanes, as columns: made for hundreds of thousands of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// What the lanes are: streams, threads, devices.
+    pub lanes: Vec<String>,
+    /// Names that events point at.
+    pub names: Vec<String>,
+    /// Phases that events point at.
+    pub phases: Vec<String>,
+    lane: Vec<u32>,
+    start_ns: Vec<i64>,
+    duration_ns: Vec<i64>,
+    name: Vec<u32>,
+    phase: Vec<u32>,
+}
+
+/// One event of a [`Timeline`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Index into [`Timeline::lanes`].
+    pub lane: u32,
+    /// When it began, on the run's clock.
+    pub start_ns: Nanos,
+    /// How long it took; a negative value counts as zero.
+    pub duration_ns: Nanos,
+    /// Index into [`Timeline::names`].
+    pub name: u32,
+    /// Index into [`Timeline::phases`]; any index beyond it means none.
+    pub phase: u32,
+}
+
+impl Timeline {
+    /// No events yet.
+    pub fn new(lanes: Vec<String>, names: Vec<String>, phases: Vec<String>) -> Self {
+        Self {
+            lanes,
+            names,
+            phases,
+            ..Self::default()
+        }
+    }
+
+    /// Adds an event, in any order; one in a lane that does not exist is not drawn.
+    pub fn push(&mut self, event: Event) {
+        self.lane.push(event.lane);
+        self.start_ns.push(event.start_ns.0);
+        self.duration_ns.push(event.duration_ns.0.max(0));
+        self.name.push(event.name);
+        self.phase.push(event.phase);
+    }
+
+    /// How many events it holds.
+    pub fn len(&self) -> usize {
+        self.start_ns.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.start_ns.is_empty()
+    }
+
+    /// An event by its position.
+    pub fn event(&self, index: usize) -> Event {
+        Event {
+            lane: self.lane[index],
+            start_ns: Nanos(self.start_ns[index]),
+            duration_ns: Nanos(self.duration_ns[index]),
+            name: self.name[index],
+            phase: self.phase[index],
+        }
+    }
+
+    /// Puts events of a lane that overlap into rows of their own, so that nested calls stack below their callers.
+    pub(crate) fn layout(&self) -> Layout {
+        let mut order: Vec<u32> = (0..self.len() as u32)
+            .filter(|&index| (self.lane[index as usize] as usize) < self.lanes.len())
+            .collect();
+        // The longer of two events with one start is the outer one.
+        order.sort_unstable_by_key(|&index| {
+            let at = index as usize;
+            (
+                self.lane[at],
+                self.start_ns[at],
+                std::cmp::Reverse(self.duration_ns[at]),
+                index,
+            )
+        });
+        let start = order.iter().map(|&i| self.start_ns[i as usize]).min();
+        let end = order.iter().map(|&i| self.end_ns(i)).max();
+        let mut layout = Layout {
+            rows: Vec::new(),
+            start_ns: start.unwrap_or(0),
+            end_ns: end.unwrap_or(0),
+            hidden: self.len() - order.len(),
+        };
+        for lane in order.chunk_by(|&a, &b| self.lane[a as usize] == self.lane[b as usize]) {
+            let mut rows: Vec<(i64, Row)> = Vec::new();
+            for &index in lane {
+                let start = self.start_ns[index as usize];
+                let free = rows.iter().position(|(end, _)| *end <= start);
+                match free {
+                    Some(place) => {
+                        let (end, row) = &mut rows[place];
+                        *end = self.end_ns(index);
+                        row.events.push(index);
+                    }
+                    None if rows.len() < MAX_ROWS_PER_LANE => {
+                        let row = Row {
+                            lane: self.lane[index as usize],
+                            events: vec![index],
+                        };
+                        rows.push((self.end_ns(index), row));
+                    }
+                    None => layout.hidden += 1,
+                }
+            }
+            layout.rows.extend(rows.into_iter().map(|(_, row)| row));
+        }
+        layout
+    }
+
+    fn end_ns(&self, index: u32) -> i64 {
+        let index = index as usize;
+        self.start_ns[index].saturating_add(self.duration_ns[index])
+    }
+}
+
+/// Where each event of a [`Timeline`] is drawn.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// Rows from the top; those of a lane are neighbours.
+    pub(crate) rows: Vec<Row>,
+    /// The first start.
+    pub(crate) start_ns: i64,
+    /// The last end.
+    pub(crate) end_ns: i64,
+    /// Events with no place: no such lane, or too many at one time.
+    pub(crate) hidden: usize,
+}
+
+/// Events of one lane that do not overlap, by start.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The lane.
+    pub(crate) lane: u32,
+    /// Positions of the events.
+    pub(crate) events: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(events: &[(u32, i64, i64)]) -> Timeline {
+        let mut timeline = Timeline::new(vec!["a".into(), "b".into()], vec!["f".into()], vec![]);
+        for &(lane, start, duration) in events {
+            timeline.push(Event {
+                lane,
+                start_ns: Nanos(start),
+                duration_ns: Nanos(duration),
+                name: 0,
+                phase: 0,
+            });
+        }
+        timeline
+    }
+
+    fn rows(timeline: &Timeline) -> Vec<(u32, Vec<u32>)> {
+        let layout = timeline.layout();
+        layout
+            .rows
+            .into_iter()
+            .map(|row| (row.lane, row.events))
+            .collect()
+    }
+
+    #[test]
+    fn nested_events_stack_below_their_caller() {
+        // 2 calls 0, which calls 1; 3 follows; 4 is another lane. Given out of order.
+        let timeline = timeline(&[(0, 10, 50), (0, 20, 5), (0, 10, 80), (0, 90, 5), (1, 0, 1)]);
+        assert_eq!(
+            rows(&timeline),
+            [(0, vec![2, 3]), (0, vec![0]), (0, vec![1]), (1, vec![4])]
+        );
+    }
+
+    #[test]
+    fn what_has_no_place_is_counted() {
+        let mut events = vec![(0, 0, 10); MAX_ROWS_PER_LANE + 3];
+        events.push((7, 0, 10));
+        assert_eq!(timeline(&events).layout().hidden, 4);
+    }
+
+    #[test]
+    fn extreme_times_do_not_overflow() {
+        let layout = timeline(&[(0, i64::MAX - 1, i64::MAX), (0, i64::MIN, -5)]).layout();
+        assert_eq!((layout.start_ns, layout.end_ns), (i64::MIN, i64::MAX));
+    }
+}

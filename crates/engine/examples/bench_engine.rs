@@ -1,0 +1,178 @@
+//! Prints how near the engine comes to the machine: decode against memory bandwidth, prefill against multiply-adds on
+//! registers, the price of an event.
+//!
+//!     cargo run --release -p llmprof-engine --example bench_engine [-- CONFIG.json]
+//!
+//! The model is Qwen2.5-0.5B with made-up weights (988 MB in bf16, 1,976 MB in f32) unless a config is named. Each ratio
+//! compares the best of several runs that alternate with those of its yardstick, so that a busy machine disturbs both.
+//! With torch in `LLMPROF_PYTHON` (default: `.venv/bin/python`) the same model runs there in eager mode.
+
+#![expect(clippy::print_stdout, reason = "a benchmark reports")]
+
+use std::{error::Error, hint::black_box, path::PathBuf, process::Command, time::Instant};
+
+use llmprof_engine::{
+    Engine, Options, Recorder, Source,
+    cpu_bench::{Traffic, bandwidth, fma_peak},
+};
+use llmprof_theory::{Logits, Model, Pass, Span, Workload};
+use llmprof_units::DType;
+
+const PROMPT: usize = 512;
+const DECODE_STEPS: usize = 8;
+const ROUNDS: usize = 6;
+/// Larger than the last cache of this class of machines.
+const READ_BYTES: usize = 1 << 30;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let config = std::env::args_os().nth(1).map_or_else(
+        || {
+            PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+                .join("../theory/tests/data/models/qwen2_5_0_5b.json")
+        },
+        PathBuf::from,
+    );
+    let model = Model::from_config(&serde_json::from_slice(&std::fs::read(&config)?)?, None)?;
+    println!(
+        "model {}, {} parameters",
+        config.display(),
+        model.parameters()
+    );
+    for dtype in [DType::Bf16, DType::F32] {
+        measure(&model, dtype)?;
+    }
+    price_of_an_event();
+    torch(&config);
+    Ok(())
+}
+
+fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
+    let options = Options {
+        weights: Some(dtype),
+        threads: None,
+    };
+    let start = Instant::now();
+    let engine = Engine::load(model, &Source::Dummy { seed: 1 }, options)?;
+    let filled = start.elapsed().as_secs_f64();
+    let workload = Workload {
+        prompt: PROMPT as u64,
+        precision: engine.precision(),
+        ..Workload::default()
+    };
+    let bytes = model.parameter_bytes(&workload.precision);
+    println!(
+        "\n{dtype}: {:.0} MB of weights filled in {filled:.2} s, {} threads, {}",
+        bytes as f64 / 1e6,
+        engine.threads(),
+        engine.instructions()
+    );
+    let threads = engine.threads();
+    let mut cache = engine.new_cache(1, PROMPT + ROUNDS * DECODE_STEPS)?;
+    let off = &mut Recorder::off();
+    let prompt: Vec<u32> = (0..PROMPT as u32).collect();
+
+    let (mut prefill, mut peak) = (f64::INFINITY, 0.0f64);
+    for _ in 0..ROUNDS {
+        cache.clear();
+        let start = Instant::now();
+        engine.prefill(&mut cache, &[&prompt], Some(Logits::Last), off)?;
+        prefill = prefill.min(start.elapsed().as_secs_f64());
+        let found = fma_peak(DType::F32, threads, 20)?.expect("f32 has multiply-adds everywhere");
+        peak = peak.max(found.flops_per_second);
+    }
+    let flops = model.cost(&workload, Span::Prefill).tensor.total() as f64;
+    println!(
+        "  prefill of {PROMPT}: {:.3} s, {:.1} GFLOP/s ÷ {:.1} of a register-only loop = {:.2}",
+        prefill,
+        flops / prefill / 1e9,
+        peak / 1e9,
+        flops / prefill / peak
+    );
+
+    let (mut step, mut read) = (f64::INFINITY, 0.0f64);
+    let mut traffic = 0.0;
+    for _ in 0..ROUNDS {
+        for _ in 0..DECODE_STEPS {
+            let past = cache.lengths()[0] as u64;
+            let start = Instant::now();
+            engine.decode_step(&mut cache, &[7], off)?;
+            let took = start.elapsed().as_secs_f64();
+            if took < step {
+                step = took;
+                let cost = model.cost_of(&workload, &Pass::decode(1, past, 1));
+                traffic = (cost.traffic.weights + cost.traffic.kv_read) as f64;
+            }
+        }
+        let found = bandwidth(Traffic::Read, threads, READ_BYTES, 2)?;
+        read = read.max(found.bytes_per_second);
+    }
+    println!(
+        "  decode: {:.2} ms a token ({:.1} tokens/s), {:.1} GB/s ÷ {:.1} read = {:.2}",
+        step * 1e3,
+        1.0 / step,
+        traffic / step / 1e9,
+        read / 1e9,
+        traffic / step / read
+    );
+    Ok(())
+}
+
+/// The time that recording adds to an operator that takes none.
+fn price_of_an_event() {
+    const EVENTS: usize = 100_000;
+    let mut best = f64::INFINITY;
+    let mut recorder = Recorder::with_capacity(EVENTS);
+    for _ in 0..20 {
+        recorder.clear();
+        let start = Instant::now();
+        for event in 0..EVENTS {
+            let begun = recorder.start();
+            recorder.end(event as u32, begun, black_box([1, 2, 3, 4]));
+        }
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    println!("\nrecording: {:.0} ns an event", best / EVENTS as f64 * 1e9);
+}
+
+const SCRIPT: &str = r#"
+import sys, json, time, torch, transformers
+transformers.logging.set_verbosity_error()
+entry = json.load(open(sys.argv[1])); prompt = int(sys.argv[2])
+config = transformers.AutoConfig.for_model(entry.pop("model_type"), **entry)
+for dtype in (torch.bfloat16, torch.float32):
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype).eval()
+    prefill = step = 1e9
+    with torch.no_grad():
+        for _ in range(4):
+            cache = transformers.DynamicCache(config=config)
+            t = time.perf_counter()
+            model(torch.arange(prompt)[None], past_key_values=cache, logits_to_keep=1)
+            prefill = min(prefill, time.perf_counter() - t)
+        for _ in range(32):
+            t = time.perf_counter()
+            model(torch.tensor([[7]]), past_key_values=cache)
+            step = min(step, time.perf_counter() - t)
+    print(f"  {dtype}: prefill of {prompt} {prefill:.3f} s, decode {step * 1e3:.2f} ms a token ({1 / step:.1f} tokens/s)")
+    del model
+"#;
+
+fn torch(config: &std::path::Path) {
+    let python = std::env::var_os("LLMPROF_PYTHON").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python"),
+        PathBuf::from,
+    );
+    let output = Command::new(&python)
+        .args(["-c", SCRIPT])
+        .arg(config)
+        .arg(PROMPT.to_string())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {
+            println!(
+                "\ntorch, eager:\n{}",
+                String::from_utf8_lossy(&output.stdout).trim_end()
+            );
+        }
+        _ => println!("\ntorch is not at hand; `LLMPROF_PYTHON` may name a Python that has it"),
+    }
+}

@@ -1,0 +1,199 @@
+//! Multiply-adds on registers alone: what arithmetic could give if memory were free.
+
+#![expect(
+    unsafe_code,
+    reason = "calls compiled for instructions that the processor was seen to have"
+)]
+
+use std::{hint::black_box, time::Instant};
+
+use llmprof_units::DType;
+use rayon::prelude::*;
+
+use crate::{error::EngineError, kernel::Isa};
+
+/// Multiply-adds per run and thread, in vectors.
+const ROUNDS: usize = 200_000;
+/// Sums that do not wait for each other: more than latency × units, fewer than registers.
+const SUMS: usize = 12;
+
+/// A measured peak.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FmaPeak {
+    /// The format that is multiplied. Sums are f32 for bf16.
+    pub dtype: DType,
+    /// Threads that took part.
+    pub threads: usize,
+    /// The instructions used.
+    pub instructions: &'static str,
+    /// Operations per second, a multiply-add counted as two.
+    pub flops_per_second: f64,
+}
+
+/// The formats that this processor multiplies in vectors.
+pub fn fma_formats() -> Vec<DType> {
+    let mut formats = vec![DType::F32, DType::F64];
+    if has_bf16() {
+        formats.push(DType::Bf16);
+    }
+    formats
+}
+
+/// The best of `runs` runs of a register-only loop on `threads` threads; `None` for a format without instructions.
+pub fn fma_peak(dtype: DType, threads: usize, runs: usize) -> Result<Option<FmaPeak>, EngineError> {
+    let Some((kernel, flops, instructions)) = kernel(dtype) else {
+        return Ok(None);
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(|error| EngineError::Threads {
+            threads,
+            reason: error.to_string(),
+        })?;
+    let threads = pool.current_num_threads();
+    let mut best = f64::INFINITY;
+    for _ in 0..runs.max(1) {
+        let start = Instant::now();
+        pool.install(|| {
+            (0..threads)
+                .into_par_iter()
+                .with_max_len(1)
+                .for_each(|_| kernel(ROUNDS));
+        });
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok(Some(FmaPeak {
+        dtype,
+        threads,
+        instructions,
+        flops_per_second: (threads * ROUNDS * SUMS * flops) as f64 / best,
+    }))
+}
+
+type Kernel = fn(usize);
+
+/// A loop, the operations of one of its vectors, and the instructions' name.
+#[cfg(target_arch = "x86_64")]
+fn kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
+    /// A plain function around a loop; handed out below only where the loop's features were detected.
+    macro_rules! detected {
+        ($loop:ident) => {
+            // SAFETY: the match arm around it saw the features.
+            |rounds| unsafe { x86::$loop(rounds) }
+        };
+    }
+    Some(match (dtype, Isa::detected()) {
+        (DType::F32, Isa::Avx512) => (detected!(f32_avx512), 32, "AVX-512"),
+        (DType::F64, Isa::Avx512) => (detected!(f64_avx512), 16, "AVX-512"),
+        (DType::Bf16, Isa::Avx512) if has_bf16() => (detected!(bf16_avx512), 64, "AVX-512 BF16"),
+        (DType::F32, Isa::Avx2) => (detected!(f32_avx2), 16, "AVX2"),
+        (DType::F64, Isa::Avx2) => (detected!(f64_avx2), 8, "AVX2"),
+        (DType::F32, Isa::Portable) => (portable_f32, 2, "portable"),
+        (DType::F64, Isa::Portable) => (portable_f64, 2, "portable"),
+        _ => return None,
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
+    match dtype {
+        DType::F32 => Some((portable_f32, 2, Isa::detected().name())),
+        DType::F64 => Some((portable_f64, 2, Isa::detected().name())),
+        _ => None,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_bf16() -> bool {
+    Isa::detected() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_bf16() -> bool {
+    false
+}
+
+/// Scalars, which the compiler may join to vectors.
+macro_rules! portable {
+    ($name:ident, $type:ty) => {
+        fn $name(rounds: usize) {
+            let (factor, summand): ($type, $type) = (black_box(0.999), black_box(0.001));
+            let mut sums: [$type; SUMS] = [1.0; SUMS];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    *sum = *sum * factor + summand;
+                }
+            }
+            black_box(sums);
+        }
+    };
+}
+portable!(portable_f32, f32);
+portable!(portable_f64, f64);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::{
+        arch::x86_64::{
+            __m512bh, __m512i, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_set1_pd, _mm256_set1_ps,
+            _mm512_dpbf16_ps, _mm512_fmadd_pd, _mm512_fmadd_ps, _mm512_set1_epi16, _mm512_set1_pd,
+            _mm512_set1_ps,
+        },
+        hint::black_box,
+    };
+
+    use super::SUMS;
+
+    macro_rules! fma {
+        ($name:ident, $features:literal, $set:ident, $fma:ident) => {
+            #[target_feature(enable = $features)]
+            pub(super) fn $name(rounds: usize) {
+                let (factor, summand) = ($set(black_box(0.999)), $set(black_box(0.001)));
+                let mut sums = [$set(1.0); SUMS];
+                for _ in 0..rounds {
+                    for sum in &mut sums {
+                        *sum = $fma(*sum, factor, summand);
+                    }
+                }
+                black_box(sums);
+            }
+        };
+    }
+    fma!(f32_avx512, "avx512f", _mm512_set1_ps, _mm512_fmadd_ps);
+    fma!(f64_avx512, "avx512f", _mm512_set1_pd, _mm512_fmadd_pd);
+    fma!(f32_avx2, "avx2,fma", _mm256_set1_ps, _mm256_fmadd_ps);
+    fma!(f64_avx2, "avx2,fma", _mm256_set1_pd, _mm256_fmadd_pd);
+
+    /// Pairs of bf16 products added to f32.
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    pub(super) fn bf16_avx512(rounds: usize) {
+        // 0x3c00 is 2⁻⁷: sums grow slowly and stay finite.
+        let pairs = _mm512_set1_epi16(black_box(0x3c00));
+        // SAFETY: the two types are the same 512 bits.
+        let pairs = unsafe { std::mem::transmute::<__m512i, __m512bh>(pairs) };
+        let mut sums = [_mm512_set1_ps(1.0); SUMS];
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm512_dpbf16_ps(*sum, pairs, pairs);
+            }
+        }
+        black_box(sums);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_at_hand_has_a_peak() {
+        for dtype in fma_formats() {
+            let peak = fma_peak(dtype, 1, 1)
+                .unwrap()
+                .expect("listed formats are measured");
+            assert!(peak.flops_per_second > 1e7, "{peak:?}");
+        }
+        assert_eq!(fma_peak(DType::I4, 1, 1).unwrap(), None);
+    }
+}

@@ -1,0 +1,9 @@
+//! What the machine can do: memory bandwidth by threads and working set, and multiply-adds per second.
+//!
+//! Each measurement takes the best of several short runs: a run that the system disturbs is slower, never faster.
+
+mod bandwidth;
+mod fma;
+
+pub use bandwidth::{Bandwidth, Traffic, bandwidth};
+pub use fma::{FmaPeak, fma_formats, fma_peak};

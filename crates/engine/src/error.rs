@@ -1,0 +1,165 @@
+use std::{io, path::PathBuf};
+
+use llmprof_units::DType;
+
+/// Why a model cannot be loaded or run.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A family that has no execution here.
+    #[error("the native engine does not run the family `{found}`; it runs {known}")]
+    UnsupportedFamily {
+        /// The model's family.
+        found: &'static str,
+        /// The families that run.
+        known: String,
+    },
+    /// A part of a model that has no execution here.
+    #[error("the native engine does not run {block}")]
+    UnsupportedBlock {
+        /// What it is.
+        block: &'static str,
+    },
+    /// A storage format that has no kernels here.
+    #[error("the native engine keeps weights in f32 or bf16, not in {found}")]
+    UnsupportedDtype {
+        /// What was asked for.
+        found: DType,
+    },
+    /// A checkpoint with quantized weights.
+    #[error("the native engine does not read quantized checkpoints")]
+    Quantized,
+    /// A file that cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// A directory without weights.
+    #[error("`{}` holds no `*.safetensors` file", directory.display())]
+    NoWeights {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// An index that is not what it should be.
+    #[error("`{}` is not an index of shards: {reason}", path.display())]
+    BrokenIndex {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A shard that the index names and the directory lacks.
+    #[error("the shard `{}` that `{}` names is missing", shard.display(), index.display())]
+    MissingShard {
+        /// The shard.
+        shard: PathBuf,
+        /// The index.
+        index: PathBuf,
+    },
+    /// A file whose header cannot be read.
+    #[error("`{}` has a broken safetensors header: {reason}", path.display())]
+    BrokenHeader {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A tensor that the model needs and the checkpoint lacks.
+    #[error("the checkpoint in `{}` has no tensor `{name}`{}", directory.display(), and_others(*others))]
+    MissingTensor {
+        /// The first that is missing.
+        name: String,
+        /// How many more are.
+        others: usize,
+        /// Where was looked.
+        directory: PathBuf,
+    },
+    /// A tensor of another shape than the config says.
+    #[error("the tensor `{name}` has the shape {found:?}, but the config asks for {expected:?}")]
+    TensorShape {
+        /// Its name.
+        name: String,
+        /// The shape in the checkpoint.
+        found: Vec<u64>,
+        /// The shape that the model needs.
+        expected: Vec<u64>,
+    },
+    /// A tensor in a format that is not read.
+    #[error("the tensor `{name}` is stored as {found}; only F32, BF16 and F16 are read")]
+    TensorDtype {
+        /// Its name.
+        name: String,
+        /// Its format, as safetensors names it.
+        found: String,
+    },
+    /// No memory for weights or cache.
+    #[error("cannot reserve {bytes} bytes for {what}")]
+    Memory {
+        /// How much.
+        bytes: u64,
+        /// What for.
+        what: &'static str,
+    },
+    /// Threads could not be started.
+    #[error("cannot start {threads} threads: {reason}")]
+    Threads {
+        /// How many.
+        threads: usize,
+        /// The system's words.
+        reason: String,
+    },
+    /// A token that the model does not have.
+    #[error("token {token} of sequence {sequence} is outside the vocabulary of {vocabulary}")]
+    UnknownToken {
+        /// The token.
+        token: u32,
+        /// Where it stands.
+        sequence: usize,
+        /// Size of the vocabulary.
+        vocabulary: u64,
+    },
+    /// A step over another number of sequences than the cache holds.
+    #[error("the cache holds {expected} sequences, but {found} were given")]
+    Batch {
+        /// Given.
+        found: usize,
+        /// Held.
+        expected: usize,
+    },
+    /// A sequence without a new token.
+    #[error("sequence {sequence} has no token to run")]
+    EmptySequence {
+        /// Which.
+        sequence: usize,
+    },
+    /// More tokens than the cache or the position table takes.
+    #[error(
+        "sequence {sequence} would grow to {needed} tokens, but {limit} is the most that {of} takes"
+    )]
+    TooLong {
+        /// Which.
+        sequence: usize,
+        /// Length that the step would give.
+        needed: usize,
+        /// The most.
+        limit: usize,
+        /// Whose limit it is.
+        of: &'static str,
+    },
+    /// A temperature that is not positive.
+    #[error("the temperature is {found}, but must be a positive number")]
+    Temperature {
+        /// What was given.
+        found: f64,
+    },
+}
+
+fn and_others(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        1 => " (and one other)".to_owned(),
+        _ => format!(" (and {others} others)"),
+    }
+}

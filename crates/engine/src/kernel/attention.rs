@@ -1,0 +1,295 @@
+//! Causal attention of new queries over cached keys and values.
+
+use std::cell::RefCell;
+
+use rayon::prelude::*;
+
+use super::{
+    dot::dot_rows,
+    elementwise::{cap, scale, softmax},
+    gemm::{Operand, gemm},
+    isa::{Isa, vectorized},
+};
+use crate::buffer::Elements;
+
+/// Queries that one task of prefill takes.
+const TILE: usize = 32;
+
+/// What all sequences of a layer share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttentionShape {
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    /// Keys that a query sees, itself included.
+    pub(crate) window: Option<usize>,
+    pub(crate) scale: f32,
+    pub(crate) softcap: Option<f32>,
+}
+
+impl AttentionShape {
+    /// The first key that the query at `position` sees.
+    fn first_key(&self, position: usize) -> usize {
+        self.window
+            .map_or(0, |window| (position + 1).saturating_sub(window))
+    }
+
+    /// From raw scores to weights.
+    fn weigh(&self, scores: &mut [f32]) {
+        scale(scores, self.scale);
+        if let Some(limit) = self.softcap {
+            cap(scores, limit);
+        }
+        softmax(scores);
+    }
+}
+
+/// The cache of one sequence in one layer, the new tokens included, and its queries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile<'a> {
+    /// Per key head `capacity` keys of `head_dim` elements.
+    pub(crate) keys: &'a [f32],
+    /// Likewise the values.
+    pub(crate) values: &'a [f32],
+    pub(crate) capacity: usize,
+    /// Position of the first query.
+    pub(crate) past: usize,
+    /// Number of queries.
+    pub(crate) queries: usize,
+}
+
+impl<'a> Tile<'a> {
+    /// Keys and values of a head from position `from` up to `to`.
+    fn span(
+        &self,
+        shape: &AttentionShape,
+        head: usize,
+        from: usize,
+        to: usize,
+    ) -> (&'a [f32], &'a [f32]) {
+        let start = head * self.capacity;
+        let range = (start + from) * shape.head_dim..(start + to) * shape.head_dim;
+        (&self.keys[range.clone()], &self.values[range])
+    }
+}
+
+thread_local! {
+    /// Scores of each thread's current head, kept from call to call.
+    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Attention of all sequences; `queries` and `out` have a row of `heads × head_dim` per query, sequence by sequence.
+pub(crate) fn attend(
+    shape: &AttentionShape,
+    sequences: &[Tile<'_>],
+    queries: &[f32],
+    out: &mut [f32],
+) {
+    let width = shape.heads * shape.head_dim;
+    if sequences.iter().all(|sequence| sequence.queries == 1) {
+        let group = width / shape.kv_heads;
+        out.par_chunks_mut(group)
+            .zip(queries.par_chunks(group))
+            .enumerate()
+            .for_each(|(task, (out, queries))| {
+                let (sequence, head) = (task / shape.kv_heads, task % shape.kv_heads);
+                single(shape, &sequences[sequence], head, queries, out);
+            });
+        return;
+    }
+    let mut tasks = Vec::new();
+    let (mut queries, mut out) = (queries, out);
+    for sequence in sequences {
+        for first in (0..sequence.queries).step_by(TILE) {
+            let count = TILE.min(sequence.queries - first);
+            let (these, rest) = queries.split_at(count * width);
+            let (target, after) = out.split_at_mut(count * width);
+            (queries, out) = (rest, after);
+            let tile = Tile {
+                past: sequence.past + first,
+                queries: count,
+                ..*sequence
+            };
+            tasks.push((tile, these, target));
+        }
+    }
+    tasks
+        .into_par_iter()
+        .with_max_len(1)
+        .for_each(|(tile, queries, out)| many(shape, &tile, queries, out));
+}
+
+vectorized! {
+    /// `to = Σ weights[i × stride] × row i of values`.
+    fn weighted_sum(weights: &[f32], values: &[f32], to: &mut [f32]) {
+        to.fill(0.0);
+        for (weight, value) in weights.iter().zip(values.chunks_exact(to.len())) {
+            for (to, value) in to.iter_mut().zip(value) {
+                *to += weight * value;
+            }
+        }
+    }
+}
+
+/// One query of each head that shares the key head `head`: a matrix-vector product each way.
+fn single(shape: &AttentionShape, tile: &Tile<'_>, head: usize, queries: &[f32], out: &mut [f32]) {
+    let (first, last) = (shape.first_key(tile.past), tile.past + 1);
+    let (keys, values) = tile.span(shape, head, first, last);
+    let count = last - first;
+    let group = shape.heads / shape.kv_heads;
+    SCORES.with_borrow_mut(|scores| {
+        scores.resize(count * (group + 1), 0.0);
+        let (scores, row) = scores.split_at_mut(count * group);
+        dot_rows(
+            Isa::detected(),
+            Elements::F32(keys),
+            shape.head_dim,
+            queries,
+            scores,
+        );
+        for (member, out) in out.chunks_exact_mut(shape.head_dim).enumerate() {
+            for (weight, scores) in row.iter_mut().zip(scores.chunks_exact(group)) {
+                *weight = scores[member];
+            }
+            shape.weigh(row);
+            weighted_sum(row, values, out);
+        }
+    });
+}
+
+/// Several queries of one sequence, head by head: a matrix product each way.
+fn many(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32], out: &mut [f32]) {
+    let isa = Isa::detected();
+    let dim = shape.head_dim;
+    let width = shape.heads * dim;
+    let group = shape.heads / shape.kv_heads;
+    let (first, last) = (shape.first_key(tile.past), tile.past + tile.queries);
+    let count = last - first;
+    SCORES.with_borrow_mut(|scores| {
+        scores.resize(tile.queries * count, 0.0);
+        for head in 0..shape.heads {
+            let (keys, values) = tile.span(shape, head / group, first, last);
+            let by_rows = |data, row_stride| Operand {
+                data,
+                row_stride,
+                column_stride: 1,
+            };
+            let transposed = Operand {
+                data: keys,
+                row_stride: 1,
+                column_stride: dim,
+            };
+            let sizes = [tile.queries, count, dim];
+            gemm(
+                isa,
+                sizes,
+                by_rows(&queries[head * dim..], width),
+                transposed,
+                scores,
+                count,
+            );
+            for (query, row) in scores.chunks_exact_mut(count).enumerate() {
+                let position = tile.past + query;
+                let (hidden, row) = row.split_at_mut(shape.first_key(position) - first);
+                let (seen, future) = row.split_at_mut(position + 1 - shape.first_key(position));
+                hidden.fill(0.0);
+                future.fill(0.0);
+                shape.weigh(seen);
+            }
+            let sizes = [tile.queries, dim, count];
+            gemm(
+                isa,
+                sizes,
+                by_rows(scores, count),
+                by_rows(values, dim),
+                &mut out[head * dim..],
+                width,
+            );
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One query at a time in double precision.
+    fn reference(
+        shape: &AttentionShape,
+        tile: &Tile<'_>,
+        query: usize,
+        head: usize,
+        queries: &[f32],
+    ) -> Vec<f64> {
+        let dim = shape.head_dim;
+        let position = tile.past + query;
+        let first = shape
+            .window
+            .map_or(0, |window| (position + 1).saturating_sub(window));
+        let kv = head / (shape.heads / shape.kv_heads);
+        let q = &queries[(query * shape.heads + head) * dim..][..dim];
+        let at = |data: &[f32], key: usize, i: usize| {
+            f64::from(data[(kv * tile.capacity + key) * dim + i])
+        };
+        let scores: Vec<f64> = (first..=position)
+            .map(|key| {
+                let dot: f64 = (0..dim)
+                    .map(|i| f64::from(q[i]) * at(tile.keys, key, i))
+                    .sum();
+                let score = dot * f64::from(shape.scale);
+                shape.softcap.map_or(score, |limit| {
+                    f64::from(limit) * (score / f64::from(limit)).tanh()
+                })
+            })
+            .collect();
+        let total: f64 = scores.iter().map(|score| score.exp()).sum();
+        (0..dim)
+            .map(|i| {
+                scores
+                    .iter()
+                    .zip(first..)
+                    .map(|(score, key)| score.exp() / total * at(tile.values, key, i))
+                    .sum()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn tiles_and_single_queries_agree_with_double_precision() {
+        let value = |i: usize| ((i * 31 + 17) % 89) as f32 / 44.0 - 1.0;
+        for (window, softcap) in [(None, None), (Some(5), None), (Some(40), Some(2.0))] {
+            let shape = AttentionShape {
+                heads: 4,
+                kv_heads: 2,
+                head_dim: 8,
+                window,
+                scale: 0.7,
+                softcap,
+            };
+            let capacity = 100;
+            let kv: Vec<f32> = (0..2 * 2 * capacity * 8).map(value).collect();
+            for (past, count) in [(0, 70), (20, 3), (60, 1)] {
+                let (keys, values) = kv.split_at(2 * capacity * 8);
+                let tile = Tile {
+                    keys,
+                    values,
+                    capacity,
+                    past,
+                    queries: count,
+                };
+                let queries: Vec<f32> = (0..count * 32).map(|i| value(i * 7)).collect();
+                let mut out = vec![f32::NAN; count * 32];
+                attend(&shape, &[tile], &queries, &mut out);
+                for query in 0..count {
+                    for head in 0..4 {
+                        let expected = reference(&shape, &tile, query, head, &queries);
+                        for (i, expected) in expected.iter().enumerate() {
+                            let found = f64::from(out[(query * 4 + head) * 8 + i]);
+                            assert!((found - expected).abs() < 1e-5, "{found} is not {expected}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

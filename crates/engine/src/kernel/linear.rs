@@ -1,0 +1,158 @@
+//! The product of a weight matrix with activations, by the kernel that fits the number of rows.
+
+#![expect(unsafe_code, reason = "tasks write disjoint columns of one result")]
+
+use std::cell::RefCell;
+
+use rayon::prelude::*;
+
+use super::{
+    dot::dot_rows,
+    elementwise::widen,
+    gemm::{Operand, Target, gemm_to},
+    isa::Isa,
+};
+use crate::buffer::Elements;
+
+/// Up to so many rows the product is bound by reading the weights, and reading them in order is best.
+const FEW_ROWS: usize = 8;
+/// Bytes of weights that a task of a matrix-vector product streams: long enough to hide the handing over.
+const STREAM_BYTES: usize = 256 << 10;
+/// Outputs that a task of a matrix product computes.
+const PANEL: usize = 256;
+/// Depth that is widened from bf16 at once: a panel of f32 that stays in the second cache.
+const PANEL_DEPTH: usize = 1024;
+
+/// `out = x × weightsᵀ`: `rows × inputs` by `inputs × outputs`. Weights have a row per output.
+pub(crate) fn multiply(
+    weights: Elements<'_>,
+    [rows, outputs, inputs]: [usize; 3],
+    x: &[f32],
+    out: &mut [f32],
+) {
+    assert_eq!(x.len(), rows * inputs, "the input is rows × inputs");
+    assert_eq!(out.len(), rows * outputs, "the output is rows × outputs");
+    if rows == 0 || outputs == 0 {
+        return;
+    }
+    if inputs == 0 {
+        out.fill(0.0);
+    } else if rows == 1 {
+        stream(weights, inputs, x, out);
+    } else if rows <= FEW_ROWS {
+        // The kernel gives the results of one output together; rows want those of one row together.
+        let mut columns = vec![0.0; out.len()];
+        stream(weights, inputs, x, &mut columns);
+        for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
+            for (out, column) in out.iter_mut().zip(columns.chunks_exact(rows)) {
+                *out = column[row];
+            }
+        }
+    } else {
+        panels(weights, [rows, outputs, inputs], x, out);
+    }
+}
+
+/// Matrix times a few vectors: each task streams neighbouring rows of the weights.
+fn stream(weights: Elements<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
+    let isa = Isa::detected();
+    let rows = x.len() / inputs;
+    let size = match weights {
+        Elements::F32(_) => 4,
+        Elements::Bf16(_) => 2,
+    };
+    let outputs = (STREAM_BYTES / (inputs * size)).max(1);
+    out.par_chunks_mut(outputs * rows)
+        .enumerate()
+        .for_each(|(task, out)| {
+            let first = task * outputs;
+            let count = out.len() / rows;
+            let part = weights.slice(first * inputs..(first + count) * inputs);
+            dot_rows(isa, part, inputs, x, out);
+        });
+}
+
+thread_local! {
+    /// The widened panel of each thread, kept from call to call.
+    static WIDE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Matrix times matrix: each task computes a panel of outputs for all rows.
+fn panels(weights: Elements<'_>, [rows, outputs, inputs]: [usize; 3], x: &[f32], out: &mut [f32]) {
+    let isa = Isa::detected();
+    let target = Target {
+        first: out.as_mut_ptr(),
+        row_stride: outputs,
+    };
+    (0..outputs.div_ceil(PANEL))
+        .into_par_iter()
+        .for_each(|panel| {
+            let first = panel * PANEL;
+            let count = PANEL.min(outputs - first);
+            let target = target.skip(first);
+            let product = |panel: &[f32], depth: usize, from: usize, stride: usize| {
+                let x = Operand {
+                    data: &x[from..],
+                    row_stride: inputs,
+                    column_stride: 1,
+                };
+                let panel = Operand {
+                    data: panel,
+                    row_stride: 1,
+                    column_stride: stride,
+                };
+                // SAFETY: `out` is borrowed for the whole loop and holds `rows × outputs` initialized elements; this task
+                // alone writes the columns from `first` to `first + count`.
+                unsafe { gemm_to(isa, [rows, count, depth], x, panel, target, from > 0) }
+            };
+            match weights.slice(first * inputs..(first + count) * inputs) {
+                Elements::F32(part) => product(part, inputs, 0, inputs),
+                Elements::Bf16(part) => WIDE.with_borrow_mut(|wide| {
+                    wide.resize(PANEL * PANEL_DEPTH, 0.0);
+                    for from in (0..inputs).step_by(PANEL_DEPTH) {
+                        let depth = PANEL_DEPTH.min(inputs - from);
+                        for (row, wide) in
+                            part.chunks_exact(inputs).zip(wide.chunks_exact_mut(depth))
+                        {
+                            widen(&row[from..from + depth], wide);
+                        }
+                        product(&wide[..count * depth], depth, from, depth);
+                    }
+                }),
+            }
+        });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_gives_the_same_product() {
+        let (outputs, inputs) = (300, 1100);
+        let value = |i: usize| ((i * 29 + 3) % 64) as f32 / 64.0 - 0.5;
+        // Sixty-fourths below one are exact in bf16.
+        let weights: Vec<f32> = (0..outputs * inputs).map(value).collect();
+        let half: Vec<u16> = weights.iter().map(|w| (w.to_bits() >> 16) as u16).collect();
+        for rows in [1, 2, 8, 9, 40] {
+            let x: Vec<f32> = (0..rows * inputs).map(|i| value(i * 5 + 1)).collect();
+            for elements in [Elements::F32(&weights), Elements::Bf16(&half)] {
+                let mut out = vec![f32::NAN; rows * outputs];
+                multiply(elements, [rows, outputs, inputs], &x, &mut out);
+                for (row, output) in [(0, 0), (rows - 1, 299), (rows / 2, 257)] {
+                    let expected: f64 = (0..inputs)
+                        .map(|i| {
+                            f64::from(weights[output * inputs + i]) * f64::from(x[row * inputs + i])
+                        })
+                        .sum();
+                    let found = f64::from(out[row * outputs + output]);
+                    assert!(
+                        (found - expected).abs() < 1e-3,
+                        "{rows} rows: {found} is not {expected}"
+                    );
+                }
+                assert!(out.iter().all(|value| value.is_finite()));
+            }
+        }
+    }
+}

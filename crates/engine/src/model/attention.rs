@@ -1,0 +1,191 @@
+use llmprof_theory::{
+    Kind,
+    block::{Attention, Projections, QkvOrder},
+};
+
+use super::{Binder, Rows, linear::BoundLinear, norm::BoundNorm, sized};
+use crate::{
+    cache::Cache,
+    error::EngineError,
+    kernel::{AttentionShape, Frequencies, attend, rotate},
+    recorder::Recorder,
+};
+
+enum BoundProjections {
+    Separate([BoundLinear; 3]),
+    Fused(BoundLinear),
+}
+
+/// Attention with its weights.
+pub(crate) struct BoundAttention {
+    operator: u32,
+    shape: AttentionShape,
+    projections: BoundProjections,
+    output: BoundLinear,
+    q_norm: Option<BoundNorm>,
+    k_norm: Option<BoundNorm>,
+    /// Operator, frequencies, and which of the decoder's tables.
+    rope: Option<(u32, Frequencies, usize)>,
+    /// Which layer of the cache.
+    layer: usize,
+}
+
+impl BoundAttention {
+    /// `table_of` finds the decoder's table for a rotation.
+    pub(crate) fn bind(
+        attention: &Attention,
+        layer: usize,
+        tables: &[(llmprof_theory::block::Rope, Frequencies)],
+        binder: &mut Binder<'_>,
+    ) -> Result<Self, EngineError> {
+        let unsupported = |block| Err(EngineError::UnsupportedBlock { block });
+        if attention.sinks.is_some() {
+            return unsupported("attention sinks");
+        }
+        if attention.rope_table.is_some() {
+            return unsupported("rotation tables of single layers");
+        }
+        let projections = match &attention.projections {
+            Projections::Separate { q, k, v } => BoundProjections::Separate([
+                binder.linear(q)?,
+                binder.linear(k)?,
+                binder.linear(v)?,
+            ]),
+            Projections::Fused {
+                qkv,
+                order: QkvOrder::Concatenated,
+            } => BoundProjections::Fused(binder.linear(qkv)?),
+            Projections::Fused { .. } => return unsupported("projections fused head by head"),
+        };
+        let mut norm = |norm: &Option<_>| {
+            norm.as_ref()
+                .map(|norm| BoundNorm::bind(norm, binder))
+                .transpose()
+        };
+        let (q_norm, k_norm) = (norm(&attention.q_norm)?, norm(&attention.k_norm)?);
+        let rope = match &attention.rope {
+            None => None,
+            Some(rope) => {
+                let table = tables.iter().position(|(shared, _)| shared == rope).ok_or(
+                    EngineError::UnsupportedBlock {
+                        block: "a rotation without a table",
+                    },
+                )?;
+                let operator = binder.operator(Kind::Rope, attention.rope_name);
+                Some((operator, tables[table].1.clone(), table))
+            }
+        };
+        Ok(Self {
+            operator: binder.operator(Kind::Attention, attention.name),
+            shape: AttentionShape {
+                heads: attention.heads as usize,
+                kv_heads: attention.kv_heads as usize,
+                head_dim: attention.head_dim as usize,
+                window: attention.window.map(|window| window.max(1) as usize),
+                scale: attention.scale as f32,
+                softcap: attention.softcap.map(|cap| cap as f32),
+            },
+            projections,
+            output: binder.linear(&attention.output)?,
+            q_norm,
+            k_norm,
+            rope,
+            layer,
+        })
+    }
+
+    /// From `workspace.normed` to `workspace.result`.
+    pub(crate) fn run(&self, rows: Rows<'_>, cache: &mut Cache, recorder: &mut Recorder) {
+        // The workspace steps out of the cache while both are needed.
+        let mut space = std::mem::take(&mut cache.workspace);
+        let shape = &self.shape;
+        let (q_width, kv_width) = (
+            shape.heads * shape.head_dim,
+            shape.kv_heads * shape.head_dim,
+        );
+        let x = &space.normed[..rows.total * self.inputs()];
+        match &self.projections {
+            BoundProjections::Separate([q, k, v]) => {
+                q.run(rows.total, x, &mut space.queries, recorder);
+                k.run(rows.total, x, &mut space.keys, recorder);
+                v.run(rows.total, x, &mut space.values, recorder);
+            }
+            BoundProjections::Fused(qkv) => {
+                let start = recorder.start();
+                let fused = sized(&mut space.mixed, rows.total * (q_width + 2 * kv_width));
+                qkv.compute(rows.total, x, fused);
+                let queries = sized(&mut space.queries, rows.total * q_width);
+                let keys = sized(&mut space.keys, rows.total * kv_width);
+                let values = sized(&mut space.values, rows.total * kv_width);
+                for (row, fused) in fused.chunks_exact(q_width + 2 * kv_width).enumerate() {
+                    let (q, kv) = fused.split_at(q_width);
+                    let (k, v) = kv.split_at(kv_width);
+                    queries[row * q_width..][..q_width].copy_from_slice(q);
+                    keys[row * kv_width..][..kv_width].copy_from_slice(k);
+                    values[row * kv_width..][..kv_width].copy_from_slice(v);
+                }
+                recorder.end(qkv.operator, start, qkv.shape(rows.total));
+            }
+        }
+        for (norm, values, width) in [
+            (&self.q_norm, &mut space.queries, q_width),
+            (&self.k_norm, &mut space.keys, kv_width),
+        ] {
+            if let Some(norm) = norm {
+                norm.run(&values[..rows.total * width], &mut space.mixed, recorder);
+                std::mem::swap(values, &mut space.mixed);
+            }
+        }
+        let queries = &mut space.queries[..rows.total * q_width];
+        let keys = &mut space.keys[..rows.total * kv_width];
+        if let Some((operator, frequencies, table)) = &self.rope {
+            let start = recorder.start();
+            let (dims, pairing) = (frequencies.dims(), frequencies.pairing());
+            let table = &space.tables[*table];
+            rotate(pairing, table, dims, [q_width, shape.head_dim], queries);
+            rotate(pairing, table, dims, [kv_width, shape.head_dim], keys);
+            let heads = shape.heads + shape.kv_heads;
+            recorder.end(*operator, start, [1, rows.total * heads, dims, 0]);
+        }
+        let start = recorder.start();
+        cache.store(
+            self.layer,
+            rows.counts,
+            keys,
+            &space.values[..rows.total * kv_width],
+        );
+        let mixed = sized(&mut space.mixed, rows.total * q_width);
+        let tiles: Vec<_> = cache.tiles(self.layer, rows.counts).collect();
+        attend(shape, &tiles, queries, mixed);
+        recorder.end(self.operator, start, self.size(rows, cache.lengths()));
+        self.output.run(
+            rows.total,
+            &space.mixed[..rows.total * q_width],
+            &mut space.result,
+            recorder,
+        );
+        cache.workspace = space;
+    }
+
+    fn inputs(&self) -> usize {
+        match &self.projections {
+            BoundProjections::Separate([q, ..]) => q.matrix.inputs,
+            BoundProjections::Fused(qkv) => qkv.matrix.inputs,
+        }
+    }
+
+    /// Groups, m, n and k of a step: of the longest sequence where they differ.
+    fn size(&self, rows: Rows<'_>, lengths: &[usize]) -> [usize; 4] {
+        let seen = self.shape.window.map_or(usize::MAX, |window| window - 1);
+        let queries = rows.counts.iter().copied().max().unwrap_or(0);
+        let keys = rows
+            .counts
+            .iter()
+            .zip(lengths)
+            .map(|(count, past)| past.min(&seen) + count)
+            .max()
+            .unwrap_or(0);
+        let groups = rows.counts.len() * self.shape.heads;
+        [groups, queries, keys, self.shape.head_dim]
+    }
+}

@@ -1,0 +1,112 @@
+use llmprof_theory::{
+    Kind,
+    block::{ActivationKind, Mlp, MlpInput},
+};
+use rayon::prelude::*;
+
+use super::{Binder, Rows, Workspace, linear::BoundLinear, sized};
+use crate::{
+    error::EngineError,
+    kernel::{activate, activate_gated},
+    recorder::Recorder,
+};
+
+/// Elements of an activation that one task takes.
+const CHUNK: usize = 1 << 14;
+
+enum BoundInput {
+    Plain(BoundLinear),
+    Gated(BoundLinear, BoundLinear),
+    Fused(BoundLinear),
+}
+
+/// A feed-forward network with its weights.
+pub(crate) struct BoundMlp {
+    input: BoundInput,
+    activation_operator: u32,
+    activation: ActivationKind,
+    down: BoundLinear,
+}
+
+/// Refuses the one nonlinearity that is not a function of one number.
+pub(crate) fn supported(activation: ActivationKind) -> Result<ActivationKind, EngineError> {
+    if activation == ActivationKind::ClampedSwiglu {
+        return Err(EngineError::UnsupportedBlock {
+            block: "clamped SwiGLU",
+        });
+    }
+    Ok(activation)
+}
+
+impl BoundMlp {
+    pub(crate) fn bind(mlp: &Mlp, binder: &mut Binder<'_>) -> Result<Self, EngineError> {
+        let input = match &mlp.input {
+            MlpInput::Plain(up) => BoundInput::Plain(binder.linear(up)?),
+            MlpInput::Gated { gate, up } => {
+                BoundInput::Gated(binder.linear(gate)?, binder.linear(up)?)
+            }
+            MlpInput::Fused(both) => BoundInput::Fused(binder.linear(both)?),
+        };
+        Ok(Self {
+            input,
+            activation_operator: binder.operator(Kind::Activation, mlp.activation_name),
+            activation: supported(mlp.activation)?,
+            down: binder.linear(&mlp.down)?,
+        })
+    }
+
+    /// From `space.normed` to `space.result`.
+    pub(crate) fn run(&self, rows: Rows<'_>, space: &mut Workspace, recorder: &mut Recorder) {
+        let inner = self.down.matrix.inputs;
+        let kind = self.activation;
+        let x = |linear: &BoundLinear| 0..rows.total * linear.matrix.inputs;
+        let start = match &self.input {
+            BoundInput::Plain(up) => {
+                let values = up.run(rows.total, &space.normed[x(up)], &mut space.gate, recorder);
+                let start = recorder.start();
+                values
+                    .par_chunks_mut(CHUNK)
+                    .for_each(|values| activate(kind, values));
+                std::mem::swap(&mut space.gate, &mut space.mixed);
+                start
+            }
+            BoundInput::Gated(gate, up) => {
+                let gate = gate.run(
+                    rows.total,
+                    &space.normed[x(gate)],
+                    &mut space.gate,
+                    recorder,
+                );
+                let up = up.run(rows.total, &space.normed[x(up)], &mut space.up, recorder);
+                let start = recorder.start();
+                sized(&mut space.mixed, rows.total * inner)
+                    .par_chunks_mut(CHUNK)
+                    .zip(gate.par_chunks(CHUNK))
+                    .zip(up.par_chunks(CHUNK))
+                    .for_each(|((to, gate), up)| activate_gated(kind, gate, up, to));
+                start
+            }
+            BoundInput::Fused(both) => {
+                let both = both.run(
+                    rows.total,
+                    &space.normed[x(both)],
+                    &mut space.gate,
+                    recorder,
+                );
+                let start = recorder.start();
+                sized(&mut space.mixed, rows.total * inner)
+                    .par_chunks_mut(inner)
+                    .with_min_len(CHUNK.div_ceil(inner))
+                    .zip(both.par_chunks(2 * inner))
+                    .for_each(|(to, both)| {
+                        let (gate, up) = both.split_at(inner);
+                        activate_gated(kind, gate, up, to);
+                    });
+                start
+            }
+        };
+        recorder.end(self.activation_operator, start, [1, rows.total, inner, 0]);
+        let x = &space.mixed[..rows.total * inner];
+        self.down.run(rows.total, x, &mut space.result, recorder);
+    }
+}

@@ -1,0 +1,62 @@
+use llmprof_theory::{
+    Kind,
+    block::{Norm, NormKind},
+};
+
+use super::{Binder, sized};
+use crate::{error::EngineError, kernel::normalize, recorder::Recorder};
+
+/// A normalization with its weights.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundNorm {
+    operator: u32,
+    kind: NormKind,
+    weight: Vec<f32>,
+    bias: Option<Vec<f32>>,
+    epsilon: f32,
+}
+
+impl BoundNorm {
+    pub(crate) fn bind(norm: &Norm, binder: &mut Binder<'_>) -> Result<Self, EngineError> {
+        let mut weight = binder
+            .weights
+            .vector(&binder.tensor_name(norm.name, "weight"))?;
+        if norm.kind == NormKind::RmsUnitOffset {
+            for weight in &mut weight {
+                *weight += 1.0;
+            }
+        }
+        let bias = if norm.bias {
+            Some(
+                binder
+                    .weights
+                    .vector(&binder.tensor_name(norm.name, "bias"))?,
+            )
+        } else {
+            None
+        };
+        Ok(Self {
+            operator: binder.weighted(Kind::Norm, norm.name),
+            kind: norm.kind,
+            weight,
+            bias,
+            epsilon: norm.epsilon as f32,
+        })
+    }
+
+    /// Normalizes every row of `from`.
+    pub(crate) fn run<'o>(
+        &self,
+        from: &[f32],
+        to: &'o mut Vec<f32>,
+        recorder: &mut Recorder,
+    ) -> &'o mut [f32] {
+        let start = recorder.start();
+        let to = sized(to, from.len());
+        let bias = self.bias.as_deref();
+        normalize(self.kind, &self.weight, bias, self.epsilon, from, to);
+        let width = self.weight.len();
+        recorder.end(self.operator, start, [1, from.len() / width, width, 0]);
+        to
+    }
+}

@@ -1,0 +1,166 @@
+//! What ran, when: one event per operator call, in a buffer that is allocated before anything runs.
+
+use llmprof_theory::{Kind, Path, Shape};
+use llmprof_units::DType;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds of the system's monotonic clock, which all processes of the machine share.
+pub fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000) + time.tv_nsec as u64
+}
+
+/// What an operator of the loaded model is. Events name it by its index in [`Engine::operators`](crate::Engine::operators).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperatorInfo {
+    /// What it does.
+    pub kind: Kind,
+    /// Where it stands; made into text only when somebody reads it.
+    pub path: Path<'static>,
+    /// The format that is multiplied.
+    pub dtype: DType,
+    /// The format that its weights are stored in, where it has some.
+    pub weights: Option<DType>,
+}
+
+/// One call of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it began, on the clock of [`now_ns`].
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// Independent problems of the same size.
+    pub groups: u32,
+    /// Rows.
+    pub m: u32,
+    /// Columns of the result.
+    pub n: u32,
+    /// The summed dimension.
+    pub k: u32,
+    /// Index of its [`OperatorInfo`].
+    pub operator: u32,
+    /// For experts: how many distinct ones the tokens reached. 0 for others.
+    pub touched: u32,
+}
+
+impl Event {
+    /// The size of the call as theory states it.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            groups: self.groups.into(),
+            m: self.m.into(),
+            n: self.n.into(),
+            k: self.k.into(),
+        }
+    }
+}
+
+/// Takes events. It never allocates while a model runs: events beyond its capacity are counted as lost.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    events: Vec<Event>,
+    lost: u64,
+    on: bool,
+}
+
+impl Recorder {
+    /// A recorder for `capacity` events.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self {
+            events: Vec::with_capacity(capacity),
+            lost: 0,
+            on: true,
+        }
+    }
+
+    /// A recorder that keeps nothing and does not read the clock.
+    pub fn off() -> Self {
+        Self::default()
+    }
+
+    /// The events so far.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// How many events found no room.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Forgets the events, keeps the room.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.lost = 0;
+    }
+
+    /// The start of an operator.
+    #[inline]
+    pub fn start(&self) -> u64 {
+        if self.on { now_ns() } else { 0 }
+    }
+
+    /// The end of an operator that began at `start_ns`.
+    #[inline]
+    pub fn end(&mut self, operator: u32, start_ns: u64, shape: [usize; 4]) {
+        self.end_touching(operator, start_ns, shape, 0);
+    }
+
+    /// As [`end`](Self::end), with the number of experts reached. `shape` is groups, m, n, k.
+    #[inline]
+    pub fn end_touching(
+        &mut self,
+        operator: u32,
+        start_ns: u64,
+        [groups, m, n, k]: [usize; 4],
+        touched: u32,
+    ) {
+        if !self.on {
+            return;
+        }
+        if self.events.len() == self.events.capacity() {
+            self.lost += 1;
+            return;
+        }
+        self.events.push(Event {
+            start_ns,
+            end_ns: now_ns(),
+            groups: groups as u32,
+            m: m as u32,
+            n: n as u32,
+            k: k as u32,
+            operator,
+            touched,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_beyond_the_room_are_counted_not_kept() {
+        let mut recorder = Recorder::with_capacity(2);
+        let room = recorder.events.capacity();
+        for operator in 0..room as u32 + 3 {
+            let start = recorder.start();
+            recorder.end(operator, start, [1, 2, 3, 4]);
+        }
+        assert_eq!(recorder.events().len(), room);
+        assert_eq!(recorder.lost(), 3);
+        assert!(recorder.events()[0].end_ns >= recorder.events()[0].start_ns);
+        recorder.clear();
+        assert_eq!((recorder.events().len(), recorder.lost()), (0, 0));
+    }
+
+    #[test]
+    fn a_recorder_that_is_off_keeps_nothing() {
+        let mut recorder = Recorder::off();
+        let start = recorder.start();
+        recorder.end(0, start, [1; 4]);
+        assert!(recorder.events().is_empty());
+        assert_eq!(recorder.lost(), 0);
+    }
+}

@@ -1,0 +1,159 @@
+//! Weights made up from a seed.
+
+use std::{collections::HashMap, ops::Range, sync::Arc};
+
+use llmprof_theory::Model;
+use memmap2::MmapMut;
+use rayon::prelude::*;
+
+use super::convert::to_bf16;
+use crate::{
+    buffer::{self, Buffer, Format},
+    error::EngineError,
+};
+
+/// Tensors start at multiples of this, as vector loads like it.
+const ALIGNMENT: usize = 64;
+/// Elements that one task fills.
+const CHUNK: usize = 1 << 18;
+
+/// All tensors of a model in one piece of memory.
+pub(crate) struct Dummy {
+    memory: Arc<MmapMut>,
+    places: HashMap<String, Range<usize>>,
+    format: Format,
+}
+
+/// How the elements of a tensor are spread.
+#[derive(Clone, Copy)]
+struct Spread {
+    middle: f32,
+    /// Distance between neighbouring values; there are 256 of them.
+    step: f32,
+    seed: u64,
+}
+
+impl Dummy {
+    /// Matrices are uniform with the deviation `1 ÷ √columns`, so that products keep the size of their input; norms lie
+    /// near one, biases near zero.
+    pub(crate) fn fill(model: &Model, format: Format, seed: u64) -> Result<Self, EngineError> {
+        let mut places = HashMap::new();
+        let mut plan = Vec::new();
+        let mut end = 0usize;
+        for tensor in model.tensors() {
+            let elements = usize::try_from(tensor.shape.elements()).ok();
+            let start = end;
+            end = elements
+                .and_then(|elements| elements.checked_mul(format.size()))
+                .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT))
+                .and_then(|bytes| end.checked_add(bytes))
+                .filter(|end| isize::try_from(*end).is_ok())
+                .ok_or(EngineError::Memory {
+                    bytes: u64::MAX,
+                    what: "weights",
+                })?;
+            let bytes = tensor.shape.elements() as usize * format.size();
+            let spread = match tensor.shape.sizes() {
+                [.., columns] if tensor.shape.sizes().len() > 1 => {
+                    // 256 equal steps of a uniform distribution: its deviation is 256 ÷ √12 steps.
+                    let deviation = 1.0 / (*columns as f32).sqrt();
+                    Spread {
+                        middle: 0.0,
+                        step: deviation * 12f32.sqrt() / 256.0,
+                        seed: 0,
+                    }
+                }
+                _ if tensor.name.ends_with("bias") => Spread {
+                    middle: 0.0,
+                    step: 1e-4,
+                    seed: 0,
+                },
+                _ => Spread {
+                    middle: 1.0,
+                    step: 1e-3,
+                    seed: 0,
+                },
+            };
+            plan.push((
+                end - start,
+                bytes,
+                Spread {
+                    seed: hash(seed, tensor.name.as_bytes()),
+                    ..spread
+                },
+            ));
+            places.insert(tensor.name, start..start + bytes);
+        }
+        let mut memory = buffer::anonymous(end, "weights")?;
+        let mut tasks = Vec::new();
+        let mut rest = &mut memory[..end];
+        for (padded, bytes, spread) in plan {
+            let (tensor, after) = rest.split_at_mut(padded);
+            rest = after;
+            let chunks = tensor[..bytes].chunks_mut(CHUNK * format.size());
+            tasks.extend(
+                chunks
+                    .enumerate()
+                    .map(|(chunk, to)| (to, chunk as u64, spread)),
+            );
+        }
+        tasks
+            .into_par_iter()
+            .for_each(|(to, chunk, spread)| write(to, chunk, spread, format));
+        Ok(Self {
+            memory: Arc::new(memory),
+            places,
+            format,
+        })
+    }
+
+    /// The tensor `name`.
+    pub(crate) fn tensor(&self, name: &str) -> Result<Buffer, EngineError> {
+        self.places
+            .get(name)
+            .and_then(|range| Buffer::of_memory(&self.memory, range.clone(), self.format))
+            .ok_or_else(|| EngineError::MissingTensor {
+                name: name.to_owned(),
+                others: 0,
+                directory: "dummy weights".into(),
+            })
+    }
+}
+
+/// Fills one chunk. Which numbers it gets depends on its place alone, not on the number of threads.
+fn write(to: &mut [u8], chunk: u64, spread: Spread, format: Format) {
+    // A table of the 256 values: filling is then a matter of looking up random bytes.
+    let value = |byte: u8| spread.middle + (f32::from(byte) - 127.5) * spread.step;
+    let singles: [f32; 256] = std::array::from_fn(|byte| value(byte as u8));
+    let halves = singles.map(to_bf16);
+    let mut counter = spread.seed.wrapping_add(chunk.wrapping_mul(CHUNK as u64));
+    for to in to.chunks_mut(8 * format.size()) {
+        counter = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let random = mix(counter).to_le_bytes();
+        match format {
+            Format::F32 => {
+                for (to, byte) in to.chunks_exact_mut(4).zip(random) {
+                    to.copy_from_slice(&singles[usize::from(byte)].to_ne_bytes());
+                }
+            }
+            Format::Bf16 => {
+                for (to, byte) in to.chunks_exact_mut(2).zip(random) {
+                    to.copy_from_slice(&halves[usize::from(byte)].to_ne_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// The finalizer of splitmix64: every input bit reaches every output bit.
+pub(crate) fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(mix(seed.wrapping_add(1)), |state, byte| {
+        mix(state ^ u64::from(*byte))
+    })
+}

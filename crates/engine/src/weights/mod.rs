@@ -1,0 +1,107 @@
+//! Where weights come from: a checkpoint on disk, or made up.
+
+mod checkpoint;
+mod convert;
+mod dummy;
+
+pub(crate) use dummy::mix;
+
+use std::{borrow::Cow, path::PathBuf, sync::Arc};
+
+use checkpoint::Checkpoint;
+use dummy::Dummy;
+use llmprof_theory::{Model, block::Layout};
+
+use crate::{
+    buffer::{self, Buffer, Elements, Format},
+    error::EngineError,
+    kernel::widen,
+};
+
+/// Where the weights of a model come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A directory with `model.safetensors`, or with shards and `model.safetensors.index.json`.
+    ///
+    /// Files are mapped, not read: they must not be shortened while the engine lives.
+    Directory(PathBuf),
+    /// Numbers made up from a seed: the same seed gives the same weights on every machine.
+    Dummy {
+        /// The seed.
+        seed: u64,
+    },
+}
+
+/// The weights of a model, by name.
+pub(crate) enum Weights {
+    Checkpoint(Checkpoint),
+    Dummy(Dummy),
+}
+
+impl Weights {
+    /// Opens a source and checks that it holds every tensor of `model`, in the right shape.
+    pub(crate) fn open(
+        source: &Source,
+        model: &Model,
+        format: Format,
+    ) -> Result<Self, EngineError> {
+        match source {
+            Source::Directory(directory) => {
+                Checkpoint::open(directory, model).map(Self::Checkpoint)
+            }
+            Source::Dummy { seed } => Dummy::fill(model, format, *seed).map(Self::Dummy),
+        }
+    }
+
+    /// The tensor `name` in `format`, with a row per output.
+    pub(crate) fn matrix(
+        &self,
+        name: &str,
+        [outputs, inputs]: [usize; 2],
+        layout: Layout,
+        format: Format,
+    ) -> Result<Buffer, EngineError> {
+        let transposed = match layout {
+            Layout::OutIn => None,
+            Layout::InOut => Some([inputs, outputs]),
+        };
+        match self {
+            // Made-up numbers are as good in one order as in the other.
+            Self::Dummy(dummy) => dummy.tensor(name),
+            Self::Checkpoint(checkpoint) => checkpoint.tensor(name, format, transposed),
+        }
+    }
+
+    /// The elements of a short tensor, as f32.
+    pub(crate) fn vector(&self, name: &str) -> Result<Vec<f32>, EngineError> {
+        let buffer = match self {
+            Self::Dummy(dummy) => dummy.tensor(name)?,
+            Self::Checkpoint(checkpoint) => checkpoint.tensor(name, Format::F32, None)?,
+        };
+        Ok(match buffer.elements() {
+            Elements::F32(elements) => elements.to_vec(),
+            Elements::Bf16(elements) => {
+                let mut wide = vec![0.0; elements.len()];
+                widen(elements, &mut wide);
+                wide
+            }
+        })
+    }
+}
+
+/// Anonymous memory that `fill` has written once.
+fn filled(
+    bytes: usize,
+    format: Format,
+    fill: impl FnOnce(&mut [u8]),
+) -> Result<Buffer, EngineError> {
+    let mut map = buffer::anonymous(bytes, "weights")?;
+    fill(&mut map[..bytes]);
+    Ok(Buffer::of_memory(&Arc::new(map), 0..bytes, format).expect("a mapping starts at a page"))
+}
+
+/// The name of a tensor without a prefix that some checkpoints leave out.
+fn without_prefix<'a>(model: &Model, name: &'a str) -> Option<Cow<'a, str>> {
+    let prefix = model.decoder.as_ref()?.optional_prefix?;
+    name.strip_prefix(prefix).map(Cow::Borrowed)
+}

@@ -1,0 +1,285 @@
+//! Checkpoints and requests that are wrong, and what is said of them.
+
+use std::{error::Error, fs, path::Path};
+
+use crate::support::{data, engine, model};
+use llmprof_engine::{Engine, EngineError, Options, Recorder, Source};
+use llmprof_theory::Model;
+use llmprof_units::DType;
+use tempfile::TempDir;
+
+/// A copy of a tiny model that a test may spoil.
+fn copy(name: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(data().join(name)).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+fn load(directory: &Path) -> Result<Engine, EngineError> {
+    let source = Source::Directory(directory.to_owned());
+    Engine::load(&model(directory), &source, Options::default())
+}
+
+fn refusal(directory: &Path) -> String {
+    let error = load(directory).unwrap_err();
+    let source = error
+        .source()
+        .map(|source| format!(": {source}"))
+        .unwrap_or_default();
+    format!("{error}{source}")
+}
+
+/// The header of a safetensors file with `change` made to it, then its data.
+fn rewrite(path: &Path, change: impl Fn(&str) -> String) {
+    let bytes = fs::read(path).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header = change(std::str::from_utf8(&bytes[8..8 + length]).unwrap());
+    let mut out = (header.len() as u64).to_le_bytes().to_vec();
+    out.extend_from_slice(header.as_bytes());
+    out.extend_from_slice(&bytes[8 + length..]);
+    fs::write(path, out).unwrap();
+}
+
+#[test]
+fn a_header_that_is_broken_is_refused_with_its_file() {
+    let folder = copy("qwen3");
+    let path = folder.path().join("model.safetensors");
+    rewrite(&path, |header| header.replace("\"dtype\"", "\"dtpye\""));
+    let text = refusal(folder.path());
+    assert!(
+        text.contains("model.safetensors` has a broken safetensors header"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_file_cut_anywhere_is_refused() {
+    let folder = copy("qwen3");
+    let path = folder.path().join("model.safetensors");
+    let whole = fs::read(&path).unwrap();
+    for length in (0..whole.len())
+        .step_by(911)
+        .chain([1, 7, 8, 9, whole.len() - 1])
+    {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = load(folder.path()).unwrap_err();
+        let named = matches!(
+            error,
+            EngineError::BrokenHeader { .. } | EngineError::Read { .. }
+        );
+        assert!(named, "{length} bytes: {error}");
+    }
+}
+
+#[test]
+fn a_missing_tensor_is_named() {
+    let folder = copy("qwen3");
+    rewrite(&folder.path().join("model.safetensors"), |header| {
+        header.replace(
+            "model.layers.1.self_attn.q_norm.weight",
+            "model.layers.1.self_attn.q_nrom.weight",
+        )
+    });
+    let text = refusal(folder.path());
+    assert!(
+        text.contains("no tensor `model.layers.1.self_attn.q_norm.weight`"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_tensor_of_another_shape_is_named_with_both_shapes() {
+    let folder = copy("qwen3");
+    let config = folder.path().join("config.json");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(
+        &config,
+        text.replace("\"intermediate_size\": 48", "\"intermediate_size\": 40"),
+    )
+    .unwrap();
+    let text = refusal(folder.path());
+    assert!(
+        text.contains("mlp.down_proj.weight` has the shape [32, 48]"),
+        "{text}"
+    );
+    assert!(text.contains("asks for [32, 40]"), "{text}");
+}
+
+#[test]
+fn a_tensor_of_integers_is_refused() {
+    let folder = copy("qwen3");
+    rewrite(&folder.path().join("model.safetensors"), |header| {
+        header.replace("\"F32\"", "\"I32\"")
+    });
+    let text = refusal(folder.path());
+    assert!(text.contains("stored as I32"), "{text}");
+}
+
+#[test]
+fn a_missing_shard_is_named() {
+    let folder = copy("sharded");
+    fs::remove_file(folder.path().join("model-00002-of-00004.safetensors")).unwrap();
+    let text = refusal(folder.path());
+    assert!(text.contains("model-00002-of-00004.safetensors"), "{text}");
+    assert!(text.contains("index.json"), "{text}");
+}
+
+#[test]
+fn an_index_that_is_broken_is_refused() {
+    let folder = copy("sharded");
+    let index = folder.path().join("model.safetensors.index.json");
+    for (text, said) in [
+        ("{", "EOF"),
+        ("{}", "weight_map"),
+        (r#"{"weight_map": {"a": 3}}"#, "`a`"),
+        (r#"{"weight_map": {"a": "../outside.safetensors"}}"#, "`a`"),
+    ] {
+        fs::write(&index, text).unwrap();
+        let found = refusal(folder.path());
+        assert!(found.contains(said), "{text}: {found}");
+    }
+}
+
+#[test]
+fn directories_without_weights_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(
+        data().join("qwen3/config.json"),
+        folder.path().join("config.json"),
+    )
+    .unwrap();
+    let text = refusal(folder.path());
+    assert!(text.contains("no `*.safetensors`"), "{text}");
+    let source = Source::Directory(folder.path().join("nowhere"));
+    let error = Engine::load(&model(folder.path()), &source, Options::default()).unwrap_err();
+    assert!(matches!(error, EngineError::Read { .. }), "{error}");
+}
+
+#[test]
+fn gpt2_checkpoints_may_leave_their_prefix_out() {
+    let folder = copy("gpt2");
+    rewrite(&folder.path().join("model.safetensors"), |header| {
+        header.replace("\"transformer.", "\"")
+    });
+    let off = &mut Recorder::off();
+    let logits = |directory: &Path| {
+        let engine = engine(directory);
+        let mut cache = engine.new_cache(1, 4).unwrap();
+        engine
+            .decode_step(&mut cache, &[5], &mut Recorder::off())
+            .unwrap()
+            .to_vec()
+    };
+    assert_eq!(logits(folder.path()), logits(&data().join("gpt2")));
+    let engine = engine(folder.path());
+    let mut cache = engine.new_cache(1, 100).unwrap();
+    let error = engine
+        .prefill(&mut cache, &[vec![0; 65]], None, off)
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("64 is the most that the model takes"),
+        "{error}"
+    );
+}
+
+#[test]
+fn weights_become_bf16_on_request() {
+    let directory = data().join("qwen3");
+    let options = Options {
+        weights: Some(DType::Bf16),
+        threads: Some(1),
+    };
+    let source = Source::Directory(directory.clone());
+    let half = Engine::load(&model(&directory), &source, options).unwrap();
+    let full = engine(&directory);
+    let logits = |engine: &Engine| {
+        let mut cache = engine.new_cache(1, 16).unwrap();
+        let prompt: Vec<u32> = (0..16).collect();
+        let logits = engine.prefill(
+            &mut cache,
+            &[prompt],
+            Some(llmprof_theory::Logits::Last),
+            &mut Recorder::off(),
+        );
+        logits.unwrap().to_vec()
+    };
+    let (half, full) = (logits(&half), logits(&full));
+    let largest = full
+        .iter()
+        .fold(0.0f32, |most, value| most.max(value.abs()));
+    let apart = half
+        .iter()
+        .zip(&full)
+        .fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
+    // Eight bits of mantissa: near, but not the same.
+    assert!(
+        apart > 0.0 && apart < 0.05 * largest,
+        "{apart} of {largest}"
+    );
+}
+
+#[test]
+fn dummy_weights_depend_on_the_seed_alone_and_stay_finite() {
+    for name in ["llama", "gemma2", "gpt2", "qwen3_moe"] {
+        let model = model(&data().join(name));
+        let logits = |seed, threads, weights| {
+            let options = Options {
+                weights: Some(weights),
+                threads: Some(threads),
+            };
+            let engine = Engine::load(&model, &Source::Dummy { seed }, options).unwrap();
+            let mut cache = engine.new_cache(1, 4).unwrap();
+            engine
+                .decode_step(&mut cache, &[5], &mut Recorder::off())
+                .unwrap()
+                .to_vec()
+        };
+        for weights in [DType::F32, DType::Bf16] {
+            let first = logits(1, 1, weights);
+            assert!(
+                first
+                    .iter()
+                    .all(|logit| logit.is_finite() && logit.abs() < 1e3),
+                "{name}"
+            );
+            assert_eq!(first, logits(1, 2, weights), "{name}");
+            assert_ne!(first, logits(2, 1, weights), "{name}");
+        }
+    }
+}
+
+#[test]
+fn requests_that_cannot_run_are_refused() {
+    let engine = engine(&data().join("qwen3"));
+    let off = &mut Recorder::off();
+    let mut cache = engine.new_cache(2, 4).unwrap();
+    let mut refused = |tokens: &[Vec<u32>]| {
+        engine
+            .prefill(&mut cache, tokens, None, off)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused(&[vec![1]]).contains("holds 2 sequences, but 1"));
+    assert!(refused(&[vec![1], vec![]]).contains("sequence 1 has no token"));
+    assert!(refused(&[vec![1], vec![64]]).contains("token 64 of sequence 1"));
+    assert!(refused(&[vec![1; 5], vec![1]]).contains("grow to 5 tokens, but 4"));
+    let error = engine.new_cache(usize::MAX, usize::MAX).unwrap_err();
+    assert!(matches!(error, EngineError::Memory { .. }), "{error}");
+    let model = Model::from_config(&serde_json::json!({ "model_type": "gpt2" }), None).unwrap();
+    for bad in [DType::F16, DType::I8] {
+        let options = Options {
+            weights: Some(bad),
+            threads: None,
+        };
+        let error = Engine::load(&model, &Source::Dummy { seed: 0 }, options).unwrap_err();
+        assert!(
+            matches!(error, EngineError::UnsupportedDtype { .. }),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,42 @@
+//! The tiny models under `tests/data`.
+
+use std::path::{Path, PathBuf};
+
+use llmprof_engine::{Engine, Options, Source};
+use llmprof_theory::Model;
+
+/// Where the models lie.
+pub(crate) fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+/// The model that a directory's `config.json` describes.
+pub(crate) fn model(directory: &Path) -> Model {
+    let text = std::fs::read_to_string(directory.join("config.json")).unwrap();
+    Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap()
+}
+
+/// The engine of a directory, on two threads.
+pub(crate) fn engine(directory: &Path) -> Engine {
+    let options = Options {
+        threads: Some(2),
+        ..Options::default()
+    };
+    Engine::load(
+        &model(directory),
+        &Source::Directory(directory.to_owned()),
+        options,
+    )
+    .unwrap()
+}
+
+/// All models.
+pub(crate) fn directories(root: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> = std::fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("config.json").is_file())
+        .collect();
+    found.sort();
+    found
+}

@@ -38,18 +38,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let given = arguments
         .iter()
         .find(|argument| !argument.starts_with("--"));
-    let path = match given {
-        Some(file) => PathBuf::from(file),
-        None => {
-            let path = folder.path().join("trace.json");
-            let bytes = if has("--large") {
-                3_000_000_000
-            } else {
-                275_000_000
-            };
-            replicate(&path, bytes)?;
-            path
-        }
+    let path = if let Some(file) = given {
+        PathBuf::from(file)
+    } else {
+        let path = folder.path().join("trace.json");
+        let bytes = if has("--large") {
+            3_000_000_000
+        } else {
+            275_000_000
+        };
+        replicate(&path, bytes)?;
+        path
     };
     let bytes = fs::metadata(&path)?.len() as f64;
     println!(

@@ -194,8 +194,8 @@ pub fn analyze(trace: &Trace, device: Option<&Device>) -> Analysis {
         devices,
         attribution: attribution.rows(trace, &events, &phases),
         unattributed: unattributed(&events, &attribution),
+        issues: issues(trace, &events, &kernels, &operators),
         operators,
-        issues: issues(trace, &events, &kernels),
         kernels,
         transfers: transfers(trace),
         api,
@@ -500,7 +500,12 @@ fn span(trace: &Trace) -> Option<(i64, i64)> {
     ])
 }
 
-fn issues(trace: &Trace, events: &DeviceEvents, kernels: &[KernelRow]) -> Vec<Issue> {
+fn issues(
+    trace: &Trace,
+    events: &DeviceEvents,
+    kernels: &[KernelRow],
+    operators: &[OperatorRow],
+) -> Vec<Issue> {
     let mut issues = trace.issues.clone();
     if events.all().is_empty() {
         issues.push(
@@ -522,6 +527,19 @@ fn issues(trace: &Trace, events: &DeviceEvents, kernels: &[KernelRow]) -> Vec<Is
             format!(
                 "kernels beyond the {} with the longest time are summed up in one row",
                 kernels::MOST_ROWS
+            ),
+        ));
+    }
+    if operators
+        .last()
+        .is_some_and(|row| row.name == operators::OTHER_ROW)
+    {
+        issues.push(Issue::new(
+            Severity::Info,
+            "analysis.operators_folded",
+            format!(
+                "operators beyond the {} with the longest time are summed up in one row",
+                operators::MOST_ROWS
             ),
         ));
     }

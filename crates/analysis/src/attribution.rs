@@ -78,6 +78,12 @@ pub struct AttributionRow {
     pub total_ns: i64,
 }
 
+/// Origins beyond this many are summed up in one row.
+pub const MOST_ROWS: usize = 50_000;
+
+/// The operator of the row that sums up what is beyond [`MOST_ROWS`].
+pub const OTHER_ROW: &str = "(other origins)";
+
 impl Attribution {
     /// Finds the origin of every event.
     pub fn of(
@@ -224,6 +230,24 @@ impl Attribution {
                 ))
             })
         });
+        if rows.len() > MOST_ROWS {
+            let mut other = AttributionRow {
+                operator: Some(OTHER_ROW.to_owned()),
+                module: None,
+                range: None,
+                phase: None,
+                reason: None,
+                events: 0,
+                graph_events: 0,
+                total_ns: 0,
+            };
+            for row in rows.drain(MOST_ROWS..) {
+                other.events += row.events;
+                other.graph_events += row.graph_events;
+                other.total_ns = other.total_ns.saturating_add(row.total_ns);
+            }
+            rows.push(other);
+        }
         rows
     }
 }

@@ -92,6 +92,12 @@ pub struct ShapeRow {
     pub work: Option<OperatorWork>,
 }
 
+/// Operators beyond this many are summed up in one row: names were generated.
+pub const MOST_ROWS: usize = 20_000;
+
+/// The name of the row that sums up what is beyond [`MOST_ROWS`].
+pub const OTHER_ROW: &str = "(other operators)";
+
 /// Rows of shapes that are kept for one operator; the rest is in the operator's sums.
 pub const MOST_SHAPES: usize = 1000;
 
@@ -139,6 +145,18 @@ pub fn operators(
         };
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
+    if rows.len() > MOST_ROWS {
+        let mut times = OperatorTimes::default();
+        for row in rows.drain(MOST_ROWS..) {
+            times.add(&row.times);
+        }
+        rows.push(OperatorRow {
+            name: OTHER_ROW.to_owned(),
+            times,
+            work: None,
+            shapes: Vec::new(),
+        });
+    }
     rows
 }
 

@@ -243,6 +243,73 @@ fn an_empty_trace_says_so() {
     assert_eq!(analysis.issues[0].code, "analysis.no_device_events");
 }
 
+/// Names that a program generates do not grow the tables without end, and lose no time.
+#[test]
+fn endless_names_are_folded() {
+    let mut scene = Scene::default();
+    for index in 0..60_000_i64 {
+        let at = index * 10;
+        scene.operator(&format!("generated::{index}"), at, at + 5, index as u64 + 1);
+        scene.call("cudaLaunchKernel", at + 1, at + 2, index as u32 + 1);
+        scene.kernel(
+            &format!("kernel_{index}"),
+            at + 3,
+            at + 8,
+            index as u32 + 1,
+            7,
+        );
+    }
+    let analysis = scene.analyze();
+    assert_eq!(analysis.kernels.len(), 20_001);
+    assert_eq!(analysis.operators.len(), 20_001);
+    let total = 60_000 * 5;
+    assert_eq!(
+        analysis.kernels.iter().map(|row| row.total_ns).sum::<i64>(),
+        total
+    );
+    assert_eq!(
+        analysis
+            .operators
+            .iter()
+            .map(|row| row.times.device_self_ns)
+            .sum::<i64>(),
+        total
+    );
+    assert_eq!(
+        analysis
+            .attribution
+            .iter()
+            .map(|row| row.total_ns)
+            .sum::<i64>(),
+        total
+    );
+    let codes: Vec<&str> = analysis
+        .issues
+        .iter()
+        .map(|issue| issue.code.as_str())
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            "analysis.kernels_folded",
+            "analysis.operators_folded",
+            "analysis.too_many_names"
+        ]
+    );
+}
+
+/// Times at the ends of the clock saturate.
+#[test]
+fn extreme_times_do_not_overflow() {
+    let mut scene = Scene::default();
+    scene.kernel("a", i64::MIN, i64::MIN + 10, 1, 7);
+    scene.kernel("b", i64::MAX - 10, i64::MAX, 2, 7);
+    scene.call("cudaLaunchKernel", i64::MIN, i64::MIN + 1, 2);
+    let analysis = scene.analyze();
+    assert_eq!(analysis.totals.busy_ns, 20);
+    assert_eq!(analysis.totals.device_span_ns, i64::MAX);
+}
+
 /// A layer that repeats inside one step is not a step.
 #[test]
 fn layers_alone_are_not_taken_for_steps() {

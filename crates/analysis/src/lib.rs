@@ -2,7 +2,8 @@
 //!
 //! [`statics`] is what a model must cost, on paper. [`analysis::analyze`] takes a trace apart: [`phases`] cut its time,
 //! [`attribution`] says where each device event comes from, [`breakdown`] where the time of a device went,
-//! [`operators`] and [`kernels`] sum it up by name.
+//! [`operators`] and [`kernels`] sum it up by name. [`run::analyze_run`] joins what a run measured with what it should
+//! have cost.
 
 pub mod analysis;
 pub mod attribution;
@@ -18,6 +19,7 @@ pub mod occupancy;
 pub mod operator_cost;
 pub mod operators;
 pub mod phases;
+pub mod run;
 pub mod statics;
 pub mod steps;
 pub mod summary;

@@ -6,7 +6,7 @@
 //! Over a phase these are summed; the largest of the three sums is given too, for software that would overlap operators.
 
 use llmprof_units::{Bytes, DType, Flops, Nanos};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Model, Operator, Pass, Workload,
@@ -16,7 +16,7 @@ use crate::{
 const DTYPES: usize = DType::C64 as usize + 1;
 
 /// What holds a piece of work back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
     /// Matrix units.
@@ -44,7 +44,7 @@ impl std::fmt::Display for Resource {
 }
 
 /// Where the compulsory bytes of a step can stay between steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryLevel {
     /// They are more than the chip holds: main memory's bandwidth applies.
@@ -209,7 +209,7 @@ fn on_chip(device: &Device) -> (f64, f64) {
 }
 
 /// The least time of one phase on a device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseFloor {
     /// Σ over operators of each one's largest limit.
     pub floor_ns: Nanos,

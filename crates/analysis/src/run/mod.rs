@@ -5,12 +5,15 @@
 //! [`utilization`] of the device, the [`classes`] of phases, and [`findings`] with the gain to expect.
 
 pub mod classes;
+mod finding_rules;
 pub mod findings;
+mod idle_parts;
 pub mod kernel_table;
 pub mod latency;
 pub mod matching;
 pub mod measured;
 pub mod operator_groups;
+pub mod phase_analysis;
 pub mod residence;
 pub mod run_analysis;
 pub mod statistics;
@@ -20,6 +23,7 @@ mod what_if;
 
 pub use classes::{Classification, PhaseClass, PhaseSignals};
 pub use findings::{Confidence, Evidence, Finding, Gain, GainOf};
+pub use idle_parts::{NamedTime, UNRECORDED};
 pub use latency::{FirstUse, Latency, RequestRow};
 pub use matching::{MissingOperator, UnmatchedOperator, UnmatchedReason};
 pub use measured::{
@@ -27,8 +31,9 @@ pub use measured::{
     PhaseSpan, RequestFacts, RunPhase,
 };
 pub use operator_groups::OperatorGroup;
+pub use phase_analysis::PhaseAnalysis;
 pub use residence::Residence;
-pub use run_analysis::{PhaseAnalysis, RunAnalysis, RunAnalysisError, analyze_run};
+pub use run_analysis::{RunAnalysis, RunAnalysisError, analyze_run};
 pub use statistics::{Distribution, Summary};
 pub use utilization::Utilization;
-pub use waterfall::{NamedTime, Waterfall};
+pub use waterfall::Waterfall;

@@ -124,7 +124,7 @@ fn two_sided(t: f64, freedom: u64) -> f64 {
     let mut term = if odd { cosine } else { 1.0 };
     let mut sum = term;
     let mut index = if odd { 2 } else { 1 };
-    while index <= freedom - 3 {
+    while index + 3 <= freedom {
         term *= index as f64 / (index + 1) as f64 * cosine * cosine;
         sum += term;
         index += 2;

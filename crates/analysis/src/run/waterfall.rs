@@ -17,7 +17,9 @@ use llmprof_theory::floor::OperatorFloor;
 use llmprof_units::{Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
+use super::idle_parts::{IdleSplit, NamedTime, from_causes, longest_first, merge};
 use super::measured::HostInterval;
+use crate::idle::IdleCauses;
 use crate::intervals::add;
 
 /// What an event counts as. Every event is in exactly one part.
@@ -46,6 +48,34 @@ pub struct Event {
     pub class: EventClass,
 }
 
+/// The least time of an operator, or of several that cannot be told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Floor {
+    /// Seconds: the largest limit, summed over the operators where there are several.
+    pub least: f64,
+    /// The single limits, each summed.
+    pub limits: OperatorFloor,
+}
+
+impl From<OperatorFloor> for Floor {
+    fn from(limits: OperatorFloor) -> Self {
+        Self {
+            least: limits.seconds(),
+            limits,
+        }
+    }
+}
+
+impl Floor {
+    /// Adds another operator.
+    pub fn add(&mut self, other: &OperatorFloor) {
+        self.least += other.seconds();
+        self.limits.tensor += other.tensor;
+        self.limits.vector += other.vector;
+        self.limits.memory += other.memory;
+    }
+}
+
 /// What a waterfall is made of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
@@ -54,20 +84,9 @@ pub struct Input<'a> {
     /// The events of one device or of the coordinating thread, in order of their starts.
     pub events: &'a [Event],
     /// The least times of the operators that events are matched to; absent without a device.
-    pub floors: Option<&'a [OperatorFloor]>,
+    pub floors: Option<&'a [Floor]>,
     /// What the host did, in order of starts: it says what idle time was for.
     pub host: &'a [HostInterval],
-}
-
-/// A part of a part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamedTime {
-    /// What it is.
-    pub name: String,
-    /// How long it took.
-    pub time_ns: Nanos,
-    /// In how many pieces.
-    pub count: u64,
 }
 
 /// Operators that were faster than their floor allows.
@@ -127,9 +146,6 @@ pub struct Waterfall {
     pub extra_abstains: Option<String>,
 }
 
-/// The name of idle time in which the host recorded nothing.
-pub const UNRECORDED: &str = "unrecorded";
-
 impl Waterfall {
     /// The waterfall of one stretch of time.
     pub fn of(input: &Input<'_>) -> Self {
@@ -137,7 +153,7 @@ impl Waterfall {
         let mut parts = Parts::default();
         let mut per_operator = vec![Operator::default(); input.floors.map_or(0, <[_]>::len)];
         let mut without_floor = std::collections::BTreeSet::new();
-        let mut idle = Idle::new(input.host);
+        let mut idle = IdleSplit::new(input.host);
         let mut covered = start;
         for event in input.events {
             let (from, to) = (event.start_ns.max(start), event.end_ns.min(end));
@@ -190,7 +206,7 @@ impl Waterfall {
         waterfall
     }
 
-    fn take_floors(&mut self, operators: &[Operator], floors: Option<&[OperatorFloor]>) {
+    fn take_floors(&mut self, operators: &[Operator], floors: Option<&[Floor]>) {
         self.operators += operators.iter().filter(|operator| operator.seen).count() as u64;
         let Some(floors) = floors else { return };
         let mut sum = 0.0;
@@ -199,12 +215,11 @@ impl Waterfall {
             if !operator.begins {
                 continue;
             }
-            let least = floor.seconds();
-            sum += least;
-            whole.tensor += floor.tensor;
-            whole.vector += floor.vector;
-            whole.memory += floor.memory;
-            let least_ns = least * 1e9;
+            sum += floor.least;
+            whole.tensor += floor.limits.tensor;
+            whole.vector += floor.limits.vector;
+            whole.memory += floor.limits.memory;
+            let least_ns = floor.least * 1e9;
             // A clock that counts whole nanoseconds may lose one at each end.
             if least_ns > operator.time as f64 + 2.0 {
                 self.below_floor.operators += 1;
@@ -262,6 +277,13 @@ impl Waterfall {
         if self.extra_abstains.is_none() {
             self.extra_abstains.clone_from(&other.extra_abstains);
         }
+    }
+
+    /// The same waterfall with its idle time by the causes that a device trace shows for the same stretches.
+    #[must_use]
+    pub fn with_idle_causes(mut self, causes: &IdleCauses) -> Self {
+        self.idle = from_causes(causes, self.idle_ns);
+        self
     }
 
     /// The parts in the order of the equation, overlap with its minus sign. They sum to W.
@@ -325,7 +347,10 @@ impl Waterfall {
             issues.push(Issue::new(
                 Severity::Warning,
                 "waterfall.unattributed",
-                format!("{phase}: {} of the time belongs to no known operator", Percent(share)),
+                format!(
+                    "{phase}: {} of the time belongs to no known operator",
+                    Percent(share)
+                ),
             ));
         }
         issues
@@ -369,7 +394,11 @@ impl Parts {
             matched_ns: Nanos(self.matched),
             extra_ns: Nanos(self.extra),
             copies_ns: Nanos(self.copies),
-            unattributed_ns: unattributed.iter().map(|part| part.time_ns).sum(),
+            unattributed_ns: Nanos(
+                unattributed
+                    .iter()
+                    .fold(0, |sum: i64, part| sum.saturating_add(part.time_ns.0)),
+            ),
             idle_ns: Nanos(self.idle),
             overlap_ns: Nanos(self.sum.saturating_sub(busy)),
             busy_ns: Nanos(busy),
@@ -383,85 +412,11 @@ impl Parts {
     }
 }
 
-/// Splits gaps by what the host did in them: each moment belongs to the first interval that covers it.
-struct Idle<'a> {
-    host: &'a [HostInterval],
-    next: usize,
-    parts: BTreeMap<&'a str, (i64, u64)>,
-}
-
-impl<'a> Idle<'a> {
-    fn new(host: &'a [HostInterval]) -> Self {
-        Self {
-            host,
-            next: 0,
-            parts: BTreeMap::new(),
-        }
-    }
-
-    fn gap(&mut self, start: i64, end: i64) {
-        let mut at = start;
-        while self.host.get(self.next).is_some_and(|host| host.end_ns <= start) {
-            self.next += 1;
-        }
-        for host in &self.host[self.next..] {
-            if host.start_ns >= end || at >= end {
-                break;
-            }
-            let (from, to) = (host.start_ns.max(at), host.end_ns.min(end));
-            if from < to {
-                self.take(UNRECORDED, at, from);
-                self.take(&host.name, from, to);
-                at = to;
-            }
-        }
-        self.take(UNRECORDED, at, end);
-    }
-
-    fn take(&mut self, name: &'a str, from: i64, to: i64) {
-        if from < to {
-            let part = self.parts.entry(name).or_default();
-            add(&mut part.0, to.saturating_sub(from));
-            part.1 += 1;
-        }
-    }
-
-    fn finish(self) -> Vec<NamedTime> {
-        let mut parts: Vec<NamedTime> = self
-            .parts
-            .into_iter()
-            .map(|(name, (time, count))| NamedTime {
-                name: name.to_owned(),
-                time_ns: Nanos(time),
-                count,
-            })
-            .collect();
-        longest_first(&mut parts);
-        parts
-    }
-}
-
-fn longest_first(parts: &mut [NamedTime]) {
-    parts.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
-}
-
-fn merge(parts: &mut Vec<NamedTime>, more: &[NamedTime]) {
-    for part in more {
-        match parts.iter_mut().find(|known| known.name == part.name) {
-            Some(known) => {
-                add(&mut known.time_ns.0, part.time_ns.0);
-                known.count += part.count;
-            }
-            None => parts.push(part.clone()),
-        }
-    }
-    longest_first(parts);
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::idle_parts::UNRECORDED;
     use super::*;
 
     fn event(start_ns: i64, end_ns: i64, class: EventClass) -> Event {
@@ -473,12 +428,12 @@ mod tests {
         }
     }
 
-    fn floor(nanos: f64) -> OperatorFloor {
-        OperatorFloor {
+    fn floor(nanos: f64) -> Floor {
+        Floor::from(OperatorFloor {
             tensor: nanos * 0.5e-9,
             vector: 0.0,
             memory: nanos * 1e-9,
-        }
+        })
     }
 
     fn host(name: &str, start_ns: i64, end_ns: i64) -> HostInterval {
@@ -511,7 +466,10 @@ mod tests {
         let parts: Vec<i64> = waterfall.parts().iter().map(|(_, time)| time.0).collect();
         assert_eq!(parts, [12, 38, 5, 20, 5, 30, -10]);
         assert_eq!(waterfall.wall_ns, Nanos(100));
-        assert_eq!((waterfall.busy_ns, waterfall.sum_ns), (Nanos(70), Nanos(80)));
+        assert_eq!(
+            (waterfall.busy_ns, waterfall.sum_ns),
+            (Nanos(70), Nanos(80))
+        );
         assert_eq!(waterfall.carried_in_ns, Nanos(20));
         assert_eq!((waterfall.events, waterfall.operators), (5, 2));
         assert_eq!(waterfall.whole_floor_ns, Some(Nanos(12)));

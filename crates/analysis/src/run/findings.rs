@@ -1,0 +1,134 @@
+//! Conclusions, each with its evidence and the gain to expect.
+//!
+//! A gain is a factor: time now ÷ time after the change, other things equal. Gains of the same workload come first, the
+//! largest first; then those that need more requests at once; then those of the first request alone; then what is worth
+//! knowing without a gain; last what could not be supported, with the reason.
+
+use llmprof_units::{Basis, Nanos};
+use serde::{Deserialize, Serialize};
+
+use super::measured::RunPhase;
+
+/// A number that supports a conclusion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// What it is.
+    pub what: String,
+    /// The number.
+    pub value: f64,
+    /// Its unit; `1` for a fraction of one.
+    pub unit: String,
+    /// How it is known.
+    pub basis: Basis,
+}
+
+impl Evidence {
+    /// A number with its unit.
+    pub fn new(what: impl Into<String>, value: f64, unit: &str, basis: Basis) -> Self {
+        Self {
+            what: what.into(),
+            value,
+            unit: unit.to_owned(),
+            basis,
+        }
+    }
+
+    /// A fraction of one.
+    pub fn share(what: impl Into<String>, value: f64, basis: Basis) -> Self {
+        Self::new(what, value, "1", basis)
+    }
+
+    pub(super) fn time(what: impl Into<String>, value: Nanos, basis: Basis) -> Self {
+        Self::new(what, value.0 as f64, "ns", basis)
+    }
+}
+
+/// What becomes faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GainOf {
+    /// The run as it is.
+    Run,
+    /// Tokens per second of all requests together, with more of them at once.
+    Throughput,
+    /// The first request after a start.
+    FirstRequest,
+}
+
+/// What a change would give.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// What becomes faster.
+    pub of: GainOf,
+    /// By which factor.
+    pub factor: f64,
+    /// By which factor the phase becomes faster, where the finding is about one.
+    pub phase_factor: Option<f64>,
+    /// Time saved in the run, where that is what is gained.
+    pub saved_ns: Option<Nanos>,
+    /// How the factor follows from the numbers.
+    pub derivation: String,
+}
+
+/// How sure a conclusion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// It follows from measured times.
+    High,
+    /// It assumes that operators keep their efficiency.
+    Medium,
+    /// It is an upper bound that software seldom reaches.
+    Low,
+    /// The data do not support it; [`Finding::abstains`] says why.
+    Abstains,
+}
+
+/// A conclusion with its evidence and the gain to expect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// A stable name that a machine may match: `idle`.
+    pub code: String,
+    /// The phase it is about; absent for the whole run.
+    pub phase: Option<RunPhase>,
+    /// The conclusion in one sentence.
+    pub title: String,
+    /// The numbers behind it.
+    pub evidence: Vec<Evidence>,
+    /// The gain to expect; absent where there is none, or none can be computed.
+    pub gain: Option<Gain>,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// Why it cannot be supported.
+    pub abstains: Option<String>,
+}
+
+/// Puts findings in their order.
+pub(super) fn sort(findings: &mut [Finding]) {
+    let rank = |finding: &Finding| match (&finding.gain, finding.confidence) {
+        (_, Confidence::Abstains) => 4,
+        (Some(gain), _) => gain.of as u8,
+        (None, _) => 3,
+    };
+    let factor = |finding: &Finding| finding.gain.as_ref().map_or(0.0, |gain| gain.factor);
+    findings.sort_by(|a, b| {
+        rank(a)
+            .cmp(&rank(b))
+            .then_with(|| factor(b).total_cmp(&factor(a)))
+    });
+}
+
+impl Finding {
+    /// A conclusion that the data do not support.
+    pub(super) fn abstain(code: &str, phase: RunPhase, about: &str, why: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            phase: Some(phase),
+            title: format!("{phase}: nothing can be said about {about}"),
+            evidence: Vec::new(),
+            gain: None,
+            confidence: Confidence::Abstains,
+            abstains: Some(why.to_owned()),
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod counters;
+pub mod dataset;
 pub mod host;
 pub mod process;
 pub mod runner;

@@ -1,0 +1,184 @@
+use super::DatasetError;
+
+/// Most prompts of a synthetic dataset: choosing among them lists their numbers.
+const MAX_SAMPLES: usize = 1 << 24;
+
+/// How long prompts are, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// The shortest.
+    pub min: usize,
+    /// The longest.
+    pub max: usize,
+}
+
+impl Lengths {
+    /// All of one length.
+    pub fn fixed(tokens: usize) -> Self {
+        Self {
+            min: tokens,
+            max: tokens,
+        }
+    }
+}
+
+/// Prompts of random token ids. Prompt `i` depends on the seed, `i`, the lengths and the vocabulary alone: it is the same on
+/// every machine, and in a dataset of any size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synthetic {
+    /// How many prompts.
+    pub samples: usize,
+    /// How long they are; lengths in between are equally likely.
+    pub lengths: Lengths,
+    /// Token ids are below this.
+    pub vocab_size: u32,
+    /// Another seed gives other prompts.
+    pub seed: u64,
+}
+
+impl Synthetic {
+    pub(super) fn check(&self) -> Result<(), DatasetError> {
+        if self.samples == 0 {
+            return Err(DatasetError::Empty {
+                what: "it was asked for 0 synthetic prompts".to_owned(),
+            });
+        }
+        let wrong = [
+            (self.samples > MAX_SAMPLES, "at most 16,777,216 samples"),
+            (self.lengths.min == 0, "at least one token"),
+            (
+                self.lengths.max < self.lengths.min,
+                "a longest length that is not below the shortest",
+            ),
+            (self.vocab_size == 0, "a vocabulary"),
+        ];
+        match wrong.iter().find(|(wrong, _)| *wrong) {
+            Some((_, need)) => Err(DatasetError::BadSize(need)),
+            None => Ok(()),
+        }
+    }
+
+    /// The token ids of prompt `index`.
+    pub(super) fn prompt(&self, index: usize) -> Vec<u32> {
+        // The index is mixed before it meets the seed, so that seeds 1 and 2 share no prompts.
+        let mut random = SplitMix64(self.seed ^ SplitMix64(index as u64).next());
+        let span = (self.lengths.max - self.lengths.min) as u64 + 1;
+        let length = self.lengths.min + below(random.next(), span) as usize;
+        (0..length)
+            .map(|_| below(random.next(), u64::from(self.vocab_size)) as u32)
+            .collect()
+    }
+}
+
+/// Steele, Lea and Flood's generator (2014): a counter and a mixer.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// A number below `limit`: the random number as a fraction of 2⁶⁴. No value is likelier than another by more than
+/// `limit` ÷ 2⁶⁴.
+fn below(random: u64, limit: u64) -> u64 {
+    ((u128::from(random) * u128::from(limit)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    const PROMPTS: Synthetic = Synthetic {
+        samples: 4,
+        lengths: Lengths { min: 3, max: 6 },
+        vocab_size: 1000,
+        seed: 0,
+    };
+
+    /// Runs are compared over months: these prompts must never change.
+    #[test]
+    fn prompts_are_the_same_for_ever() {
+        // The generator's published sequence for seed 1234567.
+        let mut random = SplitMix64(1_234_567);
+        let published: [u64; 3] = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ];
+        assert_eq!([random.next(), random.next(), random.next()], published);
+        // Worked out apart, in Python's unlimited integers.
+        assert_eq!(PROMPTS.prompt(0), [701, 387, 656, 787, 146]);
+        assert_eq!(PROMPTS.prompt(3), [593, 633, 793, 796, 616]);
+    }
+
+    #[test]
+    fn lengths_and_ids_stay_within_their_limits() {
+        let lengths: HashSet<usize> = (0..200).map(|index| PROMPTS.prompt(index).len()).collect();
+        assert_eq!(lengths, HashSet::from([3, 4, 5, 6]));
+        let tokens: HashSet<u32> = (0..2000).flat_map(|index| PROMPTS.prompt(index)).collect();
+        assert!(tokens.iter().all(|&token| token < 1000));
+        assert!(tokens.len() > 990, "{}", tokens.len());
+        let tiny = Synthetic {
+            vocab_size: 1,
+            lengths: Lengths::fixed(2),
+            ..PROMPTS
+        };
+        assert_eq!(tiny.prompt(7), [0, 0]);
+    }
+
+    #[test]
+    fn seeds_and_numbers_give_different_prompts() {
+        let prompts: HashSet<Vec<u32>> = (0..50)
+            .flat_map(|seed| {
+                let lengths = Lengths::fixed(8);
+                let prompts = Synthetic {
+                    lengths,
+                    seed,
+                    ..PROMPTS
+                };
+                (0..50).map(move |index| prompts.prompt(index))
+            })
+            .collect();
+        assert_eq!(prompts.len(), 2500);
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        assert!(PROMPTS.check().is_ok());
+        let empty = Synthetic {
+            samples: 0,
+            ..PROMPTS
+        };
+        assert!(matches!(empty.check(), Err(DatasetError::Empty { .. })));
+        for wrong in [
+            Synthetic {
+                samples: MAX_SAMPLES + 1,
+                ..PROMPTS
+            },
+            Synthetic {
+                lengths: Lengths::fixed(0),
+                ..PROMPTS
+            },
+            Synthetic {
+                lengths: Lengths { min: 2, max: 1 },
+                ..PROMPTS
+            },
+            Synthetic {
+                vocab_size: 0,
+                ..PROMPTS
+            },
+        ] {
+            assert!(
+                matches!(wrong.check(), Err(DatasetError::BadSize(_))),
+                "{wrong:?}"
+            );
+        }
+    }
+}

@@ -247,6 +247,9 @@ fn fake_worker() {
         _ => hello(1, clock::now().0),
     };
     writeln!(stream, "{answer}").unwrap();
+    if behaviour == "does not read" {
+        std::thread::sleep(LONG);
+    }
     lines.next();
     match behaviour.as_str() {
         "hangs" => std::thread::sleep(LONG),
@@ -432,6 +435,14 @@ fn a_worker_that_fails_in_a_step() {
     let error = worker.batch_error("hangs");
     assert!(matches!(error.problem, Problem::TimedOut { .. }), "{error}");
     assert_eq!(error.output, ["fake worker: hangs"]);
+    // A request that does not fit the socket's buffer must not hang us either.
+    let mut client = worker.start("does not read").unwrap();
+    let mut large = batch(1);
+    large.requests[0].prompt = Prompt::Tokens((0..300_000).collect());
+    let error = client
+        .generate(&large, &mut worker.interrupt, &mut |_| ())
+        .unwrap_err();
+    assert!(matches!(error.problem, Problem::TimedOut { .. }), "{error}");
 }
 
 #[test]

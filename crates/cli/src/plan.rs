@@ -14,7 +14,14 @@ use crate::failure::Failure;
 pub(crate) fn plan(composed: &Composed) -> Result<Plan, Failure> {
     let mut config = composed.resolved_job()?;
     gather_design(&mut config);
-    let plan: Plan = typed::read(&config).map_err(|error| misfit(&error))?;
+    let overrides = composed.value("hydra.overrides.task")?;
+    let overrides: Vec<String> = overrides
+        .as_list()
+        .unwrap_or_default()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let plan: Plan = typed::read(&config).map_err(|error| misfit(&error, &overrides))?;
     let mistakes = plan.mistakes();
     let Some(first) = mistakes.first() else {
         return Ok(plan);
@@ -25,10 +32,12 @@ pub(crate) fn plan(composed: &Composed) -> Result<Plan, Failure> {
         .collect();
     let failure = Failure::new(format!("the request cannot be run\n{}", lines.join("\n")))
         .hint(first.hint.clone());
-    Err(match origin(&config, first.key) {
-        Some(origin) => pointing(failure, origin),
-        None => failure,
-    })
+    Err(pointing(
+        failure,
+        first.key,
+        origin(&config, first.key),
+        &overrides,
+    ))
 }
 
 /// Moves the keys of a model's design (those of a Hugging Face config) under `model.design`, which is how the plan
@@ -49,21 +58,39 @@ fn gather_design(config: &mut Node) {
     model.insert("design".into(), design);
 }
 
-fn misfit(error: &TypeError) -> Failure {
-    let failure = Failure::new(format!("the config does not fit: {error}"));
-    match &error.origin {
-        Some(origin) => pointing(failure, origin),
-        None => failure,
-    }
+fn misfit(error: &TypeError, overrides: &[String]) -> Failure {
+    // serde names Rust's types; a config has numbers.
+    let message = error
+        .to_string()
+        .replace("u64", "a whole number")
+        .replace("u32", "a whole number");
+    let failure = Failure::new(format!("the config does not fit: {message}"));
+    pointing(failure, &error.key, error.origin.as_ref(), overrides)
 }
 
-fn pointing(failure: Failure, origin: &Origin) -> Failure {
-    failure.at(
-        origin.source().name(),
-        origin.source().text(),
-        origin.span(),
-        "here",
-    )
+/// Points at the override that set the key, else at the file that did.
+fn pointing(failure: Failure, key: &str, origin: Option<&Origin>, overrides: &[String]) -> Failure {
+    let sets = |line: &&String| {
+        let name = line.trim_start_matches(['+', '~']);
+        name.split('=').next().is_some_and(|name| {
+            key == name
+                || key
+                    .strip_prefix(name)
+                    .is_some_and(|rest| rest.starts_with(['.', '[']))
+        })
+    };
+    if let Some(line) = overrides.iter().rev().find(sets) {
+        return failure.at("command line", line, 0..line.len(), "here");
+    }
+    match origin {
+        Some(origin) => failure.at(
+            origin.source().name(),
+            origin.source().text(),
+            origin.span(),
+            "here",
+        ),
+        None => failure,
+    }
 }
 
 /// Where the value of a dotted key was written.

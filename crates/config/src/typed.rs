@@ -18,20 +18,21 @@ pub struct TypeError {
     pub key: String,
     /// What is wrong with it.
     pub message: String,
-    /// Where its value was written, where that is known.
+    /// Where its value was written; absent for a value that no file holds, such as an override's.
     pub origin: Option<Origin>,
 }
 
 impl TypeError {
     fn below(mut self, key: &str, child: &Node) -> Self {
         self.key = match self.key.as_str() {
-            "" => key.to_owned(),
+            "" => {
+                // The innermost value is to blame; the mappings around it are not where the mistake is.
+                self.origin.clone_from(&child.origin);
+                key.to_owned()
+            }
             rest if rest.starts_with('[') => format!("{key}{rest}"),
             rest => format!("{key}.{rest}"),
         };
-        if self.origin.is_none() {
-            self.origin.clone_from(&child.origin);
-        }
         self
     }
 }

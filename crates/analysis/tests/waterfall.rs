@@ -11,13 +11,14 @@ use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Catalog;
 use llmprof_theory::floor::{MemoryLevel, PhaseFloor, Roof};
-use llmprof_theory::{Model, Pass, Workload};
+use llmprof_theory::{Logits, Model, Pass, Workload};
 use llmprof_units::Nanos;
 use serde_json::json;
 
-fn nsys() -> Trace {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/h200/nsys/qwen05.sqlite.gz");
+fn fixture(name: &str) -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/h200")
+        .join(name);
     match import(&path, &Limits::default()).expect("a trace") {
         (_, Profile::Trace(trace)) => *trace,
         (format, _) => panic!("{format} is no timeline"),
@@ -49,7 +50,7 @@ fn ranges(trace: &Trace, name: &str) -> Vec<(i64, i64)> {
 /// 4,024 kernels of 8,208,738 ns and memory fills of 6,528 ns.
 #[test]
 fn the_second_decode_of_the_h200() {
-    let trace = nsys();
+    let trace = fixture("nsys/qwen05.sqlite.gz");
     let (model, workload) = (qwen(), Workload::default());
     let device = Catalog::embedded().by_name("h200").unwrap();
     let roof = Roof::new(&device);
@@ -124,4 +125,42 @@ fn the_second_decode_of_the_h200() {
     let causes: i64 = waterfall.idle.iter().map(|part| part.time_ns.0).sum();
     assert_eq!(causes, waterfall.idle_ns.0);
     assert_eq!(waterfall.idle[0].name, "host busy before the next launch");
+}
+
+/// Every kernel of every trace of that model has a part, and no group of operators is faster than its floor.
+#[test]
+fn little_is_unattributed_in_any_trace() {
+    let (model, workload) = (qwen(), Workload::default());
+    let device = Catalog::embedded().by_name("h200").unwrap();
+    let roof = Roof::new(&device);
+    for (name, steps) in [("torch_shapes.json.gz", 8), ("torch_full.json.gz", 2)] {
+        let trace = fixture(name);
+        let passes: Vec<Pass> = Pass::prefill(1, 128, 0, None, Logits::Last)
+            .chain([Pass::decode(1, 128, steps)])
+            .collect();
+        let floors = group_floors(&model, &workload, &passes, &roof, MemoryLevel::Main);
+        let known: Vec<Floor> = floors
+            .iter()
+            .map(|floor| floor.unwrap_or_default())
+            .collect();
+        let all = DeviceEvents::of(&trace);
+        let events = device_events(
+            &trace,
+            &all,
+            all.devices().next().unwrap(),
+            &Launches::of(&trace),
+            |group| floors[group as usize].is_some(),
+        );
+        let waterfall = Waterfall::of(&Input {
+            window: all.span().unwrap(),
+            events: &events,
+            floors: Some(&known),
+            host: &[],
+        });
+        assert_eq!(waterfall.events as usize, all.all().len(), "{name}");
+        let of_busy = waterfall.unattributed_ns.0 as f64 / waterfall.sum_ns.0 as f64;
+        assert!(of_busy <= 0.02, "{name}: {:?}", waterfall.unattributed);
+        assert_eq!(waterfall.below_floor.operators, 0, "{name}");
+        assert!(waterfall.inefficiency_ns.unwrap() > Nanos(0), "{name}");
+    }
 }

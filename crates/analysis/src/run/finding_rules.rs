@@ -1,7 +1,7 @@
 //! The rules that findings are drawn by. Each computes its gain, or says why it cannot.
 
 use llmprof_theory::floor::{MemoryLevel, Roof};
-use llmprof_theory::{Kind, Model, Pass, Precision, WeightFormat, Workload};
+use llmprof_theory::{Kind, Model, Pass, Precision, Routing, WeightFormat, Workload};
 use llmprof_units::{Basis, Nanos, Percent};
 
 use super::classes::PhaseClass;
@@ -43,7 +43,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         found.extend(facts.copies(phase));
         found.extend(facts.fewer_bytes(phase, passes));
         found.extend(facts.batching(phase, passes));
-        found.extend(Facts::on_chip(phase));
+        found.extend(facts.on_chip(phase));
     }
     found.extend(facts.first_use());
     sort(&mut found);
@@ -142,9 +142,12 @@ impl Facts<'_> {
                 ),
             )?;
             let fraction = group.fraction_of_roof?;
-            let limit = match group.binds {
-                Some(resource) => format!("{} of their {resource} limit", Percent(fraction)),
-                None => "no limit at all, since fusion could remove them".to_owned(),
+            let where_it_stands = match group.binds {
+                Some(resource) => format!(
+                    "at {} of their {resource} limit; at the limit",
+                    Percent(fraction)
+                ),
+                None => "and have no floor, since fusion can remove them; without them".to_owned(),
             };
             let mut evidence = vec![
                 Evidence::time("measured", group.measured_ns, Basis::Measured),
@@ -162,7 +165,7 @@ impl Facts<'_> {
                 code: format!("inefficiency.{}", group.kind),
                 phase: Some(phase.phase),
                 title: format!(
-                    "{}: {} operators take {} of the time at {limit}; at the limit the phase would be {:.2}× faster",
+                    "{}: {} operators take {} of the time {where_it_stands} the phase would be {:.2}× faster",
                     phase.phase,
                     group.kind,
                     Percent(group.share),
@@ -362,6 +365,8 @@ impl Facts<'_> {
             }
             let workload = Workload {
                 batch,
+                // What was measured at this batch says nothing about the experts that a larger one reaches.
+                routing: Routing::Uniform,
                 ..*self.workload
             };
             let larger: Vec<Pass> = passes
@@ -419,7 +424,7 @@ impl Facts<'_> {
         })
     }
 
-    fn on_chip(phase: &PhaseAnalysis) -> Option<Finding> {
+    fn on_chip(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let residence = phase.residence.as_ref()?;
         if residence.level != MemoryLevel::OnChip || phase.phase != RunPhase::Decode {
             return None;
@@ -446,7 +451,7 @@ impl Facts<'_> {
                     "capacity",
                     residence.capacity_bytes.map_or(0.0, |bytes| bytes.0 as f64),
                     "B",
-                    Basis::Datasheet,
+                    self.roof?.device().basis,
                 ),
             ],
             gain: None,

@@ -160,11 +160,15 @@ pub(super) struct Script<'m> {
 
 impl<'m> Script<'m> {
     /// The calls of `passes`, with floors where there is a roof with a memory level for each pass.
+    ///
+    /// No step begins once there are more than `most` calls: a run cannot match more than it made, and a workload may
+    /// ask for any number of steps.
     pub(super) fn of(
         model: &'m Model,
         workload: &Workload,
         passes: &[Pass],
         roof: Option<(&Roof<'_>, &[MemoryLevel])>,
+        most: usize,
     ) -> Self {
         let mut script = Self {
             names: Names::default(),
@@ -173,7 +177,10 @@ impl<'m> Script<'m> {
         };
         for (index, pass) in passes.iter().enumerate() {
             let roof = roof.and_then(|(roof, levels)| Some((roof, *levels.get(index)?)));
-            for step in 0..pass.steps.min(MOST_STEPS) {
+            for step in 0..pass.steps {
+                if script.calls.len() > most {
+                    return script;
+                }
                 let single = Pass {
                     past: pass.past.saturating_add(step.saturating_mul(pass.queries)),
                     steps: 1,
@@ -204,9 +211,6 @@ impl<'m> Script<'m> {
         });
     }
 }
-
-/// A request for more steps than this is a mistake, not a run.
-const MOST_STEPS: u64 = 1 << 20;
 
 /// The calls of one phase, matched.
 #[derive(Default)]

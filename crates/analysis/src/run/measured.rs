@@ -122,7 +122,7 @@ pub struct PhaseSpan {
     /// When it ended.
     pub end_ns: i64,
     /// What the decoder did in it, in order. Empty is what the workload says for the phase: all of its prefill, or all of
-    /// its decode steps.
+    /// its decode steps. A generation that stopped early must say how many steps it took, or the others are missed.
     #[serde(default)]
     pub passes: Vec<PassShape>,
 }

@@ -133,12 +133,14 @@ impl Context<'_> {
             None => (None, None),
         };
         let roof = self.roof.zip(levels.as_deref());
-        let script = Script::of(self.model, self.workload, &passes, roof);
         let inside: Vec<OperatorEvent> = events
             .iter()
             .filter(|event| spans.iter().any(|span| holds(span, event)))
             .copied()
             .collect();
+        // Twice as many, so that what did not run is counted too.
+        let most = inside.len().saturating_mul(2);
+        let script = Script::of(self.model, self.workload, &passes, roof, most);
         let matched = match_operators(&script, &self.run.operators, &inside, wall(pass, phase));
         let mut host = pass.host.clone();
         host.sort_by_key(|host| (host.start_ns, host.end_ns));

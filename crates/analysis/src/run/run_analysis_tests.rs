@@ -222,8 +222,10 @@ fn a_run_of_theory_itself_is_matched_whole() {
     assert_eq!(back.phases[1].by_path[0].shape, decode.by_path[0].shape);
 }
 
-/// Llama-3.1-8B reads 15.0 GB of weights a step. In int8 its products take half the bytes plus 4 per output row, so the
-/// time of decode, all at 80 % of the roof, falls by nearly 2.
+/// A step of Llama-3.1-8B reads products of 6,979,321,856 elements and a head of 525,336,576, in bf16 15,009,316,864 B. In
+/// int8 the products take 6,979,321,856 B and 4 B for each of 32 × 43,008 output rows, the head stays: 8,035,500,032 B.
+/// All run at 80 % of the roof, so decode gets 15,009,316,864 ÷ 8,035,500,032 = 1.868 times faster, less a little for
+/// what is not products.
 #[test]
 fn gains_are_counted_again_from_theory() {
     let (model, device) = (llama_8b(), h200());
@@ -239,7 +241,7 @@ fn gains_are_counted_again_from_theory() {
     let quantize = find("quantize_weights");
     let gain = quantize.gain.as_ref().unwrap();
     let phase_factor = gain.phase_factor.unwrap();
-    assert!((1.85..2.0).contains(&phase_factor), "{quantize:?}");
+    assert!((1.866..1.868).contains(&phase_factor), "{quantize:?}");
     // Decode alone gets faster: 1 ÷ (1 − share × (1 − 1 ÷ factor)).
     let wall = |phase| analysis.phase(phase).unwrap().waterfall.wall_ns.0 as f64;
     let share = wall(RunPhase::Decode) / (wall(RunPhase::Decode) + wall(RunPhase::Prefill));
@@ -486,6 +488,29 @@ fn passes_of_a_span_stand_in_for_the_workload() {
         assert!(phase.unmatched.is_empty(), "{:?}", phase.unmatched);
         assert!(phase.missing.is_empty(), "{:?}", phase.missing);
     }
+}
+
+/// A workload may ask for millions of steps of which a run made three.
+#[test]
+fn a_generation_that_stopped_early_has_missing_operators() {
+    let (model, device) = (tiny_moe(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.0,
+        gap: 0,
+    };
+    let run = recipe.run();
+    let longer = Workload {
+        new_tokens: 1 << 24,
+        ..small()
+    };
+    let analysis = analyze_run(&model, &longer, None, &run).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    assert!(decode.unmatched.is_empty());
+    assert!(!decode.missing.is_empty());
+    assert!(codes(&analysis).contains(&"run.missing_operators"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 // search, and merges those that share a pixel, so its cost is bounded by the number of pixels and of visible events.
 "use strict";
 for (const figure of document.querySelectorAll("figure.timeline")) {
-  const GUTTER = 150, AXIS = 24, GAP = 6, COLORS = 10;
+  const GUTTER = Math.min(150, Math.round(figure.clientWidth * 0.3)), AXIS = 24, GAP = 6, COLORS = 10;
   const canvas = figure.querySelector("canvas");
   const context = canvas.getContext("2d", { alpha: false });
   const output = figure.querySelector("output");
@@ -191,7 +191,8 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "top";
     for (const lane of lanes) {
-      const text = lane.name.length > 22 ? lane.name.slice(0, 21) + "…" : lane.name;
+      const room = Math.floor((GUTTER - 14) / 6.2);
+      const text = lane.name.length > room ? lane.name.slice(0, room - 1) + "…" : lane.name;
       context.fillText(text, 8, lane.y + 2);
     }
   }
@@ -285,6 +286,8 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   });
   by.addEventListener("change", schedule);
   document.addEventListener("themechange", () => { theme = null; schedule(); });
+  // Paper is light: a frame later would be too late.
+  matchMedia("print").addEventListener("change", () => { theme = null; draw(); });
   const resize = () => {
     const ratio = window.devicePixelRatio || 1;
     width = canvas.clientWidth || 900;

@@ -123,15 +123,13 @@ fn phases(statics: &Statics) -> Table {
         cells.push(
             phase
                 .floor_ns
-                .map(|floor| floor.to_string())
-                .unwrap_or_else(unknown),
+                .map_or_else(unknown, |floor| floor.to_string()),
         );
         cells.push(
             phase
                 .floor
                 .as_ref()
-                .map(|floor| floor.binds.to_string())
-                .unwrap_or_else(unknown),
+                .map_or_else(unknown, |floor| floor.binds.to_string()),
         );
         table.row(cells);
     }
@@ -163,8 +161,7 @@ fn kinds(phase: &PhaseStatics) -> Table {
         cells.extend(sums(&kind.sums));
         cells.push(
             kind.floor_ns
-                .map(|floor| floor.to_string())
-                .unwrap_or_else(unknown),
+                .map_or_else(unknown, |floor| floor.to_string()),
         );
         cells.push(share(kind.floor_ns).unwrap_or_else(unknown));
         table.row(cells);
@@ -184,7 +181,7 @@ fn sums(sums: &Sums) -> [String; 6] {
         sums.kv_read_bytes.to_string(),
         sums.kv_write_bytes.to_string(),
         sums.activation_bytes.to_string(),
-        sums.intensity.map(significant).unwrap_or_else(unknown),
+        sums.intensity.map_or_else(unknown, significant),
     ]
 }
 

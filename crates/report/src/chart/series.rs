@@ -97,32 +97,16 @@ pub fn series(series: &Series) -> Svg {
 }
 
 fn summary(line: &Line, unit: Unit) -> String {
-    let values = line
-        .samples
-        .iter()
-        .map(|&(_, value)| value)
-        .filter(|value| value.is_finite());
-    let (count, sum, low, high) = values.fold(
-        (0u64, 0.0, f64::INFINITY, f64::NEG_INFINITY),
-        |(count, sum, low, high), value| {
-            (
-                count + 1,
-                sum + value,
-                f64::min(low, value),
-                f64::max(high, value),
-            )
-        },
-    );
-    if count == 0 {
-        return format!("{}: no samples", line.label);
+    match line.summary() {
+        None => format!("{}: no samples", line.label),
+        Some(summary) => format!(
+            "{}: mean {}, {} to {}",
+            line.label,
+            unit.format(summary.mean),
+            unit.format(summary.least),
+            unit.format(summary.most)
+        ),
     }
-    format!(
-        "{}: mean {}, {} to {}",
-        line.label,
-        unit.format(sum / count as f64),
-        unit.format(low),
-        unit.format(high)
-    )
 }
 
 /// Connected stretches in pixels. Of the samples on one pixel only the first, lowest, highest and last are kept: the picture is the

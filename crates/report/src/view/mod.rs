@@ -4,6 +4,7 @@
 //! number keeps its unit in its type or its field name; how it is drawn is decided in [`chart`](crate::chart) and
 //! [`render`](crate::render).
 
+mod document;
 mod histogram;
 mod operators;
 mod roofline;

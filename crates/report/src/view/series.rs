@@ -34,3 +34,35 @@ pub struct Band {
     /// Its end.
     pub end_ns: Nanos,
 }
+
+/// A [`Line`] in four numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Summary {
+    /// How many samples have a value.
+    pub(crate) count: u64,
+    /// Their mean; samples weigh the same whatever their distance.
+    pub(crate) mean: f64,
+    /// The lowest.
+    pub(crate) least: f64,
+    /// The highest.
+    pub(crate) most: f64,
+}
+
+impl Line {
+    /// `None` where no sample has a value.
+    pub(crate) fn summary(&self) -> Option<Summary> {
+        let values = || {
+            self.samples
+                .iter()
+                .map(|&(_, value)| value)
+                .filter(|value| value.is_finite())
+        };
+        let count = values().count() as u64;
+        (count > 0).then(|| Summary {
+            count,
+            mean: values().sum::<f64>() / count as f64,
+            least: values().fold(f64::INFINITY, f64::min),
+            most: values().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+}

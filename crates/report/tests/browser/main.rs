@@ -279,6 +279,11 @@ fn the_timeline_zooms_moves_and_finds() {
     page.click(".timeline [data-action=all]");
     assert_eq!(page.window(), (0.0, span));
 
+    page.browser.value("{ const t = document.querySelector('.timeline').timeline; t.show(t.span / 2, t.span / 2 + 2e6); }");
+    page.browser.frame();
+    screenshot(&mut page, "zoomed", "figure.timeline");
+    page.click(".timeline [data-action=all]");
+
     page.type_into(".timeline .find", "</SCRIPT>");
     page.browser.frame();
     let status = page
@@ -342,16 +347,49 @@ fn both_themes_are_drawn() {
     };
     scheme(&mut page, "dark");
     let dark = page.browser.value(ground);
-    screenshot(&mut page, "dark");
+    screenshot(&mut page, "dark", "header, section");
     scheme(&mut page, "light");
     let light = page.browser.value(ground);
-    screenshot(&mut page, "light");
+    screenshot(&mut page, "light", "header, section");
     assert_ne!(dark, light);
+    page.browser.call(
+        "Emulation.setDeviceMetricsOverride",
+        json!({"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": false}),
+    );
+    page.browser.frame();
+    assert_eq!(
+        page.browser
+            .value("document.documentElement.scrollWidth <= innerWidth"),
+        true,
+        "a narrow page scrolls sideways"
+    );
+    screenshot(&mut page, "narrow", "header, section");
+    page.browser
+        .call("Emulation.clearDeviceMetricsOverride", json!({}));
+    page.browser.frame();
     // The button overrides the system: light, then dark.
     page.click("#theme");
+    assert_eq!(
+        page.browser
+            .value("document.getElementById('theme').textContent"),
+        "theme: light"
+    );
     assert_eq!(page.browser.value(ground), light);
     page.click("#theme");
     assert_eq!(page.browser.value(ground), dark);
+
+    // Paper is light whatever the theme, on the canvas too, and has no controls.
+    page.browser
+        .call("Emulation.setEmulatedMedia", json!({"media": "print"}));
+    page.browser.frame();
+    assert_eq!(page.browser.value(ground), light);
+    let corner = page.browser.value(
+        "[...document.querySelector('canvas').getContext('2d').getImageData(2, 2, 1, 1).data]",
+    );
+    assert_eq!(corner, json!([255, 255, 255, 255]));
+    let controls = "[...document.querySelectorAll('.controls')].filter(c => getComputedStyle(c).display !== 'none').length";
+    assert_eq!(page.browser.number(controls), 0.0);
+    screenshot(&mut page, "print", "header, section");
     page.quiet();
 }
 
@@ -391,15 +429,15 @@ fn plots_are_files_of_their_own() {
     }
 }
 
-/// One picture of the header and of each section.
-fn screenshot(page: &mut Page, name: &str) {
+/// One picture of each part of the page, where they are asked for.
+fn screenshot(page: &mut Page, name: &str, selector: &str) {
     let Some(directory) = std::env::var_os("LLMPROF_SCREENSHOTS") else {
         return;
     };
-    let clips = page.browser.value(
-        "scrollTo({top: 0, behavior: 'instant'}), [...document.querySelectorAll('header, section')].map(part => { \
-         const r = part.getBoundingClientRect(); return {x: 0, y: r.y, width: innerWidth, height: r.height + 20, scale: 1}; })",
-    );
+    let clips = page.browser.value(&format!(
+        "scrollTo({{top: 0, behavior: 'instant'}}), [...document.querySelectorAll('{selector}')].map(part => {{ \
+         const r = part.getBoundingClientRect(); return {{x: 0, y: r.y, width: innerWidth, height: r.height + 20, scale: 1}}; }})",
+    ));
     for (index, clip) in clips.as_array().expect("a list").iter().enumerate() {
         let params = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
         let picture = page.browser.call("Page.captureScreenshot", params)["data"].clone();

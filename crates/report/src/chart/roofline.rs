@@ -108,8 +108,9 @@ pub fn roofline(roofline: &Roofline) -> Svg {
                 .tooltip(&description(point, &roofs)),
         );
     }
+    let mut levels = Vec::new();
     for (basis, roofs) in &by_basis {
-        svg.add(roof_labels(roofs, *basis, x, y));
+        svg.add(roof_labels(roofs, *basis, &mut levels, x, y));
     }
     let absent = roofline.points.len() - points.len();
     if absent > 0 {
@@ -187,16 +188,19 @@ fn roof_lines(roofs: &[&Roof], basis: Basis, x: Axis, y: Axis) -> Element {
     })
 }
 
-/// Labels lie above the points: peaks at the right end, each bandwidth once along its slope.
-fn roof_labels(roofs: &[&Roof], basis: Basis, x: Axis, y: Axis) -> Element {
+/// Labels cover the points: peaks at the right end, away from the `levels` that are taken, each bandwidth once along its slope.
+fn roof_labels(roofs: &[&Roof], basis: Basis, levels: &mut Vec<f64>, x: Axis, y: Axis) -> Element {
     let mut group = basis_group(basis);
     let mut sloped = Vec::new();
-    let mut levels: Vec<f64> = Vec::new();
     for roof in roofs {
         let [foot, knee] = foot_and_knee(roof, x, y);
         let mut level = knee.1 - 6.0;
-        while levels.iter().any(|taken| (taken - level).abs() < 13.0) {
-            level += 13.0;
+        while levels
+            .iter()
+            .any(|taken: &f64| (taken - level).abs() < 13.0)
+        {
+            // The first step leads from above the line to below it.
+            level += if level < knee.1 { 20.0 } else { 13.0 };
         }
         levels.push(level);
         let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
@@ -204,9 +208,11 @@ fn roof_labels(roofs: &[&Roof], basis: Basis, x: Axis, y: Axis) -> Element {
         group = group.child(Element::text(RIGHT - 4.0, level, &label).class("tick end halo"));
         if !sloped.contains(&roof.bandwidth.0) {
             sloped.push(roof.bandwidth.0);
+            // Slopes of two bases lie close together: their labels stand at different places.
+            let share = if basis == Basis::Measured { 0.58 } else { 0.25 };
             let (at, height) = (
-                foot.0 + 0.3 * (knee.0 - foot.0),
-                foot.1 + 0.3 * (knee.1 - foot.1),
+                foot.0 + share * (knee.0 - foot.0),
+                foot.1 + share * (knee.1 - foot.1),
             );
             let degrees = (knee.1 - foot.1).atan2(knee.0 - foot.0).to_degrees();
             let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);

@@ -2,6 +2,9 @@
 
 use super::theme;
 
+/// Ground around a chart that is a file of its own.
+const MARGIN: f64 = 16.0;
+
 /// A finished chart.
 #[derive(Clone, Debug)]
 pub struct Svg {
@@ -28,7 +31,7 @@ impl Svg {
 
     /// The chart as an element of a page, whose style sheet it uses.
     pub fn inline(&self) -> String {
-        self.element("", "")
+        self.element("", 0.0, "")
     }
 
     /// The chart as a file, with its own style for light and dark viewers.
@@ -38,18 +41,26 @@ impl Svg {
             escaped(&self.title),
             theme::file_style()
         );
-        Element::rect(0.0, 0.0, self.width, self.height)
-            .class("ground")
-            .print(&mut head);
+        let ground = Element::rect(
+            -MARGIN,
+            -MARGIN,
+            self.width + 2.0 * MARGIN,
+            self.height + 2.0 * MARGIN,
+        );
+        ground.class("ground").print(&mut head);
         head.push('\n');
-        self.element(" xmlns=\"http://www.w3.org/2000/svg\"", &head)
+        self.element(" xmlns=\"http://www.w3.org/2000/svg\"", MARGIN, &head)
     }
 
-    fn element(&self, attributes: &str, head: &str) -> String {
-        let (width, height) = (number(self.width), number(self.height));
+    fn element(&self, attributes: &str, margin: f64, head: &str) -> String {
+        let (corner, width, height) = (
+            number(-margin),
+            number(self.width + 2.0 * margin),
+            number(self.height + 2.0 * margin),
+        );
         format!(
-            "<svg{attributes} class=\"chart\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
-             aria-label=\"{}\">\n{head}{}</svg>\n",
+            "<svg{attributes} class=\"chart\" viewBox=\"{corner} {corner} {width} {height}\" width=\"{width}\" height=\"{height}\" \
+             role=\"img\" aria-label=\"{}\">\n{head}{}</svg>\n",
             escaped(&self.title),
             self.body
         )

@@ -78,8 +78,8 @@ struct Run {
 #[derive(Clone, Copy, Default)]
 struct Pixel {
     covered: f64,
-    most: f64,
-    name: u32,
+    /// The event that covers most of it, and how much.
+    most: Option<(u32, f64)>,
 }
 
 fn runs(timeline: &Timeline, row: &Row, start_ns: i64, span: f64) -> Vec<Run> {
@@ -87,33 +87,32 @@ fn runs(timeline: &Timeline, row: &Row, start_ns: i64, span: f64) -> Vec<Run> {
     for &index in &row.events {
         let event = timeline.event(index as usize);
         let begin = event.start_ns.0.saturating_sub(start_ns) as f64 / span * COLUMNS as f64;
-        let end = (begin + event.duration_ns.0 as f64 / span * COLUMNS as f64).max(begin + 0.1);
-        let last = (end.ceil() as usize).min(COLUMNS);
-        let first = (begin as usize).min(last.saturating_sub(1));
+        let end = begin + event.duration_ns.0 as f64 / span * COLUMNS as f64;
+        let last = (end.ceil() as usize).clamp(1, COLUMNS);
+        let first = (begin as usize).min(last - 1);
         for (column, pixel) in pixels.iter_mut().enumerate().take(last).skip(first) {
             let share = (end.min(column as f64 + 1.0) - begin.max(column as f64)).clamp(0.0, 1.0);
             pixel.covered += share;
-            if share > pixel.most {
-                pixel.most = share;
-                pixel.name = event.name;
+            if pixel.most.is_none_or(|(_, most)| share > most) {
+                pixel.most = Some((event.name, share));
             }
         }
     }
     let mut runs: Vec<Run> = Vec::new();
-    for (column, pixel) in pixels
-        .iter()
-        .enumerate()
-        .filter(|(_, pixel)| pixel.covered > 0.0)
-    {
+    for (column, pixel) in pixels.iter().enumerate() {
+        let Some((name, _)) = pixel.most else {
+            continue;
+        };
+        // Even the shortest event stays visible.
         let tenths = (pixel.covered * 10.0).round().clamp(2.0, 10.0) as u8;
         match runs.last_mut() {
-            Some(run) if run.end == column && run.name == pixel.name && run.tenths == tenths => {
+            Some(run) if run.end == column && run.name == name && run.tenths == tenths => {
                 run.end += 1;
             }
             _ => runs.push(Run {
                 begin: column,
                 end: column + 1,
-                name: pixel.name,
+                name,
                 tenths,
             }),
         }
@@ -162,6 +161,16 @@ mod tests {
             .collect();
         let text = timeline(&sample(&events)).inline();
         assert!(text.matches("<rect").count() <= COLUMNS);
+    }
+
+    #[test]
+    fn opacity_is_the_covered_share() {
+        // 40 of each 100 ns are covered, thousands of times a pixel.
+        let events: Vec<_> = (0..100_000).map(|i| (0, i * 100, 40, 0)).collect();
+        let view = sample(&events);
+        let layout = view.layout();
+        let runs = runs(&view, &layout.rows[0], 0, 1e7);
+        assert_eq!((runs.len(), runs[0].end, runs[0].tenths), (1, COLUMNS, 4));
     }
 
     #[test]

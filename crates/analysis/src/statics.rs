@@ -240,11 +240,11 @@ pub fn analyze(
         floor: floor.cloned(),
         kinds: passes.kinds(roof.as_ref(), floor),
     };
-    let passes = |phase: Phase, passes: Vec<Pass>| Passes {
+    let passes = |phase: Phase, list: Vec<Pass>| Passes {
         model,
         workload,
         phase,
-        passes,
+        list,
     };
     let prefill = passes(Phase::Prefill, model.prefill_passes(workload).collect());
     let step = passes(Phase::Decode, vec![model.decode_step(workload)]);
@@ -298,12 +298,12 @@ struct Passes<'a> {
     model: &'a Model,
     workload: &'a Workload,
     phase: Phase,
-    passes: Vec<Pass>,
+    list: Vec<Pass>,
 }
 
 impl Passes<'_> {
     fn context(&self) -> u64 {
-        self.passes.first().map_or(0, |pass| pass.past)
+        self.list.first().map_or(0, |pass| pass.past)
     }
 
     /// The phase by kind of operator. A kind's floor is taken at the memory level of the whole phase, so that the kinds
@@ -323,7 +323,7 @@ impl Passes<'_> {
         if self.phase == Phase::Vision {
             self.model.lower_vision(self.workload, &mut add);
         }
-        for pass in &self.passes {
+        for pass in &self.list {
             self.model.lower(self.workload, pass, &mut add);
         }
         Kind::ALL

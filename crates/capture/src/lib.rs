@@ -4,6 +4,7 @@ pub mod clock;
 pub mod counters;
 pub mod dataset;
 pub mod host;
+pub mod native;
 pub mod process;
 pub mod runner;
 pub mod telemetry;

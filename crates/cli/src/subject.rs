@@ -19,6 +19,8 @@ use crate::failure::Failure;
 pub(crate) struct Subject {
     /// Name of the model.
     pub(crate) name: String,
+    /// Its design, with the keys of a Hugging Face config.
+    pub(crate) design: Map<String, Value>,
     /// The model.
     pub(crate) model: Model,
     /// What is asked of it.
@@ -32,8 +34,8 @@ pub(crate) struct Subject {
 impl Subject {
     /// Reads the model's design and looks up the device. `family` reads the design as another family than it states.
     pub(crate) fn of(plan: &Plan, family: Option<&str>) -> Result<Self, Failure> {
-        let config = Value::Object(design(&plan.model)?);
-        let model = Model::from_config(&config, family)
+        let design = design(&plan.model)?;
+        let model = Model::from_config(&Value::Object(design.clone()), family)
             .map_err(|error| Failure::new(format!("model {}: {error}", plan.model.name)))?;
         let mut issues = Vec::new();
         let device = match plan.hardware.spec.as_str() {
@@ -52,6 +54,7 @@ impl Subject {
         };
         Ok(Self {
             name: plan.model.name.clone(),
+            design,
             model,
             workload: plan.workload.workload(),
             device,

@@ -173,6 +173,8 @@ pub struct SamplingPlan {
 pub enum RuntimeType {
     /// Nobody.
     None,
+    /// llmprof's own engine.
+    Native,
     /// A command line that is only watched.
     Command,
 }
@@ -230,6 +232,15 @@ pub struct RuntimePlan {
     pub kind: RuntimeType,
     /// Requests that run together.
     pub batch_size: u64,
+    /// `native`: threads that compute; one per core where absent.
+    #[serde(default)]
+    pub threads: Option<u32>,
+    /// `native`: batches that run before anything is measured.
+    #[serde(default)]
+    pub warmup: u64,
+    /// `native`: batches that are measured with nothing attached.
+    #[serde(default)]
+    pub repeats: u64,
     /// `command`: the program and its arguments.
     #[serde(default)]
     pub argv: Vec<Word>,
@@ -427,7 +438,16 @@ impl Plan {
                 "nothing is executed and no stage is enabled, so there is nothing to do".to_owned(),
                 Some("choose a runtime, or pipeline.static_analysis.enable=true"),
             ),
-            RuntimeType::None | RuntimeType::Command => {}
+            RuntimeType::Native if self.runtime.repeats == 0 => {
+                wrong("runtime.repeats", "must be at least 1".to_owned(), None);
+            }
+            RuntimeType::Native if self.runtime.threads == Some(0) => {
+                wrong("runtime.threads", "must be at least 1".to_owned(), None);
+            }
+            RuntimeType::None | RuntimeType::Native | RuntimeType::Command => {}
+        }
+        if self.runtime.kind == RuntimeType::Native {
+            self.native_mistakes(&mut wrong);
         }
         if self
             .runtime
@@ -464,6 +484,56 @@ impl Plan {
         found
     }
 
+    /// What the native runtime cannot do.
+    fn native_mistakes(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
+        let workload = &self.workload;
+        let native = |what: &str| format!("the native runtime {what}");
+        let fixed: [(&'static str, bool, &str); 6] = [
+            (
+                "workload.cached_tokens",
+                workload.cached_tokens > 0,
+                "starts with an empty cache",
+            ),
+            (
+                "workload.chunk_tokens",
+                workload.chunk_tokens.is_some(),
+                "prefills a prompt at once",
+            ),
+            (
+                "workload.weights",
+                workload.weights.is_some(),
+                "keeps weights in workload.dtype",
+            ),
+            (
+                "workload.kv_dtype",
+                workload.kv_dtype.is_some(),
+                "keeps the KV cache in f32",
+            ),
+            (
+                "workload.images.count",
+                workload.images.count > 0,
+                "runs text models only",
+            ),
+            (
+                "workload.logits",
+                workload.logits == Logits::All,
+                "computes the logits of the last position",
+            ),
+        ];
+        for (key, set, what) in fixed {
+            if set {
+                wrong(key, native(what), None);
+            }
+        }
+        if self.model.load_format == LoadFormat::Safetensors && self.model.path.is_none() {
+            wrong(
+                "model.path",
+                "there is no directory to load weights from".to_owned(),
+                Some("model.path=DIR"),
+            );
+        }
+    }
+
     /// Keys whose capability this version does not have: set to anything but their default they are refused, since
     /// ignoring them would run something else than was asked for.
     fn refused(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
@@ -486,8 +556,9 @@ impl Plan {
             ),
             (
                 "model.load_format",
-                self.model.load_format == LoadFormat::Safetensors,
-                "load weights",
+                self.model.load_format == LoadFormat::Safetensors
+                    && self.runtime.kind != RuntimeType::Native,
+                "load weights with this runtime",
             ),
             (
                 "dataset.variant",

@@ -8,6 +8,7 @@ mod predict;
 mod profile;
 mod run;
 mod runs;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Hardware { command } => hardware::hardware(command, output)?,
         Command::Runs { command } => runs::runs(command, output)?,
+        Command::Worker => worker::worker()?,
         Command::Completions { shell } => completions::completions(shell, output)?,
     }
     Ok(ExitCode::SUCCESS)

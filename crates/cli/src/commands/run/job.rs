@@ -9,7 +9,7 @@ use std::{
 use llmprof_analysis::statics::Statics;
 use llmprof_capture::{
     host::HostFacts,
-    process::{Interrupt, Launch, ProcessError, Stop},
+    process::{Interrupt, Launch, Stop},
 };
 use llmprof_config::hydra::Job;
 use llmprof_record::{
@@ -22,6 +22,7 @@ use llmprof_report::{
     statics::{assumptions as assumptions_of, document as statics_document},
 };
 
+use super::{halt::Halt, native};
 use crate::{
     clock,
     failure::{self, Failure},
@@ -67,30 +68,6 @@ impl Ended {
     }
 }
 
-/// Why a stage stopped the job.
-enum Halt {
-    Failed(String),
-    Interrupted,
-}
-
-impl From<Failure> for Halt {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure.to_string())
-    }
-}
-
-impl From<llmprof_record::store::StoreError> for Halt {
-    fn from(error: llmprof_record::store::StoreError) -> Self {
-        Self::from(Failure::from(error))
-    }
-}
-
-impl From<ProcessError> for Halt {
-    fn from(error: ProcessError) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
 /// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
 pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
     let plan = plan(&job.composed)?;
@@ -126,6 +103,11 @@ pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
         match plan.runtime.kind {
             RuntimeType::None => Ok(()),
             RuntimeType::Command => command(&plan, job, cwd, &mut store, &mut interrupt),
+            RuntimeType::Native => {
+                summary.clear();
+                summary.extend(native::native(&plan, &subject, &mut store, &mut interrupt)?);
+                Ok(())
+            }
         }
     };
     let (status, error) = match stages() {

@@ -1,6 +1,9 @@
 //! The main job: compose, plan, execute, analyze, report.
 
+mod halt;
 mod job;
+mod native;
+mod outputs;
 mod sweep;
 
 use std::process::ExitCode;

@@ -1,0 +1,301 @@
+//! The native runtime: llmprof's own engine on the CPU, as a worker like any other.
+
+pub mod events;
+
+use std::{collections::BTreeMap, fs::File};
+
+use llmprof_engine::{
+    Cache, Engine, EngineError, Generation, Options, Recorder, Sampler, Sampling, Source, generate,
+    now_ns,
+};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    plan::LoadFormat,
+};
+use llmprof_theory::{Model, Precision};
+use llmprof_units::{Bytes, DType, Nanos};
+use serde_json::Value;
+
+use crate::runner::{
+    Backend,
+    protocol::{
+        EventsFile, Failure, FailureKind, Finish, Generate, Generated, Load, Loaded, PhaseSpan,
+        Progress, Prompt, RequestResult,
+    },
+};
+
+/// Events that are kept for one batch: 56 bytes each.
+const MOST_EVENTS: usize = 8_000_000;
+
+/// The engine behind the worker protocol.
+#[derive(Default)]
+pub struct NativeBackend {
+    ready: Option<Ready>,
+}
+
+struct Ready {
+    engine: Engine,
+    cache: Option<Cache>,
+    max_batch: usize,
+    max_positions: usize,
+}
+
+impl Backend for NativeBackend {
+    fn runtime(&self) -> (String, String) {
+        ("native".to_owned(), env!("CARGO_PKG_VERSION").to_owned())
+    }
+
+    fn load(&mut self, load: Load, _progress: &mut dyn FnMut(Progress)) -> Result<Loaded, Failure> {
+        let start = now_ns();
+        if load.device != "cpu" {
+            return Err(Failure::new(
+                FailureKind::Unsupported,
+                format!("the native runtime runs on the CPU, not on {}", load.device),
+            ));
+        }
+        let source = match (load.load_format, load.path) {
+            (LoadFormat::Dummy, _) => Source::Dummy { seed: load.seed },
+            (LoadFormat::Safetensors, Some(path)) => Source::Directory(path),
+            (LoadFormat::Safetensors, None) => {
+                return Err(Failure::new(
+                    FailureKind::BadRequest,
+                    "there is no directory to load weights from",
+                ));
+            }
+        };
+        let model = Model::from_config(&Value::Object(load.config), None)
+            .map_err(|error| Failure::new(FailureKind::Model, error.to_string()))?;
+        let options = Options {
+            weights: load.dtype,
+            threads: load.threads.map(|threads| threads as usize),
+        };
+        let engine = Engine::load(&model, &source, options).map_err(|error| failure(&error))?;
+        let precision = engine.precision();
+        let loaded = Loaded {
+            start_ns: nanos(start),
+            end_ns: nanos(now_ns()),
+            dtype: precision.activations.unwrap_or(DType::F32),
+            parameters: model.parameters(),
+            weight_bytes: Bytes(model.parameter_bytes(&precision)),
+            vocab_size: u32::try_from(engine.vocabulary()).unwrap_or(u32::MAX),
+            threads: u32::try_from(engine.threads()).ok(),
+            tokenizer: false,
+            facts: facts(&engine),
+            issues: Vec::new(),
+        };
+        self.ready = Some(Ready {
+            engine,
+            cache: None,
+            max_batch: usize::try_from(load.max_batch).unwrap_or(usize::MAX),
+            max_positions: usize::try_from(load.max_positions).unwrap_or(usize::MAX),
+        });
+        Ok(loaded)
+    }
+
+    fn generate(
+        &mut self,
+        batch: Generate,
+        _warm_up: bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Generated, Failure> {
+        let Some(ready) = &mut self.ready else {
+            return Err(Failure::new(FailureKind::Protocol, "no model is loaded"));
+        };
+        ready.generate(&batch, progress)
+    }
+}
+
+impl Ready {
+    fn generate(
+        &mut self,
+        batch: &Generate,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Generated, Failure> {
+        let bad = |message: String| Failure::new(FailureKind::BadRequest, message);
+        let mut prompts = Vec::with_capacity(batch.requests.len());
+        for request in &batch.requests {
+            match &request.prompt {
+                Prompt::Tokens(tokens) => prompts.push(tokens.clone()),
+                Prompt::Text(_) => {
+                    return Err(bad(
+                        "the native runtime takes token ids, not text".to_owned()
+                    ));
+                }
+            }
+        }
+        let new_tokens = batch
+            .requests
+            .iter()
+            .map(|request| request.max_new_tokens)
+            .max()
+            .unwrap_or(0);
+        if batch
+            .requests
+            .iter()
+            .any(|request| request.max_new_tokens != new_tokens)
+        {
+            return Err(bad(
+                "all requests of a batch must ask for as many tokens".to_owned()
+            ));
+        }
+        if prompts.len() > self.max_batch {
+            return Err(bad(format!(
+                "{} requests, but at most {} were announced",
+                prompts.len(),
+                self.max_batch
+            )));
+        }
+        let max_new_tokens =
+            usize::try_from(new_tokens).map_err(|_| bad("too many tokens".to_owned()))?;
+        let cache = match &mut self.cache {
+            Some(cache) if cache.batch() == prompts.len() => {
+                cache.clear();
+                cache
+            }
+            place => {
+                let cache = self.engine.new_cache(prompts.len(), self.max_positions);
+                place.insert(cache.map_err(|error| failure(&error))?)
+            }
+        };
+        let mut recorder = match batch.events {
+            Some(_) => {
+                let wanted = self
+                    .engine
+                    .events_per_step()
+                    .saturating_mul(max_new_tokens + 1);
+                Recorder::with_capacity(wanted.min(MOST_EVENTS))
+            }
+            None => Recorder::off(),
+        };
+        let mut sampler = Sampler::new(Sampling {
+            temperature: batch
+                .sampling
+                .do_sample
+                .then_some(batch.sampling.temperature),
+            no_repeat_ngram_size: usize::try_from(batch.sampling.no_repeat_ngram_size)
+                .unwrap_or(usize::MAX),
+            seed: batch.sampling.seed,
+        })
+        .map_err(|error| failure(&error))?;
+        let generation = Generation {
+            max_new_tokens,
+            chunk: None,
+            stop: &[],
+        };
+        let mut times: Vec<(u64, u64)> = Vec::with_capacity(max_new_tokens);
+        let start = now_ns();
+        let generated = generate(
+            &self.engine,
+            cache,
+            &prompts,
+            &generation,
+            &mut sampler,
+            &mut recorder,
+            |step| {
+                times.push((step.start_ns, step.end_ns));
+                progress(Progress {
+                    done: step.index as u64 + 1,
+                    total: new_tokens,
+                });
+            },
+        )
+        .map_err(|error| failure(&error))?;
+        let end = times.last().map_or(start, |&(_, end)| end);
+        let prefill_end = times.first().map_or(end, |&(_, end)| end);
+        let mut phases = vec![phase("prefill", start, prefill_end)];
+        if end > prefill_end {
+            phases.push(phase("decode", prefill_end, end));
+        }
+        let requests = batch.requests.iter().zip(&prompts).zip(generated.tokens);
+        let requests = requests
+            .map(|((request, prompt), tokens)| RequestResult {
+                id: request.id.clone(),
+                prompt_tokens: prompt.len() as u64,
+                start_ns: nanos(start),
+                token_ns: times
+                    .iter()
+                    .take(tokens.len())
+                    .map(|&(_, end)| nanos(end))
+                    .collect(),
+                output_tokens: tokens,
+                finish: Finish::Length,
+                text: None,
+            })
+            .collect();
+        let mut issues = Vec::new();
+        if recorder.lost() > 0 {
+            let issue = Issue::new(
+                Severity::Warning,
+                "native.events_lost",
+                "calls of operators found no room in the recorder",
+            );
+            issues.push(issue.counting(recorder.lost()));
+        }
+        let events = match &batch.events {
+            Some(path) => {
+                let written = File::create(path).and_then(|mut file| {
+                    events::write(&mut file, self.engine.operators(), recorder.events())
+                });
+                written.map_err(|error| {
+                    Failure::new(
+                        FailureKind::Internal,
+                        format!("cannot write {}: {error}", path.display()),
+                    )
+                })?;
+                Some(EventsFile {
+                    path: path.clone(),
+                    format: events::FORMAT.to_owned(),
+                    events: recorder.events().len() as u64,
+                })
+            }
+            None => None,
+        };
+        Ok(Generated {
+            start_ns: nanos(start),
+            end_ns: nanos(end),
+            requests,
+            phases,
+            events,
+            issues,
+        })
+    }
+}
+
+/// What a reader of the run must know: the instructions in use, and the number formats that theory must assume.
+fn facts(engine: &Engine) -> BTreeMap<String, String> {
+    let precision = engine.precision();
+    let mut facts = BTreeMap::from([("instructions".to_owned(), engine.instructions().to_owned())]);
+    if let Ok(Value::Object(formats)) = serde_json::to_value(precision) {
+        for (name, format) in formats {
+            if let Value::String(format) = format {
+                facts.insert(format!("precision.{name}"), format);
+            }
+        }
+    }
+    facts
+}
+
+/// The number formats among the facts of a loaded model.
+pub fn precision(facts: &BTreeMap<String, String>) -> Precision {
+    let formats = facts
+        .iter()
+        .filter_map(|(name, format)| Some((name.strip_prefix("precision.")?.to_owned(), Value::String(format.clone()))))
+        .collect();
+    serde_json::from_value(Value::Object(formats)).unwrap_or_default()
+}
+
+fn phase(name: &str, start: u64, end: u64) -> PhaseSpan {
+    PhaseSpan {
+        phase: name.to_owned(),
+        start_ns: nanos(start),
+        end_ns: nanos(end),
+    }
+}
+
+fn nanos(ns: u64) -> Nanos {
+    Nanos(i64::try_from(ns).unwrap_or(i64::MAX))
+}
+
+fn failure(error: &EngineError) -> Failure {
+    Failure::new(FailureKind::Model, error.to_string())
+}

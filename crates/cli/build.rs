@@ -19,7 +19,10 @@ fn main() -> io::Result<()> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "yaml")
+            {
                 files.push(path);
             }
         }
@@ -32,7 +35,11 @@ fn main() -> io::Result<()> {
     for path in files {
         let relative = path.strip_prefix(&root).expect("found below the root");
         let name = relative.to_str().expect("config names are ASCII");
-        writeln!(code, "    ({name:?}, include_str!({:?})),", path.display().to_string())?;
+        writeln!(
+            code,
+            "    ({name:?}, include_str!({:?})),",
+            path.display().to_string()
+        )?;
     }
     writeln!(code, "]")
 }

@@ -279,7 +279,12 @@ fn facts(engine: &Engine) -> BTreeMap<String, String> {
 pub fn precision(facts: &BTreeMap<String, String>) -> Precision {
     let formats = facts
         .iter()
-        .filter_map(|(name, format)| Some((name.strip_prefix("precision.")?.to_owned(), Value::String(format.clone()))))
+        .filter_map(|(name, format)| {
+            Some((
+                name.strip_prefix("precision.")?.to_owned(),
+                Value::String(format.clone()),
+            ))
+        })
         .collect();
     serde_json::from_value(Value::Object(formats)).unwrap_or_default()
 }

@@ -197,7 +197,7 @@ impl Engine {
         let vocabulary = decoder.embedding.vocabulary;
         // Rotations have no end; a table of learned positions has.
         let table = decoder.positions.map_or(usize::MAX, |positions| {
-            (positions.rows - positions.offset) as usize
+            positions.rows.saturating_sub(positions.offset) as usize
         });
         for (sequence, (tokens, past)) in tokens.iter().zip(cache.lengths()).enumerate() {
             if tokens.is_empty() {

@@ -38,7 +38,9 @@ impl Sampler {
     ///
     /// Where every token is ruled out, nothing is.
     pub fn sample(&mut self, logits: &mut [f32], history: &[u32]) -> u32 {
-        let kept = logits.iter().copied().reduce(f32::max);
+        if logits.is_empty() {
+            return 0;
+        }
         let banned = banned(history, self.sampling.no_repeat_ngram_size);
         if banned.len() < logits.len() {
             for token in &banned {
@@ -46,9 +48,6 @@ impl Sampler {
                     *logit = f32::NEG_INFINITY;
                 }
             }
-        }
-        if kept.is_none() {
-            return 0;
         }
         match self.sampling.temperature {
             None => most_likely(logits),

@@ -119,12 +119,29 @@ pub(crate) fn attend(
         .for_each(|(tile, queries, out)| many(shape, &tile, queries, out));
 }
 
+/// Elements of a result that are summed in registers.
+const BLOCK: usize = 32;
+
 vectorized! {
-    /// `to = Σ weights[i × stride] × row i of values`.
+    /// `to = Σ weights[i] × row i of values`, block by block so that the sums stay in registers.
     fn weighted_sum(weights: &[f32], values: &[f32], to: &mut [f32]) {
-        to.fill(0.0);
-        for (weight, value) in weights.iter().zip(values.chunks_exact(to.len())) {
-            for (to, value) in to.iter_mut().zip(value) {
+        let width = to.len();
+        let rows = || weights.iter().zip(values.chunks_exact(width));
+        let (blocks, rest) = to.as_chunks_mut::<BLOCK>();
+        for (block, to) in blocks.iter_mut().enumerate() {
+            let mut sums = [0.0f32; BLOCK];
+            for (weight, row) in rows() {
+                let row = &row[block * BLOCK..(block + 1) * BLOCK];
+                for (sum, value) in sums.iter_mut().zip(row) {
+                    *sum += weight * value;
+                }
+            }
+            *to = sums;
+        }
+        let done = width - rest.len();
+        rest.fill(0.0);
+        for (weight, row) in rows() {
+            for (to, value) in rest.iter_mut().zip(&row[done..]) {
                 *to += weight * value;
             }
         }
@@ -256,20 +273,22 @@ mod tests {
 
     #[test]
     fn tiles_and_single_queries_agree_with_double_precision() {
+        // One block of a sum and a rest.
+        const DIM: usize = BLOCK + 8;
         let value = |i: usize| ((i * 31 + 17) % 89) as f32 / 44.0 - 1.0;
         for (window, softcap) in [(None, None), (Some(5), None), (Some(40), Some(2.0))] {
             let shape = AttentionShape {
                 heads: 4,
                 kv_heads: 2,
-                head_dim: 8,
+                head_dim: DIM,
                 window,
-                scale: 0.7,
+                scale: 0.3,
                 softcap,
             };
             let capacity = 100;
-            let kv: Vec<f32> = (0..2 * 2 * capacity * 8).map(value).collect();
+            let kv: Vec<f32> = (0..2 * 2 * capacity * DIM).map(value).collect();
             for (past, count) in [(0, 70), (20, 3), (60, 1)] {
-                let (keys, values) = kv.split_at(2 * capacity * 8);
+                let (keys, values) = kv.split_at(2 * capacity * DIM);
                 let tile = Tile {
                     keys,
                     values,
@@ -277,14 +296,14 @@ mod tests {
                     past,
                     queries: count,
                 };
-                let queries: Vec<f32> = (0..count * 32).map(|i| value(i * 7)).collect();
-                let mut out = vec![f32::NAN; count * 32];
+                let queries: Vec<f32> = (0..count * 4 * DIM).map(|i| value(i * 7)).collect();
+                let mut out = vec![f32::NAN; count * 4 * DIM];
                 attend(&shape, &[tile], &queries, &mut out);
                 for query in 0..count {
                     for head in 0..4 {
                         let expected = reference(&shape, &tile, query, head, &queries);
                         for (i, expected) in expected.iter().enumerate() {
-                            let found = f64::from(out[(query * 4 + head) * 8 + i]);
+                            let found = f64::from(out[(query * 4 + head) * DIM + i]);
                             assert!((found - expected).abs() < 1e-5, "{found} is not {expected}");
                         }
                     }

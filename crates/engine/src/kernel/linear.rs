@@ -16,8 +16,9 @@ use crate::buffer::Elements;
 
 /// Up to so many rows the product is bound by reading the weights, and reading them in order is best.
 const FEW_ROWS: usize = 8;
-/// Bytes of weights that a task of a matrix-vector product streams: long enough to hide the handing over.
-const STREAM_BYTES: usize = 256 << 10;
+/// Bytes of weights that a task of a matrix-vector product streams: long enough to hide the handing over, short enough
+/// that threads end together.
+const STREAM_BYTES: usize = 64 << 10;
 /// Outputs that a task of a matrix product computes.
 const PANEL: usize = 256;
 /// Depth that is widened from bf16 at once: a panel of f32 that stays in the second cache.

@@ -31,7 +31,7 @@ pub(crate) struct BoundAttention {
 }
 
 impl BoundAttention {
-    /// `table_of` finds the decoder's table for a rotation.
+    /// `tables` are the decoder's rotations, `layer` is the number in the cache.
     pub(crate) fn bind(
         attention: &Attention,
         layer: usize,

@@ -79,15 +79,19 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
     let off = &mut Recorder::off();
     let prompt: Vec<u32> = (0..PROMPT as u32).collect();
 
-    let (mut prefill, mut worked, mut peak) = (f64::INFINITY, f64::INFINITY, 0.0f64);
+    let (mut prefill, mut worked) = (f64::INFINITY, f64::INFINITY);
+    let (mut peak, mut peak_of_one) = (0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
         cache.clear();
         let (start, cpu) = (Instant::now(), cpu_seconds());
         engine.prefill(&mut cache, &[&prompt], Some(Logits::Last), off)?;
         prefill = prefill.min(start.elapsed().as_secs_f64());
         worked = worked.min(cpu_seconds() - cpu);
-        let found = fma_peak(DType::F32, threads, 20)?.expect("f32 has multiply-adds everywhere");
-        peak = peak.max(found.flops_per_second);
+        for (threads, peak) in [(threads, &mut peak), (1, &mut peak_of_one)] {
+            let found =
+                fma_peak(DType::F32, threads, 20)?.expect("f32 has multiply-adds everywhere");
+            *peak = peak.max(found.flops_per_second);
+        }
     }
     let flops = model.cost(&workload, Span::Prefill).tensor.total() as f64;
     println!(
@@ -95,7 +99,7 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
         flops / prefill / 1e9,
         peak / 1e9,
         flops / prefill / peak,
-        flops / worked / (peak / threads as f64)
+        flops / worked / peak_of_one
     );
 
     let (mut step, mut read) = (f64::INFINITY, 0.0f64);

@@ -84,6 +84,7 @@ Examples:
 Examples:
   llmprof hardware list
   llmprof hardware show h200
+  llmprof hardware measure                         this machine, for hardware.spec=auto
   llmprof hardware show 'NVIDIA H100 80GB HBM3' --json
   llmprof hardware show my_device.yaml             a file of your own")]
     Hardware {
@@ -333,6 +334,12 @@ pub(crate) enum HardwareCommand {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Measure the processor at hand: arithmetic, memory and cache bandwidth. `hardware.spec=auto` then uses it.
+    Measure {
+        /// Where to write the device file [default: the cache directory].
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Show one device, each figure with its source.
     Show {

@@ -60,10 +60,7 @@ impl Failure {
 
     /// Prints it to standard error as something that does not stop the command.
     pub(crate) fn warn(&self) {
-        #[expect(clippy::print_stderr, reason = "this is where warnings are printed")]
-        {
-            anstream::eprintln!("warning: {}", self.message);
-        }
+        anstream::eprintln!("warning: {}", self.message);
     }
 
     /// Prints it to standard error.
@@ -82,10 +79,7 @@ impl Failure {
         {
             text = format!("error: {}\n", self.message);
         }
-        #[expect(clippy::print_stderr, reason = "this is where errors are printed")]
-        {
-            anstream::eprint!("{text}");
-        }
+        anstream::eprint!("{text}");
     }
 }
 

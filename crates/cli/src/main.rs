@@ -8,6 +8,7 @@ mod args;
 mod clock;
 mod commands;
 mod failure;
+mod measured;
 mod output;
 mod plan;
 mod subject;

@@ -10,8 +10,17 @@ use llmprof_record::plan::{ModelPlan, Plan};
 
 use crate::failure::Failure;
 
+/// What a plan is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be executed.
+    Run,
+    /// To be worked out on paper, whatever would run it.
+    Paper,
+}
+
 /// Reads and checks the plan of one job.
-pub(crate) fn plan(composed: &Composed) -> Result<Plan, Failure> {
+pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failure> {
     let mut config = composed.resolved_job()?;
     gather_design(&mut config);
     let overrides = composed.value("hydra.overrides.task")?;
@@ -22,7 +31,10 @@ pub(crate) fn plan(composed: &Composed) -> Result<Plan, Failure> {
         .map(ToString::to_string)
         .collect();
     let plan: Plan = typed::read(&config).map_err(|error| misfit(&error, &overrides))?;
-    let mistakes = plan.mistakes();
+    let mut mistakes = plan.mistakes();
+    if purpose == Purpose::Run {
+        mistakes.extend(plan.execution_mistakes());
+    }
     let Some(first) = mistakes.first() else {
         return Ok(plan);
     };
@@ -68,28 +80,33 @@ fn misfit(error: &TypeError, overrides: &[String]) -> Failure {
     pointing(failure, &error.key, error.origin.as_ref(), overrides)
 }
 
-/// Points at the override that set the key, else at the file that did.
+/// Points at the override that set the key, else at the file that did, else at an override of something around it.
 fn pointing(failure: Failure, key: &str, origin: Option<&Origin>, overrides: &[String]) -> Failure {
-    let sets = |line: &&String| {
-        let name = line.trim_start_matches(['+', '~']);
-        name.split('=').next().is_some_and(|name| {
-            key == name
-                || key
-                    .strip_prefix(name)
-                    .is_some_and(|rest| rest.starts_with(['.', '[']))
-        })
+    let name = |line: &String| {
+        let line = line.trim_start_matches(['+', '~']);
+        line.split('=').next().unwrap_or_default().to_owned()
     };
-    if let Some(line) = overrides.iter().rev().find(sets) {
-        return failure.at("command line", line, 0..line.len(), "here");
-    }
-    match origin {
-        Some(origin) => failure.at(
+    let around = |line: &&String| {
+        key.strip_prefix(&name(line))
+            .is_some_and(|rest| rest.starts_with(['.', '[']))
+    };
+    let exact = overrides.iter().rev().find(|line| name(line) == key);
+    let line = exact.or_else(|| {
+        overrides
+            .iter()
+            .rev()
+            .find(around)
+            .filter(|_| origin.is_none())
+    });
+    match (line, origin) {
+        (Some(line), _) => failure.at("command line", line, 0..line.len(), "here"),
+        (None, Some(origin)) => failure.at(
             origin.source().name(),
             origin.source().text(),
             origin.span(),
             "here",
         ),
-        None => failure,
+        (None, None) => failure,
     }
 }
 

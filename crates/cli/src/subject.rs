@@ -1,6 +1,6 @@
 //! What a plan is about, in the terms of theory: a model, a workload, a device.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use llmprof_analysis::statics::{self, Statics};
 use llmprof_record::{
@@ -13,7 +13,7 @@ use llmprof_theory::{
 };
 use serde_json::{Map, Value};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, measured};
 
 /// A model, what is asked of it, and the device it is compared with.
 pub(crate) struct Subject {
@@ -40,15 +40,24 @@ impl Subject {
         let mut issues = Vec::new();
         let device = match plan.hardware.spec.as_str() {
             "auto" => {
-                issues.push(
-                    Issue::new(
-                        Severity::Warning,
-                        "hardware.unknown",
-                        "no device is described, so there is no floor to compare with",
-                    )
-                    .with_hint("hardware.spec=NAME, where `llmprof hardware list` shows the names"),
-                );
-                None
+                let known = measured::path()
+                    .map(|path| measured::load(&path))
+                    .transpose()?
+                    .flatten();
+                if known.is_none() {
+                    issues.push(
+                        Issue::new(
+                            Severity::Warning,
+                            "hardware.unknown",
+                            "no device is described, so there is no floor to compare with",
+                        )
+                        .with_hint(
+                            "measure this machine with `llmprof hardware measure`, or hardware.spec=NAME, where \
+                             `llmprof hardware list` shows the names",
+                        ),
+                    );
+                }
+                known
             }
             spec => Some(device(spec)?),
         };
@@ -117,7 +126,7 @@ fn design(model: &ModelPlan) -> Result<Map<String, Value>, Failure> {
     Ok(design)
 }
 
-fn parse(file: &PathBuf) -> Result<Map<String, Value>, Failure> {
+fn parse(file: &Path) -> Result<Map<String, Value>, Failure> {
     let text = read(file)?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(design)) => Ok(design),

@@ -1,5 +1,8 @@
 //! The commands as a user runs them: output, errors, exit codes.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a skipped test says so")]
+
 use std::{
     fs,
     path::Path,
@@ -15,6 +18,8 @@ fn llmprof(folder: &Path, args: &[&str]) -> Output {
         .current_dir(folder)
         .args(args)
         .env("NO_COLOR", "1")
+        // No measured device of the machine at hand: every run here sees the same.
+        .env("XDG_CACHE_HOME", folder.join("cache"))
         .output()
         .unwrap()
 }
@@ -63,7 +68,11 @@ fn mistakes_are_shown_where_they_were_made() {
         ("not_yet", &["run", "device=cuda:0", "dataset.root=data"]),
         (
             "nothing_to_do",
-            &["run", "pipeline.static_analysis.enable=false"],
+            &[
+                "run",
+                "runtime=none",
+                "pipeline.static_analysis.enable=false",
+            ],
         ),
         ("broken_override", &["run", "model.name='open"]),
         (
@@ -332,6 +341,110 @@ fn a_failed_job_does_not_stop_the_sweep() {
     }
     let log = fs::read_to_string(folder.path().join("sweep/2/command/command.stdout.log")).unwrap();
     assert_eq!(log, "done\n");
+}
+
+#[test]
+fn a_native_run_leaves_files_whose_numbers_agree() {
+    let folder = folder();
+    let config = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false}"#;
+    fs::write(folder.path().join("tiny.json"), config).unwrap();
+    let text = stdout(
+        folder.path(),
+        &[
+            "run",
+            "model=local",
+            "model.config=tiny.json",
+            "model.dtype=f32",
+            "workload.prompt_tokens=16",
+            "infer.max_new_tokens=8",
+            "runtime.batch_size=2",
+            "hardware.spec=xeon_8480",
+            "hydra.run.dir=out",
+        ],
+    );
+    assert!(text.contains("complete: out"), "{text}");
+    let out = folder.path().join("out");
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let metrics: Value = serde_json::from_str(&read("metrics.json")).unwrap();
+    let analysis: Value = serde_json::from_str(&read("analysis.json")).unwrap();
+    assert_eq!(
+        metrics["requests"].as_array().unwrap().len(),
+        6,
+        "2 requests in 3 passes"
+    );
+    for phase in analysis["phases"].as_array().unwrap() {
+        assert!(
+            phase["unmatched"].as_array().unwrap().is_empty(),
+            "every operator that ran is counted"
+        );
+        assert!(
+            phase["missing"].as_array().unwrap().is_empty(),
+            "every operator that is counted ran"
+        );
+        let waterfall = &phase["waterfall"];
+        let part = |name: &str| waterfall[name].as_i64().unwrap();
+        let parts =
+            part("floor_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+        let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
+        assert_eq!(parts + rest, part("wall_ns"));
+    }
+    // The same numbers in what people read: the wall time of each phase, and tokens per second.
+    let (report, page) = (read("report.md"), read("report.html"));
+    for phase in analysis["phases"].as_array().unwrap() {
+        let wall = phase["waterfall"]["wall_ns"].as_i64().unwrap();
+        let wall = llmprof_units::Nanos(wall).to_string();
+        assert!(report.contains(&wall) && page.contains(&wall), "{wall}");
+    }
+    let rate = metrics["aggregates"]["tokens_per_s"]["mean"]
+        .as_f64()
+        .unwrap();
+    let rate = llmprof_units::significant(rate);
+    assert!(report.contains(&rate) && page.contains(&rate), "{rate}");
+    for name in [
+        "stakeholder_summary.md",
+        "operators.md",
+        "operators.csv",
+        "ops.csv",
+        "inputs.yaml",
+        "env.json",
+        "plots/roofline.svg",
+    ] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    // 8 steps (prefill and 7 of decode) of as many calls as the model has operators.
+    assert_eq!((read("ops.csv").lines().count() - 1) % 8, 0);
+}
+
+#[test]
+fn a_broken_checkpoint_is_named() {
+    let folder = folder();
+    let model = folder.path().join("model");
+    fs::create_dir(&model).unwrap();
+    let config = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100}"#;
+    fs::write(model.join("config.json"), config).unwrap();
+    let args = [
+        "run",
+        "model=local",
+        "model.path=model",
+        "model.dtype=f32",
+        "model.load_format=safetensors",
+        "hardware.spec=xeon_8480",
+        "hydra.run.dir=out",
+    ];
+    let run = |name: &str| {
+        let dir = format!("hydra.run.dir={name}");
+        let mut args = args.to_vec();
+        args.pop();
+        args.push(&dir);
+        let output = llmprof(folder.path(), &args);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(run("missing").contains("safetensors"));
+    fs::write(model.join("model.safetensors"), b"not a header").unwrap();
+    assert!(run("broken").contains("model.safetensors"));
 }
 
 #[test]

@@ -427,6 +427,39 @@ impl Plan {
                 );
             }
         }
+        if self.infer.do_sample
+            && !(self.infer.temperature > 0.0 && self.infer.temperature.is_finite())
+        {
+            wrong(
+                "infer.temperature",
+                format!("{} cannot divide logits", self.infer.temperature),
+                Some("a positive number, or infer.do_sample=false"),
+            );
+        }
+        if self
+            .hardware
+            .power_limit_w
+            .is_some_and(|limit| !(limit > 0.0 && limit.is_finite()))
+        {
+            wrong(
+                "hardware.power_limit_w",
+                "must be a positive number of watts".to_owned(),
+                None,
+            );
+        }
+        found
+    }
+
+    /// Everything beyond that which stands against executing it.
+    pub fn execution_mistakes(&self) -> Vec<Mistake> {
+        let mut found = Vec::new();
+        let mut wrong = |key, message: String, hint: Option<&str>| {
+            found.push(Mistake {
+                key,
+                message,
+                hint: hint.map(str::to_owned),
+            });
+        };
         match self.runtime.kind {
             RuntimeType::Command if self.runtime.argv.is_empty() => wrong(
                 "runtime.argv",
@@ -457,26 +490,6 @@ impl Plan {
             wrong(
                 "runtime.timeout_s",
                 "must be a positive number of seconds".to_owned(),
-                None,
-            );
-        }
-        if self.infer.do_sample
-            && !(self.infer.temperature > 0.0 && self.infer.temperature.is_finite())
-        {
-            wrong(
-                "infer.temperature",
-                format!("{} cannot divide logits", self.infer.temperature),
-                Some("a positive number, or infer.do_sample=false"),
-            );
-        }
-        if self
-            .hardware
-            .power_limit_w
-            .is_some_and(|limit| !(limit > 0.0 && limit.is_finite()))
-        {
-            wrong(
-                "hardware.power_limit_w",
-                "must be a positive number of watts".to_owned(),
                 None,
             );
         }

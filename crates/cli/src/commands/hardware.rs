@@ -1,11 +1,23 @@
 use llmprof_report::{Document, Table};
 use llmprof_theory::device::{Catalog, Device, Origin, Recount};
 
-use crate::{args::HardwareCommand, failure::Failure, output::Output, subject};
+use crate::{args::HardwareCommand, failure::Failure, measured, output::Output, subject};
 
 pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<(), Failure> {
     match command {
         HardwareCommand::List { json } => list(json, output),
+        HardwareCommand::Measure { output: file } => {
+            let file = file.or_else(measured::path).ok_or_else(|| {
+                Failure::new("there is no cache directory to write to")
+                    .hint("-o FILE names a file".to_owned())
+            })?;
+            let text = measured::measure()?;
+            measured::write(&file, &text)?;
+            let device = measured::load(&file)?
+                .ok_or_else(|| Failure::new(format!("{} is gone", file.display())))?;
+            output.document(&document(&device))?;
+            output.line(&format!("\nwritten to {}", file.display()))
+        }
         HardwareCommand::Show { name, json } => {
             let device = subject::device(&name)?;
             if json {

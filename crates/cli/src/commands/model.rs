@@ -7,7 +7,14 @@ use llmprof_report::{Table, render::markdown, statics};
 use llmprof_theory::Pass;
 use llmprof_units::{Bytes, Flops};
 
-use crate::{app, args::ModelArgs, failure::Failure, output::Output, plan::plan, subject::Subject};
+use crate::{
+    app,
+    args::ModelArgs,
+    failure::Failure,
+    output::Output,
+    plan::{Purpose, plan},
+    subject::Subject,
+};
 
 pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure> {
     let host = app::host()?;
@@ -22,7 +29,7 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
     }
     overrides.extend(args.overrides.iter().cloned());
     let composed = app::llmprof(&host.cwd).compose(&overrides, RunMode::Run, &host)?;
-    let subject = Subject::of(&plan(&composed)?, args.family.as_deref())?;
+    let subject = Subject::of(&plan(&composed, Purpose::Paper)?, args.family.as_deref())?;
     let statics = subject.statics()?;
     if let Some(directory) = &args.output {
         write(directory, &statics)?;

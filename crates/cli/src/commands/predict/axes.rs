@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     failure::Failure,
-    plan::plan,
+    plan::{Purpose, plan},
     subject::{Subject, device},
 };
 
@@ -227,7 +227,10 @@ impl Reader<'_> {
         if let Some(known) = self.plans.get(job) {
             return Ok(known.clone());
         }
-        let plan = plan(&self.app.compose(job, RunMode::Run, self.host)?)?;
+        let plan = plan(
+            &self.app.compose(job, RunMode::Run, self.host)?,
+            Purpose::Paper,
+        )?;
         self.plans.insert(job.to_vec(), plan.clone());
         Ok(plan)
     }
@@ -235,17 +238,16 @@ impl Reader<'_> {
     fn setting(&mut self, plan: &Plan) -> Result<Setting, Failure> {
         let key = serde_json::to_value(&plan.model)
             .map_err(|error| Failure::new(format!("cannot compare models: {error}")))?;
-        let model = match self.models.iter().position(|(known, _)| *known == key) {
-            Some(index) => index,
-            None => {
-                let subject = Subject::of(plan, None)?;
-                let model = GridModel {
-                    name: subject.name,
-                    model: subject.model,
-                };
-                self.models.push((key, model));
-                self.models.len() - 1
-            }
+        let model = if let Some(index) = self.models.iter().position(|(known, _)| *known == key) {
+            index
+        } else {
+            let subject = Subject::of(plan, None)?;
+            let model = GridModel {
+                name: subject.name,
+                model: subject.model,
+            };
+            self.models.push((key, model));
+            self.models.len() - 1
         };
         let spec = &plan.hardware.spec;
         if spec == "auto" {
@@ -253,12 +255,11 @@ impl Reader<'_> {
                 "hardware.spec=NAME, where `llmprof hardware list` shows the names".to_owned(),
             ));
         }
-        let device = match self.devices.iter().position(|(known, _)| known == spec) {
-            Some(index) => index,
-            None => {
-                self.devices.push((spec.clone(), device(spec)?));
-                self.devices.len() - 1
-            }
+        let device = if let Some(index) = self.devices.iter().position(|(known, _)| known == spec) {
+            index
+        } else {
+            self.devices.push((spec.clone(), device(spec)?));
+            self.devices.len() - 1
         };
         Ok(Setting {
             model,

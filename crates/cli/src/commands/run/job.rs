@@ -26,8 +26,9 @@ use super::{halt::Halt, native};
 use crate::{
     clock,
     failure::{self, Failure},
+    measured,
     output::Output,
-    plan::plan,
+    plan::{Purpose, plan},
     subject::Subject,
 };
 
@@ -70,7 +71,10 @@ impl Ended {
 
 /// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
 pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
-    let plan = plan(&job.composed)?;
+    let plan = plan(&job.composed, Purpose::Run)?;
+    if plan.runtime.kind == RuntimeType::Native && plan.hardware.spec == "auto" {
+        measured::ensure()?;
+    }
     let subject = Subject::of(&plan, None)?;
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);

@@ -84,7 +84,16 @@ pub(super) fn native(
         precision: precision(&loaded.facts),
         ..subject.workload
     };
-    let analysis = analysis(subject, &workload, &run)?;
+    let mut analysis = analysis(subject, &workload, &run)?;
+    if let Some(time) = subject
+        .device
+        .as_ref()
+        .and_then(|device| device.measured_at.as_ref())
+    {
+        analysis.assumptions.push(format!(
+            "The limits of this processor were measured at {time}; `llmprof hardware measure` does it again."
+        ));
+    }
     outputs::write(plan, subject, &run, &analysis, store)
 }
 

@@ -1,0 +1,216 @@
+//! The processor at hand as a device: measured once, kept in the cache directory, used by `hardware.spec=auto`.
+
+use std::path::{Path, PathBuf};
+
+use llmprof_capture::host::HostFacts;
+use llmprof_engine::cpu_bench::{Traffic, bandwidth, fma_formats, fma_peak};
+use llmprof_record::store::write_atomically;
+use llmprof_theory::device::{Catalog, Device};
+
+use crate::{clock, failure::Failure};
+
+/// Runs of each measurement, of which the best counts: a disturbed run is slower, never faster.
+const RUNS: usize = 5;
+/// A working set that no cache here holds: machines of this class have up to 300 MB of it.
+const MAIN_MEMORY: usize = 1 << 30;
+/// A cache is measured with half of its size, so that its lines stay.
+const PART_OF_CACHE: usize = 2;
+
+/// Where the file is kept.
+pub(crate) fn path() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    Some(cache.join("llmprof").join("cpu.yaml"))
+}
+
+/// The measured processor; `None` where it was never measured. A file that cannot be read is an error.
+pub(crate) fn load(path: &Path) -> Result<Option<Device>, Failure> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Failure::new(format!(
+                "cannot read {}: {error}",
+                path.display()
+            )));
+        }
+    };
+    let mut catalog = Catalog::embedded();
+    let device = catalog
+        .add(&path.to_string_lossy(), &text)
+        .map_err(|error| {
+            Failure::new(error.to_string())
+                .hint("`llmprof hardware measure` writes it anew".to_owned())
+        })?;
+    Ok(Some(device.clone()))
+}
+
+/// Measures the processor where that was never done. A cache directory that cannot be written is no obstacle: the run goes
+/// on without a device, and says so.
+pub(crate) fn ensure() -> Result<(), Failure> {
+    let Some(path) = path() else {
+        return Ok(());
+    };
+    if path.is_file() {
+        return Ok(());
+    }
+    Failure::new(
+        "this processor is measured once, which takes some seconds; keep the machine quiet",
+    )
+    .warn();
+    write(&path, &measure()?).or_else(|failure| {
+        failure.warn();
+        Ok(())
+    })
+}
+
+/// Writes a device file, with the folders above it.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| {
+            Failure::new(format!("cannot create {}: {error}", parent.display()))
+        })?;
+    }
+    write_atomically(path, text.as_bytes())?;
+    Ok(())
+}
+
+/// A level of the cache hierarchy, as the system describes it.
+struct CacheLevel {
+    name: String,
+    bytes: usize,
+    /// Threads that share one.
+    shared_by: usize,
+}
+
+/// Measures and gives the device file.
+pub(crate) fn measure() -> Result<String, Failure> {
+    let failed =
+        |error: llmprof_engine::EngineError| Failure::new(format!("cannot measure: {error}"));
+    let facts = HostFacts::collect(crate::VERSION, Path::new("/"));
+    let threads = facts.cpu.threads.unwrap_or(1);
+    let model = facts
+        .cpu
+        .model
+        .unwrap_or_else(|| "unknown processor".to_owned());
+    let mut text = format!(
+        "name: this_cpu\ntitle: {title}\ndriver_names: []\nvendor: unknown\nkind: cpu\nbasis: measured\nmeasured_at: {time}\n\
+         sources:\n  llmprof: llmprof hardware measure, {threads} threads, best of {RUNS} runs\n\
+         units: {{ name: thread, value: {threads}, source: llmprof }}\npeaks:\n",
+        title = quoted(&model),
+        time = quoted(&clock::now()),
+    );
+    for dtype in fma_formats() {
+        if let Some(peak) = fma_peak(dtype, threads, RUNS).map_err(failed)? {
+            text += &format!(
+                "  - {{ dtype: {dtype}, engine: vector, tflops: {:.6}, not_recounted: measured, source: llmprof, at: {} }}\n",
+                peak.flops_per_second / 1e12,
+                quoted(&format!(
+                    "register-only multiply-adds with {}",
+                    peak.instructions
+                )),
+            );
+        }
+    }
+    let mut notes = Vec::new();
+    let mut counts: Vec<usize> = [1, threads].into();
+    counts.dedup();
+    for &count in &counts {
+        for (name, traffic) in [("read", Traffic::Read), ("copy", Traffic::Copy)] {
+            let rate = bandwidth(traffic, count, MAIN_MEMORY, RUNS).map_err(failed)?;
+            notes.push(format!(
+                "Main memory, {name}, {count} threads: {:.1} GB/s.",
+                rate.bytes_per_second / 1e9
+            ));
+        }
+    }
+    let main = bandwidth(Traffic::Read, threads, MAIN_MEMORY, RUNS).map_err(failed)?;
+    text += &format!(
+        "memory:\n  bandwidth_gb_s: {{ value: {:.3}, source: llmprof, at: {} }}\n",
+        main.bytes_per_second / 1e9,
+        quoted("reading 1 GiB"),
+    );
+    let levels = cache_levels(Path::new("/sys/devices/system/cpu/cpu0/cache"), threads);
+    if !levels.is_empty() {
+        text += "caches:\n";
+    }
+    for level in levels {
+        // Each thread goes over its part of the caches that all threads have together.
+        let copies = (threads / level.shared_by).max(1);
+        let set = level.bytes * copies / PART_OF_CACHE;
+        let rate = bandwidth(Traffic::Read, threads, set, RUNS).map_err(failed)?;
+        text += &format!(
+            "  - {{ level: {}, scope: device, kib: {}, bandwidth_gb_s: {:.3}, source: llmprof, at: {} }}\n",
+            level.name,
+            level.bytes * copies / 1024,
+            rate.bytes_per_second / 1e9,
+            quoted(&format!("size by the system, reading {} KiB", set / 1024)),
+        );
+    }
+    text += "notes:\n";
+    for note in notes {
+        text += &format!("  - {}\n", quoted(&note));
+    }
+    Ok(text)
+}
+
+/// The data caches of one processor, nearest first.
+fn cache_levels(folder: &Path, threads: usize) -> Vec<CacheLevel> {
+    let read = |index: usize, file: &str| {
+        let path = folder.join(format!("index{index}")).join(file);
+        std::fs::read_to_string(path)
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
+    (0..8)
+        .filter_map(|index| {
+            if read(index, "type")? == "Instruction" {
+                return None;
+            }
+            let size = read(index, "size")?;
+            let kib: usize = size.strip_suffix('K')?.parse().ok()?;
+            let shared = read(index, "shared_cpu_list").map_or(1, |list| listed(&list));
+            Some(CacheLevel {
+                name: format!("l{}", read(index, "level")?),
+                bytes: kib * 1024,
+                shared_by: shared.clamp(1, threads),
+            })
+        })
+        .collect()
+}
+
+/// How many processors a list such as `0-3,8` names.
+fn listed(list: &str) -> usize {
+    list.split(',')
+        .filter_map(|part| match part.split_once('-') {
+            Some((first, last)) => Some(
+                last.trim()
+                    .parse::<usize>()
+                    .ok()?
+                    .checked_sub(first.trim().parse().ok()?)?
+                    + 1,
+            ),
+            None => part.trim().parse::<usize>().ok().map(|_| 1),
+        })
+        .sum::<usize>()
+        .max(1)
+}
+
+/// A YAML string in double quotes.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_lists_are_counted() {
+        assert_eq!(listed("0-3,8"), 5);
+        assert_eq!(listed("0"), 1);
+        assert_eq!(listed(""), 1);
+    }
+}

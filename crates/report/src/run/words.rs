@@ -55,8 +55,8 @@ fn phase_line(phase: &PhaseAnalysis) -> String {
 pub(super) fn finding_line(finding: &Finding) -> String {
     match &finding.gain {
         Some(gain) => format!(
-            "{} Expected: {} {:.2}× faster.",
-            finding.title,
+            "{}. Expected: {} {:.2}× faster.",
+            finding.title.trim_end_matches('.'),
             match gain.of {
                 GainOf::Run => "the run",
                 GainOf::Throughput => "throughput",

@@ -173,13 +173,9 @@ fn text_that_is_not_utf8_is_told() {
 fn what_is_no_profile_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits::default();
-    assert!(matches!(
-        import(folder.path(), &limits),
-        Err(ImportError::NotAFile {
-            what: "a directory",
-            ..
-        })
-    ));
+    // A directory may hold reports of counters; one that holds none is named.
+    let empty = import(folder.path(), &limits).unwrap_err().to_string();
+    assert!(empty.contains(&*folder.path().to_string_lossy()), "{empty}");
     let path = folder.path().join("file.json");
     assert!(matches!(
         import(&path, &limits),

@@ -61,10 +61,11 @@ impl Model {
     /// What a workload keeps in memory at once.
     pub fn memory(&self, workload: &Workload) -> Result<Memory, WorkloadError> {
         self.validate(workload)?;
-        Ok(self.memory_unchecked(workload))
+        Ok(self.memory_beside(workload, self.parameter_bytes(&workload.precision)))
     }
 
-    fn memory_unchecked(&self, workload: &Workload) -> Memory {
+    /// What a workload keeps beside weights of so many bytes: summing those takes longer than all the rest.
+    fn memory_beside(&self, workload: &Workload, weights: u64) -> Memory {
         let tokens = self
             .context(workload)
             .saturating_add(workload.decode_steps());
@@ -87,7 +88,7 @@ impl Model {
         };
         let formats = self.formats(&workload.precision);
         Memory {
-            weights: self.parameter_bytes(&workload.precision),
+            weights,
             kv_cache: self.kv_cache_bytes(workload, tokens),
             activations_peak: formats
                 .activations
@@ -98,9 +99,10 @@ impl Model {
 
     /// The largest batch of sequences like `workload`'s that fits `bytes`; `None` where not even one does.
     pub fn largest_batch(&self, workload: &Workload, bytes: u64) -> Option<u64> {
+        let weights = self.parameter_bytes(&workload.precision);
         largest(1, MAX_BATCH, |batch| {
             let workload = Workload { batch, ..*workload };
-            self.memory_unchecked(&workload).total() <= bytes
+            self.memory_beside(&workload, weights).total() <= bytes
         })
     }
 
@@ -111,12 +113,13 @@ impl Model {
         let own = self
             .prompt_tokens(workload)
             .saturating_add(workload.decode_steps());
+        let weights = self.parameter_bytes(&workload.precision);
         let cached = largest(0, MAX_TOKENS, |cached| {
             let workload = Workload {
                 cached,
                 ..*workload
             };
-            self.memory_unchecked(&workload).total() <= bytes
+            self.memory_beside(&workload, weights).total() <= bytes
         })?;
         Some(cached.saturating_add(own))
     }

@@ -417,6 +417,43 @@ fn a_native_run_leaves_files_whose_numbers_agree() {
 }
 
 #[test]
+fn a_truncated_trace_says_so_first_and_its_run_stays_consistent() {
+    let folder = folder();
+    let event = r#"{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.000, "dur": 2.000},"#;
+    let trace = format!(
+        "{{\"schemaVersion\": 1, \"traceEvents\": [\n  {event}\n  {event}\n  {{\"ph\": \"X\", \"ca"
+    );
+    fs::write(folder.path().join("cut"), trace).unwrap();
+    let text = stdout(folder.path(), &["import", "cut", "-o", "run"]);
+    let line = text.lines().nth(1).unwrap();
+    assert!(line.contains("[kineto.truncated]"), "{text}");
+    assert!(text.contains("2 host slices"), "{text}");
+
+    let shown: Value = serde_json::from_str(&stdout(
+        folder.path(),
+        &["import", "cut", "-o", "other", "--json"],
+    ))
+    .unwrap();
+    assert_eq!(shown["issues"][0]["code"], "kineto.truncated");
+    stdout(folder.path(), &["analyze", "run", "--device", "h200"]);
+    stdout(folder.path(), &["export", "run", "--to", "chrome"]);
+    let run: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("run/run.json")).unwrap()).unwrap();
+    for artifact in run["artifacts"].as_array().unwrap() {
+        let file = folder
+            .path()
+            .join("run")
+            .join(artifact["path"].as_str().unwrap());
+        assert_eq!(
+            fs::metadata(&file).unwrap().len(),
+            artifact["bytes"].as_u64().unwrap(),
+            "{artifact}"
+        );
+    }
+    assert!(run["artifacts"].to_string().contains("trace.json"));
+}
+
+#[test]
 fn a_broken_checkpoint_is_named() {
     let folder = folder();
     let model = folder.path().join("model");

@@ -158,11 +158,30 @@ impl RunDir {
     }
 
     fn save(&self) -> Result<(), StoreError> {
-        let mut text =
-            serde_json::to_string_pretty(&self.manifest).expect("a manifest has only string keys");
-        text.push('\n');
-        write_atomically(&self.path.join(MANIFEST_FILE), text.as_bytes())
+        save(&self.path, &self.manifest)
     }
+}
+
+/// Lists the files of a run that ended anew, after some were written again: a manifest must not vouch for old contents.
+///
+/// A run that a live process writes is refused.
+pub fn relist(mut run: StoredRun) -> Result<(), StoreError> {
+    let lock_path = run.path.join(LOCK_FILE);
+    let lock = File::create(&lock_path).map_err(io_error("create", &lock_path))?;
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(StoreError::InUse {
+            pid: Some(run.manifest.pid),
+            path: run.path,
+        });
+    }
+    run.manifest.artifacts = list_artifacts(&run.path)?;
+    save(&run.path, &run.manifest)
+}
+
+fn save(path: &Path, manifest: &Manifest) -> Result<(), StoreError> {
+    let mut text = serde_json::to_string_pretty(manifest).expect("a manifest has only string keys");
+    text.push('\n');
+    write_atomically(&path.join(MANIFEST_FILE), text.as_bytes())
 }
 
 /// Every file below `root` but the manifest and the lock, by path.
@@ -270,6 +289,24 @@ mod tests {
                 ..
             })
         ));
+    }
+
+    #[test]
+    fn a_file_written_again_is_listed_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = create(folder.path()).unwrap();
+        run.write("analysis.json", "old").unwrap();
+        assert!(matches!(
+            relist(StoredRun::open(folder.path()).unwrap()),
+            Err(StoreError::InUse { .. })
+        ));
+        run.finish(RunStatus::Complete, None, "2026-01-02T03:04:06Z".into())
+            .unwrap();
+        fs::write(folder.path().join("analysis.json"), "abc").unwrap();
+        relist(StoredRun::open(folder.path()).unwrap()).unwrap();
+        let stored = StoredRun::open(folder.path()).unwrap();
+        assert_eq!(stored.manifest.status, RunStatus::Complete);
+        assert!(stored.manifest.artifacts[0].sha256.starts_with("ba7816bf"));
     }
 
     #[test]

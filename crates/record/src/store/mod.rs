@@ -11,7 +11,7 @@ mod manifest;
 mod stored;
 
 pub use atomic::write_atomically;
-pub use directory::RunDir;
+pub use directory::{RunDir, relist};
 pub use manifest::{Artifact, Manifest, Pass, RunStatus, SCHEMA_VERSION};
 pub use stored::{Liveness, StoredRun, find_runs};
 
@@ -79,12 +79,15 @@ impl StoreError {
                     ))
                 }
                 std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
-                    Some("choose a directory that can be written: hydra.run.dir=PATH".to_owned())
+                    Some(
+                        "choose a directory that can be written: hydra.run.dir=PATH, or -o DIR"
+                            .to_owned(),
+                    )
                 }
                 _ => None,
             },
             Self::InUse { .. } | Self::Exists { .. } => {
-                Some("choose another directory: hydra.run.dir=PATH".to_owned())
+                Some("choose another directory: hydra.run.dir=PATH, or -o DIR".to_owned())
             }
             Self::NotARun { .. } => {
                 Some("`llmprof runs list` shows the runs below a directory".to_owned())

@@ -210,6 +210,8 @@ impl Findings {
     /// About ten lines.
     pub(super) fn summary(&self) -> Vec<String> {
         let mut lines = self.sources.clone();
+        // What was lost stands above every number.
+        lines.extend(self.issues().iter().map(ToString::to_string));
         if let Some(analysis) = &self.timeline {
             lines.extend(summary_lines(analysis));
         }
@@ -218,9 +220,6 @@ impl Findings {
         }
         for table in &self.summaries {
             lines.extend(files::table_lines(table));
-        }
-        if self.timeline.is_none() {
-            lines.extend(self.other_issues.iter().map(ToString::to_string));
         }
         lines
     }

@@ -7,7 +7,7 @@ mod files;
 use std::{io::Write as _, path::Path, time::Instant};
 
 use llmprof_record::{
-    store::{Pass, RunDir, RunStatus, StoredRun, write_atomically},
+    store::{Pass, RunDir, RunStatus, StoredRun, relist, write_atomically},
     trace::Trace,
 };
 use llmprof_units::Nanos;
@@ -63,7 +63,9 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
     let device = args.device.as_deref().map(subject::device).transpose()?;
     let findings = contents.analyze(device.as_ref());
     findings.replace(&run.path)?;
-    print(&findings, args.json, &run.path, output)
+    let dir = run.path.clone();
+    relist(run)?;
+    print(&findings, args.json, &dir, output)
 }
 
 fn print(findings: &Findings, json: bool, dir: &Path, output: &mut Output) -> Result<(), Failure> {
@@ -106,6 +108,9 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
         ExportFormat::Sqlite => trace
             .write_sqlite(&target)
             .map_err(|error| Failure::new(error.to_string()))?,
+    }
+    if target.starts_with(&run.path) {
+        relist(run)?;
     }
     output.line(&target.display().to_string())
 }

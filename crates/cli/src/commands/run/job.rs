@@ -120,6 +120,9 @@ pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
         Err(Halt::Interrupted) => (RunStatus::Interrupted, None),
         Err(Halt::Failed(error)) => (RunStatus::Failed, Some(error)),
     };
+    // What was lost stands above every number.
+    let issues = store.manifest().issues.iter().map(ToString::to_string);
+    let summary = issues.chain(summary).collect();
     store.finish(status, error.clone(), clock::now())?;
     Ok(Ended {
         dir: job.dir.clone(),

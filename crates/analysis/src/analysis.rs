@@ -3,6 +3,7 @@
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::trace::{StrId, Trace};
 use llmprof_theory::device::Device;
+use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -165,6 +166,7 @@ pub fn analyze(trace: &Trace, device: Option<&Device>) -> Analysis {
     let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
     let (launches, phases) = rayon::join(|| Launches::of(trace), || Phases::of(trace, &events));
     let attribution = Attribution::of(trace, &events, &launches, &nesting, &phases);
+    let early = before_launch(trace, &events, &launches);
     drop(launches);
     let (operators, parts) = rayon::join(
         || {
@@ -194,7 +196,10 @@ pub fn analyze(trace: &Trace, device: Option<&Device>) -> Analysis {
         devices,
         attribution: attribution.rows(trace, &events, &phases),
         unattributed: unattributed(&events, &attribution),
-        issues: issues(trace, &events, &kernels, &operators),
+        issues: early
+            .into_iter()
+            .chain(issues(trace, &events, &kernels, &operators))
+            .collect(),
         operators,
         kernels,
         transfers: transfers(trace),
@@ -498,6 +503,33 @@ fn span(trace: &Trace) -> Option<(i64, i64)> {
         (&trace.syncs.start, &trace.syncs.duration),
         (&trace.memory.time, &[]),
     ])
+}
+
+/// Device events that began before the call that launched them: the clocks of host and device disagree.
+fn before_launch(trace: &Trace, events: &DeviceEvents, launches: &Launches) -> Option<Issue> {
+    let ahead = |event: &DeviceEvent| {
+        let call = launches.call(event)? as usize;
+        let ahead = trace.hosts.start[call].saturating_sub(event.start);
+        (ahead > 0).then_some((ahead, event.start))
+    };
+    let (mut count, mut worst) = (0, (0, 0));
+    for found in events.all().iter().filter_map(ahead) {
+        count += 1;
+        worst = found.max(worst);
+    }
+    (count > 0).then(|| {
+        let (ahead, start) = worst;
+        Issue::new(
+            Severity::Warning,
+            "analysis.before_launch",
+            format!(
+                "device events began before the call that launched them, one at {start} ns by {}: launch delays and idle causes \
+                 are off by as much",
+                Nanos(ahead)
+            ),
+        )
+        .counting(count)
+    })
 }
 
 fn issues(

@@ -454,6 +454,21 @@ fn a_truncated_trace_says_so_first_and_its_run_stays_consistent() {
 }
 
 #[test]
+fn a_clock_that_runs_backwards_is_told() {
+    let folder = folder();
+    let trace = r#"{"schemaVersion": 1, "traceEvents": [
+  {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 50.000, "dur": 2.000, "args": {"correlation": 7}},
+  {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 20.000, "dur": 5.000, "args": {"correlation": 7, "device": 0, "stream": 7}}
+]}"#;
+    fs::write(folder.path().join("trace"), trace).unwrap();
+    let text = stdout(folder.path(), &["import", "trace", "-o", "run"]);
+    assert!(
+        text.contains("by 30 µs") && text.contains("[analysis.before_launch]"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_broken_checkpoint_is_named() {
     let folder = folder();
     let model = folder.path().join("model");

@@ -107,6 +107,7 @@ fn batch(requests: usize) -> Generate {
             seed: 0,
         },
         ignore_eos: true,
+        max_prompt_tokens: None,
         events: None,
     }
 }
@@ -192,6 +193,7 @@ impl Backend for Fake {
             requests,
             phases,
             events,
+            host: Vec::new(),
             issues: Vec::new(),
         })
     }

@@ -28,6 +28,8 @@ pub struct Step<'a> {
     pub index: usize,
     /// When the step began, on the clock of [`now_ns`].
     pub start_ns: u64,
+    /// When its logits were there and tokens began to be chosen.
+    pub sampling_ns: u64,
     /// When its tokens were known.
     pub end_ns: u64,
     /// The token of each sequence; one that has ended repeats its last.
@@ -62,6 +64,7 @@ pub fn generate(
         } else {
             engine.decode_step(cache, &current, recorder)?
         };
+        let sampling_ns = now_ns();
         for (sequence, logits) in logits.chunks_exact_mut(engine.vocabulary()).enumerate() {
             if ended[sequence] {
                 continue;
@@ -75,6 +78,7 @@ pub fn generate(
         on_step(Step {
             index,
             start_ns,
+            sampling_ns,
             end_ns: now_ns(),
             tokens: &current,
         });

@@ -1,6 +1,7 @@
 //! The native runtime: llmprof's own engine on the CPU, as a worker like any other.
 
 pub mod events;
+mod text;
 
 use std::{collections::BTreeMap, fs::File};
 
@@ -16,11 +17,12 @@ use llmprof_theory::{Model, Precision};
 use llmprof_units::{Bytes, DType, Nanos};
 use serde_json::Value;
 
+use self::text::{TextTokenizer, end_tokens};
 use crate::runner::{
     Backend,
     protocol::{
-        EventsFile, Failure, FailureKind, Finish, Generate, Generated, Load, Loaded, PhaseSpan,
-        Progress, Prompt, RequestResult,
+        EventsFile, Failure, FailureKind, Finish, Generate, GenerateRequest, Generated, HostSpan, Load,
+        Loaded, PhaseSpan, Progress, Prompt, RequestResult,
     },
 };
 
@@ -38,6 +40,8 @@ struct Ready {
     cache: Option<Cache>,
     max_batch: usize,
     max_positions: usize,
+    tokenizer: Option<TextTokenizer>,
+    end_tokens: Vec<u32>,
 }
 
 impl Backend for NativeBackend {
@@ -53,6 +57,8 @@ impl Backend for NativeBackend {
                 format!("the native runtime runs on the CPU, not on {}", load.device),
             ));
         }
+        let tokenizer = TextTokenizer::find(load.tokenizer.as_deref(), load.path.as_deref())?;
+        let end_tokens = end_tokens(&load.config);
         let source = match (load.load_format, load.path) {
             (LoadFormat::Dummy, _) => Source::Dummy { seed: load.seed },
             (LoadFormat::Safetensors, Some(path)) => Source::Directory(path),
@@ -79,7 +85,7 @@ impl Backend for NativeBackend {
             weight_bytes: Bytes(model.parameter_bytes(&precision)),
             vocab_size: u32::try_from(engine.vocabulary()).unwrap_or(u32::MAX),
             threads: u32::try_from(engine.threads()).ok(),
-            tokenizer: false,
+            tokenizer: tokenizer.is_some(),
             facts: facts(&engine),
             issues: Vec::new(),
         };
@@ -88,6 +94,8 @@ impl Backend for NativeBackend {
             cache: None,
             max_batch: usize::try_from(load.max_batch).unwrap_or(usize::MAX),
             max_positions: usize::try_from(load.max_positions).unwrap_or(usize::MAX),
+            tokenizer,
+            end_tokens,
         });
         Ok(loaded)
     }
@@ -112,16 +120,13 @@ impl Ready {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Generated, Failure> {
         let bad = |message: String| Failure::new(FailureKind::BadRequest, message);
-        let mut prompts = Vec::with_capacity(batch.requests.len());
-        for request in &batch.requests {
-            match &request.prompt {
-                Prompt::Tokens(tokens) => prompts.push(tokens.clone()),
-                Prompt::Text(_) => {
-                    return Err(bad(
-                        "the native runtime takes token ids, not text".to_owned()
-                    ));
-                }
-            }
+        let start = now_ns();
+        let mut host = Vec::new();
+        let mut issues = Vec::new();
+        let prompts = self.prompts(batch, &mut issues)?;
+        let with_text = |request: &GenerateRequest| matches!(request.prompt, Prompt::Text(_));
+        if batch.requests.iter().any(with_text) {
+            host.push(host_span("tokenizer", start, now_ns()));
         }
         let new_tokens = batch
             .requests
@@ -180,10 +185,13 @@ impl Ready {
         let generation = Generation {
             max_new_tokens,
             chunk: None,
-            stop: &[],
+            stop: if batch.ignore_eos {
+                &[]
+            } else {
+                &self.end_tokens
+            },
         };
         let mut times: Vec<(u64, u64)> = Vec::with_capacity(max_new_tokens);
-        let start = now_ns();
         let generated = generate(
             &self.engine,
             cache,
@@ -192,7 +200,7 @@ impl Ready {
             &mut sampler,
             &mut recorder,
             |step| {
-                times.push((step.start_ns, step.end_ns));
+                times.push((step.sampling_ns, step.end_ns));
                 progress(Progress {
                     done: step.index as u64 + 1,
                     total: new_tokens,
@@ -206,9 +214,27 @@ impl Ready {
         if end > prefill_end {
             phases.push(phase("decode", prefill_end, end));
         }
+        if batch.events.is_some() {
+            let sampling = times.iter();
+            host.extend(sampling.map(|&(from, to)| host_span("sampling", from, to)));
+        } else {
+            host.clear();
+        }
         let requests = batch.requests.iter().zip(&prompts).zip(generated.tokens);
         let requests = requests
             .map(|((request, prompt), tokens)| RequestResult {
+                text: self
+                    .tokenizer
+                    .as_ref()
+                    .and_then(|tokenizer| tokenizer.decode(&tokens)),
+                finish: if tokens.len() < max_new_tokens
+                    || (!batch.ignore_eos
+                        && tokens.last().is_some_and(|last| self.end_tokens.contains(last)))
+                {
+                    Finish::Stop
+                } else {
+                    Finish::Length
+                },
                 id: request.id.clone(),
                 prompt_tokens: prompt.len() as u64,
                 start_ns: nanos(start),
@@ -218,11 +244,8 @@ impl Ready {
                     .map(|&(_, end)| nanos(end))
                     .collect(),
                 output_tokens: tokens,
-                finish: Finish::Length,
-                text: None,
             })
             .collect();
-        let mut issues = Vec::new();
         if recorder.lost() > 0 {
             let issue = Issue::new(
                 Severity::Warning,
@@ -255,9 +278,57 @@ impl Ready {
             end_ns: nanos(end),
             requests,
             phases,
+            host,
             events,
             issues,
         })
+    }
+
+    /// The token ids of each prompt, cut to what was asked for and to one length.
+    ///
+    /// Theory counts batches of equal prompts: longer ones lose their end, which is told.
+    fn prompts(&self, batch: &Generate, issues: &mut Vec<Issue>) -> Result<Vec<Vec<u32>>, Failure> {
+        let mut prompts = Vec::with_capacity(batch.requests.len());
+        for request in &batch.requests {
+            let mut tokens = match (&request.prompt, &self.tokenizer) {
+                (Prompt::Tokens(tokens), _) => tokens.clone(),
+                (Prompt::Text(text), Some(tokenizer)) => tokenizer.encode(text, &request.id)?,
+                (Prompt::Text(_), None) => {
+                    return Err(Failure::new(
+                        FailureKind::BadRequest,
+                        "the model has no tokenizer, so prompts must be token ids",
+                    )
+                    .with_hint("model.tokenizer=DIR with a tokenizer.json, or dataset=synthetic"));
+                }
+            };
+            if let Some(most) = batch.max_prompt_tokens {
+                tokens.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+            }
+            prompts.push(tokens);
+        }
+        let shortest = prompts.iter().map(Vec::len).min().unwrap_or(0);
+        let longer = prompts.iter().filter(|prompt| prompt.len() > shortest);
+        let (count, lost) = longer.fold((0, 0), |(count, lost), prompt| {
+            (count + 1, lost + (prompt.len() - shortest) as u64)
+        });
+        if count > 0 {
+            issues.push(
+                Issue::new(
+                    Severity::Info,
+                    "native.prompts_cut",
+                    format!(
+                        "{count} prompts were cut to {shortest} tokens, the shortest of their batch: a batch has prompts of \
+                         one length"
+                    ),
+                )
+                .counting(lost)
+                .with_hint("runtime.batch_size=1 keeps prompts whole"),
+            );
+        }
+        for prompt in &mut prompts {
+            prompt.truncate(shortest);
+        }
+        Ok(prompts)
     }
 }
 
@@ -292,6 +363,14 @@ pub fn precision(facts: &BTreeMap<String, String>) -> Precision {
 fn phase(name: &str, start: u64, end: u64) -> PhaseSpan {
     PhaseSpan {
         phase: name.to_owned(),
+        start_ns: nanos(start),
+        end_ns: nanos(end),
+    }
+}
+
+fn host_span(name: &str, start: u64, end: u64) -> HostSpan {
+    HostSpan {
+        name: name.to_owned(),
         start_ns: nanos(start),
         end_ns: nanos(end),
     }

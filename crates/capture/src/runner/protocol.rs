@@ -169,6 +169,9 @@ pub struct Generate {
     pub sampling: TokenSampling,
     /// Whether a request goes on after the model's end token, so that every request has `max_new_tokens`.
     pub ignore_eos: bool,
+    /// Longer prompts are cut to this many tokens, from their front; absent cuts nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_prompt_tokens: Option<u64>,
     /// The file to write operator events to; absent where nothing is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<PathBuf>,
@@ -222,6 +225,9 @@ pub struct Generated {
     pub requests: Vec<RequestResult>,
     /// What the runtime was doing, in order and without overlap.
     pub phases: Vec<PhaseSpan>,
+    /// What the runtime itself did between operators (`sampling`, `tokenizer`), where it was asked to record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<HostSpan>,
     /// The operator events, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<EventsFile>,
@@ -267,6 +273,18 @@ pub enum Finish {
 pub struct PhaseSpan {
     /// What it is: `vision`, `prefill`, `decode`, `mixed`.
     pub phase: String,
+    /// When it began.
+    pub start_ns: Nanos,
+    /// When it ended.
+    pub end_ns: Nanos,
+}
+
+/// Something with a name that the runtime did between operators.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSpan {
+    /// What it is: `sampling`, `tokenizer`.
+    pub name: String,
     /// When it began.
     pub start_ns: Nanos,
     /// When it ended.

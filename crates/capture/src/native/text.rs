@@ -1,0 +1,88 @@
+//! Prompts as text: the model's own tokenizer, and the tokens that end a text.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use tokenizers::Tokenizer;
+
+use crate::runner::protocol::{Failure, FailureKind};
+
+/// The file that holds a whole tokenizer.
+const FILE: &str = "tokenizer.json";
+
+/// Turns text into token ids and back.
+pub(super) struct TextTokenizer(Box<Tokenizer>);
+
+impl TextTokenizer {
+    /// The tokenizer of `asked`, a directory or file that must have one, else that of the model's directory where it has
+    /// one.
+    pub(super) fn find(
+        asked: Option<&Path>,
+        model: Option<&Path>,
+    ) -> Result<Option<Self>, Failure> {
+        let file = match (asked, model) {
+            (Some(path), _) if path.is_dir() => path.join(FILE),
+            (Some(path), _) => path.to_owned(),
+            (None, Some(model)) if model.join(FILE).is_file() => model.join(FILE),
+            (None, _) => return Ok(None),
+        };
+        Tokenizer::from_file(&file)
+            .map(|tokenizer| Some(Self(Box::new(tokenizer))))
+            .map_err(|error| {
+                Failure::new(
+                    FailureKind::Model,
+                    format!("cannot read the tokenizer {}: {error}", file.display()),
+                )
+            })
+    }
+
+    /// The ids of a prompt, with the special tokens that the tokenizer adds. `name` tells which prompt it is.
+    pub(super) fn encode(&self, text: &str, name: &str) -> Result<Vec<u32>, Failure> {
+        let encoding = self.0.encode(text, true).map_err(|error| {
+            Failure::new(
+                FailureKind::BadRequest,
+                format!("cannot tokenize `{name}`: {error}"),
+            )
+        })?;
+        if encoding.is_empty() {
+            return Err(Failure::new(
+                FailureKind::BadRequest,
+                format!("`{name}` has no tokens"),
+            ));
+        }
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of some ids; none where they have no text.
+    pub(super) fn decode(&self, ids: &[u32]) -> Option<String> {
+        self.0.decode(ids, true).ok()
+    }
+}
+
+/// The ids that end a text, as the model's config has them: one, a list, or none.
+pub(super) fn end_tokens(config: &Map<String, Value>) -> Vec<u32> {
+    let id = |value: &Value| u32::try_from(value.as_u64()?).ok();
+    match config.get("eos_token_id") {
+        Some(Value::Array(ids)) => ids.iter().filter_map(id).collect(),
+        Some(value) => id(value).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn end_tokens_are_one_or_several() {
+        let of = |value: Value| {
+            let config = Map::from_iter([("eos_token_id".to_owned(), value)]);
+            end_tokens(&config)
+        };
+        assert_eq!(of(json!(2)), [2]);
+        assert_eq!(of(json!([2, 7])), [2, 7]);
+        assert!(of(json!(null)).is_empty() && of(json!(-1)).is_empty());
+    }
+}

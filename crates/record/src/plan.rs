@@ -143,12 +143,15 @@ pub enum LoadFormat {
 pub struct DatasetPlan {
     /// Names it.
     pub name: String,
-    /// Its folder.
+    /// Its folder, or one text file; absent makes prompts up.
     pub root: Option<PathBuf>,
     /// Which prepared variant.
     pub variant: Option<String>,
     /// A file that names one sample per line.
     pub subset_filelist: Option<PathBuf>,
+    /// Tokens of the shortest synthetic prompt; the longest has `workload.prompt_tokens`, which all have where absent.
+    #[serde(default)]
+    pub min_prompt_tokens: Option<u64>,
     /// Which samples, how often.
     pub sampling: SamplingPlan,
 }
@@ -359,6 +362,14 @@ pub struct InferPlan {
     pub temperature: f64,
     /// Length of sequences that must not repeat.
     pub no_repeat_ngram_size: u64,
+    /// Whether generation goes on after the model's end token, so that all requests have as many tokens.
+    #[serde(default = "goes_on")]
+    pub ignore_eos: bool,
+}
+
+/// Profiles compare runs of one length, so that is what a config without the key gets.
+fn goes_on() -> bool {
+    true
 }
 
 /// Something wrong with a request.
@@ -402,6 +413,31 @@ impl Plan {
         for (key, value) in positive {
             if value == 0 {
                 wrong(key, "must be at least 1".to_owned(), None);
+            }
+        }
+        if let Some(shortest) = self.dataset.min_prompt_tokens
+            && !(1..=self.workload.prompt_tokens).contains(&shortest)
+        {
+            wrong(
+                "dataset.min_prompt_tokens",
+                format!(
+                    "must lie between 1 and workload.prompt_tokens, {}",
+                    self.workload.prompt_tokens
+                ),
+                None,
+            );
+        }
+        let without_root = [
+            ("dataset.subset_filelist", self.dataset.subset_filelist.is_some()),
+            ("dataset.variant", self.dataset.variant.is_some()),
+        ];
+        for (key, set) in without_root {
+            if set && self.dataset.root.is_none() {
+                wrong(
+                    key,
+                    "the dataset has no folder".to_owned(),
+                    Some("dataset=text dataset.root=DIR"),
+                );
             }
         }
         if self.workload.prompt_tokens == 0 && self.workload.images.count == 0 {
@@ -551,12 +587,7 @@ impl Plan {
     /// ignoring them would run something else than was asked for.
     fn refused(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
         let absent = |what: &str| format!("this version of llmprof cannot {what} yet");
-        let keys: [(&'static str, bool, &str); 8] = [
-            (
-                "model.tokenizer",
-                self.model.tokenizer.is_some(),
-                "tokenize text",
-            ),
+        let keys: [(&'static str, bool, &str); 4] = [
             (
                 "model.preprocess",
                 self.model.preprocess.is_some(),
@@ -572,21 +603,6 @@ impl Plan {
                 self.model.load_format == LoadFormat::Safetensors
                     && self.runtime.kind != RuntimeType::Native,
                 "load weights with this runtime",
-            ),
-            (
-                "dataset.variant",
-                self.dataset.variant.is_some(),
-                "use dataset variants",
-            ),
-            (
-                "dataset.subset_filelist",
-                self.dataset.subset_filelist.is_some(),
-                "read samples from files",
-            ),
-            (
-                "dataset.root",
-                self.dataset.root.is_some(),
-                "read samples from files",
             ),
             ("device", self.device != Place::Cpu, "run on a GPU"),
         ];

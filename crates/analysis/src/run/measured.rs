@@ -7,6 +7,8 @@ use llmprof_theory::{Kind, Pass, Phase, Shape};
 use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
+use super::telemetry::HostTelemetry;
+
 /// The facts of one run. Nothing in it is derived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -17,6 +19,8 @@ pub struct MeasuredRun {
     pub operators: Vec<OperatorIdentity>,
     /// The passes in the order in which they ran, warm-up included.
     pub passes: Vec<MeasuredPass>,
+    /// What the machine did meanwhile, where that was sampled.
+    pub telemetry: Option<HostTelemetry>,
     /// What was lost or is doubtful.
     pub issues: Vec<Issue>,
 }

@@ -13,6 +13,7 @@ use super::findings::Finding;
 use super::latency::Latency;
 use super::measured::{MeasuredPass, MeasuredRun, PassKind, PhaseSpan, RunPhase};
 use super::phase_analysis::{Context, PhaseAnalysis, length, wall};
+use super::telemetry::HostTelemetry;
 use super::utilization::{MBU_FORMULA, MFU_FORMULA};
 
 /// Why a run cannot be analyzed.
@@ -46,6 +47,9 @@ pub struct RunAnalysis {
     pub phases: Vec<PhaseAnalysis>,
     /// Conclusions, in the order of their gains.
     pub findings: Vec<Finding>,
+    /// What the machine did meanwhile, where that was sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<HostTelemetry>,
     /// What the derived numbers rest on.
     pub assumptions: Vec<String>,
     /// What was lost or should not be trusted.
@@ -136,6 +140,7 @@ pub fn analyze_run(
         assumptions: assumptions(device),
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
         findings,
+        telemetry: run.telemetry.clone(),
         issues,
     })
 }

@@ -10,6 +10,7 @@ mod commands;
 mod failure;
 mod measured;
 mod output;
+mod outputs;
 mod plan;
 mod subject;
 

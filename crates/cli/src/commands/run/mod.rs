@@ -3,7 +3,6 @@
 mod halt;
 mod job;
 mod native;
-mod outputs;
 mod sweep;
 
 use std::process::ExitCode;

@@ -1,90 +1,85 @@
 //! The native runtime: passes of the workload on llmprof's own engine, and what they say.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use llmprof_analysis::run::{
-    MeasuredPass, MeasuredRun, OperatorEvent, OperatorIdentity, PassKind, PhaseSpan, RequestFacts,
-    RunAnalysis, RunPhase, analyze_run,
-};
+use llmprof_analysis::run::{OperatorEvent, OperatorIdentity, RunAnalysis, analyze_run};
 use llmprof_capture::{
     native::{events, precision},
     process::{Interrupt, Launch},
-    runner::{
-        Client, Limits, Problem, WorkerError,
-        protocol::{Generate, GenerateRequest, Generated, Load, Prompt, TokenSampling},
-    },
+    runner::protocol::Generate,
 };
-use llmprof_record::{
-    plan::Plan,
-    store::{Pass, RunDir, RunStatus},
-};
+use llmprof_record::{plan::Plan, store::RunDir};
 use llmprof_theory::Workload;
-use llmprof_units::Nanos;
 
-use super::{halt::Halt, outputs};
-use crate::subject::Subject;
+use super::{
+    feed::Feed,
+    halt::Halt,
+    passes::{Passes, load, longest},
+    watch::Watch,
+};
+use crate::{outputs, progress::Show, subject::Subject};
 
 /// Runs warm-up, plain and captured passes, analyzes them and writes what people read.
 pub(super) fn native(
     plan: &Plan,
     subject: &Subject,
+    feed: &Feed,
+    cwd: &Path,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
-) -> Result<Vec<String>, Halt> {
+    show: Show,
+) -> Result<(Vec<String>, RunAnalysis), Halt> {
     let program = std::env::current_exe()
         .map_err(|error| Halt::Failed(format!("cannot tell where llmprof is: {error}")))?;
     let launch = Launch::new(program.to_string_lossy()).arg("worker");
     let logs = store.path().join("native");
-    let mut client = Client::start(&launch, &logs, "worker", Limits::default(), interrupt)?;
-    let load = load(plan, subject);
-    let loaded = client.load(&load, interrupt, &mut |_| ())?;
-    let mut run = MeasuredRun {
-        model: subject.name.clone(),
-        issues: loaded.issues.clone(),
-        ..MeasuredRun::default()
-    };
-    run.passes.push(MeasuredPass {
-        kind: PassKind::WarmUp,
-        phases: vec![PhaseSpan {
-            phase: RunPhase::Load,
-            start_ns: loaded.start_ns.0,
-            end_ns: loaded.end_ns.0,
-            passes: Vec::new(),
-        }],
-        ..MeasuredPass::default()
-    });
-
-    let mut batch = batch(plan, loaded.vocab_size);
-    for _ in 0..plan.runtime.warmup {
-        let generated = client.warm_up(&batch, interrupt, &mut |_| ())?;
-        run.passes.push(measured(&generated, PassKind::WarmUp));
+    let watch = Watch::start(plan)?;
+    let request = load(plan, subject, cwd);
+    let (mut passes, loaded) = Passes::start(&launch, &logs, &request, feed, interrupt, show)?;
+    if feed.is_text() && !loaded.tokenizer {
+        return Err(Halt::Failed(
+            "the dataset is text, but the model has no tokenizer.json: name one with model.tokenizer=DIR, or use \
+             dataset=synthetic"
+                .to_owned(),
+        ));
     }
-    let mut plain = Nanos(0);
-    for _ in 0..plan.runtime.repeats {
-        let generated = client.generate(&batch, interrupt, &mut |_| ())?;
-        plain += generated.end_ns - generated.start_ns;
-        run.passes.push(measured(&generated, PassKind::Plain));
-    }
-    note(store, "plain", plain)?;
+    watch.follow(passes.pid());
+    passes.warm_up(plan.runtime.warmup)?;
+    passes.plain(plan.runtime.repeats, store)?;
 
-    batch.events = Some(logs.join("operators.events"));
-    let generated = client.generate(&batch, interrupt, &mut |_| ())?;
-    note(store, "captured", generated.end_ns - generated.start_ns)?;
-    let mut captured = measured(&generated, PassKind::Captured);
-    if let Some(file) = &generated.events {
-        let (operators, calls) = read_events(&file.path)?;
-        run.operators = operators;
+    let counters = watch.count(passes.pid());
+    let file = |number: usize| logs.join(format!("operators-{number}.events"));
+    let answers = passes.captured("captured", store, |number, batch| Generate {
+        events: Some(file(number)),
+        ..batch.clone()
+    })?;
+    let counted = counters.read();
+    let mut operators = Vec::new();
+    let mut calls = Vec::new();
+    for events in answers.iter().filter_map(|answer| answer.events.as_ref()) {
+        let (table, batch) = read_events(&events.path)?;
+        operators = table;
+        calls.extend(batch);
+        // The timeline and `ops.csv` hold every event; the worker's file was only the way here.
+        let _ = std::fs::remove_file(&events.path);
+    }
+    if let Some(captured) = passes.last() {
         captured.operators = calls;
     }
-    run.issues.extend(generated.issues.clone());
-    run.passes.push(captured);
-    client.finish(interrupt)?;
+    let mut run = passes.finish()?;
+    run.model.clone_from(&subject.name);
+    run.operators = operators;
+    let samples = watch.stop(&mut run, counted, store)?;
 
+    let (prompt, new_tokens) = longest(&run);
     let workload = Workload {
         precision: precision(&loaded.facts),
+        prompt,
+        new_tokens,
         ..subject.workload
     };
-    let mut analysis = analysis(subject, &workload, &run)?;
+    let mut analysis = analyze_run(&subject.model, &workload, subject.device.as_ref(), &run)
+        .map_err(|error| Halt::Failed(format!("cannot analyze the run: {error}")))?;
     if let Some(time) = subject
         .device
         .as_ref()
@@ -94,115 +89,12 @@ pub(super) fn native(
             "The limits of this processor were measured at {time}; `llmprof hardware measure` does it again."
         ));
     }
-    outputs::write(plan, subject, &run, &analysis, store)
+    store.write("inputs.yaml", feed.inputs(plan))?;
+    let summary = outputs::write(plan, subject, &run, &analysis, samples, store)?;
+    Ok((summary, analysis))
 }
 
-fn analysis(
-    subject: &Subject,
-    workload: &Workload,
-    run: &MeasuredRun,
-) -> Result<RunAnalysis, Halt> {
-    analyze_run(&subject.model, workload, subject.device.as_ref(), run)
-        .map_err(|error| Halt::Failed(format!("cannot analyze the run: {error}")))
-}
-
-fn load(plan: &Plan, subject: &Subject) -> Load {
-    Load {
-        config: subject.design.clone(),
-        path: plan.model.path.clone(),
-        tokenizer: None,
-        load_format: plan.model.load_format,
-        dtype: plan.workload.dtype,
-        device: plan.device.to_string(),
-        max_batch: plan.workload.batch_size,
-        max_positions: plan
-            .workload
-            .prompt_tokens
-            .saturating_add(plan.workload.new_tokens),
-        threads: plan.runtime.threads,
-        seed: plan.dataset.sampling.seed.unwrap_or(0),
-    }
-}
-
-/// Synthetic prompts: the same token ids on every machine.
-fn batch(plan: &Plan, vocabulary: u32) -> Generate {
-    let seed = plan.dataset.sampling.seed.unwrap_or(0);
-    let requests = (0..plan.workload.batch_size).map(|index| GenerateRequest {
-        id: index.to_string(),
-        prompt: Prompt::Tokens(tokens(
-            seed.wrapping_add(index),
-            plan.workload.prompt_tokens,
-            vocabulary,
-        )),
-        max_new_tokens: plan.workload.new_tokens,
-    });
-    Generate {
-        requests: requests.collect(),
-        sampling: TokenSampling {
-            do_sample: plan.infer.do_sample,
-            temperature: plan.infer.temperature,
-            no_repeat_ngram_size: plan.infer.no_repeat_ngram_size,
-            seed,
-        },
-        ignore_eos: true,
-        events: None,
-    }
-}
-
-/// Token ids by SplitMix64, which needs no more state than its seed.
-fn tokens(seed: u64, count: u64, vocabulary: u32) -> Vec<u32> {
-    let mut state = seed;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut mixed = state;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            mixed ^= mixed >> 31;
-            (mixed % u64::from(vocabulary.max(1))) as u32
-        })
-        .collect()
-}
-
-fn measured(generated: &Generated, kind: PassKind) -> MeasuredPass {
-    let phase = |name: &str| match name {
-        "prefill" => Some(RunPhase::Prefill),
-        "decode" => Some(RunPhase::Decode),
-        "vision" => Some(RunPhase::Vision),
-        "mixed" => Some(RunPhase::Mixed),
-        _ => None,
-    };
-    MeasuredPass {
-        kind,
-        phases: generated
-            .phases
-            .iter()
-            .filter_map(|span| {
-                Some(PhaseSpan {
-                    phase: phase(&span.phase)?,
-                    start_ns: span.start_ns.0,
-                    end_ns: span.end_ns.0,
-                    passes: Vec::new(),
-                })
-            })
-            .collect(),
-        requests: generated
-            .requests
-            .iter()
-            .map(|request| RequestFacts {
-                id: request.id.clone(),
-                start_ns: request.start_ns.0,
-                token_ns: request.token_ns.iter().map(|time| time.0).collect(),
-                prompt_tokens: request.prompt_tokens,
-                output_tokens: request.output_tokens.len() as u64,
-                batch: generated.requests.len() as u64,
-            })
-            .collect(),
-        ..MeasuredPass::default()
-    }
-}
-
-fn read_events(path: &PathBuf) -> Result<(Vec<OperatorIdentity>, Vec<OperatorEvent>), Halt> {
+fn read_events(path: &Path) -> Result<(Vec<OperatorIdentity>, Vec<OperatorEvent>), Halt> {
     let failed =
         |error: std::io::Error| Halt::Failed(format!("cannot read {}: {error}", path.display()));
     let bytes = std::fs::read(path).map_err(failed)?;
@@ -226,23 +118,4 @@ fn read_events(path: &PathBuf) -> Result<(Vec<OperatorIdentity>, Vec<OperatorEve
         })
         .collect();
     Ok((operators, calls))
-}
-
-fn note(store: &mut RunDir, name: &str, duration: Nanos) -> Result<(), Halt> {
-    store.set_pass(Pass {
-        name: name.to_owned(),
-        status: RunStatus::Complete,
-        duration_ns: Some(duration),
-        exit_code: None,
-    })?;
-    Ok(())
-}
-
-impl From<WorkerError> for Halt {
-    fn from(error: WorkerError) -> Self {
-        match error.problem {
-            Problem::Interrupted => Self::Interrupted,
-            _ => Self::Failed(error.to_string()),
-        }
-    }
 }

@@ -11,17 +11,16 @@ use llmprof_report::{
 use llmprof_units::Nanos;
 use serde_json::{Value, json};
 
-use super::halt::Halt;
-use crate::{output::csv_field, subject::Subject};
+use crate::{failure::Failure, output::csv_field, subject::Subject};
 
 /// Writes every file; the answer is the conclusion, for the terminal.
-pub(super) fn write(
+pub(crate) fn write(
     plan: &Plan,
     subject: &Subject,
     measured: &MeasuredRun,
     analysis: &RunAnalysis,
     store: &mut RunDir,
-) -> Result<Vec<String>, Halt> {
+) -> Result<Vec<String>, Failure> {
     for issue in &analysis.issues {
         if !store.manifest().issues.contains(issue) {
             store.add_issue(issue.clone())?;
@@ -248,8 +247,8 @@ fn timeline(measured: &MeasuredRun) -> Option<Timeline> {
     Some(timeline)
 }
 
-fn text<T: serde::Serialize>(value: &T) -> Result<String, Halt> {
+fn text<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string_pretty(value)
         .map(|text| text + "\n")
-        .map_err(|error| Halt::Failed(format!("cannot write JSON: {error}")))
+        .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
 }

@@ -1,0 +1,26 @@
+//! What the library inside a profiled process and llmprof say to each other: a file of records, options in the
+//! environment, and lines on a control channel.
+//!
+//! Nothing here has dependencies, and nothing allocates but what a caller hands in: this crate ends up inside other
+//! people's processes. `docs/wire-format.md` describes the bytes.
+
+pub mod control;
+mod decode;
+mod header;
+pub mod options;
+mod record;
+
+pub use decode::{End, Reader};
+pub use header::{HEADER_BYTES, Header, HeaderError, MAGIC, VERSION};
+pub use options::Options;
+pub use record::{
+    Attached, Call, Capture, Checkpoint, Copy, Cost, Device, Domain, Ended, GraphNode, Kernel,
+    LONGEST_RECORD, LONGEST_TEXT, Loss, Mark, Memset, Overhead, Pop, Push, RangeEnd, RangeStart,
+    Record, Refused, Sync, Text, ThreadName,
+};
+
+/// How the name of a wire file ends.
+pub const EXTENSION: &str = "wire";
+
+/// The file name of the library that is loaded into watched processes.
+pub const LIBRARY: &str = "libllmprof_inject.so";

@@ -18,8 +18,9 @@ use llmprof_capture::{
     runner::{
         Backend, Client, Limits, Problem, Step, WorkerError,
         protocol::{
-            EventsFile, Failure, FailureKind, Finish, Generate, GenerateRequest, Generated, Load,
-            Loaded, PhaseSpan, Progress, Prompt, RequestResult, SOCKET_VARIABLE, TokenSampling,
+            EventsFile, Failure, FailureKind, Finish, Generate, GenerateRequest, Generated,
+            Instruments, Load, LoadOptions, Loaded, PhaseSpan, Progress, Prompt, RequestResult,
+            SOCKET_VARIABLE, TokenSampling,
         },
         serve,
     },
@@ -88,6 +89,7 @@ fn model() -> Load {
         max_positions: 64,
         threads: None,
         seed: 0,
+        options: LoadOptions::default(),
     }
 }
 
@@ -98,6 +100,7 @@ fn batch(requests: usize) -> Generate {
                 id: format!("r{index}"),
                 prompt: Prompt::Tokens(vec![1, 2, 3]),
                 max_new_tokens: 4,
+                images: Vec::new(),
             })
             .collect(),
         sampling: TokenSampling {
@@ -109,6 +112,7 @@ fn batch(requests: usize) -> Generate {
         ignore_eos: true,
         max_prompt_tokens: None,
         events: None,
+        instruments: Instruments::default(),
     }
 }
 
@@ -194,6 +198,8 @@ impl Backend for Fake {
             phases,
             events,
             host: Vec::new(),
+            device_token_ns: Vec::new(),
+            memory: None,
             issues: Vec::new(),
         })
     }

@@ -12,7 +12,9 @@ mod measured;
 mod output;
 mod outputs;
 mod plan;
+mod progress;
 mod subject;
+mod telemetry;
 
 use std::process::ExitCode;
 

@@ -71,6 +71,12 @@ impl Subject {
         })
     }
 
+    /// How many token ids the model knows; 0 for one without a decoder.
+    pub(crate) fn vocabulary(&self) -> u64 {
+        let decoder = self.model.decoder.as_ref();
+        decoder.map_or(0, |decoder| decoder.embedding.vocabulary)
+    }
+
     /// What it must cost, on paper.
     pub(crate) fn statics(&self) -> Result<Statics, Failure> {
         statics::analyze(

@@ -3,6 +3,9 @@
 //! The shape of a [`Plan`] is the shape of the resolved config, so every key has one place. [`Plan::mistakes`] finds
 //! what is wrong with a request while nothing has been spent on it.
 
+mod telemetry;
+mod torch;
+
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use llmprof_theory::{
@@ -13,6 +16,9 @@ use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, Visitor},
 };
+
+pub use self::telemetry::TelemetryPlan;
+pub use self::torch::{Activity, Compile, Preset, TorchProfilerPlan, TorchProfilerSettings};
 
 /// A whole request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -178,6 +184,8 @@ pub enum RuntimeType {
     None,
     /// llmprof's own engine.
     Native,
+    /// A Python worker on torch and transformers.
+    Pytorch,
     /// A command line that is only watched.
     Command,
 }
@@ -235,15 +243,33 @@ pub struct RuntimePlan {
     pub kind: RuntimeType,
     /// Requests that run together.
     pub batch_size: u64,
-    /// `native`: threads that compute; one per core where absent.
+    /// `native`, `pytorch`: threads that compute; the runtime's choice where absent.
     #[serde(default)]
     pub threads: Option<u32>,
-    /// `native`: batches that run before anything is measured.
+    /// `native`, `pytorch`: batches that run before anything is measured.
     #[serde(default)]
     pub warmup: u64,
-    /// `native`: batches that are measured with nothing attached.
+    /// `native`, `pytorch`: batches that are measured with nothing attached.
     #[serde(default)]
     pub repeats: u64,
+    /// `pytorch`: the interpreter, by path or by name on the `PATH`.
+    #[serde(default)]
+    pub python: Option<String>,
+    /// `pytorch`: which attention code transformers uses, by its name for it; its choice where absent.
+    #[serde(default)]
+    pub attn_implementation: Option<String>,
+    /// `pytorch`: how decode is compiled.
+    #[serde(default)]
+    pub compile: Compile,
+    /// `pytorch`: whether a decode step is captured as a CUDA graph and replayed.
+    #[serde(default)]
+    pub cuda_graph: bool,
+    /// `pytorch`: whether captured passes have a range for every call of a module.
+    #[serde(default)]
+    pub module_ranges: bool,
+    /// `pytorch`: whether code of the model's own directory may be executed.
+    #[serde(default)]
+    pub trust_remote_code: bool,
     /// `command`: the program and its arguments.
     #[serde(default)]
     pub argv: Vec<Word>,
@@ -330,6 +356,12 @@ pub struct HardwarePlan {
 pub struct PipelinePlan {
     /// What the model must cost, on paper.
     pub static_analysis: StagePlan,
+    /// The machine while the model runs.
+    #[serde(default)]
+    pub telemetry: TelemetryPlan,
+    /// Torch's own profiler.
+    #[serde(default)]
+    pub torch_profiler: TorchProfilerPlan,
 }
 
 /// A stage that is on or off.
@@ -507,17 +539,28 @@ impl Plan {
                 "nothing is executed and no stage is enabled, so there is nothing to do".to_owned(),
                 Some("choose a runtime, or pipeline.static_analysis.enable=true"),
             ),
-            RuntimeType::Native if self.runtime.repeats == 0 => {
-                wrong("runtime.repeats", "must be at least 1".to_owned(), None);
+            RuntimeType::None | RuntimeType::Command => {}
+            RuntimeType::Native | RuntimeType::Pytorch => {
+                if self.runtime.repeats == 0 {
+                    wrong("runtime.repeats", "must be at least 1".to_owned(), None);
+                }
+                if self.runtime.threads == Some(0) {
+                    wrong("runtime.threads", "must be at least 1".to_owned(), None);
+                }
+                if self.model.load_format == LoadFormat::Safetensors && self.model.path.is_none() {
+                    wrong(
+                        "model.path",
+                        "there is no directory to load weights from".to_owned(),
+                        Some("model.path=DIR"),
+                    );
+                }
             }
-            RuntimeType::Native if self.runtime.threads == Some(0) => {
-                wrong("runtime.threads", "must be at least 1".to_owned(), None);
-            }
-            RuntimeType::None | RuntimeType::Native | RuntimeType::Command => {}
         }
         if self.runtime.kind == RuntimeType::Native {
             self.native_mistakes(&mut wrong);
         }
+        torch::mistakes(self, &mut wrong);
+        self.pipeline.telemetry.mistakes(&mut wrong);
         if self
             .runtime
             .timeout_s
@@ -574,13 +617,6 @@ impl Plan {
                 wrong(key, native(what), None);
             }
         }
-        if self.model.load_format == LoadFormat::Safetensors && self.model.path.is_none() {
-            wrong(
-                "model.path",
-                "there is no directory to load weights from".to_owned(),
-                Some("model.path=DIR"),
-            );
-        }
     }
 
     /// Keys whose capability this version does not have: set to anything but their default they are refused, since
@@ -601,10 +637,17 @@ impl Plan {
             (
                 "model.load_format",
                 self.model.load_format == LoadFormat::Safetensors
-                    && self.runtime.kind != RuntimeType::Native,
+                    && !matches!(
+                        self.runtime.kind,
+                        RuntimeType::Native | RuntimeType::Pytorch
+                    ),
                 "load weights with this runtime",
             ),
-            ("device", self.device != Place::Cpu, "run on a GPU"),
+            (
+                "device",
+                self.device != Place::Cpu && self.runtime.kind != RuntimeType::Pytorch,
+                "run on a GPU with this runtime",
+            ),
         ];
         for (key, set, what) in keys {
             if set {

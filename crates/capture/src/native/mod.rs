@@ -21,8 +21,8 @@ use self::text::{TextTokenizer, end_tokens};
 use crate::runner::{
     Backend,
     protocol::{
-        EventsFile, Failure, FailureKind, Finish, Generate, GenerateRequest, Generated, HostSpan, Load,
-        Loaded, PhaseSpan, Progress, Prompt, RequestResult,
+        EventsFile, Failure, FailureKind, Finish, Generate, GenerateRequest, Generated, HostSpan,
+        Instruments, Load, LoadOptions, Loaded, PhaseSpan, Progress, Prompt, RequestResult,
     },
 };
 
@@ -55,6 +55,12 @@ impl Backend for NativeBackend {
             return Err(Failure::new(
                 FailureKind::Unsupported,
                 format!("the native runtime runs on the CPU, not on {}", load.device),
+            ));
+        }
+        if load.options != LoadOptions::default() {
+            return Err(Failure::new(
+                FailureKind::Unsupported,
+                "the native runtime has one way to execute a model",
             ));
         }
         let tokenizer = TextTokenizer::find(load.tokenizer.as_deref(), load.path.as_deref())?;
@@ -120,6 +126,18 @@ impl Ready {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Generated, Failure> {
         let bad = |message: String| Failure::new(FailureKind::BadRequest, message);
+        if batch.instruments != Instruments::default() {
+            return Err(Failure::new(
+                FailureKind::Unsupported,
+                "the native runtime records operators and nothing else",
+            ));
+        }
+        if batch.requests.iter().any(|request| !request.images.is_empty()) {
+            return Err(Failure::new(
+                FailureKind::Unsupported,
+                "the native runtime runs text models only",
+            ));
+        }
         let start = now_ns();
         let mut host = Vec::new();
         let mut issues = Vec::new();
@@ -280,6 +298,8 @@ impl Ready {
             phases,
             host,
             events,
+            device_token_ns: Vec::new(),
+            memory: None,
             issues,
         })
     }

@@ -38,6 +38,8 @@ pub(super) fn generated(asked: &Generate, answer: &Generated) -> Result<(), Stri
             .map_err(|what| format!("request `{}`: {what}", request.id))?;
     }
     phases(answer)?;
+    device_times(answer)?;
+    snapshot(asked, answer)?;
     match (&asked.events, &answer.events) {
         (None, Some(_)) => Err("it recorded events that nobody asked for".to_owned()),
         (Some(_), None) => Err("it recorded no events".to_owned()),
@@ -85,6 +87,40 @@ fn result(
         before = time;
     }
     Ok(())
+}
+
+fn device_times(batch: &Generated) -> Result<(), String> {
+    if batch.device_token_ns.is_empty() {
+        return Ok(());
+    }
+    let tokens = batch.requests.iter().map(|one| one.output_tokens.len());
+    let steps = tokens.max().unwrap_or(0);
+    if batch.device_token_ns.len() != steps {
+        return Err(format!(
+            "{steps} tokens have {} times on the device",
+            batch.device_token_ns.len()
+        ));
+    }
+    if batch.device_token_ns[0].0 < 0 || !batch.device_token_ns.is_sorted() {
+        return Err("its times on the device run backwards".to_owned());
+    }
+    Ok(())
+}
+
+/// A snapshot may be left out, with an issue; it may not be another one.
+fn snapshot(asked: &Generate, answer: &Generated) -> Result<(), String> {
+    let made = answer
+        .memory
+        .as_ref()
+        .and_then(|memory| memory.snapshot.as_ref());
+    match (made, &asked.instruments.memory_snapshot) {
+        (None, _) => Ok(()),
+        (Some(made), Some(path)) if made == path && path.is_file() => Ok(()),
+        (Some(made), _) => Err(format!(
+            "its memory snapshot is said to be in {}, where none was asked for or none is",
+            made.display()
+        )),
+    }
 }
 
 fn phases(batch: &Generated) -> Result<(), String> {

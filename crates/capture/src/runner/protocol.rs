@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use llmprof_record::{issue::Issue, plan::LoadFormat};
+use llmprof_record::{
+    issue::Issue,
+    plan::{Activity, Compile, LoadFormat},
+};
 use llmprof_units::{Bytes, DType, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +131,30 @@ pub struct Load {
     pub threads: Option<u32>,
     /// Seed of dummy weights.
     pub seed: u64,
+    /// How the runtime executes it.
+    #[serde(default, skip_serializing_if = "LoadOptions::is_default")]
+    pub options: LoadOptions,
+}
+
+/// How a runtime executes a model. A worker refuses what it does not know how to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoadOptions {
+    /// Which attention code the runtime uses, by its own name for it; its choice where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attn_implementation: Option<String>,
+    /// How decode is compiled.
+    pub compile: Compile,
+    /// Whether a decode step is captured once as a CUDA graph and replayed.
+    pub cuda_graph: bool,
+    /// Whether code of the model's own directory may be executed.
+    pub trust_remote_code: bool,
+}
+
+impl LoadOptions {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What is known of a model that is ready.
@@ -175,6 +202,45 @@ pub struct Generate {
     /// The file to write operator events to; absent where nothing is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<PathBuf>,
+    /// What is added to the run for those who watch it; nothing in a plain pass.
+    #[serde(default, skip_serializing_if = "Instruments::is_default")]
+    pub instruments: Instruments,
+}
+
+/// What a worker adds to a batch so that it can be understood. Each costs time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Instruments {
+    /// Whether every call of a module is a range that is named by the module's path.
+    pub module_ranges: bool,
+    /// What the framework's own profiler records. In a warm-up without `events` it runs and its records are dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// The file to write the allocator's history to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_snapshot: Option<PathBuf>,
+}
+
+impl Instruments {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What the framework's own profiler records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Whose work: the host's, the device's.
+    pub activities: Vec<Activity>,
+    /// Shapes of operators' inputs.
+    pub shapes: bool,
+    /// Allocations.
+    pub memory: bool,
+    /// Call stacks.
+    pub stacks: bool,
+    /// The framework's own count of FLOPs.
+    pub flops: bool,
 }
 
 /// One request of a batch.
@@ -187,6 +253,19 @@ pub struct GenerateRequest {
     pub prompt: Prompt,
     /// Most tokens to generate; the first comes from prefill.
     pub max_new_tokens: u64,
+    /// Images before the prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+}
+
+/// An image of random pixels. Its tokens come on top of the prompt's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Pixels from top to bottom; 0 is the model's own size.
+    pub height: u64,
+    /// Pixels from left to right; 0 is the model's own size.
+    pub width: u64,
 }
 
 /// What a request starts from.
@@ -231,6 +310,12 @@ pub struct Generated {
     /// The operator events, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<EventsFile>,
+    /// When each token of the longest request was there on the device's own clock, from the start of the batch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_token_ns: Vec<Nanos>,
+    /// What the device's allocator did during the batch, where it tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<DeviceMemory>,
     /// What was lost or should not be trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issues: Vec<Issue>,
@@ -301,6 +386,31 @@ pub struct EventsFile {
     pub format: String,
     /// How many events it holds.
     pub events: u64,
+}
+
+/// What the device's allocator did during a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceMemory {
+    /// Held by tensors when the batch began: weights and what earlier batches left.
+    pub start_allocated_bytes: Bytes,
+    /// Held by tensors, at most.
+    pub peak_allocated_bytes: Bytes,
+    /// Taken from the driver, at most.
+    pub peak_reserved_bytes: Bytes,
+    /// Held by tensors when the batch ended.
+    pub end_allocated_bytes: Bytes,
+    /// Taken from the driver when the batch ended.
+    pub end_reserved_bytes: Bytes,
+    /// Free pieces of blocks in use, at most: lost to fragmentation unless a later request fits.
+    pub peak_inactive_split_bytes: Bytes,
+    /// Allocations during the batch.
+    pub allocations: u64,
+    /// Allocations that only succeeded after cached blocks went back to the driver.
+    pub retries: u64,
+    /// The file of the allocator's history, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<PathBuf>,
 }
 
 /// A step failed for a reason the worker knows.

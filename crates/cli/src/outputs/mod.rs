@@ -6,7 +6,7 @@ use llmprof_report::{
     chart,
     render::{html, markdown},
     run::{self, Extras},
-    view::{Event, Part, Timeline},
+    view::{Event, Part, Series, Timeline},
 };
 use llmprof_units::Nanos;
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ pub(crate) fn write(
     subject: &Subject,
     measured: &MeasuredRun,
     analysis: &RunAnalysis,
+    telemetry: Vec<Series>,
     store: &mut RunDir,
 ) -> Result<Vec<String>, Failure> {
     for issue in &analysis.issues {
@@ -27,7 +28,6 @@ pub(crate) fn write(
         }
     }
     let issues: Vec<Issue> = store.manifest().issues.clone();
-    store.write("inputs.yaml", inputs(plan))?;
     if plan.output.json {
         store.write("metrics.json", text(&metrics(subject, analysis))?)?;
         store.write("analysis.json", text(analysis)?)?;
@@ -36,7 +36,7 @@ pub(crate) fn write(
     store.write("ops.csv", ops_csv(measured))?;
     let extras = Extras {
         timeline: timeline(measured),
-        telemetry: Vec::new(),
+        telemetry,
         gaps_ns: gaps(measured),
     };
     let page = run::view(analysis, &issues, subject.device.as_ref(), extras);
@@ -52,6 +52,13 @@ pub(crate) fn write(
                 Part::Histogram(histogram) => {
                     ("token_gaps".to_owned(), chart::histogram(histogram))
                 }
+                Part::Series(series) => (
+                    format!(
+                        "telemetry_{}",
+                        series.title.to_lowercase().replace(' ', "_")
+                    ),
+                    chart::series(series),
+                ),
                 _ => continue,
             };
             store.write(&format!("plots/{name}.svg"), plot.file())?;
@@ -73,18 +80,6 @@ pub(crate) fn write(
         )?;
     }
     Ok(run::conclusion(analysis))
-}
-
-/// Exactly what was fed in.
-fn inputs(plan: &Plan) -> String {
-    format!(
-        "dataset: {}\nseed: {}\nrequests: {}\nprompt_tokens: {}\nnew_tokens: {}\n",
-        plan.dataset.name,
-        plan.dataset.sampling.seed.unwrap_or(0),
-        plan.workload.batch_size,
-        plan.workload.prompt_tokens,
-        plan.workload.new_tokens
-    )
 }
 
 /// The numbers, with the names that `metrics.json` has always had where their meaning holds.

@@ -3,17 +3,13 @@
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 
-use llmprof_analysis::statics::Statics;
-use llmprof_capture::{
-    host::HostFacts,
-    process::{Interrupt, Launch, Stop},
-};
+use llmprof_analysis::{run::RunAnalysis, statics::Statics};
+use llmprof_capture::{host::HostFacts, process::Interrupt};
 use llmprof_config::hydra::Job;
 use llmprof_record::{
-    plan::{Plan, RuntimeType, Word},
+    plan::{Plan, RuntimeType},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{
@@ -22,21 +18,19 @@ use llmprof_report::{
     statics::{assumptions as assumptions_of, document as statics_document},
 };
 
-use super::{halt::Halt, native};
+use super::{command::command, feed::Feed, halt::Halt, native};
 use crate::{
     clock,
     failure::{self, Failure},
     measured,
     output::Output,
     plan::{Purpose, plan},
+    progress::Show,
     subject::Subject,
 };
 
 /// Exit code of a job that was interrupted: 128 + SIGINT, as shells have it.
 const INTERRUPTED: u8 = 130;
-/// How many of a failed child's last lines are shown.
-const LAST_LINES: usize = 12;
-
 /// How a job ended.
 pub(super) struct Ended {
     /// Its directory.
@@ -47,6 +41,8 @@ pub(super) struct Ended {
     pub(super) error: Option<String>,
     /// What to say about it at the end.
     pub(super) summary: Vec<String>,
+    /// What it measured.
+    pub(super) analysis: Option<RunAnalysis>,
 }
 
 impl Ended {
@@ -69,17 +65,33 @@ impl Ended {
     }
 }
 
+/// What a runtime needs to run a job.
+pub(super) struct Run<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) subject: &'a Subject,
+    pub(super) feed: &'a Feed,
+    pub(super) cwd: &'a Path,
+    pub(super) store: &'a mut RunDir,
+    pub(super) interrupt: &'a mut Interrupt,
+    pub(super) show: Show,
+}
+
 /// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
-pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
+pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let plan = plan(&job.composed, Purpose::Run)?;
     if plan.runtime.kind == RuntimeType::Native && plan.hardware.spec == "auto" {
         measured::ensure()?;
     }
     let subject = Subject::of(&plan, None)?;
+    let feed = match plan.runtime.kind {
+        RuntimeType::None | RuntimeType::Command => None,
+        _ => Some(Feed::of(&plan, subject.vocabulary(), cwd)?),
+    };
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
     let mut summary = Vec::new();
+    let mut analysis = None;
 
     let mut stages = || -> Result<(), Halt> {
         store.describe(&plan.experiment, &plan.model.name, &job.overrides)?;
@@ -104,15 +116,26 @@ pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
                 exit_code: None,
             })?;
         }
-        match plan.runtime.kind {
-            RuntimeType::None => Ok(()),
-            RuntimeType::Command => command(&plan, job, cwd, &mut store, &mut interrupt),
-            RuntimeType::Native => {
-                summary.clear();
-                summary.extend(native::native(&plan, &subject, &mut store, &mut interrupt)?);
-                Ok(())
-            }
-        }
+        let Some(feed) = &feed else {
+            return match plan.runtime.kind {
+                RuntimeType::Command => command(&plan, job, cwd, &mut store, &mut interrupt),
+                _ => Ok(()),
+            };
+        };
+        store.write("inputs.yaml", feed.inputs(&plan))?;
+        let mut run = Run {
+            plan: &plan,
+            subject: &subject,
+            feed,
+            cwd,
+            store: &mut store,
+            interrupt: &mut interrupt,
+            show,
+        };
+        let (lines, measured) = native::native(&mut run)?;
+        summary = lines;
+        analysis = Some(measured);
+        Ok(())
     };
     let (status, error) = match stages() {
         Ok(()) if interrupt.count() > 0 => (RunStatus::Interrupted, None),
@@ -129,6 +152,7 @@ pub(super) fn run(job: &Job, cwd: &Path) -> Result<Ended, Failure> {
         status,
         error,
         summary,
+        analysis,
     })
 }
 
@@ -172,70 +196,4 @@ fn statics_summary(statics: &Statics) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// Runs the user's command and waits for it.
-fn command(
-    plan: &Plan,
-    job: &Job,
-    cwd: &Path,
-    store: &mut RunDir,
-    interrupt: &mut Interrupt,
-) -> Result<(), Halt> {
-    let words: Vec<&String> = plan.runtime.argv.iter().map(|Word(text)| text).collect();
-    let [program, args @ ..] = words.as_slice() else {
-        return Err(Halt::Failed("runtime.argv is empty".to_owned()));
-    };
-    let directory = match &plan.runtime.cwd {
-        Some(directory) => cwd.join(directory),
-        None if job.chdir => store.path().to_path_buf(),
-        None => cwd.to_path_buf(),
-    };
-    let mut launch = Launch::new(*program)
-        .args(args.iter().copied())
-        .in_directory(directory);
-    for (name, value) in &job.env_set {
-        launch = launch.env(name, value);
-    }
-    for (name, Word(value)) in &plan.runtime.env {
-        launch = launch.env(name, value);
-    }
-    store.write("command/cmd.txt", format!("{launch}\n"))?;
-    let mut pass = Pass {
-        name: "plain".to_owned(),
-        status: RunStatus::Running,
-        duration_ns: None,
-        exit_code: None,
-    };
-    store.set_pass(pass.clone())?;
-
-    let mut child = launch.spawn(&store.path().join("command"), "command")?;
-    let limit = plan.runtime.timeout_s.map(Duration::from_secs_f64);
-    let ended = child.wait(interrupt, limit)?;
-    pass.duration_ns = Some(ended.duration);
-    pass.exit_code = ended.status.code();
-    let halt = match ended.stopped {
-        Some(Stop::Interrupted) => Some(Halt::Interrupted),
-        Some(Stop::TimedOut) => Some(format!(
-            "`{program}` did not end within runtime.timeout_s={}",
-            plan.runtime.timeout_s.unwrap_or_default()
-        ))
-        .map(Halt::Failed),
-        None if !ended.status.success() => {
-            let mut message = format!("`{program}` failed: {}", ended.describe());
-            let lines = child.last_lines(LAST_LINES);
-            if !lines.is_empty() {
-                message += &format!("; its last lines:\n{}", lines.join("\n"));
-            }
-            Some(Halt::Failed(message))
-        }
-        None => None,
-    };
-    pass.status = match &halt {
-        None => RunStatus::Complete,
-        Some(Halt::Interrupted) => RunStatus::Interrupted,
-        Some(Halt::Failed(_)) => RunStatus::Failed,
-    };
-    store.set_pass(pass)?;
-    halt.map_or(Ok(()), Err)
 }

@@ -1,15 +1,19 @@
 //! The main job: compose, plan, execute, analyze, report.
 
+mod command;
+mod feed;
 mod halt;
 mod job;
 mod native;
+mod passes;
 mod sweep;
+mod watch;
 
 use std::process::ExitCode;
 
 use llmprof_config::hydra::{Execution, Outcome};
 
-use crate::{app, args::RunArgs, failure::Failure, output::Output};
+use crate::{app, args::RunArgs, failure::Failure, output::Output, progress::Show};
 
 pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let host = app::host()?;
@@ -17,7 +21,7 @@ pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failur
     match args.hydra.into_command().perform(&application, &host)? {
         Outcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),
         Outcome::Execution(Execution::Run(job)) => {
-            let ended = job::run(&job, &host.cwd)?;
+            let ended = job::run(&job, &host.cwd, Show::detect())?;
             ended.print(output)?;
             Ok(ended.exit_code())
         }

@@ -5,37 +5,37 @@ use std::path::Path;
 use llmprof_analysis::run::{OperatorEvent, OperatorIdentity, RunAnalysis, analyze_run};
 use llmprof_capture::{
     native::{events, precision},
-    process::{Interrupt, Launch},
+    process::Launch,
     runner::protocol::Generate,
 };
-use llmprof_record::{plan::Plan, store::RunDir};
 use llmprof_theory::Workload;
 
 use super::{
-    feed::Feed,
     halt::Halt,
+    job::Run,
     passes::{Passes, load, longest},
-    watch::Watch,
+    watch::{Counting, Watch},
 };
-use crate::{outputs, progress::Show, subject::Subject};
+use crate::outputs;
 
 /// Runs warm-up, plain and captured passes, analyzes them and writes what people read.
-pub(super) fn native(
-    plan: &Plan,
-    subject: &Subject,
-    feed: &Feed,
-    cwd: &Path,
-    store: &mut RunDir,
-    interrupt: &mut Interrupt,
-    show: Show,
-) -> Result<(Vec<String>, RunAnalysis), Halt> {
+pub(super) fn native(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), Halt> {
+    let Run {
+        plan,
+        subject,
+        feed,
+        cwd,
+        store,
+        interrupt,
+        show,
+    } = run;
     let program = std::env::current_exe()
         .map_err(|error| Halt::Failed(format!("cannot tell where llmprof is: {error}")))?;
     let launch = Launch::new(program.to_string_lossy()).arg("worker");
     let logs = store.path().join("native");
     let watch = Watch::start(plan)?;
     let request = load(plan, subject, cwd);
-    let (mut passes, loaded) = Passes::start(&launch, &logs, &request, feed, interrupt, show)?;
+    let (mut passes, loaded) = Passes::start(&launch, &logs, &request, feed, interrupt, *show)?;
     if feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed(
             "the dataset is text, but the model has no tokenizer.json: name one with model.tokenizer=DIR, or use \
@@ -53,7 +53,7 @@ pub(super) fn native(
         events: Some(file(number)),
         ..batch.clone()
     })?;
-    let counted = counters.read();
+    let counted = counters.map(Counting::read);
     let mut operators = Vec::new();
     let mut calls = Vec::new();
     for events in answers.iter().filter_map(|answer| answer.events.as_ref()) {
@@ -89,7 +89,6 @@ pub(super) fn native(
             "The limits of this processor were measured at {time}; `llmprof hardware measure` does it again."
         ));
     }
-    store.write("inputs.yaml", feed.inputs(plan))?;
     let summary = outputs::write(plan, subject, &run, &analysis, samples, store)?;
     Ok((summary, analysis))
 }

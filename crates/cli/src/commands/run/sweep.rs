@@ -15,7 +15,7 @@ use llmprof_record::store::{RunStatus, write_atomically};
 use llmprof_report::Table;
 
 use super::job::{self, Ended};
-use crate::{failure::Failure, output::Output};
+use crate::{failure::Failure, output::Output, progress::Show};
 
 /// What came of one job.
 struct Row {
@@ -44,6 +44,12 @@ pub(super) fn sweep(
     let waiting: Mutex<VecDeque<(usize, &Job)>> =
         Mutex::new(multirun.jobs.iter().enumerate().collect());
     let rows = Mutex::new(Vec::new());
+    // Bars of several jobs would overwrite each other.
+    let show = if jobs_at_once > 1 {
+        Show::Lines
+    } else {
+        Show::detect()
+    };
     let stop = AtomicBool::new(false);
     let worker = || {
         while !stop.load(Ordering::Relaxed) {
@@ -51,7 +57,7 @@ pub(super) fn sweep(
             let Some((number, job)) = next else {
                 return;
             };
-            let outcome = job::run(job, cwd);
+            let outcome = job::run(job, cwd, show);
             if matches!(&outcome, Ok(ended) if ended.status == RunStatus::Interrupted) {
                 stop.store(true, Ordering::Relaxed);
             }

@@ -1,0 +1,181 @@
+//! What a model is fed: the batches of one pass, made from the dataset before anything starts.
+
+use std::path::{Path, PathBuf};
+
+use llmprof_capture::{
+    dataset::{Dataset, Lengths, Synthetic},
+    runner::protocol::{Generate, GenerateRequest, Instruments, Prompt, TokenSampling},
+};
+use llmprof_record::plan::{Plan, SamplingPlan};
+
+use crate::failure::Failure;
+
+/// The batches that one pass runs, one after the other.
+pub(super) struct Feed {
+    batches: Vec<Generate>,
+    inputs: Vec<Input>,
+    /// Seed of the shuffle, given or drawn.
+    shuffle_seed: Option<u64>,
+}
+
+/// One prompt, for `inputs.yaml`.
+struct Input {
+    id: String,
+    epoch: usize,
+    /// The file, its bytes; absent for a synthetic prompt.
+    file: Option<(PathBuf, u64)>,
+    /// Its length where it is known before a tokenizer ran.
+    tokens: Option<usize>,
+}
+
+impl Feed {
+    /// Opens the dataset and chooses its samples. `vocabulary` bounds synthetic token ids.
+    pub(super) fn of(plan: &Plan, vocabulary: u64, cwd: &Path) -> Result<Self, Failure> {
+        let failed = |error: llmprof_capture::dataset::DatasetError| {
+            Failure::new(format!("dataset {}: {error}", plan.dataset.name))
+        };
+        let dataset = dataset(plan, vocabulary, cwd).map_err(failed)?;
+        let epochs = dataset.epochs(&plan.dataset.sampling);
+        let shuffle_seed = epochs.seed();
+        let batch_size = usize::try_from(plan.workload.batch_size).unwrap_or(usize::MAX);
+        let mut feed = Self {
+            batches: Vec::new(),
+            inputs: Vec::new(),
+            shuffle_seed,
+        };
+        for (epoch, samples) in epochs.enumerate() {
+            for numbers in samples.chunks(batch_size.max(1)) {
+                let mut requests = Vec::with_capacity(numbers.len());
+                for &number in numbers {
+                    let sample = dataset.sample(number).map_err(failed)?;
+                    let (tokens, bytes) = match &sample.prompt {
+                        Prompt::Tokens(tokens) => (Some(tokens.len()), 0),
+                        Prompt::Text(text) => (None, text.len() as u64),
+                    };
+                    let id = match plan.dataset.sampling.num_epochs {
+                        1 => sample.id.clone(),
+                        _ => format!("{epoch}/{}", sample.id),
+                    };
+                    feed.inputs.push(Input {
+                        id: id.clone(),
+                        epoch,
+                        file: sample.file.map(|file| (file, bytes)),
+                        tokens,
+                    });
+                    requests.push(GenerateRequest {
+                        id,
+                        prompt: sample.prompt,
+                        max_new_tokens: plan.workload.new_tokens,
+                        images: Vec::new(),
+                    });
+                }
+                feed.batches.push(generate(plan, requests));
+            }
+        }
+        Ok(feed)
+    }
+
+    /// The batches.
+    pub(super) fn batches(&self) -> &[Generate] {
+        &self.batches
+    }
+
+    /// Whether prompts are text.
+    pub(super) fn is_text(&self) -> bool {
+        self.inputs.iter().any(|input| input.tokens.is_none())
+    }
+
+    /// `inputs.yaml`: exactly what was fed in.
+    pub(super) fn inputs(&self, plan: &Plan) -> String {
+        let path = |path: &Option<PathBuf>| {
+            path.as_ref()
+                .map_or_else(|| "null".to_owned(), |path| quoted(&path.to_string_lossy()))
+        };
+        let number =
+            |number: Option<u64>| number.map_or_else(|| "null".to_owned(), |n| n.to_string());
+        let mut text = format!(
+            "dataset: {}\ndataset_root: {}\nsubset_filelist: {}\nseed: {}\nshuffle_seed: {}\ncount: {}\nbatch_size: {}\nmax_prompt_tokens: {}\nnew_tokens: {}\nsamples:\n",
+            quoted(&plan.dataset.name),
+            path(&plan.dataset.root),
+            path(&plan.dataset.subset_filelist),
+            number(plan.dataset.sampling.seed),
+            number(self.shuffle_seed),
+            self.inputs.len(),
+            plan.workload.batch_size,
+            plan.workload.prompt_tokens,
+            plan.workload.new_tokens,
+        );
+        for input in &self.inputs {
+            text += &format!(
+                "  - id: {}\n    epoch: {}\n",
+                quoted(&input.id),
+                input.epoch
+            );
+            if let Some((file, bytes)) = &input.file {
+                text += &format!(
+                    "    path: {}\n    bytes: {bytes}\n",
+                    quoted(&file.to_string_lossy())
+                );
+            }
+            if let Some(tokens) = input.tokens {
+                text += &format!("    tokens: {tokens}\n");
+            }
+        }
+        text
+    }
+}
+
+fn dataset(
+    plan: &Plan,
+    vocabulary: u64,
+    cwd: &Path,
+) -> Result<Dataset, llmprof_capture::dataset::DatasetError> {
+    let data = &plan.dataset;
+    let Some(root) = &data.root else {
+        let size = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
+        let SamplingPlan {
+            num_samples_per_epoch,
+            seed,
+            ..
+        } = data.sampling;
+        let longest = plan.workload.prompt_tokens;
+        return Dataset::synthetic(Synthetic {
+            samples: size(num_samples_per_epoch.unwrap_or(plan.workload.batch_size)),
+            lengths: Lengths {
+                min: size(data.min_prompt_tokens.unwrap_or(longest)),
+                max: size(longest),
+            },
+            vocab_size: u32::try_from(vocabulary).unwrap_or(u32::MAX),
+            seed: seed.unwrap_or(0),
+        });
+    };
+    let mut root = cwd.join(root);
+    if let Some(variant) = &data.variant {
+        root.push(variant);
+        if root.join("data").is_dir() {
+            root.push("data");
+        }
+    }
+    Dataset::files(&root, data.subset_filelist.as_deref(), cwd)
+}
+
+fn generate(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {
+    Generate {
+        requests,
+        sampling: TokenSampling {
+            do_sample: plan.infer.do_sample,
+            temperature: plan.infer.temperature,
+            no_repeat_ngram_size: plan.infer.no_repeat_ngram_size,
+            seed: plan.dataset.sampling.seed.unwrap_or(0),
+        },
+        ignore_eos: plan.infer.ignore_eos,
+        max_prompt_tokens: Some(plan.workload.prompt_tokens),
+        events: None,
+        instruments: Instruments::default(),
+    }
+}
+
+/// A YAML string in double quotes; JSON's escapes are YAML's.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,181 @@
+//! Telemetry of a run: sampled from its start to its end, averaged over the phases of the passes without capture.
+
+use std::time::Duration;
+
+use llmprof_analysis::run::{
+    Energy, HostTelemetry, MeasuredRun, PassKind, PhaseTelemetry, ProcessorCounters, RunPhase,
+};
+use llmprof_capture::{
+    counters::Counters,
+    telemetry::{Sample, Sampler, Samples},
+};
+use llmprof_record::{issue::Issue, plan::Plan, store::RunDir};
+use llmprof_report::view::Series;
+use llmprof_units::{Basis, Hertz, Nanos};
+
+use super::halt::Halt;
+use crate::telemetry;
+
+/// A run under observation; nothing is observed where telemetry is off.
+pub(super) struct Watch {
+    sampler: Option<Sampler>,
+}
+
+/// Counters of the processor, while a pass runs.
+pub(super) struct Counting {
+    counters: Counters,
+    issue: Option<Issue>,
+}
+
+/// What they counted.
+pub(super) struct Counted {
+    values: ProcessorCounters,
+    issue: Option<Issue>,
+}
+
+impl Counting {
+    pub(super) fn read(mut self) -> Counted {
+        let values = self.counters.read();
+        Counted {
+            values: ProcessorCounters {
+                cycles: values.cycles,
+                instructions: values.instructions,
+                cache_references: values.cache_references,
+                cache_misses: values.cache_misses,
+                counted_share: values.counted_share,
+            },
+            issue: self.issue,
+        }
+    }
+}
+
+impl Watch {
+    /// Begins to sample.
+    pub(super) fn start(plan: &Plan) -> Result<Self, Halt> {
+        let telemetry = &plan.pipeline.telemetry;
+        let sampler = telemetry
+            .enable
+            .then(|| Sampler::start(Duration::from_secs_f64(1.0 / telemetry.hz)))
+            .transpose()
+            .map_err(|error| Halt::Failed(error.to_string()))?;
+        Ok(Self { sampler })
+    }
+
+    /// Watches the worker's process too.
+    pub(super) fn follow(&self, pid: u32) {
+        if let Some(sampler) = &self.sampler {
+            sampler.watch(pid);
+        }
+    }
+
+    /// Counts what the worker's threads do from now on. `None` where telemetry is off.
+    pub(super) fn count(&self, pid: u32) -> Option<Counting> {
+        self.sampler.as_ref()?;
+        let (counters, issue) = Counters::attach(pid);
+        Some(Counting { counters, issue })
+    }
+
+    /// Ends sampling, puts what was seen into the run and its directory, and gives the curves of the page.
+    pub(super) fn stop(
+        self,
+        run: &mut MeasuredRun,
+        counted: Option<Counted>,
+        store: &RunDir,
+    ) -> Result<Vec<Series>, Halt> {
+        let Some(sampler) = self.sampler else {
+            return Ok(Vec::new());
+        };
+        let samples = sampler
+            .stop()
+            .map_err(|error| Halt::Failed(error.to_string()))?;
+        run.issues.extend(samples.issues.iter().cloned());
+        let mut facts = facts(&samples, run);
+        if let Some(counted) = counted {
+            run.issues.extend(counted.issue);
+            facts.counters =
+                Some(counted.values).filter(|values| *values != ProcessorCounters::default());
+        }
+        run.telemetry = Some(facts);
+        store.write(telemetry::FILE, telemetry::csv(&samples))?;
+        Ok(telemetry::series(&samples, &telemetry::bands(run)))
+    }
+}
+
+fn facts(samples: &Samples, run: &MeasuredRun) -> HostTelemetry {
+    let phases = [
+        RunPhase::Vision,
+        RunPhase::Prefill,
+        RunPhase::Decode,
+        RunPhase::Mixed,
+    ];
+    HostTelemetry {
+        period_ns: samples.period_ns,
+        samples: samples.rows.len() as u64,
+        cost_ns: samples.cost_ns,
+        peak_worker_rss_bytes: samples.peak_worker_rss(),
+        phases: phases
+            .into_iter()
+            .filter_map(|phase| phase_facts(samples, run, phase))
+            .collect(),
+        counters: None,
+    }
+}
+
+/// One phase over all passes without capture.
+fn phase_facts(samples: &Samples, run: &MeasuredRun, phase: RunPhase) -> Option<PhaseTelemetry> {
+    let plain = || {
+        run.passes
+            .iter()
+            .filter(|pass| pass.kind == PassKind::Plain)
+    };
+    let spans: Vec<(Nanos, Nanos)> = plain()
+        .flat_map(|pass| &pass.phases)
+        .filter(|span| span.phase == phase)
+        .map(|span| (Nanos(span.start_ns), Nanos(span.end_ns)))
+        .collect();
+    let time_ns = spans
+        .iter()
+        .fold(Nanos(0), |sum, &(start, end)| sum + (end - start));
+    if time_ns.0 <= 0 {
+        return None;
+    }
+    // A mean over all stretches, each weighted by its length.
+    let mean = |rate: fn(&Sample) -> Option<f64>| {
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for &(start, end) in &spans {
+            if let Some(value) = samples.mean_between(start, end, rate) {
+                let length = (end - start).0 as f64;
+                sum += value * length;
+                weight += length;
+            }
+        }
+        (weight > 0.0).then(|| sum / weight)
+    };
+    let joules: Option<f64> = spans
+        .iter()
+        .map(|&(start, end)| Some(samples.energy_between(start, end)?.0))
+        .sum();
+    let requests = plain().flat_map(|pass| &pass.requests);
+    let tokens = requests
+        .map(|request| match phase {
+            RunPhase::Prefill => request.output_tokens.min(1),
+            RunPhase::Decode => request.output_tokens.saturating_sub(1),
+            RunPhase::Mixed => request.output_tokens,
+            RunPhase::Vision | RunPhase::Load | RunPhase::Other => 0,
+        })
+        .sum();
+    Some(PhaseTelemetry {
+        phase,
+        time_ns,
+        tokens,
+        cpu_percent: mean(|sample| sample.cpu_percent),
+        worker_cores: mean(|sample| sample.worker_cores),
+        frequency_hz: mean(|sample| Some(sample.frequency_hz?.0)).map(Hertz),
+        energy: joules.map(|joules| Energy {
+            joules: llmprof_units::Joules(joules),
+            covers: vec!["processors".to_owned()],
+            basis: Basis::Measured,
+        }),
+        gpus: Vec::new(),
+    })
+}

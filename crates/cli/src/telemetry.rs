@@ -1,0 +1,208 @@
+//! Telemetry as a file and as curves: `telemetry.csv`.
+
+use llmprof_analysis::run::{MeasuredRun, PassKind};
+use llmprof_capture::telemetry::{Sample, Samples};
+use llmprof_report::view::{Band, Line, Series, Unit};
+use llmprof_units::Nanos;
+
+/// Where samples are kept in a run directory.
+pub(crate) const FILE: &str = "telemetry.csv";
+
+/// A column of the file.
+struct Column {
+    name: &'static str,
+    value: fn(&Sample) -> Option<f64>,
+}
+
+const COLUMNS: [Column; 8] = [
+    Column {
+        name: "cpu_percent",
+        value: |sample| sample.cpu_percent,
+    },
+    Column {
+        name: "steal_percent",
+        value: |sample| sample.steal_percent,
+    },
+    Column {
+        name: "frequency_hz",
+        value: |sample| Some(sample.frequency_hz?.0),
+    },
+    Column {
+        name: "available_bytes",
+        value: |sample| Some(sample.available_bytes?.0 as f64),
+    },
+    Column {
+        name: "worker_cores",
+        value: |sample| sample.worker_cores,
+    },
+    Column {
+        name: "worker_rss_bytes",
+        value: |sample| Some(sample.worker_rss_bytes?.0 as f64),
+    },
+    Column {
+        name: "package_energy_j",
+        value: |sample| Some(sample.package_energy_j?.0),
+    },
+    Column {
+        name: "dram_energy_j",
+        value: |sample| Some(sample.dram_energy_j?.0),
+    },
+];
+
+/// The samples as CSV: times on the run's clock, an empty field for what could not be read.
+pub(crate) fn csv(samples: &Samples) -> String {
+    let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+    let mut text = format!("time_ns,{}\n", names.join(","));
+    for row in &samples.rows {
+        text += &row.time_ns.0.to_string();
+        for column in &COLUMNS {
+            text.push(',');
+            if let Some(value) = (column.value)(row) {
+                text += &value.to_string();
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The phases of all passes that count, as stretches behind the curves.
+pub(crate) fn bands(run: &MeasuredRun) -> Vec<Band> {
+    run.passes
+        .iter()
+        .flat_map(|pass| pass.phases.iter().map(move |span| (pass.kind, span)))
+        .map(|(kind, span)| Band {
+            label: match kind {
+                PassKind::Captured => format!("{}, captured", span.phase),
+                PassKind::WarmUp if span.phase != llmprof_analysis::run::RunPhase::Load => {
+                    format!("{}, warm-up", span.phase)
+                }
+                PassKind::WarmUp | PassKind::Plain => span.phase.to_string(),
+            },
+            start_ns: Nanos(span.start_ns),
+            end_ns: Nanos(span.end_ns),
+        })
+        .collect()
+}
+
+/// The samples as curves. What was never read has none.
+pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
+    let line = |label: &str, value: &dyn Fn(&Sample) -> Option<f64>| Line {
+        label: label.to_owned(),
+        samples: samples
+            .rows
+            .iter()
+            .map(|row| (row.time_ns, value(row).unwrap_or(f64::NAN)))
+            .collect(),
+    };
+    let chart = |title: &str, unit, lines: Vec<Line>| Series {
+        title: title.to_owned(),
+        unit,
+        lines,
+        bands: bands.to_vec(),
+    };
+    let power = |energy: fn(&Sample) -> Option<f64>| {
+        samples
+            .rows
+            .windows(2)
+            .map(|pair| {
+                let seconds = (pair[1].time_ns - pair[0].time_ns).seconds();
+                let joules = energy(&pair[1])
+                    .zip(energy(&pair[0]))
+                    .map(|(to, from)| to - from);
+                (
+                    pair[1].time_ns,
+                    joules.map_or(f64::NAN, |joules| joules / seconds),
+                )
+            })
+            .collect()
+    };
+    let all = vec![
+        chart(
+            "Processors",
+            Unit::Fraction,
+            vec![
+                line("busy", &|sample| Some(sample.cpu_percent? / 100.0)),
+                line("taken by the hypervisor", &|sample| {
+                    Some(sample.steal_percent? / 100.0)
+                }),
+            ],
+        ),
+        chart(
+            "Clock of the processors",
+            Unit::Hertz,
+            vec![line("mean", &|sample| Some(sample.frequency_hz?.0))],
+        ),
+        chart(
+            "Memory",
+            Unit::Bytes,
+            vec![
+                line("resident in the worker", &|sample| {
+                    Some(sample.worker_rss_bytes?.0 as f64)
+                }),
+                line("available", &|sample| {
+                    Some(sample.available_bytes?.0 as f64)
+                }),
+            ],
+        ),
+        chart(
+            "Power",
+            Unit::Watts,
+            vec![
+                Line {
+                    label: "processors".to_owned(),
+                    samples: power(|sample| Some(sample.package_energy_j?.0)),
+                },
+                Line {
+                    label: "their memory".to_owned(),
+                    samples: power(|sample| Some(sample.dram_energy_j?.0)),
+                },
+            ],
+        ),
+    ];
+    all.into_iter()
+        .map(|mut series| {
+            series
+                .lines
+                .retain(|line| line.samples.iter().any(|(_, value)| value.is_finite()));
+            series
+        })
+        .filter(|series| !series.lines.is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::Joules;
+
+    use super::*;
+
+    #[test]
+    fn power_is_energy_over_time_and_absent_columns_have_no_curve() {
+        let row = |time, energy| Sample {
+            time_ns: Nanos(time),
+            package_energy_j: Some(Joules(energy)),
+            ..Sample::default()
+        };
+        let samples = Samples {
+            rows: vec![
+                row(0, 0.0),
+                row(500_000_000, 10.0),
+                row(1_000_000_000, 40.0),
+            ],
+            ..Samples::default()
+        };
+        let curves = series(&samples, &[]);
+        assert_eq!(curves.len(), 1);
+        assert_eq!(curves[0].lines.len(), 1);
+        let values: Vec<f64> = curves[0].lines[0]
+            .samples
+            .iter()
+            .map(|point| point.1)
+            .collect();
+        assert_eq!(values, [20.0, 60.0]);
+        let text = csv(&samples);
+        assert!(text.starts_with("time_ns,cpu_percent,"));
+        assert!(text.ends_with("\n1000000000,,,,,,,40,\n"));
+    }
+}

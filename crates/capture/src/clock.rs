@@ -8,6 +8,11 @@ pub fn now() -> Nanos {
     read(ClockId::Monotonic)
 }
 
+/// What has to be added to times on the run's clock to get Unix time, as of now.
+pub fn unix_offset() -> Nanos {
+    read(ClockId::Realtime) - read(ClockId::Monotonic)
+}
+
 /// Processor time that the calling thread has used.
 pub(crate) fn thread_cpu_time() -> Nanos {
     read(ClockId::ThreadCPUTime)

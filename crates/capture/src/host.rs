@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command};
 use llmprof_units::Bytes;
 use serde::Serialize;
 
+use crate::telemetry::nvml::GpuFacts;
+
 /// Environment variables that may be recorded: they change how a model runs and hold no secret.
 const RECORDED_VARIABLES: &[&str] = &[
     "CUDA_DEVICE_ORDER",
@@ -52,6 +54,9 @@ pub struct HostFacts {
     /// Memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<Bytes>,
+    /// The NVIDIA driver and its GPUs; absent where there is no driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvidia: Option<GpuFacts>,
     /// Commit of the project the run was started in; `+` where files differ from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git_revision: Option<String>,
@@ -95,6 +100,7 @@ impl HostFacts {
                 features: features(&cpuinfo),
             },
             memory_bytes: field(&meminfo, "MemTotal").and_then(kibibytes),
+            nvidia: GpuFacts::collect(None).ok(),
             git_revision: git_revision(project),
             environment: RECORDED_VARIABLES
                 .iter()

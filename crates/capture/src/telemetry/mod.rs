@@ -1,15 +1,20 @@
-//! What the machine did while a model ran: utilization, frequency, memory, energy.
+//! What the machine did while a model ran: utilization, frequency, memory, energy, of processors and GPUs.
 //!
-//! A [`Sampler`] reads counters of the kernel at a fixed rate in a thread of its own and returns them as [`Samples`]
-//! on the run's clock. What cannot be read on this machine is one [`Issue`](llmprof_record::issue::Issue) each and
+//! A [`Sampler`] reads counters of the kernel and of NVML at a fixed rate in threads of its own and returns them as
+//! [`Samples`] on the run's clock. What cannot be read on this machine is one [`Issue`](llmprof_record::issue::Issue) each and
 //! leaves its column empty.
 
 mod frequency;
+pub mod nvml;
+mod pace;
 mod procfs;
 mod rapl;
 mod sampler;
 mod samples;
 mod sources;
 
-pub use sampler::{Sampler, TelemetryError};
+pub use nvml::{
+    GpuEnergy, GpuSample, GpuSeries, Gpus, ThrottleReason, ThrottleReasons, Throttling,
+};
+pub use sampler::{Sampler, Settings, TelemetryError};
 pub use samples::{Sample, Samples};

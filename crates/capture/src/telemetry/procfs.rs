@@ -55,6 +55,12 @@ pub(super) fn process_ticks(stat: &str) -> Option<u64> {
     user.checked_add(system)
 }
 
+/// The process that started a process, from `/proc/PID/stat`.
+pub(super) fn parent(stat: &str) -> Option<u32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(4 - 3)?.parse().ok()
+}
+
 /// Resident pages of a process, from `/proc/PID/statm`.
 pub(super) fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_whitespace().nth(1)?.parse().ok()
@@ -108,6 +114,7 @@ mod tests {
     fn a_program_may_have_any_name() {
         let stat = "42 (a) b (c)) S 1 42 42 0 -1 4194304 100 0 0 0 17 25 0 0 20 0 8 0 474776 31334400 407 1";
         assert_eq!(process_ticks(stat), Some(42));
+        assert_eq!(parent(stat), Some(1));
         assert_eq!(resident_pages("765 436 407 5 0 123 0\n"), Some(436));
     }
 
@@ -132,6 +139,8 @@ mod tests {
             assert_eq!(process_ticks(text), None, "{text}");
             assert_eq!(available_bytes(text), None, "{text}");
         }
+        assert_eq!(parent("1 (a) S"), None);
+        assert_eq!(parent("1 (a) S -1 0"), None);
         let overflowing = format!("cpu  {0} {0} 0 0", u64::MAX);
         assert_eq!(cpu_ticks(&overflowing), None);
         assert_eq!(

@@ -1,22 +1,16 @@
-use std::{
-    sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
 
-use llmprof_record::issue::{Issue, Severity};
 use llmprof_units::Nanos;
 
 use super::{
-    samples::Samples,
+    nvml::{self, Gpus},
+    pace::{self, Shared},
+    samples::{GpuSamples, Samples},
     sources::{Roots, Sources},
 };
 use crate::clock;
 
-/// The thread of telemetry could not be started or did not end well.
+/// A thread of telemetry could not be started or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The period is zero.
@@ -30,50 +24,78 @@ pub enum TelemetryError {
     Panicked,
 }
 
+/// What is sampled, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Time from one sample to the next.
+    pub period: Duration,
+    /// The GPUs.
+    pub gpus: Gpus,
+    /// The library that knows them, in place of the system's.
+    pub nvml_library: Option<PathBuf>,
+}
+
 /// Reads the machine's counters at a fixed rate until it is told to stop. The first sample is taken at the start and the
 /// last one at the end, so that everything in between is covered.
+///
+/// GPUs are read by a thread of their own, since a driver may take milliseconds to answer and seconds to wake up.
 #[derive(Debug)]
 pub struct Sampler {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Samples>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    stop: Mutex<bool>,
-    stopped: Condvar,
-    /// The worker's process id; 0 while there is none.
-    worker: AtomicU32,
+    host: Option<JoinHandle<Samples>>,
+    gpus: Option<JoinHandle<GpuSamples>>,
 }
 
 impl Sampler {
-    /// Starts sampling every `period`.
+    /// Starts sampling the host every `period`.
     pub fn start(period: Duration) -> Result<Self, TelemetryError> {
-        if period.is_zero() {
-            return Err(TelemetryError::NoPeriod);
-        }
-        let shared = Arc::new(Shared::default());
-        let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("telemetry".to_owned())
-            .spawn(move || sample(&of_thread, period))
-            .map_err(TelemetryError::Thread)?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
+        Self::start_with(Settings {
+            period,
+            gpus: Gpus::None,
+            nvml_library: None,
         })
     }
 
-    /// Watches this process from now on, in place of any before.
+    /// Starts sampling the host and GPUs.
+    pub fn start_with(settings: Settings) -> Result<Self, TelemetryError> {
+        let period = settings.period;
+        if period.is_zero() {
+            return Err(TelemetryError::NoPeriod);
+        }
+        let mut sampler = Self {
+            shared: Arc::new(Shared::default()),
+            host: None,
+            gpus: None,
+        };
+        let shared = Arc::clone(&sampler.shared);
+        sampler.host = Some(spawn("telemetry", move || sample(&shared, period))?);
+        if settings.gpus != Gpus::None {
+            let shared = Arc::clone(&sampler.shared);
+            sampler.gpus = Some(spawn("telemetry-gpu", move || {
+                nvml::sample(
+                    &shared,
+                    period,
+                    &settings.gpus,
+                    settings.nvml_library.as_ref(),
+                )
+            })?);
+        }
+        Ok(sampler)
+    }
+
+    /// Watches this process and its descendants from now on, in place of any before.
     pub fn watch(&self, worker: u32) {
-        self.shared.worker.store(worker, Ordering::Relaxed);
+        self.shared.watch(worker);
     }
 
     /// Takes a last sample and returns all.
     pub fn stop(mut self) -> Result<Samples, TelemetryError> {
         self.shared.stop();
-        let thread = self.thread.take().ok_or(TelemetryError::Panicked)?;
-        thread.join().map_err(|_| TelemetryError::Panicked)
+        let mut samples = join(self.host.take())?.ok_or(TelemetryError::Panicked)?;
+        if let Some(gpus) = join(self.gpus.take())? {
+            samples.add(gpus);
+        }
+        Ok(samples)
     }
 }
 
@@ -83,27 +105,21 @@ impl Drop for Sampler {
     }
 }
 
-impl Shared {
-    fn stop(&self) {
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stopped.notify_all();
-    }
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, TelemetryError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(TelemetryError::Thread)
+}
 
-    /// Sleeps until `deadline`; true if it is time to stop.
-    fn sleep_until(&self, deadline: Instant) -> bool {
-        let mut stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if *stop || left.is_zero() {
-                return *stop;
-            }
-            stop = self
-                .stopped
-                .wait_timeout(stop, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-    }
+fn join<T>(thread: Option<JoinHandle<T>>) -> Result<Option<T>, TelemetryError> {
+    thread
+        .map(JoinHandle::join)
+        .transpose()
+        .map_err(|_| TelemetryError::Panicked)
 }
 
 fn sample(shared: &Shared, period: Duration) -> Samples {
@@ -111,74 +127,22 @@ fn sample(shared: &Shared, period: Duration) -> Samples {
     let mut samples = Samples {
         period_ns: Nanos(i64::try_from(period.as_nanos()).unwrap_or(i64::MAX)),
         issues: sources.take_issues(),
+        unix_offset_ns: clock::unix_offset(),
         ..Samples::default()
     };
-    let start = Instant::now();
-    let mut tick = 0;
-    let mut missed = 0;
-    loop {
-        let worker = shared.worker.load(Ordering::Relaxed);
-        samples
-            .rows
-            .push(sources.read((worker != 0).then_some(worker)));
-        let next = next_tick(start.elapsed(), period);
-        missed += next - tick - 1;
-        tick = next;
-        // A deadline that no clock can hold is never reached: wait for the end instead.
-        let deadline =
-            after(start, period, tick).unwrap_or_else(|| start + Duration::from_secs(1 << 32));
-        if shared.sleep_until(deadline) {
-            break;
-        }
-    }
-    let worker = shared.worker.load(Ordering::Relaxed);
-    samples
-        .rows
-        .push(sources.read((worker != 0).then_some(worker)));
+    let missed = pace::keep(shared, period, |worker| {
+        samples.rows.push(sources.read(worker));
+    });
     samples.cost_ns = clock::thread_cpu_time();
-    if missed > 0 {
-        samples.issues.push(
-            Issue::new(
-                Severity::Warning,
-                "telemetry.missed_samples",
-                format!("the machine was too busy for {missed} samples of telemetry; rates cover longer times there"),
-            )
-            .counting(missed)
-            .with_hint("a longer period"),
-        );
-    }
     samples
-}
-
-/// The number of the first deadline that is still to come. Deadline k is `k · period` after the start, whatever
-/// happened at the ones before: lateness does not add up.
-fn next_tick(elapsed: Duration, period: Duration) -> u64 {
-    let passed = elapsed.as_nanos() / period.as_nanos().max(1);
-    u64::try_from(passed).unwrap_or(u64::MAX - 1) + 1
-}
-
-/// When deadline `tick` is.
-fn after(start: Instant, period: Duration, tick: u64) -> Option<Instant> {
-    let nanos = period.as_nanos().checked_mul(u128::from(tick))?;
-    start.checked_add(Duration::from_nanos(u64::try_from(nanos).ok()?))
+        .issues
+        .extend(pace::missed_samples("telemetry", missed));
+    samples
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn deadlines_do_not_drift() {
-        let period = Duration::from_millis(100);
-        let at = |millis| next_tick(Duration::from_millis(millis), period);
-        assert_eq!((at(0), at(99), at(100), at(101), at(450)), (1, 1, 2, 2, 5));
-        let start = Instant::now();
-        assert_eq!(
-            after(start, period, 36_000),
-            Some(start + Duration::from_hours(1))
-        );
-        assert_eq!(after(start, period, u64::MAX), None);
-    }
 
     #[test]
     fn this_machine_is_sampled_from_start_to_stop() {

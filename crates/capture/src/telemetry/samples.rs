@@ -2,6 +2,8 @@ use llmprof_record::issue::Issue;
 use llmprof_units::{Bytes, Hertz, Joules, Nanos};
 use serde::{Deserialize, Serialize};
 
+use super::nvml::GpuSeries;
+
 /// The machine at one moment. Rates cover the time since the sample before; what could not be read is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -36,9 +38,30 @@ pub struct Samples {
     pub cost_ns: Nanos,
     /// What could not be read, or was missed.
     pub issues: Vec<Issue>,
+    /// The GPUs, in the order of their numbers; none where none were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuSeries>,
+    /// What has to be added to times on the run's clock to get Unix time.
+    #[serde(default)]
+    pub unix_offset_ns: Nanos,
+}
+
+/// What the thread that reads GPUs saw.
+#[derive(Debug, Default)]
+pub(super) struct GpuSamples {
+    pub(super) gpus: Vec<GpuSeries>,
+    pub(super) cost_ns: Nanos,
+    pub(super) issues: Vec<Issue>,
 }
 
 impl Samples {
+    /// Joins what was seen of GPUs.
+    pub(super) fn add(&mut self, gpus: GpuSamples) {
+        self.gpus = gpus.gpus;
+        self.cost_ns += gpus.cost_ns;
+        self.issues.extend(gpus.issues);
+    }
+
     /// Joules of the processors and, where counted, their memory, between two times; `None` where energy was not
     /// measured or the times lie outside of what was sampled.
     ///

@@ -1,0 +1,186 @@
+//! GPUs, as NVIDIA's management library tells.
+//!
+//! The library is loaded at run time. Without it there is one [`Issue`] and no failure; what a GPU does not tell stays
+//! absent.
+
+mod csv;
+mod device;
+mod facts;
+mod library;
+mod processes;
+mod series;
+mod throttle;
+mod traffic;
+
+use std::{path::PathBuf, thread, time::Duration};
+
+use llmprof_record::issue::{Issue, Severity};
+
+pub use self::{
+    csv::{FILE, csv},
+    facts::{Gpu, GpuFacts},
+    library::{LIBRARY_VARIABLE, NvmlUnavailable},
+    series::{GpuEnergy, GpuSample, GpuSeries, Throttling},
+    throttle::{ThrottleReason, ThrottleReasons},
+};
+
+use self::{device::Reader, processes::Processes, traffic::PcieMeter};
+use super::{
+    pace::{self, Shared},
+    samples::GpuSamples,
+};
+use crate::clock;
+
+/// Which GPUs are sampled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Gpus {
+    /// None.
+    #[default]
+    None,
+    /// Every one.
+    All,
+    /// Those of these numbers, as NVML counts.
+    Chosen(Vec<u32>),
+}
+
+impl Gpus {
+    /// As a request says it: all where it names none, none where it names an empty list.
+    pub fn requested(devices: Option<&[u32]>) -> Self {
+        match devices {
+            None => Self::All,
+            Some([]) => Self::None,
+            Some(devices) => Self::Chosen(devices.to_vec()),
+        }
+    }
+}
+
+/// Samples GPUs until it is time to stop.
+pub(super) fn sample(
+    shared: &Shared,
+    period: Duration,
+    gpus: &Gpus,
+    library: Option<&PathBuf>,
+) -> GpuSamples {
+    let mut samples = GpuSamples::default();
+    let nvml = match library::open(library) {
+        Ok(nvml) => nvml,
+        Err(error) => {
+            samples.issues.push(no_gpu(&error.to_string()));
+            return samples;
+        }
+    };
+    let count = nvml.device_count().unwrap_or(0);
+    if count == 0 {
+        samples.issues.push(no_gpu("the driver knows no GPU"));
+        return samples;
+    }
+    let mut readers = Vec::new();
+    for index in wanted(gpus, count) {
+        match Reader::open(&nvml, index) {
+            Ok(reader) => readers.push((reader, PcieMeter::default())),
+            Err(error) => samples
+                .issues
+                .push(unreadable(index, count, &error.to_string())),
+        }
+    }
+    if !readers.is_empty() {
+        let missed = read_all(shared, period, &mut readers);
+        samples.issues.extend(pace::missed_samples("GPUs", missed));
+    }
+    for (reader, _) in readers {
+        samples.issues.extend(reader.issues());
+        samples.gpus.push(reader.series);
+    }
+    samples.cost_ns = clock::thread_cpu_time();
+    samples
+}
+
+/// Reads all GPUs at every deadline; the answer is how many deadlines were missed.
+fn read_all(shared: &Shared, period: Duration, readers: &mut [(Reader<'_>, PcieMeter)]) -> u64 {
+    let processes = Processes::new("/proc".into());
+    let metered: Vec<_> = readers
+        .iter()
+        .enumerate()
+        .filter(|(_, (reader, _))| reader.needs_meter())
+        .map(|(position, (reader, _))| {
+            (
+                position,
+                reader.device.nvml().device_by_index(reader.series.index),
+            )
+        })
+        .filter_map(|(position, device)| Some((position, device.ok()?)))
+        .collect();
+    let (mut readers, meters): (Vec<_>, Vec<_>) = readers
+        .iter_mut()
+        .map(|(reader, meter)| (reader, &*meter))
+        .unzip();
+    thread::scope(|scope| {
+        for (position, device) in &metered {
+            let meter = meters[*position];
+            // Without this thread the columns of PCIe stay empty, which is said at the end.
+            let _ = thread::Builder::new()
+                .name("telemetry-pcie".to_owned())
+                .spawn_scoped(scope, move || meter.run(device, shared, period));
+        }
+        pace::keep(shared, period, |worker| {
+            for (reader, meter) in readers.iter_mut().zip(&meters) {
+                reader.read(&processes, worker, meter);
+            }
+        })
+    })
+}
+
+/// The numbers of the GPUs to read, each once, in order.
+fn wanted(gpus: &Gpus, count: u32) -> Vec<u32> {
+    match gpus {
+        Gpus::None => Vec::new(),
+        Gpus::All => (0..count).collect(),
+        Gpus::Chosen(chosen) => {
+            let mut chosen = chosen.clone();
+            chosen.sort_unstable();
+            chosen.dedup();
+            chosen
+        }
+    }
+}
+
+fn no_gpu(reason: &str) -> Issue {
+    Issue::new(
+        Severity::Info,
+        "telemetry.no_gpu",
+        format!("no GPU is sampled: {reason}"),
+    )
+    .with_hint(format!(
+        "{LIBRARY_VARIABLE} names a libnvidia-ml.so.1 in an unusual place"
+    ))
+}
+
+fn unreadable(index: u32, count: u32, error: &str) -> Issue {
+    if index >= count {
+        return Issue::new(
+            Severity::Warning,
+            "telemetry.gpu_missing",
+            format!("there is no GPU {index}: the driver knows {count}, counted from 0"),
+        )
+        .with_hint("pipeline.telemetry.devices names GPUs as nvidia-smi does, whatever CUDA_VISIBLE_DEVICES says");
+    }
+    Issue::new(
+        Severity::Warning,
+        "telemetry.gpu_unreadable",
+        format!("GPU {index} is not sampled: {error}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_read_once_each_in_order() {
+        assert_eq!(wanted(&Gpus::requested(None), 3), [0, 1, 2]);
+        assert_eq!(wanted(&Gpus::requested(Some(&[2, 0, 2])), 3), [0, 2]);
+        assert_eq!(Gpus::requested(Some(&[])), Gpus::None);
+        assert_eq!(unreadable(7, 2, "x").code, "telemetry.gpu_missing");
+        assert_eq!(unreadable(1, 2, "x").code, "telemetry.gpu_unreadable");
+    }
+}

@@ -7,7 +7,8 @@ use llmprof_capture::{
     runner::{
         Backend, Client, Limits, Problem,
         protocol::{
-            Failure, FailureKind, Generate, Generated, Load, Loaded, Progress, SOCKET_VARIABLE,
+            Failure, FailureKind, Generate, Generated, Load, LoadOptions, Loaded, Progress,
+            SOCKET_VARIABLE,
         },
         serve,
     },
@@ -69,6 +70,7 @@ fn an_interrupt_ends_the_step_and_the_worker() {
         max_positions: 1,
         threads: None,
         seed: 0,
+        options: LoadOptions::default(),
     };
     let error = client
         .load(&load, &mut interrupt, &mut |_| {

@@ -1,0 +1,334 @@
+//! Telemetry of GPUs without a GPU: a stand-in for NVIDIA's library, compiled here, whose counters are known in closed
+//! form.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use llmprof_capture::telemetry::{
+    Gpus, Sampler, Samples, Settings, ThrottleReason,
+    nvml::{self, GpuFacts},
+};
+use llmprof_units::{Basis, Bytes, BytesPerSecond, Nanos};
+
+/// Compiles the stand-in with some of its switches.
+fn stand_in(folder: &Path, switches: &[&str]) -> PathBuf {
+    let library = folder.join("libnvidia-ml.so.1");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nvml/stand_in.c");
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-w", "-o"])
+        .arg(&library)
+        .args(switches.iter().map(|switch| format!("-D{switch}")))
+        .arg(source)
+        .status()
+        .expect("a C compiler builds the stand-in");
+    assert!(status.success());
+    library
+}
+
+/// Samples the stand-in for a while, with this process as the worker.
+fn sampled(switches: &[&str], gpus: Gpus) -> Samples {
+    let folder = tempfile::tempdir().unwrap();
+    let sampler = Sampler::start_with(Settings {
+        period: Duration::from_millis(10),
+        gpus,
+        nvml_library: Some(stand_in(folder.path(), switches)),
+    })
+    .unwrap();
+    sampler.watch(std::process::id());
+    std::thread::sleep(Duration::from_millis(200));
+    sampler.stop().unwrap()
+}
+
+fn codes(samples: &Samples) -> Vec<&str> {
+    samples
+        .issues
+        .iter()
+        .map(|issue| issue.code.as_str())
+        .filter(|code| code.contains("gpu"))
+        .collect()
+}
+
+fn message<'a>(samples: &'a Samples, code: &str) -> &'a str {
+    let issue = samples.issues.iter().find(|issue| issue.code == code);
+    &issue.expect("there is such an issue").message
+}
+
+fn span(samples: &Samples, gpu: usize) -> (Nanos, Nanos) {
+    let rows = &samples.gpus[gpu].rows;
+    (rows[0].time_ns, rows[rows.len() - 1].time_ns)
+}
+
+#[test]
+fn every_gpu_is_read_with_all_it_tells() {
+    let samples = sampled(&[], Gpus::All);
+    // NVML's "unknown" is no state, and the second GPU says nothing else.
+    assert_eq!(codes(&samples), ["telemetry.gpu_columns"]);
+    assert_eq!(
+        message(&samples, "telemetry.gpu_columns"),
+        "GPU 1 (Stand-in B) does not tell: performance state"
+    );
+    let [first, second] = &samples.gpus[..] else {
+        panic!("two GPUs, not {}", samples.gpus.len());
+    };
+    assert_eq!((first.index, first.name.as_str()), (0, "Stand-in A"));
+    assert_eq!((second.index, second.name.as_str()), (1, "Stand-in B"));
+    assert_eq!(first.memory_total_bytes, Some(Bytes(143_771 << 20)));
+    assert!(first.rows.len() >= 3, "{}", first.rows.len());
+    assert_eq!(first.rows.len(), second.rows.len());
+    let row = &first.rows[1];
+    assert_eq!(
+        (row.gpu_percent, row.memory_percent),
+        (Some(70.0), Some(30.0))
+    );
+    assert_eq!(row.sm_clock_hz.unwrap().0, 1.98e9);
+    assert_eq!(row.memory_clock_hz.unwrap().0, 3.201e9);
+    assert_eq!(row.power_w.unwrap().0, 250.0);
+    assert!((row.power_instant_w.unwrap().0 - 249.5).abs() < 1e-9);
+    assert_eq!(
+        (row.temperature_c, row.memory_temperature_c),
+        (Some(37.0), Some(41.0))
+    );
+    assert_eq!(row.memory_used_bytes, Some(Bytes(2565 << 20)));
+    assert_eq!(row.performance_state, Some(0));
+    assert_eq!(second.rows[1].performance_state, None);
+    // The latest of this process's two shares; the process of another; neither the entry of nobody nor the one beyond
+    // the whole.
+    let watched = first.rows.last().unwrap();
+    assert_eq!(watched.worker_gpu_percent, Some(60.0));
+    assert_eq!(watched.other_gpu_percent, Some(8.0));
+    assert_eq!(watched.worker_memory_bytes, Some(Bytes(1 << 30)));
+    // Nobody was on the second GPU, which is zero and not unknown.
+    let idle = second.rows.last().unwrap();
+    assert_eq!(
+        (idle.worker_gpu_percent, idle.other_gpu_percent),
+        (Some(0.0), Some(0.0))
+    );
+    assert_eq!(idle.worker_memory_bytes, Some(Bytes(0)));
+    // The first sample has no time before it to have a rate over.
+    assert_eq!(first.rows[0].pcie_tx, None);
+    let mebibytes = |count: f64| Some(BytesPerSecond(count * 1_048_576.0));
+    assert_eq!((row.pcie_tx, row.pcie_rx), (mebibytes(2.0), mebibytes(3.0)));
+    assert_eq!(
+        (row.nvlink_tx, row.nvlink_rx),
+        (mebibytes(4.0), mebibytes(5.0))
+    );
+}
+
+#[test]
+fn energy_is_the_counters_difference() {
+    let samples = sampled(&[], Gpus::All);
+    for (gpu, joules_per_sample) in [(0, 1.5), (1, 3.0)] {
+        let series = &samples.gpus[gpu];
+        let (start, end) = span(&samples, gpu);
+        let energy = series.energy_between(start, end).unwrap();
+        let expected = joules_per_sample * (series.rows.len() - 1) as f64;
+        assert!(
+            (energy.joules.0 - expected).abs() < 1e-9,
+            "{energy:?} {expected}"
+        );
+        assert_eq!(energy.basis, Basis::Measured);
+        // From one sample to the next it is one step of the counter, however far apart they are.
+        let step = series.energy_between(series.rows[1].time_ns, series.rows[2].time_ns);
+        assert!((step.unwrap().joules.0 - joules_per_sample).abs() < 1e-9);
+        assert_eq!(series.energy_between(start - Nanos(1), end), None);
+    }
+}
+
+#[test]
+fn without_a_counter_energy_is_integrated_power() {
+    let samples = sampled(&["NO_ENERGY"], Gpus::Chosen(vec![0]));
+    assert_eq!(codes(&samples), ["telemetry.gpu_energy_derived"]);
+    let (start, end) = span(&samples, 0);
+    let energy = samples.gpus[0].energy_between(start, end).unwrap();
+    let expected = 250.0 * (end - start).seconds();
+    assert!((energy.joules.0 - expected).abs() < 1e-6 * expected);
+    assert_eq!(energy.basis, Basis::Derived);
+}
+
+#[test]
+fn a_counter_that_was_reset_is_not_believed() {
+    let samples = sampled(&["ENERGY_RESET"], Gpus::Chosen(vec![0]));
+    assert!(codes(&samples).contains(&"telemetry.gpu_energy_reset"));
+    let series = &samples.gpus[0];
+    let known: Vec<bool> = series
+        .rows
+        .iter()
+        .map(|row| row.energy_j.is_some())
+        .collect();
+    assert_eq!(known[..4], [true, true, true, false]);
+    assert!(known[3..].iter().all(|known| !known));
+    let (start, end) = span(&samples, 0);
+    let energy = series.energy_between(start, end).unwrap();
+    assert_eq!(energy.basis, Basis::Derived);
+}
+
+#[test]
+fn throttling_names_its_reasons() {
+    let samples = sampled(&[], Gpus::All);
+    let (start, end) = span(&samples, 1);
+    let held = samples.gpus[1].throttled_between(start, end).unwrap();
+    assert!((held.share - 1.0).abs() < 1e-12);
+    let reasons: Vec<ThrottleReason> = held.reasons.iter().map(|(reason, _)| *reason).collect();
+    assert_eq!(
+        reasons,
+        [
+            ThrottleReason::SoftwarePowerCap,
+            ThrottleReason::SoftwareThermal
+        ]
+    );
+    // An idle GPU lowers its clocks by itself.
+    let (start, end) = span(&samples, 0);
+    assert_eq!(
+        samples.gpus[0].throttled_between(start, end).unwrap().share,
+        0.0
+    );
+}
+
+#[test]
+fn chosen_gpus_alone_are_read_and_missing_ones_named() {
+    let samples = sampled(&[], Gpus::Chosen(vec![5, 1, 1]));
+    assert_eq!(samples.gpus.len(), 1);
+    assert_eq!(samples.gpus[0].index, 1);
+    assert_eq!(
+        codes(&samples),
+        ["telemetry.gpu_missing", "telemetry.gpu_columns"]
+    );
+    assert!(message(&samples, "telemetry.gpu_missing").contains("no GPU 5"));
+}
+
+#[test]
+fn an_older_gpu_has_pcie_by_the_blocking_call() {
+    let samples = sampled(&["NO_GPM"], Gpus::Chosen(vec![0]));
+    let last = samples.gpus[0].rows.last().unwrap();
+    assert_eq!(last.pcie_tx, Some(BytesPerSecond(1_150_000.0)));
+    assert_eq!(last.pcie_rx, Some(BytesPerSecond(569_000.0)));
+    assert_eq!(last.nvlink_tx, None);
+    assert_eq!(
+        message(&samples, "telemetry.gpu_columns"),
+        "GPU 0 (Stand-in A) does not tell: NVLink traffic"
+    );
+}
+
+#[test]
+fn what_is_not_supported_is_one_issue_and_empty_columns() {
+    let samples = sampled(&["BARE"], Gpus::Chosen(vec![0]));
+    assert_eq!(codes(&samples), ["telemetry.gpu_columns"]);
+    let rows = &samples.gpus[0].rows;
+    assert!(rows.len() >= 2);
+    let empty = llmprof_capture::telemetry::GpuSample {
+        time_ns: rows[1].time_ns,
+        ..Default::default()
+    };
+    assert_eq!(rows[1], empty);
+    let (start, end) = span(&samples, 0);
+    assert_eq!(samples.gpus[0].energy_between(start, end), None);
+    assert_eq!(samples.gpus[0].throttled_between(start, end), None);
+    let file = nvml::csv(&samples).unwrap();
+    let cells: Vec<&str> = file.lines().nth(1).unwrap().split(',').collect();
+    assert_eq!(
+        cells.iter().filter(|cell| !cell.is_empty()).count(),
+        3,
+        "{cells:?}"
+    );
+}
+
+#[test]
+fn no_driver_no_gpu_and_no_library_are_one_issue_each() {
+    for (switches, reason) in [
+        (&["INIT_FAILS"][..], "driver is not loaded"),
+        (&["NO_DEVICES"][..], "knows no GPU"),
+    ] {
+        let samples = sampled(switches, Gpus::All);
+        assert_eq!(codes(&samples), ["telemetry.no_gpu"]);
+        let message = message(&samples, "telemetry.no_gpu");
+        assert!(message.contains(reason), "{message}");
+        assert!(samples.gpus.is_empty() && nvml::csv(&samples).is_none());
+        assert!(samples.rows.len() >= 2, "the host is sampled all the same");
+    }
+    let sampler = Sampler::start_with(Settings {
+        period: Duration::from_millis(10),
+        gpus: Gpus::All,
+        nvml_library: Some("/nonexistent/libnvidia-ml.so.1".into()),
+    })
+    .unwrap();
+    let samples = sampler.stop().unwrap();
+    assert_eq!(codes(&samples), ["telemetry.no_gpu"]);
+}
+
+#[test]
+fn the_file_holds_every_sample() {
+    let samples = sampled(&[], Gpus::All);
+    let file = nvml::csv(&samples).unwrap();
+    let rows: usize = samples.gpus.iter().map(|gpu| gpu.rows.len()).sum();
+    assert_eq!(file.lines().count(), rows + 1);
+    let unix: f64 = file
+        .lines()
+        .nth(1)
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs_f64();
+    assert!((0.0..600.0).contains(&(now - unix)), "{unix} {now}");
+}
+
+/// Loose, since the machine may be busy: what was sampled and what was missed make up the deadlines that passed.
+#[test]
+fn the_rate_is_kept_without_drift() {
+    let samples = sampled(&[], Gpus::Chosen(vec![0]));
+    let rows = samples.gpus[0].rows.len() as u64;
+    let missed: u64 = samples
+        .issues
+        .iter()
+        .filter(|issue| issue.code == "telemetry.missed_samples" && issue.message.contains("GPUs"))
+        .map(|issue| issue.count)
+        .sum();
+    let (start, end) = span(&samples, 0);
+    let deadlines = ((end - start).seconds() / 0.01) as u64;
+    // The first and the last sample are not at deadlines.
+    let seen = rows + missed;
+    assert!(
+        seen >= deadlines && seen <= deadlines + 3,
+        "{rows} + {missed}, {deadlines}"
+    );
+}
+
+#[test]
+fn the_machine_is_described() {
+    let folder = tempfile::tempdir().unwrap();
+    let facts = GpuFacts::collect(Some(&stand_in(folder.path(), &[]))).unwrap();
+    assert_eq!(facts.driver_version.as_deref(), Some("580.159.04"));
+    assert_eq!(facts.cuda_version.as_deref(), Some("13.0"));
+    assert_eq!(facts.gpus.len(), 2);
+    let gpu = &facts.gpus[1];
+    assert_eq!(gpu.name.as_deref(), Some("Stand-in B"));
+    assert_eq!(gpu.architecture.as_deref(), Some("Hopper"));
+    assert_eq!(gpu.compute_capability.as_deref(), Some("9.0"));
+    assert_eq!(gpu.pci_bus_id.as_deref(), Some("00000000:01:06.0"));
+    assert_eq!(
+        (gpu.ecc_enabled, gpu.mig_enabled),
+        (Some(true), Some(false))
+    );
+    assert_eq!(
+        (gpu.persistence_mode, gpu.compute_mode),
+        (Some(true), Some("exclusive_process"))
+    );
+    assert_eq!(gpu.power_limit_w.unwrap().0, 500.0);
+    assert_eq!(gpu.default_power_limit_w.unwrap().0, 700.0);
+    assert_eq!((gpu.pcie_generation, gpu.pcie_lanes), (Some(5), Some(16)));
+    let bare = GpuFacts::collect(Some(&stand_in(folder.path(), &["BARE"]))).unwrap();
+    assert_eq!(
+        serde_json::to_value(&bare.gpus[0]).unwrap(),
+        serde_json::json!({"index": 0, "name": "Stand-in A"})
+    );
+    let failed = GpuFacts::collect(Some(&stand_in(folder.path(), &["INIT_FAILS"])));
+    assert!(failed.unwrap_err().to_string().contains("does not start"));
+}

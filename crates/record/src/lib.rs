@@ -8,6 +8,7 @@ pub mod import;
 pub mod issue;
 pub mod kernel_name;
 mod mapped;
+pub mod memory;
 pub mod plan;
 pub mod store;
 pub mod summary;

@@ -12,6 +12,7 @@ pub mod nsys_report;
 pub mod nsys_sqlite;
 pub mod nsys_stats;
 mod source;
+pub mod torch_memory;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use thiserror::Error;
 pub use source::{Limits, Source};
 
 use crate::counters::Counters;
+use crate::memory::MemoryHistory;
 use crate::summary::SummaryTable;
 use crate::trace::Trace;
 
@@ -33,6 +35,8 @@ pub enum Profile {
     Counters(Box<Counters>),
     /// Sums by name, without the events behind them.
     Summary(Box<SummaryTable>),
+    /// An allocator's memory.
+    Memory(Box<MemoryHistory>),
 }
 
 /// One foreign format.
@@ -51,6 +55,7 @@ pub const IMPORTERS: &[Importer] = &[
     nsys_sqlite::IMPORTER,
     ncu_csv::IMPORTER,
     nsys_stats::IMPORTER,
+    torch_memory::IMPORTER,
 ];
 
 /// Why a file could not be imported at all.

@@ -7,6 +7,7 @@ use llmprof_record::{
     counters::Counters,
     import::{self, Limits, Profile},
     issue::{Issue, Severity},
+    memory::MemoryHistory,
     store::{RunDir, write_atomically},
     summary::SummaryTable,
     trace::Trace,
@@ -16,12 +17,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     counters::{CountersAnalysis, LaunchRow},
-    files,
+    files, memory,
 };
 use crate::failure::Failure;
 
 pub(super) const TRACE_FILE: &str = "trace.llmprof";
 const COUNTERS_FILE: &str = "counters.json";
+const MEMORY_FILE: &str = "memory.json";
 const SUMMARIES_FILE: &str = "summaries.json";
 const ANALYSIS_FILE: &str = "analysis.json";
 
@@ -39,6 +41,7 @@ pub(super) struct Contents {
     trace: Option<Box<Trace>>,
     counters: Option<Box<Counters>>,
     summaries: Vec<Summary>,
+    memory: Option<Box<MemoryHistory>>,
     /// `name: format`, for the summary.
     sources: Vec<String>,
 }
@@ -52,6 +55,8 @@ pub(super) struct Findings {
     counters: Option<CountersAnalysis>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     summaries: Vec<SummaryTable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryHistory>,
     /// Where there is no timeline, the losses stand here; with one they are in it.
     #[serde(rename = "issues", skip_serializing_if = "Vec::is_empty")]
     other_issues: Vec<Issue>,
@@ -86,6 +91,14 @@ impl Contents {
                         }
                     }
                 }
+                Profile::Memory(_) if contents.memory.is_some() => {
+                    return Err(Failure::new(format!(
+                        "{} is a second snapshot of memory",
+                        file.display()
+                    ))
+                    .hint("import each snapshot into a run of its own".to_owned()));
+                }
+                Profile::Memory(memory) => contents.memory = Some(memory),
                 Profile::Summary(table) => contents.summaries.push(Summary {
                     file: files::name(file),
                     table: *table,
@@ -106,9 +119,13 @@ impl Contents {
             trace: trace.map(Box::new),
             counters: json(&run.join(COUNTERS_FILE))?,
             summaries: json(&run.join(SUMMARIES_FILE))?.unwrap_or_default(),
+            memory: json(&run.join(MEMORY_FILE))?,
             sources: Vec::new(),
         };
-        if contents.trace.is_none() && contents.counters.is_none() && contents.summaries.is_empty()
+        if contents.trace.is_none()
+            && contents.counters.is_none()
+            && contents.summaries.is_empty()
+            && contents.memory.is_none()
         {
             return Err(Failure::new(format!(
                 "{} holds no profile to analyze",
@@ -129,6 +146,9 @@ impl Contents {
         }
         if !self.summaries.is_empty() {
             store.write(SUMMARIES_FILE, text(&self.summaries)?)?;
+        }
+        if let Some(memory) = &self.memory {
+            store.write(MEMORY_FILE, text(memory)?)?;
         }
         Ok(())
     }
@@ -157,7 +177,8 @@ impl Contents {
                 self.summaries
                     .iter()
                     .flat_map(|summary| &summary.table.issues),
-            );
+            )
+            .chain(self.memory.iter().flat_map(|memory| &memory.issues));
         match &mut timeline {
             Some(analysis) => analysis.issues.extend(lost.cloned()),
             None => other_issues.extend(lost.cloned()),
@@ -170,6 +191,7 @@ impl Contents {
                 .iter()
                 .map(|summary| summary.table.clone())
                 .collect(),
+            memory: self.memory.as_deref().cloned(),
             other_issues,
             sources: self.sources.clone(),
         }
@@ -221,6 +243,9 @@ impl Findings {
         for table in &self.summaries {
             lines.extend(files::table_lines(table));
         }
+        if let Some(memory) = &self.memory {
+            lines.extend(memory::lines(memory));
+        }
         lines
     }
 
@@ -251,6 +276,9 @@ impl Findings {
         }
         if let Some(counters) = &self.counters {
             files.push(("counters.csv", LaunchRow::csv(&counters.launches)));
+        }
+        if let Some(timeline) = self.memory.as_ref().and_then(memory::csv) {
+            files.push((memory::FILE, timeline));
         }
         Ok(files)
     }

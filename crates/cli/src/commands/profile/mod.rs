@@ -3,6 +3,7 @@
 mod contents;
 mod counters;
 mod files;
+mod memory;
 
 use std::{io::Write as _, path::Path, time::Instant};
 

@@ -1,0 +1,106 @@
+//! What an allocator's memory says, in lines and as a file.
+
+use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
+use llmprof_units::Percent;
+
+/// The timeline of every device, for a spreadsheet.
+pub(super) const FILE: &str = "memory.csv";
+
+/// About ten lines for each device.
+pub(super) fn lines(history: &MemoryHistory) -> Vec<String> {
+    history.devices.iter().flat_map(device_lines).collect()
+}
+
+fn device_lines(device: &DeviceMemory) -> Vec<String> {
+    let now = &device.now;
+    let mut lines = vec![format!(
+        "device {}: {} allocated of {} reserved in {} segments{}; {} free between blocks in use",
+        device.device,
+        now.allocated_bytes,
+        now.reserved_bytes,
+        now.segments,
+        fragmented(now.fragmentation()),
+        now.inactive_split_bytes,
+    )];
+    if let Some(history) = &device.history {
+        lines.extend(history_lines(history));
+    }
+    lines
+}
+
+fn history_lines(history: &DeviceHistory) -> Vec<String> {
+    let peak = &history.peak;
+    let span = match (history.timeline.first(), history.timeline.last()) {
+        (Some(first), Some(last)) => (last.time_ns - first.time_ns).to_string(),
+        _ => String::new(),
+    };
+    let mut lines = vec![format!(
+        "  in the {span} recorded: {} allocations, {} frees; peak {} allocated of {} reserved{}",
+        history.allocations,
+        history.frees,
+        peak.allocated_bytes,
+        peak.reserved_bytes,
+        fragmented(peak.fragmentation()),
+    )];
+    for failed in &history.out_of_memory {
+        lines.push(format!(
+            "  out of memory: {} were asked for",
+            failed.requested_bytes
+        ));
+    }
+    lines.push("  held at the peak:".to_owned());
+    lines.extend(
+        history
+            .at_peak
+            .iter()
+            .take(5)
+            .map(|held| holding(held, "allocated before the recording")),
+    );
+    lines.push("  largest allocations:".to_owned());
+    lines.extend(
+        history
+            .largest
+            .iter()
+            .take(5)
+            .map(|held| holding(held, "site not recorded")),
+    );
+    lines
+}
+
+fn holding(held: &Holding, nobody: &str) -> String {
+    let blocks = held
+        .blocks
+        .map(|blocks| format!(" ×{blocks}"))
+        .unwrap_or_default();
+    format!(
+        "    {}{blocks}  {}",
+        held.bytes,
+        held.site.as_deref().unwrap_or(nobody)
+    )
+}
+
+fn fragmented(share: Option<f64>) -> String {
+    share
+        .map(|share| format!(" ({} free)", Percent(share)))
+        .unwrap_or_default()
+}
+
+/// The timeline; `None` where nothing was recorded.
+pub(super) fn csv(history: &MemoryHistory) -> Option<String> {
+    let mut file = String::from("device,time_ns,requested_bytes,allocated_bytes,reserved_bytes\n");
+    let mut rows = 0;
+    for device in &history.devices {
+        for point in device.history.iter().flat_map(|history| &history.timeline) {
+            rows += 1;
+            file += &format!(
+                "{},{},{},{},{}\n",
+                device.device,
+                point.time_ns.0,
+                point.requested_bytes.0,
+                point.allocated_bytes.0,
+                point.reserved_bytes.0
+            );
+        }
+    }
+    (rows > 0).then_some(file)
+}

@@ -1,0 +1,146 @@
+//! Where an allocation was made.
+
+use rustc_hash::FxHashMap;
+
+use super::pickle::{Heap, Value};
+
+/// Names of places, each once.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    names: Vec<String>,
+    numbers: FxHashMap<String, u32>,
+    /// What is known of frames that were seen: snapshots share them between stacks.
+    frames: FxHashMap<u32, Frame>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    kind: Kind,
+    site: u32,
+}
+
+/// What a frame tells a reader, the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Python code of a model or a program.
+    Program,
+    /// Python code of torch.
+    Torch,
+    /// A function in a library.
+    Native,
+}
+
+impl Sites {
+    /// The place that a stack, its innermost frame first, says most about: the first frame of Python code outside of
+    /// torch, else the first of Python code, else the first.
+    pub(super) fn of(&mut self, heap: &Heap<'_>, stack: Value) -> Option<u32> {
+        let mut best: Option<Frame> = None;
+        for &frame in heap.items(stack)? {
+            let Value::Dict(number) = frame else { continue };
+            let known = self.frames.get(&number).copied();
+            let Some(frame) = known.or_else(|| self.describe(heap, frame)) else {
+                continue;
+            };
+            self.frames.insert(number, frame);
+            if frame.kind == Kind::Program {
+                return Some(frame.site);
+            }
+            if best.is_none_or(|best| frame.kind < best.kind) {
+                best = Some(frame);
+            }
+        }
+        best.map(|frame| frame.site)
+    }
+
+    fn describe(&mut self, heap: &Heap<'_>, frame: Value) -> Option<Frame> {
+        let function = heap.text(heap.get(frame, "name")?)?;
+        let file = heap
+            .get(frame, "filename")
+            .and_then(|file| heap.text(file))
+            .unwrap_or("");
+        let line = match heap.get(frame, "line") {
+            Some(Value::Int(line)) => line,
+            _ => 0,
+        };
+        let (kind, name) = if is_python(file) {
+            let file = shortened(file);
+            let kind = if file.starts_with("torch/") {
+                Kind::Torch
+            } else {
+                Kind::Program
+            };
+            (kind, format!("{file}:{line} {function}"))
+        } else {
+            (Kind::Native, function.to_owned())
+        };
+        let site = *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.names.push(name.clone());
+            (self.names.len() - 1) as u32
+        });
+        Some(Frame { kind, site })
+    }
+
+    pub(super) fn into_names(self) -> Vec<String> {
+        self.names
+    }
+}
+
+fn is_python(file: &str) -> bool {
+    file.rsplit_once('.')
+        .is_some_and(|(_, extension)| extension == "py")
+}
+
+/// A path from the package on, or its last part: where a package is installed says nothing, and a home directory is
+/// nobody's business.
+fn shortened(file: &str) -> &str {
+    for folder in ["site-packages/", "dist-packages/"] {
+        if let Some((_, rest)) = file.rsplit_once(folder) {
+            return rest;
+        }
+    }
+    file.rsplit('/').next().unwrap_or(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pickle::{Limits, load};
+    use super::*;
+
+    /// A stack as a pickle of protocol 0: pairs of file and function, line 7.
+    fn site(stack: &[(&str, &str)]) -> Option<String> {
+        let mut text = String::from("(l");
+        for (file, function) in stack {
+            text += &format!("(dVname\nV{function}\nsVfilename\nV{file}\nsVline\nI7\nsa");
+        }
+        text.push('.');
+        let pickle = load(text.as_bytes(), &Limits::default()).unwrap();
+        let mut sites = Sites::default();
+        let number = sites.of(&pickle.heap, pickle.root)?;
+        sites.into_names().into_iter().nth(number as usize)
+    }
+
+    #[test]
+    fn the_program_goes_before_torch_and_torch_before_libraries() {
+        let native = ("??", "c10::alloc()");
+        let torch = (
+            "/opt/v/lib/python3.12/site-packages/torch/nn/functional.py",
+            "embedding",
+        );
+        let model = (
+            "/home/me/site-packages/transformers/models/qwen2/modeling_qwen2.py",
+            "forward",
+        );
+        let script = ("/home/me/run.py", "<module>");
+        assert_eq!(
+            site(&[native, torch, model, script]).unwrap(),
+            "transformers/models/qwen2/modeling_qwen2.py:7 forward"
+        );
+        assert_eq!(site(&[native, torch, script]).unwrap(), "run.py:7 <module>");
+        assert_eq!(
+            site(&[native, torch]).unwrap(),
+            "torch/nn/functional.py:7 embedding"
+        );
+        assert_eq!(site(&[native, ("x.cpp", "f")]).unwrap(), "c10::alloc()");
+        assert_eq!(site(&[]), None);
+    }
+}

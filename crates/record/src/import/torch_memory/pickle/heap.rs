@@ -1,0 +1,99 @@
+//! What a pickle builds.
+
+use std::borrow::Cow;
+
+use super::integer::Integer;
+
+/// A value. What is larger than a number lies in the [`Heap`] it came from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// `None`.
+    None,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number that fits.
+    Int(i64),
+    /// A whole number that does not.
+    Integer(u32),
+    /// A floating-point number.
+    Float(f64),
+    /// Text.
+    Text(u32),
+    /// Bytes.
+    Bytes(u32),
+    /// A list.
+    List(u32),
+    /// A tuple.
+    Tuple(u32),
+    /// A dictionary.
+    Dict(u32),
+    /// A set.
+    Set(u32),
+    /// A set that cannot change.
+    FrozenSet(u32),
+}
+
+/// Where values lie. Text and bytes are borrowed from the pickle where they stand in it as they are.
+#[derive(Debug, Default)]
+pub struct Heap<'a> {
+    pub(super) integers: Vec<Integer>,
+    pub(super) texts: Vec<Cow<'a, str>>,
+    pub(super) bytes: Vec<&'a [u8]>,
+    /// Lists, tuples and sets.
+    pub(super) sequences: Vec<Vec<Value>>,
+    pub(super) dicts: Vec<Vec<(Value, Value)>>,
+}
+
+impl Heap<'_> {
+    /// The text of a value; `None` where it is none.
+    pub fn text(&self, value: Value) -> Option<&str> {
+        match value {
+            Value::Text(index) => self.texts.get(index as usize).map(AsRef::as_ref),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a value.
+    pub fn bytes(&self, value: Value) -> Option<&[u8]> {
+        match value {
+            Value::Bytes(index) => self.bytes.get(index as usize).copied(),
+            _ => None,
+        }
+    }
+
+    /// A large whole number.
+    pub fn integer(&self, value: Value) -> Option<&Integer> {
+        match value {
+            Value::Integer(index) => self.integers.get(index as usize),
+            _ => None,
+        }
+    }
+
+    /// The elements of a list, a tuple or a set, in the order in which they were put in.
+    pub fn items(&self, value: Value) -> Option<&[Value]> {
+        match value {
+            Value::List(index)
+            | Value::Tuple(index)
+            | Value::Set(index)
+            | Value::FrozenSet(index) => self.sequences.get(index as usize).map(Vec::as_slice),
+            _ => None,
+        }
+    }
+
+    /// The pairs of a dictionary in the order in which they were put in. A key may come twice; its last value counts.
+    pub fn pairs(&self, value: Value) -> Option<&[(Value, Value)]> {
+        match value {
+            Value::Dict(index) => self.dicts.get(index as usize).map(Vec::as_slice),
+            _ => None,
+        }
+    }
+
+    /// What a dictionary has under a name.
+    pub fn get(&self, dict: Value, name: &str) -> Option<Value> {
+        self.pairs(dict)?
+            .iter()
+            .rev()
+            .find(|(key, _)| self.text(*key) == Some(name))
+            .map(|(_, value)| *value)
+    }
+}

@@ -1,0 +1,358 @@
+//! From an allocator's events to its memory over time.
+//!
+//! A recording begins at any time and keeps the latest events, so what was held at its beginning is unknown. What is
+//! held at its end is known, from the snapshot: the events are summed up first, and the beginning is the end less that
+//! sum.
+
+use std::cmp::Reverse;
+
+use llmprof_units::{Bytes, Nanos};
+use rustc_hash::FxHashMap;
+
+use super::{DeviceHistory, Holding, MemoryPoint, MemoryState, OutOfMemory};
+
+/// Sizes are rounded up to this (`kMinBlockSize` of torch's allocators).
+const BLOCK: u64 = 512;
+
+/// Entries of the lists of holdings.
+const LISTED: usize = 20;
+
+/// The most points that a timeline keeps.
+const POINTS: usize = 50_000;
+
+/// What an allocator did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Gave a block.
+    Allocate,
+    /// Took one back.
+    Free,
+    /// Got a segment, or pages for one, from the device.
+    Reserve,
+    /// Returned one.
+    Release,
+    /// Could not give a block. The device had this many bytes left.
+    OutOfMemory(Option<u64>),
+    /// Nothing that changes these sizes.
+    Other,
+}
+
+/// One event of an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) action: Action,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) time_ns: i64,
+    /// Index in the sites.
+    pub(crate) site: Option<u32>,
+}
+
+/// The sizes that events move, as differences.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    requested: i64,
+    allocated: i64,
+    reserved: i64,
+}
+
+impl Level {
+    fn apply(&mut self, event: &Event) {
+        let bytes = signed(event.bytes);
+        let rounded = signed(
+            event
+                .bytes
+                .max(1)
+                .checked_next_multiple_of(BLOCK)
+                .unwrap_or(event.bytes),
+        );
+        let (requested, allocated, reserved) = match event.action {
+            Action::Allocate => (bytes, rounded, 0),
+            Action::Free => (-bytes, -rounded, 0),
+            Action::Reserve => (0, 0, bytes),
+            Action::Release => (0, 0, -bytes),
+            Action::OutOfMemory(_) | Action::Other => (0, 0, 0),
+        };
+        self.requested = self.requested.saturating_add(requested);
+        self.allocated = self.allocated.saturating_add(allocated);
+        self.reserved = self.reserved.saturating_add(reserved);
+    }
+
+    fn at(self, time_ns: i64) -> MemoryPoint {
+        let bytes = |level: i64| Bytes(u64::try_from(level).unwrap_or(0));
+        MemoryPoint {
+            time_ns: Nanos(time_ns),
+            requested_bytes: bytes(self.requested),
+            allocated_bytes: bytes(self.allocated),
+            reserved_bytes: bytes(self.reserved),
+        }
+    }
+
+    fn is_negative(self) -> bool {
+        self.requested < 0 || self.allocated < 0 || self.reserved < 0
+    }
+}
+
+/// The history that ends with `now`, and at how many events a size was below zero: such events do not belong to the
+/// snapshot, or some are missing. `None` where there are no events.
+pub(crate) fn replay(
+    events: &[Event],
+    now: &MemoryState,
+    sites: &[String],
+) -> Option<(DeviceHistory, u64)> {
+    let first = events.first()?;
+    let mut moved = Level::default();
+    for event in events {
+        moved.apply(event);
+    }
+    let mut level = Level {
+        requested: signed(now.requested_bytes.0).saturating_sub(moved.requested),
+        allocated: signed(now.allocated_bytes.0).saturating_sub(moved.allocated),
+        reserved: signed(now.reserved_bytes.0).saturating_sub(moved.reserved),
+    };
+    let start = level.at(first.time_ns);
+    let mut history = DeviceHistory {
+        peak: start,
+        peak_reserved_bytes: start.reserved_bytes,
+        timeline: vec![start],
+        ..DeviceHistory::default()
+    };
+    let mut below_zero = u64::from(level.is_negative());
+    let mut events_to_peak = 0;
+    for (position, event) in events.iter().enumerate() {
+        match event.action {
+            Action::Allocate => history.allocations += 1,
+            Action::Free => history.frees += 1,
+            Action::OutOfMemory(device_free) => history.out_of_memory.push(OutOfMemory {
+                time_ns: Nanos(event.time_ns),
+                requested_bytes: Bytes(event.bytes),
+                device_free_bytes: device_free.map(Bytes),
+            }),
+            Action::Reserve | Action::Release => {}
+            Action::Other => continue,
+        }
+        level.apply(event);
+        below_zero += u64::from(level.is_negative());
+        let point = level.at(event.time_ns);
+        if point.allocated_bytes > history.peak.allocated_bytes {
+            history.peak = point;
+            events_to_peak = position + 1;
+        }
+        history.peak_reserved_bytes = history.peak_reserved_bytes.max(point.reserved_bytes);
+        history.timeline.push(point);
+    }
+    history.at_peak = holdings(
+        &events[..events_to_peak],
+        history.peak.requested_bytes,
+        sites,
+    );
+    history.largest = largest(events, sites);
+    history.timeline = thinned(history.timeline, POINTS);
+    Some((history, below_zero))
+}
+
+/// Who holds memory after these events, when `requested` bytes are held in all.
+fn holdings(events: &[Event], requested: Bytes, sites: &[String]) -> Vec<Holding> {
+    let mut live: FxHashMap<u64, (u64, Option<u32>)> = FxHashMap::default();
+    for event in events {
+        match event.action {
+            Action::Allocate => {
+                live.insert(event.address, (event.bytes, event.site));
+            }
+            Action::Free => {
+                live.remove(&event.address);
+            }
+            _ => {}
+        }
+    }
+    let mut by_site: FxHashMap<Option<u32>, (u64, u64)> = FxHashMap::default();
+    for (bytes, site) in live.into_values() {
+        let entry = by_site.entry(site).or_default();
+        entry.0 += bytes;
+        entry.1 += 1;
+    }
+    let seen: u64 = by_site.values().map(|(bytes, _)| bytes).sum();
+    let mut holdings: Vec<Holding> = by_site
+        .into_iter()
+        .map(|(site, (bytes, blocks))| Holding {
+            site: name(site, sites).or_else(|| Some("unknown".to_owned())),
+            bytes: Bytes(bytes),
+            blocks: Some(blocks),
+        })
+        .collect();
+    if requested.0 > seen {
+        holdings.push(Holding {
+            site: None,
+            bytes: Bytes(requested.0 - seen),
+            blocks: None,
+        });
+    }
+    holdings.sort_by(|a, b| (Reverse(a.bytes), &a.site).cmp(&(Reverse(b.bytes), &b.site)));
+    holdings.truncate(LISTED);
+    holdings
+}
+
+/// The largest allocations; those of one size and site are one.
+fn largest(events: &[Event], sites: &[String]) -> Vec<Holding> {
+    let mut by_size: FxHashMap<(u64, Option<u32>), u64> = FxHashMap::default();
+    for event in events
+        .iter()
+        .filter(|event| event.action == Action::Allocate)
+    {
+        *by_size.entry((event.bytes, event.site)).or_default() += 1;
+    }
+    let mut all: Vec<_> = by_size.into_iter().collect();
+    let key = |((bytes, site), blocks): &((u64, Option<u32>), u64)| {
+        (Reverse(*bytes), Reverse(*blocks), *site)
+    };
+    all.sort_unstable_by_key(key);
+    all.truncate(LISTED);
+    all.into_iter()
+        .map(|((bytes, site), blocks)| Holding {
+            site: name(site, sites),
+            bytes: Bytes(bytes),
+            blocks: Some(blocks),
+        })
+        .collect()
+}
+
+fn name(site: Option<u32>, sites: &[String]) -> Option<String> {
+    sites.get(site? as usize).cloned()
+}
+
+/// At most `most` points. Of each stretch of equally many, the one with the most allocated memory and the last are kept.
+fn thinned(points: Vec<MemoryPoint>, most: usize) -> Vec<MemoryPoint> {
+    if points.len() <= most {
+        return points;
+    }
+    let stretch = points.len().div_ceil((most / 2).max(1));
+    let mut kept = Vec::with_capacity(most);
+    for chunk in points.chunks(stretch) {
+        let highest = (0..chunk.len()).max_by_key(|&i| (chunk[i].allocated_bytes, Reverse(i)));
+        if let Some(highest) = highest {
+            kept.push(chunk[highest]);
+            if highest + 1 < chunk.len() {
+                kept.push(chunk[chunk.len() - 1]);
+            }
+        }
+    }
+    kept
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(action: Action, address: u64, bytes: u64, time_ns: i64, site: u32) -> Event {
+        Event {
+            action,
+            address,
+            bytes,
+            time_ns,
+            site: Some(site),
+        }
+    }
+
+    fn sites() -> Vec<String> {
+        vec!["a.py:1 f".to_owned(), "b.py:2 g".to_owned()]
+    }
+
+    #[test]
+    fn a_short_history_by_hand() {
+        // At the end 1,000 bytes are requested, 2,048 allocated, 4,096 reserved. The recording saw 100 and 600 bytes come
+        // (512 and 1,024 rounded), 700 bytes of before go (1,024), and a segment of 2,048 come: it began with
+        // 1,000 + 700 − 700 requested, 2,048 + 1,024 − 1,536 allocated, 4,096 − 2,048 reserved.
+        let now = MemoryState {
+            segments: 2,
+            reserved_bytes: Bytes(4096),
+            allocated_bytes: Bytes(2048),
+            requested_bytes: Bytes(1000),
+            ..MemoryState::default()
+        };
+        let events = [
+            event(Action::Allocate, 1, 100, 10, 0),
+            event(Action::Reserve, 9, 2048, 20, 0),
+            event(Action::Allocate, 2, 600, 30, 1),
+            event(Action::Other, 0, 0, 35, 0),
+            event(Action::Free, 3, 700, 40, 0),
+            event(Action::OutOfMemory(Some(7)), 0, 99_999, 50, 0),
+        ];
+        let (history, below_zero) = replay(&events, &now, &sites()).unwrap();
+        assert_eq!(below_zero, 0);
+        let levels: Vec<_> = history
+            .timeline
+            .iter()
+            .map(|point| {
+                (
+                    point.time_ns.0,
+                    point.requested_bytes.0,
+                    point.allocated_bytes.0,
+                    point.reserved_bytes.0,
+                )
+            })
+            .collect();
+        assert_eq!(
+            levels,
+            [
+                (10, 1000, 1536, 2048),
+                (10, 1100, 2048, 2048),
+                (20, 1100, 2048, 4096),
+                (30, 1700, 3072, 4096),
+                (40, 1000, 2048, 4096),
+                (50, 1000, 2048, 4096),
+            ]
+        );
+        assert_eq!((history.allocations, history.frees), (2, 1));
+        assert_eq!(history.peak, history.timeline[3]);
+        assert_eq!(history.peak.fragmentation(), Some(0.25));
+        assert_eq!(history.peak_reserved_bytes, Bytes(4096));
+        assert_eq!(history.out_of_memory[0].device_free_bytes, Some(Bytes(7)));
+        let held: Vec<_> = history
+            .at_peak
+            .iter()
+            .map(|one| (one.site.as_deref(), one.bytes.0, one.blocks))
+            .collect();
+        assert_eq!(
+            held,
+            [
+                (None, 1000, None),
+                (Some("b.py:2 g"), 600, Some(1)),
+                (Some("a.py:1 f"), 100, Some(1))
+            ]
+        );
+        assert_eq!(history.largest[0].bytes, Bytes(600));
+    }
+
+    #[test]
+    fn events_of_another_snapshot_are_noticed() {
+        let events = [event(Action::Allocate, 1, 100, 0, 0)];
+        let (history, below_zero) = replay(&events, &MemoryState::default(), &sites()).unwrap();
+        assert_eq!(below_zero, 1);
+        assert_eq!(history.timeline[0].requested_bytes, Bytes(0));
+        assert!(replay(&[], &MemoryState::default(), &[]).is_none());
+    }
+
+    #[test]
+    fn thinning_keeps_peaks_and_the_end() {
+        let points: Vec<MemoryPoint> = (0..1000)
+            .map(|i| MemoryPoint {
+                time_ns: Nanos(i),
+                allocated_bytes: Bytes(if i == 333 { 1_000_000 } else { i as u64 }),
+                ..MemoryPoint::default()
+            })
+            .collect();
+        let kept = thinned(points.clone(), 100);
+        assert!(kept.len() <= 100, "{}", kept.len());
+        assert!(kept.contains(&points[333]));
+        assert_eq!(kept.last(), points.last());
+        assert!(
+            kept.windows(2)
+                .all(|pair| pair[0].time_ns < pair[1].time_ns)
+        );
+        assert_eq!(thinned(points.clone(), 1000), points);
+    }
+}

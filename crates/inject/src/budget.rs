@@ -1,0 +1,425 @@
+//! Keeping the cost of recording within a share of the time.
+//!
+//! Recording is on in slices. Time earns credit at the rate of the share; a slice begins when there is credit for what
+//! the last ones cost, and its cost is taken off afterwards: the time that switching took, and every launch it recorded
+//! at what a launch costs. Credit does not pile up beyond one slice, so that a busy time after an idle one pays no more
+//! than its share.
+//!
+//! Slices hold whole steps where ranges show them: the longest range that comes back, up to [`LONGEST_STEP`], is taken
+//! for a step. Without such ranges a slice is a stretch of time, and whoever reads the trace finds the steps in it.
+//!
+//! What a launch costs is measured where there are steps: their mean time with recording less that without, at the
+//! upper end of its uncertainty, over the launches of a step. Before that, and without steps, [`PRIOR_COST`] is assumed.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::gate::Switches;
+use crate::sys;
+
+/// What a launch costs while it is recorded, ns, until it was measured: the upper end of what an H200 host showed.
+const PRIOR_COST: f64 = 3000.0;
+/// A measured cost is believed down to this part of the prior one, ns.
+const LEAST_COST: f64 = PRIOR_COST / 8.0;
+/// A measured cost is believed up to this many times the prior one.
+const MOST_COST: f64 = PRIOR_COST * 10.0;
+/// The longest range that counts as a step, ns.
+const LONGEST_STEP: f64 = 250e6;
+/// The shortest.
+const SHORTEST_STEP: i64 = 500_000;
+/// A slice is at least this long, ns: short steps are taken several at a time.
+const LEAST_SLICE: i64 = 10_000_000;
+/// How long a slice is without steps, ns.
+const TIMED_SLICE: i64 = 100_000_000;
+/// How long a slice waits for the next step to begin before it begins without, ns.
+const PATIENCE: i64 = 500_000_000;
+/// How many names of ranges are followed.
+const MOST_NAMES: usize = 256;
+/// How often a range must have come back to count as a step.
+const REPEATS: u64 = 3;
+/// How many steps with and without recording a measured cost needs.
+const SAMPLES: u64 = 6;
+
+/// The budget of a session.
+pub(crate) struct Budget {
+    state: Mutex<State>,
+}
+
+struct State {
+    share: f64,
+    credit: f64,
+    expected: f64,
+    last: i64,
+    phase: Phase,
+    ranges: HashMap<Box<[u8]>, Durations>,
+    step: Option<Box<[u8]>>,
+    cost: f64,
+    samples: u64,
+    switched: i64,
+    slice_cost: f64,
+    /// Slices and launches in them, for launches a slice.
+    slices: u64,
+    launches: u64,
+    steps_recorded: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Earning credit.
+    Off,
+    /// Waiting for a step, since then.
+    Armed(i64),
+    /// Recording steps since then; so many are left.
+    Steps(i64, u64),
+    /// Recording until then.
+    Timed(i64),
+}
+
+/// How long ranges of one name took.
+#[derive(Default)]
+struct Durations {
+    count: u64,
+    mean: f64,
+    recorded: Spread,
+    plain: Spread,
+}
+
+/// A running mean and variance (Welford).
+#[derive(Clone, Copy, Default)]
+struct Spread {
+    count: u64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Spread {
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        let delta = value - self.mean;
+        self.mean += delta / self.count as f64;
+        self.squares += delta * (value - self.mean);
+    }
+
+    /// The variance of the mean.
+    fn error_squared(&self) -> f64 {
+        match self.count {
+            0 | 1 => 0.0,
+            count => self.squares / (count - 1) as f64 / count as f64,
+        }
+    }
+}
+
+impl Budget {
+    /// A budget of so many millionths of the time; none for 0.
+    pub(crate) fn new(ppm: u32) -> Option<Self> {
+        (ppm > 0).then(|| Self {
+            state: Mutex::new(State {
+                share: f64::from(ppm) / 1e6,
+                credit: 0.0,
+                // Until a slice has shown its cost: a thousand launches.
+                expected: 1000.0 * PRIOR_COST,
+                last: sys::now(),
+                phase: Phase::Off,
+                ranges: HashMap::new(),
+                step: None,
+                cost: PRIOR_COST,
+                samples: 0,
+                switched: 0,
+                slice_cost: 0.0,
+                slices: 0,
+                launches: 0,
+                steps_recorded: 0,
+            }),
+        })
+    }
+
+    /// A range of this name begins; true if a slice begins with it.
+    pub(crate) fn begins(&self, name: &[u8], now: i64) -> bool {
+        let Ok(mut state) = self.state.lock() else {
+            return false;
+        };
+        let is_step = state.step.as_deref() == Some(name);
+        if !is_step || !matches!(state.phase, Phase::Armed(_)) {
+            return false;
+        }
+        let length = state.ranges.get(name).map_or(0.0, |range| range.mean);
+        let steps = (LEAST_SLICE as f64 / length.max(1.0)).ceil().max(1.0);
+        state.phase = Phase::Steps(now, steps as u64);
+        true
+    }
+
+    /// A range of this name ends; `recorded` says whether recording was on or off throughout, if either. True if a
+    /// slice ends with it.
+    pub(crate) fn ends(&self, name: &[u8], duration: i64, recorded: Option<bool>) -> bool {
+        if duration < SHORTEST_STEP {
+            return false;
+        }
+        let Ok(mut state) = self.state.lock() else {
+            return false;
+        };
+        state.learn(name, duration as f64, recorded);
+        let Phase::Steps(since, left) = state.phase else {
+            return false;
+        };
+        if state.step.as_deref() != Some(name) {
+            return false;
+        }
+        state.steps_recorded += 1;
+        if left > 1 {
+            state.phase = Phase::Steps(since, left - 1);
+            return false;
+        }
+        state.phase = Phase::Off;
+        true
+    }
+
+    /// Time passes, and `launches` more launches were recorded. Says whether to switch recording on or off now.
+    pub(crate) fn tick(
+        &self,
+        now: i64,
+        launches: u64,
+        switches: Switches,
+        is_wanted: bool,
+    ) -> Option<bool> {
+        let mut state = self.state.lock().ok()?;
+        state.pay(now, launches, switches);
+        match state.phase {
+            Phase::Off if is_wanted && state.credit >= state.expected => {
+                if state.step.is_some() {
+                    state.phase = Phase::Armed(now);
+                    None
+                } else {
+                    state.phase = Phase::Timed(now + TIMED_SLICE);
+                    Some(true)
+                }
+            }
+            Phase::Armed(since) if now - since >= PATIENCE => {
+                // The steps have stopped; what runs now is recorded by time.
+                state.step = None;
+                state.ranges.clear();
+                state.phase = Phase::Timed(now + TIMED_SLICE);
+                Some(true)
+            }
+            // A step that does not end is not a step.
+            Phase::Steps(since, _) if now - since >= 4 * PATIENCE => {
+                state.step = None;
+                state.phase = Phase::Off;
+                Some(false)
+            }
+            Phase::Timed(until) if now >= until => {
+                state.phase = Phase::Off;
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+
+    /// When [`tick`](Self::tick) may next have something to switch.
+    pub(crate) fn next_change(&self) -> Option<i64> {
+        let state = self.state.lock().ok()?;
+        Some(match state.phase {
+            Phase::Off => {
+                let missing = (state.expected - state.credit).max(0.0);
+                // At least a millisecond, so that the thread does not spin while recording is not wanted.
+                state.last + ((missing / state.share) as i64).max(1_000_000)
+            }
+            Phase::Armed(since) => since + PATIENCE,
+            Phase::Steps(since, _) => since + 4 * PATIENCE,
+            Phase::Timed(until) => until,
+        })
+    }
+
+    /// What a launch costs, ns, and from how many steps that is known; 0 where it is assumed.
+    pub(crate) fn launch_cost(&self) -> (u64, u64) {
+        self.state
+            .lock()
+            .map_or((0, 0), |state| (state.cost as u64, state.samples))
+    }
+}
+
+impl State {
+    fn pay(&mut self, now: i64, launches: u64, switches: Switches) {
+        let earned = self.share * (now - self.last).max(0) as f64;
+        self.last = now;
+        let switching = (switches.time - self.switched).max(0) as f64;
+        self.switched = switches.time;
+        let paid = switching + launches as f64 * self.cost;
+        self.launches += launches;
+        if paid > 0.0 {
+            self.slice_cost += paid;
+        }
+        if self.phase == Phase::Off && self.slice_cost > 0.0 && launches == 0 {
+            // The slice is over and all of it is counted.
+            self.slices += 1;
+            self.expected = match self.slices {
+                1 => self.slice_cost,
+                _ => 0.5 * self.expected + 0.5 * self.slice_cost,
+            };
+            self.slice_cost = 0.0;
+        }
+        self.credit = (self.credit + earned).min(self.expected) - paid;
+    }
+
+    fn learn(&mut self, name: &[u8], duration: f64, recorded: Option<bool>) {
+        if !self.ranges.contains_key(name) && self.ranges.len() >= MOST_NAMES {
+            return;
+        }
+        let range = self.ranges.entry(name.into()).or_default();
+        range.count += 1;
+        range.mean += (duration - range.mean) / range.count as f64;
+        match recorded {
+            Some(true) => range.recorded.add(duration),
+            Some(false) => range.plain.add(duration),
+            None => {}
+        }
+        let (count, mean) = (range.count, range.mean);
+        if count >= REPEATS && mean <= LONGEST_STEP {
+            let known = self
+                .step
+                .as_ref()
+                .filter(|step| ***step != *name)
+                .and_then(|step| self.ranges.get(step))
+                .map_or(0.0, |range| range.mean);
+            // Longer by more than a little: a range around a step that is all of the step would change places with it.
+            if mean > 1.2 * known && !matches!(self.phase, Phase::Steps(..)) {
+                self.step = Some(name.into());
+            }
+        }
+        if self.step.as_deref() == Some(name) {
+            self.measure(name);
+        }
+    }
+
+    fn measure(&mut self, name: &[u8]) {
+        let Some(range) = self.ranges.get(name) else {
+            return;
+        };
+        let (recorded, plain) = (range.recorded, range.plain);
+        let samples = recorded.count.min(plain.count);
+        if samples < SAMPLES || self.steps_recorded == 0 || self.launches == 0 {
+            return;
+        }
+        let launches = self.launches as f64 / self.steps_recorded as f64;
+        let error = (recorded.error_squared() + plain.error_squared()).sqrt();
+        let cost = (recorded.mean - plain.mean + 2.0 * error) / launches;
+        self.cost = cost.clamp(LEAST_COST, MOST_COST);
+        self.samples = samples;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// A program whose every step makes `launches` launches and takes `step`, plus `cost` per launch when recorded.
+    /// Returns the share of time that recording cost, the steps recorded whole and the steps in all.
+    fn simulate(ppm: u32, step: i64, launches: u64, cost: i64, ranges: bool) -> (f64, u64, u64) {
+        let budget = Budget::new(ppm).unwrap();
+        let start = sys::now();
+        budget.state.lock().unwrap().last = start;
+        let (mut now, mut on, mut paid) = (start, false, 0);
+        let mut switches = Switches::default();
+        let (mut whole, mut steps, mut pending) = (0, 0, 0);
+        let switch =
+            |on: &mut bool, to: bool, switches: &mut Switches, now: &mut i64, paid: &mut i64| {
+                assert_ne!(*on, to);
+                *on = to;
+                switches.count += 1;
+                switches.time += MS / 10;
+                *now += MS / 10;
+                *paid += MS / 10;
+            };
+        while now - start < 20_000 * MS {
+            if ranges && budget.begins(b"decode_step", now) {
+                switch(&mut on, true, &mut switches, &mut now, &mut paid);
+            }
+            let began = (now, on);
+            let mut mixed = false;
+            // Our thread ticks during the step.
+            for _ in 0..4 {
+                now += step / 4;
+                if on {
+                    let extra = cost * launches as i64 / 4;
+                    now += extra;
+                    paid += extra;
+                    pending += launches / 4;
+                }
+                let counted = if on { 0 } else { std::mem::take(&mut pending) };
+                if let Some(to) = budget.tick(now, counted, switches, true) {
+                    switch(&mut on, to, &mut switches, &mut now, &mut paid);
+                    mixed = true;
+                }
+            }
+            steps += 1;
+            whole += u64::from(began.1 && !mixed);
+            if ranges {
+                let recorded = (!mixed).then_some(began.1);
+                if budget.ends(b"decode_step", now - began.0, recorded) {
+                    switch(&mut on, false, &mut switches, &mut now, &mut paid);
+                }
+            }
+        }
+        (paid as f64 / (now - start) as f64, whole, steps)
+    }
+
+    #[test]
+    fn the_share_is_kept_and_used() {
+        for ranges in [true, false] {
+            for (step, launches, cost) in [
+                (20 * MS, 1000, 2500),
+                (2 * MS, 4, 2500),
+                (60 * MS, 3000, 500),
+            ] {
+                let (share, whole, steps) = simulate(20_000, step, launches, cost, ranges);
+                assert!(
+                    share <= 0.0205,
+                    "{share} at {step} {launches} {cost} {ranges}"
+                );
+                assert!(whole > 3 && whole < steps, "{whole} of {steps}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_launch_that_costs_more_than_assumed_is_noticed() {
+        let (share, ..) = simulate(20_000, 20 * MS, 1000, 9_000, true);
+        assert!(share <= 0.025, "{share}");
+    }
+
+    #[test]
+    fn a_larger_share_records_more() {
+        let (_, few, _) = simulate(10_000, 20 * MS, 1000, 2500, true);
+        let (_, many, _) = simulate(50_000, 20 * MS, 1000, 2500, true);
+        assert!(many > 3 * few, "{few} {many}");
+    }
+
+    #[test]
+    fn the_longest_range_that_comes_back_is_the_step() {
+        let budget = Budget::new(20_000).unwrap();
+        for _ in 0..4 {
+            budget.ends(b"layer", MS, Some(false));
+            budget.ends(b"layer", MS, Some(false));
+            budget.ends(b"decode_step", 20 * MS, Some(false));
+            budget.ends(b"request", 900 * MS, Some(false));
+        }
+        let state = budget.state.lock().unwrap();
+        assert_eq!(state.step.as_deref(), Some(b"decode_step".as_slice()));
+    }
+
+    #[test]
+    fn nothing_is_switched_while_recording_is_not_wanted() {
+        let budget = Budget::new(20_000).unwrap();
+        let start = sys::now();
+        for second in 0..100 {
+            let now = start + second * 1000 * MS;
+            assert_eq!(budget.tick(now, 0, Switches::default(), false), None);
+        }
+        // What an idle time earned is worth one slice.
+        let now = start + 200_000 * MS;
+        assert_eq!(budget.tick(now, 0, Switches::default(), true), Some(true));
+        let state = budget.state.lock().unwrap();
+        assert!(state.credit <= state.expected);
+    }
+}

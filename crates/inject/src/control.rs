@@ -1,0 +1,112 @@
+//! Our end of the control channel. It never blocks, and the target does not notice when llmprof is gone.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use llmprof_wire::control::{Order, Report};
+
+/// The channel, or nothing where llmprof does not listen.
+pub(crate) struct Control {
+    stream: Option<UnixStream>,
+    received: Vec<u8>,
+}
+
+/// What came in.
+pub(crate) enum Heard {
+    /// Orders, maybe none.
+    Orders(Vec<Order>),
+    /// llmprof is gone.
+    Closed,
+}
+
+impl Control {
+    /// Connects to the socket at `path`.
+    pub(crate) fn connect(path: Option<OsString>) -> Self {
+        let stream = path.and_then(|path| UnixStream::connect(path).ok());
+        Self {
+            stream: stream.filter(|stream| stream.set_nonblocking(true).is_ok()),
+            received: Vec::new(),
+        }
+    }
+
+    /// Its descriptor, for waiting.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        self.stream.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Sends a line, or drops it where llmprof does not read.
+    pub(crate) fn send(&self, report: &Report) {
+        let Some(stream) = &self.stream else { return };
+        let line = format!("{report}\n");
+        // SAFETY: the bytes of `line` are valid; no signal is raised when the other side is gone.
+        unsafe {
+            libc::send(
+                stream.as_raw_fd(),
+                line.as_ptr().cast(),
+                line.len(),
+                libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+            );
+        }
+    }
+
+    /// Reads what there is.
+    pub(crate) fn hear(&mut self) -> Heard {
+        let Some(stream) = &mut self.stream else {
+            return Heard::Orders(Vec::new());
+        };
+        let mut chunk = [0; 1024];
+        let closed = loop {
+            match stream.read(&mut chunk) {
+                Ok(0) => break true,
+                Ok(count) => self.received.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => break error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        };
+        let mut orders = Vec::new();
+        while let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.received.drain(..=end).collect();
+            orders.extend(Order::read(String::from_utf8_lossy(&line).trim_end()));
+        }
+        if closed && orders.is_empty() {
+            self.stream = None;
+            return Heard::Closed;
+        }
+        Heard::Orders(orders)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn orders_come_whole_and_the_end_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut control = Control::connect(Some(path.into()));
+        let (mut parent, _) = listener.accept().unwrap();
+        control.send(&Report::Ended);
+        parent.write_all(b"start\nnonsense\nflu").unwrap();
+        let heard = |control: &mut Control| match control.hear() {
+            Heard::Orders(orders) => orders,
+            Heard::Closed => panic!("closed"),
+        };
+        assert_eq!(heard(&mut control), [Order::Start]);
+        parent.write_all(b"sh 3\nstop\n").unwrap();
+        assert_eq!(heard(&mut control), [Order::Flush(3), Order::Stop]);
+        let mut line = [0; 6];
+        parent.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"ended\n");
+        drop(parent);
+        assert!(matches!(control.hear(), Heard::Closed));
+        // Nobody listens: nothing happens.
+        control.send(&Report::Ended);
+        assert!(matches!(control.hear(), Heard::Orders(orders) if orders.is_empty()));
+    }
+}

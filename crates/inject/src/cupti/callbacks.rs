@@ -1,0 +1,123 @@
+//! What CUPTI calls. These run on threads of the target or of CUPTI: short, no I/O, no panic.
+
+use std::ffi::c_void;
+
+use llmprof_wire::GraphNode;
+
+use super::domain;
+use crate::buffers::Full;
+use crate::guard::quietly;
+use crate::{nvtx, session, sys};
+
+/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED`.
+pub(super) const NODE_CREATED: u32 = 13;
+/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED`.
+pub(super) const NODE_CLONED: u32 = 20;
+
+/// The clock of all records: the run's.
+pub(super) unsafe extern "C" fn timestamp() -> u64 {
+    sys::now() as u64
+}
+
+/// CUPTI needs a buffer. Without one it drops records, and counts them.
+pub(super) unsafe extern "C" fn requested(
+    buffer: *mut *mut u8,
+    size: *mut usize,
+    most_records: *mut usize,
+) {
+    let taken = quietly(None, || session::current()?.buffers.take());
+    let (memory, bytes) = taken.unwrap_or((std::ptr::null_mut(), 0));
+    // SAFETY: CUPTI passes valid places for all three.
+    unsafe {
+        *buffer = memory;
+        *size = bytes;
+        *most_records = 0;
+    }
+}
+
+/// CUPTI is done with a buffer.
+pub(super) unsafe extern "C" fn completed(
+    context: *mut c_void,
+    stream: u32,
+    buffer: *mut u8,
+    _size: usize,
+    valid: usize,
+) {
+    quietly((), || {
+        if let Some(session) = session::current()
+            && !buffer.is_null()
+        {
+            let full = Full {
+                memory: buffer,
+                valid,
+                context,
+                stream,
+            };
+            session.buffers.put_full(full, &session.bell);
+        }
+    });
+}
+
+/// `CUpti_ResourceData`.
+#[repr(C)]
+struct ResourceData {
+    context: *mut c_void,
+    handle: *mut c_void,
+    descriptor: *const c_void,
+}
+
+/// `CUpti_GraphData`, as far as we read it.
+#[repr(C)]
+struct GraphData {
+    graph: *mut c_void,
+    original_graph: *mut c_void,
+    node: *mut c_void,
+    original_node: *mut c_void,
+}
+
+/// A node of a graph came to be: remembers inside which ranges, so that kernels which the graph launches later can be
+/// traced back to the module that they were captured in.
+pub(super) unsafe extern "C" fn resource(
+    _user: *mut c_void,
+    domain: u32,
+    callback: u32,
+    data: *const c_void,
+) {
+    if domain != domain::RESOURCE || data.is_null() {
+        return;
+    }
+    quietly((), || {
+        let Some(session) = session::current() else {
+            return;
+        };
+        let Some(cupti) = session.cupti() else { return };
+        // SAFETY: for this domain the data is a `CUpti_ResourceData`, and for callbacks about nodes of graphs its
+        // descriptor is a `CUpti_GraphData`; both live until we return.
+        let graph = unsafe {
+            &*(*data.cast::<ResourceData>())
+                .descriptor
+                .cast::<GraphData>()
+        };
+        let Some(node) = cupti.node_id(graph.node) else {
+            return;
+        };
+        let original = match callback {
+            NODE_CLONED => cupti.node_id(graph.original_node).unwrap_or(0),
+            _ => 0,
+        };
+        let path = if original == 0 {
+            nvtx::open_path(session)
+        } else {
+            Vec::new()
+        };
+        let record = GraphNode {
+            time: sys::now(),
+            node,
+            original,
+            graph: cupti.graph_id(graph.graph),
+            thread: sys::thread_id(),
+            text: &path,
+        };
+        session.note(|out| record.put(out));
+    });
+}

@@ -1,0 +1,334 @@
+//! CUPTI, loaded at run time.
+
+mod callbacks;
+mod calls;
+mod find;
+pub(crate) mod layout;
+
+use std::ffi::{CStr, c_char, c_void};
+
+pub(crate) use calls::Calls;
+
+/// `CUptiResult`.
+pub(crate) type Status = u32;
+pub(crate) const SUCCESS: Status = 0;
+/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
+const OTHER_SUBSCRIBER: Status = 39;
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
+const FLUSH_FORCED: u32 = 1;
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`.
+const SYSTEM_THREADS: u32 = 1;
+
+/// `CUpti_CallbackDomain`.
+pub(crate) mod domain {
+    pub(crate) const DRIVER: u32 = 1;
+    pub(crate) const RUNTIME: u32 = 2;
+    pub(crate) const RESOURCE: u32 = 3;
+}
+
+/// Whether the record layouts of a CUPTI are known: those of CUDA 12.0 (version 18) up to 13.x.
+pub(crate) fn supported(version: u32) -> bool {
+    (18..140_000).contains(&version)
+}
+
+macro_rules! api {
+    (
+        needed { $( $name:ident: $symbol:literal = fn($($arg:ty),*); )* }
+        optional { $( $oname:ident: $osymbol:literal = fn($($oarg:ty),*); )* }
+    ) => {
+        /// The functions that we use.
+        struct Api {
+            $( $name: unsafe extern "C" fn($($arg),*) -> Status, )*
+            $( $oname: Option<unsafe extern "C" fn($($oarg),*) -> Status>, )*
+        }
+
+        impl Api {
+            fn load(library: crate::sys::Library) -> Result<Self, String> {
+                Ok(Self {
+                    $( $name: {
+                        let address = library
+                            .symbol($symbol)
+                            .ok_or_else(|| format!("this libcupti has no {}", $symbol.to_string_lossy()))?;
+                        // SAFETY: the function of this name has this signature in every supported version.
+                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> Status>(address) }
+                    }, )*
+                    $( $oname: library.symbol($osymbol).map(|address| {
+                        // SAFETY: as above.
+                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($oarg),*) -> Status>(address) }
+                    }), )*
+                })
+            }
+        }
+    };
+}
+
+type Subscriber = *mut c_void;
+type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+type Called = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
+type Timestamp = unsafe extern "C" fn() -> u64;
+
+api! {
+    needed {
+        get_version: c"cuptiGetVersion" = fn(*mut u32);
+        subscribe: c"cuptiSubscribe" = fn(*mut Subscriber, Called, *mut c_void);
+        unsubscribe: c"cuptiUnsubscribe" = fn(Subscriber);
+        enable_callback: c"cuptiEnableCallback" = fn(u32, Subscriber, u32, u32);
+        register_callbacks: c"cuptiActivityRegisterCallbacks" = fn(Requested, Completed);
+        register_timestamp: c"cuptiActivityRegisterTimestampCallback" = fn(Timestamp);
+        set_thread_ids: c"cuptiSetThreadIdType" = fn(u32);
+        enable: c"cuptiActivityEnable" = fn(u32);
+        disable: c"cuptiActivityDisable" = fn(u32);
+        flush_all: c"cuptiActivityFlushAll" = fn(u32);
+        next_record: c"cuptiActivityGetNextRecord" = fn(*mut u8, usize, *mut *const layout::Activity);
+        dropped: c"cuptiActivityGetNumDroppedRecords" = fn(*mut c_void, u32, *mut usize);
+        callback_name: c"cuptiGetCallbackName" = fn(u32, u32, *mut *const c_char);
+    }
+    optional {
+        enable_runtime: c"cuptiActivityEnableRuntimeApi" = fn(u32, u8);
+        enable_driver: c"cuptiActivityEnableDriverApi" = fn(u32, u8);
+        graph_node_id: c"cuptiGetGraphNodeId" = fn(*mut c_void, *mut u64);
+        graph_id: c"cuptiGetGraphId" = fn(*mut c_void, *mut u32);
+        result_string: c"cuptiGetResultString" = fn(Status, *mut *const c_char);
+    }
+}
+
+/// Why CUPTI cannot be used.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// What CUPTI returned; 0 where it was not found or is of an unknown version.
+    pub(crate) status: Status,
+    /// In words.
+    pub(crate) why: String,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self { status: 0, why }
+    }
+}
+
+/// CUPTI in this process, with us as its subscriber.
+pub(crate) struct Cupti {
+    api: Api,
+    /// Its version.
+    pub(crate) version: u32,
+    /// The calls that are recorded.
+    pub(crate) calls: Calls,
+}
+
+impl Cupti {
+    /// Finds it, checks it, and becomes its subscriber. Nothing is recorded yet. A failure leaves nothing behind.
+    pub(crate) fn open(all_calls: bool) -> Result<Self, Refusal> {
+        let api = Api::load(find::find()?)?;
+        let mut version = 0;
+        // SAFETY: `version` is valid for the call.
+        let status = unsafe { (api.get_version)(&raw mut version) };
+        if status != SUCCESS || !supported(version) {
+            return Err(format!(
+                "libcupti has version {version}, and the layouts of its records are known for CUDA 12 and 13"
+            )
+            .into());
+        }
+        let calls = Calls::choose(
+            |domain, callback| {
+                let mut name: *const c_char = std::ptr::null();
+                // SAFETY: `name` is valid for the call.
+                let status = unsafe { (api.callback_name)(domain, callback, &raw mut name) };
+                // SAFETY: on success it is a C string that CUPTI keeps.
+                (status == SUCCESS && !name.is_null())
+                    .then(|| unsafe { CStr::from_ptr(name) }.to_bytes().to_vec())
+            },
+            all_calls,
+        );
+        let cupti = Self {
+            api,
+            version,
+            calls,
+        };
+        cupti.subscribe()?;
+        Ok(cupti)
+    }
+
+    fn subscribe(&self) -> Result<(), Refusal> {
+        let api = &self.api;
+        let mut subscriber: Subscriber = std::ptr::null_mut();
+        // SAFETY: the callback lives as long as this library, which is pinned.
+        let status = unsafe {
+            (api.subscribe)(
+                &raw mut subscriber,
+                callbacks::resource,
+                std::ptr::null_mut(),
+            )
+        };
+        self.check("cuptiSubscribe", status)?;
+        let prepared = self.prepare(subscriber);
+        if prepared.is_err() {
+            // SAFETY: the subscriber is ours.
+            unsafe { (api.unsubscribe)(subscriber) };
+        }
+        prepared
+    }
+
+    fn prepare(&self, subscriber: Subscriber) -> Result<(), Refusal> {
+        let api = &self.api;
+        // SAFETY: the callbacks live as long as this library; the clock must be set before anything is enabled.
+        unsafe {
+            self.check(
+                "cuptiActivityRegisterTimestampCallback",
+                (api.register_timestamp)(callbacks::timestamp),
+            )?;
+            self.check("cuptiSetThreadIdType", (api.set_thread_ids)(SYSTEM_THREADS))?;
+            self.check(
+                "cuptiActivityRegisterCallbacks",
+                (api.register_callbacks)(callbacks::requested, callbacks::completed),
+            )?;
+            // Without these, kernels of graphs are not traced back to where they were captured.
+            for callback in [callbacks::NODE_CREATED, callbacks::NODE_CLONED] {
+                (api.enable_callback)(1, subscriber, domain::RESOURCE, callback);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, function: &str, status: Status) -> Result<(), Refusal> {
+        match status {
+            SUCCESS => Ok(()),
+            OTHER_SUBSCRIBER => Err(Refusal {
+                status,
+                why: "another tool uses CUPTI in this process".to_owned(),
+            }),
+            status => Err(Refusal {
+                status,
+                why: format!("{function} failed: {}", self.describe(status)),
+            }),
+        }
+    }
+
+    fn describe(&self, status: Status) -> String {
+        let mut text: *const c_char = std::ptr::null();
+        if let Some(result_string) = self.api.result_string {
+            // SAFETY: `text` is valid for the call, and then null or a C string of CUPTI's.
+            unsafe { result_string(status, &raw mut text) };
+        }
+        if text.is_null() {
+            return format!("error {status}");
+        }
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        format!("{text} ({status})")
+    }
+
+    /// The kinds of device activity that are recorded, kernels first.
+    const KINDS: [u32; 6] = [
+        layout::kind::KERNEL,
+        layout::kind::MEMCPY,
+        layout::kind::MEMCPY_PEER,
+        layout::kind::MEMSET,
+        layout::kind::SYNCHRONIZATION,
+        layout::kind::OVERHEAD,
+    ];
+
+    /// Records from now on. A kind that CUPTI does not know is left out, but kernels must be there.
+    pub(crate) fn start(&self) -> Result<(), Refusal> {
+        for kind in Self::KINDS {
+            // SAFETY: takes a number.
+            let status = unsafe { (self.api.enable)(kind) };
+            if kind == layout::kind::KERNEL {
+                self.check("cuptiActivityEnable", status)?;
+            }
+        }
+        self.switch_calls(true);
+        Ok(())
+    }
+
+    /// Records no more. What was begun comes with the next flush.
+    pub(crate) fn stop(&self) {
+        self.switch_calls(false);
+        for kind in Self::KINDS {
+            // SAFETY: takes a number.
+            unsafe { (self.api.disable)(kind) };
+        }
+    }
+
+    /// Whether single calls can be chosen; CUPTI before 12.5 records all or none.
+    fn chooses(&self) -> bool {
+        !self.calls.all && self.api.enable_runtime.is_some() && self.api.enable_driver.is_some()
+    }
+
+    fn switch_calls(&self, on: bool) {
+        if let (Some(runtime), Some(driver)) = (self.api.enable_runtime, self.api.enable_driver)
+            && self.chooses()
+        {
+            for &callback in &self.calls.runtime {
+                // SAFETY: takes numbers.
+                unsafe { runtime(callback, u8::from(on)) };
+            }
+            for &callback in &self.calls.driver {
+                // SAFETY: takes numbers.
+                unsafe { driver(callback, u8::from(on)) };
+            }
+            return;
+        }
+        let switch = if on {
+            self.api.enable
+        } else {
+            self.api.disable
+        };
+        for kind in [layout::kind::RUNTIME, layout::kind::DRIVER] {
+            // SAFETY: takes a number.
+            unsafe { switch(kind) };
+        }
+    }
+
+    /// Hands out the buffers whose records are whole, or all of them.
+    pub(crate) fn flush(&self, forced: bool) {
+        // SAFETY: takes a number; our callbacks are registered.
+        unsafe { (self.api.flush_all)(if forced { FLUSH_FORCED } else { 0 }) };
+    }
+
+    /// Calls `each` with every record of a buffer.
+    ///
+    /// # Safety
+    /// `buffer` was completed by CUPTI with `valid` bytes.
+    pub(crate) unsafe fn records(
+        &self,
+        buffer: *mut u8,
+        valid: usize,
+        mut each: impl FnMut(*const layout::Activity),
+    ) {
+        let mut record: *const layout::Activity = std::ptr::null();
+        loop {
+            // SAFETY: the buffer is as CUPTI left it, and `record` is null or the one before.
+            let status = unsafe { (self.api.next_record)(buffer, valid, &raw mut record) };
+            if status != SUCCESS || record.is_null() {
+                return;
+            }
+            each(record);
+        }
+    }
+
+    /// How many records CUPTI dropped since it was last asked.
+    pub(crate) fn dropped(&self, context: *mut c_void, stream: u32) -> u64 {
+        let mut count = 0;
+        // SAFETY: the context is one that CUPTI named, or null.
+        let status = unsafe { (self.api.dropped)(context, stream, &raw mut count) };
+        if status == SUCCESS { count as u64 } else { 0 }
+    }
+
+    fn node_id(&self, node: *mut c_void) -> Option<u64> {
+        let mut id = 0;
+        // SAFETY: CUPTI named the node in a callback that is still running.
+        let status = unsafe { self.api.graph_node_id?(node, &raw mut id) };
+        (status == SUCCESS).then_some(id)
+    }
+
+    fn graph_id(&self, graph: *mut c_void) -> u32 {
+        let mut id = 0;
+        if let Some(graph_id) = self.api.graph_id {
+            // SAFETY: as for the node.
+            unsafe { graph_id(graph, &raw mut id) };
+        }
+        id
+    }
+}

@@ -1,0 +1,173 @@
+//! Whether is recorded right now: only while llmprof wants it, inside the range that was named, and, with a budget for
+//! the overhead, during a slice.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use llmprof_wire::Capture;
+use llmprof_wire::control::Report;
+
+use crate::session::Session;
+use crate::sys;
+
+/// The gate.
+pub(crate) struct Gate {
+    range: Option<Box<[u8]>>,
+    has_slices: bool,
+    state: Mutex<State>,
+    is_open: AtomicBool,
+    /// Counts the changes, so that a range can tell whether it lies on one side of all of them.
+    changes: AtomicU64,
+}
+
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent conditions, all of which must hold"
+)]
+struct State {
+    attached: bool,
+    ordered: bool,
+    inside: u32,
+    slice: bool,
+    open: bool,
+    refused: bool,
+    switch_time: i64,
+}
+
+/// What switching has cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Switches {
+    pub(crate) count: u64,
+    pub(crate) time: i64,
+}
+
+impl Gate {
+    pub(crate) fn new(ordered: bool, range: Option<Vec<u8>>, has_slices: bool) -> Self {
+        Self {
+            range: range.map(Vec::into_boxed_slice),
+            has_slices,
+            state: Mutex::new(State {
+                attached: false,
+                ordered,
+                inside: 0,
+                slice: !has_slices,
+                open: false,
+                refused: false,
+                switch_time: 0,
+            }),
+            is_open: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether device activities are recorded.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Whether ranges are recorded: with slices always, so that what lies between slices is known.
+    pub(crate) fn takes_ranges(&self) -> bool {
+        self.has_slices || self.is_open()
+    }
+
+    /// How often the gate has opened or closed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a range of this name is the one to record.
+    pub(crate) fn is_range(&self, name: &[u8]) -> bool {
+        self.range.as_ref().is_some_and(|range| **range == *name)
+    }
+
+    /// CUPTI is there.
+    pub(crate) fn attach(&self, session: &Session) {
+        self.change(session, |state| state.attached = true);
+    }
+
+    /// llmprof says start or stop.
+    pub(crate) fn order(&self, session: &Session, start: bool) {
+        self.change(session, |state| state.ordered = start);
+    }
+
+    /// The range to record begins on some thread.
+    pub(crate) fn enter(&self, session: &Session) {
+        self.change(session, |state| state.inside += 1);
+    }
+
+    /// It ends.
+    pub(crate) fn leave(&self, session: &Session) {
+        self.change(session, |state| {
+            state.inside = state.inside.saturating_sub(1);
+        });
+    }
+
+    /// A slice begins or ends.
+    pub(crate) fn slice(&self, session: &Session, on: bool) {
+        self.change(session, |state| state.slice = on);
+    }
+
+    /// What switching has cost so far.
+    pub(crate) fn switches(&self) -> Switches {
+        Switches {
+            count: self.changes(),
+            time: self.state.lock().map_or(0, |state| state.switch_time),
+        }
+    }
+
+    /// Whether all but a slice is there for recording.
+    pub(crate) fn awaits_slice(&self) -> bool {
+        self.state
+            .lock()
+            .is_ok_and(|state| self.would_open(&state) && self.has_slices)
+    }
+
+    fn would_open(&self, state: &State) -> bool {
+        state.attached
+            && state.ordered
+            && !state.refused
+            && (self.range.is_none() || state.inside > 0)
+    }
+
+    fn change(&self, session: &Session, how: impl FnOnce(&mut State)) {
+        let Ok(mut state) = self.state.lock() else {
+            return;
+        };
+        how(&mut state);
+        let wanted = self.would_open(&state) && state.slice;
+        if wanted == state.open {
+            return;
+        }
+        let Some(cupti) = session.cupti() else { return };
+        let begin = sys::now();
+        let time = if wanted {
+            if let Err(refusal) = cupti.start() {
+                cupti.stop();
+                state.refused = true;
+                session.refuse(&refusal);
+                return;
+            }
+            sys::now()
+        } else {
+            cupti.stop();
+            begin
+        };
+        state.open = wanted;
+        state.switch_time += sys::now() - begin;
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        let record = Capture {
+            time,
+            on: u8::from(wanted),
+            slice: u8::from(self.has_slices),
+        };
+        session.note(|out| record.put(out));
+        self.is_open.store(wanted, Ordering::Relaxed);
+        drop(state);
+        if wanted {
+            session.ranges.write_open(session);
+        }
+        if !self.has_slices {
+            session.report(Report::Capture { on: wanted });
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The ends of a process: it exits, it forks.
+
+use std::os::fd::RawFd;
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::guard::quietly;
+use crate::{session, sys};
+
+/// The file and the control channel. A child closes them: they are its parent's.
+static DESCRIPTORS: [AtomicI32; 2] = [AtomicI32::new(-1), AtomicI32::new(-1)];
+
+/// Keeps the descriptors of a new session in mind.
+pub(crate) fn remember_descriptors(descriptors: [RawFd; 2]) {
+    for (place, descriptor) in DESCRIPTORS.iter().zip(descriptors) {
+        place.store(descriptor, Ordering::Release);
+    }
+}
+
+/// Has us called at exit and in children, once for all sessions of this process and its children.
+pub(crate) fn watch() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        sys::pin_library_of((watch as fn() as *const ()).cast());
+        // SAFETY: both functions live as long as the process, since the library is pinned.
+        unsafe {
+            libc::atexit(at_exit);
+            libc::pthread_atfork(None, None, Some(in_child));
+        }
+    });
+}
+
+/// Runs in the thread that ends the process, before the driver's own handler, which was registered earlier.
+extern "C" fn at_exit() {
+    quietly((), || {
+        if let Some(session) = session::current() {
+            session.finish();
+        }
+    });
+}
+
+/// Runs in a forked child, where only the forking thread is left: no lock may be taken and nothing freed.
+extern "C" fn in_child() {
+    session::forget();
+    for place in &DESCRIPTORS {
+        let descriptor = place.swap(-1, Ordering::AcqRel);
+        if descriptor >= 0 {
+            // SAFETY: in the child nobody uses it any more; closing does not touch the parent's.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Reading what NVTX calls carry: texts in three spellings.
+
+use std::ffi::{CStr, c_char, c_void};
+
+/// `nvtxEventAttributes_t`, version 2 and later.
+#[repr(C)]
+pub(super) struct EventAttributes {
+    version: u16,
+    size: u16,
+    category: u32,
+    color_type: i32,
+    color: u32,
+    payload_type: i32,
+    reserved: i32,
+    payload: u64,
+    message_type: i32,
+    message: *const c_void,
+}
+
+/// `nvtxMessageType_t`.
+const ASCII: i32 = 1;
+const WIDE: i32 = 2;
+const REGISTERED: i32 = 3;
+
+/// A text that a program registered; its address is the handle that the program holds.
+pub(super) struct Registered(Box<[u8]>);
+
+/// Keeps a text for as long as the process lives.
+pub(super) fn register(text: &[u8]) -> *const Registered {
+    Box::leak(Box::new(Registered(text.into())))
+}
+
+/// Calls `with` with the message of an event; empty where it has none.
+///
+/// # Safety
+/// `attributes` is null or as NVTX defines it, with texts that live through the call.
+pub(super) unsafe fn message<T>(
+    attributes: *const EventAttributes,
+    with: impl FnOnce(&[u8]) -> T,
+) -> T {
+    // SAFETY: the caller says so.
+    let Some(attributes) = (unsafe { attributes.as_ref() }) else {
+        return with(&[]);
+    };
+    let is_whole = usize::from(attributes.size) >= size_of::<EventAttributes>();
+    if !is_whole || attributes.message.is_null() {
+        return with(&[]);
+    }
+    // SAFETY: the type says what the pointer is.
+    unsafe {
+        match attributes.message_type {
+            ASCII => with(CStr::from_ptr(attributes.message.cast()).to_bytes()),
+            WIDE => with(wide(attributes.message.cast()).as_bytes()),
+            REGISTERED => with(&(*attributes.message.cast::<Registered>()).0),
+            _ => with(&[]),
+        }
+    }
+}
+
+/// Calls `with` with a C string.
+///
+/// # Safety
+/// `text` is null or a C string.
+pub(super) unsafe fn narrow<T>(text: *const c_char, with: impl FnOnce(&[u8]) -> T) -> T {
+    if text.is_null() {
+        return with(&[]);
+    }
+    // SAFETY: the caller says so.
+    with(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// A text of wide characters as UTF-8.
+///
+/// # Safety
+/// `text` is null or ends with a zero.
+pub(super) unsafe fn wide(text: *const libc::wchar_t) -> String {
+    const LONGEST: usize = 1 << 16;
+    if text.is_null() {
+        return String::new();
+    }
+    (0..LONGEST)
+        // SAFETY: no character after the zero is read.
+        .map(|index| unsafe { *text.add(index) })
+        .take_while(|&character| character != 0)
+        .map(|character| char::from_u32(character as u32).unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attributes(message_type: i32, message: *const c_void) -> EventAttributes {
+        EventAttributes {
+            version: 3,
+            size: size_of::<EventAttributes>() as u16,
+            category: 0,
+            color_type: 0,
+            color: 0,
+            payload_type: 0,
+            reserved: 0,
+            payload: 0,
+            message_type,
+            message,
+        }
+    }
+
+    fn read(attributes: &EventAttributes) -> Vec<u8> {
+        // SAFETY: the attributes are whole.
+        unsafe { message(attributes, <[u8]>::to_vec) }
+    }
+
+    #[test]
+    fn the_structure_is_as_nvtx_has_it() {
+        assert_eq!(size_of::<EventAttributes>(), 48);
+        assert_eq!(std::mem::offset_of!(EventAttributes, message_type), 32);
+        assert_eq!(std::mem::offset_of!(EventAttributes, message), 40);
+    }
+
+    #[test]
+    fn messages_come_in_three_spellings_or_not_at_all() {
+        let spelled = [0x64, 0xe9, 0x1f600, 0];
+        assert_eq!(
+            read(&attributes(ASCII, c"decode".as_ptr().cast())),
+            b"decode"
+        );
+        assert_eq!(
+            read(&attributes(WIDE, spelled.as_ptr().cast())),
+            "dé😀".as_bytes()
+        );
+        let handle = register(b"step");
+        assert_eq!(read(&attributes(REGISTERED, handle.cast())), b"step");
+        assert_eq!(read(&attributes(0, c"x".as_ptr().cast())), b"");
+        assert_eq!(read(&attributes(ASCII, std::ptr::null())), b"");
+        let mut short = attributes(ASCII, c"x".as_ptr().cast());
+        short.size = 40;
+        assert_eq!(read(&short), b"");
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { message(std::ptr::null(), <[u8]>::len) }, 0);
+    }
+}

@@ -1,0 +1,379 @@
+//! The ranges that are open on each thread, and what of them was written.
+//!
+//! A thread writes into memory of its own, behind a lock that only our thread ever contends for, and then for the time
+//! of a pointer swap.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use llmprof_wire::{Mark, Pop, Push, RangeEnd, RangeStart, ThreadName};
+
+use super::domains;
+use crate::session::Session;
+use crate::sys;
+
+/// Bytes that a thread gathers before it hands them over.
+const CHUNK: usize = 128 << 10;
+/// Chunks that our thread has not taken yet; more are dropped.
+const MOST_CHUNKS: usize = 1024;
+/// Ranges a thread may have open; those inside are not recorded.
+const DEEPEST: usize = 4096;
+/// What stands between the names in a path.
+const SEPARATOR: u8 = 0x1f;
+
+/// All ranges of a session.
+#[derive(Default)]
+pub(crate) struct Ranges {
+    threads: Mutex<Vec<&'static Thread>>,
+    chunks: Mutex<Vec<Vec<u8>>>,
+    /// Events in chunks that were dropped.
+    lost: AtomicU64,
+    started: Mutex<HashMap<u64, Started>>,
+    numbers: AtomicU64,
+}
+
+/// One thread's ranges.
+struct Thread {
+    id: u32,
+    log: Mutex<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    open: Vec<Open>,
+    /// The names of open ranges, one after the other.
+    names: Vec<u8>,
+    /// Records that are not handed over yet.
+    out: Vec<u8>,
+}
+
+struct Open {
+    domain: u32,
+    time: i64,
+    name: std::ops::Range<usize>,
+    is_written: bool,
+    /// A domain's range may end before one of another domain that began later; it stays until it is the last.
+    is_over: bool,
+    /// How often recording had been switched when it began.
+    changes: u64,
+}
+
+struct Started {
+    time: i64,
+    thread: u32,
+    domain: u32,
+    name: Box<[u8]>,
+    is_written: bool,
+}
+
+thread_local! {
+    /// The session that the thread's log belongs to, and the log. There is nothing to drop: logs are never freed.
+    static THREAD: Cell<(usize, Option<&'static Thread>)> = const { Cell::new((0, None)) };
+}
+
+fn this_thread(session: &Session) -> Option<&'static Thread> {
+    let key = std::ptr::from_ref(session) as usize;
+    let (owner, thread) = THREAD.try_with(Cell::get).ok()?;
+    if owner == key {
+        return thread;
+    }
+    let thread: &'static Thread = Box::leak(Box::new(Thread {
+        id: sys::thread_id(),
+        log: Mutex::default(),
+    }));
+    session.ranges.threads.lock().ok()?.push(thread);
+    THREAD
+        .try_with(|place| place.set((key, Some(thread))))
+        .ok()?;
+    Some(thread)
+}
+
+impl Log {
+    fn hand_over(&mut self, ranges: &Ranges) {
+        if self.out.is_empty() {
+            return;
+        }
+        let chunk = std::mem::take(&mut self.out);
+        let Ok(mut chunks) = ranges.chunks.lock() else {
+            return;
+        };
+        if chunks.len() < MOST_CHUNKS {
+            chunks.push(chunk);
+        } else {
+            let events = llmprof_wire::Reader::records(&chunk, 0).count() as u64;
+            ranges.lost.fetch_add(events, Ordering::Relaxed);
+        }
+    }
+
+    fn write_push(&mut self, index: usize, thread: u32) {
+        let open = &mut self.open[index];
+        open.is_written = true;
+        let record = Push {
+            time: open.time,
+            thread,
+            domain: open.domain,
+            text: &self.names[open.name.clone()],
+        };
+        record.put(&mut self.out);
+    }
+}
+
+impl Session {
+    /// A range begins on this thread. The answer is how many were open in it before.
+    pub(super) fn push(&self, domain: u32, name: &[u8]) -> i32 {
+        let Some(thread) = this_thread(self) else {
+            return -1;
+        };
+        // Before the range, so that it lies inside what is recorded.
+        if self.gate.is_range(name) {
+            self.gate.enter(self);
+        }
+        if let Some(budget) = &self.budget
+            && budget.begins(name, sys::now())
+        {
+            self.gate.slice(self, true);
+        }
+        let Ok(mut log) = thread.log.lock() else {
+            return -1;
+        };
+        if log.open.len() >= DEEPEST {
+            return -1;
+        }
+        let begin = log.names.len();
+        log.names.extend_from_slice(name);
+        let name = begin..log.names.len();
+        let depth = log.open.len();
+        log.open.push(Open {
+            domain,
+            time: sys::now(),
+            name,
+            is_written: false,
+            is_over: false,
+            changes: self.gate.changes(),
+        });
+        if self.gate.takes_ranges() {
+            log.write_push(depth, thread.id);
+            if log.out.len() >= CHUNK {
+                log.hand_over(&self.ranges);
+                self.bell.ring();
+            }
+        }
+        depth as i32
+    }
+
+    /// The innermost range of a domain ends on this thread. The answer is how many are left open.
+    pub(super) fn pop(&self, domain: u32) -> i32 {
+        let Some(thread) = this_thread(self) else {
+            return -1;
+        };
+        let Ok(mut log) = thread.log.lock() else {
+            return -1;
+        };
+        let found = log
+            .open
+            .iter()
+            .rposition(|open| open.domain == domain && !open.is_over);
+        let Some(index) = found else { return -1 };
+        let time = sys::now();
+        let open = &mut log.open[index];
+        open.is_over = true;
+        let (is_written, name) = (open.is_written, open.name.clone());
+        let duration = time - open.time;
+        let is_of_one_piece = open.changes == self.gate.changes();
+        let is_gate = self.gate.is_range(&log.names[name.clone()]);
+        let ends_slice = self.budget.as_ref().is_some_and(|budget| {
+            let recorded = is_of_one_piece.then(|| self.gate.is_open());
+            budget.ends(&log.names[name.clone()], duration, recorded)
+        });
+        if is_written {
+            let record = Pop {
+                time,
+                thread: thread.id,
+                domain,
+            };
+            record.put(&mut log.out);
+        }
+        while log.open.last().is_some_and(|open| open.is_over) {
+            let begin = log.open.pop().map_or(0, |open| open.name.start);
+            log.names.truncate(begin);
+        }
+        let left = log.open.len() as i32;
+        drop(log);
+        if is_gate {
+            self.gate.leave(self);
+        }
+        if ends_slice {
+            self.gate.slice(self, false);
+        }
+        left
+    }
+
+    /// A moment with a name.
+    pub(super) fn mark(&self, domain: u32, name: &[u8]) {
+        if !self.gate.takes_ranges() {
+            return;
+        }
+        let Some(thread) = this_thread(self) else {
+            return;
+        };
+        if let Ok(mut log) = thread.log.lock() {
+            let record = Mark {
+                time: sys::now(),
+                thread: thread.id,
+                domain,
+                text: name,
+            };
+            record.put(&mut log.out);
+        }
+    }
+
+    /// A range begins that may end on another thread. The answer is its number.
+    pub(super) fn start_range(&self, domain: u32, name: &[u8]) -> u64 {
+        let number = self.ranges.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.gate.is_range(name) {
+            self.gate.enter(self);
+        }
+        let started = Started {
+            time: sys::now(),
+            thread: sys::thread_id(),
+            domain,
+            name: name.into(),
+            is_written: false,
+        };
+        if let Ok(mut ranges) = self.ranges.started.lock() {
+            let range = ranges.entry(number).or_insert(started);
+            if self.gate.takes_ranges() {
+                write_start(self, number, range);
+            }
+        }
+        number
+    }
+
+    /// It ends.
+    pub(super) fn end_range(&self, number: u64) {
+        let ended = match self.ranges.started.lock() {
+            Ok(mut ranges) => ranges.remove(&number),
+            Err(_) => None,
+        };
+        let Some(range) = ended else { return };
+        if range.is_written {
+            let record = RangeEnd {
+                time: sys::now(),
+                range: number,
+                thread: sys::thread_id(),
+            };
+            self.note(|out| record.put(out));
+        }
+        if self.gate.is_range(&range.name) {
+            self.gate.leave(self);
+        }
+    }
+
+    /// What a thread is called.
+    pub(super) fn name_thread(&self, thread: u32, name: &[u8]) {
+        self.note(|out| ThreadName { thread, text: name }.put(out));
+    }
+
+    /// The domain of this name, announced where it is new.
+    pub(super) fn domain(&self, name: &[u8]) -> &'static domains::Domain {
+        let (domain, is_new) = domains::make(name);
+        if is_new {
+            self.announce(domain);
+        }
+        domain
+    }
+
+    fn announce(&self, domain: &domains::Domain) {
+        let record = llmprof_wire::Domain {
+            id: domain.id,
+            text: &domain.name,
+        };
+        self.note(|out| record.put(out));
+    }
+}
+
+fn write_start(session: &Session, number: u64, range: &mut Started) {
+    range.is_written = true;
+    let record = RangeStart {
+        time: range.time,
+        range: number,
+        thread: range.thread,
+        domain: range.domain,
+        text: &range.name,
+    };
+    session.note(|out| record.put(out));
+}
+
+impl Ranges {
+    /// Tells a new session's file of domains that are known already.
+    pub(crate) fn announce(session: &Session) {
+        for domain in domains::all() {
+            session.announce(domain);
+        }
+    }
+
+    /// Recording begins: writes the beginnings of all ranges that are open.
+    pub(crate) fn write_open(&self, session: &Session) {
+        if let Ok(threads) = self.threads.lock() {
+            for thread in threads.iter() {
+                let Ok(mut log) = thread.log.lock() else {
+                    continue;
+                };
+                for index in 0..log.open.len() {
+                    if !log.open[index].is_written && !log.open[index].is_over {
+                        log.write_push(index, thread.id);
+                    }
+                }
+            }
+        }
+        if let Ok(mut started) = self.started.lock() {
+            for (&number, range) in started.iter_mut().filter(|(_, range)| !range.is_written) {
+                write_start(session, number, range);
+            }
+        }
+    }
+
+    /// All records that threads have gathered, those of one thread in their order, and how many events were lost.
+    pub(crate) fn take(&self) -> (Vec<Vec<u8>>, u64) {
+        if let Ok(threads) = self.threads.lock() {
+            for thread in threads.iter() {
+                if let Ok(mut log) = thread.log.lock() {
+                    log.hand_over(self);
+                }
+            }
+        }
+        let chunks = self
+            .chunks
+            .lock()
+            .map(|mut chunks| std::mem::take(&mut *chunks));
+        (
+            chunks.unwrap_or_default(),
+            self.lost.swap(0, Ordering::Relaxed),
+        )
+    }
+}
+
+/// The names of the ranges that are open on this thread, outermost first, joined by 0x1f. A name of another than the
+/// default domain has `domain:` in front.
+pub(crate) fn open_path(session: &Session) -> Vec<u8> {
+    let mut path = Vec::new();
+    let Some(thread) = this_thread(session) else {
+        return path;
+    };
+    let Ok(log) = thread.log.lock() else {
+        return path;
+    };
+    for open in log.open.iter().filter(|open| !open.is_over) {
+        if !path.is_empty() {
+            path.push(SEPARATOR);
+        }
+        if open.domain != 0 {
+            path.extend_from_slice(domains::name(open.domain));
+            path.push(b':');
+        }
+        path.extend_from_slice(&log.names[open.name.clone()]);
+    }
+    path
+}

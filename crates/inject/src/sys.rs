@@ -1,0 +1,187 @@
+//! The few calls of the system that the standard library does not offer.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// The time on `CLOCK_MONOTONIC`, ns.
+#[inline]
+pub(crate) fn now() -> i64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// What to add to [`now`] for the Unix time.
+pub(crate) fn unix_offset() -> i64 {
+    clock(libc::CLOCK_REALTIME) - now()
+}
+
+/// Processor time of the calling thread, ns.
+pub(crate) fn thread_time() -> i64 {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+#[inline]
+fn clock(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid for the call, which fails for unknown clocks only.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// The thread as the system numbers it.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// The process that started this one.
+pub(crate) fn parent_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getppid() as u32 }
+}
+
+/// A library of the process, open for as long as the process lives.
+#[derive(Clone, Copy)]
+pub(crate) struct Library(*mut c_void);
+
+// SAFETY: a handle of the loader may be used from any thread.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+impl Library {
+    /// Loads a library by path, or by name on the loader's path.
+    pub(crate) fn open(name: &str) -> Option<Self> {
+        Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
+    }
+
+    /// The library if it is loaded already.
+    pub(crate) fn loaded(name: &str) -> Option<Self> {
+        Self::open_with(name, libc::RTLD_NOW | libc::RTLD_NOLOAD)
+    }
+
+    fn open_with(name: &str, flags: c_int) -> Option<Self> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: `name` is a C string.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+        (!handle.is_null()).then_some(Self(handle))
+    }
+
+    /// The address of a function of the library.
+    pub(crate) fn symbol(self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the handle came from `dlopen` and is never closed.
+        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
+    }
+}
+
+/// The paths of all libraries that are loaded.
+pub(crate) fn loaded_paths() -> Vec<String> {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader hands valid pointers to the visitor, and `data` is the vector below.
+        let (name, paths) = unsafe { ((*info).dlpi_name, &mut *data.cast::<Vec<String>>()) };
+        if !name.is_null() {
+            // SAFETY: the name is a C string.
+            let path = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+            if !path.is_empty() {
+                paths.push(path.into_owned());
+            }
+        }
+        0
+    }
+    let mut paths: Vec<String> = Vec::new();
+    // SAFETY: `visit` gets the vector, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut paths).cast()) };
+    paths
+}
+
+/// Keeps the library that `address` lies in loaded until the process ends: other code holds pointers into it.
+pub(crate) fn pin_library_of(address: *const c_void) {
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: `info` is valid for the call; the name it gives is a C string of the loader.
+    unsafe {
+        if libc::dladdr(address, &raw mut info) != 0 && !info.dli_fname.is_null() {
+            libc::dlopen(
+                info.dli_fname.cast::<c_char>(),
+                libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+            );
+        }
+    }
+}
+
+/// A counter that one thread waits on and others raise.
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(crate) fn new() -> Option<Self> {
+        // SAFETY: takes numbers only.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        // SAFETY: the descriptor is new and ours.
+        (fd >= 0).then(|| Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Wakes the waiting thread. Never blocks: a full counter has been rung often enough.
+    pub(crate) fn ring(&self) {
+        let one: u64 = 1;
+        // SAFETY: eight bytes are read from `one`.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    fn silence(&self) {
+        let mut count: u64 = 0;
+        // SAFETY: eight bytes are written to `count`.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+
+    /// Sleeps until the bell rings, `other` is readable or closed, or `timeout_ms` passed; says whether `other` is.
+    pub(crate) fn wait(&self, other: Option<RawFd>, timeout_ms: i64) -> bool {
+        let mut polled = [
+            libc::pollfd {
+                fd: self.0.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            },
+            // A negative descriptor is passed over.
+            libc::pollfd {
+                fd: other.unwrap_or(-1),
+                events: libc::POLLIN,
+                revents: 0,
+            },
+        ];
+        let timeout = timeout_ms.clamp(0, 60_000) as c_int;
+        // SAFETY: both entries are valid.
+        unsafe { libc::poll(polled.as_mut_ptr(), 2, timeout) };
+        if polled[0].revents != 0 {
+            self.silence();
+        }
+        polled[1].revents != 0
+    }
+}
+
+/// Runs `start` with all signals blocked, so that a thread it starts gets none: signals are the target's, and a file
+/// size limit must be an error here and not the end of the process.
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: the sets are valid for the calls, which only change the mask of this thread.
+    unsafe {
+        let (mut all, mut before) = (
+            std::mem::zeroed::<libc::sigset_t>(),
+            std::mem::zeroed::<libc::sigset_t>(),
+        );
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}

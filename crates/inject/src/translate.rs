@@ -1,0 +1,243 @@
+//! CUPTI's records into ours.
+
+use std::collections::HashSet;
+
+use llmprof_wire::{Call, Copy, Kernel, Memset, Overhead, Sync};
+
+use crate::cupti::layout::{self, Activity, kind};
+use crate::cupti::{Cupti, domain};
+use crate::driver;
+use crate::names::Names;
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was written.
+    Written,
+    /// It is a call that starts work on a device, and was written.
+    Launch,
+    /// It is of no interest.
+    Left,
+    /// It has no times: CUPTI was asked for it before the device was done, or had no memory for them.
+    Untimed,
+}
+
+/// What was told already.
+#[derive(Default)]
+pub(crate) struct Translator {
+    names: Names,
+    devices: HashSet<u32>,
+}
+
+impl Translator {
+    /// Writes one record to `out`.
+    ///
+    /// # Safety
+    /// `record` points to a whole record of a supported version of CUPTI.
+    pub(crate) unsafe fn put(
+        &mut self,
+        record: *const Activity,
+        cupti: &Cupti,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        // SAFETY: every record begins with its kind; each is read as the structure of its kind, of which it is whole.
+        // Reads are unaligned since records of 12 bytes more would be packed to 4.
+        unsafe {
+            match (*record).kind {
+                kind::KERNEL => self.kernel(&record.cast::<layout::Kernel>().read_unaligned(), out),
+                kind::MEMCPY => self.copy(&record.cast::<layout::Memcpy>().read_unaligned(), out),
+                kind::MEMCPY_PEER => {
+                    self.peer_copy(&record.cast::<layout::MemcpyPeer>().read_unaligned(), out)
+                }
+                kind::MEMSET => self.memset(&record.cast::<layout::Memset>().read_unaligned(), out),
+                kind::SYNCHRONIZATION => sync(
+                    &record.cast::<layout::Synchronization>().read_unaligned(),
+                    out,
+                ),
+                kind::RUNTIME => {
+                    let call = record.cast::<layout::Api>().read_unaligned();
+                    self.call(&call, domain::RUNTIME, cupti, out)
+                }
+                kind::DRIVER => {
+                    let call = record.cast::<layout::Api>().read_unaligned();
+                    self.call(&call, domain::DRIVER, cupti, out)
+                }
+                kind::OVERHEAD => {
+                    overhead(&record.cast::<layout::Overhead>().read_unaligned(), out)
+                }
+                _ => Outcome::Left,
+            }
+        }
+    }
+
+    fn device(&mut self, number: u32, out: &mut Vec<u8>) {
+        if self.devices.insert(number) {
+            driver::describe(number, out);
+        }
+    }
+
+    fn kernel(&mut self, kernel: &layout::Kernel, out: &mut Vec<u8>) -> Outcome {
+        if !is_timed(kernel.start, kernel.end) {
+            return Outcome::Untimed;
+        }
+        self.device(kernel.device, out);
+        // SAFETY: CUPTI keeps the names of kernels for as long as the process lives.
+        let name = unsafe { self.names.number_of(kernel.name, out) };
+        let size = |size: [i32; 3]| size.map(|length| u32::try_from(length).unwrap_or(0));
+        let bytes = |bytes: i32| u32::try_from(bytes).unwrap_or(0);
+        let record = Kernel {
+            start: kernel.start as i64,
+            end: kernel.end as i64,
+            graph_node: kernel.graph_node,
+            name,
+            device: kernel.device,
+            context: kernel.context,
+            stream: kernel.stream,
+            correlation: kernel.correlation,
+            graph: kernel.graph,
+            grid: size(kernel.grid),
+            block: size(kernel.block),
+            static_shared: bytes(kernel.static_shared),
+            dynamic_shared: bytes(kernel.dynamic_shared),
+            registers: kernel.registers_per_thread,
+        };
+        record.put(out);
+        Outcome::Written
+    }
+
+    fn copy(&mut self, copy: &layout::Memcpy, out: &mut Vec<u8>) -> Outcome {
+        if !is_timed(copy.start, copy.end) {
+            return Outcome::Untimed;
+        }
+        self.device(copy.device, out);
+        let record = Copy {
+            start: copy.start as i64,
+            end: copy.end as i64,
+            graph_node: copy.graph_node,
+            bytes: copy.bytes,
+            device: copy.device,
+            context: copy.context,
+            stream: copy.stream,
+            correlation: copy.correlation,
+            graph: copy.graph,
+            kind: copy.copy_kind,
+            source: copy.source_kind,
+            target: copy.target_kind,
+        };
+        record.put(out);
+        Outcome::Written
+    }
+
+    fn peer_copy(&mut self, copy: &layout::MemcpyPeer, out: &mut Vec<u8>) -> Outcome {
+        if !is_timed(copy.start, copy.end) {
+            return Outcome::Untimed;
+        }
+        self.device(copy.device, out);
+        let record = Copy {
+            start: copy.start as i64,
+            end: copy.end as i64,
+            graph_node: copy.graph_node,
+            bytes: copy.bytes,
+            device: copy.device,
+            context: copy.context,
+            stream: copy.stream,
+            correlation: copy.correlation,
+            graph: copy.graph,
+            kind: copy.copy_kind,
+            source: copy.source_kind,
+            target: copy.target_kind,
+        };
+        record.put(out);
+        Outcome::Written
+    }
+
+    fn memset(&mut self, memset: &layout::Memset, out: &mut Vec<u8>) -> Outcome {
+        if !is_timed(memset.start, memset.end) {
+            return Outcome::Untimed;
+        }
+        self.device(memset.device, out);
+        let record = Memset {
+            start: memset.start as i64,
+            end: memset.end as i64,
+            graph_node: memset.graph_node,
+            bytes: memset.bytes,
+            device: memset.device,
+            context: memset.context,
+            stream: memset.stream,
+            correlation: memset.correlation,
+            graph: memset.graph,
+            target: memset.memory_kind.try_into().unwrap_or(0),
+        };
+        record.put(out);
+        Outcome::Written
+    }
+
+    fn call(
+        &mut self,
+        call: &layout::Api,
+        domain: u32,
+        cupti: &Cupti,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        if !cupti.calls.wants(domain, call.callback) {
+            return Outcome::Left;
+        }
+        if !is_timed(call.start, call.end) {
+            return Outcome::Untimed;
+        }
+        let name = cupti.calls.name(domain, call.callback);
+        let launches = name.windows(6).any(|part| part == b"Launch");
+        let record = Call {
+            start: call.start as i64,
+            end: call.end as i64,
+            name: self.names.number(name, out),
+            thread: call.thread,
+            correlation: call.correlation,
+            status: call.status,
+            domain: domain as u8,
+        };
+        record.put(out);
+        if launches {
+            Outcome::Launch
+        } else {
+            Outcome::Written
+        }
+    }
+}
+
+fn sync(sync: &layout::Synchronization, out: &mut Vec<u8>) -> Outcome {
+    if !is_timed(sync.start, sync.end) {
+        return Outcome::Untimed;
+    }
+    let record = Sync {
+        start: sync.start as i64,
+        end: sync.end as i64,
+        context: sync.context,
+        stream: sync.stream,
+        correlation: sync.correlation,
+        kind: sync.wait_kind,
+    };
+    record.put(out);
+    Outcome::Written
+}
+
+fn overhead(overhead: &layout::Overhead, out: &mut Vec<u8>) -> Outcome {
+    if !is_timed(overhead.start, overhead.end) {
+        return Outcome::Untimed;
+    }
+    let record = Overhead {
+        start: overhead.start as i64,
+        end: overhead.end as i64,
+        kind: overhead.cause,
+        thread: match overhead.object_kind {
+            layout::Overhead::THREAD => overhead.thread,
+            _ => 0,
+        },
+    };
+    record.put(out);
+    Outcome::Written
+}
+
+fn is_timed(start: u64, end: u64) -> bool {
+    start != 0 && end >= start
+}

@@ -1,0 +1,266 @@
+//! Our thread: writes what was recorded, listens to llmprof, keeps slices within their budget.
+
+use std::fs::File;
+
+use llmprof_wire::control::{Order, Report};
+use llmprof_wire::{Checkpoint, Cost, Ended, Header};
+
+use crate::budget::Budget;
+use crate::buffers::Full;
+use crate::control::{Control, Heard};
+use crate::cupti::Cupti;
+use crate::guard;
+use crate::nvtx::Ranges;
+use crate::output::Output;
+use crate::session::Session;
+use crate::sys;
+use crate::translate::{Outcome, Translator};
+
+/// Starts the thread. Where the system refuses one, llmprof is told, and nothing is recorded.
+pub(crate) fn spawn(session: &'static Session, file: File, header: Header, control: Control) {
+    let worker = Worker {
+        session,
+        control,
+        output: Output::new(file, &header),
+        translator: Translator::default(),
+        scratch: Vec::new(),
+        records: 0,
+        launches: 0,
+        told_lost: 0,
+        was_open: false,
+        forgets: false,
+    };
+    let started = sys::without_signals(|| {
+        std::thread::Builder::new()
+            .name("llmprof".to_owned())
+            .spawn(move || {
+                guard::quietly((), move || worker.run());
+                session.set_finished();
+            })
+    });
+    if started.is_err() {
+        session.gate.order(session, false);
+        session.set_finished();
+    }
+}
+
+struct Worker {
+    session: &'static Session,
+    control: Control,
+    output: Output,
+    translator: Translator,
+    scratch: Vec<u8>,
+    /// Records of CUPTI that were read.
+    records: u64,
+    /// Launches among them since the budget was last told.
+    launches: u64,
+    /// Losses that llmprof knows of.
+    told_lost: u64,
+    /// Whether anything was recorded since the last flush.
+    was_open: bool,
+    /// Whether records were dropped that later ones refer to.
+    forgets: bool,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let interval = i64::from(self.session.options.interval_ms) * 1_000_000;
+        let mut next = sys::now() + interval;
+        self.output.flush();
+        while !self.session.is_finishing() {
+            let until = self.session.budget.as_ref().map_or(next, |budget| {
+                next.min(budget.next_change().unwrap_or(next))
+            });
+            // Rounded up: a wait that ends early would spin.
+            let wait = ((until - sys::now()).max(0) + 999_999) / 1_000_000;
+            if self.session.bell.wait(self.control.descriptor(), wait) {
+                self.obey();
+            }
+            self.drain();
+            self.tell();
+            self.keep_budget();
+            if sys::now() >= next {
+                self.checkpoint();
+                next = sys::now() + interval;
+            }
+        }
+        self.end();
+    }
+
+    /// Does what llmprof asks.
+    fn obey(&mut self) {
+        let session = self.session;
+        match self.control.hear() {
+            Heard::Orders(orders) => {
+                for order in orders {
+                    match order {
+                        Order::Start => session.gate.order(session, true),
+                        Order::Stop => session.gate.order(session, false),
+                        Order::Flush(number) => {
+                            self.was_open = true;
+                            self.checkpoint();
+                            self.control.send(&Report::Flushed { number });
+                        }
+                    }
+                }
+            }
+            // Nobody will read what is recorded from now on: leave the target alone.
+            Heard::Closed => session.gate.order(session, false),
+        }
+    }
+
+    fn tell(&mut self) {
+        for report in self.session.take_reports() {
+            self.control.send(&report);
+        }
+        if self.output.lost > self.told_lost {
+            self.told_lost = self.output.lost;
+            self.control.send(&Report::Lost {
+                count: self.output.lost,
+                why: self.output.why.clone(),
+            });
+        }
+    }
+
+    fn keep_budget(&mut self) {
+        let session = self.session;
+        let Some(budget) = &session.budget else {
+            return;
+        };
+        let launches = std::mem::take(&mut self.launches);
+        let waiting = session.gate.awaits_slice();
+        if let Some(on) = budget.tick(sys::now(), launches, session.gate.switches(), waiting) {
+            session.gate.slice(session, on);
+            if !on {
+                // The launches of this slice are counted before the next one.
+                self.was_open = true;
+                self.flush_cupti();
+            }
+        }
+    }
+
+    fn flush_cupti(&mut self) {
+        let is_open = self.session.gate.is_open();
+        if is_open || self.was_open {
+            self.was_open = is_open;
+            if let Some(cupti) = self.session.cupti() {
+                cupti.flush(false);
+            }
+        }
+        self.drain();
+    }
+
+    /// Everything that has ended goes into the file.
+    fn checkpoint(&mut self) {
+        let time = sys::now();
+        self.flush_cupti();
+        self.output.add(1, |out| Checkpoint { time }.put(out));
+        self.output.flush();
+        self.tell();
+        self.session.buffers.prepare();
+    }
+
+    /// Takes over what threads have handed out. Notes come first: they name what others refer to.
+    fn drain(&mut self) {
+        if std::mem::take(&mut self.forgets) {
+            // Names that were given numbers did not reach the file.
+            self.translator = Translator::default();
+            Ranges::announce(self.session);
+        }
+        let (notes, lost) = self.session.take_notes();
+        self.output.lose(lost, "too many notes at once");
+        self.add(&notes);
+        let (chunks, lost) = self.session.ranges.take();
+        self.output.lose(lost, "too many ranges at once");
+        for chunk in chunks {
+            self.add(&chunk);
+        }
+        while let Some(full) = self.session.buffers.next_full() {
+            if let Some(cupti) = self.session.cupti() {
+                self.read(cupti, &full);
+            }
+            self.session.buffers.put_empty(full.memory);
+        }
+    }
+
+    fn add(&mut self, records: &[u8]) {
+        if !records.is_empty() {
+            let count = llmprof_wire::Reader::records(records, 0).count() as u64;
+            if !self.output.add(count, |out| out.extend_from_slice(records)) {
+                self.forgets = true;
+            }
+        }
+    }
+
+    fn read(&mut self, cupti: &Cupti, full: &Full) {
+        self.was_open = true;
+        let Self {
+            scratch,
+            translator,
+            ..
+        } = self;
+        let (mut records, mut untimed, mut launches) = (0, 0, 0);
+        scratch.clear();
+        // SAFETY: CUPTI completed the buffer and we hold it until it is put back.
+        unsafe {
+            cupti.records(full.memory, full.valid, |record| {
+                records += 1;
+                match translator.put(record, cupti, scratch) {
+                    Outcome::Launch => launches += 1,
+                    Outcome::Untimed => untimed += 1,
+                    Outcome::Written | Outcome::Left => {}
+                }
+            });
+        }
+        self.records += records;
+        self.launches += launches;
+        let scratch = std::mem::take(&mut self.scratch);
+        if !self
+            .output
+            .add(records, |out| out.extend_from_slice(&scratch))
+        {
+            self.forgets = true;
+        }
+        self.scratch = scratch;
+        self.output
+            .lose(untimed, "device activities that had no times");
+        let dropped = cupti.dropped(full.context, full.stream);
+        self.output.lose(dropped, "CUPTI had no buffer for them");
+    }
+
+    /// The process ends: the last words.
+    fn end(mut self) {
+        self.drain();
+        let session = self.session;
+        let refused = session
+            .buffers
+            .refused
+            .load(std::sync::atomic::Ordering::Relaxed);
+        if self.output.lost == 0 {
+            self.output
+                .lose(refused, "buffers that CUPTI asked for in vain");
+        }
+        self.output
+            .lose(guard::panics(), "faults inside the library");
+        let switches = session.gate.switches();
+        let (launch_cost, samples) = session.budget.as_ref().map_or((0, 0), Budget::launch_cost);
+        let cost = Cost {
+            records: self.records,
+            thread_time: sys::thread_time() as u64,
+            switches: switches.count,
+            switch_time: switches.time as u64,
+            launch_cost,
+            launch_cost_samples: samples,
+        };
+        self.output.add(1, |out| cost.put(out));
+        self.output.flush();
+        let ended = Ended {
+            time: sys::now(),
+            lost: self.output.lost,
+        };
+        self.output.add(1, |out| ended.put(out));
+        self.output.flush();
+        self.tell();
+        self.control.send(&Report::Ended);
+    }
+}

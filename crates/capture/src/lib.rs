@@ -6,5 +6,6 @@ pub mod dataset;
 pub mod host;
 pub mod native;
 pub mod process;
+pub mod pytorch;
 pub mod runner;
 pub mod telemetry;

@@ -1,0 +1,165 @@
+"""Makes a model ready: its weights, its tokenizer, and what is known of it."""
+
+from __future__ import annotations
+
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from . import configs, dtypes, dummy, packages
+from .failure import Failure, first_line, is_out_of_memory
+from .ready import Ready
+from .requests import Load
+
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+
+
+def load(request: Load) -> tuple[Ready, dict[str, Any]]:
+    """The model and the answer to the request."""
+    start = time.monotonic_ns()
+    device = device_of(request.device)
+    if request.threads:
+        torch.set_num_threads(request.threads)
+    config = configs.config_of(request)
+    dtype = configs.dtype_of(request, device)
+    if request.load_format == "dummy":
+        module = dummy_model(request, config, dtype, device)
+    else:
+        module = stored_model(request, config, dtype, device)
+    module.eval().requires_grad_(False)
+    ready = Ready(module, device, module_dtype(module, dtype), request, tokenizer_of(request))
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return ready, answer(ready, start)
+
+
+def device_of(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise Failure("unsupported", f"torch knows no device `{name}`") from error
+    if device.type == "cpu":
+        return device
+    if device.type != "cuda":
+        raise Failure("unsupported", f"the PyTorch worker runs on the CPU and on CUDA devices, not on `{name}`")
+    if not torch.cuda.is_available():
+        raise Failure("missing", f"torch {torch.__version__} finds no CUDA device",
+                      "a torch built for CUDA and a driver that fits it, or device=cpu")
+    count = torch.cuda.device_count()
+    device = torch.device("cuda", device.index or 0)
+    if device.index >= count:
+        raise Failure("bad_request", f"there is no device `{name}`: torch finds {count}")
+    torch.cuda.set_device(device)
+    return device
+
+
+def arguments(request: Load, dtype: torch.dtype) -> dict[str, Any]:
+    """What both ways of making a model are told. The name of the dtype's argument changed in transformers 4.56."""
+    new = packages.numbers(transformers.__version__) >= (4, 56)
+    told: dict[str, Any] = {"dtype" if new else "torch_dtype": dtype}
+    if request.options.attn_implementation:
+        told["attn_implementation"] = request.options.attn_implementation
+    if request.options.trust_remote_code:
+        told["trust_remote_code"] = True
+    return told
+
+
+def dummy_model(request: Load, config: Any, dtype: torch.dtype, device: torch.device) -> Any:
+    kind = configs.class_of(config, request)
+    try:
+        return dummy.make(lambda: kind.from_config(config, **arguments(request, dtype)), device, request.seed)
+    except Exception as error:
+        raise refused("cannot make the model", error) from error
+
+
+def stored_model(request: Load, config: Any, dtype: torch.dtype, device: torch.device) -> Any:
+    if not request.path:
+        raise Failure("bad_request", "there is no directory to load weights from")
+    if not Path(request.path).is_dir():
+        raise Failure("model", f"there is no directory {request.path}")
+    kind = configs.class_of(config, request)
+    try:
+        module, told = kind.from_pretrained(request.path, config=config, local_files_only=True, use_safetensors=True,
+                                            output_loading_info=True, **arguments(request, dtype))
+        missing = sorted(told["missing_keys"])
+        if missing:
+            raise Failure("model", f"{len(missing)} tensors are not in {request.path}, among them {missing[0]}")
+        return module.to(device)
+    except Exception as error:
+        raise refused(f"cannot load {request.path}", error) from error
+
+
+def refused(what: str, error: Exception) -> Exception:
+    """Transformers says what a model lacks in many types; what is missing or too large keeps its kind."""
+    if isinstance(error, Failure) or is_out_of_memory(error):
+        return error
+    kind = "missing" if isinstance(error, ImportError) else "model"
+    return Failure(kind, f"{what}: {first_line(error)}")
+
+
+def module_dtype(module: torch.nn.Module, asked: torch.dtype) -> torch.dtype:
+    """The format of most weights: a few may be kept wider."""
+    sizes: dict[torch.dtype, int] = {}
+    for parameter in module.parameters():
+        if parameter.is_floating_point():
+            sizes[parameter.dtype] = sizes.get(parameter.dtype, 0) + parameter.numel()
+    return max(sizes, key=lambda dtype: sizes[dtype], default=asked)
+
+
+def tokenizer_of(request: Load) -> Any:
+    """The tokenizer asked for, which must be there, else that of the model's directory where it has one."""
+    asked = Path(request.tokenizer) if request.tokenizer else None
+    own = Path(request.path) if request.path else None
+    if asked is None and (own is None or not (own / "tokenizer_config.json").is_file()):
+        if own is None or not (own / "tokenizer.json").is_file():
+            return None
+    place = asked or own
+    assert place is not None
+    try:
+        if place.is_file():
+            return transformers.PreTrainedTokenizerFast(tokenizer_file=str(place))
+        return transformers.AutoTokenizer.from_pretrained(
+            place, local_files_only=True, trust_remote_code=request.options.trust_remote_code)
+    except Exception as error:
+        raise Failure("model", f"cannot read the tokenizer {place}: {first_line(error)}") from error
+
+
+def answer(ready: Ready, start: int) -> dict[str, Any]:
+    parameters = list(ready.module.parameters())
+    return {
+        "start_ns": start,
+        "end_ns": time.monotonic_ns(),
+        "dtype": dtypes.name_of(ready.dtype),
+        "parameters": sum(one.numel() for one in parameters),
+        "weight_bytes": sum(one.numel() * one.element_size() for one in parameters),
+        "vocab_size": ready.vocabulary,
+        "threads": torch.get_num_threads(),
+        "tokenizer": ready.tokenizer is not None,
+        "facts": facts(ready),
+    }
+
+
+def facts(ready: Ready) -> dict[str, str]:
+    options = ready.request.options
+    config = ready.module.config
+    told = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+        "model_class": type(ready.module).__name__,
+        "attn_implementation": str(getattr(config, "_attn_implementation", None) or "unknown"),
+        "compile": options.compile,
+        "cuda_graph": str(options.cuda_graph).lower(),
+        "kv_cache": f"fixed, {ready.request.max_positions} positions" if options.fixed_cache else "grows",
+    }
+    name = dtypes.name_of(ready.dtype)
+    told.update({f"precision.{part}": name for part in ("weights", "activations", "kv")})
+    if ready.device.type == "cuda":
+        told["cuda"] = str(torch.version.cuda)
+        told["device_name"] = torch.cuda.get_device_name(ready.device)
+    return told

@@ -1,0 +1,54 @@
+"""A model that is ready, with what batches need to know of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .decoders import Decoder, FixedDecoder, GrowingDecoder
+from .requests import Load
+
+
+class Ready:
+    """The module, where it runs, and the decoders that were made for it."""
+
+    def __init__(self, module: Any, device: torch.device, dtype: torch.dtype, request: Load, tokenizer: Any) -> None:
+        self.module = module
+        self.device = device
+        self.dtype = dtype
+        self.request = request
+        self.tokenizer = tokenizer
+        self.vocabulary = int(module.get_input_embeddings().weight.shape[0])
+        self.end_tokens = end_tokens(module, tokenizer)
+        self.most_positions = learned_positions(module)
+        self._decoders: dict[int, Decoder] = {}
+
+    def decoder(self, batch: int) -> Decoder:
+        """The decoder for so many sequences. One with a fixed cache is kept: its graphs point into its memory."""
+        if not self.request.options.fixed_cache:
+            return GrowingDecoder(self.module)
+        if batch not in self._decoders:
+            self._decoders[batch] = FixedDecoder(self.module, self.device, self.dtype, batch, self.request)
+        return self._decoders[batch]
+
+
+def end_tokens(module: Any, tokenizer: Any) -> frozenset[int]:
+    """The ids that end a text, from wherever the model states them."""
+    places = [getattr(module, "generation_config", None), module.config, tokenizer]
+    for place in places:
+        stated = getattr(place, "eos_token_id", None)
+        if stated is not None:
+            return frozenset(stated if isinstance(stated, (list, tuple)) else [stated])
+    return frozenset()
+
+
+def learned_positions(module: torch.nn.Module) -> int | None:
+    """How many positions have an embedding, for models that learn them; a position beyond would break a CUDA device."""
+    sizes = [
+        one.num_embeddings - int(getattr(one, "offset", 0))
+        for name, one in module.named_modules()
+        if isinstance(one, torch.nn.Embedding) and "vision" not in name
+        and name.split(".")[-1] in ("wpe", "embed_positions", "position_embeddings")
+    ]
+    return min(sizes, default=None)

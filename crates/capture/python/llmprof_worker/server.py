@@ -1,0 +1,101 @@
+"""The conversation: one answer for each request, failures included."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from . import packages
+from .connection import Connection
+from .failure import Failure, failure_of
+
+VERSION = 1
+
+
+class Server:
+    """Holds the model between requests. Nothing heavy is imported before hello, so that what is missing can be said."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._model: Any = None
+
+    def answer(self, kind: str, content: Any) -> dict[str, Any]:
+        steps = {
+            "hello": self.hello,
+            "load": self.load,
+            "warm_up": self.generate,
+            "generate": self.generate,
+            "bye": lambda _: {},
+        }
+        if kind not in steps:
+            raise Failure("protocol", f"there is no request `{kind}`")
+        return steps[kind](content)
+
+    def hello(self, _: Any) -> dict[str, Any]:
+        versions = packages.require()
+        return {
+            "version": VERSION,
+            "runtime": "pytorch",
+            "runtime_version": versions["torch"],
+            "pid": os.getpid(),
+            "monotonic_ns": time.monotonic_ns(),
+        }
+
+    def load(self, content: Any) -> dict[str, Any]:
+        from . import loading
+        from .requests import Load
+
+        # The one before goes first: two models need not fit.
+        self._model = None
+        self._model, loaded = loading.load(Load.of(content))
+        return loaded
+
+    def generate(self, content: Any) -> dict[str, Any]:
+        from . import batch
+        from .requests import Generate
+
+        if self._model is None:
+            raise Failure("protocol", "no model is loaded")
+        return batch.run(self._model, Generate.of(content), self._connection.progress)
+
+
+def parsed(line: str) -> tuple[str, Any]:
+    try:
+        [(kind, content)] = json.loads(line).items()
+    except (ValueError, AttributeError) as error:
+        raise Failure("protocol", f"this is no request of version {VERSION}: {error}") from error
+    return kind, content
+
+
+def main() -> None:
+    connection = Connection()
+    server = Server(connection)
+    for line in connection.lines():
+        kind = ""
+        try:
+            kind, content = parsed(line)
+            answer = server.answer(kind, content)
+        except Exception as error:
+            free_memory()
+            connection.send("error", failure_of(error).as_data())
+            continue
+        connection.send(kind, answer)
+        if kind == "bye":
+            return
+
+
+def free_memory() -> None:
+    """After a failure, so that the next request finds what this one held."""
+    import gc
+    import sys
+
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        try:
+            torch.cuda.empty_cache()
+        except RuntimeError:
+            # A device that failed stays failed; the error that is being answered says why.
+            pass

@@ -1,0 +1,131 @@
+//! The PyTorch runtime: a worker in Python, which the binary carries with it.
+//!
+//! [`Package::unpack`] writes it to a directory of its own, [`Package::launch`] is the command that runs it with an
+//! interpreter that has torch and transformers. What that interpreter lacks, the worker says in answer to hello.
+
+mod source;
+
+use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
+
+use llmprof_record::plan::{Plan, TorchProfilerSettings};
+use tempfile::TempDir;
+
+use crate::{
+    process::Launch,
+    runner::protocol::{LoadOptions, Profile},
+};
+
+/// The worker on disk, for as long as this lives.
+#[derive(Debug)]
+pub struct Package {
+    directory: TempDir,
+}
+
+/// The worker could not be unpacked.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot unpack the PyTorch worker: {0}")]
+pub struct UnpackError(
+    /// What the system said.
+    #[from]
+    pub io::Error,
+);
+
+impl Package {
+    /// Writes the worker to a new directory that nobody else may enter.
+    pub fn unpack() -> Result<Self, UnpackError> {
+        let directory = tempfile::Builder::new()
+            .prefix("llmprof-pytorch-")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir()?;
+        for (name, text) in source::FILES {
+            let path = directory.path().join(name);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(path, text)?;
+        }
+        Ok(Self { directory })
+    }
+
+    /// The command that runs it with this interpreter.
+    pub fn launch(&self, python: &str) -> Launch {
+        Launch::new(python)
+            // A log that is written late is missing when the worker is ended.
+            .arg("-u")
+            .arg(self.path().to_string_lossy())
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("TOKENIZERS_PARALLELISM", "false")
+            // Models come from local directories: nothing may be fetched while something is measured.
+            .env("HF_HUB_OFFLINE", "1")
+            .env("TRANSFORMERS_OFFLINE", "1")
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// How a plan has the model executed.
+pub fn options(plan: &Plan) -> LoadOptions {
+    LoadOptions {
+        attn_implementation: plan.runtime.attn_implementation.clone(),
+        compile: plan.runtime.compile,
+        cuda_graph: plan.runtime.cuda_graph,
+        trust_remote_code: plan.runtime.trust_remote_code,
+    }
+}
+
+/// What torch's profiler is asked for.
+pub fn profile(settings: &TorchProfilerSettings) -> Profile {
+    Profile {
+        activities: settings.activities.clone(),
+        shapes: settings.shapes,
+        memory: settings.memory,
+        stacks: settings.stacks,
+        flops: settings.flops,
+    }
+}
+
+/// The name of a trace, as TensorBoard's profiler plugin finds it: the worker, then a number, here its process.
+pub fn trace_name(number: usize, pid: u32) -> String {
+    format!("llmprof_{number}.{pid}.pt.trace.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_package_is_whole_and_private() {
+        let package = Package::unpack().unwrap();
+        let mode = fs::metadata(package.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
+        let mut files = 0;
+        for folder in ["", "llmprof_worker"] {
+            for entry in fs::read_dir(sources.join(folder)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|extension| extension == "py") {
+                    let name = path.strip_prefix(&sources).unwrap();
+                    let unpacked = package.path().join(name);
+                    assert_eq!(fs::read(&path).unwrap(), fs::read(unpacked).unwrap());
+                    files += 1;
+                }
+            }
+        }
+        assert_eq!(files, source::FILES.len());
+        let path = package.path().to_path_buf();
+        drop(package);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_interpreter_runs_the_unpacked_directory() {
+        let package = Package::unpack().unwrap();
+        let launch = package.launch("python3.12");
+        assert_eq!(launch.program, "python3.12");
+        assert_eq!(launch.args[0], "-u");
+        assert_eq!(Path::new(&launch.args[1]), package.path());
+    }
+}

@@ -161,21 +161,55 @@ pub struct ApiRow {
     pub total_ns: i64,
 }
 
+/// How the rows of a trace hang together: what every question about it starts from.
+pub(crate) struct Structure {
+    pub(crate) events: DeviceEvents,
+    pub(crate) nesting: Nesting,
+    pub(crate) phases: Phases,
+    pub(crate) attribution: Attribution,
+    /// Device events that began before their launch.
+    early: Option<Issue>,
+}
+
+impl Structure {
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
+        let (launches, phases) = rayon::join(|| Launches::of(trace), || Phases::of(trace, &events));
+        let attribution = Attribution::of(trace, &events, &launches, &nesting, &phases);
+        let early = before_launch(trace, &events, &launches);
+        Self {
+            events,
+            nesting,
+            phases,
+            attribution,
+            early,
+        }
+    }
+}
+
 /// Analyzes a trace; rooflines are of `device` where one is given.
 pub fn analyze(trace: &Trace, device: Option<&Device>) -> Analysis {
-    let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
-    let (launches, phases) = rayon::join(|| Launches::of(trace), || Phases::of(trace, &events));
-    let attribution = Attribution::of(trace, &events, &launches, &nesting, &phases);
-    let early = before_launch(trace, &events, &launches);
-    drop(launches);
+    analyze_structure(trace, &Structure::of(trace), device)
+}
+
+pub(crate) fn analyze_structure(
+    trace: &Trace,
+    structure: &Structure,
+    device: Option<&Device>,
+) -> Analysis {
+    let Structure {
+        events,
+        nesting,
+        phases,
+        attribution,
+        early,
+    } = structure;
     let (operators, parts) = rayon::join(
         || {
-            let times = SliceTimes::of(trace, &nesting, &events, |index| {
-                attribution.operator(index)
-            });
-            operators::operators(trace, &times, &attribution, &events, device)
+            let times = SliceTimes::of(trace, nesting, events, |index| attribution.operator(index));
+            operators::operators(trace, &times, attribution, events, device)
         },
-        || Parts::of(trace, &events, &nesting, &attribution, &phases),
+        || Parts::of(trace, events, nesting, attribution, phases),
     );
     let Parts {
         mut phase_rows,
@@ -183,7 +217,7 @@ pub fn analyze(trace: &Trace, device: Option<&Device>) -> Analysis {
         api,
         kernels,
     } = parts;
-    let totals = totals(trace, &events, &attribution, &devices);
+    let totals = totals(trace, events, attribution, &devices);
     phase_rows.retain(|row| row.instances > 0);
     Analysis {
         schema: SCHEMA,
@@ -194,11 +228,12 @@ pub fn analyze(trace: &Trace, device: Option<&Device>) -> Analysis {
         phase_confidence: phases.confidence,
         phases: phase_rows,
         devices,
-        attribution: attribution.rows(trace, &events, &phases),
-        unattributed: unattributed(&events, &attribution),
+        attribution: attribution.rows(trace, events, phases),
+        unattributed: unattributed(events, attribution),
         issues: early
-            .into_iter()
-            .chain(issues(trace, &events, &kernels, &operators))
+            .iter()
+            .cloned()
+            .chain(issues(trace, events, &kernels, &operators))
             .collect(),
         operators,
         kernels,

@@ -110,7 +110,7 @@ const PHASE_WORDS: &[(&str, &str)] = &[
     ("model_load", "load"),
 ];
 
-fn phase_of_name(text: &str) -> Option<String> {
+pub(crate) fn phase_of_name(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     if text == "load" {
         return Some(text);

@@ -7,6 +7,7 @@ use llmprof_analysis::device_events::DeviceEvents;
 use llmprof_analysis::launches::Launches;
 use llmprof_analysis::run::kernel_table::{WorkGroup, device_events, group_floors};
 use llmprof_analysis::run::waterfall::{Floor, Input, Waterfall};
+use llmprof_analysis::run::{PhaseClass, RunPhase, TracedPass, analyze_trace};
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Catalog;
@@ -125,6 +126,75 @@ fn the_second_decode_of_the_h200() {
     let causes: i64 = waterfall.idle.iter().map(|part| part.time_ns.0).sum();
     assert_eq!(causes, waterfall.idle_ns.0);
     assert_eq!(waterfall.idle[0].name, "host busy before the next launch");
+}
+
+/// The same waterfall from the whole analysis: the first of two decodes is first use, which is told apart.
+#[test]
+fn the_same_from_the_analysis_of_the_trace() {
+    let trace = fixture("nsys/qwen05.sqlite.gz");
+    let model = qwen();
+    let workload = Workload {
+        prompt: 128,
+        new_tokens: 5,
+        ..Workload::default()
+    };
+    let device = Catalog::embedded().by_name("h200").unwrap();
+    let analysis = analyze_trace(
+        &trace,
+        &TracedPass {
+            subject: Some((&model, &workload)),
+            device: Some(&device),
+            ..TracedPass::default()
+        },
+    )
+    .unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    let parts: Vec<String> = decode
+        .waterfall
+        .parts()
+        .iter()
+        .map(|(name, time)| format!("{name} {}", time.0))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            "floor 825000",
+            "matched − floor 6124419",
+            "extra 1259319",
+            "copies 6528",
+            "unattributed 0",
+            "idle 121062481",
+            "− overlap 0"
+        ]
+    );
+    assert_eq!(decode.waterfall.wall_ns, Nanos(129_277_747));
+    assert_eq!(decode.waterfall.sum_ns, Nanos(8_215_266));
+    assert_eq!(
+        decode.waterfall.idle[0].name,
+        "host busy before the next launch"
+    );
+    assert_eq!(decode.class.class, Some(PhaseClass::HostBound));
+    assert!(decode.waterfall.share(decode.waterfall.idle_ns) > 0.75);
+    let matched: i64 = decode.by_kind.iter().map(|group| group.measured_ns.0).sum();
+    assert_eq!(matched, decode.waterfall.matched_ns.0);
+
+    // Four lengths of the cache had not run before: 510, 59, 58 and 59 ms.
+    let traced = decode.traced.as_ref().unwrap();
+    let first = traced.first_use.unwrap();
+    assert_eq!(first.wall_ns, Nanos(932_039_852));
+    let lengths = first.new_lengths.unwrap();
+    assert_eq!(lengths.waits, 4);
+    assert!((680..690).contains(&(lengths.time_ns.0 / 1_000_000)));
+    assert_eq!(traced.new_lengths, None);
+    let finding = |code: &str| {
+        let mut found = analysis.findings.iter();
+        found.find(|finding| finding.code == code && finding.phase == Some(RunPhase::Decode))
+    };
+    let idle = finding("idle").unwrap();
+    assert!(idle.title.contains("host-bound"), "{}", idle.title);
+    assert!(idle.title.contains("CUDA graphs"), "{}", idle.title);
+    let once = finding("first_use").unwrap();
+    assert!(once.title.contains("4 lengths"), "{}", once.title);
 }
 
 /// Every kernel of every trace of that model has a part, and no group of operators is faster than its floor.

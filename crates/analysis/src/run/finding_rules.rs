@@ -6,10 +6,12 @@ use llmprof_units::{Basis, Nanos, Percent};
 
 use super::classes::PhaseClass;
 use super::findings::{Confidence, Evidence, Finding, Gain, GainOf, sort};
+use super::idle_parts::{HOST_BUSY, LAUNCH_LATENCY};
 use super::latency::Latency;
 use super::measured::RunPhase;
 use super::operator_groups::OperatorGroup;
 use super::phase_analysis::PhaseAnalysis;
+use super::traced::NewLengths;
 use super::what_if::Subject;
 
 /// Parts of a phase below this are not worth a sentence.
@@ -25,8 +27,8 @@ const MOST_BATCHES: u64 = 256;
 
 /// What findings are drawn from.
 pub(super) struct Facts<'a> {
-    pub(super) model: &'a Model,
-    pub(super) workload: &'a Workload,
+    /// What was asked of which model; absent for a trace of an unknown one.
+    pub(super) subject: Option<(&'a Model, &'a Workload)>,
     pub(super) roof: Option<&'a Roof<'a>>,
     pub(super) latency: &'a Latency,
     /// Each phase with the passes that it ran.
@@ -44,6 +46,8 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         found.extend(facts.fewer_bytes(phase, passes));
         found.extend(facts.batching(phase, passes));
         found.extend(facts.on_chip(phase));
+        found.extend(facts.new_lengths(phase));
+        found.extend(facts.first_instance(phase));
     }
     found.extend(facts.first_use());
     sort(&mut found);
@@ -77,16 +81,28 @@ impl Facts<'_> {
         if share < WORTH_SAYING {
             return None;
         }
+        // What new lengths cost has a finding of its own: another change removes it.
+        let apart = new_lengths(phase).map_or(Nanos(0), |found| found.time_ns);
+        let removable = Nanos(waterfall.idle_ns.0.saturating_sub(apart.0).max(0));
+        let but = if apart.0 > 0 {
+            format!(" (and {apart} of first use, which is told apart)")
+        } else {
+            String::new()
+        };
         let gain = self.saving(
             phase,
-            waterfall.idle_ns.seconds(),
-            format!(
-                "{0} ÷ ({0} − {1} idle)",
-                waterfall.wall_ns, waterfall.idle_ns
-            ),
+            removable.seconds(),
+            format!("{0} ÷ ({0} − {removable} idle){but}", waterfall.wall_ns),
         )?;
+        let on_device = phase.device().is_some();
         let bound = if phase.class.class == Some(PhaseClass::HostBound) {
-            " is host-bound: it"
+            if on_device {
+                " is host-bound: the device"
+            } else {
+                " is host-bound: it"
+            }
+        } else if on_device {
+            ": the device"
         } else {
             ""
         };
@@ -101,13 +117,30 @@ impl Facts<'_> {
                 Basis::Measured,
             )
         }));
+        if let Some(operator) = phase.traced.as_ref().and_then(|t| t.host_operators.first()) {
+            evidence.push(Evidence::time(
+                format!("idle while the host was longest in: {}", operator.name),
+                operator.time_ns,
+                Basis::Measured,
+            ));
+        }
         let factor = gain.phase_factor.unwrap_or(1.0);
+        let what = if on_device {
+            "idles"
+        } else {
+            "runs no operator"
+        };
+        let remedy = if on_device && launches_hold_it_back(phase) {
+            "; CUDA graphs or a compiled model launch with less work of the host"
+        } else {
+            ""
+        };
         Some(Finding {
             code: "idle".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}{bound} runs no operator for {} of the time; without that it would be up to {factor:.2}× faster",
-                phase.phase,
+                "{}{bound} {what} for {} of the time; without that it would be up to {factor:.2}× faster{remedy}",
+                phase.name(),
                 Percent(share)
             ),
             evidence,
@@ -119,13 +152,14 @@ impl Facts<'_> {
 
     /// The kinds of operators that lose most against their floor.
     fn inefficiency(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
-        if self.roof.is_none() {
-            return vec![Finding::abstain(
-                "inefficiency",
-                phase.phase,
-                "how far operators are from the device's limits",
-                "no device was named",
-            )];
+        let about = "how far operators are from the device's limits";
+        let why = match (self.subject, self.roof) {
+            (None, _) => Some("no model was named"),
+            (_, None) => Some("no device was named"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            return vec![Finding::abstain("inefficiency", phase, about, why)];
         }
         let finding = |group: &OperatorGroup| {
             let lost = group.measured_ns.0.saturating_sub(group.floor_ns?.0);
@@ -162,12 +196,12 @@ impl Facts<'_> {
                 evidence.push(Evidence::new("achieved", rate.0, "B/s", Basis::Derived));
             }
             Some(Finding {
-                code: format!("inefficiency.{}", group.kind),
+                code: format!("inefficiency.{}", group.name),
                 phase: Some(phase.phase),
                 title: format!(
                     "{}: {} operators take {} of the time {where_it_stands} the phase would be {:.2}× faster",
-                    phase.phase,
-                    group.kind,
+                    phase.name(),
+                    group.name,
                     Percent(group.share),
                     gain.phase_factor?
                 ),
@@ -185,7 +219,7 @@ impl Facts<'_> {
         if let Some(why) = &waterfall.extra_abstains {
             return Some(Finding::abstain(
                 "extra",
-                phase.phase,
+                phase,
                 "work that no operator needs",
                 why,
             ));
@@ -219,7 +253,7 @@ impl Facts<'_> {
             phase: Some(phase.phase),
             title: format!(
                 "{}: {} of the time {what}; without it the phase would be {:.2}× faster",
-                phase.phase,
+                phase.name(),
                 Percent(share),
                 gain.phase_factor?
             ),
@@ -244,18 +278,12 @@ impl Facts<'_> {
             return None;
         }
         let subject = "storing weights in 8 bits";
-        let refuse = |why: &str| {
-            Some(Finding::abstain(
-                "quantize_weights",
-                phase.phase,
-                subject,
-                why,
-            ))
-        };
+        let refuse = |why: &str| Some(Finding::abstain("quantize_weights", phase, subject, why));
+        let (model, workload_now) = self.subject?;
         let Some(roof) = self.roof else {
             return refuse("no device was named, so it is not known whether memory is the limit");
         };
-        let formats = self.model.formats(&self.workload.precision);
+        let formats = model.formats(&workload_now.precision);
         if formats.weights.element().bits() <= 8 {
             return None;
         }
@@ -292,9 +320,9 @@ impl Facts<'_> {
         };
         let workload = Workload {
             precision,
-            ..*self.workload
+            ..*workload_now
         };
-        let subject = self.subject(phase, passes);
+        let subject = what_if(model, workload_now, phase, passes);
         let Some(outcome) = subject.with(roof, &workload, passes, None, 1.0) else {
             return refuse("theory cannot count the model with such weights on this device");
         };
@@ -308,8 +336,8 @@ impl Facts<'_> {
                 outcome.floor_ratio
             ),
         )?;
-        let before = self.model.parameter_bytes(&self.workload.precision);
-        let after = self.model.parameter_bytes(&precision);
+        let before = model.parameter_bytes(&workload_now.precision);
+        let after = model.parameter_bytes(&precision);
         Some(Finding {
             code: "quantize_weights".to_owned(),
             phase: Some(phase.phase),
@@ -339,7 +367,8 @@ impl Facts<'_> {
             return None;
         }
         let about = "running more requests at once";
-        let refuse = |why: &str| Some(Finding::abstain("batching", phase.phase, about, why));
+        let refuse = |why: &str| Some(Finding::abstain("batching", phase, about, why));
+        let (model, workload_now) = self.subject?;
         let Some(roof) = self.roof else {
             return refuse("no device was named, so the limits of a larger batch are not known");
         };
@@ -348,18 +377,18 @@ impl Facts<'_> {
             .memory
             .capacity_bytes
             .as_ref()
-            .and_then(|figure| self.model.largest_batch(self.workload, figure.value.0));
+            .and_then(|figure| model.largest_batch(workload_now, figure.value.0));
         let prefill = self
             .phases
             .iter()
             .find(|(phase, _)| phase.phase == RunPhase::Prefill)
             .map(|(phase, _)| *phase);
-        let subject = self.subject(phase, passes);
+        let subject = what_if(model, workload_now, phase, passes);
         let now = phase.waterfall.wall_ns.seconds();
         let mut best: Option<(u64, f64, f64)> = None;
         let mut times = 2;
         while times <= MOST_BATCHES {
-            let batch = self.workload.batch.saturating_mul(times);
+            let batch = workload_now.batch.saturating_mul(times);
             if capacity.is_some_and(|capacity| batch > capacity) {
                 break;
             }
@@ -367,7 +396,7 @@ impl Facts<'_> {
                 batch,
                 // What was measured at this batch says nothing about the experts that a larger one reaches.
                 routing: Routing::Uniform,
-                ..*self.workload
+                ..*workload_now
             };
             let larger: Vec<Pass> = passes
                 .iter()
@@ -393,12 +422,12 @@ impl Facts<'_> {
             phase: Some(phase.phase),
             title: format!(
                 "a batch of {batch} instead of {} would give {factor:.1}× the tokens per second of decode, each step taking {slower:.2}× as long",
-                self.workload.batch
+                workload_now.batch
             ),
             evidence: vec![
                 Evidence::new(
                     "batch now",
-                    self.workload.batch as f64,
+                    workload_now.batch as f64,
                     "sequences",
                     Basis::Counted,
                 ),
@@ -412,10 +441,10 @@ impl Facts<'_> {
                 saved_ns: None,
                 derivation: format!(
                     "{batch} ÷ {} sequences ÷ {slower:.3} of the time: each operator counted again at that batch keeps its fraction of the roof, or prefill's where arithmetic becomes its limit; doubling stops below {BATCH_STEP}× more",
-                    self.workload.batch
+                    workload_now.batch
                 ),
             }),
-            confidence: if batch > self.workload.batch.saturating_mul(FAR) {
+            confidence: if batch > workload_now.batch.saturating_mul(FAR) {
                 Confidence::Low
             } else {
                 Confidence::Medium
@@ -460,6 +489,86 @@ impl Facts<'_> {
         })
     }
 
+    /// Steps that wait before their first attention kernel, as a length of the cache does that never ran before.
+    fn new_lengths(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let found = new_lengths(phase)?;
+        let share = phase.waterfall.share(found.time_ns);
+        if share < WORTH_SAYING {
+            return None;
+        }
+        let wall = phase.waterfall.wall_ns;
+        let gain = self.saving(
+            phase,
+            found.time_ns.seconds(),
+            format!("{wall} ÷ ({wall} − {} of first use)", found.time_ns),
+        )?;
+        Some(Finding {
+            code: "first_use.kv_lengths".to_owned(),
+            phase: Some(phase.phase),
+            title: format!(
+                "{}: {} attention kernels wait {} on average for a length that has not run before; warm up the lengths that are \
+                 served, {:.2}× faster then (CUDA graphs do not remove this)",
+                phase.name(),
+                found.waits,
+                found.mean(),
+                gain.phase_factor?
+            ),
+            evidence: found.evidence(),
+            gain: Some(gain),
+            confidence: Confidence::Medium,
+            abstains: None,
+        })
+    }
+
+    /// The first time that a phase ran, where it took longer for the same work.
+    fn first_instance(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let first = phase.traced.as_ref()?.first_use.as_ref()?;
+        let factor = first.wall_ns.0 as f64 / first.later_ns.max(1.0);
+        let mut evidence = vec![
+            Evidence::time("the first", first.wall_ns, Basis::Measured),
+            Evidence::new(
+                "the later ones, mean",
+                first.later_ns,
+                "ns",
+                Basis::Measured,
+            ),
+        ];
+        let lengths = match &first.new_lengths {
+            Some(found) => {
+                evidence.extend(found.evidence());
+                format!(
+                    ", of which {} before attention kernels of {} lengths that had not run before (CUDA graphs do not remove this)",
+                    found.time_ns, found.waits
+                )
+            }
+            None => String::new(),
+        };
+        Some(Finding {
+            code: "first_use".to_owned(),
+            phase: Some(phase.phase),
+            title: format!(
+                "the first {} took {}, {factor:.2}× the later ones, for the same work on the device{lengths}: warm up before serving",
+                phase.name(),
+                first.wall_ns
+            ),
+            evidence,
+            gain: Some(Gain {
+                of: GainOf::FirstRequest,
+                factor,
+                phase_factor: Some(factor),
+                saved_ns: Some(Nanos(
+                    first
+                        .wall_ns
+                        .0
+                        .saturating_sub(first.later_ns.round() as i64),
+                )),
+                derivation: "time of the first ÷ mean of the later ones".to_owned(),
+            }),
+            confidence: Confidence::High,
+            abstains: None,
+        })
+    }
+
     fn first_use(&self) -> Option<Finding> {
         let first = self.latency.first_use?;
         if !first.outside_later_range || first.extra_ns < WORTH_SAYING * first.later_ns {
@@ -494,13 +603,32 @@ impl Facts<'_> {
             abstains: None,
         })
     }
+}
 
-    fn subject<'s>(&'s self, phase: &'s PhaseAnalysis, passes: &'s [Pass]) -> Subject<'s> {
-        Subject {
-            model: self.model,
-            workload: self.workload,
-            passes,
-            phase,
-        }
+fn new_lengths(phase: &PhaseAnalysis) -> Option<&NewLengths> {
+    phase.traced.as_ref()?.new_lengths.as_ref()
+}
+
+/// Whether most idle time is the host's work before launches, rather than waiting for the device.
+fn launches_hold_it_back(phase: &PhaseAnalysis) -> bool {
+    let named = |name: &str| {
+        let parts = phase.waterfall.idle.iter();
+        let times = parts.filter(|part| part.name == name);
+        times.map(|part| part.time_ns.0).sum::<i64>()
+    };
+    2 * (named(HOST_BUSY) + named(LAUNCH_LATENCY)) > phase.waterfall.idle_ns.0
+}
+
+fn what_if<'s>(
+    model: &'s Model,
+    workload: &'s Workload,
+    phase: &'s PhaseAnalysis,
+    passes: &'s [Pass],
+) -> Subject<'s> {
+    Subject {
+        model,
+        workload,
+        passes,
+        phase,
     }
 }

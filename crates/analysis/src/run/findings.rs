@@ -8,6 +8,7 @@ use llmprof_units::{Basis, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::measured::RunPhase;
+use super::phase_analysis::PhaseAnalysis;
 
 /// A number that supports a conclusion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,11 +121,11 @@ pub(super) fn sort(findings: &mut [Finding]) {
 
 impl Finding {
     /// A conclusion that the data do not support.
-    pub(super) fn abstain(code: &str, phase: RunPhase, about: &str, why: &str) -> Self {
+    pub(super) fn abstain(code: &str, phase: &PhaseAnalysis, about: &str, why: &str) -> Self {
         Self {
             code: code.to_owned(),
-            phase: Some(phase),
-            title: format!("{phase}: nothing can be said about {about}"),
+            phase: Some(phase.phase),
+            title: format!("{}: nothing can be said about {about}", phase.name()),
             evidence: Vec::new(),
             gain: None,
             confidence: Confidence::Abstains,

@@ -22,6 +22,10 @@ pub struct NamedTime {
 
 /// The name of idle time in which the host recorded nothing.
 pub const UNRECORDED: &str = "unrecorded";
+/// The name of idle time in which the host worked before it launched what came next.
+pub(super) const HOST_BUSY: &str = "host busy before the next launch";
+/// The name of idle time between a launch call and the start on the device.
+pub(super) const LAUNCH_LATENCY: &str = "launch latency";
 
 /// Splits gaps by what the host did in them: each moment belongs to the first interval that covers it.
 pub(super) struct IdleSplit<'a> {
@@ -108,8 +112,8 @@ pub(super) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
     let mut parts = Vec::new();
     for (name, time) in [
         ("host inside a sync call", causes.host_sync_ns),
-        ("host busy before the next launch", causes.host_busy_ns),
-        ("launch latency", causes.launch_latency_ns),
+        (HOST_BUSY, causes.host_busy_ns),
+        (LAUNCH_LATENCY, causes.launch_latency_ns),
         ("gap between queued kernels", causes.queued_gap_ns),
         ("unknown", causes.unknown_ns),
         (UNRECORDED, i64::MAX),

@@ -44,6 +44,30 @@ impl WorkGroup {
         Self::Reorders,
     ];
 
+    /// The name in JSON and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Products => "products",
+            Self::Attention => "attention",
+            Self::Lookups => "lookups",
+            Self::Elementwise => "elementwise",
+            Self::Convolutions => "convolutions",
+            Self::Reorders => "reorders",
+        }
+    }
+
+    /// The kind that stands for the group where a single one is asked for.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Products => Kind::Linear,
+            Self::Attention => Kind::Attention,
+            Self::Lookups => Kind::Embedding,
+            Self::Elementwise => Kind::Norm,
+            Self::Convolutions => Kind::Conv2d,
+            Self::Reorders => Kind::Reorder,
+        }
+    }
+
     /// The group of an operator.
     pub fn of(kind: Kind) -> Self {
         match kind {
@@ -101,6 +125,66 @@ pub fn purpose(category: Category, name: &str) -> Purpose {
         | Category::Communication
         | Category::Memset => Purpose::Extra,
         Category::Recurrence | Category::Other => Purpose::Unknown,
+    }
+}
+
+/// Whether a kernel of some category does work of an operator: its own, or a step of it where nothing is fused.
+pub fn implements(kind: Kind, category: Category) -> bool {
+    match kind {
+        // A bias is added elementwise; a product that is split along k is summed up.
+        Kind::Linear => matches!(
+            category,
+            Category::Gemm | Category::Gemv | Category::Elementwise | Category::Reduce
+        ),
+        Kind::Route => matches!(
+            category,
+            Category::Gemm
+                | Category::Gemv
+                | Category::Moe
+                | Category::Softmax
+                | Category::Sort
+                | Category::Elementwise
+                | Category::Reduce
+        ),
+        Kind::Experts => matches!(
+            category,
+            Category::Gemm
+                | Category::Gemv
+                | Category::Moe
+                | Category::Elementwise
+                | Category::Reduce
+        ),
+        // Without a fused kernel: product, softmax, product.
+        Kind::Attention => matches!(
+            category,
+            Category::Attention
+                | Category::Softmax
+                | Category::Cache
+                | Category::Gemm
+                | Category::Gemv
+        ),
+        Kind::Embedding | Kind::PositionEmbedding => {
+            matches!(
+                category,
+                Category::Embedding | Category::Index | Category::Elementwise
+            )
+        }
+        Kind::Norm => matches!(
+            category,
+            Category::Norm | Category::Elementwise | Category::Reduce
+        ),
+        // Angles are the product of positions and frequencies.
+        Kind::RopeTable => matches!(
+            category,
+            Category::Elementwise | Category::Rope | Category::Gemm | Category::Gemv
+        ),
+        Kind::Rope => matches!(category, Category::Rope | Category::Elementwise),
+        Kind::Activation | Kind::Add | Kind::Scale => category == Category::Elementwise,
+        Kind::Conv2d => matches!(
+            category,
+            Category::Conv | Category::Gemm | Category::Elementwise
+        ),
+        Kind::Reorder => matches!(category, Category::Copy | Category::Cat),
     }
 }
 

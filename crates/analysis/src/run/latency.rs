@@ -121,7 +121,7 @@ impl Latency {
             warm_up_passes: run
                 .passes
                 .iter()
-                .filter(|pass| pass.kind == PassKind::WarmUp)
+                .filter(|pass| pass.kind == PassKind::WarmUp && !pass.requests.is_empty())
                 .count() as u64,
             ..Self::default()
         };

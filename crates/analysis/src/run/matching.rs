@@ -35,6 +35,14 @@ pub enum UnmatchedReason {
     UnknownOperator,
     /// Theory counts no operators in this phase.
     PhaseNotCounted,
+    /// No operator of its module is done by such a kernel: a cast, a concatenation, a mask, index work.
+    NotNeeded,
+    /// It was launched outside every module.
+    OutsideModules,
+    /// Its name does not say what it does.
+    UnknownPurpose,
+    /// It is a whole graph, recorded without its kernels.
+    WholeGraph,
 }
 
 impl fmt::Display for UnmatchedReason {
@@ -53,13 +61,17 @@ impl UnmatchedReason {
             Self::DtypeDiffers => "theory counts another dtype",
             Self::UnknownOperator => "the run does not list the operator",
             Self::PhaseNotCounted => "theory counts no operators in the phase",
+            Self::NotNeeded => "no operator needs it",
+            Self::OutsideModules => "launched outside every module",
+            Self::UnknownPurpose => "the name does not say what it does",
+            Self::WholeGraph => "a graph was recorded as one event, without its kernels",
         }
     }
 
     /// The part of the waterfall that such time belongs to.
-    fn class(self) -> EventClass {
+    pub(super) fn class(self) -> EventClass {
         match self {
-            Self::RanAgain => EventClass::Extra,
+            Self::RanAgain | Self::NotNeeded => EventClass::Extra,
             _ => EventClass::Unattributed(Cow::Borrowed(self.text())),
         }
     }
@@ -103,8 +115,8 @@ pub(super) struct Expected {
     pub(super) floor: Option<OperatorFloor>,
     pub(super) basis: Basis,
     /// Number of its path, and of its path without the layer.
-    path: u32,
-    place: u32,
+    pub(super) path: u32,
+    pub(super) place: u32,
 }
 
 /// Texts by number.
@@ -153,7 +165,7 @@ pub(super) fn place(path: &Path<'_>) -> String {
 /// What theory counts for some stretch of a run, call by call in the order of execution.
 pub(super) struct Script<'m> {
     names: Names<'m>,
-    calls: Vec<Expected>,
+    pub(super) calls: Vec<Expected>,
     /// Where each step begins in `calls`; one more for the end.
     steps: Vec<usize>,
 }
@@ -170,29 +182,77 @@ impl<'m> Script<'m> {
         roof: Option<(&Roof<'_>, &[MemoryLevel])>,
         most: usize,
     ) -> Self {
-        let mut script = Self {
+        let mut script = Self::empty();
+        for (index, pass) in passes.iter().enumerate() {
+            let roof = roof.and_then(|(roof, levels)| Some((roof, *levels.get(index)?)));
+            script.add_pass(model, workload, pass, roof, most);
+        }
+        script
+    }
+
+    /// Nothing yet.
+    pub(super) fn empty() -> Self {
+        Self {
             names: Names::default(),
             calls: Vec::new(),
             steps: vec![0],
-        };
-        for (index, pass) in passes.iter().enumerate() {
-            let roof = roof.and_then(|(roof, levels)| Some((roof, *levels.get(index)?)));
-            for step in 0..pass.steps {
-                if script.calls.len() > most {
-                    return script;
-                }
-                let single = Pass {
-                    past: pass.past.saturating_add(step.saturating_mul(pass.queries)),
-                    steps: 1,
-                    ..*pass
-                };
-                model.lower_in_order(workload, &single, &mut |operator| {
-                    script.push(operator, roof);
-                });
-                script.steps.push(script.calls.len());
-            }
         }
-        script
+    }
+
+    /// Adds the calls of one pass. No step begins once there are more than `most` calls.
+    pub(super) fn add_pass(
+        &mut self,
+        model: &'m Model,
+        workload: &Workload,
+        pass: &Pass,
+        roof: Option<(&Roof<'_>, MemoryLevel)>,
+        most: usize,
+    ) {
+        for step in 0..pass.steps {
+            if self.calls.len() > most {
+                return;
+            }
+            let single = Pass {
+                past: pass.past.saturating_add(step.saturating_mul(pass.queries)),
+                steps: 1,
+                ..*pass
+            };
+            model.lower_in_order(workload, &single, &mut |operator| {
+                self.push(operator, roof);
+            });
+            self.steps.push(self.calls.len());
+        }
+    }
+
+    /// Adds the calls of the image towers, each layer by itself.
+    pub(super) fn add_vision(
+        &mut self,
+        model: &'m Model,
+        workload: &Workload,
+        roof: Option<(&Roof<'_>, MemoryLevel)>,
+    ) {
+        model.lower_vision(workload, &mut |operator| {
+            if operator.numbers.is_empty() {
+                self.push(operator, roof);
+            }
+            for &number in operator.numbers {
+                let mut single = *operator;
+                single.path.layer = Some(number);
+                single.layers = 1;
+                self.push(&single, roof);
+            }
+        });
+        self.steps.push(self.calls.len());
+    }
+
+    /// The text of a path's number.
+    pub(super) fn path_text(&self, path: u32) -> &str {
+        &self.names.path_texts[path as usize]
+    }
+
+    /// The text of a place's number.
+    pub(super) fn place_text(&self, place: u32) -> &str {
+        &self.names.place_texts[place as usize]
     }
 
     fn push(&mut self, operator: &Operator<'m>, roof: Option<(&Roof<'_>, MemoryLevel)>) {

@@ -85,6 +85,8 @@ pub enum RunPhase {
     Decode,
     /// Prefill of some requests during decode of others.
     Mixed,
+    /// Something else; its name says what.
+    Other,
 }
 
 impl RunPhase {
@@ -96,6 +98,7 @@ impl RunPhase {
             Self::Prefill => "prefill",
             Self::Decode => "decode",
             Self::Mixed => "mixed",
+            Self::Other => "other",
         }
     }
 
@@ -105,7 +108,7 @@ impl RunPhase {
             Self::Vision => Some(Phase::Vision),
             Self::Prefill => Some(Phase::Prefill),
             Self::Decode => Some(Phase::Decode),
-            Self::Load | Self::Mixed => None,
+            Self::Load | Self::Mixed | Self::Other => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use super::matching::Expected;
 pub struct OperatorGroup {
     /// The kind, or the path with `*` for the number of the layer.
     pub name: String,
-    /// What the operators do.
+    /// What the operators do; of a set that kernels cannot be told apart by, one of its kinds.
     pub kind: Kind,
     /// The format that they multiply.
     pub dtype: DType,
@@ -78,10 +78,24 @@ struct Sum {
 impl Groups {
     /// Adds a call that took `time`, in the group with this number for a name.
     pub(super) fn add(&mut self, name: u32, call: &Expected, time: i64) {
-        let at = *self.index.entry((name, call.kind)).or_insert_with(|| {
+        self.add_work(name, call.kind, call);
+        self.add_time(name, call.kind, time);
+    }
+
+    /// Adds time to a group that has work.
+    pub(super) fn add_time(&mut self, name: u32, kind: Kind, time: i64) {
+        if let Some(&at) = self.index.get(&(name, kind)) {
+            let sum = &mut self.sums[at];
+            sum.measured = sum.measured.saturating_add(time);
+        }
+    }
+
+    /// Adds the work of a call to a group of `kind`, which stands for that of the call.
+    pub(super) fn add_work(&mut self, name: u32, kind: Kind, call: &Expected) {
+        let at = *self.index.entry((name, kind)).or_insert_with(|| {
             self.sums.push(Sum {
                 name,
-                kind: call.kind,
+                kind,
                 dtype: call.dtype,
                 shape: call.shape,
                 calls: 0,
@@ -97,7 +111,6 @@ impl Groups {
         });
         let sum = &mut self.sums[at];
         sum.calls += 1;
-        sum.measured = sum.measured.saturating_add(time);
         sum.flops = sum.flops.saturating_add(call.flops);
         sum.compulsory = sum.compulsory.saturating_add(call.compulsory);
         sum.unfused = sum.unfused.saturating_add(call.unfused);

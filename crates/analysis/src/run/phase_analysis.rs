@@ -12,6 +12,7 @@ use super::measured::{MeasuredPass, MeasuredRun, OperatorEvent, PassKind, PhaseS
 use super::operator_groups::OperatorGroup;
 use super::residence::Residence;
 use super::statistics::Summary;
+use super::traced::TracedPhase;
 use super::utilization::Utilization;
 use super::waterfall::{Input, Waterfall};
 
@@ -20,6 +21,9 @@ use super::waterfall::{Input, Waterfall};
 pub struct PhaseAnalysis {
     /// The phase.
     pub phase: RunPhase,
+    /// What to call it, where the phase's own name does not tell: a range of the program, one of several devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// Where the time of the captured pass went.
     pub waterfall: Waterfall,
     /// Mean wall time in passes without capture; absent where there are none.
@@ -48,6 +52,26 @@ pub struct PhaseAnalysis {
     pub missing: Vec<MissingOperator>,
     /// `counted`, or how else the work is known where random routing decides.
     pub basis: Basis,
+    /// What a trace shows beyond that; absent for runs of the native engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traced: Option<TracedPhase>,
+}
+
+impl PhaseAnalysis {
+    /// What to call it.
+    pub fn name(&self) -> &str {
+        self.label.as_deref().unwrap_or(self.phase.name())
+    }
+
+    /// The device whose events it is made of; absent for the host.
+    pub fn device(&self) -> Option<u32> {
+        self.traced.as_ref()?.device
+    }
+
+    /// Whether operators are told apart by their kernels alone, so that groups are sets of kinds.
+    pub fn by_kernels(&self) -> bool {
+        self.traced.as_ref().is_some_and(|traced| !traced.by_module)
+    }
 }
 
 /// What all phases of a run have in common.
@@ -162,7 +186,7 @@ impl Context<'_> {
         issues.extend(waterfall.issues(phase.name()));
         matching_issues(phase, &matched.unmatched, &matched.missing, issues);
 
-        let plain = self.plain_wall(phase);
+        let plain = plain_wall(self.run, phase);
         let utilization = |wall: Nanos| {
             let roof = self.roof.filter(|_| cost.calls > 0)?;
             Some(Utilization::of(roof, &cost, wall, level))
@@ -173,6 +197,7 @@ impl Context<'_> {
         };
         let analysis = PhaseAnalysis {
             phase,
+            label: None,
             plain_wall_ns: plain,
             capture_ratio: plain
                 .filter(|plain| plain.0 > 0)
@@ -189,6 +214,7 @@ impl Context<'_> {
             unmatched: matched.unmatched,
             missing: matched.missing,
             basis: cost.basis,
+            traced: None,
         };
         (analysis, passes)
     }
@@ -208,7 +234,12 @@ impl Context<'_> {
         }
     }
 
-    fn lower<'m>(&'m self, phase: RunPhase, passes: &[Pass], sink: &mut dyn FnMut(&Operator<'m>)) {
+    pub(super) fn lower<'m>(
+        &'m self,
+        phase: RunPhase,
+        passes: &[Pass],
+        sink: &mut dyn FnMut(&Operator<'m>),
+    ) {
         if phase == RunPhase::Vision {
             self.model.lower_vision(self.workload, sink);
         }
@@ -218,7 +249,7 @@ impl Context<'_> {
     }
 
     /// The most bytes that a step of any pass needs.
-    fn bytes_per_step(&self, phase: RunPhase, passes: &[Pass]) -> u64 {
+    pub(super) fn bytes_per_step(&self, phase: RunPhase, passes: &[Pass]) -> u64 {
         let of = |passes: &[Pass]| {
             let mut bytes = 0.0;
             self.lower(phase, passes, &mut |operator| {
@@ -234,7 +265,7 @@ impl Context<'_> {
     }
 
     /// The least time of a phase, and the memory level of each pass. Passes run one after the other, so each has its own.
-    fn floor(
+    pub(super) fn floor(
         &self,
         phase: RunPhase,
         passes: &[Pass],
@@ -265,18 +296,18 @@ impl Context<'_> {
             }
         }
     }
+}
 
-    fn plain_wall(&self, phase: RunPhase) -> Option<Nanos> {
-        let walls: Vec<f64> = self
-            .run
-            .passes
-            .iter()
-            .filter(|pass| pass.kind == PassKind::Plain)
-            .map(|pass| wall(pass, phase) as f64)
-            .filter(|wall| *wall > 0.0)
-            .collect();
-        Summary::of(&walls).map(|summary| Nanos(summary.mean.round() as i64))
-    }
+/// Mean wall time of a phase in the passes of a run without capture.
+pub(super) fn plain_wall(run: &MeasuredRun, phase: RunPhase) -> Option<Nanos> {
+    let walls: Vec<f64> = run
+        .passes
+        .iter()
+        .filter(|pass| pass.kind == PassKind::Plain)
+        .map(|pass| wall(pass, phase) as f64)
+        .filter(|wall| *wall > 0.0)
+        .collect();
+    Summary::of(&walls).map(|summary| Nanos(summary.mean.round() as i64))
 }
 
 /// The floor of two passes of which one follows the other. Bytes come from main memory where they do in either.

@@ -15,6 +15,7 @@ use super::measured::{MeasuredPass, MeasuredRun, PassKind, PhaseSpan, RunPhase};
 use super::phase_analysis::{Context, PhaseAnalysis, length, wall};
 use super::telemetry::HostTelemetry;
 use super::utilization::{MBU_FORMULA, MFU_FORMULA};
+use crate::analysis::Analysis;
 
 /// Why a run cannot be analyzed.
 #[derive(Debug, Error)]
@@ -29,14 +30,14 @@ pub enum RunAnalysisError {
 pub struct RunAnalysis {
     /// Version of this layout.
     pub schema_version: u32,
-    /// Name of the model.
+    /// Name of the model, or of the program that was traced.
     pub model: String,
-    /// Family that its config was read as.
-    pub family: String,
+    /// Family that its config was read as; absent where the model is not known.
+    pub family: Option<String>,
     /// Name of the device that floors are of; absent where none was named.
     pub device: Option<String>,
-    /// What was asked for. Routing is what was measured, where the run tells.
-    pub workload: Workload,
+    /// What was asked for; absent where the model is not known. Routing is what was measured, where the run tells.
+    pub workload: Option<Workload>,
     /// Latencies and rates.
     pub latency: Latency,
     /// Time that loading took, where the run has such a phase.
@@ -50,6 +51,9 @@ pub struct RunAnalysis {
     /// What the machine did meanwhile, where that was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<HostTelemetry>,
+    /// What the trace of the captured pass says by itself: kernels, operators of the framework, idle causes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Box<Analysis>>,
     /// What the derived numbers rest on.
     pub assumptions: Vec<String>,
     /// What was lost or should not be trusted.
@@ -112,8 +116,7 @@ pub fn analyze_run(
         );
     }
     let facts = Facts {
-        model,
-        workload: &workload,
+        subject: Some((model, &workload)),
         roof: roof.as_ref(),
         latency: &latency,
         phases: phases
@@ -131,9 +134,9 @@ pub fn analyze_run(
     Ok(RunAnalysis {
         schema_version: RunAnalysis::SCHEMA_VERSION,
         model: run.model.clone(),
-        family: model.family.to_owned(),
+        family: Some(model.family.to_owned()),
         device: device.map(|device| device.name.clone()),
-        workload,
+        workload: Some(workload),
         latency,
         load_ns: load.first().copied().map(Nanos),
         captured_pass: captured.map(|index| index as u64),
@@ -141,11 +144,12 @@ pub fn analyze_run(
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
         findings,
         telemetry: run.telemetry.clone(),
+        timeline: None,
         issues,
     })
 }
 
-fn assumptions(device: Option<&Device>) -> Vec<String> {
+pub(super) fn assumptions(device: Option<&Device>) -> Vec<String> {
     let mut assumptions = vec![
         "A multiply-add is two operations.".to_owned(),
         "TTFT = first token − request start; TPOT = (last token − first token) ÷ (output tokens − 1); ITL is the list of gaps.".to_owned(),

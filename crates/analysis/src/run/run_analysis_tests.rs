@@ -447,7 +447,7 @@ fn a_model_in_the_cache_is_not_judged_against_main_memory() {
     assert!(refused.is_none_or(|finding| finding.confidence == Confidence::Abstains));
     // Each call of the experts said that it reached three.
     assert_eq!(
-        analysis.workload.routing,
+        analysis.workload.unwrap().routing,
         Routing::Measured {
             prefill: 3.0,
             decode: 3.0

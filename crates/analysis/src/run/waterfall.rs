@@ -339,7 +339,8 @@ impl Waterfall {
                         self.below_floor.worst_ratio
                     ),
                 )
-                .counting(self.below_floor.operators),
+                .counting(self.below_floor.operators)
+                .with_hint("a device that was measured while the machine was busy claims too little: measure it again when it is quiet"),
             );
         }
         let share = self.share(self.unattributed_ns);

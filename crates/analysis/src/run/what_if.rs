@@ -5,9 +5,10 @@
 //! phase was held back by that resource. Everything that is not matched time stays as it is.
 
 use llmprof_theory::floor::{MemoryLevel, OperatorFloor, Roof};
-use llmprof_theory::{Kind, Model, Pass, Workload};
+use llmprof_theory::{Kind, Model, Operator, Pass, Workload};
 use rustc_hash::FxHashMap;
 
+use super::kernel_table::WorkGroup;
 use super::matching::place;
 use super::phase_analysis::PhaseAnalysis;
 
@@ -30,12 +31,22 @@ pub(super) struct Outcome {
 
 type Floors = FxHashMap<(String, Kind), OperatorFloor>;
 
+/// The group that an operator is measured in: its place, or its kernels' where nothing finer is known.
+fn group_of(operator: &Operator<'_>, by_kernels: bool) -> (String, Kind) {
+    if by_kernels {
+        let group = WorkGroup::of(operator.kind);
+        return (group.name().to_owned(), group.kind());
+    }
+    (place(&operator.path), operator.kind)
+}
+
 fn floors(
     model: &Model,
     workload: &Workload,
     passes: &[Pass],
     roof: &Roof<'_>,
     level: MemoryLevel,
+    by_kernels: bool,
 ) -> Option<Floors> {
     let mut floors = Floors::default();
     let mut complete = true;
@@ -45,9 +56,7 @@ fn floors(
                 complete = false;
                 return;
             };
-            let sum = floors
-                .entry((place(&operator.path), operator.kind))
-                .or_default();
+            let sum = floors.entry(group_of(operator, by_kernels)).or_default();
             sum.tensor += floor.tensor;
             sum.vector += floor.vector;
             sum.memory += floor.memory;
@@ -68,8 +77,16 @@ impl Subject<'_> {
         rest: f64,
     ) -> Option<Outcome> {
         let level = self.phase.floor.as_ref()?.memory_level;
-        let before = floors(self.model, self.workload, self.passes, roof, level)?;
-        let after = floors(self.model, workload, passes, roof, level)?;
+        let by_kernels = self.phase.by_kernels();
+        let before = floors(
+            self.model,
+            self.workload,
+            self.passes,
+            roof,
+            level,
+            by_kernels,
+        )?;
+        let after = floors(self.model, workload, passes, roof, level, by_kernels)?;
         let (mut saved, mut old_sum, mut new_sum) = (0.0, 0.0, 0.0);
         for group in &self.phase.by_path {
             let key = (group.name.clone(), group.kind);

@@ -3,16 +3,18 @@ use llmprof_record::issue::Issue;
 use llmprof_units::{Nanos, Percent, significant};
 
 use super::words::{conclusion, finding_line, time, with_interval};
+use super::{kernels, limits, telemetry, traced};
 use crate::{Block, Document, Table};
 
 /// The whole report: conclusion, issues, waterfall, phases, latency, findings, operators, assumptions.
 pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
-    let workload = &analysis.workload;
     let mut document = Document::new(format!("{} on {}", analysis.model, device(analysis)));
-    document.paragraph(format!(
-        "Batch {}, prompt {} tokens, {} new tokens; family {}.",
-        workload.batch, workload.prompt, workload.new_tokens, analysis.family
-    ));
+    if let (Some(workload), Some(family)) = (&analysis.workload, &analysis.family) {
+        document.paragraph(format!(
+            "Batch {}, prompt {} tokens, {} new tokens; family {family}.",
+            workload.batch, workload.prompt, workload.new_tokens
+        ));
+    }
     document.heading("Conclusion");
     document.list(conclusion(analysis));
     if !issues.is_empty() {
@@ -20,19 +22,26 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
         document.list(issues.iter().map(ToString::to_string).collect());
     }
     document.heading("Where the time went");
-    document.paragraph(
+    let idle = match &analysis.timeline {
+        None => "Idle is the engine's own work between operators.",
+        Some(_) => "Idle is time without work, by cause below.",
+    };
+    document.paragraph(format!(
         "Per phase of wall time W = floor + (matched − floor) + extra + copies + unattributed + idle − overlap, from the \
-         captured pass. Idle is the engine's own work between operators.",
-    );
+         captured pass. {idle}"
+    ));
     document.table(waterfalls(analysis));
+    traced::section(&mut document, analysis);
     document.heading("Phases");
     document.table(phases(analysis));
-    document.heading("Latency");
-    document.paragraph(format!(
-        "From {} passes without capture, {} warm-up passes left out; ± is half the 95 % interval of the mean.",
-        analysis.latency.repeats, analysis.latency.warm_up_passes
-    ));
-    document.table(latency(analysis));
+    if analysis.latency.measured_in.is_some() || analysis.timeline.is_none() {
+        document.heading("Latency");
+        document.paragraph(format!(
+            "From {} passes without capture, {} warm-up passes left out; ± is half the 95 % interval of the mean.",
+            analysis.latency.repeats, analysis.latency.warm_up_passes
+        ));
+        document.table(latency(analysis));
+    }
     if let Some(first) = &analysis.latency.first_use {
         document.paragraph(format!(
             "The first pass took {} longer than the later ones ({} against {}).",
@@ -42,11 +51,22 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
         ));
     }
     findings(&mut document, analysis);
-    document.heading("Operators");
-    for phase in &analysis.phases {
-        document.push(Block::Heading(2, format!("{} by kind", phase.phase)));
-        document.table(groups(&phase.by_kind));
+    if analysis
+        .phases
+        .iter()
+        .any(|phase| !phase.by_kind.is_empty())
+    {
+        document.heading("Operators");
     }
+    for phase in &analysis.phases {
+        if !phase.by_kind.is_empty() {
+            document.push(Block::Heading(2, format!("{} by kind", phase.name())));
+            document.table(groups(&phase.by_kind));
+        }
+    }
+    kernels::section(&mut document, analysis);
+    limits::section(&mut document, analysis);
+    telemetry::section(&mut document, analysis);
     document.heading("Assumptions");
     document.list(analysis.assumptions.clone());
     document
@@ -56,15 +76,25 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
 pub fn operators(analysis: &RunAnalysis) -> Document {
     let mut document = Document::new(format!("{}: operators", analysis.model));
     for phase in &analysis.phases {
-        document.heading(phase.phase.to_string());
-        document.table(groups(&phase.by_path));
+        document.heading(phase.name());
+        if !phase.by_path.is_empty() {
+            document.table(groups(&phase.by_path));
+        }
         if !phase.unmatched.is_empty() {
-            document.paragraph(format!(
-                "{} operators ran and are not matched.",
-                phase.unmatched.len()
-            ));
+            document.paragraph("What ran and belongs to no operator of the model:");
+            document.table(traced::unmatched(&phase.unmatched));
+        }
+        if !phase.missing.is_empty() {
+            document.paragraph("Operators of the model with no event of their own:");
+            let missing = phase.missing.iter();
+            document.list(
+                missing
+                    .map(|missing| format!("`{}`, {} calls", missing.path, missing.calls))
+                    .collect(),
+            );
         }
     }
+    kernels::framework(&mut document, analysis);
     document
 }
 
@@ -101,7 +131,7 @@ fn waterfalls(analysis: &RunAnalysis) -> Table {
             }
         };
         table.row([
-            phase.phase.to_string(),
+            phase.name().to_owned(),
             waterfall.wall_ns.to_string(),
             waterfall.floor_ns.map_or_else(dash, share),
             waterfall
@@ -138,7 +168,7 @@ fn phases(analysis: &RunAnalysis) -> Table {
             .as_ref()
             .or(phase.utilization.as_ref());
         table.row([
-            phase.phase.to_string(),
+            phase.name().to_owned(),
             class(phase),
             phase
                 .plain_wall_ns
@@ -275,6 +305,6 @@ pub(super) fn groups(groups: &[OperatorGroup]) -> Table {
     table
 }
 
-fn dash() -> String {
+pub(super) fn dash() -> String {
     "–".to_owned()
 }

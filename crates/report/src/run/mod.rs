@@ -3,11 +3,18 @@
 //! All are made from one [`RunAnalysis`](llmprof_analysis::run::RunAnalysis), so that their numbers agree.
 
 mod full;
+mod kernels;
+mod limits;
 mod page;
 mod stakeholder;
+mod telemetry;
+mod trace_timeline;
+mod traced;
 mod words;
 
 pub use full::{document, operators};
+pub use kernels::kernels;
 pub use page::{Extras, view};
 pub use stakeholder::stakeholder;
+pub use trace_timeline::{MOST_EVENTS, TraceTimeline, trace_timeline};
 pub use words::conclusion;

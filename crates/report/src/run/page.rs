@@ -1,11 +1,12 @@
-use llmprof_analysis::run::RunAnalysis;
+use llmprof_analysis::run::{Distribution, PhaseAnalysis, RunAnalysis};
 use llmprof_record::issue::Issue;
 use llmprof_theory::device::Device;
 use llmprof_units::{FlopsPerSecond, Nanos, Percent};
 
 use super::{
     full::{device, document},
-    words::conclusion,
+    kernels,
+    words::{asked, conclusion},
 };
 use crate::{
     Align, Block, Column, Document,
@@ -33,7 +34,6 @@ pub fn view(
     limits: Option<&Device>,
     extras: Extras,
 ) -> ReportView {
-    let workload = &analysis.workload;
     let mut sections = vec![Section::new("Where the time went", waterfalls(analysis))];
     if let Some(limits) = limits {
         sections.push(Section::new(
@@ -47,22 +47,23 @@ pub fn view(
             vec![Part::Timeline(timeline)],
         ));
     }
-    sections.push(Section::new(
-        "Operators",
-        vec![Part::Operators(operators(analysis))],
-    ));
+    let table = operators(analysis);
+    if !table.rows.is_empty() {
+        sections.push(Section::new("Operators", vec![Part::Operators(table)]));
+    }
+    if let Some(table) = kernels::table(analysis) {
+        sections.push(Section::new("Kernels", vec![Part::Operators(table)]));
+    }
+    let steps = step_histograms(analysis);
+    if !steps.is_empty() {
+        sections.push(Section::new("Steps of decode", steps));
+    }
     if let Some(gaps) = &analysis.latency.itl_ns {
-        let marks = [("p50", gaps.p50), ("p90", gaps.p90), ("p99", gaps.p99)]
-            .map(|(label, value)| Mark {
-                label: label.to_owned(),
-                value,
-            })
-            .into();
         let histogram = Histogram::of(
             "Gaps between tokens",
             Unit::Nanoseconds,
             &extras.gaps_ns,
-            marks,
+            percentiles(gaps),
         );
         sections.push(Section::new("Latency", vec![Part::Histogram(histogram)]));
     }
@@ -76,20 +77,45 @@ pub fn view(
     ));
     ReportView {
         title: format!("{} on {}", analysis.model, device(analysis)),
-        subtitle: format!(
-            "batch {}, prompt {} tokens, {} new tokens",
-            workload.batch, workload.prompt, workload.new_tokens
-        ),
+        subtitle: asked(analysis).unwrap_or_default(),
         conclusion: conclusion(analysis),
         issues: issues.to_vec(),
         sections,
     }
 }
 
+fn percentiles(values: &Distribution) -> Vec<Mark> {
+    [
+        ("p50", values.p50),
+        ("p90", values.p90),
+        ("p99", values.p99),
+    ]
+    .map(|(label, value)| Mark {
+        label: label.to_owned(),
+        value,
+    })
+    .into()
+}
+
+/// How long steps of decode took, where a trace shows them.
+fn step_histograms(analysis: &RunAnalysis) -> Vec<Part> {
+    let histogram = |phase: &PhaseAnalysis| {
+        let traced = phase.traced.as_ref()?;
+        let steps: Vec<f64> = traced.step_ns.iter().map(|&step| step as f64).collect();
+        Some(Part::Histogram(Histogram::of(
+            format!("Steps of {}", phase.name()),
+            Unit::Nanoseconds,
+            &steps,
+            percentiles(traced.steps.as_ref()?),
+        )))
+    };
+    analysis.phases.iter().filter_map(histogram).collect()
+}
+
 /// The report without what the page shows elsewhere.
 fn rest(analysis: &RunAnalysis) -> Document {
     let mut whole = document(analysis, &[]);
-    let shown = ["Conclusion", "Operators"];
+    let shown = ["Conclusion", "Operators", "Kernels"];
     let mut keep = true;
     whole.blocks.retain(|block| {
         if let Block::Heading(1, title) = block {
@@ -135,7 +161,7 @@ fn waterfalls(analysis: &RunAnalysis) -> Vec<Part> {
             ]);
             parts.retain(|part| part.duration_ns.0 != 0);
             Part::Waterfall(Waterfall {
-                phase: phase.phase.to_string(),
+                phase: phase.name().to_owned(),
                 wall_ns: waterfall.wall_ns,
                 parts,
             })
@@ -163,7 +189,7 @@ fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
                 points.push(RooflinePoint {
                     label: group.name.clone(),
                     kind: group.kind.to_string(),
-                    phase: phase.phase.to_string(),
+                    phase: phase.name().to_owned(),
                     intensity,
                     flops_per_s: FlopsPerSecond(rate),
                     time_ns: group.measured_ns,
@@ -199,7 +225,7 @@ fn operators(analysis: &RunAnalysis) -> OperatorTable {
         for group in &phase.by_path {
             let time = |time: Nanos| Cell::number(time.0 as f64, time);
             rows.push(vec![
-                Cell::Text(phase.phase.to_string()),
+                Cell::Text(phase.name().to_owned()),
                 Cell::Text(group.name.clone()),
                 Cell::Text(group.kind.to_string()),
                 Cell::number(group.calls as f64, group.calls),

@@ -19,14 +19,30 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
             significant(rate.mean)
         ));
     }
-    lines.push(format!(
-        "Measured on {} with {} request(s) at once, {} pieces of prompt and {} of answer, {} times.",
-        device(analysis),
-        analysis.workload.batch,
-        analysis.workload.prompt,
-        analysis.workload.new_tokens,
-        latency.repeats
-    ));
+    match &analysis.workload {
+        Some(workload) => lines.push(format!(
+            "Measured on {} with {} request(s) at once, {} pieces of prompt and {} of answer, {} times.",
+            device(analysis),
+            workload.batch,
+            workload.prompt,
+            workload.new_tokens,
+            latency.repeats.max(1)
+        )),
+        None => lines.push(format!("Recorded on {}.", device(analysis))),
+    }
+    for phase in &analysis.phases {
+        if let Some(steps) = phase
+            .traced
+            .as_ref()
+            .and_then(|traced| traced.steps.as_ref())
+        {
+            lines.push(format!(
+                "While it was watched, a step of {} took {} on average.",
+                phase.name(),
+                time(steps.mean)
+            ));
+        }
+    }
     document.list(lines);
     document.heading("What holds it back");
     let mut lines = Vec::new();
@@ -56,7 +72,7 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
         });
         lines.push(format!(
             "The {} phase {what}.{}",
-            phase.phase,
+            phase.name(),
             limit.unwrap_or_default()
         ));
     }

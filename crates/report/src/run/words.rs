@@ -32,23 +32,47 @@ pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
 fn phase_line(phase: &PhaseAnalysis) -> String {
     let waterfall = &phase.waterfall;
     let share = |part: Nanos| Percent(part.0 as f64 / waterfall.wall_ns.0.max(1) as f64);
-    let mut text = format!("{}: {}", phase.phase, waterfall.wall_ns);
+    let wall = phase.plain_wall_ns.unwrap_or(waterfall.wall_ns);
+    let mut text = format!("{}: {wall}", phase.name());
     if let Some(class) = phase.class.class {
         text += &format!(", {class}");
     }
     if let Some(floor) = waterfall.floor_ns {
-        text += &format!("; the device's limit is {} of it", share(floor));
+        let of = if phase.plain_wall_ns.is_some() {
+            "the captured pass"
+        } else {
+            "it"
+        };
+        text += &format!("; the device's limit is {} of {of}", share(floor));
     }
     if waterfall.idle_ns.0 > 0 {
-        text += &format!(", {} is the engine's own work", share(waterfall.idle_ns));
+        let what = match &phase.traced {
+            None => "is the engine's own work",
+            Some(traced) if traced.device.is_some() => "the device is idle",
+            Some(_) => "is spent between operators",
+        };
+        text += &format!(", {} {what}", share(waterfall.idle_ns));
     }
-    if let Some(used) = &phase.utilization {
+    let used = phase
+        .plain_utilization
+        .as_ref()
+        .or(phase.utilization.as_ref());
+    if let Some(used) = used {
         let percent = |value: Option<f64>| {
             value.map_or_else(|| "unknown".to_owned(), |value| Percent(value).to_string())
         };
         text += &format!("; MFU {}, MBU {}", percent(used.mfu), percent(used.mbu));
     }
     text + "."
+}
+
+/// What was asked of the model, in one line; nothing where the model is not known.
+pub(super) fn asked(analysis: &RunAnalysis) -> Option<String> {
+    let workload = analysis.workload.as_ref()?;
+    Some(format!(
+        "batch {}, prompt {} tokens, {} new tokens",
+        workload.batch, workload.prompt, workload.new_tokens
+    ))
 }
 
 /// A finding in one line, with its gain.

@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 use llmprof_analysis::run::{
-    Energy, HostTelemetry, MeasuredRun, PassKind, PhaseTelemetry, ProcessorCounters, RunPhase,
+    Energy, GpuPhase, HostTelemetry, MeasuredRun, PassKind, PhaseTelemetry, ProcessorCounters, RunPhase,
 };
 use llmprof_capture::{
     counters::Counters,
-    telemetry::{Sample, Sampler, Samples},
+    telemetry::{GpuSample, GpuSeries, Gpus, Sample, Sampler, Samples, Settings, nvml},
 };
-use llmprof_record::{issue::Issue, plan::Plan, store::RunDir};
+use llmprof_record::{
+    issue::Issue,
+    plan::{Place, Plan},
+    store::RunDir,
+};
 use llmprof_report::view::Series;
-use llmprof_units::{Basis, Hertz, Nanos};
+use llmprof_units::{Basis, Hertz, Joules, Nanos};
 
 use super::halt::Halt;
 use crate::telemetry;
@@ -53,9 +57,19 @@ impl Watch {
     /// Begins to sample.
     pub(super) fn start(plan: &Plan) -> Result<Self, Halt> {
         let telemetry = &plan.pipeline.telemetry;
+        let gpus = match (&telemetry.devices, plan.device) {
+            // A model on the CPU leaves GPUs alone; that there is none is no news then.
+            (None, Place::Cpu) => Gpus::None,
+            (devices, _) => Gpus::requested(devices.as_deref()),
+        };
+        let settings = Settings {
+            period: Duration::from_secs_f64(1.0 / telemetry.hz.max(f64::MIN_POSITIVE)),
+            gpus,
+            nvml_library: None,
+        };
         let sampler = telemetry
             .enable
-            .then(|| Sampler::start(Duration::from_secs_f64(1.0 / telemetry.hz)))
+            .then(|| Sampler::start_with(settings))
             .transpose()
             .map_err(|error| Halt::Failed(error.to_string()))?;
         Ok(Self { sampler })
@@ -97,6 +111,10 @@ impl Watch {
         }
         run.telemetry = Some(facts);
         store.write(telemetry::FILE, telemetry::csv(&samples))?;
+        if let Some(text) = nvml::csv(&samples) {
+            store.write("nvml.csv", text)?;
+        }
+        throttling(&samples, run);
         Ok(telemetry::series(&samples, &telemetry::bands(run)))
     }
 }
@@ -139,22 +157,9 @@ fn phase_facts(samples: &Samples, run: &MeasuredRun, phase: RunPhase) -> Option<
     if time_ns.0 <= 0 {
         return None;
     }
-    // A mean over all stretches, each weighted by its length.
     let mean = |rate: fn(&Sample) -> Option<f64>| {
-        let (mut sum, mut weight) = (0.0, 0.0);
-        for &(start, end) in &spans {
-            if let Some(value) = samples.mean_between(start, end, rate) {
-                let length = (end - start).0 as f64;
-                sum += value * length;
-                weight += length;
-            }
-        }
-        (weight > 0.0).then(|| sum / weight)
+        weighted(&spans, |start, end| samples.mean_between(start, end, rate))
     };
-    let joules: Option<f64> = spans
-        .iter()
-        .map(|&(start, end)| Some(samples.energy_between(start, end)?.0))
-        .sum();
     let requests = plain().flat_map(|pass| &pass.requests);
     let tokens = requests
         .map(|request| match phase {
@@ -171,11 +176,106 @@ fn phase_facts(samples: &Samples, run: &MeasuredRun, phase: RunPhase) -> Option<
         cpu_percent: mean(|sample| sample.cpu_percent),
         worker_cores: mean(|sample| sample.worker_cores),
         frequency_hz: mean(|sample| Some(sample.frequency_hz?.0)).map(Hertz),
-        energy: joules.map(|joules| Energy {
-            joules: llmprof_units::Joules(joules),
-            covers: vec!["processors".to_owned()],
-            basis: Basis::Measured,
-        }),
-        gpus: Vec::new(),
+        energy: energy(samples, &spans),
+        gpus: samples
+            .gpus
+            .iter()
+            .map(|gpu| gpu_facts(gpu, &spans))
+            .collect(),
     })
+}
+
+/// A mean over several stretches, each weighted by its length.
+fn weighted(
+    spans: &[(Nanos, Nanos)],
+    mean: impl Fn(Nanos, Nanos) -> Option<f64>,
+) -> Option<f64> {
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for &(start, end) in spans {
+        if let Some(value) = mean(start, end) {
+            let length = (end - start).0 as f64;
+            sum += value * length;
+            weight += length;
+        }
+    }
+    (weight > 0.0).then(|| sum / weight)
+}
+
+/// Energy of everything that was measured throughout. It is derived where any part of it is.
+fn energy(samples: &Samples, spans: &[(Nanos, Nanos)]) -> Option<Energy> {
+    let mut total = Energy {
+        joules: Joules(0.0),
+        covers: Vec::new(),
+        basis: Basis::Measured,
+    };
+    let processors: Option<f64> = spans
+        .iter()
+        .map(|&(start, end)| Some(samples.energy_between(start, end)?.0))
+        .sum();
+    if let Some(joules) = processors {
+        total.joules.0 += joules;
+        total.covers.push("processors".to_owned());
+    }
+    for gpu in &samples.gpus {
+        let parts: Option<Vec<_>> = spans
+            .iter()
+            .map(|&(start, end)| gpu.energy_between(start, end))
+            .collect();
+        for part in parts.iter().flatten() {
+            total.joules.0 += part.joules.0;
+            if part.basis != Basis::Measured {
+                total.basis = part.basis;
+            }
+        }
+        if parts.is_some() {
+            total.covers.push(format!("GPU {}", gpu.index));
+        }
+    }
+    (!total.covers.is_empty()).then_some(total)
+}
+
+fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
+    let mean = |value: fn(&GpuSample) -> Option<f64>| {
+        weighted(spans, |start, end| gpu.mean_between(start, end, value))
+    };
+    let most = |value: fn(&GpuSample) -> Option<f64>| {
+        spans
+            .iter()
+            .filter_map(|&(start, end)| gpu.max_between(start, end, value))
+            .reduce(f64::max)
+    };
+    let mut reasons: Vec<String> = spans
+        .iter()
+        .filter_map(|&(start, end)| gpu.throttled_between(start, end))
+        .flat_map(|throttling| throttling.reasons)
+        .map(|(reason, _)| reason.name().to_owned())
+        .collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    GpuPhase {
+        index: gpu.index,
+        utilization_percent: mean(|row| row.gpu_percent),
+        power_w: mean(|row| Some(row.power_w?.0)),
+        sm_clock_mhz: mean(|row| Some(row.sm_clock_hz?.0 / 1e6)),
+        temperature_c: most(|row| row.temperature_c),
+        memory_bytes: most(|row| Some(row.memory_used_bytes?.0 as f64)).map(|bytes| bytes as u64),
+        throttled_share: weighted(spans, |start, end| {
+            Some(gpu.throttled_between(start, end)?.share)
+        }),
+        throttle_reasons: reasons,
+    }
+}
+
+/// Tells each pass for which part of its time the worst GPU was held back.
+fn throttling(samples: &Samples, run: &mut MeasuredRun) {
+    for pass in &mut run.passes {
+        let start = pass.phases.iter().map(|span| span.start_ns).min();
+        let end = pass.phases.iter().map(|span| span.end_ns).max();
+        if let (Some(start), Some(end)) = (start, end) {
+            let shares = samples.gpus.iter().filter_map(|gpu| {
+                Some(gpu.throttled_between(Nanos(start), Nanos(end))?.share)
+            });
+            pass.throttled_share = shares.reduce(f64::max);
+        }
+    }
 }

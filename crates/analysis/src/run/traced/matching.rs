@@ -1,0 +1,277 @@
+//! Which operator of theory each piece of traced work belongs to.
+//!
+//! With ranges of modules it is the operator of the range, call by call. Without them it is a [`WorkGroup`]: all operators
+//! of a stretch whose kernels look alike. Without a model it is what the name says, and there is no floor.
+
+use std::borrow::Cow;
+
+use llmprof_record::trace::Trace;
+use llmprof_theory::Kind;
+use rustc_hash::FxHashMap;
+
+use super::super::kernel_table::{Purpose, WorkGroup, purpose};
+use super::super::matching::{Expected, Script, UnmatchedReason};
+use super::super::waterfall::{EventClass, Floor};
+use super::items::{Item, Lane};
+use super::module_ranges::{ModuleRanges, ModuleRun};
+use super::modules::{ModuleTree, OperatorKey};
+use crate::device_events::Class;
+
+/// The part that a piece of work belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It does the work of a unit.
+    Unit(u32),
+    /// It moves or fills memory.
+    Copy,
+    /// It belongs to no operator.
+    Unmatched(UnmatchedReason),
+}
+
+impl Verdict {
+    /// As the waterfall has it.
+    pub(super) fn class(self) -> EventClass {
+        match self {
+            Self::Unit(unit) => EventClass::Matched(unit),
+            Self::Copy => EventClass::Copy,
+            Self::Unmatched(UnmatchedReason::NotNeeded) => EventClass::Extra,
+            Self::Unmatched(reason) => match reason.class() {
+                EventClass::Unattributed(_) => {
+                    EventClass::Unattributed(Cow::Owned(reason.to_string()))
+                }
+                class => class,
+            },
+        }
+    }
+}
+
+/// The smallest set of calls that work can be told apart by: one call of an operator, or a group of a stretch.
+pub(super) struct Unit {
+    /// Calls in the script; several for a group.
+    pub(super) calls: Vec<u32>,
+    /// The group, where it is one.
+    pub(super) group: Option<WorkGroup>,
+    pub(super) floor: Option<Floor>,
+}
+
+/// All work with its part.
+pub(super) struct Matching {
+    pub(super) units: Vec<Unit>,
+    /// By lane and item.
+    pub(super) verdicts: Vec<Vec<Verdict>>,
+    /// Whether ranges of modules decided.
+    pub(super) by_module: bool,
+    /// Whether an item lies in a module, by lane and item; empty without ranges of modules.
+    pub(super) in_module: Vec<Vec<bool>>,
+}
+
+/// What theory counts for a trace.
+pub(super) struct Counted<'m> {
+    pub(super) script: Script<'m>,
+    /// The calls of each window of the trace's phases.
+    pub(super) windows: FxHashMap<usize, std::ops::Range<usize>>,
+    /// The modules of the decoder's calls and of the towers'.
+    pub(super) trees: Vec<ModuleTree>,
+    /// The tree of each window.
+    pub(super) tree_of: FxHashMap<usize, usize>,
+}
+
+impl Matching {
+    /// Decides by what theory counts.
+    pub(super) fn of(
+        trace: &Trace,
+        lanes: &[Lane],
+        counted: &Counted<'_>,
+        ranges: &ModuleRanges,
+    ) -> Self {
+        if ranges.any() {
+            return ByModule::new(trace, counted, ranges).all(lanes);
+        }
+        let mut units = Vec::new();
+        let mut by_window: FxHashMap<(usize, WorkGroup), u32> = FxHashMap::default();
+        let mut windows: Vec<_> = counted.windows.iter().collect();
+        windows.sort_by_key(|(window, _)| **window);
+        for (&window, calls) in windows {
+            for index in calls.clone() {
+                let call = &counted.script.calls[index];
+                let group = WorkGroup::of(call.kind);
+                let unit = *by_window.entry((window, group)).or_insert_with(|| {
+                    units.push(Unit {
+                        calls: Vec::new(),
+                        group: Some(group),
+                        floor: Some(Floor::default()),
+                    });
+                    (units.len() - 1) as u32
+                });
+                let unit = &mut units[unit as usize];
+                unit.calls.push(index as u32);
+                unit.floor = unit.floor.zip(call.floor).map(|(mut sum, floor)| {
+                    sum.add(&floor);
+                    sum
+                });
+            }
+        }
+        let decide = |item: &Item| {
+            by_purpose(trace, item, |group| {
+                let unit = item
+                    .window
+                    .and_then(|window| by_window.get(&(window, group)));
+                unit.copied().map_or(
+                    Verdict::Unmatched(UnmatchedReason::NotNeeded),
+                    Verdict::Unit,
+                )
+            })
+        };
+        Self {
+            verdicts: verdicts(lanes, decide),
+            units,
+            by_module: false,
+            in_module: Vec::new(),
+        }
+    }
+
+    /// Decides by names alone. Units are the groups, without calls and floors.
+    pub(super) fn by_name(trace: &Trace, lanes: &[Lane]) -> Self {
+        let decide = |item: &Item| by_purpose(trace, item, |group| Verdict::Unit(group as u32));
+        Self {
+            verdicts: verdicts(lanes, decide),
+            units: WorkGroup::ALL
+                .iter()
+                .map(|&group| Unit {
+                    calls: Vec::new(),
+                    group: Some(group),
+                    floor: None,
+                })
+                .collect(),
+            by_module: false,
+            in_module: Vec::new(),
+        }
+    }
+}
+
+fn verdicts(lanes: &[Lane], decide: impl Fn(&Item) -> Verdict) -> Vec<Vec<Verdict>> {
+    lanes
+        .iter()
+        .map(|lane| lane.items.iter().map(&decide).collect())
+        .collect()
+}
+
+/// What the class of an item says by itself.
+fn without_name(item: &Item) -> Option<Verdict> {
+    match item.class {
+        Class::Copy | Class::Memset => Some(Verdict::Copy),
+        Class::Communication => Some(Verdict::Unmatched(UnmatchedReason::NotNeeded)),
+        Class::Compute if item.whole_graph => Some(Verdict::Unmatched(UnmatchedReason::WholeGraph)),
+        Class::Compute => None,
+    }
+}
+
+fn by_purpose(trace: &Trace, item: &Item, of_group: impl Fn(WorkGroup) -> Verdict) -> Verdict {
+    without_name(item).unwrap_or_else(|| match purpose(item.category, trace.text(item.name)) {
+        Purpose::Operators(group) => of_group(group),
+        Purpose::Extra => Verdict::Unmatched(UnmatchedReason::NotNeeded),
+        Purpose::Unknown => Verdict::Unmatched(UnmatchedReason::UnknownPurpose),
+    })
+}
+
+/// Decides by ranges of modules.
+struct ByModule<'a, 'm> {
+    trace: &'a Trace,
+    counted: &'a Counted<'m>,
+    ranges: &'a ModuleRanges,
+    /// The calls of each operator in each window, in order.
+    calls: FxHashMap<(usize, OperatorKey), Vec<u32>>,
+    /// How many kernels of a group a run of a module has had: two additions of a layer are two operators.
+    shared: FxHashMap<(u32, Kind), usize>,
+    units: Vec<Unit>,
+    unit_of: FxHashMap<u32, u32>,
+}
+
+impl<'a, 'm> ByModule<'a, 'm> {
+    fn new(trace: &'a Trace, counted: &'a Counted<'m>, ranges: &'a ModuleRanges) -> Self {
+        let mut calls: FxHashMap<(usize, OperatorKey), Vec<u32>> = FxHashMap::default();
+        for (&window, range) in &counted.windows {
+            for index in range.clone() {
+                let call: &Expected = &counted.script.calls[index];
+                calls
+                    .entry((window, (call.path, call.kind)))
+                    .or_default()
+                    .push(index as u32);
+            }
+        }
+        Self {
+            trace,
+            counted,
+            ranges,
+            calls,
+            shared: FxHashMap::default(),
+            units: Vec::new(),
+            unit_of: FxHashMap::default(),
+        }
+    }
+
+    fn all(mut self, lanes: &[Lane]) -> Matching {
+        let mut verdicts = Vec::with_capacity(lanes.len());
+        let mut in_module = Vec::with_capacity(lanes.len());
+        for (lane, around) in lanes.iter().zip(&self.ranges.around) {
+            in_module.push(around.iter().map(Option::is_some).collect());
+            verdicts.push(
+                lane.items
+                    .iter()
+                    .zip(around)
+                    .map(|(item, run)| self.decide(item, *run))
+                    .collect(),
+            );
+        }
+        Matching {
+            units: self.units,
+            verdicts,
+            by_module: true,
+            in_module,
+        }
+    }
+
+    fn decide(&mut self, item: &Item, run: Option<ModuleRun>) -> Verdict {
+        if let Some(verdict) = without_name(item) {
+            return verdict;
+        }
+        let name = self.trace.text(item.name);
+        let Some(run) = run else {
+            return match purpose(item.category, name) {
+                Purpose::Extra => Verdict::Unmatched(UnmatchedReason::NotNeeded),
+                _ => Verdict::Unmatched(UnmatchedReason::OutsideModules),
+            };
+        };
+        let tree = &self.counted.trees[run.tree];
+        let candidates = tree.candidates(run.module, item.category, name, |path| {
+            tree.find(self.counted.script.path_text(path))
+                .is_some_and(|module| self.ranges.has(run.tree, module))
+        });
+        let Some(&first) = candidates.first() else {
+            return Verdict::Unmatched(UnmatchedReason::NotNeeded);
+        };
+        let chosen = if candidates.len() == 1 {
+            first
+        } else {
+            // Operators of one module that look alike run in order.
+            let count = self.shared.entry((run.row, first.1)).or_default();
+            *count += 1;
+            candidates[(*count - 1).min(candidates.len() - 1)]
+        };
+        let calls = self.calls.get(&(run.window, chosen));
+        let Some(&call) = calls.and_then(|calls| calls.get(run.instance as usize)) else {
+            return Verdict::Unmatched(UnmatchedReason::RanAgain);
+        };
+        let units = &mut self.units;
+        let floor = self.counted.script.calls[call as usize].floor;
+        let unit = *self.unit_of.entry(call).or_insert_with(|| {
+            units.push(Unit {
+                calls: vec![call],
+                group: None,
+                floor: floor.map(Floor::from),
+            });
+            (units.len() - 1) as u32
+        });
+        Verdict::Unit(unit)
+    }
+}

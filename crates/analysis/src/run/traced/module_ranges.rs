@@ -1,0 +1,159 @@
+//! The module around every piece of work, and how often that module has run.
+
+use llmprof_record::trace::{RangeKind, StrId, ThreadId, Trace};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::items::Lane;
+use super::modules::ModuleTree;
+use crate::phases::Phases;
+
+/// A range of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ModuleRun {
+    /// The tree of its phase, and the module in it.
+    pub(super) tree: usize,
+    pub(super) module: u32,
+    /// The window that it began in.
+    pub(super) window: usize,
+    /// How many ranges of the module the window had before.
+    pub(super) instance: u32,
+    /// The row in the table of ranges.
+    pub(super) row: u32,
+}
+
+/// The ranges of modules of a trace.
+#[derive(Default)]
+pub(super) struct ModuleRanges {
+    /// By lane and item.
+    pub(super) around: Vec<Vec<Option<ModuleRun>>>,
+    /// Modules that have ranges, by tree.
+    seen: FxHashSet<(usize, u32)>,
+}
+
+/// Ranges that are open at once; deeper ones are not looked at.
+const DEEPEST: usize = 64;
+
+impl ModuleRanges {
+    /// Finds the innermost module around every item. `tree_of` gives the tree of a window's phase.
+    pub(super) fn of(
+        trace: &Trace,
+        phases: &Phases,
+        lanes: &[Lane],
+        trees: &[ModuleTree],
+        tree_of: impl Fn(usize) -> Option<usize>,
+    ) -> Self {
+        let mut found = Self {
+            around: lanes
+                .iter()
+                .map(|lane| vec![None; lane.items.len()])
+                .collect(),
+            seen: FxHashSet::default(),
+        };
+        let runs = module_runs(trace, phases, trees, tree_of);
+        if runs.is_empty() {
+            return found;
+        }
+        found
+            .seen
+            .extend(runs.iter().map(|(_, run)| (run.tree, run.module)));
+        let mut asked: Vec<(ThreadId, i64, usize, usize)> = Vec::new();
+        for (lane, items) in lanes.iter().enumerate() {
+            for (index, item) in items.items.iter().enumerate() {
+                if let Some((thread, at)) = item.place {
+                    asked.push((thread, at, lane, index));
+                }
+            }
+        }
+        asked.sort_unstable();
+        let ranges = &trace.ranges;
+        let end = |row: u32| {
+            let row = row as usize;
+            ranges.start[row].saturating_add(ranges.duration[row])
+        };
+        let mut open: Vec<ModuleRun> = Vec::new();
+        let mut on = None;
+        let mut next = 0;
+        // Ranges and questions are both in order of thread and time: one walk over both.
+        for (thread, at, lane, index) in asked {
+            if on != Some(thread) {
+                open.clear();
+                on = Some(thread);
+            }
+            while let Some(&(range_thread, run)) = runs.get(next) {
+                if (range_thread, ranges.start[run.row as usize]) > (thread, at) {
+                    break;
+                }
+                if range_thread == thread {
+                    open.retain(|open| end(open.row) > ranges.start[run.row as usize]);
+                    if open.len() < DEEPEST {
+                        open.push(run);
+                    }
+                }
+                next += 1;
+            }
+            open.retain(|open| end(open.row) > at);
+            found.around[lane][index] = open.last().copied();
+        }
+        found
+    }
+
+    /// Whether the trace has ranges of modules at all.
+    pub(super) fn any(&self) -> bool {
+        !self.seen.is_empty()
+    }
+
+    /// Whether a module has ranges of its own.
+    pub(super) fn has(&self, tree: usize, module: u32) -> bool {
+        self.seen.contains(&(tree, module))
+    }
+}
+
+/// Every range of a module, in order of thread and start.
+fn module_runs(
+    trace: &Trace,
+    phases: &Phases,
+    trees: &[ModuleTree],
+    tree_of: impl Fn(usize) -> Option<usize>,
+) -> Vec<(ThreadId, ModuleRun)> {
+    let ranges = &trace.ranges;
+    let mut known: FxHashMap<(usize, StrId), Option<u32>> = FxHashMap::default();
+    let mut counts: FxHashMap<(usize, u32), u32> = FxHashMap::default();
+    let mut runs = Vec::new();
+    for row in 0..ranges.len() {
+        if !is_annotation(ranges.kind[row]) {
+            continue;
+        }
+        let Some(window) = phases.at(ranges.start[row]) else {
+            continue;
+        };
+        let Some(tree) = tree_of(window) else {
+            continue;
+        };
+        let name = ranges.name[row];
+        let module = *known
+            .entry((tree, name))
+            .or_insert_with(|| trees[tree].find(trace.text(name)));
+        let Some(module) = module else { continue };
+        let count = counts.entry((window, module)).or_default();
+        runs.push((
+            ranges.thread[row],
+            ModuleRun {
+                tree,
+                module,
+                window,
+                instance: *count,
+                row: row as u32,
+            },
+        ));
+        *count += 1;
+    }
+    runs
+}
+
+/// Whether a range is one that a program put on a host's thread.
+pub(super) fn is_annotation(kind: RangeKind) -> bool {
+    matches!(
+        kind,
+        RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
+    )
+}

@@ -1,0 +1,576 @@
+//! One phase of a trace on one lane.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::trace::Trace;
+use llmprof_theory::floor::{MemoryLevel, Roof};
+use llmprof_theory::{Cost, Pass};
+use llmprof_units::Nanos;
+use rustc_hash::FxHashMap;
+
+use super::super::classes::{PhaseSignals, classify};
+use super::super::idle_parts::NamedTime;
+use super::super::matching::{MissingOperator, UnmatchedOperator, UnmatchedReason};
+use super::super::measured::{HostInterval, MeasuredRun};
+use super::super::operator_groups::Groups;
+use super::super::phase_analysis::{Context, PhaseAnalysis, plain_wall};
+use super::super::residence::Residence;
+use super::super::statistics::Distribution;
+use super::super::utilization::Utilization;
+use super::super::waterfall::{Event, EventClass, Floor, Input, Waterfall};
+use super::facts::{PhaseInstance, TracedPhase};
+use super::first_use::{AttentionWaits, first_instance};
+use super::items::Lane;
+use super::matching::{Counted, Matching, Verdict};
+use super::stretches::{Stretch, TracePhase};
+use crate::analysis::Analysis;
+use crate::breakdown::DeviceBreakdown;
+use crate::device_events::Class;
+
+/// The name of idle time of a host without a device.
+const BETWEEN_OPERATORS: &str = "between operators";
+/// Host operators that are named.
+const MOST_OPERATORS: usize = 10;
+/// Kernel names in tables are cut to this many characters.
+const LONGEST_NAME: usize = 96;
+
+/// What all phases of a trace have in common.
+pub(super) struct Tracing<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) timeline: &'a Analysis,
+    pub(super) lanes: &'a [Lane],
+    pub(super) matching: &'a Matching,
+    /// When each unit's first event began, by unit.
+    pub(super) first_events: &'a [i64],
+    /// Absent without a model.
+    pub(super) theory: Option<(&'a Context<'a>, &'a Counted<'a>)>,
+    pub(super) measured: Option<&'a MeasuredRun>,
+    pub(super) roof: Option<&'a Roof<'a>>,
+}
+
+impl Tracing<'_> {
+    /// The phase on lane `number`, with the passes that it ran.
+    pub(super) fn phase(
+        &self,
+        phase: &TracePhase,
+        number: usize,
+        issues: &mut Vec<Issue>,
+    ) -> (PhaseAnalysis, Vec<Pass>) {
+        let lane = &self.lanes[number];
+        let mut instances = self.instances(phase, lane);
+        let mut first = first_instance(&mut instances);
+        let (included, left_out): (Vec<_>, Vec<_>) = phase
+            .stretches
+            .iter()
+            .zip(&instances)
+            .partition(|(_, instance)| !instance.left_out);
+        let included: Vec<&Stretch> = included.into_iter().map(|(stretch, _)| stretch).collect();
+        let breakdowns = self.breakdowns(&included, lane);
+
+        let label = self.label(phase, lane);
+        let name = label.as_deref().unwrap_or(phase.phase.name());
+        let waterfall = self.waterfall(&included, number, &breakdowns);
+        issues.extend(waterfall.issues(name));
+        let tables = self.tables(&included, number, waterfall.wall_ns.0);
+
+        let passes: Vec<Pass> = included
+            .iter()
+            .flat_map(|stretch| stretch.passes.iter().copied())
+            .collect();
+        let mut cost = Cost::default();
+        let mut floor = None;
+        let mut residence = None;
+        if let Some((context, _)) = self.theory {
+            context.lower(phase.phase, &passes, &mut |operator| cost.add(operator));
+            floor = context
+                .floor(phase.phase, &passes, issues)
+                .map(|(floor, _)| floor);
+            residence = self
+                .roof
+                .filter(|_| cost.calls > 0)
+                .map(|roof| Residence::of(roof, context.bytes_per_step(phase.phase, &passes)));
+        }
+        let level = floor
+            .as_ref()
+            .map_or(MemoryLevel::Main, |floor| floor.memory_level);
+        let plain = self
+            .measured
+            .and_then(|run| plain_wall(run, phase.phase))
+            .filter(|plain| plain.0 > 0);
+        let used = |cost: &Cost, wall: Nanos| {
+            let roof = self.roof.filter(|_| cost.calls > 0)?;
+            Some(Utilization::of(roof, cost, wall, level))
+        };
+        // Passes without capture take one stretch each.
+        let single = self
+            .theory
+            .zip(included.first())
+            .map(|((context, _), one)| {
+                let mut cost = Cost::default();
+                context.lower(phase.phase, &one.passes, &mut |operator| cost.add(operator));
+                cost
+            });
+        let (mut waits, mut first_waits) = (AttentionWaits::default(), AttentionWaits::default());
+        if lane.device.is_some() {
+            for stretch in &included {
+                waits.add(lane, stretch.window());
+            }
+            for (stretch, _) in &left_out {
+                first_waits.add(lane, stretch.window());
+            }
+        }
+        if let Some(first) = &mut first {
+            first.new_lengths = first_waits.unusual(&waits);
+        }
+        let step_ns: Vec<i64> = included
+            .iter()
+            .flat_map(|stretch| stretch.steps.iter().copied())
+            .collect();
+        let steps: Vec<f64> = step_ns.iter().map(|&step| step as f64).collect();
+        let traced = TracedPhase {
+            device: lane.device,
+            by_module: self.matching.by_module,
+            steps: Distribution::of(&steps),
+            step_ns,
+            kernels: self.kernels(&included, lane),
+            in_modules_ns: self.in_modules(&included, number),
+            host_operators: host_operators(&breakdowns),
+            new_lengths: waits.unusual(&first_waits),
+            first_use: first,
+            small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
+            exposed_communication_share: exposed_communication(&included, &breakdowns),
+            instances,
+        };
+        let signals = PhaseSignals {
+            throttled_share: None,
+            exposed_communication_share: traced.exposed_communication_share,
+            small_kernel_share: traced.small_kernel_share,
+        };
+        let analysis = PhaseAnalysis {
+            phase: phase.phase,
+            label: label.clone(),
+            plain_wall_ns: plain,
+            capture_ratio: plain
+                .filter(|_| !included.is_empty())
+                .map(|plain| waterfall.wall_ns.0 as f64 / included.len() as f64 / plain.0 as f64),
+            utilization: used(&cost, waterfall.wall_ns),
+            plain_utilization: plain.and_then(|plain| used(&single?, plain)),
+            class: classify(&waterfall, floor.as_ref(), &signals),
+            floor,
+            residence,
+            waterfall,
+            matched_calls: tables.calls,
+            by_kind: tables.by_kind,
+            by_path: tables.by_path,
+            unmatched: tables.unmatched,
+            missing: tables.missing,
+            basis: cost.basis,
+            traced: Some(traced),
+        };
+        if let Some(missing) = analysis.missing.first() {
+            let calls = analysis.missing.iter().map(|missing| missing.calls).sum();
+            issues.push(
+                Issue::new(
+                    Severity::Info,
+                    "run.missing_operators",
+                    format!(
+                        "{name}: {calls} operator calls that theory counts have no event of their own (first `{}`): fused into others, \
+                         or not recorded",
+                        missing.path
+                    ),
+                )
+                .counting(calls),
+            );
+        }
+        (analysis, passes)
+    }
+
+    /// What to call the phase: its label, and the device where there are several.
+    fn label(&self, phase: &TracePhase, lane: &Lane) -> Option<String> {
+        let several = self.lanes.len() > 1;
+        match (lane.device.filter(|_| several), &phase.label) {
+            (Some(device), label) => {
+                let name = label.as_deref().unwrap_or(phase.phase.name());
+                Some(format!("{name} (device {device})"))
+            }
+            (None, label) => label.clone(),
+        }
+    }
+
+    fn instances(&self, phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
+        phase
+            .stretches
+            .iter()
+            .map(|stretch| {
+                let items = &lane.items[lane.around(stretch.window())];
+                let sum = items
+                    .iter()
+                    .filter_map(|item| item.inside(stretch.window()))
+                    .fold(0, i64::saturating_add);
+                PhaseInstance {
+                    start_ns: Nanos(stretch.start),
+                    wall_ns: Nanos(stretch.length()),
+                    sum_ns: Nanos(sum),
+                    left_out: false,
+                }
+            })
+            .collect()
+    }
+
+    /// What the trace's own analysis says of the stretches, each with its number in the phase.
+    fn breakdowns<'b>(
+        &'b self,
+        included: &[&Stretch],
+        lane: &Lane,
+    ) -> Vec<Option<(&'b DeviceBreakdown, usize)>> {
+        included
+            .iter()
+            .map(|stretch| {
+                let row = self.timeline.phases.get(stretch.name)?;
+                let of_device = |found: &&DeviceBreakdown| Some(found.device) == lane.device;
+                let breakdown = row.devices.iter().find(of_device)?;
+                Some((breakdown, stretch.order))
+            })
+            .collect()
+    }
+
+    fn waterfall(
+        &self,
+        included: &[&Stretch],
+        number: usize,
+        breakdowns: &[Option<(&DeviceBreakdown, usize)>],
+    ) -> Waterfall {
+        let lane = &self.lanes[number];
+        let mut whole_graphs = false;
+        let mut sum: Option<Waterfall> = None;
+        for (stretch, breakdown) in included.iter().zip(breakdowns) {
+            let range = lane.around(stretch.window());
+            // Numbers of units are those of the whole trace; a stretch needs few of them.
+            let mut local: FxHashMap<u32, u32> = FxHashMap::default();
+            let mut floors: Option<Vec<Floor>> = self.roof.and(self.theory).map(|_| Vec::new());
+            let events: Vec<Event> = lane.items[range.clone()]
+                .iter()
+                .zip(&self.matching.verdicts[number][range])
+                .map(|(item, verdict)| {
+                    let class = match verdict.class() {
+                        EventClass::Matched(unit) => {
+                            let next = local.len() as u32;
+                            let place = *local.entry(unit).or_insert_with(|| {
+                                let floor = self.floor_in(unit, stretch);
+                                match (&mut floors, floor) {
+                                    (Some(floors), Some(floor)) => floors.push(floor),
+                                    (floors, _) => *floors = None,
+                                }
+                                next
+                            });
+                            EventClass::Matched(place)
+                        }
+                        class => class,
+                    };
+                    whole_graphs |= item.whole_graph && item.inside(stretch.window()).is_some();
+                    Event {
+                        start_ns: item.start,
+                        end_ns: item.end,
+                        launched_ns: item.launched,
+                        class,
+                    }
+                })
+                .collect();
+            let host = [HostInterval {
+                name: BETWEEN_OPERATORS.to_owned(),
+                start_ns: stretch.start,
+                end_ns: stretch.end,
+            }];
+            let mut waterfall = Waterfall::of(&Input {
+                window: stretch.window(),
+                events: &events,
+                floors: floors.as_deref(),
+                host: if lane.device.is_none() { &host } else { &[] },
+            });
+            if let Some(instance) =
+                breakdown.and_then(|(breakdown, order)| breakdown.instances.get(order))
+            {
+                waterfall = waterfall.with_idle_causes(&instance.idle);
+            }
+            match &mut sum {
+                Some(sum) => sum.add(&waterfall),
+                None => sum = Some(waterfall),
+            }
+        }
+        let mut waterfall = sum.unwrap_or_default();
+        if whole_graphs {
+            waterfall.extra_abstains = Some(UnmatchedReason::WholeGraph.to_string());
+        }
+        waterfall
+    }
+
+    /// The floor of a unit in a stretch: an operator counts where its first event began.
+    fn floor_in(&self, unit: u32, stretch: &Stretch) -> Option<Floor> {
+        let begins = self.first_events[unit as usize] >= stretch.start;
+        let floor = self.matching.units[unit as usize].floor?;
+        Some(if begins { floor } else { Floor::default() })
+    }
+
+    fn tables(&self, included: &[&Stretch], number: usize, wall: i64) -> Tables {
+        let lane = &self.lanes[number];
+        let mut sums = Sums::default();
+        for stretch in included {
+            let range = lane.around(stretch.window());
+            let verdicts = &self.matching.verdicts[number][range.clone()];
+            for (item, verdict) in lane.items[range].iter().zip(verdicts) {
+                let Some(time) = item.inside(stretch.window()) else {
+                    continue;
+                };
+                match *verdict {
+                    Verdict::Copy => {}
+                    Verdict::Unit(unit) => self.add_unit(&mut sums, unit, time),
+                    Verdict::Unmatched(reason) => {
+                        let entry = sums.unmatched.entry((item.name, reason)).or_insert((
+                            item.category,
+                            0,
+                            0,
+                        ));
+                        entry.1 += 1;
+                        entry.2 = i64::saturating_add(entry.2, time);
+                    }
+                }
+            }
+        }
+        let missing = self.missing(included, &sums);
+        let mut unmatched: Vec<UnmatchedOperator> = sums
+            .unmatched
+            .into_iter()
+            .map(
+                |((name, reason), (category, calls, time))| UnmatchedOperator {
+                    path: shortened(self.trace.text(name)),
+                    reason,
+                    found: category.name().to_owned(),
+                    expected: None,
+                    calls,
+                    time_ns: Nanos(time),
+                },
+            )
+            .collect();
+        unmatched.sort_by(|a, b| {
+            b.time_ns
+                .cmp(&a.time_ns)
+                .then_with(|| (&a.path, a.reason).cmp(&(&b.path, b.reason)))
+        });
+        let script = self.theory.map(|(_, counted)| &counted.script);
+        let group_name = |number: u32| {
+            let group = super::super::kernel_table::WorkGroup::ALL[number as usize];
+            group.name().to_owned()
+        };
+        let by_module = self.matching.by_module;
+        Tables {
+            calls: sums.calls,
+            by_kind: sums.kinds.finish(wall, |number, kind| {
+                if by_module {
+                    kind.name().to_owned()
+                } else {
+                    group_name(number)
+                }
+            }),
+            by_path: sums.paths.finish(wall, |number, _| match script {
+                Some(script) if by_module => script.place_text(number).to_owned(),
+                _ => group_name(number),
+            }),
+            unmatched,
+            missing,
+        }
+    }
+
+    /// Adds an event of a unit; the unit's work the first time.
+    fn add_unit(&self, sums: &mut Sums, number: u32, time: i64) {
+        let Some((_, counted)) = self.theory else {
+            return;
+        };
+        let unit = &self.matching.units[number as usize];
+        let mut new = false;
+        sums.units.entry(number).or_insert_with(|| new = true);
+        if new {
+            sums.calls += unit.calls.len() as u64;
+            for &index in &unit.calls {
+                let call = &counted.script.calls[index as usize];
+                match unit.group {
+                    Some(group) => {
+                        sums.kinds.add_work(group as u32, group.kind(), call);
+                        sums.paths.add_work(group as u32, group.kind(), call);
+                    }
+                    None => {
+                        sums.kinds.add_work(call.kind as u32, call.kind, call);
+                        sums.paths.add_work(call.place, call.kind, call);
+                    }
+                }
+            }
+        }
+        match (unit.group, unit.calls.first()) {
+            (Some(group), _) => {
+                sums.kinds.add_time(group as u32, group.kind(), time);
+                sums.paths.add_time(group as u32, group.kind(), time);
+            }
+            (None, Some(&index)) => {
+                let call = &counted.script.calls[index as usize];
+                sums.kinds.add_time(call.kind as u32, call.kind, time);
+                sums.paths.add_time(call.place, call.kind, time);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Calls of the stretches that no event was matched to.
+    fn missing(&self, included: &[&Stretch], sums: &Sums) -> Vec<MissingOperator> {
+        let Some((_, counted)) = self.theory else {
+            return Vec::new();
+        };
+        let mut met = vec![false; counted.script.calls.len()];
+        for &unit in sums.units.keys() {
+            for &call in &self.matching.units[unit as usize].calls {
+                met[call as usize] = true;
+            }
+        }
+        let mut missed: FxHashMap<u32, u64> = FxHashMap::default();
+        for stretch in included {
+            let calls = counted.windows.get(&stretch.window).cloned();
+            for index in calls.unwrap_or_default() {
+                if !met[index] {
+                    let place = counted.script.calls[index].place;
+                    *missed.entry(place).or_default() += 1;
+                }
+            }
+        }
+        let mut missing: Vec<MissingOperator> = missed
+            .into_iter()
+            .map(|(place, calls)| MissingOperator {
+                path: counted.script.place_text(place).to_owned(),
+                calls,
+            })
+            .collect();
+        missing.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.path.cmp(&b.path)));
+        missing
+    }
+
+    fn kernels(&self, included: &[&Stretch], lane: &Lane) -> u64 {
+        let of = |stretch: &&Stretch| {
+            let items = lane.items[lane.around(stretch.window())].iter();
+            items
+                .filter(|item| matches!(item.class, Class::Compute | Class::Communication))
+                .filter(|item| item.inside(stretch.window()).is_some())
+                .count() as u64
+        };
+        included.iter().map(of).sum()
+    }
+
+    fn in_modules(&self, included: &[&Stretch], number: usize) -> Option<Nanos> {
+        let inside = self.matching.in_module.get(number)?;
+        let lane = &self.lanes[number];
+        let mut time = 0_i64;
+        for stretch in included {
+            for index in lane.around(stretch.window()) {
+                if inside[index] {
+                    let clipped = lane.items[index].inside(stretch.window());
+                    time = time.saturating_add(clipped.unwrap_or(0));
+                }
+            }
+        }
+        Some(Nanos(time))
+    }
+
+    /// Part of the busy time in kernels that cannot fill the device.
+    fn small_kernels(&self, included: &[&Stretch], lane: &Lane, busy: i64) -> Option<f64> {
+        let device = lane.device?;
+        let told = self.trace.devices.iter().find(|known| known.id == device);
+        let units = told.and_then(|device| device.sm_count).map(f64::from);
+        let units = units.or_else(|| {
+            let device = self.roof?.device();
+            device.units.as_ref().map(|units| units.count.value)
+        })?;
+        let kernels = &self.trace.kernels;
+        let mut time = 0_i64;
+        for stretch in included {
+            for item in &lane.items[lane.around(stretch.window())] {
+                let Some(row) = item.kernel.filter(|_| !item.whole_graph) else {
+                    continue;
+                };
+                let blocks: f64 = kernels.grid[row as usize]
+                    .iter()
+                    .map(|&size| f64::from(size))
+                    .product();
+                if blocks > 0.0 && blocks < units {
+                    let clipped = item.inside(stretch.window());
+                    time = time.saturating_add(clipped.unwrap_or(0));
+                }
+            }
+        }
+        (busy > 0).then(|| (time as f64 / busy as f64).min(1.0))
+    }
+}
+
+#[derive(Default)]
+struct Sums {
+    units: FxHashMap<u32, ()>,
+    kinds: Groups,
+    paths: Groups,
+    calls: u64,
+    unmatched: FxHashMap<
+        (llmprof_record::trace::StrId, UnmatchedReason),
+        (llmprof_record::kernel_name::Category, u64, i64),
+    >,
+}
+
+struct Tables {
+    calls: u64,
+    by_kind: Vec<super::super::operator_groups::OperatorGroup>,
+    by_path: Vec<super::super::operator_groups::OperatorGroup>,
+    unmatched: Vec<UnmatchedOperator>,
+    missing: Vec<MissingOperator>,
+}
+
+/// The host operators of a phase. A breakdown is of all stretches with one name, so each counts once.
+fn host_operators(breakdowns: &[Option<(&DeviceBreakdown, usize)>]) -> Vec<NamedTime> {
+    let mut rows: Vec<NamedTime> = Vec::new();
+    let mut seen: Vec<*const DeviceBreakdown> = Vec::new();
+    for (breakdown, _) in breakdowns.iter().flatten() {
+        let address = std::ptr::from_ref::<DeviceBreakdown>(breakdown);
+        if seen.contains(&address) {
+            continue;
+        }
+        seen.push(address);
+        for row in &breakdown.host_operators {
+            let Some(name) = &row.operator else { continue };
+            rows.push(NamedTime {
+                name: name.clone(),
+                time_ns: Nanos(row.idle_ns),
+                count: row.gaps,
+            });
+        }
+    }
+    rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
+    rows.truncate(MOST_OPERATORS);
+    rows
+}
+
+/// Part of the wall time in which only communication ran; absent where the trace has none.
+fn exposed_communication(
+    included: &[&Stretch],
+    breakdowns: &[Option<(&DeviceBreakdown, usize)>],
+) -> Option<f64> {
+    let (mut exposed, mut sum, mut wall) = (0.0, 0.0, 0.0);
+    for (stretch, breakdown) in included.iter().zip(breakdowns) {
+        let (breakdown, order) = (*breakdown)?;
+        let class = breakdown.instances.get(order)?.class(Class::Communication);
+        exposed += class.exposed_ns as f64;
+        sum += class.sum_ns as f64;
+        wall += stretch.length() as f64;
+    }
+    (sum > 0.0 && wall > 0.0).then(|| exposed / wall)
+}
+
+/// A name cut to a length that a table can hold.
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= LONGEST_NAME {
+        return name.to_owned();
+    }
+    let mut short: String = name.chars().take(LONGEST_NAME - 1).collect();
+    short.push('…');
+    short
+}

@@ -1,0 +1,221 @@
+//! The stretches of a trace's phases, with what the model did in each.
+
+use llmprof_record::trace::Trace;
+use llmprof_theory::{Model, Pass, Workload};
+
+use super::super::measured::{MeasuredRun, PassKind, RunPhase};
+use super::module_ranges::is_annotation;
+use crate::analysis::Structure;
+use crate::phases::{Phases, phase_of_name};
+
+/// The name of the ranges that hold one step of decode each.
+const STEP: &str = "decode_step";
+
+/// One stretch of a phase.
+#[derive(Clone, Debug)]
+pub(super) struct Stretch {
+    /// Its number in [`Phases::windows`].
+    pub(super) window: usize,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// Its place among the stretches with the same name.
+    pub(super) order: usize,
+    /// The number of that name.
+    pub(super) name: usize,
+    /// Lengths of the steps of decode in it, where ranges show them.
+    pub(super) steps: Vec<i64>,
+    /// What the decoder did in it.
+    pub(super) passes: Vec<Pass>,
+}
+
+impl Stretch {
+    pub(super) fn window(&self) -> (i64, i64) {
+        (self.start, self.end)
+    }
+
+    pub(super) fn length(&self) -> i64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// The stretches of one phase.
+#[derive(Clone, Debug)]
+pub(super) struct TracePhase {
+    pub(super) phase: RunPhase,
+    /// Its name in the trace, where that is not the phase's own.
+    pub(super) label: Option<String>,
+    pub(super) stretches: Vec<Stretch>,
+}
+
+/// The phase that a name in a trace stands for; nothing for warm-up, which belongs to none.
+fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
+    Some(match name {
+        "prefill" => (RunPhase::Prefill, None),
+        "decode" | STEP => (RunPhase::Decode, None),
+        "vision" => (RunPhase::Vision, None),
+        "load" => (RunPhase::Load, None),
+        "mixed" => (RunPhase::Mixed, None),
+        "warmup" => return None,
+        other => (RunPhase::Other, Some(other.to_owned())),
+    })
+}
+
+/// The phases of a trace in order of first use, load and warm-up left out.
+pub(super) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
+    let phases = &structure.phases;
+    let mut found: Vec<TracePhase> = Vec::new();
+    let mut orders = vec![0; phases.names.len()];
+    for (window, stretch) in phases.windows.iter().enumerate() {
+        let order = orders[stretch.name];
+        orders[stretch.name] += 1;
+        let Some((phase, label)) = run_phase(&phases.names[stretch.name]) else {
+            continue;
+        };
+        if phase == RunPhase::Load {
+            continue;
+        }
+        let known = found
+            .iter()
+            .position(|known| known.phase == phase && known.label == label);
+        let place = known.unwrap_or_else(|| {
+            found.push(TracePhase {
+                phase,
+                label,
+                stretches: Vec::new(),
+            });
+            found.len() - 1
+        });
+        let is_step = phases.names[stretch.name] == STEP;
+        found[place].stretches.push(Stretch {
+            window,
+            start: stretch.start,
+            end: stretch.end,
+            order,
+            name: stretch.name,
+            steps: if is_step {
+                vec![stretch.end.saturating_sub(stretch.start)]
+            } else {
+                Vec::new()
+            },
+            passes: Vec::new(),
+        });
+    }
+    add_steps(trace, phases, &mut found);
+    found
+}
+
+/// Puts the ranges of single steps into the stretches of decode that hold them.
+fn add_steps(trace: &Trace, phases: &Phases, found: &mut [TracePhase]) {
+    let ranges = &trace.ranges;
+    let mut cache = rustc_hash::FxHashMap::default();
+    let mut by_window = rustc_hash::FxHashMap::<usize, Vec<(i64, i64)>>::default();
+    for row in 0..ranges.len() {
+        if !is_annotation(ranges.kind[row]) {
+            continue;
+        }
+        let is_step = *cache.entry(ranges.name[row]).or_insert_with(|| {
+            phase_of_name(trace.text(ranges.name[row])).as_deref() == Some(STEP)
+        });
+        if !is_step {
+            continue;
+        }
+        if let Some(window) = phases.at(ranges.start[row])
+            && phases.names[phases.windows[window].name] != STEP
+        {
+            let step = (ranges.start[row], ranges.duration[row]);
+            by_window.entry(window).or_default().push(step);
+        }
+    }
+    for stretch in found.iter_mut().flat_map(|phase| &mut phase.stretches) {
+        if let Some(mut steps) = by_window.remove(&stretch.window) {
+            steps.sort_unstable();
+            stretch.steps = steps.into_iter().map(|(_, length)| length).collect();
+        }
+    }
+}
+
+/// Says what the decoder did in each stretch.
+///
+/// A measured pass that says so is believed first; then the number of steps that ranges show; then the workload.
+pub(super) fn count_passes(
+    found: &mut [TracePhase],
+    model: &Model,
+    workload: &Workload,
+    measured: Option<&MeasuredRun>,
+) {
+    let context = model.context(workload);
+    for phase in found.iter_mut() {
+        let told = told(phase.phase, measured);
+        let as_many = told.len() == phase.stretches.len();
+        for (index, stretch) in phase.stretches.iter_mut().enumerate() {
+            stretch.passes = match phase.phase {
+                _ if as_many && !told[index].is_empty() => told[index].clone(),
+                RunPhase::Prefill => model.prefill_passes(workload).collect(),
+                RunPhase::Decode => {
+                    let steps = match stretch.steps.len() as u64 {
+                        0 => workload.decode_steps(),
+                        steps => steps,
+                    };
+                    (steps > 0)
+                        .then(|| Pass::decode(workload.batch, context, steps))
+                        .into_iter()
+                        .collect()
+                }
+                _ => Vec::new(),
+            };
+        }
+    }
+    follow_steps(found);
+}
+
+/// Single steps that follow each other each find one token more in the cache; prefill begins anew.
+fn follow_steps(found: &mut [TracePhase]) {
+    let mut beginnings: Vec<i64> = found
+        .iter()
+        .filter(|phase| phase.phase == RunPhase::Prefill)
+        .flat_map(|phase| phase.stretches.iter().map(|stretch| stretch.start))
+        .collect();
+    beginnings.sort_unstable();
+    for phase in found
+        .iter_mut()
+        .filter(|phase| phase.phase == RunPhase::Decode)
+    {
+        let mut since = None;
+        let mut done = 0;
+        for stretch in &mut phase.stretches {
+            let request = beginnings.partition_point(|&begin| begin <= stretch.start);
+            if since != Some(request) {
+                (since, done) = (Some(request), 0);
+            }
+            // A stretch of a whole generation begins where its prefill ended.
+            let single = stretch.steps.len() == 1;
+            for pass in &mut stretch.passes {
+                if single && pass.steps == 1 {
+                    pass.past = pass.past.saturating_add(done);
+                    done += 1;
+                }
+            }
+        }
+    }
+}
+
+/// What the captured passes of a measured run did in the stretches of a phase, in order of time.
+fn told(phase: RunPhase, measured: Option<&MeasuredRun>) -> Vec<Vec<Pass>> {
+    let Some(counted) = phase.counted() else {
+        return Vec::new();
+    };
+    let passes = measured.iter().flat_map(|run| &run.passes);
+    let mut spans: Vec<_> = passes
+        .filter(|pass| pass.kind == PassKind::Captured)
+        .flat_map(|pass| &pass.phases)
+        .filter(|span| span.phase == phase)
+        .collect();
+    spans.sort_by_key(|span| span.start_ns);
+    spans
+        .iter()
+        .map(|span| {
+            let shapes = span.passes.iter();
+            shapes.map(|shape| shape.pass(counted)).collect()
+        })
+        .collect()
+}

@@ -1,0 +1,255 @@
+//! Kernels by name, and the operators of the framework: what a trace holds whatever the model.
+
+use llmprof_analysis::Analysis;
+use llmprof_analysis::kernels::{KernelRow, LaunchRow};
+use llmprof_analysis::run::RunAnalysis;
+use llmprof_units::{Nanos, Percent, significant};
+
+use super::full::dash;
+use crate::{
+    Align, Block, Column, Document, Table,
+    view::{Cell, OperatorTable},
+};
+
+/// Kernels that the report has; `kernels.md` and the page have more.
+const MOST_IN_REPORT: usize = 15;
+/// Kernels that `kernels.md` has; `kernels.csv` has all.
+const MOST_IN_DOCUMENT: usize = 200;
+/// Rows of the page's table.
+const MOST_ON_PAGE: usize = 2000;
+/// Ways of launching that are listed of one kernel.
+const MOST_LAUNCHES: usize = 4;
+/// Names in tables are cut to this many characters.
+const LONGEST_NAME: usize = 90;
+
+/// `kernels.md`; nothing where the trace has no kernels.
+pub fn kernels(analysis: &RunAnalysis) -> Option<Document> {
+    let timeline = with_kernels(analysis)?;
+    let mut document = Document::new(format!("{}: kernels", analysis.model));
+    let totals = &timeline.totals;
+    document.paragraph(format!(
+        "{} launches of {} kernels, {} in all.",
+        totals.kernels,
+        timeline.kernels.len(),
+        Nanos(totals.kernel_time_ns)
+    ));
+    document.heading("By purpose");
+    document.table(by_purpose(timeline));
+    document.heading("By name");
+    document.table(by_name(&timeline.kernels, MOST_IN_DOCUMENT));
+    document.heading("Launches");
+    document.paragraph(
+        "Occupancy is resident warps over the most there can be. Waves below 1 leave multiprocessors without work.",
+    );
+    document.table(launches(&timeline.kernels));
+    Some(document)
+}
+
+/// Adds the first kernels to the report.
+pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+    let Some(timeline) = with_kernels(analysis) else {
+        return;
+    };
+    document.heading("Kernels");
+    document.table(by_name(&timeline.kernels, MOST_IN_REPORT));
+}
+
+/// Adds the operators of the framework, where the trace has some.
+pub(super) fn framework(document: &mut Document, analysis: &RunAnalysis) {
+    let Some(timeline) = analysis.timeline.as_deref() else {
+        return;
+    };
+    if timeline.operators.is_empty() {
+        return;
+    }
+    document.push(Block::Heading(1, "Operators of the framework".to_owned()));
+    let mut table = Table::new(
+        &[
+            "Operator",
+            "Calls",
+            "Host, self",
+            "Host",
+            "Device, self",
+            "Device",
+            "Of the roof",
+        ],
+        1,
+    );
+    for row in timeline.operators.iter().take(MOST_IN_DOCUMENT) {
+        let times = &row.times;
+        table.row([
+            row.name.clone(),
+            times.calls.to_string(),
+            Nanos(times.host_self_ns).to_string(),
+            Nanos(times.host_total_ns).to_string(),
+            Nanos(times.device_self_ns).to_string(),
+            Nanos(times.device_total_ns).to_string(),
+            row.work
+                .and_then(|work| work.roofline)
+                .map_or_else(dash, |roofline| Percent(roofline).to_string()),
+        ]);
+    }
+    document.table(table);
+}
+
+/// The page's table of kernels; nothing where the trace has none.
+pub(super) fn table(analysis: &RunAnalysis) -> Option<OperatorTable> {
+    let timeline = with_kernels(analysis)?;
+    let headers = [
+        ("Kernel", Align::Left),
+        ("Purpose", Align::Left),
+        ("Library", Align::Left),
+        ("Calls", Align::Right),
+        ("Time", Align::Right),
+        ("Share", Align::Right),
+        ("Mean", Align::Right),
+        ("Longest", Align::Right),
+        ("Blocks", Align::Right),
+        ("Waves", Align::Right),
+        ("Occupancy", Align::Right),
+    ];
+    let columns = headers
+        .map(|(header, align)| Column {
+            header: header.to_owned(),
+            align,
+        })
+        .into();
+    let rows = timeline
+        .kernels
+        .iter()
+        .take(MOST_ON_PAGE)
+        .map(|kernel| {
+            let time = |time: f64| Cell::number(time, Nanos(time.round() as i64));
+            let launch = kernel.launches.first();
+            let occupancy = launch.and_then(|launch| launch.occupancy);
+            vec![
+                Cell::Text(kernel.name.clone()),
+                Cell::Text(kernel.category.to_string()),
+                Cell::Text(kernel.library.to_string()),
+                Cell::number(kernel.calls as f64, kernel.calls),
+                time(kernel.total_ns as f64),
+                Cell::number(kernel.share_pct, Percent(kernel.share_pct / 100.0)),
+                time(kernel.mean_ns),
+                time(kernel.max_ns as f64),
+                launch.map_or(Cell::Missing, |launch| {
+                    let blocks = blocks(launch);
+                    Cell::number(blocks, significant(blocks))
+                }),
+                occupancy.map_or(Cell::Missing, |found| {
+                    Cell::number(found.waves, significant(found.waves))
+                }),
+                occupancy.map_or(Cell::Missing, |found| {
+                    Cell::number(
+                        found.theoretical_pct,
+                        Percent(found.theoretical_pct / 100.0),
+                    )
+                }),
+            ]
+        })
+        .collect();
+    Some(OperatorTable {
+        title: "kernels".to_owned(),
+        columns,
+        rows,
+    })
+}
+
+fn with_kernels(analysis: &RunAnalysis) -> Option<&Analysis> {
+    let timeline = analysis.timeline.as_deref()?;
+    (!timeline.kernels.is_empty()).then_some(timeline)
+}
+
+fn by_purpose(timeline: &Analysis) -> Table {
+    let mut sums: std::collections::BTreeMap<_, (u64, i64)> = std::collections::BTreeMap::new();
+    for kernel in &timeline.kernels {
+        let sum = sums.entry(kernel.category).or_default();
+        sum.0 += kernel.calls;
+        sum.1 = sum.1.saturating_add(kernel.total_ns);
+    }
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_by_key(|(category, (_, time))| (std::cmp::Reverse(*time), *category));
+    let mut table = Table::new(&["Purpose", "Calls", "Time", "Share"], 1);
+    let total = timeline.totals.kernel_time_ns.max(1) as f64;
+    for (category, (calls, time)) in rows {
+        table.row([
+            category.to_string(),
+            calls.to_string(),
+            Nanos(time).to_string(),
+            Percent(time as f64 / total).to_string(),
+        ]);
+    }
+    table
+}
+
+fn by_name(kernels: &[KernelRow], most: usize) -> Table {
+    let mut table = Table::new(
+        &[
+            "Kernel", "Purpose", "Library", "Calls", "Time", "Share", "Mean", "Median",
+        ],
+        3,
+    );
+    for kernel in kernels.iter().take(most) {
+        table.row([
+            shortened(&kernel.name),
+            kernel.category.to_string(),
+            kernel.library.to_string(),
+            kernel.calls.to_string(),
+            Nanos(kernel.total_ns).to_string(),
+            Percent(kernel.share_pct / 100.0).to_string(),
+            Nanos(kernel.mean_ns.round() as i64).to_string(),
+            Nanos(kernel.median_ns.round() as i64).to_string(),
+        ]);
+    }
+    table
+}
+
+fn launches(kernels: &[KernelRow]) -> Table {
+    let mut table = Table::new(
+        &[
+            "Kernel",
+            "Grid",
+            "Block",
+            "Registers",
+            "Shared",
+            "Calls",
+            "Time",
+            "Waves",
+            "Occupancy",
+        ],
+        1,
+    );
+    for kernel in kernels.iter().take(MOST_IN_DOCUMENT) {
+        for launch in kernel.launches.iter().take(MOST_LAUNCHES) {
+            let size = |[x, y, z]: [u32; 3]| format!("{x}×{y}×{z}");
+            table.row([
+                shortened(&kernel.name),
+                size(launch.grid),
+                size(launch.block),
+                launch.registers.to_string(),
+                llmprof_units::Bytes(launch.shared_bytes).to_string(),
+                launch.calls.to_string(),
+                Nanos(launch.total_ns).to_string(),
+                launch
+                    .occupancy
+                    .map_or_else(dash, |found| significant(found.waves)),
+                launch.occupancy.map_or_else(dash, |found| {
+                    Percent(found.theoretical_pct / 100.0).to_string()
+                }),
+            ]);
+        }
+    }
+    table
+}
+
+fn blocks(launch: &LaunchRow) -> f64 {
+    launch.grid.iter().map(|&size| f64::from(size)).product()
+}
+
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= LONGEST_NAME {
+        return name.to_owned();
+    }
+    let mut short: String = name.chars().take(LONGEST_NAME - 1).collect();
+    short.push('…');
+    short
+}

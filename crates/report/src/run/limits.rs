@@ -1,0 +1,73 @@
+//! Where phases stand under the roof of the device, as a section of the report.
+
+use llmprof_analysis::run::{PhaseAnalysis, RunAnalysis};
+use llmprof_units::{Percent, significant};
+
+use crate::{Document, Table};
+
+/// Adds the section where there are floors to stand on.
+pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+    if analysis.phases.iter().all(|phase| phase.floor.is_none()) {
+        return;
+    }
+    document.heading("Roofline");
+    document.paragraph(
+        "Intensity is operations per compulsory byte; below the ridge, bytes bind, above it, arithmetic. The whole-phase limit \
+         lets all operators overlap: max(Σ operations ÷ peak, Σ bytes ÷ bandwidth). plots/roofline.svg has every operator.",
+    );
+    let mut table = Table::new(
+        &[
+            "Phase",
+            "Bound by",
+            "FLOP/B",
+            "Ridge, FLOP/B",
+            "Operations",
+            "Compulsory bytes",
+            "Floor",
+            "Whole-phase limit",
+            "Of the wall",
+        ],
+        2,
+    );
+    let mut homes = Vec::new();
+    for phase in &analysis.phases {
+        let Some(floor) = &phase.floor else { continue };
+        let wall = phase.plain_wall_ns.unwrap_or(phase.waterfall.wall_ns);
+        table.row([
+            phase.name().to_owned(),
+            floor.binds.to_string(),
+            floor.intensity.map_or_else(dash, significant),
+            floor.ridge.map_or_else(dash, significant),
+            floor.flops.to_string(),
+            floor.compulsory_bytes.to_string(),
+            floor.floor_ns.to_string(),
+            floor.whole_ns.to_string(),
+            Percent(floor.floor_ns.0 as f64 / wall.0.max(1) as f64).to_string(),
+        ]);
+        homes.extend(home(phase));
+    }
+    document.table(table);
+    document.list(homes);
+}
+
+/// Which memory the bytes of a step live in.
+fn home(phase: &PhaseAnalysis) -> Option<String> {
+    let residence = phase.residence.as_ref()?;
+    let capacity = residence
+        .capacity_bytes
+        .map(|capacity| format!(", which holds {capacity}"))
+        .unwrap_or_default();
+    Some(format!(
+        "{}: weights, cache, inputs and outputs of a step are {}; they live in {}{capacity}.",
+        phase.name(),
+        residence.bytes_per_step,
+        match residence.name.as_str() {
+            "main" => "main memory",
+            name => name,
+        },
+    ))
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}

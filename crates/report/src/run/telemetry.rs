@@ -1,0 +1,125 @@
+//! What the machine did meanwhile, as a section of the report.
+
+use llmprof_analysis::run::{HostTelemetry, RunAnalysis};
+use llmprof_units::{Percent, significant};
+
+use crate::{Document, Table};
+
+/// Adds the section where anything was sampled.
+pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+    let Some(telemetry) = &analysis.telemetry else {
+        return;
+    };
+    document.heading("Telemetry");
+    document.paragraph(format!(
+        "{} samples, one every {}; taking them cost {} of processor time. Means over the passes without capture.",
+        telemetry.samples, telemetry.period_ns, telemetry.cost_ns
+    ));
+    document.table(phases(telemetry));
+    let mut facts = Vec::new();
+    if let Some(peak) = telemetry.peak_worker_rss_bytes {
+        facts.push(format!("The process that ran the model held up to {peak}."));
+    }
+    let energy = telemetry
+        .phases
+        .iter()
+        .find_map(|phase| phase.energy.as_ref());
+    match energy {
+        Some(energy) => facts.push(format!(
+            "Energy is that of {} ({}).",
+            energy.covers.join(", "),
+            energy.basis
+        )),
+        None => facts.push("Energy was not measured on this machine.".to_owned()),
+    }
+    if let Some(counters) = &telemetry.counters {
+        let count = |value: Option<u64>| value.map_or_else(dash, |value| significant(value as f64));
+        facts.push(format!(
+            "In the captured pass the processor counted {} cycles, {} instructions ({} a cycle), {} accesses to the last level \
+             of cache and {} misses of it.",
+            count(counters.cycles),
+            count(counters.instructions),
+            counters.instructions_per_cycle().map_or_else(dash, significant),
+            count(counters.cache_references),
+            count(counters.cache_misses),
+        ));
+    }
+    document.list(facts);
+}
+
+/// A row per phase, and one per GPU below it. Columns that nothing was measured for are left out.
+fn phases(telemetry: &HostTelemetry) -> Table {
+    let has_energy = telemetry.phases.iter().any(|phase| phase.energy.is_some());
+    let has_gpus = telemetry.phases.iter().any(|phase| !phase.gpus.is_empty());
+    let mut headers = vec![
+        "Phase",
+        "Time",
+        "Processors busy",
+        "Cores of the worker",
+        "Clock",
+    ];
+    if has_energy {
+        headers.extend(["Energy", "Power", "Energy per token"]);
+    }
+    if has_gpus {
+        headers.extend([
+            "GPUs busy",
+            "GPU power",
+            "GPU clock",
+            "Hottest",
+            "Throttled",
+        ]);
+    }
+    let mut table = Table::new(&headers, 1);
+    for phase in &telemetry.phases {
+        let mut cells = vec![
+            phase.phase.to_string(),
+            phase.time_ns.to_string(),
+            phase
+                .cpu_percent
+                .map_or_else(dash, |percent| Percent(percent / 100.0).to_string()),
+            phase.worker_cores.map_or_else(dash, significant),
+            phase
+                .frequency_hz
+                .map_or_else(dash, |clock| clock.to_string()),
+        ];
+        if has_energy {
+            cells.extend([
+                phase
+                    .energy
+                    .as_ref()
+                    .map_or_else(dash, |energy| energy.joules.to_string()),
+                phase.power().map_or_else(dash, |power| power.to_string()),
+                phase
+                    .joules_per_token()
+                    .map_or_else(dash, |energy| energy.to_string()),
+            ]);
+        }
+        if has_gpus {
+            let each = |cell: &dyn Fn(&llmprof_analysis::run::GpuPhase) -> Option<String>| {
+                let cells = phase.gpus.iter().map(|gpu| cell(gpu).unwrap_or_else(dash));
+                cells.collect::<Vec<_>>().join(", ")
+            };
+            cells.extend([
+                each(&|gpu| Some(Percent(gpu.utilization_percent? / 100.0).to_string())),
+                each(&|gpu| Some(format!("{} W", significant(gpu.power_w?)))),
+                each(&|gpu| Some(format!("{} MHz", significant(gpu.sm_clock_mhz?)))),
+                each(&|gpu| Some(format!("{} °C", significant(gpu.temperature_c?)))),
+                each(&|gpu| {
+                    let share = Percent(gpu.throttled_share?).to_string();
+                    Some(if gpu.throttle_reasons.is_empty() {
+                        share
+                    } else {
+                        format!("{share} ({})", gpu.throttle_reasons.join(", "))
+                    })
+                }),
+            ]);
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}

@@ -13,6 +13,7 @@ pub mod nsys_sqlite;
 pub mod nsys_stats;
 mod source;
 pub mod torch_memory;
+pub mod wire;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ pub const IMPORTERS: &[Importer] = &[
     nsys_sqlite::IMPORTER,
     ncu_csv::IMPORTER,
     nsys_stats::IMPORTER,
+    wire::IMPORTER,
     torch_memory::IMPORTER,
 ];
 
@@ -137,8 +139,16 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
     (importer.read)(&source).map(|profile| (importer.name, profile))
 }
 
-/// A directory is a set of Nsight Compute pages or nothing.
+/// A directory is the wire files of one run, a set of Nsight Compute pages, or nothing.
 fn import_directory(path: &Path) -> Result<(&'static str, Profile), ImportError> {
+    let wire_files = wire::files(path).map_err(|source| ImportError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    if !wire_files.is_empty() {
+        let trace = wire::read_files(&wire_files, &Limits::default())?;
+        return Ok((wire::IMPORTER.name, Profile::Trace(Box::new(trace))));
+    }
     match ncu_csv::read_directory(path) {
         Ok(counters) => Ok((
             ncu_csv::IMPORTER.name,

@@ -9,7 +9,7 @@ const LONGEST: usize = 256 * 1024;
 const DEEPEST: u32 = 96;
 
 /// The C++ text behind an Itanium-mangled symbol; `None` where `symbol` is not one, or is damaged.
-pub(super) fn demangle(symbol: &str) -> Option<String> {
+pub(crate) fn demangle(symbol: &str) -> Option<String> {
     if !symbol.starts_with("_Z") {
         return None;
     }

@@ -6,7 +6,7 @@
 
 mod canonical;
 mod category;
-mod demangle;
+pub(crate) mod demangle;
 mod library;
 mod spelling;
 mod token;

@@ -12,8 +12,8 @@ use super::order;
 use super::raw_inputs::RawInputLists;
 use super::redact::without_user;
 use super::{
-    Column, Copies, DeviceProperties, Hosts, Interner, Kernels, MemoryEvents, Memsets, Ranges,
-    StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
+    Column, Copies, DeviceProperties, GraphNodes, Hosts, Interner, Kernels, MemoryEvents, Memsets,
+    Ranges, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
 };
 use crate::issue::Issue;
 
@@ -36,6 +36,8 @@ pub struct TraceBuilder {
     pub memory: MemoryEvents,
     /// See [`Trace::syncs`].
     pub syncs: Syncs,
+    /// See [`Trace::graph_nodes`].
+    pub graph_nodes: GraphNodes,
     /// See [`Trace::devices`].
     pub devices: Vec<DeviceProperties>,
     /// See [`Trace::clock_origin_ns`].
@@ -256,6 +258,7 @@ impl TraceBuilder {
         self.ranges.append(other.ranges);
         self.memory.append(other.memory);
         self.syncs.append(other.syncs);
+        self.graph_nodes.append(other.graph_nodes);
         self.devices.append(&mut other.devices);
         self.clock_origin_ns = self.clock_origin_ns.or(other.clock_origin_ns);
         self.events_read += other.events_read;
@@ -273,6 +276,7 @@ impl TraceBuilder {
             &mut self.ranges.name,
             &mut self.ranges.domain,
             &mut self.syncs.name,
+            &mut self.graph_nodes.ranges,
         ] {
             renumber_strings(column, strings);
         }
@@ -283,6 +287,7 @@ impl TraceBuilder {
             &mut self.hosts.thread,
             &mut self.ranges.thread,
             &mut self.memory.thread,
+            &mut self.graph_nodes.thread,
         ] {
             for id in column.make_mut() {
                 *id = threads[id.0 as usize];
@@ -294,7 +299,7 @@ impl TraceBuilder {
     fn used_strings(&self, threads: &Threads, inputs: &mut Inputs) -> Vec<bool> {
         let mut used = vec![false; self.strings.len()];
         used[0] = true;
-        let of_rows: [&Column<StrId>; 12] = [
+        let of_rows: [&Column<StrId>; 13] = [
             &self.hosts.name,
             &self.kernels.name,
             &self.kernels.mangled,
@@ -303,6 +308,7 @@ impl TraceBuilder {
             &self.ranges.name,
             &self.ranges.domain,
             &self.syncs.name,
+            &self.graph_nodes.ranges,
             &threads.process_label,
             &threads.label,
             &threads.process_name,
@@ -358,6 +364,7 @@ impl TraceBuilder {
         order::sort_ranges(&mut self.ranges);
         order::sort_memory(&mut self.memory);
         order::sort_syncs(&mut self.syncs);
+        order::sort_graph_nodes(&mut self.graph_nodes);
         self.devices
             .sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         self.devices.dedup();
@@ -372,6 +379,7 @@ impl TraceBuilder {
             ranges: self.ranges,
             memory: self.memory,
             syncs: self.syncs,
+            graph_nodes: self.graph_nodes,
             devices: self.devices,
             clock_origin_ns: self.clock_origin_ns,
             events_read: self.events_read,

@@ -330,3 +330,21 @@ table! {
         external: u64,
     }
 }
+
+table! {
+    /// Nodes of CUDA graphs that device events came from, with where they were captured. Sorted by node.
+    GraphNodes as "graph_nodes",
+    /// One row of [`GraphNodes`].
+    GraphNode {
+        /// The node, as device events name it.
+        node: u64,
+        /// The graph that it belongs to.
+        graph: u32,
+        /// When it was captured or made, ns.
+        time: i64,
+        /// The thread that did so.
+        thread: ThreadId,
+        /// The ranges that were open on that thread, outermost first, joined by `/`; [`StrId::EMPTY`] where none was.
+        ranges: StrId,
+    }
+}

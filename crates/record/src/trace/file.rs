@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use super::column::{Bounds, Column, ColumnBytes, Element};
 use super::{
-    Copies, DeviceProperties, Hosts, Inputs, Kernels, MemoryEvents, Memsets, Ranges, Strings,
-    Syncs, Threads, Trace,
+    Copies, DeviceProperties, GraphNodes, Hosts, Inputs, Kernels, MemoryEvents, Memsets, Ranges,
+    Strings, Syncs, Threads, Trace,
 };
 use crate::issue::Issue;
 use crate::mapped;
@@ -130,7 +130,7 @@ impl Trace {
     }
 
     /// Every table with its columns, in the order of the file.
-    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 10] {
+    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 11] {
         [
             (Strings::NAME, self.strings.columns()),
             (Inputs::NAME, self.inputs.columns()),
@@ -142,6 +142,7 @@ impl Trace {
             (Ranges::NAME, self.ranges.columns()),
             (MemoryEvents::NAME, self.memory.columns()),
             (Syncs::NAME, self.syncs.columns()),
+            (GraphNodes::NAME, self.graph_nodes.columns()),
         ]
     }
 
@@ -224,6 +225,12 @@ impl Trace {
             ranges: checked!(Ranges),
             memory: checked!(MemoryEvents),
             syncs: checked!(Syncs),
+            // Files from before this table was added are still whole.
+            graph_nodes: if sections.has(GraphNodes::NAME) {
+                checked!(GraphNodes)
+            } else {
+                GraphNodes::default()
+            },
             strings,
             inputs,
             threads,
@@ -299,6 +306,11 @@ impl Sections {
             file: Arc::new(file),
             directory,
         })
+    }
+
+    fn has(&self, table: &str) -> bool {
+        let mut sections = self.directory.sections.iter();
+        sections.any(|section| section.table == table)
     }
 
     /// The column `column` of `table`, checked against its checksum.

@@ -26,8 +26,9 @@ pub use builder::{RawInputs, TraceBuilder};
 pub use column::{Column, Element};
 pub use device::DeviceProperties;
 pub use events::{
-    Copies, Copy, CopyKind, Host, HostKind, Hosts, Kernel, Kernels, MemoryEvent, MemoryEvents,
-    MemoryKind, MemoryPlace, Memset, Memsets, Range, RangeKind, Ranges, Sync, SyncKind, Syncs,
+    Copies, Copy, CopyKind, GraphNode, GraphNodes, Host, HostKind, Hosts, Kernel, Kernels,
+    MemoryEvent, MemoryEvents, MemoryKind, MemoryPlace, Memset, Memsets, Range, RangeKind, Ranges,
+    Sync, SyncKind, Syncs,
 };
 pub use file::{FORMAT_VERSION, TraceFileError};
 pub use inputs::{Argument, Inputs, InputsId, Tensor};
@@ -60,6 +61,8 @@ pub struct Trace {
     pub memory: MemoryEvents,
     /// Synchronizations recorded as activities.
     pub syncs: Syncs,
+    /// Nodes of graphs, with where they were captured.
+    pub graph_nodes: GraphNodes,
     /// The devices, in the order of their numbers.
     pub devices: Vec<DeviceProperties>,
     /// Where the clock's 0 lies on the Unix clock, ns, where the tool says so.

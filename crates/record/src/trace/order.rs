@@ -7,7 +7,9 @@ use std::cmp::{Ordering, Reverse};
 
 use rayon::slice::ParallelSliceMut;
 
-use super::{Copies, Hosts, Kernels, MemoryEvents, Memsets, Ranges, Syncs, ThreadId, Threads};
+use super::{
+    Copies, GraphNodes, Hosts, Kernels, MemoryEvents, Memsets, Ranges, Syncs, ThreadId, Threads,
+};
 
 /// The rows in sorted order, or nothing where they already are.
 fn sorted_rows(rows: usize, compare: impl Fn(usize, usize) -> Ordering + Sync) -> Option<Vec<u32>> {
@@ -73,6 +75,7 @@ sorts! {
         t.device[i], t.start[i], t.stream[i], t.duration[i], t.correlation[i], t.kind[i], t.name[i], t.context[i],
         t.external[i],
     ];
+    sort_graph_nodes(GraphNodes) by |t, i| [t.node[i], t.graph[i], t.time[i], t.thread[i], t.ranges[i]];
 }
 
 /// Sorts threads by their numbers, "none" staying first; the map gives the new id of an old one.

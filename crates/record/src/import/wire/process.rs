@@ -1,0 +1,700 @@
+//! One process.
+
+use std::collections::HashMap;
+
+use llmprof_wire::{
+    Attached, Call, Capture, Copy, Cost, Device, End, GraphNode, Header, HeaderError, Kernel,
+    Memset, Overhead, Reader, Record, Sync,
+};
+
+use super::names;
+use super::ranges::OpenRanges;
+use crate::issue::{Issue, Severity};
+use crate::kernel_name::demangle::demangle;
+use crate::trace::{
+    self, DeviceProperties, Host, HostKind, Range, RangeKind, StrId, ThreadId, TraceBuilder,
+};
+
+/// Numbers that processes give out each for itself, and what earlier processes have used of them.
+#[derive(Default)]
+pub(super) struct Numbers {
+    correlations: u32,
+    contexts: u32,
+    graphs: u32,
+    /// Devices by where they are on the bus.
+    devices: HashMap<(u32, u32, u32), u32>,
+}
+
+impl Numbers {
+    /// The number of a device in the trace: its own, unless another device of the machine has it.
+    fn device(&mut self, device: &Device<'_>) -> u32 {
+        let place = (device.pci_domain, device.pci_bus, device.pci_device);
+        if place == (0, 0, 0) {
+            return device.id;
+        }
+        if let Some(&number) = self.devices.get(&place) {
+            return number;
+        }
+        let taken: Vec<u32> = self.devices.values().copied().collect();
+        let number = (device.id..=u32::MAX)
+            .find(|number| !taken.contains(number))
+            .unwrap_or(device.id);
+        self.devices.insert(place, number);
+        number
+    }
+}
+
+/// Reads one file into `builder`.
+pub(super) fn read(
+    bytes: &[u8],
+    builder: &mut TraceBuilder,
+    numbers: &mut Numbers,
+) -> Result<(), HeaderError> {
+    let (header, mut records) = Reader::new(bytes)?;
+    let mut process = Process::new(header, builder, numbers);
+    for record in records.by_ref() {
+        process.take(record);
+    }
+    process.finish(records.end());
+    Ok(())
+}
+
+struct Process<'a> {
+    builder: &'a mut TraceBuilder,
+    numbers: &'a mut Numbers,
+    id: i64,
+    texts: HashMap<u32, Name>,
+    devices: HashMap<u32, u32>,
+    ranges: OpenRanges,
+    nodes: HashMap<u64, Node>,
+    /// Since when is recorded.
+    recording: Option<(i64, bool)>,
+    first: i64,
+    last: i64,
+    checkpoint: Option<i64>,
+    has_cuda: bool,
+    is_ended: bool,
+    most: Numbers,
+    unnamed: u64,
+    too_many: u64,
+    unknown: u64,
+    backwards: u64,
+    used_nodes: std::collections::BTreeSet<u64>,
+}
+
+/// A text, and as the name of a kernel.
+#[derive(Clone, Copy, Default)]
+struct Name {
+    text: StrId,
+    /// Its demangled spelling, once it was asked for.
+    kernel: Option<StrId>,
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    original: u64,
+    graph: u32,
+    time: i64,
+    thread: u32,
+    ranges: StrId,
+}
+
+/// Where and when on a device.
+struct Place {
+    start: i64,
+    end: i64,
+    device: u32,
+    context: u32,
+    correlation: u32,
+    graph: u32,
+    graph_node: u64,
+}
+
+struct Placed {
+    start: i64,
+    duration: i64,
+    device: u32,
+    context: u32,
+    correlation: u32,
+    graph: u32,
+    graph_node: u64,
+}
+
+impl<'a> Process<'a> {
+    fn new(header: Header, builder: &'a mut TraceBuilder, numbers: &'a mut Numbers) -> Self {
+        builder.clock_origin_ns.get_or_insert(header.unix_offset);
+        let id = i64::from(header.process);
+        Self {
+            builder,
+            numbers,
+            id,
+            texts: HashMap::new(),
+            devices: HashMap::new(),
+            ranges: OpenRanges::new(id),
+            nodes: HashMap::new(),
+            recording: None,
+            first: header.time,
+            last: header.time,
+            checkpoint: None,
+            has_cuda: false,
+            is_ended: false,
+            most: Numbers::default(),
+            unnamed: 0,
+            too_many: 0,
+            unknown: 0,
+            backwards: 0,
+            used_nodes: std::collections::BTreeSet::new(),
+        }
+    }
+
+    fn take(&mut self, record: Record<'_>) {
+        match record {
+            Record::Text(text) => {
+                let id = self.builder.intern(&String::from_utf8_lossy(text.text));
+                // A number may be given again, after texts were lost.
+                self.texts.insert(
+                    text.id,
+                    Name {
+                        text: id,
+                        kernel: None,
+                    },
+                );
+            }
+            Record::Attached(attached) => self.attached(&attached),
+            Record::Device(device) => self.device(&device),
+            Record::Kernel(kernel) => self.kernel(&kernel),
+            Record::Copy(copy) => self.copy(&copy),
+            Record::Memset(memset) => self.memset(&memset),
+            Record::Sync(sync) => self.sync(&sync),
+            Record::Call(call) => self.call(&call),
+            Record::Overhead(overhead) => self.overhead(&overhead),
+            Record::Push(push) => {
+                self.see(push.time);
+                self.ranges.push(push, self.builder);
+            }
+            Record::Pop(pop) => {
+                self.see(pop.time);
+                self.ranges.pop(pop, self.builder);
+            }
+            Record::RangeStart(start) => {
+                self.see(start.time);
+                self.ranges.start(start, self.builder);
+            }
+            Record::RangeEnd(end) => {
+                self.see(end.time);
+                self.ranges.end(end, self.builder);
+            }
+            Record::Mark(mark) => {
+                self.see(mark.time);
+                self.ranges.mark(mark, self.builder);
+            }
+            Record::Domain(domain) => {
+                let name = self.builder.intern(&String::from_utf8_lossy(domain.text));
+                self.ranges.name_domain(domain.id, name);
+            }
+            Record::ThreadName(name) => {
+                let text = String::from_utf8_lossy(name.text);
+                self.builder
+                    .name_thread(Ok(self.id), Ok(i64::from(name.thread)), &text);
+            }
+            Record::GraphNode(node) => self.graph_node(&node),
+            Record::Capture(capture) => self.capture(capture),
+            Record::Loss(loss) => {
+                let why = String::from_utf8_lossy(loss.text);
+                self.issue(
+                    Severity::Error,
+                    "wire.lost",
+                    format!("records were lost: {why}"),
+                    loss.count,
+                );
+            }
+            Record::Refused(refused) => {
+                let why = String::from_utf8_lossy(refused.text);
+                let issue = Issue::new(
+                    Severity::Error,
+                    "cupti.refused",
+                    format!("process {} ran without being recorded: {why}", self.id),
+                );
+                let issue = match refused.status {
+                    39 => issue.with_hint("end the other profiler, such as torch.profiler or nsys, in that process"),
+                    35 | 40 => issue.with_hint("the driver allows profiling to administrators only (NVreg_RestrictProfilingToAdminUsers)"),
+                    0 => issue.with_hint("name a libcupti of CUDA 12 or 13 with LLMPROF_CUPTI"),
+                    _ => issue,
+                };
+                self.builder.issues.push(issue);
+            }
+            Record::Checkpoint(checkpoint) => {
+                self.see(checkpoint.time);
+                self.checkpoint = Some(checkpoint.time);
+            }
+            Record::Cost(cost) => self.cost(&cost),
+            Record::Ended(ended) => {
+                self.see(ended.time);
+                self.is_ended = true;
+            }
+            Record::Unknown(_) => self.unknown += 1,
+        }
+    }
+
+    fn see(&mut self, time: i64) {
+        self.last = self.last.max(time);
+    }
+
+    fn issue(&mut self, severity: Severity, code: &str, message: String, count: u64) {
+        if count > 0 {
+            let issue = Issue::new(severity, code, message).counting(count);
+            self.builder.issues.push(issue);
+        }
+    }
+
+    fn attached(&mut self, attached: &Attached<'_>) {
+        self.has_cuda = true;
+        let name = String::from_utf8_lossy(attached.text);
+        self.builder.name_process(Ok(self.id), &name);
+        let metadata = &mut self.builder.metadata;
+        metadata.insert("cupti_version".to_owned(), attached.cupti.to_string());
+        if attached.driver > 0 {
+            let (major, minor) = (attached.driver / 1000, attached.driver % 1000 / 10);
+            metadata.insert("cuda_driver_version".to_owned(), format!("{major}.{minor}"));
+        }
+        let calls = if attached.all_calls == 1 {
+            "all"
+        } else {
+            "launch"
+        };
+        metadata.insert("calls".to_owned(), calls.to_owned());
+    }
+
+    fn cost(&mut self, cost: &Cost) {
+        if cost.launch_cost_samples > 0 {
+            let metadata = &mut self.builder.metadata;
+            metadata.insert("launch_cost_ns".to_owned(), cost.launch_cost.to_string());
+        }
+    }
+
+    fn device(&mut self, device: &Device<'_>) {
+        let number = self.numbers.device(device);
+        self.devices.insert(device.id, number);
+        let some = |value: u32| (value > 0).then_some(value);
+        let bytes = |value: u32| (value > 0).then_some(u64::from(value));
+        self.builder.devices.push(DeviceProperties {
+            id: number,
+            name: String::from_utf8_lossy(device.text).into_owned(),
+            memory_bytes: (device.memory_bytes > 0).then_some(device.memory_bytes),
+            compute_capability: some(device.major).map(|major| (major, device.minor)),
+            sm_count: some(device.sm_count),
+            warp_size: some(device.warp_size),
+            max_threads_per_block: some(device.threads_per_block),
+            max_threads_per_sm: some(device.threads_per_sm),
+            max_blocks_per_sm: some(device.blocks_per_sm),
+            registers_per_sm: some(device.registers_per_sm),
+            registers_per_block: some(device.registers_per_block),
+            shared_per_sm_bytes: bytes(device.shared_per_sm),
+            shared_per_block_bytes: bytes(device.shared_per_block),
+            shared_per_block_optin_bytes: bytes(device.shared_per_block_optin),
+            l2_bytes: bytes(device.l2_bytes),
+            clock_hz: bytes(device.clock_khz).map(|khz| khz * 1000),
+            memory_clock_hz: bytes(device.memory_clock_khz).map(|khz| khz * 1000),
+            memory_bus_bits: some(device.memory_bus_bits),
+            memory_bandwidth_bytes_per_s: None,
+        });
+    }
+
+    /// A number of this process among those of all.
+    fn shifted(own: u32, base: u32, most: &mut u32, too_many: &mut u64) -> u32 {
+        if own == 0 {
+            return 0;
+        }
+        *most = (*most).max(own);
+        base.checked_add(own).unwrap_or_else(|| {
+            *too_many += 1;
+            0
+        })
+    }
+
+    fn correlation(&mut self, own: u32) -> u32 {
+        let base = self.numbers.correlations;
+        Self::shifted(own, base, &mut self.most.correlations, &mut self.too_many)
+    }
+
+    fn context(&mut self, own: u32) -> u32 {
+        let base = self.numbers.contexts;
+        Self::shifted(own, base, &mut self.most.contexts, &mut self.too_many)
+    }
+
+    fn graph(&mut self, own: u32) -> u32 {
+        let base = self.numbers.graphs;
+        Self::shifted(own, base, &mut self.most.graphs, &mut self.too_many)
+    }
+
+    /// Nodes have the number of their graph in the upper half.
+    fn node(&self, own: u64) -> u64 {
+        match own {
+            0 => 0,
+            own => own.wrapping_add(u64::from(self.numbers.graphs) << 32),
+        }
+    }
+
+    fn placed(&mut self, place: &Place) -> Placed {
+        self.see(place.end);
+        self.first = self.first.min(place.start);
+        self.builder.events_read += 1;
+        self.backwards += u64::from(place.end < place.start);
+        let graph_node = self.node(place.graph_node);
+        if place.graph_node != 0 {
+            self.used_nodes.insert(place.graph_node);
+        }
+        Placed {
+            start: place.start,
+            duration: place.end.saturating_sub(place.start).max(0),
+            device: self
+                .devices
+                .get(&place.device)
+                .copied()
+                .unwrap_or(place.device),
+            context: self.context(place.context),
+            correlation: self.correlation(place.correlation),
+            graph: self.graph(place.graph),
+            graph_node,
+        }
+    }
+
+    fn kernel(&mut self, kernel: &Kernel) {
+        let at = self.placed(&Place {
+            start: kernel.start,
+            end: kernel.end,
+            device: kernel.device,
+            context: kernel.context,
+            correlation: kernel.correlation,
+            graph: kernel.graph,
+            graph_node: kernel.graph_node,
+        });
+        let (name, mangled) = self.kernel_name(kernel.name);
+        self.builder.kernels.push(trace::Kernel {
+            start: at.start,
+            duration: at.duration,
+            name,
+            mangled,
+            device: at.device,
+            context: at.context,
+            stream: kernel.stream,
+            correlation: at.correlation,
+            external: 0,
+            graph: at.graph,
+            graph_node: at.graph_node,
+            grid: kernel.grid,
+            block: kernel.block,
+            registers: u32::from(kernel.registers),
+            static_shared: kernel.static_shared,
+            dynamic_shared: kernel.dynamic_shared,
+            occupancy: f32::NAN,
+        });
+    }
+
+    fn kernel_name(&mut self, id: u32) -> (StrId, StrId) {
+        let Some(name) = self.texts.get_mut(&id) else {
+            self.unnamed += 1;
+            return (self.builder.intern("(unnamed kernel)"), StrId::EMPTY);
+        };
+        if let Some(kernel) = name.kernel {
+            return (kernel, name.text);
+        }
+        let text = self.builder.strings.get(name.text).to_owned();
+        let kernel = match demangle(&text) {
+            Some(demangled) => self.builder.intern(&demangled),
+            None => name.text,
+        };
+        name.kernel = Some(kernel);
+        (kernel, name.text)
+    }
+
+    fn copy(&mut self, copy: &Copy) {
+        let at = self.placed(&Place {
+            start: copy.start,
+            end: copy.end,
+            device: copy.device,
+            context: copy.context,
+            correlation: copy.correlation,
+            graph: copy.graph,
+            graph_node: copy.graph_node,
+        });
+        let (kind, direction) = names::copy_kind(copy.kind);
+        let (source, from) = names::memory_kind(copy.source);
+        let (target, to) = names::memory_kind(copy.target);
+        let name = format!("Memcpy {direction} ({from} -> {to})");
+        self.builder.copies.push(trace::Copy {
+            start: at.start,
+            duration: at.duration,
+            name: self.builder.strings.intern(&name),
+            kind,
+            source,
+            target,
+            device: at.device,
+            context: at.context,
+            stream: copy.stream,
+            correlation: at.correlation,
+            external: 0,
+            graph: at.graph,
+            graph_node: at.graph_node,
+            bytes: copy.bytes,
+        });
+    }
+
+    fn memset(&mut self, memset: &Memset) {
+        let at = self.placed(&Place {
+            start: memset.start,
+            end: memset.end,
+            device: memset.device,
+            context: memset.context,
+            correlation: memset.correlation,
+            graph: memset.graph,
+            graph_node: memset.graph_node,
+        });
+        let (target, kind) = names::memory_kind(memset.target);
+        let name = format!("Memset ({kind})");
+        self.builder.memsets.push(trace::Memset {
+            start: at.start,
+            duration: at.duration,
+            name: self.builder.strings.intern(&name),
+            target,
+            device: at.device,
+            context: at.context,
+            stream: memset.stream,
+            correlation: at.correlation,
+            external: 0,
+            graph: at.graph,
+            graph_node: at.graph_node,
+            bytes: memset.bytes,
+        });
+    }
+
+    fn sync(&mut self, sync: &Sync) {
+        let (kind, name) = names::sync_kind(sync.kind);
+        let at = self.placed(&Place {
+            start: sync.start,
+            end: sync.end,
+            device: 0,
+            context: sync.context,
+            correlation: sync.correlation,
+            graph: 0,
+            graph_node: 0,
+        });
+        self.builder.syncs.push(trace::Sync {
+            start: at.start,
+            duration: at.duration,
+            name: self.builder.strings.intern(name),
+            kind,
+            device: at.device,
+            context: at.context,
+            stream: sync.stream,
+            correlation: at.correlation,
+            external: 0,
+        });
+    }
+
+    fn call(&mut self, call: &Call) {
+        self.see(call.end);
+        self.builder.events_read += 1;
+        self.backwards += u64::from(call.end < call.start);
+        let kind = match call.domain {
+            1 => HostKind::DRIVER,
+            _ => HostKind::RUNTIME,
+        };
+        let name = self
+            .texts
+            .get(&call.name)
+            .map_or(StrId::EMPTY, |name| name.text);
+        let text = self.builder.strings.get(name).to_owned();
+        let name = self.builder.intern(names::call(&text));
+        let host = Host {
+            start: call.start,
+            duration: call.end.saturating_sub(call.start).max(0),
+            name,
+            thread: self.builder.thread(self.id, i64::from(call.thread)),
+            kind,
+            correlation: self.correlation(call.correlation),
+            ..Host::default()
+        };
+        self.builder.hosts.push(host);
+    }
+
+    fn overhead(&mut self, overhead: &Overhead) {
+        self.see(overhead.end);
+        self.builder.events_read += 1;
+        let name = self.builder.intern(names::overhead(overhead.kind));
+        let thread = match overhead.thread {
+            0 => self.builder.labelled_thread(Ok(self.id), Err("CUPTI")),
+            thread => self.builder.thread(self.id, i64::from(thread)),
+        };
+        self.builder.hosts.push(Host {
+            start: overhead.start,
+            duration: overhead.end.saturating_sub(overhead.start).max(0),
+            name,
+            thread,
+            kind: HostKind::OVERHEAD,
+            ..Host::default()
+        });
+    }
+
+    fn graph_node(&mut self, node: &GraphNode<'_>) {
+        let ranges: Vec<String> = node
+            .text
+            .split(|&byte| byte == 0x1f)
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        let ranges = self.builder.intern(&ranges.join("/"));
+        self.nodes.insert(
+            node.node,
+            Node {
+                original: node.original,
+                graph: node.graph,
+                time: node.time,
+                thread: node.thread,
+                ranges,
+            },
+        );
+    }
+
+    fn capture(&mut self, capture: Capture) {
+        self.see(capture.time);
+        let is_slice = capture.slice == 1;
+        match (capture.on, self.recording) {
+            (1, None) => self.recording = Some((capture.time, is_slice)),
+            (0, Some((since, is_slice))) => {
+                self.recording = None;
+                self.captured(since, capture.time, is_slice);
+            }
+            _ => {}
+        }
+    }
+
+    fn captured(&mut self, start: i64, end: i64, is_slice: bool) {
+        let name = if is_slice { "slice" } else { "capture" };
+        let name = self.builder.intern(name);
+        let metadata = &mut self.builder.metadata;
+        if is_slice {
+            metadata.insert("slices".to_owned(), "true".to_owned());
+        }
+        self.builder.ranges.push(Range {
+            start,
+            duration: end.saturating_sub(start).max(0),
+            name,
+            thread: ThreadId::NONE,
+            kind: RangeKind::CAPTURE,
+            ..Range::default()
+        });
+    }
+
+    /// Where a node was captured: its own place, or that of the node that it is a copy of.
+    fn origin(&self, node: u64) -> Option<Node> {
+        let mut found = *self.nodes.get(&node)?;
+        let own_graph = found.graph;
+        // A copy of a copy is possible; a ring is damage.
+        for _ in 0..16 {
+            match found.original {
+                0 => break,
+                original => found = *self.nodes.get(&original)?,
+            }
+        }
+        found.graph = own_graph;
+        Some(found)
+    }
+
+    fn graph_nodes(&mut self) {
+        for node in std::mem::take(&mut self.used_nodes) {
+            let Some(origin) = self.origin(node) else {
+                continue;
+            };
+            let row = trace::GraphNode {
+                node: self.node(node),
+                graph: self.graph(origin.graph),
+                time: origin.time,
+                thread: self.builder.thread(self.id, i64::from(origin.thread)),
+                ranges: origin.ranges,
+            };
+            self.builder.graph_nodes.push(row);
+        }
+    }
+
+    fn finish(mut self, end: End) {
+        let id = self.id;
+        let lost_after = self.checkpoint.unwrap_or(self.first);
+        match end {
+            End::Damaged { at } => self.issue(
+                Severity::Error,
+                "wire.damaged",
+                format!("the file of process {id} is damaged at byte {at}; what follows is lost"),
+                1,
+            ),
+            End::Cut { at } if !self.is_ended => self.issue(
+                Severity::Warning,
+                "wire.cut",
+                format!("the file of process {id} breaks off inside a record at byte {at}"),
+                1,
+            ),
+            _ => {}
+        }
+        if !self.is_ended {
+            let tail = self.last.saturating_sub(lost_after) / 1_000_000;
+            self.issue(
+                Severity::Warning,
+                "wire.not_ended",
+                format!(
+                    "process {id} was killed or still runs: what it did after its last flush, {tail} ms before the last event that is known, is incomplete"
+                ),
+                1,
+            );
+        }
+        if let Some((since, is_slice)) = self.recording.take() {
+            self.captured(since, self.last, is_slice);
+        }
+        self.graph_nodes();
+        let open = std::mem::replace(&mut self.ranges, OpenRanges::new(id));
+        let unmatched = open.unmatched;
+        let open = open.finish(self.last, self.builder);
+        self.issue(
+            Severity::Info,
+            "wire.open_range",
+            "ranges that were not closed; they were given the end of their process".to_owned(),
+            open,
+        );
+        self.issue(
+            Severity::Warning,
+            "wire.unmatched_range",
+            "ends of ranges whose beginning is not there".to_owned(),
+            unmatched,
+        );
+        for (count, severity, code, text) in [
+            (
+                self.unnamed,
+                Severity::Warning,
+                "wire.unnamed",
+                "kernels whose name was lost",
+            ),
+            (
+                self.too_many,
+                Severity::Warning,
+                "wire.too_many_ids",
+                "events whose correlation, context or graph number does not fit",
+            ),
+            (
+                self.unknown,
+                Severity::Info,
+                "wire.unknown_records",
+                "records of a kind that this version does not know",
+            ),
+            (
+                self.backwards,
+                Severity::Warning,
+                "wire.ends_before_start",
+                "events that end before they start; their time counts as 0",
+            ),
+        ] {
+            self.issue(severity, code, text.to_owned(), count);
+        }
+        let (numbers, most) = (self.numbers, self.most);
+        numbers.correlations = numbers.correlations.saturating_add(most.correlations);
+        numbers.contexts = numbers.contexts.saturating_add(most.contexts);
+        numbers.graphs = numbers.graphs.saturating_add(most.graphs);
+    }
+}

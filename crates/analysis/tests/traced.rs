@@ -1,0 +1,451 @@
+//! Traced passes get the analysis of a native run: waterfalls that sum up, operators matched by module, findings.
+
+use std::path::Path;
+
+use llmprof_analysis::run::{
+    PhaseAnalysis, RunAnalysis, RunPhase, TracedPass, UnmatchedReason, analyze_trace,
+};
+use llmprof_record::import::{Limits, Profile, import};
+use llmprof_record::trace::{
+    Copy, Host, HostKind, Kernel, Memset, Range, RangeKind, ThreadId, Trace, TraceBuilder,
+};
+use llmprof_theory::device::Catalog;
+use llmprof_theory::{Kind, Model, Pass, Workload};
+use proptest::prelude::*;
+use serde_json::json;
+
+fn fixture(name: &str) -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(name);
+    match import(&path, &Limits::default()).expect("a trace") {
+        (_, Profile::Trace(trace)) => *trace,
+        (format, _) => panic!("{format} is no timeline"),
+    }
+}
+
+fn qwen(hidden: u64, layers: u64) -> Model {
+    let config = json!({
+        "model_type": "qwen2", "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+        "hidden_size": hidden, "intermediate_size": 2 * hidden, "max_position_embeddings": 256,
+        "num_attention_heads": 4, "num_hidden_layers": layers, "num_key_value_heads": 2,
+        "tie_word_embeddings": true, "vocab_size": 1024, "torch_dtype": "float32",
+    });
+    Model::from_config(&config, None).expect("a known family")
+}
+
+fn sums_up(phase: &PhaseAnalysis) {
+    let waterfall = &phase.waterfall;
+    let total: i64 = waterfall.parts().iter().map(|(_, time)| time.0).sum();
+    assert_eq!(total, waterfall.wall_ns.0, "{}", phase.name());
+    let parts = waterfall.matched_ns.0
+        + waterfall.extra_ns.0
+        + waterfall.copies_ns.0
+        + waterfall.unattributed_ns.0;
+    assert_eq!(parts, waterfall.sum_ns.0, "{}", phase.name());
+    let idle: i64 = waterfall.idle.iter().map(|part| part.time_ns.0).sum();
+    assert_eq!(idle, waterfall.idle_ns.0, "{}", phase.name());
+    if !phase.by_kind.is_empty() {
+        for groups in [&phase.by_kind, &phase.by_path] {
+            let matched: i64 = groups.iter().map(|group| group.measured_ns.0).sum();
+            assert_eq!(matched, waterfall.matched_ns.0, "{}", phase.name());
+        }
+    }
+    let unmatched: i64 = phase.unmatched.iter().map(|row| row.time_ns.0).sum();
+    assert_eq!(
+        unmatched,
+        waterfall.extra_ns.0 + waterfall.unattributed_ns.0,
+        "{}",
+        phase.name()
+    );
+}
+
+fn analyzed(trace: &Trace, model: &Model, workload: &Workload) -> RunAnalysis {
+    let device = Catalog::embedded().by_name("h200").unwrap();
+    analyze_trace(
+        trace,
+        &TracedPass {
+            name: "tiny",
+            subject: Some((model, workload)),
+            device: Some(&device),
+            measured: None,
+        },
+    )
+    .unwrap()
+}
+
+/// torch on a CPU with a range per module: two layers, prefill of 16 tokens, four decode steps.
+#[test]
+fn operators_of_the_host_are_matched_by_module() {
+    let trace = fixture("cpu/torch_modules.json.gz");
+    let model = qwen(256, 2);
+    let workload = Workload {
+        prompt: 16,
+        new_tokens: 5,
+        ..Workload::default()
+    };
+    let analysis = analyzed(&trace, &model, &workload);
+    for phase in &analysis.phases {
+        sums_up(phase);
+        let traced = phase.traced.as_ref().unwrap();
+        assert!(traced.by_module);
+        assert_eq!(traced.device, None);
+        let waterfall = &phase.waterfall;
+        assert!(
+            waterfall.share(waterfall.unattributed_ns) <= 0.02,
+            "{:?}",
+            waterfall.unattributed
+        );
+        let inside = traced.in_modules_ns.unwrap().0 as f64 / waterfall.sum_ns.0 as f64;
+        assert!(inside > 0.9, "{inside}");
+        assert_eq!(phase.missing, [], "{}", phase.name());
+        assert_eq!(waterfall.overlap_ns.0, 0);
+        assert!(waterfall.floor_ns.unwrap().0 > 0);
+    }
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    let calls = |name: &str| {
+        let mut groups = decode.by_path.iter();
+        groups.find(|group| group.name == name).unwrap().calls
+    };
+    assert_eq!(calls("model.layers.*.self_attn.q_proj"), 8);
+    assert_eq!(calls("model.layers.*.self_attn"), 8);
+    assert_eq!(calls("model.layers.*.mixer_add"), 8);
+    assert_eq!(calls("lm_head"), 4);
+    assert_eq!(decode.matched_calls as usize, 4 * per_step(&model));
+    let steps = decode.traced.as_ref().unwrap().steps.unwrap();
+    assert_eq!(steps.count, 4);
+    let prefill = analysis.phase(RunPhase::Prefill).unwrap();
+    assert_eq!(prefill.matched_calls as usize, per_step(&model));
+    assert!(analysis.findings.iter().any(|found| found.code == "idle"));
+}
+
+fn per_step(model: &Model) -> usize {
+    let mut calls = 0;
+    model.lower_in_order(&Workload::default(), &Pass::decode(1, 16, 1), &mut |_| {
+        calls += 1
+    });
+    calls
+}
+
+/// Without a model the waterfall stands, and what is missing says why.
+#[test]
+fn a_trace_of_an_unknown_model_has_a_waterfall_without_floors() {
+    let trace = fixture("h200/nsys/qwen05.sqlite.gz");
+    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    assert_eq!((analysis.family, analysis.workload), (None, None));
+    assert!(
+        analysis
+            .issues
+            .iter()
+            .any(|issue| issue.code == "run.no_model")
+    );
+    let decode = &analysis.phases[1];
+    sums_up(decode);
+    assert_eq!(decode.waterfall.floor_ns, None);
+    assert_eq!(decode.waterfall.matched_ns.0, 825_000 + 6_124_419);
+    let abstains = analysis
+        .findings
+        .iter()
+        .find(|found| found.code == "inefficiency");
+    assert_eq!(
+        abstains.unwrap().abstains.as_deref(),
+        Some("no model was named")
+    );
+    assert!(
+        analysis
+            .findings
+            .iter()
+            .any(|found| found.code == "idle" && found.gain.is_some())
+    );
+}
+
+/// Kernels of one decode step of a model, launched inside a range per module, as an eager framework does.
+struct Eager {
+    builder: TraceBuilder,
+    thread: ThreadId,
+    now: i64,
+    correlation: u32,
+}
+
+impl Eager {
+    fn new() -> Self {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        Self {
+            builder,
+            thread,
+            now: 0,
+            correlation: 0,
+        }
+    }
+
+    fn kernel(&mut self, name: &str) {
+        self.correlation += 1;
+        let call = self.builder.intern("cudaLaunchKernel");
+        self.builder.hosts.push(Host {
+            start: self.now,
+            duration: 10,
+            name: call,
+            thread: self.thread,
+            kind: HostKind::RUNTIME,
+            correlation: self.correlation,
+            ..Host::default()
+        });
+        let name = self.builder.intern(name);
+        self.builder.kernels.push(Kernel {
+            start: self.now + 30,
+            duration: 50,
+            name,
+            correlation: self.correlation,
+            grid: [1, 1, 1],
+            ..Kernel::default()
+        });
+        self.now += 100;
+    }
+
+    fn range(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
+        let start = self.now;
+        self.now += 5;
+        inside(self);
+        self.now += 5;
+        let name = self.builder.intern(name);
+        self.builder.ranges.push(Range {
+            start,
+            duration: self.now - start,
+            name,
+            thread: self.thread,
+            kind: RangeKind::NVTX,
+            ..Range::default()
+        });
+    }
+
+    /// One step; `prefix` stands before every path.
+    fn step(&mut self, layers: u64, prefix: &str) {
+        const GEMM: &str = "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT";
+        const MUL: &str =
+            "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>>(int)";
+        const CAT: &str = "void at::native::CatArrayBatchedCopy<float, 2>(float*)";
+        const FLASH: &str = "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_7";
+        const LOOKUP: &str = "void at::native::indexSelectSmallIndex<float>(float)";
+        let at = |path: &str| format!("{prefix}{path}");
+        self.range(&at("embed_tokens"), |eager| eager.kernel(LOOKUP));
+        self.range(&at("rotary_emb"), |eager| eager.kernel(MUL));
+        for layer in 0..layers {
+            let at = |path: &str| format!("{prefix}layers.{layer}.{path}");
+            self.range(&format!("{prefix}layers.{layer}"), |eager| {
+                eager.range(&at("input_layernorm"), |eager| eager.kernel(MUL));
+                eager.range(&at("self_attn"), |eager| {
+                    for name in ["q_proj", "k_proj", "v_proj"] {
+                        eager.range(&at(&format!("self_attn.{name}")), |eager| {
+                            eager.kernel(GEMM)
+                        });
+                    }
+                    eager.kernel(MUL);
+                    eager.kernel(CAT);
+                    eager.kernel(FLASH);
+                    eager.range(&at("self_attn.o_proj"), |eager| eager.kernel(GEMM));
+                });
+                eager.kernel(MUL);
+                eager.range(&at("post_attention_layernorm"), |eager| eager.kernel(MUL));
+                eager.range(&at("mlp"), |eager| {
+                    eager.range(&at("mlp.gate_proj"), |eager| eager.kernel(GEMM));
+                    eager.range(&at("mlp.act_fn"), |eager| eager.kernel(MUL));
+                    eager.range(&at("mlp.up_proj"), |eager| eager.kernel(GEMM));
+                    eager.kernel(MUL);
+                    eager.range(&at("mlp.down_proj"), |eager| eager.kernel(GEMM));
+                });
+                eager.kernel(MUL);
+            });
+        }
+        self.range(&at("norm"), |eager| eager.kernel(MUL));
+        self.range("lm_head", |eager| eager.kernel(GEMM));
+    }
+}
+
+/// Every kernel of a decode belongs to the operator of its module, also where the framework puts other words before paths.
+#[test]
+fn kernels_are_matched_by_module() {
+    let model = qwen(256, 3);
+    let workload = Workload {
+        prompt: 16,
+        new_tokens: 3,
+        ..Workload::default()
+    };
+    for prefix in ["model.", "model.language_model.", "language_model.model."] {
+        let mut eager = Eager::new();
+        eager.range("decode", |eager| {
+            for _ in 0..2 {
+                eager.range("decode_step", |eager| {
+                    eager.step(3, prefix);
+                    eager.kernel("void at::native::reduce_kernel<512, 1, at::native::ArgMaxOps<float>>(float)");
+                });
+            }
+        });
+        let analysis = analyzed(&eager.builder.finish(), &model, &workload);
+        let decode = analysis.phase(RunPhase::Decode).unwrap();
+        sums_up(decode);
+        assert_eq!(decode.missing, [], "{prefix}");
+        assert_eq!(
+            decode.matched_calls as usize,
+            2 * per_step(&model),
+            "{prefix}"
+        );
+        let kinds = |kind| {
+            let mut groups = decode.by_kind.iter();
+            groups
+                .find(|group| group.kind == kind)
+                .map(|group| (group.calls, group.measured_ns.0))
+        };
+        // Seven products a layer and the head, two steps, 50 ns each.
+        assert_eq!(kinds(Kind::Linear), Some((44, 44 * 50)), "{prefix}");
+        assert_eq!(kinds(Kind::Attention), Some((6, 6 * 50)), "{prefix}");
+        assert_eq!(kinds(Kind::Rope), Some((6, 6 * 50)), "{prefix}");
+        assert_eq!(kinds(Kind::Add), Some((12, 12 * 50)), "{prefix}");
+        // The activation runs in its own range and, for the product with the gate, in the module around it.
+        assert_eq!(kinds(Kind::Activation), Some((6, 12 * 50)), "{prefix}");
+        let extra: Vec<_> = decode
+            .unmatched
+            .iter()
+            .map(|row| (row.found.as_str(), row.reason, row.calls))
+            .collect();
+        assert_eq!(extra[0], ("cat", UnmatchedReason::NotNeeded, 6), "{prefix}");
+        let traced = decode.traced.as_ref().unwrap();
+        let inside = traced.in_modules_ns.unwrap().0 as f64 / decode.waterfall.sum_ns.0 as f64;
+        assert!(inside > 0.96, "{inside}");
+        assert_eq!(traced.steps.unwrap().count, 2);
+    }
+}
+
+/// A workload that asks for fewer steps than ran does not steal the operators of the steps that it knows.
+#[test]
+fn more_steps_than_asked_for_are_extra() {
+    let model = qwen(256, 1);
+    let workload = Workload {
+        prompt: 16,
+        new_tokens: 2,
+        ..Workload::default()
+    };
+    let mut eager = Eager::new();
+    eager.range("decode", |eager| {
+        eager.step(1, "model.");
+        eager.step(1, "model.");
+    });
+    let analysis = analyzed(&eager.builder.finish(), &model, &workload);
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    sums_up(decode);
+    assert_eq!(decode.matched_calls as usize, per_step(&model));
+    let again = decode
+        .unmatched
+        .iter()
+        .filter(|row| row.reason == UnmatchedReason::RanAgain)
+        .map(|row| row.calls)
+        .sum::<u64>();
+    assert_eq!(again as usize, per_step(&model) + 1);
+}
+
+#[test]
+fn an_empty_trace_says_so() {
+    let analysis = analyze_trace(&Trace::default(), &TracedPass::default()).unwrap();
+    assert_eq!(analysis.phases, []);
+    assert!(
+        analysis
+            .issues
+            .iter()
+            .any(|issue| issue.code == "run.no_work")
+    );
+}
+
+const KERNELS: [&str; 6] = [
+    "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>>(int)",
+    "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_7",
+    "void at::native::CatArrayBatchedCopy<float, 2>(float*)",
+    "my_kernel",
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096>)",
+];
+const RANGES: [&str; 9] = [
+    "prefill",
+    "decode",
+    "decode_step",
+    "vision",
+    "warmup",
+    "something",
+    "model.layers.0",
+    "model.layers.0.self_attn",
+    "model.layers.0.self_attn.q_proj",
+];
+
+prop_compose! {
+    fn random_trace()(
+        kernels in prop::collection::vec((0i64..2000, 0i64..200, 0usize..6, 0u32..2, 0i64..300, any::<bool>()), 0..60),
+        copies in prop::collection::vec((0i64..2000, 0i64..100, any::<bool>()), 0..8),
+        ranges in prop::collection::vec((0i64..2000, 1i64..900, 0usize..9), 0..14),
+        devices in 1u32..3,
+    ) -> Trace {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        let call = builder.intern("cudaLaunchKernel");
+        for (index, (start, duration, name, device, before, launched)) in kernels.into_iter().enumerate() {
+            let name = builder.intern(KERNELS[name]);
+            let correlation = if launched { index as u32 + 1 } else { 0 };
+            builder.kernels.push(Kernel { start, duration, name, device: device % devices, correlation, ..Kernel::default() });
+            if launched {
+                builder.hosts.push(Host {
+                    start: start - before, duration: 5, name: call, thread, kind: HostKind::RUNTIME, correlation, ..Host::default()
+                });
+            }
+        }
+        for (start, duration, fill) in copies {
+            let name = builder.intern("Memcpy");
+            if fill {
+                builder.memsets.push(Memset { start, duration, name, ..Memset::default() });
+            } else {
+                builder.copies.push(Copy { start, duration, name, ..Copy::default() });
+            }
+        }
+        for (start, duration, name) in ranges {
+            let name = builder.intern(RANGES[name]);
+            builder.ranges.push(Range { start, duration, name, thread, kind: RangeKind::NVTX, ..Range::default() });
+        }
+        builder.finish()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Every event is in exactly one part, and the parts sum to the wall time, whatever the trace.
+    #[test]
+    fn parts_sum_to_the_whole(trace in random_trace(), with_model in any::<bool>()) {
+        let model = qwen(64, 1);
+        let workload = Workload { prompt: 16, new_tokens: 3, ..Workload::default() };
+        let analysis = if with_model {
+            analyzed(&trace, &model, &workload)
+        } else {
+            analyze_trace(&trace, &TracedPass::default()).unwrap()
+        };
+        for phase in &analysis.phases {
+            sums_up(phase);
+            // Against the trace itself: the events of the phase's device, clipped to its stretches.
+            let traced = phase.traced.as_ref().unwrap();
+            let mut events: Vec<(i64, i64, u32)> = Vec::new();
+            let kernels = &trace.kernels;
+            events.extend((0..kernels.len()).map(|row| (kernels.start[row], kernels.duration[row], kernels.device[row])));
+            events.extend((0..trace.copies.len()).map(|row| (trace.copies.start[row], trace.copies.duration[row], 0)));
+            events.extend((0..trace.memsets.len()).map(|row| (trace.memsets.start[row], trace.memsets.duration[row], 0)));
+            let mut sum = 0;
+            let mut wall = 0;
+            for instance in traced.instances.iter().filter(|instance| !instance.left_out) {
+                let (from, to) = (instance.start_ns.0, instance.start_ns.0 + instance.wall_ns.0);
+                wall += to - from;
+                for &(start, duration, device) in &events {
+                    if Some(device) == traced.device {
+                        sum += ((start + duration).min(to) - start.max(from)).max(0);
+                    }
+                }
+            }
+            prop_assert_eq!(phase.waterfall.sum_ns.0, sum);
+            prop_assert_eq!(phase.waterfall.wall_ns.0, wall);
+        }
+    }
+}

@@ -7,7 +7,8 @@ use llmprof_analysis::run::{
 };
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::trace::{
-    Copy, Host, HostKind, Kernel, Memset, Range, RangeKind, ThreadId, Trace, TraceBuilder,
+    Copy, GraphNode, Host, HostKind, Kernel, Memset, Range, RangeKind, ThreadId, Trace,
+    TraceBuilder,
 };
 use llmprof_theory::device::Catalog;
 use llmprof_theory::{Kind, Model, Pass, Workload};
@@ -314,6 +315,90 @@ fn kernels_are_matched_by_module() {
         assert!(inside > 0.96, "{inside}");
         assert_eq!(traced.steps.unwrap().count, 2);
     }
+}
+
+/// The same kernels from a graph that was captured once and launched twice: nodes know the ranges of their capture.
+#[test]
+fn kernels_of_graphs_are_matched_by_their_capture() {
+    let model = qwen(256, 3);
+    let workload = Workload {
+        prompt: 16,
+        new_tokens: 3,
+        ..Workload::default()
+    };
+    let mut capture = Eager::new();
+    capture.step(3, "model.");
+    let capture = capture.builder.finish();
+    let mut builder = TraceBuilder::default();
+    let thread = builder.thread(1, 1);
+    for row in 0..capture.kernels.len() {
+        let start = capture.kernels.start[row] - 30;
+        let ranges = &capture.ranges;
+        let mut around: Vec<usize> = (0..ranges.len())
+            .filter(|&range| {
+                (ranges.start[range]..ranges.start[range] + ranges.duration[range]).contains(&start)
+            })
+            .collect();
+        around.sort_by_key(|&range| ranges.start[range]);
+        let names: Vec<&str> = around
+            .iter()
+            .map(|&range| capture.text(ranges.name[range]))
+            .collect();
+        let ranges = builder.intern(&names.join("/"));
+        builder.graph_nodes.push(GraphNode {
+            node: row as u64 + 1,
+            graph: 1,
+            time: -1000,
+            thread,
+            ranges,
+        });
+    }
+    let launch = builder.intern("cudaGraphLaunch");
+    let decode = builder.intern("decode");
+    for step in 0..2_u32 {
+        let begin = i64::from(step) * 10_000;
+        builder.hosts.push(Host {
+            start: begin + 10,
+            duration: 10,
+            name: launch,
+            thread,
+            kind: HostKind::RUNTIME,
+            correlation: step + 1,
+            ..Host::default()
+        });
+        for row in 0..capture.kernels.len() {
+            let name = builder.intern(capture.text(capture.kernels.name[row]));
+            builder.kernels.push(Kernel {
+                start: begin + 100 + row as i64 * 50,
+                duration: 50,
+                name,
+                correlation: step + 1,
+                graph: 1,
+                graph_node: row as u64 + 1,
+                ..Kernel::default()
+            });
+        }
+    }
+    builder.ranges.push(Range {
+        start: 0,
+        duration: 20_000,
+        name: decode,
+        thread,
+        kind: RangeKind::NVTX,
+        ..Range::default()
+    });
+    let analysis = analyzed(&builder.finish(), &model, &workload);
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    sums_up(decode);
+    assert_eq!(decode.missing, []);
+    assert_eq!(decode.matched_calls as usize, 2 * per_step(&model));
+    let traced = decode.traced.as_ref().unwrap();
+    assert_eq!(traced.in_modules_ns.unwrap(), decode.waterfall.sum_ns);
+    let adds = decode.by_kind.iter().find(|group| group.kind == Kind::Add);
+    assert_eq!(
+        adds.map(|group| (group.calls, group.measured_ns.0)),
+        Some((12, 600))
+    );
 }
 
 /// A workload that asks for fewer steps than ran does not steal the operators of the steps that it knows.

@@ -25,6 +25,8 @@ pub(super) struct Item {
     pub(super) whole_graph: bool,
     /// The row in the table of kernels, for kernels.
     pub(super) kernel: Option<u32>,
+    /// The node of a graph that it came from.
+    pub(super) node: Option<u64>,
 }
 
 impl Item {
@@ -103,6 +105,9 @@ pub(super) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {
                         category: structure.events.class_of(event.name).category,
                         whole_graph: event.in_graph && trace.text(event.name) == WHOLE_GRAPH,
                         kernel: is_kernel.then_some(event.row),
+                        node: is_kernel
+                            .then(|| trace.kernels.graph_node[event.row as usize])
+                            .filter(|&node| node != 0),
                     }
                 })
                 .collect();
@@ -126,6 +131,7 @@ fn host(trace: &Trace, structure: &Structure) -> Option<Lane> {
             category: leaf.category,
             whole_graph: false,
             kernel: None,
+            node: None,
         })
         .collect();
     Some(Lane::new(None, items))

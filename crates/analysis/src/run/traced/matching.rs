@@ -182,7 +182,7 @@ struct ByModule<'a, 'm> {
     /// The calls of each operator in each window, in order.
     calls: FxHashMap<(usize, OperatorKey), Vec<u32>>,
     /// How many kernels of a group a run of a module has had: two additions of a layer are two operators.
-    shared: FxHashMap<(u32, Kind), usize>,
+    shared: FxHashMap<((u32, i64), Kind), usize>,
     units: Vec<Unit>,
     unit_of: FxHashMap<u32, u32>,
 }
@@ -254,7 +254,7 @@ impl<'a, 'm> ByModule<'a, 'm> {
             first
         } else {
             // Operators of one module that look alike run in order.
-            let count = self.shared.entry((run.row, first.1)).or_default();
+            let count = self.shared.entry((run.run, first.1)).or_default();
             *count += 1;
             candidates[(*count - 1).min(candidates.len() - 1)]
         };

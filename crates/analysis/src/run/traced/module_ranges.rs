@@ -17,8 +17,8 @@ pub(super) struct ModuleRun {
     pub(super) window: usize,
     /// How many ranges of the module the window had before.
     pub(super) instance: u32,
-    /// The row in the table of ranges.
-    pub(super) row: u32,
+    /// What tells this run of the module from others: the row of its range, or the moment that its graph was launched.
+    pub(super) run: (u32, i64),
 }
 
 /// The ranges of modules of a trace.
@@ -49,13 +49,21 @@ impl ModuleRanges {
                 .collect(),
             seen: FxHashSet::default(),
         };
-        let runs = module_runs(trace, phases, trees, tree_of);
-        if runs.is_empty() {
-            return found;
-        }
+        let runs = module_runs(trace, phases, trees, &tree_of);
         found
             .seen
             .extend(runs.iter().map(|(_, run)| (run.tree, run.module)));
+        if !runs.is_empty() {
+            found.by_launch(trace, lanes, &runs);
+        }
+        if !trace.graph_nodes.is_empty() {
+            found.by_node(trace, lanes, trees, tree_of);
+        }
+        found
+    }
+
+    /// The innermost range that was open when the host launched an item.
+    fn by_launch(&mut self, trace: &Trace, lanes: &[Lane], runs: &[(ThreadId, ModuleRun)]) {
         let mut asked: Vec<(ThreadId, i64, usize, usize)> = Vec::new();
         for (lane, items) in lanes.iter().enumerate() {
             for (index, item) in items.items.iter().enumerate() {
@@ -66,10 +74,8 @@ impl ModuleRanges {
         }
         asked.sort_unstable();
         let ranges = &trace.ranges;
-        let end = |row: u32| {
-            let row = row as usize;
-            ranges.start[row].saturating_add(ranges.duration[row])
-        };
+        let start = |run: &ModuleRun| ranges.start[run.run.0 as usize];
+        let end = |run: &ModuleRun| start(run).saturating_add(ranges.duration[run.run.0 as usize]);
         let mut open: Vec<ModuleRun> = Vec::new();
         let mut on = None;
         let mut next = 0;
@@ -80,21 +86,74 @@ impl ModuleRanges {
                 on = Some(thread);
             }
             while let Some(&(range_thread, run)) = runs.get(next) {
-                if (range_thread, ranges.start[run.row as usize]) > (thread, at) {
+                if (range_thread, start(&run)) > (thread, at) {
                     break;
                 }
                 if range_thread == thread {
-                    open.retain(|open| end(open.row) > ranges.start[run.row as usize]);
+                    open.retain(|open| end(open) > start(&run));
                     if open.len() < DEEPEST {
                         open.push(run);
                     }
                 }
                 next += 1;
             }
-            open.retain(|open| end(open.row) > at);
-            found.around[lane][index] = open.last().copied();
+            open.retain(|open| end(open) > at);
+            self.around[lane][index] = open.last().copied();
         }
-        found
+    }
+
+    /// The innermost range that was open when the node of a graph was captured. Each launch of a graph is one run of its
+    /// modules.
+    fn by_node(
+        &mut self,
+        trace: &Trace,
+        lanes: &[Lane],
+        trees: &[ModuleTree],
+        tree_of: impl Fn(usize) -> Option<usize>,
+    ) {
+        let nodes = &trace.graph_nodes;
+        let captured: FxHashMap<u64, StrId> = (0..nodes.len())
+            .map(|row| (nodes.node[row], nodes.ranges[row]))
+            .collect();
+        let mut known: FxHashMap<(usize, StrId), Option<u32>> = FxHashMap::default();
+        let mut launches: FxHashMap<(usize, u32), (i64, u32)> = FxHashMap::default();
+        for (lane, items) in lanes.iter().enumerate() {
+            let mut order: Vec<(i64, usize)> = items
+                .items
+                .iter()
+                .enumerate()
+                .filter(|(_, item)| item.node.is_some())
+                .map(|(index, item)| (item.launched.unwrap_or(item.start), index))
+                .collect();
+            order.sort_unstable();
+            for (launched, index) in order {
+                let item = &items.items[index];
+                let ranges = item.node.and_then(|node| captured.get(&node).copied());
+                let (Some(ranges), Some(window)) = (ranges, item.window) else {
+                    continue;
+                };
+                let Some(tree) = tree_of(window) else {
+                    continue;
+                };
+                let module = *known.entry((tree, ranges)).or_insert_with(|| {
+                    let mut inwards = trace.text(ranges).rsplit('/');
+                    inwards.find_map(|name| trees[tree].find(name))
+                });
+                let Some(module) = module else { continue };
+                let (last, count) = launches.entry((window, module)).or_insert((launched, 0));
+                if *last != launched {
+                    (*last, *count) = (launched, *count + 1);
+                }
+                self.seen.insert((tree, module));
+                self.around[lane][index] = Some(ModuleRun {
+                    tree,
+                    module,
+                    window,
+                    instance: *count,
+                    run: (module, launched),
+                });
+            }
+        }
     }
 
     /// Whether the trace has ranges of modules at all.
@@ -113,7 +172,7 @@ fn module_runs(
     trace: &Trace,
     phases: &Phases,
     trees: &[ModuleTree],
-    tree_of: impl Fn(usize) -> Option<usize>,
+    tree_of: &impl Fn(usize) -> Option<usize>,
 ) -> Vec<(ThreadId, ModuleRun)> {
     let ranges = &trace.ranges;
     let mut known: FxHashMap<(usize, StrId), Option<u32>> = FxHashMap::default();
@@ -142,7 +201,7 @@ fn module_runs(
                 module,
                 window,
                 instance: *count,
-                row: row as u32,
+                run: (row as u32, i64::MIN),
             },
         ));
         *count += 1;

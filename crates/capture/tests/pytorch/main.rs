@@ -1,0 +1,12 @@
+//! The PyTorch worker in a real interpreter, on the CPU.
+//!
+//! `LLMPROF_PYTHON` names the Python (default: the repository's `.venv`); where it has no torch and transformers the tests
+//! are skipped, unless `LLMPROF_REQUIRE_PYTHON=1`.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod failures;
+mod images;
+mod profiled;
+mod same_tokens;
+mod support;

@@ -132,7 +132,11 @@ impl Ready {
                 "the native runtime records operators and nothing else",
             ));
         }
-        if batch.requests.iter().any(|request| !request.images.is_empty()) {
+        if batch
+            .requests
+            .iter()
+            .any(|request| !request.images.is_empty())
+        {
             return Err(Failure::new(
                 FailureKind::Unsupported,
                 "the native runtime runs text models only",
@@ -247,7 +251,9 @@ impl Ready {
                     .and_then(|tokenizer| tokenizer.decode(&tokens)),
                 finish: if tokens.len() < max_new_tokens
                     || (!batch.ignore_eos
-                        && tokens.last().is_some_and(|last| self.end_tokens.contains(last)))
+                        && tokens
+                            .last()
+                            .is_some_and(|last| self.end_tokens.contains(last)))
                 {
                     Finish::Stop
                 } else {

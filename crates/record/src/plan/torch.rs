@@ -244,7 +244,9 @@ fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str);
         ),
         (
             "workload.dtype",
-            workload.dtype.is_some_and(|dtype| !computes.contains(&dtype)),
+            workload
+                .dtype
+                .is_some_and(|dtype| !computes.contains(&dtype)),
             "the PyTorch worker computes in f64, f32, f16 or bf16",
         ),
         (
@@ -321,7 +323,11 @@ mod tests {
             memory_snapshot: Some(true),
             ..TorchProfilerPlan::default()
         };
-        let keys: Vec<_> = plan.mistakes(true).into_iter().map(|(key, _)| key).collect();
+        let keys: Vec<_> = plan
+            .mistakes(true)
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect();
         assert_eq!(
             keys,
             [

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use llmprof_analysis::statics::{self, Statics};
+use llmprof_capture::telemetry::nvml::GpuFacts;
 use llmprof_record::{
     issue::{Issue, Severity},
-    plan::{ModelPlan, Plan},
+    plan::{ModelPlan, Place, Plan},
 };
 use llmprof_theory::{
     Model, Workload,
@@ -40,10 +41,13 @@ impl Subject {
         let mut issues = Vec::new();
         let device = match plan.hardware.spec.as_str() {
             "auto" => {
-                let known = measured::path()
-                    .map(|path| measured::load(&path))
-                    .transpose()?
-                    .flatten();
+                let known = match plan.device {
+                    Place::Cpu => measured::path()
+                        .map(|path| measured::load(&path))
+                        .transpose()?
+                        .flatten(),
+                    Place::Cuda(index) => gpu(index, &mut issues),
+                };
                 if known.is_none() {
                     issues.push(
                         Issue::new(
@@ -86,6 +90,27 @@ impl Subject {
             self.device.as_ref(),
         )
         .map_err(|error| Failure::new(format!("model {}: {error}", self.name)))
+    }
+}
+
+/// The device file of the GPU of that number, by the name that its driver gives it.
+fn gpu(index: u32, issues: &mut Vec<Issue>) -> Option<Device> {
+    let facts = GpuFacts::collect(None).ok()?;
+    let name = facts
+        .gpus
+        .into_iter()
+        .find(|gpu| gpu.index == index)?
+        .name?;
+    match Catalog::embedded().by_driver_name(&name) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            issues.push(Issue::new(
+                Severity::Warning,
+                "hardware.undescribed",
+                format!("GPU {index} is a {name}: {error}"),
+            ));
+            None
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Telemetry as a file and as curves: `telemetry.csv`.
 
 use llmprof_analysis::run::{MeasuredRun, PassKind};
-use llmprof_capture::telemetry::{Sample, Samples};
+use llmprof_capture::telemetry::{GpuSample, GpuSeries, Sample, Samples};
 use llmprof_report::view::{Band, Line, Series, Unit};
 use llmprof_units::Nanos;
 
@@ -117,7 +117,7 @@ pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
             })
             .collect()
     };
-    let all = vec![
+    let mut all = vec![
         chart(
             "Processors",
             Unit::Fraction,
@@ -160,6 +160,9 @@ pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
             ],
         ),
     ];
+    for gpu in &samples.gpus {
+        all.extend(gpu_series(gpu, bands));
+    }
     all.into_iter()
         .map(|mut series| {
             series
@@ -168,6 +171,68 @@ pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
             series
         })
         .filter(|series| !series.lines.is_empty())
+        .collect()
+}
+
+/// The curves of one GPU.
+fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
+    type Value = fn(&GpuSample) -> Option<f64>;
+    let charts: [(&str, Unit, &[(&str, Value)]); 5] = [
+        (
+            "busy",
+            Unit::Fraction,
+            &[
+                ("kernels", |row| Some(row.gpu_percent? / 100.0)),
+                ("memory", |row| Some(row.memory_percent? / 100.0)),
+            ],
+        ),
+        (
+            "power",
+            Unit::Watts,
+            &[("power", |row| Some(row.power_w?.0))],
+        ),
+        (
+            "clocks",
+            Unit::Hertz,
+            &[
+                ("processors", |row| Some(row.sm_clock_hz?.0)),
+                ("memory", |row| Some(row.memory_clock_hz?.0)),
+            ],
+        ),
+        (
+            "memory",
+            Unit::Bytes,
+            &[
+                ("used", |row| Some(row.memory_used_bytes?.0 as f64)),
+                ("used by the worker", |row| {
+                    Some(row.worker_memory_bytes?.0 as f64)
+                }),
+            ],
+        ),
+        (
+            "temperature",
+            Unit::Celsius,
+            &[("chip", |row| row.temperature_c)],
+        ),
+    ];
+    charts
+        .into_iter()
+        .map(|(title, unit, lines)| Series {
+            title: format!("GPU {} {title}", gpu.index),
+            unit,
+            lines: lines
+                .iter()
+                .map(|(label, value)| Line {
+                    label: (*label).to_owned(),
+                    samples: gpu
+                        .rows
+                        .iter()
+                        .map(|row| (row.time_ns, value(row).unwrap_or(f64::NAN)))
+                        .collect(),
+                })
+                .collect(),
+            bands: bands.to_vec(),
+        })
         .collect()
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use llmprof_capture::{
     dataset::{Dataset, Lengths, Synthetic},
-    runner::protocol::{Generate, GenerateRequest, Instruments, Prompt, TokenSampling},
+    runner::protocol::{Generate, GenerateRequest, Image, Instruments, Prompt, TokenSampling},
 };
 use llmprof_record::plan::{Plan, SamplingPlan};
 
@@ -66,7 +66,7 @@ impl Feed {
                         id,
                         prompt: sample.prompt,
                         max_new_tokens: plan.workload.new_tokens,
-                        images: Vec::new(),
+                        images: images(plan),
                     });
                 }
                 feed.batches.push(generate(plan, requests));
@@ -173,6 +173,16 @@ fn generate(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {
         events: None,
         instruments: Instruments::default(),
     }
+}
+
+/// The images that come with each request.
+fn images(plan: &Plan) -> Vec<Image> {
+    let images = &plan.workload.images;
+    let image = Image {
+        height: images.height,
+        width: images.width,
+    };
+    vec![image; usize::try_from(images.count).unwrap_or(usize::MAX)]
 }
 
 /// A YAML string in double quotes; JSON's escapes are YAML's.

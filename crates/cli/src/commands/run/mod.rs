@@ -1,6 +1,7 @@
 //! The main job: compose, plan, execute, analyze, report.
 
 mod command;
+mod comparison;
 mod feed;
 mod halt;
 mod job;

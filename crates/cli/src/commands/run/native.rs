@@ -89,7 +89,7 @@ pub(super) fn native(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), Ha
             "The limits of this processor were measured at {time}; `llmprof hardware measure` does it again."
         ));
     }
-    let summary = outputs::write(plan, subject, &run, &analysis, samples, store)?;
+    let summary = outputs::write(plan, subject, &run, None, &analysis, samples, store)?;
     Ok((summary, analysis))
 }
 

@@ -9,7 +9,7 @@ use llmprof_capture::{
     process::{Interrupt, Launch},
     runner::{
         Client, Limits, Problem, WorkerError,
-        protocol::{Generate, Generated, Load, Loaded},
+        protocol::{Generate, Generated, Load, Loaded, Progress},
     },
 };
 use llmprof_record::store::{Pass, RunDir, RunStatus};
@@ -25,6 +25,7 @@ pub(super) struct Passes<'a> {
     interrupt: &'a mut Interrupt,
     show: Show,
     run: MeasuredRun,
+    answers: Vec<(PassKind, Vec<Generated>)>,
 }
 
 impl<'a> Passes<'a> {
@@ -64,6 +65,7 @@ impl<'a> Passes<'a> {
             interrupt,
             show,
             run,
+            answers: Vec::new(),
         };
         Ok((passes, loaded))
     }
@@ -112,6 +114,41 @@ impl<'a> Passes<'a> {
         Ok(answers)
     }
 
+    /// Runs one batch whose times do not count and whose records are dropped, so that a profiler's own first use is over.
+    pub(super) fn rehearse(&mut self, name: &str, batch: &Generate) -> Result<(), Halt> {
+        let stage = self.stage(name.to_owned());
+        let mut progress = |progress: Progress| stage.at(progress.done);
+        let answer = self.client.warm_up(batch, self.interrupt, &mut progress)?;
+        stage.finish(&rate(&[answer]));
+        Ok(())
+    }
+
+    /// Runs one batch with its instruments as a pass of its own. `keep` makes it one of the run's passes.
+    pub(super) fn captured_batch(
+        &mut self,
+        name: &str,
+        store: &mut RunDir,
+        batch: &Generate,
+        keep: bool,
+    ) -> Result<Generated, Halt> {
+        let stage = self.stage(name.to_owned());
+        let mut progress = |progress: Progress| stage.at(progress.done);
+        let answer = self.client.generate(batch, self.interrupt, &mut progress)?;
+        let answers = [answer];
+        stage.finish(&rate(&answers));
+        note(store, name, duration(&answers))?;
+        if keep {
+            self.keep(PassKind::Captured, &answers);
+        }
+        let [answer] = answers;
+        Ok(answer)
+    }
+
+    /// What the worker answered in each pass that was kept, in their order.
+    pub(super) fn answers(&self) -> &[(PassKind, Vec<Generated>)] {
+        &self.answers
+    }
+
     /// The pass that was made last.
     pub(super) fn last(&mut self) -> Option<&mut MeasuredPass> {
         self.run.passes.last_mut()
@@ -139,9 +176,7 @@ impl<'a> Passes<'a> {
         let mut done = 0;
         for (number, batch) in self.feed.batches().iter().enumerate() {
             let batch = ask(number, batch);
-            let mut progress = |progress: llmprof_capture::runner::protocol::Progress| {
-                stage.at(done + progress.done);
-            };
+            let mut progress = |progress: Progress| stage.at(done + progress.done);
             let answer = if kind == PassKind::WarmUp {
                 self.client.warm_up(&batch, self.interrupt, &mut progress)?
             } else {
@@ -162,6 +197,7 @@ impl<'a> Passes<'a> {
             }
         }
         self.run.passes.push(measured(kind, answers));
+        self.answers.push((kind, answers.to_vec()));
     }
 }
 

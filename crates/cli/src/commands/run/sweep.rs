@@ -12,19 +12,12 @@ use std::{
 
 use llmprof_config::hydra::{Job, Multirun};
 use llmprof_record::store::{RunStatus, write_atomically};
-use llmprof_report::Table;
 
-use super::job::{self, Ended};
+use super::{
+    comparison::{self, Figures, Row},
+    job::{self, Ended},
+};
 use crate::{failure::Failure, output::Output, progress::Show};
-
-/// What came of one job.
-struct Row {
-    number: usize,
-    overrides: String,
-    state: String,
-    dir: String,
-    complete: bool,
-}
 
 /// Runs every job. One that fails does not stop the others; the exit code tells. After an interrupt no job starts.
 pub(super) fn sweep(
@@ -75,16 +68,15 @@ pub(super) fn sweep(
 
     let mut rows = rows.into_inner().unwrap_or_default();
     rows.sort_by_key(|row| row.number);
-    let mut table = Table::new(&["JOB", "OVERRIDES", "STATE", "PATH"], 4);
-    for row in &rows {
-        table.row([
-            row.number.to_string(),
-            row.overrides.clone(),
-            row.state.clone(),
-            row.dir.clone(),
-        ]);
-    }
-    output.table(&table)?;
+    output.table(&comparison::table(&rows))?;
+    write_atomically(
+        &dir.join("comparison.md"),
+        comparison::document(&rows).as_bytes(),
+    )?;
+    write_atomically(
+        &dir.join("comparison.csv"),
+        comparison::csv(&rows).as_bytes(),
+    )?;
     let skipped = multirun.jobs.len() - rows.len();
     if skipped > 0 {
         output.line(&format!("{skipped} jobs were not started"))?;
@@ -98,8 +90,10 @@ pub(super) fn sweep(
 }
 
 fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
+    let mut figures = None;
     let (state, complete) = match outcome {
         Ok(ended) => {
+            figures = ended.analysis.as_ref().map(Figures::of);
             if let Some(error) = &ended.error {
                 Failure::new(format!("job {number}: {error}")).report();
             }
@@ -119,5 +113,6 @@ fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
         state,
         dir: job.dir.display().to_string(),
         complete,
+        figures,
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use llmprof_analysis::run::{
-    Energy, GpuPhase, HostTelemetry, MeasuredRun, PassKind, PhaseTelemetry, ProcessorCounters, RunPhase,
+    Energy, GpuPhase, HostTelemetry, MeasuredRun, PassKind, PhaseTelemetry, ProcessorCounters,
+    RunPhase,
 };
 use llmprof_capture::{
     counters::Counters,
@@ -186,10 +187,7 @@ fn phase_facts(samples: &Samples, run: &MeasuredRun, phase: RunPhase) -> Option<
 }
 
 /// A mean over several stretches, each weighted by its length.
-fn weighted(
-    spans: &[(Nanos, Nanos)],
-    mean: impl Fn(Nanos, Nanos) -> Option<f64>,
-) -> Option<f64> {
+fn weighted(spans: &[(Nanos, Nanos)], mean: impl Fn(Nanos, Nanos) -> Option<f64>) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for &(start, end) in spans {
         if let Some(value) = mean(start, end) {
@@ -272,9 +270,10 @@ fn throttling(samples: &Samples, run: &mut MeasuredRun) {
         let start = pass.phases.iter().map(|span| span.start_ns).min();
         let end = pass.phases.iter().map(|span| span.end_ns).max();
         if let (Some(start), Some(end)) = (start, end) {
-            let shares = samples.gpus.iter().filter_map(|gpu| {
-                Some(gpu.throttled_between(Nanos(start), Nanos(end))?.share)
-            });
+            let shares = samples
+                .gpus
+                .iter()
+                .filter_map(|gpu| Some(gpu.throttled_between(Nanos(start), Nanos(end))?.share));
             pass.throttled_share = shares.reduce(f64::max);
         }
     }

@@ -1,0 +1,307 @@
+//! The native runtime from the command line: what it is fed, what it leaves, and what it refuses.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false, "eos_token_id": 2}"#;
+
+/// Words of one letter, as `tokenizer.json` describes them.
+fn tokenizer() -> String {
+    let words: Vec<String> = ('a'..='z')
+        .enumerate()
+        .map(|(id, letter)| format!("\"{letter}\": {}", id + 1))
+        .collect();
+    format!(
+        r#"{{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {{"type": "Whitespace"}}, "post_processor": null, "decoder": null,
+            "model": {{"type": "WordLevel", "vocab": {{"<unk>": 0, {}}}, "unk_token": "<unk>"}}}}"#,
+        words.join(", ")
+    )
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+    folder
+}
+
+/// Runs the tiny model with more overrides. The device is named, so that nothing is measured first.
+fn run(folder: &Path, more: &[&str]) -> Output {
+    let common = [
+        "model=local",
+        "model.config=tiny.json",
+        "model.dtype=f32",
+        "workload.prompt_tokens=8",
+        "infer.max_new_tokens=4",
+        "runtime.repeats=1",
+        "hardware.spec=xeon_8480",
+    ];
+    let words = more.iter().take_while(|word| word.starts_with('-'));
+    let rest = more.iter().skip_while(|word| word.starts_with('-'));
+    Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder)
+        .env("NO_COLOR", "1")
+        .arg("run")
+        .args(words)
+        .args(common)
+        .args(rest)
+        .output()
+        .unwrap()
+}
+
+fn works(folder: &Path, more: &[&str]) -> String {
+    let output = run(folder, more);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What is said when it does not work.
+fn refused(folder: &Path, more: &[&str]) -> String {
+    let output = run(folder, more);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr);
+    // Messages are wrapped for a terminal; their words are what matters.
+    text.split_whitespace()
+        .filter(|word| *word != "│")
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn texts_are_tokenized_and_every_sample_is_a_request() {
+    let folder = folder();
+    let root = folder.path();
+    fs::create_dir(root.join("texts")).unwrap();
+    fs::write(root.join("texts/one.txt"), "a b c").unwrap();
+    fs::write(root.join("texts/two.txt"), "d e f g h i j k l m n o").unwrap();
+    fs::write(root.join("texts/three.txt"), "p q r s t").unwrap();
+    fs::write(root.join("tokenizer.json"), tokenizer()).unwrap();
+    fs::write(root.join("list.txt"), "two.txt\nthree.txt\none.txt\n").unwrap();
+    works(
+        root,
+        &[
+            "dataset=text",
+            "dataset.root=texts",
+            "dataset.subset_filelist=list.txt",
+            "dataset.sampling.num_epochs=2",
+            "dataset.sampling.num_samples_per_epoch=2",
+            "model.tokenizer=.",
+            "hydra.run.dir=out",
+        ],
+    );
+    let metrics = json(&root.join("out/metrics.json"));
+    let requests: Vec<(&str, u64)> = metrics["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            (
+                row["id"].as_str().unwrap(),
+                row["prompt_tokens"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    // A window of two that rotates over three; prompts are cut to workload.prompt_tokens.
+    assert_eq!(
+        requests,
+        [
+            ("0/two.txt", 8),
+            ("0/three.txt", 5),
+            ("1/one.txt", 3),
+            ("1/two.txt", 8)
+        ]
+    );
+    let inputs = fs::read_to_string(root.join("out/inputs.yaml")).unwrap();
+    assert!(
+        inputs.contains("count: 4\n") && inputs.contains("    bytes: 23\n"),
+        "{inputs}"
+    );
+    // Prompts of different lengths are counted each with its own.
+    let analysis = json(&root.join("out/analysis.json"));
+    for phase in analysis["phases"].as_array().unwrap() {
+        assert!(phase["unmatched"].as_array().unwrap().is_empty());
+        assert!(phase["missing"].as_array().unwrap().is_empty());
+        let idle = phase["waterfall"]["idle"].as_array().unwrap();
+        assert!(
+            idle.iter().any(|part| part["name"] == "sampling"),
+            "{idle:?}"
+        );
+    }
+}
+
+#[test]
+fn prompts_of_a_batch_have_one_length_and_a_cut_is_told() {
+    let folder = folder();
+    let text = works(
+        folder.path(),
+        &[
+            "runtime.batch_size=3",
+            "dataset.min_prompt_tokens=2",
+            "dataset.sampling.num_samples_per_epoch=5",
+            "hydra.run.dir=out",
+        ],
+    );
+    assert!(text.contains("[native.prompts_cut]"), "{text}");
+    let metrics = json(&folder.path().join("out/metrics.json"));
+    let batches: Vec<u64> = metrics["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["batch"].as_u64().unwrap())
+        .collect();
+    assert_eq!(batches, [3, 3, 3, 2, 2]);
+    let analysis = json(&folder.path().join("out/analysis.json"));
+    for phase in analysis["phases"].as_array().unwrap() {
+        assert!(phase["unmatched"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn telemetry_covers_the_run_and_can_be_left_out() {
+    let folder = folder();
+    works(
+        folder.path(),
+        &["hydra.run.dir=with", "pipeline.telemetry.hz=50"],
+    );
+    let with = folder.path().join("with");
+    let samples = fs::read_to_string(with.join("telemetry.csv")).unwrap();
+    assert!(samples.lines().count() >= 3, "{samples}");
+    let analysis = json(&with.join("analysis.json"));
+    let phases = analysis["telemetry"]["phases"].as_array().unwrap();
+    assert_eq!(phases.len(), 2);
+    assert_eq!(phases[1]["tokens"], 3);
+    let report = fs::read_to_string(with.join("report.md")).unwrap();
+    assert!(report.contains("## Telemetry") && report.contains("## Roofline"));
+    works(
+        folder.path(),
+        &["hydra.run.dir=without", "pipeline.telemetry.enable=false"],
+    );
+    let without = folder.path().join("without");
+    assert!(!without.join("telemetry.csv").exists());
+    assert!(
+        json(&without.join("analysis.json"))
+            .get("telemetry")
+            .is_none()
+    );
+}
+
+#[test]
+fn jobs_of_a_sweep_are_compared() {
+    let folder = folder();
+    let text = works(
+        folder.path(),
+        &["-m", "runtime.batch_size=1,2", "hydra.sweep.dir=sweep"],
+    );
+    assert!(text.lines().next().unwrap().contains("TOKENS/S"), "{text}");
+    let csv = fs::read_to_string(folder.path().join("sweep/comparison.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 3);
+    for (row, job) in rows[1..].iter().zip(["0", "1"]) {
+        // The table repeats each job's own figures.
+        let metrics = json(&folder.path().join("sweep").join(job).join("metrics.json"));
+        let rate = metrics["aggregates"]["tokens_per_s"]["mean"]
+            .as_f64()
+            .unwrap();
+        assert_eq!(row[5].parse::<f64>().unwrap(), rate);
+    }
+    let page = fs::read_to_string(folder.path().join("sweep/comparison.md")).unwrap();
+    assert!(page.contains("| 1.00× |"), "{page}");
+}
+
+#[test]
+fn bad_requests_are_refused_in_their_own_words() {
+    let folder = folder();
+    let root = folder.path();
+    fs::create_dir(root.join("empty")).unwrap();
+    fs::write(root.join("blank.txt"), "").unwrap();
+    fs::write(root.join("words.txt"), "a b").unwrap();
+    fs::write(root.join("missing.lst"), "words.txt\ngone.txt\n").unwrap();
+    fs::write(
+        root.join("other.json"),
+        TINY.replace("\"llama\"", "\"gpt_neox\"").replace(
+            "\"num_key_value_heads\": 2,",
+            "\"rotary_pct\": 0.25, \"max_position_embeddings\": 64,",
+        ),
+    )
+    .unwrap();
+    fs::write(root.join("broken.json"), "{\"version\": ").unwrap();
+    let cases: [(&[&str], &[&str]); 8] = [
+        (
+            &["model.config=other.json"],
+            &["gpt_neox", "llama, mistral, qwen2"],
+        ),
+        (
+            &["dataset=text", "dataset.root=empty"],
+            &["dataset text", "no .txt or .md file"],
+        ),
+        (&["dataset=text", "dataset.root=blank.txt"], &["blank.txt"]),
+        (
+            &[
+                "dataset=text",
+                "dataset.root=.",
+                "dataset.subset_filelist=missing.lst",
+            ],
+            &["gone.txt"],
+        ),
+        (
+            &["dataset=text", "dataset.root=words.txt"],
+            &["no tokenizer.json", "model.tokenizer=DIR"],
+        ),
+        (
+            &[
+                "dataset=text",
+                "dataset.root=words.txt",
+                "model.tokenizer=broken.json",
+            ],
+            &["cannot read the tokenizer", "broken.json"],
+        ),
+        (&["hardware.spec=h2000"], &["h2000", "h200"]),
+        (
+            &["pipeline.telemetry.hz=1000"],
+            &["pipeline.telemetry.hz", "between 1 and 50"],
+        ),
+    ];
+    for (number, (overrides, expected)) in cases.into_iter().enumerate() {
+        let dir = format!("hydra.run.dir=case{number}");
+        let words: Vec<&str> = overrides.iter().copied().chain([dir.as_str()]).collect();
+        let text = refused(root, &words);
+        for part in expected {
+            assert!(text.contains(part), "{overrides:?}: {text}");
+        }
+    }
+    // What a request alone shows to be wrong leaves no directory.
+    for number in [1, 2, 3, 6, 7] {
+        assert!(!root.join(format!("case{number}")).exists(), "{number}");
+    }
+}
+
+#[test]
+fn generation_ends_at_the_end_token_when_asked_to() {
+    let folder = folder();
+    // Every token ends a text, so that the first does.
+    let all: Vec<String> = (0..100).map(|id| id.to_string()).collect();
+    let config = TINY.replace(
+        "\"eos_token_id\": 2",
+        &format!("\"eos_token_id\": [{}]", all.join(", ")),
+    );
+    fs::write(folder.path().join("tiny.json"), config).unwrap();
+    works(
+        folder.path(),
+        &["infer.ignore_eos=false", "hydra.run.dir=out"],
+    );
+    let metrics = json(&folder.path().join("out/metrics.json"));
+    assert_eq!(metrics["requests"][0]["output_tokens"], 1);
+}

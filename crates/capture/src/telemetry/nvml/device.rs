@@ -1,5 +1,7 @@
 //! All that is read of one GPU for one sample.
 
+use std::time::{Duration, Instant};
+
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_units::{Bytes, Hertz, Joules, Watts};
 use nvml_wrapper::{
@@ -12,21 +14,39 @@ use nvml_wrapper::{
 };
 
 use super::{
-    processes::Processes,
+    processes::{Processes, Usage},
     series::{GpuSample, GpuSeries},
     throttle::ThrottleReasons,
     traffic::{Gpm, PcieMeter, Rates},
 };
 use crate::clock;
 
+/// What changes slowly, or is averaged by the driver over longer than this, is read this often at most and stands in the
+/// samples between. Each question costs the driver of an H200 a few tenths of a millisecond, and it renews its counters
+/// of traffic every 100 ms: two readings within that time look like no traffic.
+const SLOW: Duration = Duration::from_millis(200);
+
 /// A GPU that is sampled.
 pub(super) struct Reader<'nvml> {
     pub(super) device: Device<'nvml>,
     pub(super) series: GpuSeries,
     gpm: Option<Gpm<'nvml>>,
+    slow: Option<Slow>,
     /// The energy counter at the first sample, and at the latest.
     energy_mj: Option<(u64, u64)>,
     energy_was_reset: bool,
+}
+
+/// What is read now and then.
+#[derive(Clone, Copy)]
+struct Slow {
+    read: Instant,
+    memory_clock: Option<Hertz>,
+    temperature: Option<f64>,
+    memory_temperature: Option<f64>,
+    performance_state: Option<u32>,
+    usage: Usage,
+    rates: Rates,
 }
 
 impl<'nvml> Reader<'nvml> {
@@ -42,6 +62,7 @@ impl<'nvml> Reader<'nvml> {
             gpm: Gpm::open(nvml, &device),
             device,
             series,
+            slow: None,
             energy_mj: None,
             energy_was_reset: false,
         })
@@ -54,60 +75,71 @@ impl<'nvml> Reader<'nvml> {
 
     /// Takes a sample.
     pub(super) fn read(&mut self, processes: &Processes, worker: Option<u32>, meter: &PcieMeter) {
-        let device = &self.device;
         // The time belongs to the energy counter, which is read right after it.
         let time_ns = clock::now();
-        let counter = device.total_energy_consumption().ok();
-        let power = device.power_usage().ok();
+        let counter = self.device.total_energy_consumption().ok();
+        let energy_j = counter.and_then(|counter| self.energy_since_start(counter));
+        let slow = match self.slow {
+            Some(slow) if slow.read.elapsed() < SLOW => slow,
+            _ => self.read_slow(processes, worker, meter),
+        };
+        let device = &self.device;
         let utilization = device.utilization_rates().ok();
-        let megahertz = |clock| Some(Hertz(f64::from(device.clock_info(clock).ok()?) * 1e6));
-        let [power_instant, memory_temperature] =
-            fields(device, [NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_MEMORY_TEMP]);
-        let mut sample = GpuSample {
+        let watts = |milliwatts: f64| Watts(milliwatts * 1e-3);
+        self.series.rows.push(GpuSample {
             time_ns,
+            energy_j,
             gpu_percent: utilization.as_ref().map(|rates| f64::from(rates.gpu)),
             memory_percent: utilization.as_ref().map(|rates| f64::from(rates.memory)),
-            sm_clock_hz: megahertz(Clock::SM),
-            memory_clock_hz: megahertz(Clock::Memory),
-            power_w: power.map(|milliwatts| Watts(f64::from(milliwatts) * 1e-3)),
-            power_instant_w: power_instant.map(|milliwatts| Watts(milliwatts * 1e-3)),
-            temperature_c: device
-                .temperature(TemperatureSensor::Gpu)
-                .ok()
-                .map(f64::from),
-            memory_temperature_c: memory_temperature,
+            sm_clock_hz: device.clock_info(Clock::SM).ok().map(megahertz),
+            power_w: device.power_usage().ok().map(f64::from).map(watts),
+            power_instant_w: field(device, NVML_FI_DEV_POWER_INSTANT).map(watts),
             memory_used_bytes: device.memory_info().ok().map(|info| Bytes(info.used)),
             throttle_reasons: device
                 .current_throttle_reasons()
                 .ok()
                 .map(|reasons| ThrottleReasons(reasons.bits())),
+            memory_clock_hz: slow.memory_clock,
+            temperature_c: slow.temperature,
+            memory_temperature_c: slow.memory_temperature,
+            performance_state: slow.performance_state,
+            worker_gpu_percent: slow.usage.worker_percent,
+            other_gpu_percent: slow.usage.other_percent,
+            worker_memory_bytes: slow.usage.worker_memory,
+            pcie_tx: slow.rates.pcie_tx,
+            pcie_rx: slow.rates.pcie_rx,
+            nvlink_tx: slow.rates.nvlink_tx,
+            nvlink_rx: slow.rates.nvlink_rx,
+        });
+    }
+
+    fn read_slow(&mut self, processes: &Processes, worker: Option<u32>, meter: &PcieMeter) -> Slow {
+        let device = &self.device;
+        let rates = match &mut self.gpm {
+            // The counters were first read when the device was opened, moments ago: no rate yet.
+            Some(_) if self.slow.is_none() => Rates::default(),
+            Some(gpm) => gpm.read(device),
+            None => meter.latest(),
+        };
+        let slow = Slow {
+            read: Instant::now(),
+            memory_clock: device.clock_info(Clock::Memory).ok().map(megahertz),
+            temperature: device
+                .temperature(TemperatureSensor::Gpu)
+                .ok()
+                .map(f64::from),
+            memory_temperature: field(device, NVML_FI_DEV_MEMORY_TEMP),
             performance_state: device
                 .performance_state()
                 .ok()
                 .map(|state| state.as_c())
                 // NVML's number for "unknown" is 32.
                 .filter(|&state| state < 16),
-            ..GpuSample::default()
+            usage: processes.usage(device, worker),
+            rates,
         };
-        let usage = processes.usage(device, worker);
-        sample.worker_gpu_percent = usage.worker_percent;
-        sample.other_gpu_percent = usage.other_percent;
-        sample.worker_memory_bytes = usage.worker_memory;
-        let rates = match &mut self.gpm {
-            // The counters began when the device was opened, moments before the first sample: no rate yet.
-            Some(gpm) if self.series.rows.is_empty() => {
-                gpm.read(device);
-                Rates::default()
-            }
-            Some(gpm) => gpm.read(device),
-            None => meter.latest(),
-        };
-        sample.pcie_tx = rates.pcie_tx;
-        sample.pcie_rx = rates.pcie_rx;
-        sample.nvlink_tx = rates.nvlink_tx;
-        sample.nvlink_rx = rates.nvlink_rx;
-        sample.energy_j = counter.and_then(|counter| self.energy_since_start(counter));
-        self.series.rows.push(sample);
+        self.slow = Some(slow);
+        slow
     }
 
     /// Joules since the first reading. A counter that went back was reset, with a driver or a GPU that was reset: what it
@@ -174,20 +206,18 @@ const COLUMNS: [(&str, Present); 10] = [
     ("NVLink traffic", |row| row.nvlink_tx.is_some()),
 ];
 
-/// Values that have no function of their own.
-fn fields<const N: usize>(device: &Device<'_>, ids: [u32; N]) -> [Option<f64>; N] {
-    let ids = ids.map(FieldId);
-    let mut values = device
-        .field_values_for(&ids)
-        .unwrap_or_default()
-        .into_iter()
-        .map(|field| field.ok()?.value.ok());
-    ids.map(|_| {
-        values.next().flatten().map(|value| match value {
-            SampleValue::F64(value) => value,
-            SampleValue::U32(value) => f64::from(value),
-            SampleValue::U64(value) => value as f64,
-            SampleValue::I64(value) => value as f64,
-        })
+fn megahertz(clock: u32) -> Hertz {
+    Hertz(f64::from(clock) * 1e6)
+}
+
+/// A value that has no function of its own.
+fn field(device: &Device<'_>, id: u32) -> Option<f64> {
+    let values = device.field_values_for(&[FieldId(id)]).ok()?;
+    let value = values.into_iter().next()?.ok()?.value.ok()?;
+    Some(match value {
+        SampleValue::F64(value) => value,
+        SampleValue::U32(value) => f64::from(value),
+        SampleValue::U64(value) => value as f64,
+        SampleValue::I64(value) => value as f64,
     })
 }

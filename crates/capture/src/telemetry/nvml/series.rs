@@ -18,9 +18,9 @@ pub struct GpuSample {
     pub sm_clock_hz: Option<Hertz>,
     /// Clock of its memory.
     pub memory_clock_hz: Option<Hertz>,
-    /// Power as the driver states it: the mean of the last second on most GPUs since Ampere.
+    /// Power as the driver states it: the mean of the last second on most GPUs since Ampere, an H200 among them.
     pub power_w: Option<Watts>,
-    /// Power at the moment.
+    /// Power at the moment: on an H200 over the last 100 ms.
     pub power_instant_w: Option<Watts>,
     /// Temperature of the chip, °C.
     pub temperature_c: Option<f64>,
@@ -40,7 +40,8 @@ pub struct GpuSample {
     pub other_gpu_percent: Option<f64>,
     /// Memory of the worker and its descendants.
     pub worker_memory_bytes: Option<Bytes>,
-    /// What it sent over PCIe since the sample before.
+    /// What it sent over PCIe, as counted on the wire (an H200's copies show 1.07 times their bytes), over the last 200 ms
+    /// or since the sample before, whichever is longer.
     pub pcie_tx: Option<BytesPerSecond>,
     /// What it received over PCIe.
     pub pcie_rx: Option<BytesPerSecond>,
@@ -84,14 +85,17 @@ pub struct Throttling {
 impl GpuSeries {
     /// Energy between two times; `None` where nothing was measured or the times lie outside of what was sampled.
     ///
-    /// The counter's value at a time lies on the line between the samples around it. Where there is no counter, power
-    /// lies on such lines and is integrated:
+    /// The counter's value at a time lies on the line between the samples around it at which it moved: drivers renew it
+    /// at a pace of their own (every 100 ms on an H200), and between it stands still while the GPU does not. That pace
+    /// is also the error to expect at either end. Where there is no counter, power lies on such lines and is integrated,
+    /// that of the moment where it is known, else the driver's mean:
     ///
     /// `E = Σ (P_i + P_(i+1)) / 2 · (t_(i+1) − t_i)`.
     ///
     /// Energies of adjoining times add up to the energy of the whole either way.
     pub fn energy_between(&self, start: Nanos, end: Nanos) -> Option<GpuEnergy> {
-        let counted = |time| self.value_at(time, |row| Some(row.energy_j?.0));
+        let moved = self.counter_steps();
+        let counted = |time| value_at(&moved, time);
         if let Some((from, to)) = counted(start).zip(counted(end)) {
             return Some(GpuEnergy {
                 joules: Joules(to - from),
@@ -105,8 +109,13 @@ impl GpuSeries {
     }
 
     fn integrated_power(&self, start: Nanos, end: Nanos) -> Option<Joules> {
-        let power = |row: &GpuSample| Some(row.power_w?.0);
-        let mut last = (start, self.value_at(start, power)?);
+        let power = |row: &GpuSample| Some(row.power_instant_w.or(row.power_w)?.0);
+        let all: Vec<(Nanos, Option<f64>)> = self
+            .rows
+            .iter()
+            .map(|row| (row.time_ns, power(row)))
+            .collect();
+        let mut last = (start, value_at(&all, start)?);
         let inner = self
             .rows
             .iter()
@@ -115,7 +124,7 @@ impl GpuSeries {
         for row in inner {
             points.push((row.time_ns, power(row)?));
         }
-        points.push((end, self.value_at(end, power)?));
+        points.push((end, value_at(&all, end)?));
         let mut joules = 0.0;
         for point in points {
             joules += 0.5 * (last.1 + point.1) * (point.0 - last.0).seconds();
@@ -124,18 +133,17 @@ impl GpuSeries {
         Some(Joules(joules))
     }
 
-    /// A value at a time, on the line between the samples around it.
-    fn value_at(&self, time: Nanos, value: impl Fn(&GpuSample) -> Option<f64>) -> Option<f64> {
-        let after = self.rows.partition_point(|row| row.time_ns < time);
-        let right = self.rows.get(after)?;
-        if right.time_ns == time {
-            return value(right);
+    /// The samples at which the energy counter had moved, with the first and the last.
+    fn counter_steps(&self) -> Vec<(Nanos, Option<f64>)> {
+        let mut steps: Vec<(Nanos, Option<f64>)> = Vec::new();
+        for (position, row) in self.rows.iter().enumerate() {
+            let value = row.energy_j.map(|joules| joules.0);
+            let stands = steps.last().is_some_and(|(_, before)| *before == value);
+            if !stands || position + 1 == self.rows.len() {
+                steps.push((row.time_ns, value));
+            }
         }
-        let left = self.rows.get(after.checked_sub(1)?)?;
-        let span = (right.time_ns.0 - left.time_ns.0) as f64;
-        let share = (time.0 - left.time_ns.0) as f64 / span;
-        let (from, to) = (value(left)?, value(right)?);
-        Some(from + (to - from) * share)
+        steps
     }
 
     /// The mean of a value between two times; `None` where it was not sampled there.
@@ -212,6 +220,19 @@ impl GpuSeries {
     }
 }
 
+/// A value at a time, on the line between the points around it; `None` outside of them and beside a gap.
+fn value_at(points: &[(Nanos, Option<f64>)], time: Nanos) -> Option<f64> {
+    let after = points.partition_point(|(at, _)| *at < time);
+    let &(right, to) = points.get(after)?;
+    if right == time {
+        return to;
+    }
+    let &(left, from) = points.get(after.checked_sub(1)?)?;
+    let share = (time - left).0 as f64 / (right - left).0 as f64;
+    let (from, to) = (from?, to?);
+    Some(from + (to - from) * share)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -248,6 +269,13 @@ mod tests {
         let whole = energy(0, 3 * SECOND).unwrap();
         assert_eq!(whole.basis, Basis::Derived);
         assert!((whole.joules.0 - 650.0).abs() < 1e-9);
+        // The power of the moment goes before the driver's mean.
+        let mut instant = gpu.clone();
+        for row in &mut instant.rows {
+            row.power_instant_w = Some(Watts(500.0));
+        }
+        let steady = instant.energy_between(Nanos(0), Nanos(3 * SECOND)).unwrap();
+        assert!((steady.joules.0 - 1500.0).abs() < 1e-9);
         // From 200 W at 1 s to 300 W at 2 s, then to 250 W at 2.5 s: 250 J + 137.5 J.
         let part = energy(SECOND, 5 * SECOND / 2).unwrap();
         assert!((part.joules.0 - 387.5).abs() < 1e-9);
@@ -271,6 +299,31 @@ mod tests {
             (energy.joules, energy.basis),
             (Joules(105.0), Basis::Measured)
         );
+    }
+
+    #[test]
+    fn a_counter_that_stands_between_its_steps_is_a_line() {
+        // 100 W; the counter moves every 100 ms and is read every 50 ms.
+        let joules = [0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 30.0];
+        let gpu = series(
+            joules
+                .iter()
+                .enumerate()
+                .map(|(i, &joules)| GpuSample {
+                    time_ns: Nanos(i as i64 * SECOND / 20),
+                    energy_j: Some(Joules(joules)),
+                    ..GpuSample::default()
+                })
+                .collect(),
+        );
+        for (start, end) in [(0, 3), (1, 2), (3, 5)] {
+            let at = |step: i64| Nanos(step * SECOND / 20);
+            let energy = gpu.energy_between(at(start), at(end)).unwrap();
+            assert!(
+                (energy.joules.0 - 5.0 * (end - start) as f64).abs() < 1e-9,
+                "{energy:?}"
+            );
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a GPU moves over PCIe and NVLink.
 //!
-//! GPUs since Hopper keep counters of their own (GPM): the difference of two samples is a rate over exactly the time
-//! between them. Older ones have one call that watches PCIe for 20 ms and blocks meanwhile, twice per reading; it gets
+//! GPUs since Hopper keep counters of their own (GPM), which an H200 renews every 100 ms: the difference of two samples
+//! further apart is a rate by the counters' own times. Older ones have one call that watches PCIe for 20 ms and blocks meanwhile, twice per reading; it gets
 //! a thread of its own, so that it neither delays the other columns nor limits their rate. Their NVLinks are not read.
 
 use std::{

@@ -3,6 +3,7 @@
 //! The shape of a [`Plan`] is the shape of the resolved config, so every key has one place. [`Plan::mistakes`] finds
 //! what is wrong with a request while nothing has been spent on it.
 
+mod cupti;
 mod telemetry;
 mod torch;
 
@@ -17,6 +18,7 @@ use serde::{
     de::{self, Visitor},
 };
 
+pub use self::cupti::CuptiPlan;
 pub use self::telemetry::TelemetryPlan;
 pub use self::torch::{Activity, Compile, Preset, TorchProfilerPlan, TorchProfilerSettings};
 
@@ -359,6 +361,9 @@ pub struct PipelinePlan {
     /// The machine while the model runs.
     #[serde(default)]
     pub telemetry: TelemetryPlan,
+    /// CUDA, recorded by our own library.
+    #[serde(default)]
+    pub cupti: CuptiPlan,
     /// Torch's own profiler.
     #[serde(default)]
     pub torch_profiler: TorchProfilerPlan,
@@ -460,7 +465,10 @@ impl Plan {
             );
         }
         let without_root = [
-            ("dataset.subset_filelist", self.dataset.subset_filelist.is_some()),
+            (
+                "dataset.subset_filelist",
+                self.dataset.subset_filelist.is_some(),
+            ),
             ("dataset.variant", self.dataset.variant.is_some()),
         ];
         for (key, set) in without_root {
@@ -561,6 +569,7 @@ impl Plan {
         }
         torch::mistakes(self, &mut wrong);
         self.pipeline.telemetry.mistakes(&mut wrong);
+        self.pipeline.cupti.mistakes(self, &mut wrong);
         if self
             .runtime
             .timeout_s

@@ -1,0 +1,52 @@
+//! What a request says about recording CUDA with our own library.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Place, Plan, RuntimeType};
+
+/// How a GPU is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CuptiPlan {
+    /// Whether it is; absent is where the model runs on a GPU.
+    pub enable: Option<bool>,
+    /// The share of time that recording may cost, as `0.02`; absent records everything.
+    pub overhead: Option<f64>,
+    /// Whether every call of the CUDA API is recorded, not only those that launch or wait.
+    pub all_calls: bool,
+}
+
+impl CuptiPlan {
+    /// Whether a run has a pass that is recorded so.
+    pub fn applies(&self, plan: &Plan) -> bool {
+        let on_gpu = plan.device != Place::Cpu && plan.runtime.kind == RuntimeType::Pytorch;
+        self.enable.unwrap_or(on_gpu)
+    }
+
+    /// What is wrong with it.
+    pub(super) fn mistakes(
+        &self,
+        plan: &Plan,
+        wrong: &mut impl FnMut(&'static str, String, Option<&str>),
+    ) {
+        if self.enable == Some(true)
+            && (plan.device == Place::Cpu || plan.runtime.kind != RuntimeType::Pytorch)
+        {
+            wrong(
+                "pipeline.cupti.enable",
+                "there is no CUDA program to record".to_owned(),
+                Some("runtime=pytorch device=cuda:0, or `llmprof record` for any command"),
+            );
+        }
+        if self
+            .overhead
+            .is_some_and(|share| !(share > 0.0 && share < 1.0))
+        {
+            wrong(
+                "pipeline.cupti.overhead",
+                "must be a share above 0 and below 1".to_owned(),
+                Some("pipeline.cupti.overhead=0.02"),
+            );
+        }
+    }
+}

@@ -5,6 +5,7 @@
 
 pub mod chart;
 mod document;
+pub mod memory;
 pub mod render;
 pub mod run;
 pub mod statics;

@@ -6,6 +6,7 @@ pub mod dataset;
 pub mod host;
 pub mod native;
 pub mod process;
+pub mod profiler;
 pub mod pytorch;
 pub mod runner;
 pub mod telemetry;

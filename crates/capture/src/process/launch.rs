@@ -74,13 +74,21 @@ impl Launch {
         };
         let (stdout_path, stdout) = log("stdout")?;
         let (stderr_path, stderr) = log("stderr")?;
-        let mut command = Command::new(&self.program);
-        command
-            .args(&self.args)
+        let process = self
+            .command()
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
-            .process_group(0);
+            .process_group(0)
+            .spawn()
+            .map_err(|source| self.not_started(source))?;
+        Ok(Child::new(process, stdout_path, stderr_path))
+    }
+
+    /// As the standard library starts it, with our own input and output.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
         for (name, value) in &self.env {
             match value {
                 Some(value) => command.env(name, value),
@@ -90,17 +98,19 @@ impl Launch {
         if let Some(cwd) = &self.cwd {
             command.current_dir(cwd);
         }
-        let process = command.spawn().map_err(|source| {
-            let program = self.program.clone();
-            // A missing working directory is reported as "not found" too: only blame the program when the directory exists.
-            let cwd_exists = self.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
-            if source.kind() == io::ErrorKind::NotFound && cwd_exists {
-                ProcessError::NotFound { program }
-            } else {
-                ProcessError::Spawn { program, source }
-            }
-        })?;
-        Ok(Child::new(process, stdout_path, stderr_path))
+        command
+    }
+
+    /// Why it did not start.
+    pub(crate) fn not_started(&self, source: io::Error) -> ProcessError {
+        let program = self.program.clone();
+        // A missing working directory is reported as "not found" too: only blame the program when the directory exists.
+        let cwd_exists = self.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
+        if source.kind() == io::ErrorKind::NotFound && cwd_exists {
+            ProcessError::NotFound { program }
+        } else {
+            ProcessError::Spawn { program, source }
+        }
     }
 }
 

@@ -1,0 +1,219 @@
+//! Our end of the control channel: watched processes connect and report, and take orders.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use llmprof_wire::control::{Order, Report};
+use tempfile::TempDir;
+
+/// More than this without a line is no report.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// What a process has reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// The process.
+    pub process: u32,
+    /// Its wire file.
+    pub file: String,
+    /// The version of CUPTI, once it is in use.
+    pub cupti: Option<u32>,
+    /// Why CUPTI cannot be used.
+    pub refused: Option<String>,
+    /// Records that were lost, and why.
+    pub lost: Option<(u64, String)>,
+    /// The last flush that it has done.
+    pub flushed: u32,
+    /// Whether it said goodbye.
+    pub has_ended: bool,
+}
+
+struct Connection {
+    stream: UnixStream,
+    received: Vec<u8>,
+    is_open: bool,
+    watched: Watched,
+}
+
+/// The channel. Its socket lies in a folder of its own, since paths of sockets must be short.
+pub struct Channel {
+    listener: UnixListener,
+    folder: TempDir,
+    connections: Vec<Connection>,
+    /// What a process that connects is told first.
+    first_order: Option<Order>,
+    flushes: u32,
+}
+
+impl Channel {
+    /// Begins to listen.
+    pub fn open() -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("llmprof-").tempdir()?;
+        let listener = UnixListener::bind(folder.path().join("control"))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            listener,
+            folder,
+            connections: Vec::new(),
+            first_order: None,
+            flushes: 0,
+        })
+    }
+
+    /// The path of the socket.
+    pub fn path(&self) -> PathBuf {
+        Path::join(self.folder.path(), "control")
+    }
+
+    /// All processes that have reported.
+    pub fn processes(&self) -> impl Iterator<Item = &Watched> {
+        self.connections
+            .iter()
+            .map(|connection| &connection.watched)
+    }
+
+    /// What to wait for: whenever one of these is readable, [`serve`](Self::serve) has something to do.
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let open = self.connections.iter().filter(|one| one.is_open);
+        std::iter::once(self.listener.as_fd())
+            .chain(open.map(|one| one.stream.as_fd()))
+            .collect()
+    }
+
+    /// Takes new connections and reads reports.
+    pub fn serve(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let mut connection = Connection {
+                stream,
+                received: Vec::new(),
+                is_open: true,
+                watched: Watched::default(),
+            };
+            if let Some(order) = self.first_order {
+                connection.send(order);
+            }
+            self.connections.push(connection);
+        }
+        for connection in &mut self.connections {
+            connection.read();
+        }
+    }
+
+    /// Tells all processes, and with start and stop those that come later too.
+    pub fn order(&mut self, order: Order) {
+        if matches!(order, Order::Start | Order::Stop) {
+            self.first_order = Some(order);
+        }
+        for connection in &mut self.connections {
+            connection.send(order);
+        }
+    }
+
+    /// Asks all processes to write what they have.
+    pub fn flush(&mut self) {
+        self.flushes += 1;
+        self.order(Order::Flush(self.flushes));
+    }
+
+    /// Whether all processes that are still there have done the last flush.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.connections
+            .iter()
+            .all(|one| !one.is_open || one.watched.has_ended || one.watched.flushed >= self.flushes)
+    }
+}
+
+impl Connection {
+    fn send(&mut self, order: Order) {
+        if self.is_open && writeln!(self.stream, "{order}").is_err() {
+            self.is_open = false;
+        }
+    }
+
+    fn read(&mut self) {
+        let mut chunk = [0; 4096];
+        while self.is_open {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => self.is_open = false,
+                Ok(count) => self.received.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => self.is_open = false,
+            }
+            self.is_open &= self.received.len() <= LONGEST_LINE;
+        }
+        while let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.received.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            if let Some(report) = Report::read(line.trim_end_matches('\n')) {
+                self.take(report);
+            }
+        }
+    }
+
+    fn take(&mut self, report: Report) {
+        let watched = &mut self.watched;
+        match report {
+            Report::Hello { process, file, .. } => {
+                watched.process = process;
+                watched.file = file;
+            }
+            Report::Attached { cupti } => watched.cupti = Some(cupti),
+            Report::Refused { why } => watched.refused = Some(why),
+            Report::Capture { .. } => {}
+            Report::Flushed { number } => watched.flushed = number,
+            Report::Lost { count, why } => watched.lost = Some((count, why)),
+            Report::Ended => watched.has_ended = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_report_and_are_told() {
+        let mut channel = Channel::open().unwrap();
+        channel.order(Order::Start);
+        let mut process = UnixStream::connect(channel.path()).unwrap();
+        process
+            .write_all(b"hello 1 42 42-1.wire\nattached 130001\nlost 3 no sp")
+            .unwrap();
+        channel.serve();
+        process.write_all(b"ace\nnonsense\n").unwrap();
+        channel.flush();
+        assert!(!channel.is_flushed());
+        process.write_all(b"flushed 1\n").unwrap();
+        channel.serve();
+        assert!(channel.is_flushed());
+        let watched: Vec<_> = channel.processes().cloned().collect();
+        assert_eq!(
+            watched,
+            [Watched {
+                process: 42,
+                file: "42-1.wire".to_owned(),
+                cupti: Some(130_001),
+                refused: None,
+                lost: Some((3, "no space".to_owned())),
+                flushed: 1,
+                has_ended: false,
+            }]
+        );
+        let mut told = [0; 14];
+        process.read_exact(&mut told).unwrap();
+        assert_eq!(&told, b"start\nflush 1\n");
+        drop(process);
+        channel.flush();
+        channel.serve();
+        assert!(
+            channel.is_flushed(),
+            "a process that is gone is not waited for"
+        );
+    }
+}

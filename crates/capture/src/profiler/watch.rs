@@ -1,0 +1,174 @@
+//! Running a command to its end while its processes are recorded.
+
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use llmprof_units::Nanos;
+use llmprof_wire::control::Order;
+use rustix::event::PollFlags;
+use rustix::fd::AsFd;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use super::Channel;
+use crate::process::{Interrupt, Launch, ProcessError};
+
+/// How long a command may take to end by itself after Ctrl-C before it gets the signal from us: a terminal sends it to
+/// the command too.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long processes that outlive the command may take to write what they have.
+const LAST_FLUSH: Duration = Duration::from_secs(3);
+
+/// When to record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// Begin so long after the start of the command.
+    pub after: Option<Duration>,
+    /// End so long after the beginning.
+    pub length: Option<Duration>,
+}
+
+impl Schedule {
+    /// Whether processes record from their first moment.
+    pub fn begins_at_once(&self) -> bool {
+        self.after.is_none()
+    }
+}
+
+/// Where what the command prints goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandOutput {
+    /// To our standard output.
+    Stdout,
+    /// To our standard error, since our output is data.
+    Stderr,
+}
+
+/// How a watched command ended.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchedEnd {
+    /// What the system says of it.
+    pub status: ExitStatus,
+    /// Whether the user asked to stop.
+    pub was_interrupted: bool,
+    /// Wall time from start to end.
+    pub duration: Nanos,
+}
+
+/// Starts the command with our own input, output and terminal, and waits until it ends. Ctrl-C goes to the command,
+/// from the terminal or from us; a second one ends it.
+pub fn watch(
+    launch: &Launch,
+    channel: &mut Channel,
+    schedule: Schedule,
+    output: CommandOutput,
+    interrupt: &mut Interrupt,
+) -> Result<WatchedEnd, ProcessError> {
+    let system = |action| move |source: std::io::Error| ProcessError::System { action, source };
+    let started = Instant::now();
+    let mut command = launch.command();
+    if output == CommandOutput::Stderr {
+        command.stdout(std::io::stderr());
+    }
+    // The command stays in our process group: the terminal's Ctrl-C reaches it, and it may read from the terminal.
+    let mut child = command
+        .spawn()
+        .map_err(|source| launch.not_started(source))?;
+    let pid = Pid::from_child(&child);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())
+        .map_err(|errno| system("watch the command")(errno.into()))?;
+    let mut begin = schedule.after.map(|after| started + after);
+    let mut end = schedule
+        .length
+        .map(|length| begin.unwrap_or(started) + length);
+    let interrupts_before = interrupt.count();
+    let mut ending = Ending::default();
+    loop {
+        let deadline = [begin, end, ending.next].into_iter().flatten().min();
+        let mut watched = vec![(pidfd.as_fd(), PollFlags::IN)];
+        watched.extend(
+            channel
+                .descriptors()
+                .into_iter()
+                .map(|descriptor| (descriptor, PollFlags::IN)),
+        );
+        let ready = interrupt
+            .wait_for_any(&watched, deadline)
+            .map_err(system("wait for the command"))?;
+        channel.serve();
+        if ready.first() == Some(&true) {
+            break;
+        }
+        let now = Instant::now();
+        if begin.is_some_and(|begin| now >= begin) {
+            begin = None;
+            channel.order(Order::Start);
+        }
+        if end.is_some_and(|end| now >= end) {
+            end = None;
+            channel.order(Order::Stop);
+            channel.flush();
+        }
+        let asked = interrupt.count() - interrupts_before;
+        ending.step(asked, now, pid, channel);
+    }
+    let status = child.wait().map_err(system("collect the command"))?;
+    let duration = Nanos(started.elapsed().as_nanos() as i64);
+    flush_the_rest(channel, interrupt).map_err(system("wait for the last records"))?;
+    Ok(WatchedEnd {
+        status,
+        was_interrupted: interrupt.count() > interrupts_before,
+        duration,
+    })
+}
+
+/// How far the user's wish to stop has gone.
+#[derive(Default)]
+struct Ending {
+    asked: u32,
+    next: Option<Instant>,
+    sent: u32,
+}
+
+impl Ending {
+    fn step(&mut self, asked: u32, now: Instant, pid: Pid, channel: &mut Channel) {
+        if asked == 0 {
+            return;
+        }
+        if self.asked == 0 {
+            channel.flush();
+            self.next = Some(now + PATIENCE);
+        }
+        let again = asked > self.asked && self.asked > 0;
+        self.asked = asked;
+        if again || self.next.is_some_and(|next| now >= next) {
+            let signal = match (self.sent, again) {
+                (0, false) => Signal::INT,
+                (0 | 1, _) => Signal::TERM,
+                _ => Signal::KILL,
+            };
+            // One that is gone already is what was wanted.
+            let _ = kill_process(pid, signal);
+            self.sent += 1;
+            self.next = (self.sent < 4).then(|| now + 2 * PATIENCE);
+        }
+    }
+}
+
+/// Processes that the command left behind write what they have; they are not ended.
+fn flush_the_rest(channel: &mut Channel, interrupt: &Interrupt) -> std::io::Result<()> {
+    channel.order(Order::Stop);
+    channel.flush();
+    channel.serve();
+    let deadline = Instant::now() + LAST_FLUSH;
+    while !channel.is_flushed() && Instant::now() < deadline {
+        let watched: Vec<_> = channel
+            .descriptors()
+            .into_iter()
+            .map(|descriptor| (descriptor, PollFlags::IN))
+            .collect();
+        interrupt.wait_for_any(&watched, Some(deadline))?;
+        drop(watched);
+        channel.serve();
+    }
+    Ok(())
+}

@@ -30,17 +30,17 @@ fn stand_in(folder: &Path, switches: &[&str]) -> PathBuf {
 
 /// Samples the stand-in for a while, with this process as the worker.
 fn sampled(switches: &[&str], gpus: Gpus) -> Samples {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let sampler = Sampler::start_with(Settings {
         period: Duration::from_millis(10),
         gpus,
         nvml_library: Some(stand_in(folder.path(), switches)),
     })
-    .unwrap();
+    .expect("sampling starts");
     sampler.watch(std::process::id());
     // What is read every 200 ms is read with the worker known.
     std::thread::sleep(Duration::from_millis(500));
-    sampler.stop().unwrap()
+    sampler.stop().expect("sampling stops")
 }
 
 fn codes(samples: &Samples) -> Vec<&str> {

@@ -428,10 +428,11 @@ impl Machine<'_> {
     }
 
     fn integer(&mut self, integer: Integer) -> Value {
-        integer.to_i64().map(Value::Int).unwrap_or_else(|| {
-            self.heap.integers.push(integer);
-            Value::Integer(last(self.heap.integers.len()))
-        })
+        if let Some(small) = integer.to_i64() {
+            return Value::Int(small);
+        }
+        self.heap.integers.push(integer);
+        Value::Integer(last(self.heap.integers.len()))
     }
 }
 

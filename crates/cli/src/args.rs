@@ -48,15 +48,22 @@ Examples:
     #[command(after_help = "\
 Examples:
   llmprof import trace.json.gz
+  llmprof import trace.json.gz --device h200 model=qwen2_5_0_5b workload.prompt_tokens=128    with floors
   llmprof import report.sqlite decode_raw.csv -o runs/mine     a timeline and counters of the same program
-  llmprof import trace.json --json | jq .totals")]
+  llmprof import trace.json --json | jq .timeline.totals")]
     Import(ImportArgs),
-    /// Analyze an imported run again.
+    /// Analyze a run again, and write its reports anew.
     #[command(after_help = "\
 Examples:
   llmprof analyze runs/mine
   llmprof analyze runs/mine --device h100_sxm     rooflines of another device")]
     Analyze(AnalyzeArgs),
+    /// Write the reports of a run again from its analysis.
+    #[command(after_help = "\
+Examples:
+  llmprof report runs/mine
+  llmprof report $(llmprof runs path) --open      the newest run, in the browser")]
+    Report(ReportArgs),
     /// Write a run's timeline for another tool.
     #[command(after_help = "\
 Examples:
@@ -218,9 +225,13 @@ impl HydraArgs {
 /// Which profiles are read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArgs {
-    /// The profiles.
-    #[arg(required = true, value_name = "FILE")]
+    /// The profiles; then the model that ran and its workload, as changes to the config: model=NAME,
+    /// workload.prompt_tokens=128. Without a model there are no floors.
+    #[arg(required = true, value_name = "FILE|OVERRIDE")]
     pub(crate) files: Vec<PathBuf>,
+    /// The model that ran, by its Hugging Face config.json.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// The run directory [default: runs/import/NAME/TIME].
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
@@ -243,6 +254,16 @@ pub(crate) struct AnalyzeArgs {
     /// Print the analysis as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Which run is reported again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReportArgs {
+    /// The run directory.
+    pub(crate) run: PathBuf,
+    /// Open the page.
+    #[arg(long)]
+    pub(crate) open: bool,
 }
 
 /// What is written, and for whom.

@@ -21,6 +21,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Run(args) => return run::run(args, output),
         Command::Import(args) => profile::import(&args, output)?,
         Command::Analyze(args) => profile::analyze(&args, output)?,
+        Command::Report(args) => profile::report(&args, output)?,
         Command::Export(args) => profile::export(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,

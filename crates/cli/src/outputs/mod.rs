@@ -1,198 +1,229 @@
-//! The files of a measured run, all from one analysis.
+//! The files of a run, all from one analysis: of the native engine, of a traced program, of an imported profile.
+//!
+//! [`Results`] is what they are made of, [`files`] makes them, [`write`] puts them into the directory of a run together with
+//! what was [`recorded`], from which `analyze` and `report` make them again.
 
-use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis, RunPhase};
-use llmprof_record::{issue::Issue, plan::Plan, store::RunDir};
+mod metrics;
+mod native_trace;
+pub(crate) mod recorded;
+mod tables;
+pub(crate) mod telemetry_curves;
+
+use std::path::Path;
+
+use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    plan::Plan,
+    store::RunDir,
+    trace::Trace,
+};
 use llmprof_report::{
     chart,
     render::{html, markdown},
-    run::{self, Extras},
-    view::{Event, Part, Series, Timeline},
+    run::{self, Extras, trace_timeline},
+    view::{Event, Part, ReportView, Series, Timeline},
 };
+use llmprof_theory::device::Device;
 use llmprof_units::Nanos;
-use serde_json::{Value, json};
 
-use crate::{failure::Failure, output::csv_field, subject::Subject};
+use self::recorded::{Captured, Recorded, RecordedModel};
+use crate::{failure::Failure, subject::Subject};
 
-/// Writes every file; the answer is the conclusion, for the terminal.
+/// What the files of a run are made of.
+pub(crate) struct Results<'a> {
+    /// What is said.
+    pub(crate) analysis: &'a RunAnalysis,
+    /// The model, where it is known.
+    pub(crate) model: Option<&'a RecordedModel>,
+    /// The device whose limits are drawn.
+    pub(crate) device: Option<&'a Device>,
+    /// What passes measured.
+    pub(crate) measured: Option<&'a MeasuredRun>,
+    /// The trace of the captured pass.
+    pub(crate) trace: Option<&'a Trace>,
+    /// Curves of samples.
+    pub(crate) telemetry: Vec<Series>,
+}
+
+/// A file of a run: its path in the directory, and its contents.
+pub(crate) type Output = (String, String);
+
+/// Writes every file of a run; the answer is the conclusion, for the terminal.
+///
+/// `trace` is that of the captured pass, as [`analyze_trace`](llmprof_analysis::run::analyze_trace) was given it; without
+/// one the pass is the native engine's, and its operators are written as a trace for other tools.
 pub(crate) fn write(
     plan: &Plan,
     subject: &Subject,
     measured: &MeasuredRun,
+    trace: Option<&Trace>,
     analysis: &RunAnalysis,
     telemetry: Vec<Series>,
     store: &mut RunDir,
 ) -> Result<Vec<String>, Failure> {
-    for issue in &analysis.issues {
+    let recorded = Recorded {
+        name: subject.name.clone(),
+        model: Some(RecordedModel::of(subject)),
+        workload: analysis.workload,
+        device: subject.device.clone(),
+        device_file: recorded::device_file(subject.device.as_ref(), &plan.hardware.spec),
+        measured: Some(measured.clone()),
+        captured: match trace {
+            Some(_) => Captured::Trace,
+            None => Captured::Operators,
+        },
+        assumptions: analysis.assumptions.clone(),
+    };
+    recorded.save(store.path())?;
+    let native = trace.is_none().then(|| native_trace::trace(measured));
+    let trace = trace.or(native.as_ref());
+    if let Some(trace) = trace {
+        save_trace(trace, store.path())?;
+    }
+    telemetry_curves::save(&telemetry, store.path())?;
+    let results = Results {
+        analysis,
+        model: recorded.model.as_ref(),
+        device: subject.device.as_ref(),
+        measured: Some(measured),
+        trace,
+        telemetry,
+    };
+    write_results(&results, store, plan.output.json, plan.output.markdown)
+}
+
+fn write_results(
+    results: &Results<'_>,
+    store: &mut RunDir,
+    json: bool,
+    markdown: bool,
+) -> Result<Vec<String>, Failure> {
+    for issue in &results.analysis.issues {
         if !store.manifest().issues.contains(issue) {
             store.add_issue(issue.clone())?;
         }
     }
     let issues: Vec<Issue> = store.manifest().issues.clone();
-    if plan.output.json {
-        store.write("metrics.json", text(&metrics(subject, analysis))?)?;
-        store.write("analysis.json", text(analysis)?)?;
+    if json {
+        let (name, metrics) = metrics_file(results)?;
+        store.write(&name, metrics)?;
+        store.write("analysis.json", text(results.analysis)?)?;
     }
-    store.write("operators.csv", operators_csv(analysis))?;
-    store.write("ops.csv", ops_csv(measured))?;
+    for (name, contents) in files(results, &issues, markdown) {
+        store.write(&name, contents)?;
+    }
+    Ok(run::conclusion(results.analysis))
+}
+
+/// Saves a trace where `export`, `analyze` and `report` look for it.
+pub(crate) fn save_trace(trace: &Trace, run: &Path) -> Result<(), Failure> {
+    trace
+        .save(&run.join(recorded::TRACE_FILE))
+        .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// `metrics.json`, as text.
+pub(crate) fn metrics_file(results: &Results<'_>) -> Result<Output, Failure> {
+    Ok(("metrics.json".to_owned(), text(&metrics::metrics(results))?))
+}
+
+/// The reports, tables and plots. A file that has nothing to say is absent.
+pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<Output> {
+    let analysis = results.analysis;
+    let mut files = Vec::new();
+    files.extend(tables::operators(analysis));
+    files.extend(tables::kernels(analysis));
+    files.extend(tables::ops(analysis, results.measured));
+    let page = page(results, issues);
+    files.extend(plots(&page));
+    files.push(("report.html".to_owned(), html::report(&page)));
+    if text {
+        let documents = [
+            ("report.md", Some(run::document(analysis, issues))),
+            ("operators.md", Some(run::operators(analysis))),
+            ("kernels.md", run::kernels(analysis)),
+            ("stakeholder_summary.md", Some(run::stakeholder(analysis))),
+        ];
+        for (name, document) in documents {
+            files.extend(document.map(|text| (name.to_owned(), markdown::document(&text))));
+        }
+    }
+    files
+}
+
+/// The page of a run.
+fn page(results: &Results<'_>, issues: &[Issue]) -> ReportView {
+    let mut issues = issues.to_vec();
+    let timeline = match (results.trace, results.analysis.timeline.is_some()) {
+        (Some(trace), true) => {
+            let drawn = trace_timeline(trace, results.analysis);
+            if drawn.left_out > 0 {
+                issues.push(
+                    Issue::new(
+                        Severity::Info,
+                        "report.timeline_cut",
+                        format!(
+                            "the timeline leaves out the {} innermost of {} events",
+                            drawn.left_out,
+                            drawn.left_out + drawn.timeline.len()
+                        ),
+                    )
+                    .with_hint("`llmprof export RUN --to chrome` has all of them"),
+                );
+            }
+            Some(drawn.timeline)
+        }
+        _ => results.measured.and_then(native_timeline),
+    };
     let extras = Extras {
-        timeline: timeline(measured),
-        telemetry,
-        gaps_ns: gaps(measured),
+        timeline,
+        telemetry: results.telemetry.clone(),
+        gaps_ns: results.measured.map(gaps).unwrap_or_default(),
     };
-    let page = run::view(analysis, &issues, subject.device.as_ref(), extras);
-    for section in &page.sections {
-        for part in &section.parts {
-            let (name, plot) = match part {
-                Part::Waterfall(waterfall) => (
-                    format!("waterfall_{}", waterfall.phase),
-                    chart::waterfall(waterfall),
-                ),
-                Part::Roofline(roofline) => ("roofline".to_owned(), chart::roofline(roofline)),
-                Part::Timeline(timeline) => ("timeline".to_owned(), chart::timeline(timeline)),
-                Part::Histogram(histogram) => {
-                    ("token_gaps".to_owned(), chart::histogram(histogram))
-                }
-                Part::Series(series) => (
-                    format!(
-                        "telemetry_{}",
-                        series.title.to_lowercase().replace(' ', "_")
-                    ),
-                    chart::series(series),
-                ),
-                _ => continue,
-            };
-            store.write(&format!("plots/{name}.svg"), plot.file())?;
-        }
-    }
-    store.write("report.html", html::report(&page))?;
-    if plan.output.markdown {
-        store.write(
-            "report.md",
-            markdown::document(&run::document(analysis, &issues)),
-        )?;
-        store.write(
-            "operators.md",
-            markdown::document(&run::operators(analysis)),
-        )?;
-        store.write(
-            "stakeholder_summary.md",
-            markdown::document(&run::stakeholder(analysis)),
-        )?;
-    }
-    Ok(run::conclusion(analysis))
+    run::view(results.analysis, &issues, results.device, extras)
 }
 
-/// The numbers, with the names that `metrics.json` has always had where their meaning holds.
-fn metrics(subject: &Subject, analysis: &RunAnalysis) -> Value {
-    let latency = &analysis.latency;
-    let millis = |summary: &Option<llmprof_analysis::run::Summary>| {
-        summary.as_ref().map(|summary| {
-            json!({
-                "mean": summary.mean / 1e6,
-                "std": summary.deviation.map(|deviation| deviation / 1e6),
-                "ci95_half_width": summary.ci95_half_width.map(|half| half / 1e6),
-                "count": summary.count,
-            })
-        })
-    };
-    let used = |phase: RunPhase, choose: fn(&llmprof_analysis::run::Utilization) -> Option<f64>| {
-        let phase = analysis.phase(phase)?;
-        phase
-            .plain_utilization
-            .as_ref()
-            .or(phase.utilization.as_ref())
-            .and_then(choose)
-    };
-    json!({
-        "aggregates": {
-            "prefill_ms": millis(&latency.prefill_ns),
-            "decode_ms": millis(&latency.decode_ns),
-            "ttft_ms": millis(&latency.ttft_ns),
-            "tpot_ms": millis(&latency.tpot_ns),
-            "tokens_per_s": latency.tokens_per_s,
-            "decode_tokens_per_s": latency.decode_tokens_per_s,
-            "itl_ns": latency.itl_ns,
-        },
-        "mfu_per_stage": {
-            "prefill": used(RunPhase::Prefill, |used| used.mfu),
-            "decode": used(RunPhase::Decode, |used| used.mfu),
-        },
-        "mbu_per_stage": {
-            "prefill": used(RunPhase::Prefill, |used| used.mbu),
-            "decode": used(RunPhase::Decode, |used| used.mbu),
-        },
-        "phases": analysis.phases.iter().map(|phase| json!({
-            "phase": phase.phase,
-            "class": phase.class.class,
-            "waterfall": phase.waterfall,
-        })).collect::<Vec<_>>(),
-        "model": { "name": subject.name, "family": subject.model.family, "parameters": subject.model.parameters() },
-        "device": analysis.device,
-        "requests": latency.requests,
-    })
-}
-
-fn operators_csv(analysis: &RunAnalysis) -> String {
-    let mut text = "phase,operator,kind,dtype,calls,time_ns,share,flops,compulsory_bytes,floor_ns,flops_per_s,bytes_per_s,intensity,fraction_of_roof\n".to_owned();
-    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    for phase in &analysis.phases {
-        for group in &phase.by_path {
-            let cells = [
-                phase.phase.to_string(),
-                csv_field(&group.name),
-                group.kind.to_string(),
-                group.dtype.to_string(),
-                group.calls.to_string(),
-                group.measured_ns.0.to_string(),
-                group.share.to_string(),
-                group.flops.0.to_string(),
-                group.compulsory_bytes.0.to_string(),
-                group
-                    .floor_ns
-                    .map(|floor| floor.0.to_string())
-                    .unwrap_or_default(),
-                number(group.achieved_flops_per_s.map(|rate| rate.0)),
-                number(group.achieved_bytes_per_s.map(|rate| rate.0)),
-                number(group.intensity),
-                number(group.fraction_of_roof),
-            ];
-            text += &cells.join(",");
-            text.push('\n');
-        }
+/// A picture for each chart of the page.
+fn plots(page: &ReportView) -> Vec<Output> {
+    let mut plots = Vec::new();
+    for part in page.sections.iter().flat_map(|section| &section.parts) {
+        let (name, plot) = match part {
+            Part::Waterfall(waterfall) => (
+                format!("waterfall_{}", file_name(&waterfall.phase)),
+                chart::waterfall(waterfall),
+            ),
+            Part::Roofline(roofline) => ("roofline".to_owned(), chart::roofline(roofline)),
+            Part::Timeline(timeline) => ("timeline".to_owned(), chart::timeline(timeline)),
+            Part::Histogram(histogram) => {
+                let name = match histogram.title.as_str() {
+                    "Gaps between tokens" => "token_gaps".to_owned(),
+                    title => file_name(title),
+                };
+                (name, chart::histogram(histogram))
+            }
+            Part::Series(series) => (
+                format!("telemetry_{}", file_name(&series.title)),
+                chart::series(series),
+            ),
+            Part::Document(_) | Part::Operators(_) => continue,
+        };
+        plots.push((format!("plots/{name}.svg"), plot.file()));
     }
-    text
+    plots
 }
 
-/// Every call of the captured pass: name, start and duration, shape.
-fn ops_csv(measured: &MeasuredRun) -> String {
-    let mut text = "name,kind,start_ns,duration_ns,groups,m,n,k,dtype\n".to_owned();
-    for pass in measured
-        .passes
-        .iter()
-        .filter(|pass| pass.kind == PassKind::Captured)
-    {
-        for event in &pass.operators {
-            let Some(operator) = measured.operators.get(event.operator as usize) else {
-                continue;
-            };
-            let shape = event.shape;
-            text += &format!(
-                "{},{},{},{},{},{},{},{},{}\n",
-                csv_field(&operator.path),
-                operator.kind,
-                event.start_ns,
-                event.end_ns - event.start_ns,
-                shape.groups,
-                shape.m,
-                shape.n,
-                shape.k,
-                operator.dtype
-            );
-        }
-    }
-    text
+/// A title as part of a file's name.
+fn file_name(title: &str) -> String {
+    let words = title.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    words.join("_")
 }
 
+/// Gaps between the tokens of plain passes, ns.
 fn gaps(measured: &MeasuredRun) -> Vec<f64> {
     let plain = measured
         .passes
@@ -204,12 +235,13 @@ fn gaps(measured: &MeasuredRun) -> Vec<f64> {
             request
                 .token_ns
                 .windows(2)
-                .map(|pair| (pair[1] - pair[0]) as f64)
+                .map(|pair| pair[1].saturating_sub(pair[0]) as f64)
         })
         .collect()
 }
 
-fn timeline(measured: &MeasuredRun) -> Option<Timeline> {
+/// The operators of the captured pass in one lane.
+fn native_timeline(measured: &MeasuredRun) -> Option<Timeline> {
     let pass = measured
         .passes
         .iter()
@@ -234,7 +266,7 @@ fn timeline(measured: &MeasuredRun) -> Option<Timeline> {
         timeline.push(Event {
             lane: 0,
             start_ns: Nanos(event.start_ns),
-            duration_ns: Nanos(event.end_ns - event.start_ns),
+            duration_ns: Nanos(event.end_ns.saturating_sub(event.start_ns)),
             name: event.operator,
             phase: u32::try_from(phase).unwrap_or(u32::MAX),
         });
@@ -242,8 +274,20 @@ fn timeline(measured: &MeasuredRun) -> Option<Timeline> {
     Some(timeline)
 }
 
-fn text<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
+/// A value as the text of a JSON file.
+pub(crate) fn text<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string_pretty(value)
         .map(|text| text + "\n")
         .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_become_names_of_files() {
+        assert_eq!(file_name("decode (device 1)"), "decode_device_1");
+        assert_eq!(file_name("Steps of decode"), "steps_of_decode");
+    }
 }

@@ -1,9 +1,10 @@
 use llmprof_units::Nanos;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Unit;
 
 /// Sampled values over time; lines that share a unit share a chart.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// What was sampled.
     pub title: String,
@@ -16,16 +17,17 @@ pub struct Series {
 }
 
 /// One sensor over time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// The sensor.
     pub label: String,
     /// When it was read and what it said, by time. A value that is not finite is a gap.
+    #[serde(serialize_with = "with_gaps", deserialize_with = "from_gaps")]
     pub samples: Vec<(Nanos, f64)>,
 }
 
 /// A named stretch of time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Band {
     /// Its name.
     pub label: String,
@@ -33,6 +35,23 @@ pub struct Band {
     pub start_ns: Nanos,
     /// Its end.
     pub end_ns: Nanos,
+}
+
+/// JSON has no number for a gap; it is written as null.
+fn with_gaps<S: Serializer>(samples: &[(Nanos, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(
+        samples
+            .iter()
+            .map(|(time, value)| (time, value.is_finite().then_some(value))),
+    )
+}
+
+fn from_gaps<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Nanos, f64)>, D::Error> {
+    let samples = Vec::<(Nanos, Option<f64>)>::deserialize(deserializer)?;
+    let filled = samples.into_iter();
+    Ok(filled
+        .map(|(time, value)| (time, value.unwrap_or(f64::NAN)))
+        .collect())
 }
 
 /// A [`Line`] in four numbers.

@@ -1,9 +1,11 @@
 use llmprof_units::{
     Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Percent, Watts, significant,
 };
+use serde::{Deserialize, Serialize};
 
 /// What the numbers of an axis are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// A duration or a point in time, in nanoseconds.
     Nanoseconds,

@@ -2,26 +2,33 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_analysis::{Analysis, analyze, summary_lines};
+use llmprof_analysis::{run::RunAnalysis, summary_lines};
 use llmprof_record::{
     counters::Counters,
     import::{self, Limits, Profile},
-    issue::{Issue, Severity},
+    issue::Issue,
     memory::MemoryHistory,
     store::{RunDir, write_atomically},
     summary::SummaryTable,
     trace::Trace,
 };
-use llmprof_theory::device::{Catalog, Device};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use llmprof_theory::device::Device;
+use serde::{Deserialize, Serialize};
 
 use super::{
     counters::{CountersAnalysis, LaunchRow},
     files, memory,
 };
-use crate::failure::Failure;
+pub(crate) use crate::outputs::recorded::TRACE_FILE;
+use crate::{
+    failure::Failure,
+    outputs::{
+        self, Output, Results,
+        recorded::{Captured, Recorded, described, json},
+        telemetry_curves, text,
+    },
+};
 
-pub(super) const TRACE_FILE: &str = "trace.llmprof";
 const COUNTERS_FILE: &str = "counters.json";
 const MEMORY_FILE: &str = "memory.json";
 const SUMMARIES_FILE: &str = "summaries.json";
@@ -38,6 +45,8 @@ pub(super) struct Summary {
 /// Profiles of one program: a timeline, counters, tables of sums.
 #[derive(Default)]
 pub(super) struct Contents {
+    /// What is known beside the timeline.
+    pub(super) recorded: Recorded,
     trace: Option<Box<Trace>>,
     counters: Option<Box<Counters>>,
     summaries: Vec<Summary>,
@@ -48,9 +57,9 @@ pub(super) struct Contents {
 
 /// What follows from the contents: `analysis.json`, and what `--json` prints.
 #[derive(Serialize)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    timeline: Option<Analysis>,
+    run: Option<RunAnalysis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<CountersAnalysis>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -116,6 +125,7 @@ impl Contents {
             .then(|| Trace::load(&trace).map_err(|error| Failure::new(error.to_string())))
             .transpose()?;
         let contents = Self {
+            recorded: Recorded::load(run)?.unwrap_or_default(),
             trace: trace.map(Box::new),
             counters: json(&run.join(COUNTERS_FILE))?,
             summaries: json(&run.join(SUMMARIES_FILE))?.unwrap_or_default(),
@@ -123,6 +133,7 @@ impl Contents {
             sources: Vec::new(),
         };
         if contents.trace.is_none()
+            && contents.recorded.captured == Captured::Trace
             && contents.counters.is_none()
             && contents.summaries.is_empty()
             && contents.memory.is_none()
@@ -137,9 +148,8 @@ impl Contents {
 
     pub(super) fn save(&self, store: &RunDir) -> Result<(), Failure> {
         if let Some(trace) = &self.trace {
-            trace
-                .save(&store.path().join(TRACE_FILE))
-                .map_err(|error| Failure::new(error.to_string()))?;
+            outputs::save_trace(trace, store.path())?;
+            self.recorded.save(store.path())?;
         }
         if let Some(counters) = &self.counters {
             store.write(COUNTERS_FILE, text(counters)?)?;
@@ -153,22 +163,25 @@ impl Contents {
         Ok(())
     }
 
-    /// Rooflines are of `device`, or of the one that the timeline names.
-    pub(super) fn analyze(&self, device: Option<&Device>) -> Findings {
+    /// Limits are those of `device`, of the recorded one, or of the one that the timeline names.
+    pub(super) fn analyze(&mut self, device: Option<&Device>) -> Result<Findings, Failure> {
         let mut other_issues = Vec::new();
-        let mut timeline = self.trace.as_ref().map(|trace| {
-            let (known, issue) = match device {
-                Some(device) => (Some(device.clone()), None),
-                None => described(trace),
-            };
-            let mut analysis = analyze(trace, known.as_ref());
-            analysis.issues.extend(issue);
-            analysis
-        });
+        let mut unknown = None;
+        if let Some(trace) = &self.trace
+            && self.recorded.device.is_none()
+            && device.is_none()
+        {
+            (self.recorded.device, unknown) = described(trace);
+        }
+        let has_run = self.trace.is_some() || self.recorded.captured == Captured::Operators;
+        let mut run = has_run
+            .then(|| self.recorded.analyze(self.trace.as_deref(), device))
+            .transpose()?;
+        let timeline = run.as_ref().and_then(|run| run.timeline.as_deref());
         let counters = self
             .counters
             .as_ref()
-            .map(|counters| CountersAnalysis::of(counters, timeline.as_ref()));
+            .map(|counters| CountersAnalysis::of(counters, timeline));
         let lost = self
             .counters
             .iter()
@@ -179,12 +192,12 @@ impl Contents {
                     .flat_map(|summary| &summary.table.issues),
             )
             .chain(self.memory.iter().flat_map(|memory| &memory.issues));
-        match &mut timeline {
-            Some(analysis) => analysis.issues.extend(lost.cloned()),
+        match &mut run {
+            Some(run) => run.issues.extend(unknown.into_iter().chain(lost.cloned())),
             None => other_issues.extend(lost.cloned()),
         }
-        Findings {
-            timeline,
+        Ok(Findings {
+            run,
             counters,
             summaries: self
                 .summaries
@@ -194,39 +207,45 @@ impl Contents {
             memory: self.memory.as_deref().cloned(),
             other_issues,
             sources: self.sources.clone(),
-        }
+        })
     }
-}
 
-/// The description of the device that a timeline names, or why there is none.
-fn described(trace: &Trace) -> (Option<Device>, Option<Issue>) {
-    let Some(name) = trace
-        .devices
-        .iter()
-        .map(|device| device.name.as_str())
-        .find(|name| !name.is_empty())
-    else {
-        return (None, None);
-    };
-    match Catalog::embedded().by_driver_name(name) {
-        Ok(device) => (Some(device), None),
-        Err(error) => {
-            let issue = Issue::new(
-                Severity::Warning,
-                "hardware.unknown",
-                format!("no rooflines: {error}"),
-            )
-            .with_hint("--device NAME compares with another device");
-            (None, Some(issue))
-        }
+    /// What the reports of an analysis are made of.
+    pub(super) fn results<'a>(
+        &'a self,
+        analysis: &'a RunAnalysis,
+        device: Option<&'a Device>,
+        run: &Path,
+    ) -> Result<Results<'a>, Failure> {
+        Ok(Results {
+            analysis,
+            model: self.recorded.model.as_ref(),
+            device: device.or(self.recorded.device.as_ref()),
+            measured: self.recorded.measured.as_ref(),
+            trace: self.trace.as_deref(),
+            telemetry: telemetry_curves::load(run)?,
+        })
     }
 }
 
 impl Findings {
     pub(super) fn issues(&self) -> &[Issue] {
-        self.timeline
+        self.run
             .as_ref()
-            .map_or(&self.other_issues, |analysis| &analysis.issues)
+            .map_or(&self.other_issues, |run| &run.issues)
+    }
+
+    /// Adds what is known to be lost beside what the profiles say.
+    pub(super) fn add_issues(&mut self, issues: Vec<Issue>) {
+        match &mut self.run {
+            Some(run) => run.issues.extend(issues),
+            None => self.other_issues.extend(issues),
+        }
+    }
+
+    /// The analysis of what ran, where there is a timeline or recorded operators.
+    pub(super) fn run(&self) -> Option<&RunAnalysis> {
+        self.run.as_ref()
     }
 
     /// About ten lines.
@@ -234,8 +253,14 @@ impl Findings {
         let mut lines = self.sources.clone();
         // What was lost stands above every number.
         lines.extend(self.issues().iter().map(ToString::to_string));
-        if let Some(analysis) = &self.timeline {
-            lines.extend(summary_lines(analysis));
+        if let Some(run) = &self.run {
+            lines.extend(llmprof_report::run::conclusion(run));
+            lines.extend(
+                run.timeline
+                    .as_deref()
+                    .map(summary_lines)
+                    .unwrap_or_default(),
+            );
         }
         if let Some(counters) = &self.counters {
             lines.extend(counters.summary());
@@ -249,57 +274,40 @@ impl Findings {
         lines
     }
 
-    pub(super) fn save(&self, store: &RunDir) -> Result<(), Failure> {
-        for (name, text) in self.files()? {
-            store.write(name, text)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the files anew into a run that ended.
-    pub(super) fn replace(&self, run: &Path) -> Result<(), Failure> {
-        for (name, text) in self.files()? {
-            write_atomically(&run.join(name), text.as_bytes())?;
-        }
-        Ok(())
-    }
-
-    fn files(&self) -> Result<Vec<(&'static str, String)>, Failure> {
-        let mut files = vec![(ANALYSIS_FILE, text(self)?)];
-        if let Some(analysis) = &self.timeline {
-            if !analysis.kernels.is_empty() {
-                files.push(("kernels.csv", files::kernels_csv(analysis)));
-            }
-            if !analysis.operators.is_empty() {
-                files.push(("operators.csv", files::operators_csv(analysis)));
-            }
+    /// The files that follow: the analysis, reports where there is a timeline, tables of counters and memory.
+    pub(super) fn files(
+        &self,
+        results: Option<&Results<'_>>,
+        issues: &[Issue],
+    ) -> Result<Vec<Output>, Failure> {
+        let mut files = vec![(ANALYSIS_FILE.to_owned(), text(self)?)];
+        if let Some(results) = results {
+            files.push(outputs::metrics_file(results)?);
+            files.extend(outputs::files(results, issues, true));
         }
         if let Some(counters) = &self.counters {
-            files.push(("counters.csv", LaunchRow::csv(&counters.launches)));
+            files.push((
+                "counters.csv".to_owned(),
+                LaunchRow::csv(&counters.launches),
+            ));
         }
         if let Some(timeline) = self.memory.as_ref().and_then(memory::csv) {
-            files.push((memory::FILE, timeline));
+            files.push((memory::FILE.to_owned(), timeline));
         }
         Ok(files)
     }
 }
 
-fn text<T: Serialize>(value: &T) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value)
-        .map(|text| text + "\n")
-        .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
-}
-
-/// The contents of a JSON file of a run; `None` where there is no such file.
-fn json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot read {}: {error}", path.display()))
-    };
-    match std::fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| failed(&error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(&error)),
+/// Writes files anew into a run that ended.
+pub(super) fn replace(run: &Path, files: &[Output]) -> Result<(), Failure> {
+    for (name, contents) in files {
+        let file = run.join(name);
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Failure::new(format!("cannot create {}: {error}", folder.display()))
+            })?;
+        }
+        write_atomically(&file, contents.as_bytes())?;
     }
+    Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_analysis::Analysis;
 use llmprof_record::summary::{Summary, SummaryTable};
 use llmprof_units::Nanos;
 
@@ -72,89 +71,6 @@ pub(super) fn table_lines(table: &SummaryTable) -> Vec<String> {
         ));
     }
     lines
-}
-
-/// Kernels by name, for a spreadsheet.
-pub(super) fn kernels_csv(analysis: &Analysis) -> String {
-    let mut lines = vec![header(&[
-        "name",
-        "category",
-        "library",
-        "calls",
-        "total_ns",
-        "share_pct",
-        "mean_ns",
-        "median_ns",
-        "min_ns",
-        "max_ns",
-        "deviation_ns",
-    ])];
-    for kernel in &analysis.kernels {
-        lines.push(vec![
-            kernel.name.clone(),
-            word(&kernel.category),
-            word(&kernel.library),
-            kernel.calls.to_string(),
-            kernel.total_ns.to_string(),
-            kernel.share_pct.to_string(),
-            kernel.mean_ns.to_string(),
-            kernel.median_ns.to_string(),
-            kernel.min_ns.to_string(),
-            kernel.max_ns.to_string(),
-            kernel.deviation_ns.to_string(),
-        ]);
-    }
-    csv(&lines)
-}
-
-/// Operators by name, for a spreadsheet.
-pub(super) fn operators_csv(analysis: &Analysis) -> String {
-    let mut lines = vec![header(&[
-        "name",
-        "calls",
-        "host_self_ns",
-        "host_total_ns",
-        "device_self_ns",
-        "device_total_ns",
-        "launches",
-        "flops",
-        "bytes",
-        "flops_per_s",
-        "bytes_per_s",
-        "roofline",
-    ])];
-    for operator in &analysis.operators {
-        let times = &operator.times;
-        let work = operator.work.as_ref();
-        let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-        lines.push(vec![
-            operator.name.clone(),
-            times.calls.to_string(),
-            times.host_self_ns.to_string(),
-            times.host_total_ns.to_string(),
-            times.device_self_ns.to_string(),
-            times.device_total_ns.to_string(),
-            times.launches.to_string(),
-            work.map(|work| work.flops.to_string()).unwrap_or_default(),
-            work.map(|work| work.bytes.to_string()).unwrap_or_default(),
-            number(work.and_then(|work| work.flops_per_s)),
-            number(work.and_then(|work| work.bytes_per_s)),
-            number(work.and_then(|work| work.roofline)),
-        ]);
-    }
-    csv(&lines)
-}
-
-fn header(names: &[&str]) -> Vec<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
-}
-
-/// An enum as JSON spells it.
-fn word<T: serde::Serialize>(value: &T) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(text)) => text,
-        _ => String::new(),
-    }
 }
 
 /// Lines of cells as CSV.

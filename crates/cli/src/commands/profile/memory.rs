@@ -4,10 +4,10 @@ use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory
 use llmprof_units::Percent;
 
 /// The timeline of every device, for a spreadsheet.
-pub(super) const FILE: &str = "memory.csv";
+pub(crate) const FILE: &str = "memory.csv";
 
 /// About ten lines for each device.
-pub(super) fn lines(history: &MemoryHistory) -> Vec<String> {
+pub(crate) fn lines(history: &MemoryHistory) -> Vec<String> {
     history.devices.iter().flat_map(device_lines).collect()
 }
 
@@ -86,7 +86,7 @@ fn fragmented(share: Option<f64>) -> String {
 }
 
 /// The timeline; `None` where nothing was recorded.
-pub(super) fn csv(history: &MemoryHistory) -> Option<String> {
+pub(crate) fn csv(history: &MemoryHistory) -> Option<String> {
     let mut file = String::from("device,time_ns,requested_bytes,allocated_bytes,reserved_bytes\n");
     let mut rows = 0;
     for device in &history.devices {

@@ -1,21 +1,29 @@
-//! Foreign profiles: into a run (`import`), analyzed again (`analyze`), out of it (`export`).
+//! Profiles: into a run (`import`), analyzed again (`analyze`), reported again (`report`), out of it (`export`).
 
+mod again;
 mod contents;
 mod counters;
-mod files;
-mod memory;
+pub(crate) mod files;
+pub(crate) mod memory;
+mod request;
 
-use std::{io::Write as _, path::Path, time::Instant};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use llmprof_record::{
+    issue::Issue,
     store::{Pass, RunDir, RunStatus, StoredRun, relist, write_atomically},
     trace::Trace,
 };
 use llmprof_units::Nanos;
 
-use self::contents::{Contents, Findings, TRACE_FILE};
+pub(crate) use self::contents::TRACE_FILE;
+use self::contents::{Contents, Findings};
 use crate::{
-    args::{AnalyzeArgs, ExportArgs, ExportFormat, ImportArgs},
+    args::{AnalyzeArgs, ExportArgs, ExportFormat, ImportArgs, ReportArgs},
     clock,
     failure::Failure,
     output::Output,
@@ -24,20 +32,34 @@ use crate::{
 
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
     let started = Instant::now();
-    let contents = Contents::import(&args.files)?;
+    let (profiles, overrides) = request::split(&args.files);
+    let subject = request::subject(args.config.as_deref(), &overrides)?;
+    let mut contents = Contents::import(&profiles)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
-    let findings = contents.analyze(device.as_ref());
+    request::describe(
+        &mut contents.recorded,
+        subject,
+        device,
+        args.device.as_deref(),
+    );
+    let findings = contents.analyze(None)?;
     let dir = match &args.output {
         Some(dir) => dir.clone(),
-        None => files::default_directory(&args.files),
+        None => files::default_directory(&profiles),
     };
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
     let written = (|| -> Result<(), Failure> {
-        store.describe("import", "", &[])?;
+        store.describe("import", &contents.recorded.name, &overrides)?;
         contents.save(&store)?;
-        findings.save(&store)?;
         for issue in findings.issues() {
             store.add_issue(issue.clone())?;
+        }
+        let results = findings
+            .run()
+            .map(|run| contents.results(run, None, &dir))
+            .transpose()?;
+        for (name, text) in findings.files(results.as_ref(), findings.issues())? {
+            store.write(&name, text)?;
         }
         store.set_pass(Pass {
             name: "import".to_owned(),
@@ -59,17 +81,77 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
 }
 
 pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Failure> {
-    let run = StoredRun::open(&args.run)?;
-    let contents = Contents::load(&run.path)?;
+    let mut run = StoredRun::open(&args.run)?;
+    let mut contents = Contents::load(&run.path)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
-    let findings = contents.analyze(device.as_ref());
-    findings.replace(&run.path)?;
+    let findings = contents.analyze(device.as_ref())?;
+    for issue in findings.issues() {
+        if !run.manifest.issues.contains(issue) {
+            run.manifest.issues.push(issue.clone());
+        }
+    }
+    let results = findings
+        .run()
+        .map(|analysis| contents.results(analysis, device.as_ref(), &run.path))
+        .transpose()?;
+    let files = findings.files(results.as_ref(), &run.manifest.issues)?;
+    contents::replace(&run.path, &files)?;
     let dir = run.path.clone();
     relist(run)?;
     print(&findings, args.json, &dir, output)
 }
 
-fn print(findings: &Findings, json: bool, dir: &Path, output: &mut Output) -> Result<(), Failure> {
+/// Renders the reports of a run again from its analysis.
+pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failure> {
+    let run = StoredRun::open(&args.run)?;
+    let analysis = again::analysis(&run.path)?;
+    let contents = Contents::load(&run.path)?;
+    let results = contents.results(&analysis, None, &run.path)?;
+    let mut files = crate::outputs::files(&results, &run.manifest.issues, true);
+    files.push(crate::outputs::metrics_file(&results)?);
+    contents::replace(&run.path, &files)?;
+    let page = run.path.join("report.html");
+    relist(run)?;
+    output.line(&page.display().to_string())?;
+    if args.open {
+        again::open(&page)?;
+    }
+    Ok(())
+}
+
+/// Reads profiles into a run that is open, analyzes them and writes all that follows.
+pub(crate) fn keep(
+    profiles: &[PathBuf],
+    device: Option<&str>,
+    issues: Vec<Issue>,
+    store: &mut RunDir,
+) -> Result<Findings, Failure> {
+    let mut contents = Contents::import(profiles)?;
+    let described = device.map(subject::device).transpose()?;
+    request::describe(&mut contents.recorded, None, described, device);
+    let mut findings = contents.analyze(None)?;
+    findings.add_issues(issues);
+    contents.save(store)?;
+    for issue in findings.issues() {
+        store.add_issue(issue.clone())?;
+    }
+    let dir = store.path().to_owned();
+    let results = findings
+        .run()
+        .map(|run| contents.results(run, None, &dir))
+        .transpose()?;
+    for (name, text) in findings.files(results.as_ref(), findings.issues())? {
+        store.write(&name, text)?;
+    }
+    Ok(findings)
+}
+
+pub(crate) fn print(
+    findings: &Findings,
+    json: bool,
+    dir: &Path,
+    output: &mut Output,
+) -> Result<(), Failure> {
     if json {
         return output.json(findings);
     }

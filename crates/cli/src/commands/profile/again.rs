@@ -1,0 +1,66 @@
+//! Reports from an analysis that a run has: what `report` needs.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use llmprof_analysis::run::RunAnalysis;
+
+use crate::{failure::Failure, outputs::recorded::json};
+
+/// Programs that open a file with what the user reads such files with, the first that exists.
+const OPENERS: [&str; 4] = ["xdg-open", "open", "wslview", "x-www-browser"];
+
+/// The analysis of a run.
+pub(super) fn analysis(run: &Path) -> Result<RunAnalysis, Failure> {
+    let file = run.join("analysis.json");
+    let advice = format!("`llmprof analyze {}` makes it anew", run.display());
+    let value: serde_json::Value = json(&file)?.ok_or_else(|| {
+        Failure::new(format!("{} has no analysis to report", run.display())).hint(advice.clone())
+    })?;
+    let version = value
+        .get("schema_version")
+        .and_then(serde_json::Value::as_u64);
+    if version != Some(u64::from(RunAnalysis::SCHEMA_VERSION)) {
+        let found = match version {
+            Some(version) => format!("has schema version {version}"),
+            None => "is not that of a run".to_owned(),
+        };
+        return Err(Failure::new(format!(
+            "{} {found}; this llmprof reports version {}",
+            file.display(),
+            RunAnalysis::SCHEMA_VERSION
+        ))
+        .hint(advice));
+    }
+    serde_json::from_value(value).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", file.display())).hint(advice)
+    })
+}
+
+/// Opens a page, or says that nothing here can.
+pub(super) fn open(page: &Path) -> Result<(), Failure> {
+    for opener in OPENERS {
+        let started = Command::new(opener)
+            .arg(page)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match started {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(Failure::new(format!("cannot start {opener}: {error}")));
+            }
+        }
+    }
+    Failure::new(format!(
+        "nothing here opens pages ({}): open {} yourself",
+        OPENERS.join(", "),
+        page.display()
+    ))
+    .warn();
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! `metrics.json`: the numbers, with the names that the file has always had where their meaning holds.
+
+use llmprof_analysis::run::{PhaseAnalysis, RunPhase, Summary, Utilization};
+use llmprof_theory::device::Engine;
+use serde_json::{Map, Value, json};
+
+use super::Results;
+
+/// The numbers.
+pub(super) fn metrics(results: &Results<'_>) -> Value {
+    let analysis = results.analysis;
+    let latency = &analysis.latency;
+    let used = |choose: fn(&Utilization) -> Option<f64>| {
+        let mut stages = Map::new();
+        for phase in [RunPhase::Vision, RunPhase::Prefill, RunPhase::Decode] {
+            let found = analysis.phase(phase).and_then(utilization).and_then(choose);
+            if phase != RunPhase::Vision || found.is_some() {
+                stages.insert(phase.name().to_owned(), json!(found));
+            }
+        }
+        stages
+    };
+    let tokens: Vec<f64> = latency
+        .requests
+        .iter()
+        .map(|request| request.output_tokens as f64)
+        .collect();
+    json!({
+        "aggregates": {
+            "prefill_ms": millis(latency.prefill_ns.as_ref()),
+            "decode_ms": millis(latency.decode_ns.as_ref()),
+            "ttft_ms": millis(latency.ttft_ns.as_ref()),
+            "tpot_ms": millis(latency.tpot_ns.as_ref()),
+            "tokens": plain(Summary::of(&tokens).as_ref()),
+            "tokens_per_s": plain(latency.tokens_per_s.as_ref()),
+            "decode_tokens_per_s": plain(latency.decode_tokens_per_s.as_ref()),
+            "itl_ns": latency.itl_ns,
+            "stage_ms": {
+                "prefill": millis(latency.prefill_ns.as_ref()),
+                "decode": millis(latency.decode_ns.as_ref()),
+            },
+        },
+        "mfu_model_level": model_level(results),
+        "mfu_per_stage": used(|used| used.mfu),
+        "mbu_per_stage": used(|used| used.mbu),
+        "phases": analysis.phases.iter().map(|phase| json!({
+            "phase": phase.name(),
+            "class": phase.class.class,
+            "waterfall": phase.waterfall,
+            "step_ns": phase.traced.as_ref().and_then(|traced| traced.steps),
+        })).collect::<Vec<_>>(),
+        "model": {
+            "name": analysis.model,
+            "family": analysis.family,
+            "parameters": results.model.map(|model| model.model.parameters()),
+        },
+        "model_dims": results.model.map(|model| dims(&model.design)),
+        "device": analysis.device,
+        "peak_tflops": peak_tflops(results),
+        "requests": latency.requests,
+    })
+}
+
+fn utilization(phase: &PhaseAnalysis) -> Option<&Utilization> {
+    phase
+        .plain_utilization
+        .as_ref()
+        .or(phase.utilization.as_ref())
+}
+
+/// The whole run: each phase's share of the peak, weighted by its time.
+fn model_level(results: &Results<'_>) -> Option<f64> {
+    let mut seconds = 0.0;
+    let mut used = 0.0;
+    for phase in &results.analysis.phases {
+        let found = utilization(phase)?;
+        let wall = found.wall_ns.seconds();
+        seconds += wall;
+        used += found.mfu? * wall;
+    }
+    (seconds > 0.0).then(|| used / seconds)
+}
+
+/// Times in milliseconds.
+fn millis(summary: Option<&Summary>) -> Option<Value> {
+    summary.map(|summary| scaled(summary, 1e-6))
+}
+
+fn plain(summary: Option<&Summary>) -> Option<Value> {
+    summary.map(|summary| scaled(summary, 1.0))
+}
+
+fn scaled(summary: &Summary, by: f64) -> Value {
+    json!({
+        "mean": summary.mean * by,
+        "std": summary.deviation.map(|deviation| deviation * by),
+        "ci95_half_width": summary.ci95_half_width.map(|half| half * by),
+        "count": summary.count,
+    })
+}
+
+/// The sizes that people compare models by, under the names that configs of several families have for them.
+fn dims(design: &Map<String, Value>) -> Value {
+    let text = design.get("text_config").and_then(Value::as_object);
+    let find = |names: &[&str]| {
+        let places = [Some(design), text];
+        let mut found = places.into_iter().flatten();
+        found.find_map(|place| names.iter().find_map(|name| place.get(*name)?.as_u64()))
+    };
+    json!({
+        "d_model": find(&["hidden_size", "n_embd"]),
+        "d_ff": find(&["intermediate_size", "n_inner", "ffn_dim"]),
+        "n_layers": find(&["num_hidden_layers", "n_layer"]),
+    })
+}
+
+/// The device's dense peak in the format that the model multiplies.
+fn peak_tflops(results: &Results<'_>) -> Option<f64> {
+    let (model, device) = (results.model?, results.device?);
+    let workload = results.analysis.workload.as_ref()?;
+    let dtype = model.model.formats(&workload.precision).compute;
+    let peak = [Engine::Tensor, Engine::Vector]
+        .into_iter()
+        .find_map(|engine| device.peak(dtype, engine).ok())?;
+    Some(peak.dense_flops_per_s.0 / 1e12)
+}

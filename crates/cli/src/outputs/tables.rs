@@ -1,0 +1,232 @@
+//! CSV files for spreadsheets and pandas: `operators.csv`, `kernels.csv`, `ops.csv`.
+
+use std::collections::BTreeMap;
+
+use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis};
+
+use super::Output;
+use crate::output::csv_field;
+
+/// Operators of the model by phase and place; of the framework where no model is known.
+pub(super) fn operators(analysis: &RunAnalysis) -> Option<Output> {
+    let mut lines = Lines::new(&[
+        "phase",
+        "operator",
+        "kind",
+        "dtype",
+        "calls",
+        "time_ns",
+        "share",
+        "flops",
+        "compulsory_bytes",
+        "floor_ns",
+        "flops_per_s",
+        "bytes_per_s",
+        "intensity",
+        "fraction_of_roof",
+    ]);
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    for phase in &analysis.phases {
+        for group in &phase.by_path {
+            lines.add([
+                phase.name().to_owned(),
+                group.name.clone(),
+                group.kind.to_string(),
+                group.dtype.to_string(),
+                group.calls.to_string(),
+                group.measured_ns.0.to_string(),
+                group.share.to_string(),
+                group.flops.0.to_string(),
+                group.compulsory_bytes.0.to_string(),
+                group
+                    .floor_ns
+                    .map(|floor| floor.0.to_string())
+                    .unwrap_or_default(),
+                number(group.achieved_flops_per_s.map(|rate| rate.0)),
+                number(group.achieved_bytes_per_s.map(|rate| rate.0)),
+                number(group.intensity),
+                number(group.fraction_of_roof),
+            ]);
+        }
+    }
+    if lines.rows > 0 {
+        return Some(("operators.csv".to_owned(), lines.text));
+    }
+    framework(analysis)
+}
+
+/// Operators of the framework by name.
+fn framework(analysis: &RunAnalysis) -> Option<Output> {
+    let timeline = analysis.timeline.as_deref()?;
+    let mut lines = Lines::new(&[
+        "name",
+        "calls",
+        "host_self_ns",
+        "host_total_ns",
+        "device_self_ns",
+        "device_total_ns",
+        "launches",
+        "flops",
+        "bytes",
+        "flops_per_s",
+        "bytes_per_s",
+        "roofline",
+    ]);
+    for operator in &timeline.operators {
+        let times = &operator.times;
+        let work = operator.work.as_ref();
+        let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        lines.add([
+            operator.name.clone(),
+            times.calls.to_string(),
+            times.host_self_ns.to_string(),
+            times.host_total_ns.to_string(),
+            times.device_self_ns.to_string(),
+            times.device_total_ns.to_string(),
+            times.launches.to_string(),
+            work.map(|work| work.flops.to_string()).unwrap_or_default(),
+            work.map(|work| work.bytes.to_string()).unwrap_or_default(),
+            number(work.and_then(|work| work.flops_per_s)),
+            number(work.and_then(|work| work.bytes_per_s)),
+            number(work.and_then(|work| work.roofline)),
+        ]);
+    }
+    (lines.rows > 0).then(|| ("operators.csv".to_owned(), lines.text))
+}
+
+/// Kernels by name.
+pub(super) fn kernels(analysis: &RunAnalysis) -> Option<Output> {
+    let timeline = analysis.timeline.as_deref()?;
+    let mut lines = Lines::new(&[
+        "name",
+        "category",
+        "library",
+        "calls",
+        "total_ns",
+        "share_pct",
+        "mean_ns",
+        "median_ns",
+        "min_ns",
+        "max_ns",
+        "deviation_ns",
+    ]);
+    for kernel in &timeline.kernels {
+        lines.add([
+            kernel.name.clone(),
+            word(&kernel.category),
+            word(&kernel.library),
+            kernel.calls.to_string(),
+            kernel.total_ns.to_string(),
+            kernel.share_pct.to_string(),
+            kernel.mean_ns.to_string(),
+            kernel.median_ns.to_string(),
+            kernel.min_ns.to_string(),
+            kernel.max_ns.to_string(),
+            kernel.deviation_ns.to_string(),
+        ]);
+    }
+    (lines.rows > 0).then(|| ("kernels.csv".to_owned(), lines.text))
+}
+
+/// `ops.csv`: operators by name and shapes. Times are µs, as torch's profiler has them. The memory column is empty where
+/// allocations are not attributed to operators.
+pub(super) fn ops(analysis: &RunAnalysis, measured: Option<&MeasuredRun>) -> Option<Output> {
+    let mut lines = Lines::new(&[
+        "key",
+        "cuda_time_total_us",
+        "cpu_time_total_us",
+        "self_cuda_time_total_us",
+        "calls",
+        "input_shapes",
+        "self_cpu_memory_usage_bytes",
+    ]);
+    let micros = |ns: i64| (ns as f64 / 1e3).to_string();
+    match (&analysis.timeline, measured) {
+        (Some(timeline), _) => {
+            for operator in &timeline.operators {
+                for shape in &operator.shapes {
+                    let times = &shape.times;
+                    lines.add([
+                        operator.name.clone(),
+                        micros(times.device_total_ns),
+                        micros(times.host_total_ns),
+                        micros(times.device_self_ns),
+                        times.calls.to_string(),
+                        format!("[{}]", shape.inputs.join(", ")),
+                        String::new(),
+                    ]);
+                }
+            }
+        }
+        (None, Some(measured)) => {
+            for ((path, shape), (calls, time)) in native(measured) {
+                let none = micros(0);
+                lines.add([
+                    path,
+                    none.clone(),
+                    micros(time),
+                    none,
+                    calls.to_string(),
+                    shape,
+                    String::new(),
+                ]);
+            }
+        }
+        (None, None) => {}
+    }
+    (lines.rows > 0).then(|| ("ops.csv".to_owned(), lines.text))
+}
+
+/// Calls and time of the native engine's operators by path and shape.
+fn native(measured: &MeasuredRun) -> BTreeMap<(String, String), (u64, i64)> {
+    let mut sums: BTreeMap<(String, String), (u64, i64)> = BTreeMap::new();
+    let passes = measured.passes.iter();
+    for pass in passes.filter(|pass| pass.kind == PassKind::Captured) {
+        for event in &pass.operators {
+            let Some(operator) = measured.operators.get(event.operator as usize) else {
+                continue;
+            };
+            let shape = event.shape;
+            let shape = format!(
+                "[{}[{}, {}, {}, {}]]",
+                operator.dtype, shape.groups, shape.m, shape.n, shape.k
+            );
+            let sum = sums.entry((operator.path.clone(), shape)).or_default();
+            sum.0 += 1;
+            sum.1 = sum
+                .1
+                .saturating_add(event.end_ns.saturating_sub(event.start_ns));
+        }
+    }
+    sums
+}
+
+/// An enum as JSON spells it.
+fn word<T: serde::Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(text)) => text,
+        _ => String::new(),
+    }
+}
+
+/// Lines of a CSV file.
+struct Lines {
+    text: String,
+    rows: usize,
+}
+
+impl Lines {
+    fn new(header: &[&str]) -> Self {
+        Self {
+            text: header.join(",") + "\n",
+            rows: 0,
+        }
+    }
+
+    fn add<const N: usize>(&mut self, cells: [String; N]) {
+        let cells = cells.map(|cell| csv_field(&cell));
+        self.text += &cells.join(",");
+        self.text.push('\n');
+        self.rows += 1;
+    }
+}

@@ -271,7 +271,12 @@ impl PassMeans {
 
 impl FirstUse {
     fn of(run: &MeasuredRun, measured_in: Option<PassKind>) -> Option<Self> {
-        let (first, later) = run.passes.split_first()?;
+        // Loading is a pass without requests.
+        let begin = run
+            .passes
+            .iter()
+            .position(|pass| !pass.requests.is_empty())?;
+        let (first, later) = run.passes[begin..].split_first()?;
         let first_means = PassMeans::of(first);
         let later: Vec<PassMeans> = later
             .iter()
@@ -386,6 +391,24 @@ mod tests {
         assert!(first.outside_later_range);
         assert_eq!(latency.requests.len(), 2);
         assert_eq!(latency.requests[1].pass, 2);
+    }
+
+    #[test]
+    fn loading_is_no_first_use() {
+        let load = MeasuredPass {
+            kind: PassKind::WarmUp,
+            ..MeasuredPass::default()
+        };
+        let run = MeasuredRun {
+            passes: vec![
+                load,
+                pass(PassKind::WarmUp, 0, 3),
+                pass(PassKind::Plain, 10_000, 1),
+            ],
+            ..MeasuredRun::default()
+        };
+        let first = Latency::of(&run).0.first_use.unwrap();
+        assert_eq!((first.first_ns, first.later_ns), (480.0, 160.0));
     }
 
     #[test]

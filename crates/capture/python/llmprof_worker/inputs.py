@@ -78,8 +78,9 @@ def check(ready: Any, request: Request, prompt: list[int]) -> None:
     if largest >= ready.vocabulary or min(prompt) < 0:
         refuse(f"has token {largest}, but the model knows {ready.vocabulary}")
     needed = len(prompt) + request.max_new_tokens
-    image_tokens = len(prompt) if request.images else 0
-    if needed > ready.request.max_positions + image_tokens:
+    # What was announced counts text; a cache that grows has room for images beside it.
+    counts = not request.images or ready.request.options.fixed_cache
+    if counts and needed > ready.request.max_positions:
         refuse(f"needs {needed} positions, but at most {ready.request.max_positions} were announced")
     if ready.most_positions is not None and needed - 1 > ready.most_positions:
         refuse(f"needs {needed - 1} positions, but the model has learned {ready.most_positions}")

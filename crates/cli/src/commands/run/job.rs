@@ -9,7 +9,7 @@ use llmprof_analysis::{run::RunAnalysis, statics::Statics};
 use llmprof_capture::{host::HostFacts, process::Interrupt};
 use llmprof_config::hydra::Job;
 use llmprof_record::{
-    plan::{Plan, RuntimeType},
+    plan::{Place, Plan, RuntimeType},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{
@@ -18,7 +18,7 @@ use llmprof_report::{
     statics::{assumptions as assumptions_of, document as statics_document},
 };
 
-use super::{command::command, feed::Feed, halt::Halt, native};
+use super::{command::command, feed::Feed, halt::Halt, native, pytorch};
 use crate::{
     clock,
     failure::{self, Failure},
@@ -79,7 +79,12 @@ pub(super) struct Run<'a> {
 /// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
 pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let plan = plan(&job.composed, Purpose::Run)?;
-    if plan.runtime.kind == RuntimeType::Native && plan.hardware.spec == "auto" {
+    let on_cpu = plan.device == Place::Cpu;
+    let runs = matches!(
+        plan.runtime.kind,
+        RuntimeType::Native | RuntimeType::Pytorch
+    );
+    if runs && on_cpu && plan.hardware.spec == "auto" {
         measured::ensure()?;
     }
     let subject = Subject::of(&plan, None)?;
@@ -132,7 +137,10 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             interrupt: &mut interrupt,
             show,
         };
-        let (lines, measured) = native::native(&mut run)?;
+        let (lines, measured) = match plan.runtime.kind {
+            RuntimeType::Pytorch => pytorch::pytorch(&mut run)?,
+            _ => native::native(&mut run)?,
+        };
         summary = lines;
         analysis = Some(measured);
         Ok(())

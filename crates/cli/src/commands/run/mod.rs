@@ -2,12 +2,15 @@
 
 mod command;
 mod comparison;
+mod device_facts;
 mod feed;
 mod halt;
 mod job;
 mod native;
 mod passes;
+mod pytorch;
 mod sweep;
+mod torch_profiler;
 mod watch;
 
 use std::process::ExitCode;

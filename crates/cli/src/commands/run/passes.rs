@@ -339,7 +339,11 @@ impl From<WorkerError> for Halt {
     fn from(error: WorkerError) -> Self {
         match error.problem {
             Problem::Interrupted => Self::Interrupted,
-            _ => Self::Failed(error.to_string()),
+            _ => {
+                let advice = super::pytorch::advice(&error.problem);
+                let advice = advice.map(|advice| format!(" (hint: {advice})"));
+                Self::Failed(format!("{error}{}", advice.unwrap_or_default()))
+            }
         }
     }
 }

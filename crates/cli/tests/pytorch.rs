@@ -1,0 +1,221 @@
+//! The PyTorch runtime from the command line, on the CPU: what a run leaves, and what is refused before it starts.
+//!
+//! Tests that run a model need torch and transformers (`LLMPROF_PYTHON`, default `.venv`); they are skipped without, unless
+//! `LLMPROF_REQUIRE_PYTHON=1`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+const TINY: &str = r#"{"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": true,
+    "use_sliding_window": false, "max_position_embeddings": 128}"#;
+
+fn run(folder: &Path, more: &[&str]) -> Output {
+    fs::write(folder.join("tiny.json"), TINY).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder)
+        .env("NO_COLOR", "1")
+        .args([
+            "run",
+            "runtime=pytorch",
+            "model=local",
+            "model.config=tiny.json",
+            "model.dtype=f32",
+        ])
+        // The device is named, so that nothing is measured first.
+        .args(["hardware.spec=xeon_8480", "hydra.run.dir=out"])
+        .args(more)
+        .output()
+        .unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The interpreter, where it has what the worker needs.
+fn python() -> Option<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = std::env::var_os("LLMPROF_PYTHON")
+        .map_or_else(|| root.join(".venv/bin/python"), PathBuf::from);
+    let probe = Command::new(&path)
+        .args(["-c", "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and u.find_spec('transformers')))"])
+        .status();
+    if probe.is_ok_and(|status| status.success()) {
+        return Some(path.canonicalize().map_or_else(
+            |_| path.to_string_lossy().into_owned(),
+            // A virtual environment is known by the path of its interpreter, not by what that links to.
+            |_| {
+                std::path::absolute(&path)
+                    .unwrap()
+                    .to_string_lossy()
+                    .into_owned()
+            },
+        ));
+    }
+    let required = std::env::var("LLMPROF_REQUIRE_PYTHON").is_ok_and(|value| value == "1");
+    assert!(
+        !required,
+        "{} has no torch and transformers",
+        path.display()
+    );
+    None
+}
+
+#[test]
+fn a_run_is_as_complete_as_a_native_one() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(
+        folder.path(),
+        &[
+            &format!("runtime.python={python}"),
+            "runtime.warmup=1",
+            "runtime.repeats=2",
+            "runtime.threads=1",
+            "workload.prompt_tokens=8",
+            "infer.max_new_tokens=6",
+            "pipeline.torch_profiler.active_steps=3",
+            "pipeline.torch_profiler.repeat=2",
+        ],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("Under torch's profiler prefill took"),
+        "{text}"
+    );
+    let out = folder.path().join("out");
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_else(|_| panic!("{name}"));
+    let analysis: Value = serde_json::from_str(&read("analysis.json")).unwrap();
+    let phases = analysis["phases"].as_array().unwrap();
+    let names: Vec<_> = phases
+        .iter()
+        .map(|phase| phase["phase"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["prefill", "decode"]);
+    for phase in phases {
+        let part = |name: &str| phase["waterfall"][name].as_i64().unwrap();
+        let parts =
+            part("floor_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+        let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
+        assert_eq!(parts + rest, part("wall_ns"));
+        assert!(
+            part("floor_ns") > 0,
+            "every linear operator was found in the trace"
+        );
+        let missing = phase["missing"].as_array().unwrap();
+        let linear = missing.iter().filter(|one| one["kind"] == "linear");
+        assert_eq!(linear.count(), 0, "{missing:?}");
+    }
+    // The recorded batch ends after three steps; the plain ones have all five.
+    let operators = read("operators.csv");
+    let q_proj = operators
+        .lines()
+        .find(|line| line.starts_with("decode,model.layers.1.self_attn.q_proj,linear,f32,"))
+        .unwrap();
+    assert_eq!(q_proj.split(',').nth(4), Some("3"), "{q_proj}");
+    let times = read("token_times.csv");
+    assert_eq!(
+        times
+            .lines()
+            .filter(|line| line.contains(",plain,"))
+            .count(),
+        2 * 6
+    );
+    assert_eq!(
+        times
+            .lines()
+            .filter(|line| line.contains(",captured,"))
+            .count(),
+        4
+    );
+
+    let traces = fs::read_dir(out.join("torch_profiler")).unwrap();
+    let traces = traces.filter(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        name.to_string_lossy().ends_with(".pt.trace.json")
+    });
+    assert_eq!(traces.count(), 2);
+    let overhead: Value = serde_json::from_str(&read("torch_profiler/overhead.json")).unwrap();
+    assert!(overhead["decode"]["ratio"].as_f64().unwrap() > 0.0);
+    let env: Value = serde_json::from_str(&read("env.json")).unwrap();
+    assert_eq!(env["worker"]["model_class"], "Qwen2ForCausalLM");
+    assert!(read("ops.csv").contains("aten::addmm"));
+    assert!(read("report.md").contains("Under torch's profiler"));
+    for name in [
+        "trace.llmprof",
+        "report.html",
+        "metrics.json",
+        "plots/waterfall_decode.svg",
+        "operators.md",
+    ] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    assert!(!out.join("kernels.csv").exists() && !out.join("memory.json").exists());
+}
+
+#[test]
+fn an_interpreter_that_is_not_there_fails_the_run_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["runtime.python=no-such-python"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(
+        text.contains("no-such-python") && text.contains("runtime.python=PATH"),
+        "{text}"
+    );
+    let manifest = fs::read_to_string(folder.path().join("out/run.json")).unwrap();
+    assert!(manifest.contains("\"failed\""));
+}
+
+#[test]
+fn mistakes_are_told_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    for (overrides, words) in [
+        (vec!["runtime.cuda_graph=true"], "device=cuda:N"),
+        (vec!["runtime.compile=reduce-overhead"], "device=cuda:N"),
+        (
+            vec![
+                "device=cuda:0",
+                "runtime.cuda_graph=true",
+                "runtime.compile=reduce-overhead",
+            ],
+            "choose one of the two",
+        ),
+        (vec!["runtime.compile=fast"], "reduce-overhead"),
+        (vec!["workload.dtype=fp8"], "bf16"),
+        (vec!["workload.chunk_tokens=4"], "prefills a prompt at once"),
+        (
+            vec!["pipeline.torch_profiler.activities=[cuda]"],
+            "device=cuda:N",
+        ),
+        (vec!["pipeline.torch_profiler.active_steps=0"], "at least 1"),
+        (vec!["pipeline.torch_profiler.preset=huge"], "preset"),
+        (vec!["runtime.repeats=0"], "at least 1"),
+        (vec!["model.load_format=safetensors"], "model.path"),
+    ] {
+        let output = run(folder.path(), &overrides);
+        assert_eq!(output.status.code(), Some(2), "{overrides:?}");
+        let text = stderr(&output);
+        assert!(text.contains(words), "{overrides:?}: {text}");
+        assert!(!folder.path().join("out").exists(), "{overrides:?}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder.path())
+        .args([
+            "run",
+            "runtime=native",
+            "pipeline.torch_profiler.enable=true",
+        ])
+        .output()
+        .unwrap();
+    assert!(stderr(&output).contains("runtime=pytorch"));
+}

@@ -22,6 +22,8 @@ pub struct Watched {
     pub cupti: Option<u32>,
     /// Why CUPTI cannot be used.
     pub refused: Option<String>,
+    /// Whether it records now.
+    pub is_capturing: bool,
     /// Records that were lost, and why.
     pub lost: Option<(u64, String)>,
     /// The last flush that it has done.
@@ -165,7 +167,7 @@ impl Connection {
             }
             Report::Attached { cupti } => watched.cupti = Some(cupti),
             Report::Refused { why } => watched.refused = Some(why),
-            Report::Capture { .. } => {}
+            Report::Capture { on } => watched.is_capturing = on,
             Report::Flushed { number } => watched.flushed = number,
             Report::Lost { count, why } => watched.lost = Some((count, why)),
             Report::Ended => watched.has_ended = true,
@@ -200,6 +202,7 @@ mod tests {
                 file: "42-1.wire".to_owned(),
                 cupti: Some(130_001),
                 refused: None,
+                is_capturing: false,
                 lost: Some((3, "no space".to_owned())),
                 flushed: 1,
                 has_ended: false,

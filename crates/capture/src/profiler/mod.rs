@@ -5,8 +5,10 @@
 
 mod channel;
 mod cupti;
+mod recording;
 mod watch;
 
 pub use channel::{Channel, Watched};
 pub use cupti::{Cupti, LibraryMissing, find_library};
+pub use recording::Recording;
 pub use watch::{CommandOutput, Schedule, WatchedEnd, watch};

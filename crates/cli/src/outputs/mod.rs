@@ -11,7 +11,7 @@ pub(crate) mod telemetry_curves;
 
 use std::path::Path;
 
-use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis};
+use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis, TracedPass, analyze_trace};
 use llmprof_record::{
     issue::{Issue, Severity},
     plan::Plan,
@@ -91,6 +91,26 @@ pub(crate) fn write(
         telemetry,
     };
     write_results(&results, store, plan.output.json, plan.output.markdown)
+}
+
+/// Writes what the trace of a framework's own profiler says of its operators, where another trace explains the time.
+pub(crate) fn write_framework(
+    trace: &Trace,
+    device: Option<&Device>,
+    store: &RunDir,
+) -> Result<(), Failure> {
+    let pass = TracedPass {
+        device,
+        ..TracedPass::default()
+    };
+    let analysis = analyze_trace(trace, &pass).map_err(|error| Failure::new(error.to_string()))?;
+    if let Some((name, text)) = tables::ops(&analysis, None) {
+        store.write(&name, text)?;
+    }
+    if let Some((name, text)) = tables::framework(&analysis) {
+        store.write(&format!("torch_profiler/{name}"), text)?;
+    }
+    Ok(())
 }
 
 fn write_results(

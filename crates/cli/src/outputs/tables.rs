@@ -56,7 +56,7 @@ pub(super) fn operators(analysis: &RunAnalysis) -> Option<Output> {
 }
 
 /// Operators of the framework by name.
-fn framework(analysis: &RunAnalysis) -> Option<Output> {
+pub(super) fn framework(analysis: &RunAnalysis) -> Option<Output> {
     let timeline = analysis.timeline.as_deref()?;
     let mut lines = Lines::new(&[
         "name",

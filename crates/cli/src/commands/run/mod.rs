@@ -2,6 +2,7 @@
 
 mod command;
 mod comparison;
+mod cupti;
 mod device_facts;
 mod feed;
 mod halt;

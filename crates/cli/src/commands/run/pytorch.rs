@@ -1,11 +1,16 @@
 //! The PyTorch runtime: passes of the workload on a Python worker, the trace of torch's profiler, and what both say.
 
-use llmprof_analysis::run::{RunAnalysis, TracedPass, analyze_run, analyze_trace};
+use llmprof_analysis::run::{
+    MeasuredRun, PassKind, RunAnalysis, TracedPass, analyze_run, analyze_trace,
+};
 use llmprof_capture::{
     native::precision,
-    process::ProcessError,
+    process::{Launch, ProcessError},
     pytorch::{Package, options},
-    runner::{Problem, protocol::Loaded},
+    runner::{
+        Problem,
+        protocol::{Load, Loaded},
+    },
 };
 use llmprof_record::{
     plan::{Place, Plan},
@@ -15,7 +20,7 @@ use llmprof_theory::Workload;
 use serde_json::Value;
 
 use super::{
-    device_facts,
+    cupti, device_facts,
     halt::Halt,
     job::Run,
     passes::{Passes, load, longest},
@@ -27,24 +32,116 @@ use crate::{outputs, subject::Subject};
 /// Where the worker's logs are.
 const FOLDER: &str = "pytorch";
 
-/// Runs warm-up, plain and profiled passes, analyzes them and writes what people read.
+/// Runs warm-up, plain and captured passes, analyzes them and writes what people read.
+///
+/// Where our library recorded CUDA, its trace is the one that time is explained from, since it costs the least; torch's
+/// operators stand beside it. Without it torch's trace explains both.
 pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), Halt> {
+    let package = Package::unpack().map_err(|error| Halt::Failed(error.to_string()))?;
+    let launch = package.launch(run.plan.runtime.python.as_deref().unwrap_or("python3"));
+    let watch = Watch::start(run.plan)?;
+    let mut request = load(run.plan, run.subject, run.cwd);
+    request.options = options(run.plan);
+    let Measured {
+        mut measured,
+        loaded,
+        profiled,
+        mut summary,
+    } = measure(run, &launch, &request, &watch)?;
+    let mut recorded = None;
+    if run.plan.pipeline.cupti.applies(run.plan) {
+        match cupti::capture(run, &launch, &request)? {
+            Ok(stage) => recorded = Some(stage),
+            Err(issue) => measured.issues.push(issue),
+        }
+    }
+    let Run {
+        plan,
+        subject,
+        store,
+        ..
+    } = run;
+    let samples = watch.stop(&mut measured, None, store)?;
+    let torch = profiled.as_ref().map(|profiled| &*profiled.trace);
+    if let Some(stage) = &mut recorded {
+        measured
+            .passes
+            .retain(|pass| pass.kind != PassKind::Captured);
+        measured.passes.push(std::mem::take(&mut stage.pass));
+        measured.issues.append(&mut stage.issues);
+        if let Some(torch) = torch {
+            outputs::write_framework(torch, subject.device.as_ref(), store)?;
+        }
+    }
+    let trace = recorded.as_ref().map(|stage| &stage.trace).or(torch);
+
+    let (prompt, new_tokens) = longest(&measured);
+    let workload = Workload {
+        precision: precision(&loaded.facts),
+        prompt: text_tokens(prompt, plan, subject),
+        new_tokens,
+        ..subject.workload
+    };
+    let failed = |error: llmprof_analysis::run::RunAnalysisError| {
+        Halt::Failed(format!("cannot analyze the run: {error}"))
+    };
+    let mut analysis = match trace {
+        Some(trace) => {
+            let pass = TracedPass {
+                name: &subject.name,
+                subject: Some((&subject.model, &workload)),
+                device: subject.device.as_ref(),
+                measured: Some(&measured),
+            };
+            analyze_trace(trace, &pass).map_err(failed)?
+        }
+        None => analyze_run(
+            &subject.model,
+            &workload,
+            subject.device.as_ref(),
+            &measured,
+        )
+        .map_err(failed)?,
+    };
+    if plan.device == Place::Cpu {
+        // The host is the device here, and its operators are in the trace.
+        let issues = &mut analysis.issues;
+        issues.retain(|issue| issue.code != "analysis.no_device_events");
+    }
+    if let Some(profiled) = &profiled {
+        analysis.assumptions.extend(profiled.overhead.clone());
+        summary.extend(profiled.overhead.clone());
+    }
+    let mut lines = outputs::write(plan, subject, &measured, trace, &analysis, samples, store)?;
+    lines.extend(summary);
+    Ok((lines, analysis))
+}
+
+/// What the first worker gave: all passes but the one that our library records.
+struct Measured {
+    measured: MeasuredRun,
+    loaded: Loaded,
+    profiled: Option<Profiled>,
+    summary: Vec<String>,
+}
+
+fn measure(
+    run: &mut Run<'_>,
+    launch: &Launch,
+    request: &Load,
+    watch: &Watch,
+) -> Result<Measured, Halt> {
     let Run {
         plan,
         subject,
         feed,
-        cwd,
         store,
         interrupt,
         show,
+        ..
     } = run;
-    let package = Package::unpack().map_err(|error| Halt::Failed(error.to_string()))?;
-    let launch = package.launch(plan.runtime.python.as_deref().unwrap_or("python3"));
     let logs = store.path().join(FOLDER);
-    let watch = Watch::start(plan)?;
-    let mut request = load(plan, subject, cwd);
-    request.options = options(plan);
-    let (mut passes, loaded) = Passes::start(&launch, &logs, &request, feed, interrupt, *show)?;
+    let (mut passes, loaded) = Passes::start(launch, &logs, request, feed, interrupt, *show)?;
     if feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed(
             "the dataset is text, but the model has no tokenizer: name one with model.tokenizer=DIR, or use dataset=synthetic"
@@ -59,51 +156,18 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         Some(false) => None,
         _ => Some(torch_profiler::capture(&mut passes, feed, plan, store)?),
     };
-    let mut summary = device_facts::write(passes.answers(), store)?;
-    let mut run = passes.finish()?;
-    run.model.clone_from(&subject.name);
+    let summary = device_facts::write(passes.answers(), store)?;
+    let mut measured = passes.finish()?;
+    measured.model.clone_from(&subject.name);
     if let Some(profiled) = &profiled {
-        run.issues.extend(profiled.issues.iter().cloned());
+        measured.issues.extend(profiled.issues.iter().cloned());
     }
-    let samples = watch.stop(&mut run, None, store)?;
-
-    let (prompt, new_tokens) = longest(&run);
-    let workload = Workload {
-        precision: precision(&loaded.facts),
-        prompt: text_tokens(prompt, plan, subject),
-        new_tokens,
-        ..subject.workload
-    };
-    let failed = |error: llmprof_analysis::run::RunAnalysisError| {
-        Halt::Failed(format!("cannot analyze the run: {error}"))
-    };
-    let mut analysis = match &profiled {
-        Some(Profiled { trace, .. }) => {
-            let pass = TracedPass {
-                name: &subject.name,
-                subject: Some((&subject.model, &workload)),
-                device: subject.device.as_ref(),
-                measured: Some(&run),
-            };
-            analyze_trace(trace, &pass).map_err(failed)?
-        }
-        None => {
-            analyze_run(&subject.model, &workload, subject.device.as_ref(), &run).map_err(failed)?
-        }
-    };
-    if plan.device == Place::Cpu {
-        // The host is the device here, and its operators are in the trace.
-        let issues = &mut analysis.issues;
-        issues.retain(|issue| issue.code != "analysis.no_device_events");
-    }
-    if let Some(profiled) = &profiled {
-        analysis.assumptions.extend(profiled.overhead.clone());
-        summary.extend(profiled.overhead.clone());
-    }
-    let trace = profiled.as_ref().map(|profiled| &*profiled.trace);
-    let mut lines = outputs::write(plan, subject, &run, trace, &analysis, samples, store)?;
-    lines.extend(summary);
-    Ok((lines, analysis))
+    Ok(Measured {
+        measured,
+        loaded,
+        profiled,
+        summary,
+    })
 }
 
 /// Theory counts text tokens; the worker's prompts have those of images too.

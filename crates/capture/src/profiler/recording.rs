@@ -1,0 +1,166 @@
+//! A worker that is recorded while it runs chosen batches, and not before.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_wire::{Options, control::Order};
+
+use super::{Channel, Cupti};
+use crate::process::Launch;
+
+/// How long a process may take to follow an order: it reads them in a thread of its own.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Recording by our library that waits for its start.
+pub struct Recording {
+    channel: Channel,
+    cupti: Cupti,
+}
+
+impl Recording {
+    /// Prepares to record into `directory`, which must exist. `overhead_ppm` is the share of time it may cost, in
+    /// millionths; 0 records everything.
+    pub fn prepare(
+        library: PathBuf,
+        directory: &Path,
+        overhead_ppm: u32,
+        all_calls: bool,
+    ) -> io::Result<Self> {
+        let channel = Channel::open()?;
+        let cupti = Cupti {
+            library,
+            directory: std::path::absolute(directory)?,
+            control: Some(channel.path()),
+            options: Options {
+                begin: false,
+                overhead_ppm,
+                all_calls,
+                ..Options::default()
+            },
+            range: None,
+        };
+        Ok(Self { channel, cupti })
+    }
+
+    /// The same command, recorded once [`start`](Self::start) says so.
+    #[must_use]
+    pub fn apply(&self, launch: Launch) -> Launch {
+        self.cupti.apply(launch)
+    }
+
+    /// Records from now on. Says why where no process does.
+    pub fn start(&mut self) -> Result<(), String> {
+        self.channel.serve();
+        self.channel.order(Order::Start);
+        self.wait(|channel| {
+            channel
+                .processes()
+                .any(|process| process.is_capturing || process.refused.is_some())
+        });
+        let refused = self
+            .channel
+            .processes()
+            .find_map(|process| process.refused.clone());
+        if self.channel.processes().any(|process| process.is_capturing) {
+            Ok(())
+        } else if let Some(why) = refused {
+            Err(why)
+        } else if self.channel.processes().next().is_none() {
+            Err("the worker did not load llmprof's library".to_owned())
+        } else {
+            Err("the worker did not begin to record".to_owned())
+        }
+    }
+
+    /// Records no more, and has everything written.
+    pub fn stop(&mut self) {
+        self.channel.order(Order::Stop);
+        self.channel.flush();
+        self.wait(Channel::is_flushed);
+    }
+
+    /// What was lost, once the worker has ended.
+    pub fn issues(&mut self) -> Vec<Issue> {
+        self.channel.serve();
+        let lost = self.channel.processes().filter_map(|process| {
+            let (count, why) = process.lost.as_ref()?;
+            let text = format!("records of CUDA were lost: {why}");
+            Some(Issue::new(Severity::Error, "cupti.lost", text).counting(*count))
+        });
+        lost.collect()
+    }
+
+    fn wait(&mut self, done: impl Fn(&Channel) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done(&self.channel) && Instant::now() < deadline {
+            std::thread::sleep(PAUSE);
+            self.channel.serve();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Write},
+        os::unix::net::UnixStream,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_worker_is_told_when_to_record_and_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = PathBuf::from("/nowhere/library.so");
+        let mut recording = Recording::prepare(library, folder.path(), 20_000, false).unwrap();
+        let launch = recording.apply(Launch::new("worker")).to_string();
+        assert!(
+            launch.contains("begin=off") && launch.contains("overhead_ppm=20000"),
+            "{launch}"
+        );
+        let socket = recording.channel.path();
+        let worker = std::thread::spawn(move || {
+            let mut stream = UnixStream::connect(socket).unwrap();
+            stream
+                .write_all(b"hello 1 42 42.wire\nattached 130001\n")
+                .unwrap();
+            let orders = BufReader::new(stream.try_clone().unwrap());
+            for order in orders.lines() {
+                match order.unwrap().as_str() {
+                    "start" => stream.write_all(b"capture on\n").unwrap(),
+                    "stop" => stream.write_all(b"lost 7 disk full\n").unwrap(),
+                    flush => {
+                        let number = flush.trim_start_matches("flush ");
+                        stream
+                            .write_all(format!("flushed {number}\n").as_bytes())
+                            .unwrap();
+                        return;
+                    }
+                }
+            }
+        });
+        recording.start().unwrap();
+        recording.stop();
+        worker.join().unwrap();
+        let issues = recording.issues();
+        assert_eq!((issues[0].count, issues.len()), (7, 1));
+    }
+
+    #[test]
+    fn a_worker_without_the_library_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recording = Recording::prepare("/x.so".into(), folder.path(), 0, false).unwrap();
+        let socket = recording.channel.path();
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream
+            .write_all(b"hello 1 42 42.wire\nrefused another subscriber\n")
+            .unwrap();
+        assert_eq!(recording.start(), Err("another subscriber".to_owned()));
+    }
+}

@@ -1,0 +1,121 @@
+//! The stage of our own library: one more worker, which is recorded while it runs one batch.
+//!
+//! It is a process of its own, since CUPTI serves one tool at a time and torch's profiler is another.
+
+use llmprof_analysis::run::{MeasuredPass, PassKind};
+use llmprof_capture::{
+    process::Launch,
+    profiler::{Recording, find_library},
+    runner::protocol::{Generate, Instruments, Load},
+};
+use llmprof_record::{
+    import::{Limits, wire},
+    issue::{Issue, Severity},
+    trace::Trace,
+};
+
+use super::{halt::Halt, job::Run, passes::Passes};
+
+/// Where wire files and the worker's logs are.
+const FOLDER: &str = "cupti";
+
+/// What the stage gave.
+pub(super) struct Recorded {
+    /// Everything that was recorded.
+    pub(super) trace: Trace,
+    /// The pass that was recorded.
+    pub(super) pass: MeasuredPass,
+    /// What was lost.
+    pub(super) issues: Vec<Issue>,
+}
+
+/// Runs the stage. Where CUDA cannot be recorded there is an issue and nothing else: torch's profiler may still tell.
+pub(super) fn capture(
+    run: &mut Run<'_>,
+    launch: &Launch,
+    request: &Load,
+) -> Result<Result<Recorded, Issue>, Halt> {
+    let Run {
+        plan,
+        feed,
+        store,
+        interrupt,
+        show,
+        ..
+    } = run;
+    let unavailable = |why: String| {
+        Issue::new(
+            Severity::Warning,
+            "cupti.unavailable",
+            format!("CUDA was not recorded: {why}"),
+        )
+    };
+    let library = match find_library() {
+        Ok(library) => library,
+        Err(missing) => {
+            let hint = missing.hint();
+            return Ok(Err(unavailable(missing.to_string()).with_hint(hint)));
+        }
+    };
+    let Some(batch) = feed.batches().first() else {
+        return Err(Halt::Failed("the dataset has no batch".to_owned()));
+    };
+    let directory = store.path().join(FOLDER);
+    let failed = |error: std::io::Error| {
+        Halt::Failed(format!(
+            "cannot record into {}: {error}",
+            directory.display()
+        ))
+    };
+    std::fs::create_dir_all(&directory).map_err(failed)?;
+    let settings = &plan.pipeline.cupti;
+    let share = (settings.overhead.unwrap_or(0.0) * 1e6).round() as u32;
+    let mut recording =
+        Recording::prepare(library, &directory, share, settings.all_calls).map_err(failed)?;
+    let launch = recording.apply(launch.clone());
+    store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
+    let (mut passes, _) = Passes::start(&launch, &directory, request, feed, interrupt, *show)?;
+    let asked = Generate {
+        instruments: Instruments {
+            module_ranges: plan.runtime.module_ranges,
+            ..Instruments::default()
+        },
+        ..batch.clone()
+    };
+    // With the same ranges, so that graphs that carry them are captured before anything counts.
+    for number in 0..plan.runtime.warmup.max(1) {
+        passes.rehearse(&format!("cupti warm-up {}", number + 1), &asked)?;
+    }
+    if let Err(why) = recording.start() {
+        passes.finish()?;
+        return Ok(Err(unavailable(why)));
+    }
+    passes.captured_batch(FOLDER, store, &asked, true)?;
+    recording.stop();
+    let mut measured = passes.finish()?;
+    let mut issues = recording.issues();
+    if feed.batches().len() > 1 {
+        issues.push(Issue::new(
+            Severity::Info,
+            "cupti.first_batch",
+            format!(
+                "CUDA was recorded in the first of {} batches",
+                feed.batches().len()
+            ),
+        ));
+    }
+    let files = wire::files(&directory).map_err(failed)?;
+    let trace = wire::read_files(&files, &Limits::default())
+        .map_err(|error| Halt::Failed(error.to_string()))?;
+    let pass = measured
+        .passes
+        .pop()
+        .filter(|pass| pass.kind == PassKind::Captured);
+    let pass = pass.ok_or_else(|| Halt::Failed("no batch was recorded".to_owned()))?;
+    issues.extend(measured.issues);
+    Ok(Ok(Recorded {
+        trace,
+        pass,
+        issues,
+    }))
+}

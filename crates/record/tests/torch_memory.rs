@@ -160,7 +160,8 @@ fn told(heap: &pickle::Heap<'_>, value: pickle::Value) -> Value {
         bytes
             .iter()
             .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
+            .collect::<Vec<_>>()
+            .concat()
     };
     let sorted = || {
         let mut all: Vec<Value> = items().collect();

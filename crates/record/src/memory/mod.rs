@@ -22,6 +22,22 @@ pub struct MemoryHistory {
     pub issues: Vec<Issue>,
 }
 
+impl MemoryHistory {
+    /// The same without the points of timelines.
+    #[must_use]
+    pub fn without_timelines(&self) -> Self {
+        let mut brief = self.clone();
+        for history in brief
+            .devices
+            .iter_mut()
+            .filter_map(|device| device.history.as_mut())
+        {
+            history.timeline = Vec::new();
+        }
+        brief
+    }
+}
+
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceMemory {
@@ -84,6 +100,7 @@ pub struct DeviceHistory {
     /// The largest allocations, by size and site.
     pub largest: Vec<Holding>,
     /// Memory over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<MemoryPoint>,
 }
 

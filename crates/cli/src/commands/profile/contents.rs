@@ -64,7 +64,10 @@ pub(crate) struct Findings {
     counters: Option<CountersAnalysis>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     summaries: Vec<SummaryTable>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "memory::brief"
+    )]
     memory: Option<MemoryHistory>,
     /// Where there is no timeline, the losses stand here; with one they are in it.
     #[serde(rename = "issues", skip_serializing_if = "Vec::is_empty")]

@@ -2,6 +2,7 @@
 
 use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
 use llmprof_units::Percent;
+use serde::{Serialize, Serializer};
 
 /// The timeline of every device, for a spreadsheet.
 pub(crate) const FILE: &str = "memory.csv";
@@ -103,4 +104,13 @@ pub(crate) fn csv(history: &MemoryHistory) -> Option<String> {
         }
     }
     (rows > 0).then_some(file)
+}
+
+/// Without the points of timelines, which have a file of their own.
+pub(super) fn brief<S: Serializer>(
+    history: &Option<MemoryHistory>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let brief = history.as_ref().map(MemoryHistory::without_timelines);
+    brief.serialize(serializer)
 }

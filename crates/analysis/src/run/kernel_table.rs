@@ -105,8 +105,11 @@ pub fn purpose(category: Category, name: &str) -> Purpose {
             Purpose::Operators(WorkGroup::Attention)
         }
         Category::Embedding => Purpose::Operators(WorkGroup::Lookups),
-        // torch looks embeddings up with its kernel for `index_select`.
-        Category::Index if name.to_ascii_lowercase().contains("indexselect") => {
+        // torch looks embeddings up with its kernels for `index_select`: few rows with one, many with the other.
+        Category::Index
+            if name.to_ascii_lowercase().contains("indexselect")
+                || name.contains("vectorized_gather_kernel") =>
+        {
             Purpose::Operators(WorkGroup::Lookups)
         }
         Category::Elementwise | Category::Norm | Category::Rope | Category::Reduce => {

@@ -1,7 +1,7 @@
-use llmprof_analysis::run::{Distribution, PhaseAnalysis, RunAnalysis};
+use llmprof_analysis::run::{Distribution, OperatorGroup, PhaseAnalysis, RunAnalysis};
 use llmprof_record::issue::Issue;
 use llmprof_theory::device::Device;
-use llmprof_units::{FlopsPerSecond, Nanos, Percent};
+use llmprof_units::{DType, FlopsPerSecond, Nanos, Percent};
 
 use super::{
     full::{device, document},
@@ -170,9 +170,16 @@ fn waterfalls(analysis: &RunAnalysis) -> Vec<Part> {
 }
 
 fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
+    // A device has peaks for more formats than a run uses; their lines would hide the points.
+    let used: Vec<DType> = analysis
+        .phases
+        .iter()
+        .flat_map(|phase| phase.by_path.iter().map(|group| group.dtype))
+        .collect();
     let roofs = limits
         .peaks
         .iter()
+        .filter(|peak| used.is_empty() || used.contains(&peak.dtype))
         .map(|peak| Roof {
             label: format!("{} {}", peak.dtype, peak.engine),
             peak_flops_per_s: peak.dense_flops_per_s,
@@ -188,7 +195,7 @@ fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
             {
                 points.push(RooflinePoint {
                     label: group.name.clone(),
-                    kind: group.kind.to_string(),
+                    kind: kind_of(phase, group),
                     phase: phase.name().to_owned(),
                     intensity,
                     flops_per_s: FlopsPerSecond(rate),
@@ -199,6 +206,14 @@ fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
         }
     }
     Roofline { roofs, points }
+}
+
+/// What operators do; the name of the set where kernels alone tell them apart.
+fn kind_of(phase: &PhaseAnalysis, group: &OperatorGroup) -> String {
+    if phase.by_kernels() {
+        return group.name.clone();
+    }
+    group.kind.to_string()
 }
 
 fn operators(analysis: &RunAnalysis) -> OperatorTable {
@@ -227,7 +242,7 @@ fn operators(analysis: &RunAnalysis) -> OperatorTable {
             rows.push(vec![
                 Cell::Text(phase.name().to_owned()),
                 Cell::Text(group.name.clone()),
-                Cell::Text(group.kind.to_string()),
+                Cell::Text(kind_of(phase, group)),
                 Cell::number(group.calls as f64, group.calls),
                 time(group.measured_ns),
                 Cell::number(group.share, Percent(group.share)),

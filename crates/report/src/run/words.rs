@@ -46,12 +46,12 @@ fn phase_line(phase: &PhaseAnalysis) -> String {
         text += &format!("; the device's limit is {} of {of}", share(floor));
     }
     if waterfall.idle_ns.0 > 0 {
-        let what = match &phase.traced {
-            None => "is the engine's own work",
-            Some(traced) if traced.device.is_some() => "the device is idle",
-            Some(_) => "is spent between operators",
+        let idle = share(waterfall.idle_ns);
+        text += &match &phase.traced {
+            None => format!(", {idle} is the engine's own work"),
+            Some(traced) if traced.device.is_some() => format!(", the device idles for {idle}"),
+            Some(_) => format!(", {idle} is spent between operators"),
         };
-        text += &format!(", {} {what}", share(waterfall.idle_ns));
     }
     let used = phase
         .plain_utilization

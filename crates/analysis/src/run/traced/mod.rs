@@ -76,7 +76,8 @@ pub fn analyze_trace(
     let structure = Structure::of(trace);
     let timeline = analyze_structure(trace, &structure, pass.device);
     let lanes = lanes(trace, &structure);
-    let mut issues = Vec::new();
+    // What was lost comes first.
+    let mut issues = timeline.issues.clone();
     let (latency, latency_issues) = pass.measured.map(Latency::of).unwrap_or_default();
     if let Some(run) = pass.measured {
         issues.extend(run.issues.iter().cloned());
@@ -138,7 +139,6 @@ pub fn analyze_trace(
             .collect(),
     };
     let findings = findings(&facts);
-    issues.extend(timeline.issues.iter().cloned());
     Ok(RunAnalysis {
         schema_version: RunAnalysis::SCHEMA_VERSION,
         model: name(pass, trace),

@@ -1,0 +1,335 @@
+//! Imported traces and runs that are reported again: the same files, the same numbers, clear refusals.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use llmprof_units::Nanos;
+use serde_json::Value;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(name)
+}
+
+fn llmprof(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder)
+        .env("NO_COLOR", "1")
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn works(folder: &Path, args: &[&str]) -> String {
+    let output = llmprof(folder, args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What is said when it does not work, without the breaks of a terminal's lines.
+fn refused(folder: &Path, args: &[&str]) -> String {
+    let output = llmprof(folder, args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.split_whitespace()
+        .filter(|word| *word != "│")
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Every file that `report` writes, with its contents.
+fn rendered(run: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for folder in [run.to_path_buf(), run.join("plots")] {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let written = path
+                .extension()
+                .is_some_and(|kind| ["md", "html", "csv", "svg"].iter().any(|one| kind == *one));
+            if written {
+                files.push((path.clone(), fs::read(&path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The parts of every waterfall are the same in `analysis.json`, `metrics.json`, `report.md` and `report.html`.
+fn agree(run: &Path) {
+    let (analysis, metrics) = (
+        json(&run.join("analysis.json")),
+        json(&run.join("metrics.json")),
+    );
+    let report = fs::read_to_string(run.join("report.md")).unwrap();
+    let page = fs::read_to_string(run.join("report.html")).unwrap();
+    let phases = analysis["phases"].as_array().unwrap();
+    assert!(!phases.is_empty());
+    for (phase, same) in phases.iter().zip(metrics["phases"].as_array().unwrap()) {
+        let waterfall = &phase["waterfall"];
+        assert_eq!(waterfall, &same["waterfall"]);
+        let mut sum = 0;
+        for part in [
+            "floor_ns",
+            "inefficiency_ns",
+            "extra_ns",
+            "copies_ns",
+            "unattributed_ns",
+            "idle_ns",
+            "overlap_ns",
+        ] {
+            let time = waterfall[part].as_i64().unwrap();
+            sum += if part == "overlap_ns" { -time } else { time };
+            if time != 0 {
+                let text = Nanos(time).to_string();
+                assert!(report.contains(&text), "{part} {text} in report.md");
+                assert!(page.contains(&text), "{part} {text} in report.html");
+            }
+        }
+        let wall = waterfall["wall_ns"].as_i64().unwrap();
+        assert_eq!(sum, wall);
+        let text = Nanos(wall).to_string();
+        assert!(report.contains(&text) && page.contains(&text), "{text}");
+    }
+}
+
+/// A device trace with its model: the golden waterfall, and every file that a native run has.
+#[test]
+fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("h200/nsys/qwen05.sqlite.gz");
+    let text = works(
+        folder.path(),
+        &[
+            "import",
+            trace.to_str().unwrap(),
+            "-o",
+            "run",
+            "model=qwen2_5_0_5b",
+            "workload.prompt_tokens=128",
+            "infer.max_new_tokens=5",
+        ],
+    );
+    assert!(text.contains("decode is host-bound"), "{text}");
+    let run = folder.path().join("run");
+    for name in [
+        "report.md",
+        "report.html",
+        "stakeholder_summary.md",
+        "operators.md",
+        "operators.csv",
+        "kernels.md",
+        "kernels.csv",
+        "metrics.json",
+        "trace.llmprof",
+        "plots/roofline.svg",
+        "plots/timeline.svg",
+        "plots/waterfall_decode.svg",
+    ] {
+        assert!(run.join(name).is_file(), "{name}");
+    }
+    agree(&run);
+    let analysis = json(&run.join("analysis.json"));
+    let decode = &analysis["phases"][1];
+    assert_eq!(decode["waterfall"]["wall_ns"], 129_277_747);
+    assert_eq!(decode["waterfall"]["floor_ns"], 825_000);
+    assert_eq!(analysis["device"], "h200", "the driver's name tells");
+
+    // Once more from the analysis, and once more from the trace: nothing changes.
+    let before = rendered(&run);
+    let page = works(folder.path(), &["report", "run"]);
+    assert!(page.trim().ends_with("report.html"), "{page}");
+    assert!(before == rendered(&run), "report wrote something else");
+    let analysis = fs::read(run.join("analysis.json")).unwrap();
+    works(folder.path(), &["analyze", "run"]);
+    assert!(
+        analysis == fs::read(run.join("analysis.json")).unwrap(),
+        "analyze found something else"
+    );
+    assert!(before == rendered(&run), "analyze wrote something else");
+}
+
+/// torch on a CPU, by module; the model is described by a config file.
+#[test]
+fn a_trace_of_torch_on_a_cpu_is_as_complete_as_a_native_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = r#"{"model_type": "qwen2", "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+        "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 256, "num_attention_heads": 4,
+        "num_hidden_layers": 2, "num_key_value_heads": 2, "tie_word_embeddings": true, "vocab_size": 1024,
+        "torch_dtype": "float32"}"#;
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    let trace = fixture("cpu/torch_modules.json.gz");
+    works(
+        folder.path(),
+        &[
+            "import",
+            trace.to_str().unwrap(),
+            "-o",
+            "run",
+            "--config",
+            "config.json",
+            "--device",
+            "xeon_8480",
+            "workload.prompt_tokens=16",
+            "infer.max_new_tokens=5",
+        ],
+    );
+    let run = folder.path().join("run");
+    agree(&run);
+    let ops = fs::read_to_string(run.join("ops.csv")).unwrap();
+    assert!(ops.starts_with("key,cuda_time_total_us,"), "{ops}");
+    assert!(ops.contains("aten::addmm,"), "{ops}");
+    assert!(run.join("plots/steps_of_decode.svg").is_file());
+    let analysis = json(&run.join("analysis.json"));
+    for phase in analysis["phases"].as_array().unwrap() {
+        assert!(phase["missing"].as_array().unwrap().is_empty());
+        assert!(phase["utilization"]["mfu"].as_f64().unwrap() > 0.0);
+        let paths = phase["by_path"].to_string();
+        assert!(paths.contains("model.layers.*.self_attn.q_proj"), "{paths}");
+    }
+}
+
+/// A run of the native engine is analyzed, reported and exported again like any other.
+#[test]
+fn a_native_run_can_be_analyzed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false}"#;
+    fs::write(folder.path().join("tiny.json"), config).unwrap();
+    works(
+        folder.path(),
+        &[
+            "run",
+            "model=local",
+            "model.config=tiny.json",
+            "model.dtype=f32",
+            "workload.prompt_tokens=8",
+            "infer.max_new_tokens=4",
+            "runtime.repeats=2",
+            "hardware.spec=xeon_8480",
+            "hydra.run.dir=run",
+        ],
+    );
+    let run = folder.path().join("run");
+    agree(&run);
+    let analysis = fs::read(run.join("analysis.json")).unwrap();
+    let before = rendered(&run);
+    works(folder.path(), &["analyze", "run"]);
+    assert_eq!(
+        String::from_utf8(analysis).unwrap(),
+        fs::read_to_string(run.join("analysis.json")).unwrap()
+    );
+    works(folder.path(), &["report", "run"]);
+    for ((path, old), (_, new)) in before.iter().zip(&rendered(&run)) {
+        assert!(old == new, "{} differs", path.display());
+    }
+
+    works(
+        folder.path(),
+        &["export", "run", "--to", "chrome", "-o", "t.json"],
+    );
+    let trace = json(&folder.path().join("t.json"));
+    let names = trace["traceEvents"].to_string();
+    assert!(names.contains("model.layers.1.mlp.down_proj"));
+    works(
+        folder.path(),
+        &["export", "run", "--to", "sqlite", "-o", "t.sqlite"],
+    );
+    assert!(folder.path().join("t.sqlite").is_file());
+
+    // Another device changes floors, nothing that was measured.
+    works(folder.path(), &["analyze", "run", "--device", "h200"]);
+    let other = json(&run.join("analysis.json"));
+    assert_eq!(other["device"], "h200");
+    agree(&run);
+}
+
+#[test]
+fn without_a_model_an_import_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("h200/nsys/qwen05.sqlite.gz");
+    let trace = trace.to_str().unwrap();
+    let text = works(folder.path(), &["import", trace, "-o", "run"]);
+    assert!(text.contains("[run.no_model]"), "{text}");
+    let report = fs::read_to_string(folder.path().join("run/report.md")).unwrap();
+    assert!(report.contains("no model was named"), "{report}");
+    assert!(report.contains("129.3 ms"), "{report}");
+
+    let message = refused(
+        folder.path(),
+        &["import", trace, "-o", "other", "workload.prompt_tokens=128"],
+    );
+    assert!(message.contains("name no model"), "{message}");
+    assert!(!folder.path().join("other").exists());
+    let message = refused(
+        folder.path(),
+        &["import", trace, "-o", "other", "model=nothing_like_it"],
+    );
+    assert!(message.contains("nothing_like_it"), "{message}");
+}
+
+#[test]
+fn runs_without_an_analysis_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = refused(folder.path(), &["report", "nowhere"]);
+    assert!(message.contains("nowhere"), "{message}");
+
+    let trace = fixture("cpu/torch_modules.json.gz");
+    works(
+        folder.path(),
+        &["import", trace.to_str().unwrap(), "-o", "run"],
+    );
+    let file = folder.path().join("run/analysis.json");
+    fs::write(&file, "{\"schema_version\": 99}").unwrap();
+    let message = refused(folder.path(), &["report", "run"]);
+    assert!(
+        message.contains("schema version 99") && message.contains("llmprof analyze run"),
+        "{message}"
+    );
+    fs::write(&file, "{\"totals\": {}}").unwrap();
+    let message = refused(folder.path(), &["report", "run"]);
+    assert!(message.contains("not that of a run"), "{message}");
+    fs::write(&file, "{").unwrap();
+    let message = refused(folder.path(), &["report", "run"]);
+    assert!(message.contains("cannot read"), "{message}");
+    fs::remove_file(&file).unwrap();
+    let message = refused(folder.path(), &["report", "run"]);
+    assert!(message.contains("no analysis to report"), "{message}");
+
+    // The trace is all that is needed to make it anew; broken, it is named.
+    works(folder.path(), &["analyze", "run"]);
+    works(folder.path(), &["report", "run"]);
+    fs::write(folder.path().join("run/trace.llmprof"), "not a trace").unwrap();
+    let message = refused(folder.path(), &["analyze", "run"]);
+    assert!(message.contains("trace.llmprof"), "{message}");
+}
+
+#[test]
+fn a_machine_without_an_opener_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("cpu/torch_modules.json.gz");
+    works(
+        folder.path(),
+        &["import", trace.to_str().unwrap(), "-o", "run"],
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder.path())
+        .env("PATH", folder.path())
+        .args(["report", "run", "--open"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("nothing here opens pages"), "{errors}");
+}

@@ -107,6 +107,7 @@ pub(crate) fn csv(history: &MemoryHistory) -> Option<String> {
 }
 
 /// Without the points of timelines, which have a file of their own.
+#[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
 pub(super) fn brief<S: Serializer>(
     history: &Option<MemoryHistory>,
     serializer: S,

@@ -41,6 +41,17 @@ Examples:
   llmprof run runtime=command 'runtime.argv=[python3,serve.py]'
   llmprof run -m runtime.batch_size=1,4,16           a job for each")]
     Run(RunArgs),
+    /// Watch any command that uses CUDA, and say what its GPUs did.
+    ///
+    /// The command runs as it is; a library that the CUDA driver loads into it and its children records kernels,
+    /// copies, waits, launches and NVTX ranges. The exit code is the command's; 125 is a failure of llmprof.
+    #[command(after_help = "\
+Examples:
+  llmprof record -- python serve.py --port 8000
+  llmprof record --after 60s --for 10s -- python serve.py     ten seconds, once it is warm
+  llmprof record --nvtx-range decode -- python bench.py       inside ranges of that name only
+  llmprof record --overhead 2% -- python serve.py             in slices that cost no more than that")]
+    Record(RecordArgs),
     /// Read profiles of other tools into a run, and say where the time went.
     ///
     /// Kineto and Chrome JSON traces (plain, .gz, .zst), Nsight Systems exports (.sqlite, .nsys-rep where nsys is
@@ -219,6 +230,60 @@ impl HydraArgs {
             multirun: self.multirun,
             overrides: self.overrides,
         }
+    }
+}
+
+/// What is watched, and when.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecordArgs {
+    /// The run directory [default: runs/record/PROGRAM/TIME].
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Record for so long, then let the command run on unrecorded.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) length: Option<Duration>,
+    /// Begin to record so long after the command started.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) after: Option<Duration>,
+    /// Record only inside NVTX ranges of this name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) nvtx_range: Option<String>,
+    /// Record in slices, such that it slows the command by no more than this share of its time: 2%.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) overhead: Option<Share>,
+    /// Record every call of the CUDA API, not only those that launch, wait, allocate or load. Ten times the records.
+    #[arg(long)]
+    pub(crate) all_calls: bool,
+    /// Compare with this device instead of the one the driver names.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Print the analysis as JSON; what the command prints goes to standard error then.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command and its arguments.
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+/// A share of something, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share(pub(crate) u32);
+
+/// A share: `2%`, `0.02`.
+fn share(text: &str) -> Result<Share, String> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(number) => (number, 1e4),
+        None => (text, 1e6),
+    };
+    let ppm = number
+        .trim()
+        .parse::<f64>()
+        .map_err(|error| error.to_string())?
+        * scale;
+    if (1.0..=1e6).contains(&ppm) {
+        Ok(Share(ppm.round() as u32))
+    } else {
+        Err("a share lies between 0 and 100%".to_owned())
     }
 }
 

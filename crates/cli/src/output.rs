@@ -20,6 +20,13 @@ impl Output {
         }
     }
 
+    /// To standard error, for what is said about a command whose own output is on standard output.
+    pub(crate) fn stderr() -> Self {
+        Self {
+            stream: Box::new(anstream::stderr()),
+        }
+    }
+
     /// Prints `text` as it is.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self

@@ -6,6 +6,7 @@ mod hardware;
 mod model;
 mod predict;
 mod profile;
+mod record;
 mod run;
 mod runs;
 mod worker;
@@ -19,6 +20,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
     match command {
         Command::Config(args) => config::config(args, output)?,
         Command::Run(args) => return run::run(args, output),
+        Command::Record(args) => return Ok(record::record(&args, output)),
         Command::Import(args) => profile::import(&args, output)?,
         Command::Analyze(args) => profile::analyze(&args, output)?,
         Command::Report(args) => profile::report(&args, output)?,

@@ -1,0 +1,192 @@
+//! `record`: watch any command.
+
+use std::{
+    io::Write as _,
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+    process::{ExitCode, ExitStatus},
+};
+
+use llmprof_capture::{
+    process::{Interrupt, Launch},
+    profiler::{Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library, watch},
+};
+use llmprof_record::{
+    import::wire,
+    issue::{Issue, Severity},
+    store::{Pass, RunDir, RunStatus},
+};
+use llmprof_wire::Options;
+
+use super::profile;
+use crate::{args::RecordArgs, clock, failure::Failure, output::Output, subject};
+
+/// Where wire files are in a run.
+const FOLDER: &str = "cupti";
+/// Exit code of our own failures; others are the command's.
+const OWN_FAILURE: u8 = 125;
+
+/// Runs the command, recorded, and says what it did on its GPUs. The exit code is the command's.
+pub(crate) fn record(args: &RecordArgs, output: &mut Output) -> ExitCode {
+    match run(args, output) {
+        Ok(status) => exit_code(status),
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(OWN_FAILURE)
+        }
+    }
+}
+
+/// As a shell would say it: 128 and the signal for a command that was killed.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let signal = status.signal().map(|signal| 128 + signal);
+    let code = status.code().or(signal).unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
+    let Some((program, rest)) = args.command.split_first() else {
+        return Err(Failure::new("no command to record"));
+    };
+    let library = find_library().map_err(|missing| {
+        let hint = missing.hint();
+        Failure::new(missing.to_string()).hint(hint)
+    })?;
+    // A mistake in the request is found before the command starts.
+    args.device.as_deref().map(subject::device).transpose()?;
+    let dir = args
+        .output
+        .clone()
+        .unwrap_or_else(|| default_directory(program));
+    let mut interrupt = Interrupt::install().map_err(failure)?;
+    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
+    let watched = (|| {
+        store.describe("record", "", &[])?;
+        let mut launch = Launch::new(program.clone()).args(rest.iter().cloned());
+        store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
+        let directory = std::path::absolute(store.path().join(FOLDER)).map_err(failure)?;
+        let mut channel = Channel::open().map_err(failure)?;
+        let schedule = Schedule {
+            after: args.after,
+            length: args.length,
+        };
+        let cupti = Cupti {
+            library,
+            directory,
+            control: Some(channel.path()),
+            options: Options {
+                all_calls: args.all_calls,
+                begin: schedule.begins_at_once(),
+                overhead_ppm: args.overhead.map_or(0, |share| share.0),
+                ..Options::default()
+            },
+            range: args.nvtx_range.clone(),
+        };
+        launch = cupti.apply(launch);
+        let command_output = if args.json {
+            CommandOutput::Stderr
+        } else {
+            CommandOutput::Stdout
+        };
+        let end = watch(
+            &launch,
+            &mut channel,
+            schedule,
+            command_output,
+            &mut interrupt,
+        )
+        .map_err(failure)?;
+        Ok((end, channel, cupti.directory))
+    })();
+    let (end, channel, directory) = match watched {
+        Ok(watched) => watched,
+        Err(failure) => return Err(failed(store, failure)),
+    };
+    let processes: Vec<Watched> = channel.processes().cloned().collect();
+    let kept = (|| -> Result<_, Failure> {
+        let issues = issues(&processes);
+        store.set_pass(Pass {
+            name: "record".to_owned(),
+            status: status(&end),
+            duration_ns: Some(end.duration),
+            exit_code: end.status.code(),
+        })?;
+        if !uses_cuda(&directory, &processes)? {
+            store.add_issue(no_cuda())?;
+            return Ok(None);
+        }
+        profile::keep(&[directory], args.device.as_deref(), issues, &mut store).map(Some)
+    })();
+    let kept = match kept {
+        Ok(kept) => kept,
+        Err(failure) => return Err(failed(store, failure)),
+    };
+    store.finish(status(&end), None, clock::now())?;
+    // What the command printed comes first.
+    let _ = std::io::stdout().flush();
+    match kept {
+        Some(findings) if args.json => profile::print(&findings, true, &dir, output)?,
+        Some(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
+        None => {
+            let mut words = Output::stderr();
+            words.line(&no_cuda().to_string())?;
+            words.line(&format!("run: {}", dir.display()))?;
+        }
+    }
+    Ok(end.status)
+}
+
+/// Marks the run as failed; the failure itself is the one to report.
+fn failed(store: RunDir, failure: Failure) -> Failure {
+    let _ = store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now());
+    failure
+}
+
+fn status(end: &WatchedEnd) -> RunStatus {
+    match end {
+        end if end.was_interrupted => RunStatus::Interrupted,
+        end if end.status.success() => RunStatus::Complete,
+        _ => RunStatus::Failed,
+    }
+}
+
+/// Whether some process used CUDA, or tried to.
+fn uses_cuda(directory: &Path, processes: &[Watched]) -> Result<bool, Failure> {
+    let files = wire::files(directory).map_err(failure)?;
+    let uses = |process: &Watched| process.cupti.is_some() || process.refused.is_some();
+    Ok(!files.is_empty() && processes.iter().any(uses))
+}
+
+/// What the processes said over the control channel and their files may not: a full disk leaves no room for it.
+fn issues(processes: &[Watched]) -> Vec<Issue> {
+    let lost = processes.iter().filter_map(|process| {
+        let (count, why) = process.lost.as_ref()?;
+        let text = format!("process {} lost records: {why}", process.process);
+        Some(Issue::new(Severity::Error, "record.lost", text).counting(*count))
+    });
+    lost.collect()
+}
+
+fn no_cuda() -> Issue {
+    Issue::new(
+        Severity::Error,
+        "record.no_cuda",
+        "no process of the command initialized CUDA: there is nothing to show",
+    )
+    .with_hint(
+        "a program that is set-user-ID, or that clears its environment, does not load the library",
+    )
+}
+
+/// `runs/record/<name of the program>/<time>`.
+fn default_directory(program: &str) -> PathBuf {
+    let name = Path::new(program)
+        .file_name()
+        .map_or_else(|| "command".into(), |name| name.to_string_lossy());
+    let time = jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
+    Path::new("runs").join("record").join(&*name).join(time)
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}

@@ -1,0 +1,213 @@
+/* A stand-in for libcupti: the functions that the library uses, with records of the layout of a chosen version.
+ *
+ * STANDIN_VERSION  what cuptiGetVersion says; the sizes of records follow it (130001)
+ * STANDIN_REFUSE   what cuptiSubscribe returns (0)
+ * STANDIN_ENABLE   what cuptiActivityEnable returns for kernels (0)
+ */
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef void (*requested_fn)(uint8_t **, size_t *, size_t *);
+typedef void (*completed_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
+typedef void (*called_fn)(void *, uint32_t, uint32_t, const void *);
+typedef uint64_t (*timestamp_fn)(void);
+
+enum { MEMCPY = 1, MEMSET = 2, DRIVER = 4, RUNTIME = 5, KERNEL = 10, OVERHEAD = 17, SYNC = 38 };
+enum { LAUNCH = 211, GET_DEVICE = 17, GRAPH_LAUNCH = 311, STREAM_SYNC = 131, MEMCPY_ASYNC = 41, DRIVER_LAUNCH = 307 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static requested_fn requested;
+static completed_fn completed;
+static called_fn called;
+static timestamp_fn timestamp;
+static uint8_t enabled[64], runtime_on[1024], driver_on[1024];
+static uint8_t *buffer;
+static size_t size, used, dropped;
+static uint32_t correlation;
+
+static uint32_t number(const char *name, uint32_t otherwise) {
+    const char *text = getenv(name);
+    return text ? (uint32_t)atoi(text) : otherwise;
+}
+static uint32_t version(void) { return number("STANDIN_VERSION", 130001); }
+
+static size_t size_of(uint32_t kind) {
+    uint32_t v = version();
+    switch (kind) {
+    case KERNEL: return v < 130000 ? 208 : v < 130100 ? 216 : v < 130300 ? 224 : v < 130400 ? 232 : 248;
+    case MEMCPY: return v < 26 ? 88 : v < 130400 ? 96 : 112;
+    case MEMSET: return v < 130400 ? 88 : 104;
+    case SYNC: return v < 26 ? 40 : 56;
+    case OVERHEAD: return v < 21 ? 40 : v == 21 ? 48 : 56;
+    default: return 40;
+    }
+}
+
+int cuptiGetVersion(uint32_t *out) { *out = version(); return 0; }
+int cuptiGetResultString(int status, const char **text) { *text = status == 35 ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES" : "an error"; return 0; }
+int cuptiSubscribe(void **subscriber, called_fn function, void *user) {
+    (void)user;
+    uint32_t refuse = number("STANDIN_REFUSE", 0);
+    if (refuse) return (int)refuse;
+    called = function;
+    *subscriber = &called;
+    return 0;
+}
+int cuptiUnsubscribe(void *subscriber) { (void)subscriber; called = NULL; return 0; }
+int cuptiEnableCallback(uint32_t on, void *subscriber, uint32_t domain, uint32_t id) { (void)on; (void)subscriber; (void)domain; (void)id; return 0; }
+int cuptiActivityRegisterCallbacks(requested_fn r, completed_fn c) { requested = r; completed = c; return 0; }
+int cuptiActivityRegisterTimestampCallback(timestamp_fn function) { timestamp = function; return 0; }
+int cuptiSetThreadIdType(uint32_t type) { return type == 1 ? 0 : 1; }
+int cuptiActivityEnable(uint32_t kind) {
+    if (kind == KERNEL && number("STANDIN_ENABLE", 0)) return (int)number("STANDIN_ENABLE", 0);
+    if (kind == RUNTIME) memset(runtime_on, 1, sizeof runtime_on);
+    if (kind == DRIVER) memset(driver_on, 1, sizeof driver_on);
+    enabled[kind] = 1;
+    return 0;
+}
+int cuptiActivityDisable(uint32_t kind) {
+    if (kind == RUNTIME) memset(runtime_on, 0, sizeof runtime_on);
+    if (kind == DRIVER) memset(driver_on, 0, sizeof driver_on);
+    enabled[kind] = 0;
+    return 0;
+}
+#ifndef OLD /* CUPTI before 12.5 has neither of these. */
+int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t on) { runtime_on[id] = on; return 0; }
+int cuptiActivityEnableDriverApi(uint32_t id, uint8_t on) { driver_on[id] = on; return 0; }
+#endif
+
+int cuptiGetCallbackName(uint32_t domain, uint32_t id, const char **name) {
+    const char *found = NULL;
+    if (domain == 2 && id == LAUNCH) found = "cudaLaunchKernel_v7000";
+    if (domain == 2 && id == GET_DEVICE) found = "cudaGetDevice_v3020";
+    if (domain == 2 && id == GRAPH_LAUNCH) found = "cudaGraphLaunch_v10000";
+    if (domain == 2 && id == STREAM_SYNC) found = "cudaStreamSynchronize_v3020";
+    if (domain == 2 && id == MEMCPY_ASYNC) found = "cudaMemcpyAsync_v3020";
+    if (domain == 1 && id == DRIVER_LAUNCH) found = "cuLaunchKernel";
+    if (!found) return 1;
+    *name = found;
+    return 0;
+}
+int cuptiGetGraphNodeId(void *node, uint64_t *id) { *id = (uint64_t)(uintptr_t)node; return 0; }
+int cuptiGetGraphId(void *graph, uint32_t *id) { *id = (uint32_t)(uintptr_t)graph; return 0; }
+int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count) {
+    (void)context; (void)stream;
+    *count = dropped;
+    dropped = 0;
+    return 0;
+}
+int cuptiActivityGetNextRecord(uint8_t *memory, size_t valid, uint8_t **record) {
+    uint8_t *next = *record ? *record + size_of(*(uint32_t *)*record) : memory;
+    if (next >= memory + valid) return 12;
+    *record = next;
+    return 0;
+}
+static void hand_over(void) {
+    uint8_t *full = buffer;
+    size_t bytes = used, whole = size;
+    buffer = NULL;
+    used = size = 0;
+    if (full) completed(NULL, 0, full, whole, bytes);
+}
+int cuptiActivityFlushAll(uint32_t flag) {
+    (void)flag;
+    pthread_mutex_lock(&lock);
+    hand_over();
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+static uint8_t *record(uint32_t kind) {
+    size_t bytes = size_of(kind);
+    if (used + bytes > size) hand_over();
+    if (!buffer) {
+        size_t most = 0;
+        requested(&buffer, &size, &most);
+        used = 0;
+        if (!buffer || size < bytes) { buffer = NULL; dropped++; return NULL; }
+    }
+    uint8_t *place = buffer + used;
+    used += bytes;
+    memset(place, 0xAA, bytes); /* what is not set is not zero */
+    *(uint32_t *)place = kind;
+    return place;
+}
+#define PUT(type, offset, value) (*(type *)(place + (offset)) = (type)(value))
+
+static void api(uint32_t kind, uint32_t id, uint32_t which, uint64_t start, uint64_t end) {
+    const uint8_t *on = kind == RUNTIME ? runtime_on : driver_on;
+    if (!on[id]) return;
+    uint8_t *place = record(kind);
+    if (!place) return;
+    PUT(uint32_t, 4, id); PUT(uint64_t, 8, start); PUT(uint64_t, 16, end);
+    PUT(uint32_t, 28, syscall(SYS_gettid)); PUT(uint32_t, 32, which); PUT(uint32_t, 36, 0);
+}
+
+/* What a program does on its device. Each makes the records that CUPTI would. */
+void standin_kernel(const char *name, uint64_t node, uint32_t graph) {
+    if (!timestamp) return;
+    pthread_mutex_lock(&lock);
+    uint32_t which = ++correlation;
+    uint64_t start = timestamp();
+    api(RUNTIME, GET_DEVICE, which + 1000000, start, start + 10);
+    api(RUNTIME, node ? GRAPH_LAUNCH : LAUNCH, which, start, start + 2000);
+    uint8_t *place = enabled[KERNEL] ? record(KERNEL) : NULL;
+    if (place) {
+        PUT(uint16_t, 6, 32); PUT(uint64_t, 16, start + 3000); PUT(uint64_t, 24, start + 4000);
+        PUT(uint32_t, 40, 0); PUT(uint32_t, 44, 1); PUT(uint32_t, 48, 7);
+        for (int axis = 0; axis < 3; axis++) { PUT(int32_t, 52 + 4 * axis, 10 + axis); PUT(int32_t, 64 + 4 * axis, 20 + axis); }
+        PUT(int32_t, 76, 1024); PUT(int32_t, 80, 2048); PUT(uint32_t, 92, which);
+        PUT(const char *, 104, name); PUT(uint64_t, 144, node); PUT(uint32_t, 156, graph);
+    }
+    pthread_mutex_unlock(&lock);
+}
+void standin_others(void) {
+    if (!timestamp) return;
+    pthread_mutex_lock(&lock);
+    uint64_t start = timestamp();
+    uint32_t which = ++correlation;
+    api(RUNTIME, MEMCPY_ASYNC, which, start, start + 500);
+    uint8_t *place = enabled[MEMCPY] ? record(MEMCPY) : NULL;
+    if (place) {
+        PUT(uint8_t, 4, 1); PUT(uint8_t, 5, 2); PUT(uint8_t, 6, 3); PUT(uint64_t, 8, 4096);
+        PUT(uint64_t, 16, start + 600); PUT(uint64_t, 24, start + 700);
+        PUT(uint32_t, 32, 0); PUT(uint32_t, 36, 1); PUT(uint32_t, 40, 7); PUT(uint32_t, 44, which);
+        PUT(uint64_t, 64, 0); PUT(uint32_t, 72, 0);
+    }
+    place = enabled[MEMSET] ? record(MEMSET) : NULL;
+    if (place) {
+        PUT(uint64_t, 8, 512); PUT(uint64_t, 16, start + 800); PUT(uint64_t, 24, start + 900);
+        PUT(uint32_t, 32, 0); PUT(uint32_t, 36, 1); PUT(uint32_t, 40, 7); PUT(uint32_t, 44, ++correlation);
+        PUT(uint16_t, 50, 3); PUT(uint64_t, 64, 0); PUT(uint32_t, 72, 0);
+    }
+    api(RUNTIME, STREAM_SYNC, ++correlation, start + 900, start + 1900);
+    place = enabled[SYNC] ? record(SYNC) : NULL;
+    if (place) {
+        PUT(uint32_t, 4, 3); PUT(uint64_t, 8, start + 900); PUT(uint64_t, 16, start + 1900);
+        PUT(uint32_t, 24, correlation); PUT(uint32_t, 28, 1); PUT(uint32_t, 32, 7);
+    }
+    place = enabled[OVERHEAD] ? record(OVERHEAD) : NULL;
+    if (place) {
+        PUT(uint32_t, 4, 2 << 16); PUT(uint32_t, 8, 2); PUT(uint32_t, 16, syscall(SYS_gettid));
+        PUT(uint64_t, 24, start); PUT(uint64_t, 32, start + 50);
+    }
+    pthread_mutex_unlock(&lock);
+}
+/* A kernel that the device has not finished: it has no times. */
+void standin_unfinished(void) {
+    pthread_mutex_lock(&lock);
+    uint8_t *place = enabled[KERNEL] ? record(KERNEL) : NULL;
+    if (place) { PUT(uint64_t, 16, 0); PUT(uint64_t, 24, 0); PUT(const char *, 104, NULL); }
+    pthread_mutex_unlock(&lock);
+}
+void standin_node(uint64_t node, uint64_t original, uint32_t graph) {
+    void *data[8] = {(void *)(uintptr_t)graph, NULL, (void *)(uintptr_t)node, (void *)(uintptr_t)original, NULL, NULL, NULL, NULL};
+    void *resource[3] = {NULL, NULL, data};
+    if (called) called(NULL, 3, original ? 20 : 13, resource);
+}

@@ -4,7 +4,7 @@ use llmprof_record::trace::{RangeKind, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::device_events::DeviceEvents;
-use crate::steps;
+use crate::{slices, steps};
 
 /// How the phases of a trace are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,12 +45,31 @@ pub struct Phases {
 impl Phases {
     /// Finds the phases of a trace.
     pub fn of(trace: &Trace, events: &DeviceEvents) -> Self {
-        annotated(trace, events, phase_of_name)
+        let mut phases = annotated(trace, events, phase_of_name)
             .or_else(|| {
                 annotated(trace, events, own_name).filter(|phases| phases.names.len() <= 32)
             })
             .or_else(|| inferred(trace, events))
-            .unwrap_or_else(|| whole(trace, events))
+            .unwrap_or_else(|| whole(trace, events));
+        if let Some(slices) = slices::of(trace) {
+            phases.keep_recorded(&slices);
+        }
+        phases
+    }
+
+    /// Leaves out what was not recorded: it belongs to no phase.
+    fn keep_recorded(&mut self, slices: &[(i64, i64)]) {
+        self.windows = self
+            .windows
+            .iter()
+            .flat_map(|window| {
+                slices::inside(slices, (window.start, window.end)).map(|(start, end)| Window {
+                    start,
+                    end,
+                    name: window.name,
+                })
+            })
+            .collect();
     }
 
     /// The window that holds a moment.
@@ -156,8 +175,19 @@ fn annotated(
         let Some(name) = *name else { continue };
         let (start, thread) = (ranges.start[row], ranges.thread[row].0);
         let end = start.saturating_add(ranges.duration[row]);
-        // A phase inside a phase of the same thread is a part of it.
+        // A phase inside a phase of the same thread is a part of it; but an image tower runs inside the forward pass of
+        // its model, and what stands before it there only prepares it.
         if outermost.is_some_and(|(holder, until)| holder == thread && end <= until) {
+            let tower = |around: &&mut (i64, i64, usize)| {
+                names[name] == "vision" && around.2 != name && start >= around.0
+            };
+            if let Some(around) = found.last_mut().filter(tower) {
+                let begin = std::mem::replace(&mut around.0, end);
+                match found.len().checked_sub(2).map(|before| &mut found[before]) {
+                    Some(before) if before.2 == name && before.1 == begin => before.1 = end,
+                    _ => found.insert(found.len() - 1, (begin, end, name)),
+                }
+            }
             continue;
         }
         if end > start {
@@ -262,6 +292,42 @@ mod tests {
         assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
         assert_eq!(phase("upload"), None);
         assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
+    }
+
+    #[test]
+    fn an_image_tower_inside_prefill_is_a_phase() {
+        let mut builder = llmprof_record::trace::TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        let mut range = |name: &str, start: i64, end: i64| {
+            let name = builder.intern(name);
+            builder.ranges.push(llmprof_record::trace::Range {
+                start,
+                duration: end - start,
+                name,
+                kind: RangeKind::NVTX,
+                thread,
+                ..Default::default()
+            });
+        };
+        range("prefill", 0, 100);
+        range("vision", 10, 30);
+        range("vision_tower.layers.0", 12, 28);
+        range("decode", 100, 200);
+        let trace = builder.finish();
+        let phases = Phases::of(&trace, &DeviceEvents::of(&trace));
+        let windows: Vec<_> = phases
+            .windows
+            .iter()
+            .map(|window| (window.start, window.end, phases.names[window.name].as_str()))
+            .collect();
+        assert_eq!(
+            windows,
+            [
+                (0, 30, "vision"),
+                (30, 100, "prefill"),
+                (100, 200, "decode")
+            ]
+        );
     }
 
     #[test]

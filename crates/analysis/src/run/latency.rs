@@ -87,6 +87,10 @@ pub struct FirstUse {
     pub extra_ttft_ns: f64,
     /// Whether the first lies outside the range of the later ones.
     pub outside_later_range: bool,
+    /// How much longer its median step took than the median step of the later passes, its first step left out: what is
+    /// paid once for each length of the cache, not once for all. Absent where it could be chance.
+    #[serde(default)]
+    pub extra_step_ns: Option<f64>,
 }
 
 /// Means over the requests of one pass.
@@ -278,11 +282,11 @@ impl FirstUse {
             .position(|pass| !pass.requests.is_empty())?;
         let (first, later) = run.passes[begin..].split_first()?;
         let first_means = PassMeans::of(first);
-        let later: Vec<PassMeans> = later
+        let measured: Vec<&MeasuredPass> = later
             .iter()
             .filter(|pass| Some(pass.kind) == measured_in)
-            .map(PassMeans::of)
             .collect();
+        let later: Vec<PassMeans> = measured.iter().map(|pass| PassMeans::of(pass)).collect();
         let over = |value: fn(&PassMeans) -> Option<f64>| {
             Summary::of(&later.iter().filter_map(value).collect::<Vec<_>>())
         };
@@ -295,8 +299,24 @@ impl FirstUse {
             extra_ns: first_ns - whole.mean,
             extra_ttft_ns: first_means.ttft? - ttft.mean,
             outside_later_range: first_ns > whole.max,
+            extra_step_ns: extra_step(first, &measured),
         })
     }
+}
+
+/// Median step of the first pass less that of the later ones, without the first step of each request. Nothing where one
+/// later step in ten took as long.
+fn extra_step(first: &MeasuredPass, later: &[&MeasuredPass]) -> Option<f64> {
+    let steps = |pass: &MeasuredPass| -> Vec<f64> {
+        let requests = pass.requests.iter();
+        requests
+            .flat_map(|request| gaps_of(request).skip(1))
+            .collect()
+    };
+    let once = Distribution::of(&steps(first))?;
+    let often: Vec<f64> = later.iter().flat_map(|pass| steps(pass)).collect();
+    let often = Distribution::of(&often)?;
+    (once.p50 > often.p90).then_some(once.p50 - often.p50)
 }
 
 /// First and last token of a request whose times make sense.
@@ -389,6 +409,8 @@ mod tests {
         );
         assert_eq!((first.extra_ns, first.extra_ttft_ns), (1360.0, 850.0));
         assert!(first.outside_later_range);
+        // Steps after the first one: 200 and 300 in the warm-up; 20, 30, 40 and 60 in the others.
+        assert_eq!(first.extra_step_ns, Some(250.0 - 35.0));
         assert_eq!(latency.requests.len(), 2);
         assert_eq!(latency.requests[1].pass, 2);
     }

@@ -167,11 +167,8 @@ class Loop:
         return result
 
     def _phases(self, end: int) -> list[dict[str, Any]]:
-        """Prefill without the image tower, which has a phase of its own, and decode."""
+        """Vision until the last image tower is done (what comes before it only prepares it), prefill, decode."""
         first = self._token_ns[0]
-        phases, at = [], self._start
-        for start, stop in self._vision:
-            phases += [("prefill", at, start), ("vision", start, stop)]
-            at = stop
-        phases += [("prefill", at, first), ("decode", first, end)]
+        seen = max((stop for _, stop in self._vision), default=self._start)
+        phases = [("vision", self._start, seen), ("prefill", seen, first), ("decode", first, end)]
         return [{"phase": name, "start_ns": a, "end_ns": b} for name, a, b in phases if b > a]

@@ -28,7 +28,7 @@ fn image_towers_are_a_phase() {
     }));
     worker.load(&load).unwrap();
     let seen = worker.generate(&asked).unwrap();
-    assert_eq!(phases(&seen), ["prefill", "vision", "prefill", "decode"]);
+    assert_eq!(phases(&seen), ["vision", "prefill", "decode"]);
     // 4 × 6 patches merged by 2 × 2, a token before and one after them, and the text.
     assert_eq!(seen.requests[0].prompt_tokens, 24 / 4 + 2 + 4);
 

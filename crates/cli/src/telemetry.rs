@@ -176,8 +176,8 @@ pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
 
 /// The curves of one GPU.
 fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
-    type Value = fn(&GpuSample) -> Option<f64>;
-    let charts: [(&str, Unit, &[(&str, Value)]); 5] = [
+    type Curve = (&'static str, fn(&GpuSample) -> Option<f64>);
+    let charts: [(&str, Unit, &[Curve]); 5] = [
         (
             "busy",
             Unit::Fraction,

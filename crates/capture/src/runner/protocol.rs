@@ -230,6 +230,10 @@ impl Instruments {
 /// What the framework's own profiler records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of torch's profiler"
+)]
 pub struct Profile {
     /// Whose work: the host's, the device's.
     pub activities: Vec<Activity>,

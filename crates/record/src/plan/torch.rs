@@ -110,6 +110,10 @@ pub struct TorchProfilerPlan {
 
 /// What torch's profiler does, with nothing left open.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of torch's profiler"
+)]
 pub struct TorchProfilerSettings {
     /// Whose work is recorded.
     pub activities: Vec<Activity>,

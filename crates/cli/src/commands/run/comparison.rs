@@ -102,7 +102,7 @@ pub(super) fn table(rows: &[Row]) -> Table {
             row.state.clone(),
         ];
         for (_, cell) in &shown {
-            let text = row.figures.as_ref().and_then(|figures| cell(figures));
+            let text = row.figures.as_ref().and_then(cell);
             cells.push(text.unwrap_or_else(|| "–".to_owned()));
         }
         if let Some(speeds) = &speeds {

@@ -337,13 +337,11 @@ pub(super) fn load(
 
 impl From<WorkerError> for Halt {
     fn from(error: WorkerError) -> Self {
-        match error.problem {
-            Problem::Interrupted => Self::Interrupted,
-            _ => {
-                let advice = super::pytorch::advice(&error.problem);
-                let advice = advice.map(|advice| format!(" (hint: {advice})"));
-                Self::Failed(format!("{error}{}", advice.unwrap_or_default()))
-            }
+        if matches!(error.problem, Problem::Interrupted) {
+            return Self::Interrupted;
         }
+        let advice = super::pytorch::advice(&error.problem);
+        let advice = advice.map(|advice| format!(" (hint: {advice})"));
+        Self::Failed(format!("{error}{}", advice.unwrap_or_default()))
     }
 }

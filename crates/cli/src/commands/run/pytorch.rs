@@ -42,7 +42,7 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
     let watch = Watch::start(run.plan)?;
     let mut request = load(run.plan, run.subject, run.cwd);
     request.options = options(run.plan);
-    let Measured {
+    let FirstWorker {
         mut measured,
         loaded,
         profiled,
@@ -118,7 +118,7 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
 }
 
 /// What the first worker gave: all passes but the one that our library records.
-struct Measured {
+struct FirstWorker {
     measured: MeasuredRun,
     loaded: Loaded,
     profiled: Option<Profiled>,
@@ -130,7 +130,7 @@ fn measure(
     launch: &Launch,
     request: &Load,
     watch: &Watch,
-) -> Result<Measured, Halt> {
+) -> Result<FirstWorker, Halt> {
     let Run {
         plan,
         subject,
@@ -162,7 +162,7 @@ fn measure(
     if let Some(profiled) = &profiled {
         measured.issues.extend(profiled.issues.iter().cloned());
     }
-    Ok(Measured {
+    Ok(FirstWorker {
         measured,
         loaded,
         profiled,

@@ -18,6 +18,7 @@ use crate::launches::{ApiKind, ApiKinds, Launches, is_api};
 use crate::nesting::Nesting;
 use crate::operators::{self, OperatorRow};
 use crate::phases::{PhaseSource, Phases};
+use crate::slices;
 
 /// What a trace says: `analysis.json`. Times are integer ns, on the clock of the trace where they are moments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -275,9 +276,19 @@ impl Parts {
                 timeline
             })
             .collect();
+        let slices = slices::of(trace);
         let devices = timelines
             .iter()
-            .map(|timeline| timeline.break_down(&[span_of(timeline.events)], true))
+            .map(|timeline| {
+                let span = span_of(timeline.events);
+                match &slices {
+                    Some(slices) => {
+                        let parts: Vec<_> = slices::inside(slices, span).collect();
+                        timeline.break_down(&parts, true)
+                    }
+                    None => timeline.break_down(&[span], true),
+                }
+            })
             .collect();
         let api = api_calls(trace, nesting, phases);
         let mut phase_rows: Vec<PhaseRow> = (0..phases.names.len())
@@ -498,11 +509,12 @@ fn totals(
         let busy = union_length(events.iter().map(|event| (event.start, event.end)));
         add(&mut totals.busy_ns, busy);
     }
-    debug_assert_eq!(
-        totals.busy_ns,
-        devices
-            .iter()
-            .fold(0, |sum, device| sum + device.total.busy_ns),
+    debug_assert!(
+        slices::of(trace).is_some()
+            || totals.busy_ns
+                == devices
+                    .iter()
+                    .fold(0, |sum, device| sum + device.total.busy_ns),
         "both are unions of the same events"
     );
     totals

@@ -20,6 +20,7 @@ pub mod operator_cost;
 pub mod operators;
 pub mod phases;
 pub mod run;
+mod slices;
 pub mod statics;
 pub mod steps;
 pub mod summary;

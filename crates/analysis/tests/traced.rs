@@ -1,5 +1,7 @@
 //! Traced passes get the analysis of a native run: waterfalls that sum up, operators matched by module, findings.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 use llmprof_analysis::run::{
@@ -123,7 +125,7 @@ fn operators_of_the_host_are_matched_by_module() {
 fn per_step(model: &Model) -> usize {
     let mut calls = 0;
     model.lower_in_order(&Workload::default(), &Pass::decode(1, 16, 1), &mut |_| {
-        calls += 1
+        calls += 1;
     });
     calls
 }
@@ -238,7 +240,7 @@ impl Eager {
                 eager.range(&at("self_attn"), |eager| {
                     for name in ["q_proj", "k_proj", "v_proj"] {
                         eager.range(&at(&format!("self_attn.{name}")), |eager| {
-                            eager.kernel(GEMM)
+                            eager.kernel(GEMM);
                         });
                     }
                     eager.kernel(MUL);
@@ -426,6 +428,39 @@ fn more_steps_than_asked_for_are_extra() {
         .map(|row| row.calls)
         .sum::<u64>();
     assert_eq!(again as usize, per_step(&model) + 1);
+}
+
+/// What lies between the slices of a capture was not seen: it is no idle time and in no phase.
+#[test]
+fn what_was_not_recorded_is_not_idle() {
+    let mut eager = Eager::new();
+    eager.range("decode", |eager| {
+        eager.kernel(KERNELS[0]);
+        eager.now += 1_000_000;
+        eager.kernel(KERNELS[0]);
+    });
+    for (start, end) in [(0, 105), (1_000_105, 1_000_210)] {
+        let name = eager.builder.intern("slice");
+        eager.builder.ranges.push(Range {
+            start,
+            duration: end - start,
+            name,
+            kind: RangeKind::CAPTURE,
+            ..Range::default()
+        });
+    }
+    eager
+        .builder
+        .metadata
+        .insert("slices".to_owned(), "true".to_owned());
+    let trace = eager.builder.finish();
+    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    sums_up(decode);
+    assert_eq!(decode.waterfall.wall_ns.0, 210);
+    assert_eq!(decode.waterfall.sum_ns.0, 100);
+    let device = &analysis.timeline.as_ref().unwrap().devices[0];
+    assert!(device.total.idle_ns < 1000, "{}", device.total.idle_ns);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use llmprof_record::trace::Trace;
 use llmprof_theory::floor::{MemoryLevel, Roof};
 use llmprof_theory::{Cost, Pass};
 use llmprof_units::Nanos;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::classes::{PhaseSignals, classify};
 use super::super::idle_parts::NamedTime;
@@ -56,7 +56,7 @@ impl Tracing<'_> {
         issues: &mut Vec<Issue>,
     ) -> (PhaseAnalysis, Vec<Pass>) {
         let lane = &self.lanes[number];
-        let mut instances = self.instances(phase, lane);
+        let mut instances = instances(phase, lane);
         let mut first = first_instance(&mut instances);
         let (included, left_out): (Vec<_>, Vec<_>) = phase
             .stretches
@@ -131,7 +131,7 @@ impl Tracing<'_> {
             by_module: self.matching.by_module,
             steps: Distribution::of(&steps),
             step_ns,
-            kernels: self.kernels(&included, lane),
+            kernels: kernels(&included, lane),
             in_modules_ns: self.in_modules(&included, number),
             host_operators: host_operators(&breakdowns),
             new_lengths: waits.unusual(&first_waits),
@@ -194,26 +194,6 @@ impl Tracing<'_> {
             }
             (None, label) => label.clone(),
         }
-    }
-
-    fn instances(&self, phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
-        phase
-            .stretches
-            .iter()
-            .map(|stretch| {
-                let items = &lane.items[lane.around(stretch.window())];
-                let sum = items
-                    .iter()
-                    .filter_map(|item| item.inside(stretch.window()))
-                    .fold(0, i64::saturating_add);
-                PhaseInstance {
-                    start_ns: Nanos(stretch.start),
-                    wall_ns: Nanos(stretch.length()),
-                    sum_ns: Nanos(sum),
-                    left_out: false,
-                }
-            })
-            .collect()
     }
 
     /// What the trace's own analysis says of the stretches, each with its number in the phase.
@@ -385,21 +365,16 @@ impl Tracing<'_> {
             return;
         };
         let unit = &self.matching.units[number as usize];
-        let mut new = false;
-        sums.units.entry(number).or_insert_with(|| new = true);
-        if new {
+        if sums.units.insert(number) {
             sums.calls += unit.calls.len() as u64;
             for &index in &unit.calls {
                 let call = &counted.script.calls[index as usize];
-                match unit.group {
-                    Some(group) => {
-                        sums.kinds.add_work(group as u32, group.kind(), call);
-                        sums.paths.add_work(group as u32, group.kind(), call);
-                    }
-                    None => {
-                        sums.kinds.add_work(call.kind as u32, call.kind, call);
-                        sums.paths.add_work(call.place, call.kind, call);
-                    }
+                if let Some(group) = unit.group {
+                    sums.kinds.add_work(group as u32, group.kind(), call);
+                    sums.paths.add_work(group as u32, group.kind(), call);
+                } else {
+                    sums.kinds.add_work(call.kind as u32, call.kind, call);
+                    sums.paths.add_work(call.place, call.kind, call);
                 }
             }
         }
@@ -423,7 +398,7 @@ impl Tracing<'_> {
             return Vec::new();
         };
         let mut met = vec![false; counted.script.calls.len()];
-        for &unit in sums.units.keys() {
+        for &unit in &sums.units {
             for &call in &self.matching.units[unit as usize].calls {
                 met[call as usize] = true;
             }
@@ -447,17 +422,6 @@ impl Tracing<'_> {
             .collect();
         missing.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.path.cmp(&b.path)));
         missing
-    }
-
-    fn kernels(&self, included: &[&Stretch], lane: &Lane) -> u64 {
-        let of = |stretch: &&Stretch| {
-            let items = lane.items[lane.around(stretch.window())].iter();
-            items
-                .filter(|item| matches!(item.class, Class::Compute | Class::Communication))
-                .filter(|item| item.inside(stretch.window()).is_some())
-                .count() as u64
-        };
-        included.iter().map(of).sum()
     }
 
     fn in_modules(&self, included: &[&Stretch], number: usize) -> Option<Nanos> {
@@ -505,9 +469,42 @@ impl Tracing<'_> {
     }
 }
 
+/// The stretches of a phase with the time of their events.
+fn instances(phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
+    phase
+        .stretches
+        .iter()
+        .map(|stretch| {
+            let items = &lane.items[lane.around(stretch.window())];
+            let sum = items
+                .iter()
+                .filter_map(|item| item.inside(stretch.window()))
+                .fold(0, i64::saturating_add);
+            PhaseInstance {
+                start_ns: Nanos(stretch.start),
+                wall_ns: Nanos(stretch.length()),
+                sum_ns: Nanos(sum),
+                left_out: false,
+            }
+        })
+        .collect()
+}
+
+/// How many kernels reach into some stretches.
+fn kernels(included: &[&Stretch], lane: &Lane) -> u64 {
+    let of = |stretch: &&Stretch| {
+        let items = lane.items[lane.around(stretch.window())].iter();
+        items
+            .filter(|item| matches!(item.class, Class::Compute | Class::Communication))
+            .filter(|item| item.inside(stretch.window()).is_some())
+            .count() as u64
+    };
+    included.iter().map(of).sum()
+}
+
 #[derive(Default)]
 struct Sums {
-    units: FxHashMap<u32, ()>,
+    units: FxHashSet<u32>,
     kinds: Groups,
     paths: Groups,
     calls: u64,

@@ -1,0 +1,50 @@
+//! The slices of a capture that recorded only now and then: what lies between them was not seen, and is not idle.
+
+use llmprof_record::trace::{RangeKind, Trace};
+
+/// The times that were recorded, in order and apart; nothing where the whole time was.
+pub(crate) fn of(trace: &Trace) -> Option<Vec<(i64, i64)>> {
+    trace.metadata.get("slices")?;
+    let ranges = &trace.ranges;
+    let mut found: Vec<(i64, i64)> = (0..ranges.len())
+        .filter(|&row| ranges.kind[row] == RangeKind::CAPTURE)
+        .map(|row| {
+            let start = ranges.start[row];
+            (start, start.saturating_add(ranges.duration[row]))
+        })
+        .collect();
+    found.sort_unstable();
+    let mut slices: Vec<(i64, i64)> = Vec::new();
+    for (start, end) in found {
+        match slices.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => slices.push((start, end)),
+        }
+    }
+    Some(slices)
+}
+
+/// The parts of a stretch of time that were recorded.
+pub(crate) fn inside(
+    slices: &[(i64, i64)],
+    (start, end): (i64, i64),
+) -> impl Iterator<Item = (i64, i64)> {
+    let first = slices.partition_point(|&(_, until)| until <= start);
+    slices[first..]
+        .iter()
+        .take_while(move |&&(from, _)| from < end)
+        .map(move |&(from, to)| (from.max(start), to.min(end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_is_cut_at_the_slices() {
+        let slices = [(0, 10), (20, 30), (40, 50)];
+        let parts: Vec<_> = inside(&slices, (5, 45)).collect();
+        assert_eq!(parts, [(5, 10), (20, 30), (40, 45)]);
+        assert_eq!(inside(&slices, (10, 20)).count(), 0);
+    }
+}

@@ -6,17 +6,27 @@ use llmprof_record::{
     import::{self, Limits, Profile},
     store::RunDir,
 };
+use llmprof_report::view::Series;
 use llmprof_units::{Bytes, Percent};
 use serde_json::{Value, json};
 
 use super::halt::Halt;
 use crate::commands::profile::memory;
 
-/// Writes `token_times.csv`, and `memory.json` with `memory.csv` where there is an allocator; gives lines for the terminal.
+/// What is shown of it.
+#[derive(Default)]
+pub(super) struct DeviceFacts {
+    /// Lines for the terminal.
+    pub(super) lines: Vec<String>,
+    /// Memory over time, for the page.
+    pub(super) curves: Vec<Series>,
+}
+
+/// Writes `token_times.csv`, and `memory.json` with `memory.csv` where there is an allocator.
 pub(super) fn write(
     passes: &[(PassKind, Vec<Generated>)],
     store: &RunDir,
-) -> Result<Vec<String>, Halt> {
+) -> Result<DeviceFacts, Halt> {
     store.write("token_times.csv", token_times(passes))?;
     let told: Vec<(usize, PassKind, &DeviceMemory)> = passes
         .iter()
@@ -27,9 +37,10 @@ pub(super) fn write(
         })
         .collect();
     if told.is_empty() {
-        return Ok(Vec::new());
+        return Ok(DeviceFacts::default());
     }
     let mut lines = Vec::from_iter(peak(&told));
+    let mut curves = Vec::new();
     let mut history = Value::Null;
     if let Some(path) = told
         .iter()
@@ -39,6 +50,7 @@ pub(super) fn write(
             .map_err(|error| Halt::Failed(error.to_string()))?;
         if let Profile::Memory(found) = imported {
             lines.extend(memory::lines(&found));
+            curves = llmprof_report::memory::series(&found);
             if let Some(timeline) = memory::csv(&found) {
                 store.write(memory::FILE, timeline)?;
             }
@@ -52,7 +64,7 @@ pub(super) fn write(
     let text = serde_json::to_string_pretty(&json!({"batches": batches, "history": history}))
         .map_err(|error| Halt::Failed(format!("cannot write JSON: {error}")))?;
     store.write("memory.json", text + "\n")?;
-    Ok(lines)
+    Ok(DeviceFacts { lines, curves })
 }
 
 /// The largest batch without capture, in a line.

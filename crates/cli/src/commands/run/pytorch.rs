@@ -20,7 +20,8 @@ use llmprof_theory::Workload;
 use serde_json::Value;
 
 use super::{
-    cupti, device_facts,
+    cupti,
+    device_facts::{self, DeviceFacts},
     halt::Halt,
     job::Run,
     passes::{Passes, load, longest},
@@ -46,7 +47,7 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         mut measured,
         loaded,
         profiled,
-        mut summary,
+        facts,
     } = measure(run, &launch, &request, &watch)?;
     let mut recorded = None;
     if run.plan.pipeline.cupti.applies(run.plan) {
@@ -61,7 +62,9 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         store,
         ..
     } = run;
-    let samples = watch.stop(&mut measured, None, store)?;
+    let mut curves = watch.stop(&mut measured, None, store)?;
+    curves.extend(facts.curves);
+    let mut summary = facts.lines;
     let torch = profiled.as_ref().map(|profiled| &*profiled.trace);
     if let Some(stage) = &mut recorded {
         measured
@@ -112,7 +115,7 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         analysis.assumptions.extend(profiled.overhead.clone());
         summary.extend(profiled.overhead.clone());
     }
-    let mut lines = outputs::write(plan, subject, &measured, trace, &analysis, samples, store)?;
+    let mut lines = outputs::write(plan, subject, &measured, trace, &analysis, curves, store)?;
     lines.extend(summary);
     Ok((lines, analysis))
 }
@@ -122,7 +125,7 @@ struct FirstWorker {
     measured: MeasuredRun,
     loaded: Loaded,
     profiled: Option<Profiled>,
-    summary: Vec<String>,
+    facts: DeviceFacts,
 }
 
 fn measure(
@@ -156,7 +159,7 @@ fn measure(
         Some(false) => None,
         _ => Some(torch_profiler::capture(&mut passes, feed, plan, store)?),
     };
-    let summary = device_facts::write(passes.answers(), store)?;
+    let facts = device_facts::write(passes.answers(), store)?;
     let mut measured = passes.finish()?;
     measured.model.clone_from(&subject.name);
     if let Some(profiled) = &profiled {
@@ -166,7 +169,7 @@ fn measure(
         measured,
         loaded,
         profiled,
-        summary,
+        facts,
     })
 }
 

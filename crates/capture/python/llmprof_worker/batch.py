@@ -4,6 +4,9 @@ What is measured: the batch begins when its tensors are on the device and all ea
 its id is in host memory, which is also when the device has finished its step. Prefill ends with the first token. Between
 the phases the worker waits for the device; inside a step it waits only for the token. On a CUDA device an event after each
 step gives the same moments on the device's clock.
+
+With a fixed cache (compile, cuda_graph) and nothing to decide on the host between steps, the next step is queued before
+the token of this one is read, so that the device never waits for the host.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from .decoders import Decoder
 from .inputs import Inputs, inputs_of
 from .issues import Issues
 from .memory import Memory
+from .pending import Pending
 from .ranges import Ranges
 from .recording import Recording
 from .requests import Generate
@@ -85,32 +89,57 @@ class Loop:
         self._now()
         if self._goes_on():
             with self._ranges.range("decode"), self._ranges.modules(self._ready.module, self._decode_ranges):
-                while self._goes_on():
-                    with self._ranges.range("decode_step"):
-                        tokens = self._choose(decoder.decode(tokens, self._decode_ranges))
+                if self._runs_ahead():
+                    self._decode_ahead(decoder, tokens)
+                else:
+                    self._decode(decoder, tokens)
+
+    def _decode(self, decoder: Decoder, tokens: torch.Tensor) -> None:
+        while self._goes_on():
+            with self._ranges.range("decode_step"):
+                tokens = self._take(self._choose(decoder.decode(tokens, self._decode_ranges)))
+
+    def _decode_ahead(self, decoder: Decoder, tokens: torch.Tensor) -> None:
+        steps = self._most - 1
+        queued: list[Pending] = []
+        for step in range(steps):
+            with self._ranges.range("decode_step"):
+                while len(queued) < 2 and step + len(queued) < steps:
+                    fed = queued[-1].tokens if queued else tokens
+                    queued.append(self._choose(decoder.decode(fed, self._decode_ranges)))
+                tokens = self._take(queued.pop(0))
+
+    def _runs_ahead(self) -> bool:
+        """Whether no step depends on what the host does with the tokens before it."""
+        sampling = self._batch.sampling
+        decided = sampling.do_sample or sampling.no_repeat_ngram_size or not self._batch.ignore_eos
+        return self._ready.request.options.fixed_cache and not decided
 
     def _prefill(self, decoder: Decoder) -> torch.Tensor:
         module, wanted = self._ready.module, self._batch.instruments.module_ranges
         sees = vision.watched(module, self._ranges, self._now) if self._inputs.images else contextlib.nullcontext([])
         with self._ranges.range("prefill"), self._ranges.modules(module, wanted), sees as spans:
-            tokens = self._choose(decoder.prefill(self._inputs))
+            tokens = self._take(self._choose(decoder.prefill(self._inputs)))
         self._vision = spans
         return tokens
 
-    def _choose(self, logits: torch.Tensor) -> torch.Tensor:
-        """The next tokens, on the device; their ids and the time are kept."""
+    def _choose(self, logits: torch.Tensor) -> Pending:
+        """Chooses the next tokens and sends them on their way."""
         began = time.monotonic_ns()
         with self._ranges.range("sampling"):
             tokens = self._sampler.choose(logits, self._stopped)
         self._mark()
-        ids = tokens.tolist()
-        now = time.monotonic_ns()
+        self._sampling.append((began, time.monotonic_ns()))
+        return Pending(tokens)
+
+    def _take(self, pending: Pending) -> torch.Tensor:
+        """Waits for tokens and keeps their ids and the time; they stay on the device for the next step."""
+        ids, now = pending.read()
         self._token_ns.append(now)
-        self._sampling.append((began, now))
         for sequence, token in enumerate(ids):
             self._keep(sequence, token)
         self._progress(len(self._token_ns), self._most)
-        return tokens
+        return pending.tokens
 
     def _keep(self, sequence: int, token: int) -> None:
         output, request = self._outputs[sequence], self._batch.requests[sequence]
@@ -147,7 +176,7 @@ class Loop:
         if self._events:
             first, *rest = self._events
             answer["device_token_ns"] = [round(first.elapsed_time(event) * 1e6) for event in rest]
-        # On a CUDA device this stretch is spent waiting for the model, not choosing.
+        # On a CUDA device the host only queues the choice.
         if self._batch.events and not self._on_cuda:
             answer["host"] = [{"name": "sampling", "start_ns": a, "end_ns": b} for a, b in self._sampling]
         return answer

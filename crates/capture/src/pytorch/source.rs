@@ -28,6 +28,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     python!("llmprof_worker/loading.py"),
     python!("llmprof_worker/memory.py"),
     python!("llmprof_worker/packages.py"),
+    python!("llmprof_worker/pending.py"),
     python!("llmprof_worker/ranges.py"),
     python!("llmprof_worker/ready.py"),
     python!("llmprof_worker/recording.py"),

@@ -113,6 +113,14 @@ for repetition in range(2):
             token = decoder.decode(token, False).argmax(-1)
             out.append(token.item())
     print(out)
+# The whole batch with steps that are queued ahead, where compiling would leave the model as it is.
+from llmprof_worker import batch as batches
+torch.compile = lambda forward, **_: forward
+ready.request.options.compile = "default"
+batch.requests[0].max_new_tokens = 8
+answer = batches.run(ready, batch, lambda done, total: None)
+print(answer["requests"][0]["output_tokens"])
+print(len(answer["requests"][0]["token_ns"]), [phase["phase"] for phase in answer["phases"]])
 "#;
     let output = std::process::Command::new(crate::support::python().unwrap())
         .args(["-c", script])
@@ -125,7 +133,7 @@ for repetition in range(2):
     let expected = serde_json::to_string(&alone[0]).unwrap().replace(',', ", ");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        format!("{expected}\n{expected}\n"),
+        format!("{expected}\n{expected}\n{expected}\n8 ['prefill', 'decode']\n"),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );

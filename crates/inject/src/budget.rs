@@ -8,10 +8,11 @@
 //! Slices hold whole steps where ranges show them: the longest range that comes back, up to [`LONGEST_STEP`], is taken
 //! for a step. Without such ranges a slice is a stretch of time, and whoever reads the trace finds the steps in it.
 //!
-//! What a launch costs is measured where there are steps: their mean time with recording less that without, at the
-//! upper end of its uncertainty, over the launches of a step. Before that, and without steps, [`PRIOR_COST`] is assumed.
+//! What a launch costs is measured where there are steps: the time of a recorded step less the mean of the plain steps
+//! before and after it, since the speed of a host drifts. The median of these differences, at the upper end of its
+//! uncertainty, over the launches of a step is the cost. Before that, and without steps, [`PRIOR_COST`] is assumed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 use crate::gate::Switches;
@@ -37,8 +38,10 @@ const PATIENCE: i64 = 500_000_000;
 const MOST_NAMES: usize = 256;
 /// How often a range must have come back to count as a step.
 const REPEATS: u64 = 3;
-/// How many steps with and without recording a measured cost needs.
-const SAMPLES: u64 = 6;
+/// How many recorded steps between plain ones a measured cost needs.
+const SAMPLES: usize = 5;
+/// How many of the last ones it is from.
+const LAST_SAMPLES: usize = 33;
 
 /// The budget of a session.
 pub(crate) struct Budget {
@@ -54,13 +57,15 @@ struct State {
     ranges: HashMap<Box<[u8]>, Durations>,
     step: Option<Box<[u8]>>,
     cost: f64,
-    samples: u64,
+    pairs: Pairs,
     switched: i64,
     slice_cost: f64,
-    /// Slices and launches in them, for launches a slice.
     slices: u64,
-    launches: u64,
+    /// Whether the slice that is being counted holds whole steps.
+    is_of_steps: bool,
+    /// Steps that were recorded in slices of steps, and the launches in them.
     steps_recorded: u64,
+    step_launches: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,32 +85,58 @@ enum Phase {
 struct Durations {
     count: u64,
     mean: f64,
-    recorded: Spread,
-    plain: Spread,
 }
 
-/// A running mean and variance (Welford).
-#[derive(Clone, Copy, Default)]
-struct Spread {
-    count: u64,
-    mean: f64,
-    squares: f64,
+/// Recorded steps against the plain ones around them.
+#[derive(Default)]
+struct Pairs {
+    /// The last plain step, ns.
+    plain: Option<f64>,
+    /// Recorded steps since then, and their sum, ns.
+    recorded: (u32, f64),
+    /// What recording added to a step, the newest last, ns.
+    added: VecDeque<f64>,
 }
 
-impl Spread {
-    fn add(&mut self, value: f64) {
-        self.count += 1;
-        let delta = value - self.mean;
-        self.mean += delta / self.count as f64;
-        self.squares += delta * (value - self.mean);
+impl Pairs {
+    fn add(&mut self, duration: f64, recorded: Option<bool>) {
+        match (recorded, self.plain) {
+            (Some(true), Some(_)) => {
+                self.recorded.0 += 1;
+                self.recorded.1 += duration;
+            }
+            (Some(false), before) => {
+                let (count, sum) = std::mem::take(&mut self.recorded);
+                if let Some(before) = before
+                    && count > 0
+                {
+                    let added = sum / f64::from(count) - f64::midpoint(before, duration);
+                    self.added.push_back(added);
+                    if self.added.len() > LAST_SAMPLES {
+                        self.added.pop_front();
+                    }
+                }
+                self.plain = Some(duration);
+            }
+            // A step that recording was switched in is neither, nor are its neighbours a pair.
+            _ => {
+                self.plain = None;
+                self.recorded = (0, 0.0);
+            }
+        }
     }
 
-    /// The variance of the mean.
-    fn error_squared(&self) -> f64 {
-        match self.count {
-            0 | 1 => 0.0,
-            count => self.squares / (count - 1) as f64 / count as f64,
+    /// The upper end of what recording adds to a step: the median and 1.57 × the spread of the quarters ÷ √n, which is
+    /// how the notches of box plots are drawn (McGill, Tukey, Larsen 1978).
+    fn upper(&self) -> Option<f64> {
+        if self.added.len() < SAMPLES {
+            return None;
         }
+        let mut sorted: Vec<f64> = self.added.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+        let spread = at(0.75) - at(0.25);
+        Some(at(0.5) + 1.57 * spread / (sorted.len() as f64).sqrt())
     }
 }
 
@@ -123,12 +154,13 @@ impl Budget {
                 ranges: HashMap::new(),
                 step: None,
                 cost: PRIOR_COST,
-                samples: 0,
+                pairs: Pairs::default(),
                 switched: 0,
                 slice_cost: 0.0,
                 slices: 0,
-                launches: 0,
+                is_of_steps: false,
                 steps_recorded: 0,
+                step_launches: 0,
             }),
         })
     }
@@ -145,6 +177,7 @@ impl Budget {
         let length = state.ranges.get(name).map_or(0.0, |range| range.mean);
         let steps = (LEAST_SLICE as f64 / length.max(1.0)).ceil().max(1.0);
         state.phase = Phase::Steps(now, steps as u64);
+        state.is_of_steps = true;
         true
     }
 
@@ -190,6 +223,7 @@ impl Budget {
                     None
                 } else {
                     state.phase = Phase::Timed(now + TIMED_SLICE);
+                    state.is_of_steps = false;
                     Some(true)
                 }
             }
@@ -197,6 +231,7 @@ impl Budget {
                 // The steps have stopped; what runs now is recorded by time.
                 state.step = None;
                 state.ranges.clear();
+                state.is_of_steps = false;
                 state.phase = Phase::Timed(now + TIMED_SLICE);
                 Some(true)
             }
@@ -231,9 +266,9 @@ impl Budget {
 
     /// What a launch costs, ns, and from how many steps that is known; 0 where it is assumed.
     pub(crate) fn launch_cost(&self) -> (u64, u64) {
-        self.state
-            .lock()
-            .map_or((0, 0), |state| (state.cost as u64, state.samples))
+        self.state.lock().map_or((0, 0), |state| {
+            (state.cost as u64, state.pairs.added.len() as u64)
+        })
     }
 }
 
@@ -244,7 +279,9 @@ impl State {
         let switching = (switches.time - self.switched).max(0) as f64;
         self.switched = switches.time;
         let paid = switching + launches as f64 * self.cost;
-        self.launches += launches;
+        if self.is_of_steps {
+            self.step_launches += launches;
+        }
         if paid > 0.0 {
             self.slice_cost += paid;
         }
@@ -267,11 +304,6 @@ impl State {
         let range = self.ranges.entry(name.into()).or_default();
         range.count += 1;
         range.mean += (duration - range.mean) / range.count as f64;
-        match recorded {
-            Some(true) => range.recorded.add(duration),
-            Some(false) => range.plain.add(duration),
-            None => {}
-        }
         let (count, mean) = (range.count, range.mean);
         if count >= REPEATS && mean <= LONGEST_STEP {
             let known = self
@@ -281,29 +313,26 @@ impl State {
                 .and_then(|step| self.ranges.get(step))
                 .map_or(0.0, |range| range.mean);
             // Longer by more than a little: a range around a step that is all of the step would change places with it.
-            if mean > 1.2 * known && !matches!(self.phase, Phase::Steps(..)) {
+            let is_new = self.step.as_deref() != Some(name);
+            if is_new && mean > 1.2 * known && !matches!(self.phase, Phase::Steps(..)) {
                 self.step = Some(name.into());
+                self.pairs = Pairs::default();
             }
         }
         if self.step.as_deref() == Some(name) {
-            self.measure(name);
+            self.pairs.add(duration, recorded);
+            self.measure();
         }
     }
 
-    fn measure(&mut self, name: &[u8]) {
-        let Some(range) = self.ranges.get(name) else {
+    fn measure(&mut self) {
+        let Some(added) = self.pairs.upper() else {
             return;
         };
-        let (recorded, plain) = (range.recorded, range.plain);
-        let samples = recorded.count.min(plain.count);
-        if samples < SAMPLES || self.steps_recorded == 0 || self.launches == 0 {
-            return;
+        if self.steps_recorded > 0 && self.step_launches > 0 {
+            let launches = self.step_launches as f64 / self.steps_recorded as f64;
+            self.cost = (added / launches).clamp(LEAST_COST, MOST_COST);
         }
-        let launches = self.launches as f64 / self.steps_recorded as f64;
-        let error = (recorded.error_squared() + plain.error_squared()).sqrt();
-        let cost = (recorded.mean - plain.mean + 2.0 * error) / launches;
-        self.cost = cost.clamp(LEAST_COST, MOST_COST);
-        self.samples = samples;
     }
 }
 

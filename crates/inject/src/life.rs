@@ -2,13 +2,21 @@
 
 use std::os::fd::RawFd;
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::guard::quietly;
 use crate::{session, sys};
 
 /// The file and the control channel. A child closes them: they are its parent's.
 static DESCRIPTORS: [AtomicI32; 2] = [AtomicI32::new(-1), AtomicI32::new(-1)];
+
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is a fork that runs its parent's program. Such a process, as Python's multiprocessing makes
+/// them, mostly ends by `_exit`, where nobody is called.
+pub(crate) fn is_forked() -> bool {
+    IS_FORKED.load(Ordering::Relaxed)
+}
 
 /// Keeps the descriptors of a new session in mind.
 pub(crate) fn remember_descriptors(descriptors: [RawFd; 2]) {
@@ -41,6 +49,7 @@ extern "C" fn at_exit() {
 
 /// Runs in a forked child, where only the forking thread is left: no lock may be taken and nothing freed.
 extern "C" fn in_child() {
+    IS_FORKED.store(true, Ordering::Relaxed);
     session::forget();
     for place in &DESCRIPTORS {
         let descriptor = place.swap(-1, Ordering::AcqRel);

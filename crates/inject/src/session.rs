@@ -25,6 +25,9 @@ use crate::{driver, life, worker};
 /// Notes beyond this many bytes that our thread has not taken yet are dropped.
 const MOST_NOTES: usize = 64 << 20;
 
+/// How often a process writes that may end at any moment without a word, ms.
+const FORKED_INTERVAL_MS: u32 = 20;
+
 static CURRENT: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 /// 0: nobody starts a session; 1: someone does.
 static STARTING: AtomicU32 = AtomicU32::new(0);
@@ -41,6 +44,8 @@ pub(crate) struct Session {
     notes: Mutex<Vec<u8>>,
     lost_notes: AtomicU64,
     reports: Mutex<Vec<Report>>,
+    /// Whether our thread should write now, whatever the interval.
+    hurry: AtomicBool,
     finishing: AtomicBool,
     finished: (Mutex<bool>, Condvar),
 }
@@ -78,7 +83,10 @@ pub(crate) fn ensure() -> Option<&'static Session> {
 fn start() -> Option<&'static Session> {
     let directory = PathBuf::from(std::env::var_os(options::DIRECTORY)?);
     let text = std::env::var(options::CAPTURE).unwrap_or_default();
-    let options = Options::read(&text);
+    let mut options = Options::read(&text);
+    if life::is_forked() {
+        options.interval_ms = options.interval_ms.min(FORKED_INTERVAL_MS);
+    }
     let range = std::env::var_os(options::RANGE)
         .map(|name| name.to_string_lossy().into_owned().into_bytes());
     let control = Control::connect(std::env::var_os(options::CONTROL));
@@ -117,6 +125,7 @@ fn start() -> Option<&'static Session> {
         notes: Mutex::default(),
         lost_notes: AtomicU64::new(0),
         reports: Mutex::default(),
+        hurry: AtomicBool::new(false),
         finishing: AtomicBool::new(false),
         finished: (Mutex::new(false), Condvar::new()),
     }));
@@ -143,7 +152,7 @@ pub(crate) fn attach() {
     if session.cupti.get().is_some() {
         return;
     }
-    match Cupti::open(session.options.all_calls) {
+    match Cupti::open(session.options.all_calls, life::is_forked()) {
         Ok(cupti) => {
             let version = cupti.version;
             if session.cupti.set(cupti).is_err() {
@@ -223,6 +232,17 @@ impl Session {
         self.report(Report::Refused {
             why: refusal.why.clone(),
         });
+    }
+
+    /// Has our thread write what there is, soon.
+    pub(crate) fn hurry(&self) {
+        self.hurry.store(true, Ordering::Relaxed);
+        self.bell.ring();
+    }
+
+    /// Whether someone asked for that since the last time.
+    pub(crate) fn take_hurry(&self) -> bool {
+        self.hurry.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the process is about to end.

@@ -79,7 +79,7 @@ impl Worker {
             self.drain();
             self.tell();
             self.keep_budget();
-            if sys::now() >= next {
+            if sys::now() >= next || self.session.take_hurry() {
                 self.checkpoint();
                 next = sys::now() + interval;
             }

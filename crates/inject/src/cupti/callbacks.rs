@@ -14,6 +14,9 @@ pub(super) const NODE_CREATED: u32 = 13;
 /// `CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED`.
 pub(super) const NODE_CLONED: u32 = 20;
 
+/// `CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED` and `…_CONTEXT_SYNCHRONIZED`.
+pub(super) const WAITED: [u32; 2] = [1, 2];
+
 /// The clock of all records: the run's.
 pub(super) unsafe extern "C" fn timestamp() -> u64 {
     sys::now() as u64
@@ -75,49 +78,60 @@ struct GraphData {
     original_node: *mut c_void,
 }
 
-/// A node of a graph came to be: remembers inside which ranges, so that kernels which the graph launches later can be
-/// traced back to the module that they were captured in.
-pub(super) unsafe extern "C" fn resource(
+/// What we subscribed to happened.
+pub(super) unsafe extern "C" fn called(
     _user: *mut c_void,
     domain: u32,
     callback: u32,
     data: *const c_void,
 ) {
-    if domain != domain::RESOURCE || data.is_null() {
-        return;
+    match domain {
+        domain::RESOURCE if !data.is_null() => quietly((), || {
+            // SAFETY: for this domain the data is a `CUpti_ResourceData`, and for callbacks about nodes of graphs its
+            // descriptor is a `CUpti_GraphData`; both live until we return.
+            let graph = unsafe {
+                &*(*data.cast::<ResourceData>())
+                    .descriptor
+                    .cast::<GraphData>()
+            };
+            node_made(graph, callback);
+        }),
+        // The device is idle and its records are whole: in a process that may end without a word, now is the time.
+        domain::SYNCHRONIZE => quietly((), || {
+            if let Some(session) = session::current() {
+                session.hurry();
+            }
+        }),
+        _ => {}
     }
-    quietly((), || {
-        let Some(session) = session::current() else {
-            return;
-        };
-        let Some(cupti) = session.cupti() else { return };
-        // SAFETY: for this domain the data is a `CUpti_ResourceData`, and for callbacks about nodes of graphs its
-        // descriptor is a `CUpti_GraphData`; both live until we return.
-        let graph = unsafe {
-            &*(*data.cast::<ResourceData>())
-                .descriptor
-                .cast::<GraphData>()
-        };
-        let Some(node) = cupti.node_id(graph.node) else {
-            return;
-        };
-        let original = match callback {
-            NODE_CLONED => cupti.node_id(graph.original_node).unwrap_or(0),
-            _ => 0,
-        };
-        let path = if original == 0 {
-            nvtx::open_path(session)
-        } else {
-            Vec::new()
-        };
-        let record = GraphNode {
-            time: sys::now(),
-            node,
-            original,
-            graph: cupti.graph_id(graph.graph),
-            thread: sys::thread_id(),
-            text: &path,
-        };
-        session.note(|out| record.put(out));
-    });
+}
+
+/// A node of a graph came to be: remembers inside which ranges, so that kernels which the graph launches later can be
+/// traced back to the module that they were captured in.
+fn node_made(graph: &GraphData, callback: u32) {
+    let Some(session) = session::current() else {
+        return;
+    };
+    let Some(cupti) = session.cupti() else { return };
+    let Some(node) = cupti.node_id(graph.node) else {
+        return;
+    };
+    let original = match callback {
+        NODE_CLONED => cupti.node_id(graph.original_node).unwrap_or(0),
+        _ => 0,
+    };
+    let path = if original == 0 {
+        nvtx::open_path(session)
+    } else {
+        Vec::new()
+    };
+    let record = GraphNode {
+        time: sys::now(),
+        node,
+        original,
+        graph: cupti.graph_id(graph.graph),
+        thread: sys::thread_id(),
+        text: &path,
+    };
+    session.note(|out| record.put(out));
 }

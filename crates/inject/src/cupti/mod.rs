@@ -24,6 +24,7 @@ pub(crate) mod domain {
     pub(crate) const DRIVER: u32 = 1;
     pub(crate) const RUNTIME: u32 = 2;
     pub(crate) const RESOURCE: u32 = 3;
+    pub(crate) const SYNCHRONIZE: u32 = 4;
 }
 
 /// Whether the record layouts of a CUPTI are known: those of CUDA 12.0 (version 18) up to 13.x.
@@ -118,8 +119,9 @@ pub(crate) struct Cupti {
 }
 
 impl Cupti {
-    /// Finds it, checks it, and becomes its subscriber. Nothing is recorded yet. A failure leaves nothing behind.
-    pub(crate) fn open(all_calls: bool) -> Result<Self, Refusal> {
+    /// Finds it, checks it, and becomes its subscriber. Nothing is recorded yet. A failure leaves nothing behind. With
+    /// `follows_waits` we are called when the process has waited for its device.
+    pub(crate) fn open(all_calls: bool, follows_waits: bool) -> Result<Self, Refusal> {
         let api = Api::load(find::find()?)?;
         let mut version = 0;
         // SAFETY: `version` is valid for the call.
@@ -146,23 +148,19 @@ impl Cupti {
             version,
             calls,
         };
-        cupti.subscribe()?;
+        cupti.subscribe(follows_waits)?;
         Ok(cupti)
     }
 
-    fn subscribe(&self) -> Result<(), Refusal> {
+    fn subscribe(&self, follows_waits: bool) -> Result<(), Refusal> {
         let api = &self.api;
         let mut subscriber: Subscriber = std::ptr::null_mut();
         // SAFETY: the callback lives as long as this library, which is pinned.
         let status = unsafe {
-            (api.subscribe)(
-                &raw mut subscriber,
-                callbacks::resource,
-                std::ptr::null_mut(),
-            )
+            (api.subscribe)(&raw mut subscriber, callbacks::called, std::ptr::null_mut())
         };
         self.check("cuptiSubscribe", status)?;
-        let prepared = self.prepare(subscriber);
+        let prepared = self.prepare(subscriber, follows_waits);
         if prepared.is_err() {
             // SAFETY: the subscriber is ours.
             unsafe { (api.unsubscribe)(subscriber) };
@@ -170,7 +168,7 @@ impl Cupti {
         prepared
     }
 
-    fn prepare(&self, subscriber: Subscriber) -> Result<(), Refusal> {
+    fn prepare(&self, subscriber: Subscriber, follows_waits: bool) -> Result<(), Refusal> {
         let api = &self.api;
         // SAFETY: the callbacks live as long as this library; the clock must be set before anything is enabled.
         unsafe {
@@ -187,8 +185,27 @@ impl Cupti {
             for callback in [callbacks::NODE_CREATED, callbacks::NODE_CLONED] {
                 (api.enable_callback)(1, subscriber, domain::RESOURCE, callback);
             }
+            if follows_waits {
+                for callback in callbacks::WAITED {
+                    (api.enable_callback)(1, subscriber, domain::SYNCHRONIZE, callback);
+                }
+            }
         }
-        Ok(())
+        self.prime()
+    }
+
+    /// Records for a moment. Calls of the runtime that are first asked for one by one when CUDA is up already are never
+    /// recorded (seen with CUDA 13.0); after this they can be switched at any time. A driver that refuses says so here.
+    fn prime(&self) -> Result<(), Refusal> {
+        let started = self.start();
+        for switch in [self.api.enable, self.api.disable] {
+            for kind in [layout::kind::RUNTIME, layout::kind::DRIVER] {
+                // SAFETY: takes a number.
+                unsafe { switch(kind) };
+            }
+        }
+        self.stop();
+        started
     }
 
     fn check(&self, function: &str, status: Status) -> Result<(), Refusal> {

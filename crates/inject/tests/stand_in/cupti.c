@@ -98,8 +98,10 @@ int cuptiGetGraphNodeId(void *node, uint64_t *id) { *id = (uint64_t)(uintptr_t)n
 int cuptiGetGraphId(void *graph, uint32_t *id) { *id = (uint32_t)(uintptr_t)graph; return 0; }
 int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count) {
     (void)context; (void)stream;
+    pthread_mutex_lock(&lock);
     *count = dropped;
     dropped = 0;
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 int cuptiActivityGetNextRecord(uint8_t *memory, size_t valid, uint8_t **record) {

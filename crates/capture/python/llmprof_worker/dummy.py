@@ -46,6 +46,7 @@ def nothing_initialized() -> Iterator[None]:
 def fill(module: torch.nn.Module, device: torch.device, seed: int) -> None:
     generator = torch.Generator(device=device).manual_seed(seed % (1 << 63))
     blocks: dict[torch.dtype, torch.Tensor] = {}
+    done = 0
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if not parameter.is_floating_point():
@@ -58,7 +59,9 @@ def fill(module: torch.nn.Module, device: torch.device, seed: int) -> None:
                 if parameter.dtype not in blocks:
                     block = torch.randn(BLOCK, generator=generator, device=device) * DEVIATION
                     blocks[parameter.dtype] = block.to(parameter.dtype)
-                repeat(blocks[parameter.dtype], parameter)
+                # Tensors of one shape must differ: an embedding that equals the head predicts its own input.
+                repeat(blocks[parameter.dtype].roll(-(done % BLOCK)), parameter)
+                done += parameter.numel()
 
 
 def repeat(block: torch.Tensor, parameter: torch.Tensor) -> None:

@@ -125,12 +125,6 @@ pub fn analyze_run(
             .collect(),
     };
     let findings = findings(&facts);
-    let load: Vec<i64> = run
-        .passes
-        .iter()
-        .map(|pass| wall(pass, RunPhase::Load))
-        .filter(|time| *time > 0)
-        .collect();
     Ok(RunAnalysis {
         schema_version: RunAnalysis::SCHEMA_VERSION,
         model: run.model.clone(),
@@ -138,7 +132,7 @@ pub fn analyze_run(
         device: device.map(|device| device.name.clone()),
         workload: Some(workload),
         latency,
-        load_ns: load.first().copied().map(Nanos),
+        load_ns: load_time(run),
         captured_pass: captured.map(|index| index as u64),
         assumptions: assumptions(device),
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
@@ -147,6 +141,15 @@ pub fn analyze_run(
         timeline: None,
         issues,
     })
+}
+
+/// Time that loading took.
+pub(super) fn load_time(run: &MeasuredRun) -> Option<Nanos> {
+    run.passes
+        .iter()
+        .map(|pass| wall(pass, RunPhase::Load))
+        .find(|time| *time > 0)
+        .map(Nanos)
 }
 
 pub(super) fn assumptions(device: Option<&Device>) -> Vec<String> {

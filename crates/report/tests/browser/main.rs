@@ -12,9 +12,12 @@ use std::{
 };
 
 use chromium::Chromium;
+use llmprof_analysis::run::{TracedPass, analyze_trace};
+use llmprof_record::import::{Limits, Profile, import};
 use llmprof_report::{
     chart,
     render::html,
+    run::{self, Extras, trace_timeline},
     view::{Event, Part, ReportView, Section, Timeline},
 };
 use llmprof_units::Nanos;
@@ -318,6 +321,57 @@ fn the_timeline_zooms_moves_and_finds() {
             .is_some_and(|text| text.contains("step") && text.contains("thread 4711")),
         "{tip} at {y}"
     );
+    page.quiet();
+}
+
+/// The page of a device trace: the same parts, with lanes of the device and a table of kernels.
+#[test]
+fn a_page_of_a_trace_works() {
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/h200/nsys/qwen05.sqlite.gz");
+    let Ok((_, Profile::Trace(trace))) = import(&fixture, &Limits::default()) else {
+        panic!("{} is a trace", fixture.display());
+    };
+    let analysis = analyze_trace(&trace, &TracedPass::default())
+        .expect("without a workload nothing is refused");
+    let timeline = trace_timeline(&trace, &analysis).timeline;
+    let events = timeline.len();
+    assert!(timeline.lanes.iter().any(|lane| lane == "GPU 0, stream 7"));
+    let extras = Extras {
+        timeline: Some(timeline),
+        ..Extras::default()
+    };
+    let Some(mut page) = page_of(&run::view(&analysis, &analysis.issues, None, extras)) else {
+        return;
+    };
+    let label = page
+        .browser
+        .value("document.querySelector('.timeline canvas').getAttribute('aria-label')");
+    assert!(
+        label
+            .as_str()
+            .is_some_and(|text| text.contains(&format!("{events} events"))),
+        "{label}"
+    );
+    assert_eq!(
+        page.browser
+            .number("document.querySelectorAll('figure.waterfall').length"),
+        2.0
+    );
+    // Sorted by calls one way and the other, the kernel that ran most often stands first once.
+    let first_after_click = "(() => { const table = document.querySelector('figure.operators'); \
+         const column = [...table.querySelectorAll('th')].findIndex(th => th.textContent.startsWith('Calls')); \
+         table.querySelectorAll('th button')[column].click(); \
+         return Number(table.querySelector('tbody tr').cells[column].dataset.value); })()";
+    let firsts = [
+        page.browser.number(first_after_click),
+        page.browser.number(first_after_click),
+    ];
+    let kernels = &analysis.timeline.as_ref().expect("a trace has one").kernels;
+    let most = kernels.iter().map(|kernel| kernel.calls).max().unwrap_or(0) as f64;
+    let least = kernels.iter().map(|kernel| kernel.calls).min().unwrap_or(0) as f64;
+    assert_eq!(firsts.iter().copied().fold(0.0, f64::max), most);
+    assert_eq!(firsts.iter().copied().fold(most, f64::min), least);
     page.quiet();
 }
 

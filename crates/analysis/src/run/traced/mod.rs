@@ -35,7 +35,7 @@ use super::latency::Latency;
 use super::matching::Script;
 use super::measured::{MeasuredRun, PassKind, RunPhase};
 use super::phase_analysis::{Context, PhaseAnalysis};
-use super::run_analysis::{RunAnalysis, RunAnalysisError, assumptions};
+use super::run_analysis::{RunAnalysis, RunAnalysisError, assumptions, load_time};
 use crate::analysis::{Structure, analyze_structure};
 
 /// What is known of a traced pass beside its trace. Everything may be absent.
@@ -76,8 +76,20 @@ pub fn analyze_trace(
     let structure = Structure::of(trace);
     let timeline = analyze_structure(trace, &structure, pass.device);
     let lanes = lanes(trace, &structure);
-    // What was lost comes first.
+    // What was lost comes first. That a trace of the host has no device is no loss.
+    let of_host = lanes.iter().any(|lane| lane.device.is_none());
     let mut issues = timeline.issues.clone();
+    issues.retain(|issue| !(of_host && issue.code == "analysis.no_device_events"));
+    if of_host && pass.measured.is_none() {
+        issues.push(
+            Issue::new(
+                Severity::Info,
+                "run.host_only",
+                "the trace has no device events: its work is the operators of the host",
+            )
+            .with_hint("record with device activities switched on where there is a device"),
+        );
+    }
     let (latency, latency_issues) = pass.measured.map(Latency::of).unwrap_or_default();
     if let Some(run) = pass.measured {
         issues.extend(run.issues.iter().cloned());
@@ -121,6 +133,11 @@ pub fn analyze_trace(
         first_events: &first_events,
         theory: context.as_ref().zip(counted.as_ref()),
         measured: pass.measured,
+        prefills: found
+            .iter()
+            .filter(|phase| phase.phase == RunPhase::Prefill)
+            .map(|phase| phase.stretches.len())
+            .sum(),
         roof: floors,
     };
     let mut phases: Vec<(PhaseAnalysis, Vec<Pass>)> = Vec::new();
@@ -146,7 +163,7 @@ pub fn analyze_trace(
         device: pass.device.map(|device| device.name.clone()),
         workload: pass.subject.map(|(_, workload)| *workload),
         latency,
-        load_ns: None,
+        load_ns: pass.measured.and_then(load_time),
         captured_pass: captured_pass(pass.measured),
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
         findings,

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::super::classes::{PhaseSignals, classify};
 use super::super::idle_parts::NamedTime;
 use super::super::matching::{MissingOperator, UnmatchedOperator, UnmatchedReason};
-use super::super::measured::{HostInterval, MeasuredRun};
+use super::super::measured::{HostInterval, MeasuredRun, PassKind, RunPhase};
 use super::super::operator_groups::Groups;
 use super::super::phase_analysis::{Context, PhaseAnalysis, plain_wall};
 use super::super::residence::Residence;
@@ -44,6 +44,8 @@ pub(super) struct Tracing<'a> {
     /// Absent without a model.
     pub(super) theory: Option<(&'a Context<'a>, &'a Counted<'a>)>,
     pub(super) measured: Option<&'a MeasuredRun>,
+    /// Stretches of prefill in the whole trace.
+    pub(super) prefills: usize,
     pub(super) roof: Option<&'a Roof<'a>>,
 }
 
@@ -92,23 +94,19 @@ impl Tracing<'_> {
         let level = floor
             .as_ref()
             .map_or(MemoryLevel::Main, |floor| floor.memory_level);
+        // What the passes without capture would take for all that was recorded.
+        let repeats = self.repeats(phase, &included);
         let plain = self
             .measured
             .and_then(|run| plain_wall(run, phase.phase))
             .filter(|plain| plain.0 > 0);
+        let plain_total = plain
+            .filter(|_| repeats > 0)
+            .map(|plain| Nanos(plain.0.saturating_mul(repeats)));
         let used = |cost: &Cost, wall: Nanos| {
             let roof = self.roof.filter(|_| cost.calls > 0)?;
             Some(Utilization::of(roof, cost, wall, level))
         };
-        // Passes without capture take one stretch each.
-        let single = self
-            .theory
-            .zip(included.first())
-            .map(|((context, _), one)| {
-                let mut cost = Cost::default();
-                context.lower(phase.phase, &one.passes, &mut |operator| cost.add(operator));
-                cost
-            });
         let (mut waits, mut first_waits) = (AttentionWaits::default(), AttentionWaits::default());
         if lane.device.is_some() {
             for stretch in &included {
@@ -141,7 +139,7 @@ impl Tracing<'_> {
             instances,
         };
         let signals = PhaseSignals {
-            throttled_share: None,
+            throttled_share: self.throttled(phase.phase, lane.device),
             exposed_communication_share: traced.exposed_communication_share,
             small_kernel_share: traced.small_kernel_share,
         };
@@ -149,11 +147,9 @@ impl Tracing<'_> {
             phase: phase.phase,
             label: label.clone(),
             plain_wall_ns: plain,
-            capture_ratio: plain
-                .filter(|_| !included.is_empty())
-                .map(|plain| waterfall.wall_ns.0 as f64 / included.len() as f64 / plain.0 as f64),
+            capture_ratio: plain_total.map(|plain| waterfall.wall_ns.0 as f64 / plain.0 as f64),
             utilization: used(&cost, waterfall.wall_ns),
-            plain_utilization: plain.and_then(|plain| used(&single?, plain)),
+            plain_utilization: plain_total.and_then(|plain| used(&cost, plain)),
             class: classify(&waterfall, floor.as_ref(), &signals),
             floor,
             residence,
@@ -182,6 +178,33 @@ impl Tracing<'_> {
             );
         }
         (analysis, passes)
+    }
+
+    /// How often the phase ran as a whole. Steps that are phases of their own make up one decode for each prefill.
+    fn repeats(&self, phase: &TracePhase, included: &[&Stretch]) -> i64 {
+        let steps = phase.phase == RunPhase::Decode
+            && included.iter().all(|stretch| {
+                let length = stretch.steps.first().copied();
+                stretch.steps.len() == 1 && length == Some(stretch.length())
+            });
+        if steps {
+            return self.prefills.clamp(1, included.len().max(1)) as i64;
+        }
+        included.len() as i64
+    }
+
+    /// Part of the time below its clock, where telemetry saw the device in the phase.
+    fn throttled(&self, phase: RunPhase, device: Option<u32>) -> Option<f64> {
+        let run = self.measured?;
+        let mut captured = run.passes.iter();
+        let captured = captured.find(|pass| pass.kind == PassKind::Captured);
+        let told = captured.and_then(|pass| pass.throttled_share);
+        told.or_else(|| {
+            let phases = &run.telemetry.as_ref()?.phases;
+            let seen = phases.iter().find(|seen| seen.phase == phase)?;
+            let gpu = seen.gpus.iter().find(|gpu| Some(gpu.index) == device)?;
+            gpu.throttled_share
+        })
     }
 
     /// What to call the phase: its label, and the device where there are several.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import transformers
 
 from .failure import Failure
 from .requests import Image, Request
@@ -32,6 +33,9 @@ def see(ready: Any, requests: list[Request]) -> Seen | None:
     pictures = [image for request in requests for image in request.images]
     if not pictures:
         return None
+    # Earlier versions want prompts, masks and images prepared in ways of each model's own.
+    if transformers.__version__.startswith("4."):
+        raise Failure("unsupported", f"images need transformers 5 or newer, this is {transformers.__version__}")
     config = ready.module.config
     vision = getattr(config, "vision_config", None)
     token = first_of(config, "image_token_id", "image_token_index")

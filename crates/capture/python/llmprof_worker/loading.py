@@ -113,16 +113,14 @@ def module_dtype(module: torch.nn.Module, asked: torch.dtype) -> torch.dtype:
 
 def tokenizer_of(request: Load) -> Any:
     """The tokenizer asked for, which must be there, else that of the model's directory where it has one."""
-    asked = Path(request.tokenizer) if request.tokenizer else None
-    own = Path(request.path) if request.path else None
-    if asked is None and (own is None or not (own / "tokenizer_config.json").is_file()):
-        if own is None or not (own / "tokenizer.json").is_file():
-            return None
-    place = asked or own
-    assert place is not None
+    place = Path(request.tokenizer or request.path or "")
+    whole, described = place / "tokenizer.json", place / "tokenizer_config.json"
+    if not request.tokenizer and not (request.path and (whole.is_file() or described.is_file())):
+        return None
     try:
-        if place.is_file():
-            return transformers.PreTrainedTokenizerFast(tokenizer_file=str(place))
+        if place.is_file() or not described.is_file():
+            file = place if place.is_file() else whole
+            return transformers.PreTrainedTokenizerFast(tokenizer_file=str(file))
         return transformers.AutoTokenizer.from_pretrained(
             place, local_files_only=True, trust_remote_code=request.options.trust_remote_code)
     except Exception as error:

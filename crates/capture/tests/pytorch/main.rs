@@ -10,3 +10,4 @@ mod images;
 mod profiled;
 mod same_tokens;
 mod support;
+mod text;

@@ -68,6 +68,11 @@ fn failures_have_kinds_and_the_worker_goes_on() {
     // A directory of another model: its tensors have other shapes.
     load.path = Some(root().join("crates/engine/tests/data/llama"));
     refused(load, FailureKind::Model, "cannot load");
+    // 4 TiB of embeddings.
+    let mut vast = tiny_qwen2();
+    vast["vocab_size"] = json!(1 << 24);
+    vast["hidden_size"] = json!(1 << 16);
+    refused(dummy(&vast), FailureKind::OutOfMemory, "allocate");
     let mut load = dummy(&tiny_qwen2());
     load.device = "cuda:99".to_owned();
     assert!(worker.load(&load).is_err());

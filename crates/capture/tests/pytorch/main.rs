@@ -8,6 +8,7 @@
 mod failures;
 mod images;
 mod profiled;
+mod remote_code;
 mod same_tokens;
 mod support;
 mod text;

@@ -195,6 +195,8 @@ fn annotated(
             found.push((start, end, name));
         }
     }
+    // A tower may leave nothing of what is around it.
+    found.retain(|&(start, end, _)| end > start);
     if found.is_empty() {
         return None;
     }

@@ -5,12 +5,12 @@
 use std::path::Path;
 
 use llmprof_analysis::run::{
-    PhaseAnalysis, RunAnalysis, RunPhase, TracedPass, UnmatchedReason, analyze_trace,
+    PhaseAnalysis, PhaseClass, RunAnalysis, RunPhase, TracedPass, UnmatchedReason, analyze_trace,
 };
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::trace::{
-    Copy, GraphNode, Host, HostKind, Kernel, Memset, Range, RangeKind, ThreadId, Trace,
-    TraceBuilder,
+    Copy, DeviceProperties, GraphNode, Host, HostKind, Kernel, Memset, Range, RangeKind, ThreadId,
+    Trace, TraceBuilder,
 };
 use llmprof_theory::device::Catalog;
 use llmprof_theory::{Kind, Model, Pass, Workload};
@@ -430,6 +430,91 @@ fn more_steps_than_asked_for_are_extra() {
     assert_eq!(again as usize, per_step(&model) + 1);
 }
 
+/// A decode of back-to-back kernels, each of 100 ns and one block, on a device of 132 multiprocessors.
+fn busy_decode(kernels: &[&str]) -> Trace {
+    let mut builder = TraceBuilder::default();
+    let thread = builder.thread(1, 1);
+    builder.devices.push(DeviceProperties {
+        id: 0,
+        sm_count: Some(132),
+        ..DeviceProperties::default()
+    });
+    for (index, name) in kernels.iter().enumerate() {
+        let name = builder.intern(name);
+        builder.kernels.push(Kernel {
+            start: index as i64 * 100,
+            duration: 100,
+            name,
+            grid: [1, 1, 1],
+            ..Kernel::default()
+        });
+    }
+    let name = builder.intern("decode");
+    builder.ranges.push(Range {
+        start: 0,
+        duration: kernels.len() as i64 * 100,
+        name,
+        thread,
+        kind: RangeKind::NVTX,
+        ..Range::default()
+    });
+    builder.finish()
+}
+
+#[test]
+fn small_grids_and_exchange_between_devices_give_their_classes() {
+    let class = |kernels: &[&str]| {
+        let analysis = analyze_trace(&busy_decode(kernels), &TracedPass::default()).unwrap();
+        let decode = analysis.phase(RunPhase::Decode).unwrap();
+        sums_up(decode);
+        decode.class.class
+    };
+    let (product, exchange) = (KERNELS[0], KERNELS[5]);
+    assert_eq!(
+        class(&[product, product, product]),
+        Some(PhaseClass::LatencyBound)
+    );
+    assert_eq!(
+        class(&[product, exchange, exchange]),
+        Some(PhaseClass::CommunicationBound)
+    );
+}
+
+/// 24 attention kernels of which two wait 58 ms: the first use of two lengths, for which CUDA graphs would be wrong advice.
+#[test]
+fn waits_for_new_lengths_are_told_apart_from_idle_time() {
+    let mut eager = Eager::new();
+    eager.range("decode", |eager| {
+        for index in 0..24 {
+            if index % 12 == 0 {
+                eager.now += 58_000_000;
+            }
+            eager.kernel(KERNELS[2]);
+        }
+    });
+    let trace = eager.builder.finish();
+    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    let lengths = decode.traced.as_ref().unwrap().new_lengths.unwrap();
+    assert_eq!(lengths.waits, 2);
+    let finding = |code: &str| {
+        let mut found = analysis.findings.iter();
+        found.find(|finding| finding.code == code)
+    };
+    let lengths_title = &finding("first_use.kv_lengths").unwrap().title;
+    assert!(
+        lengths_title.contains("2 attention kernels"),
+        "{lengths_title}"
+    );
+    assert!(
+        lengths_title.contains("CUDA graphs do not remove this"),
+        "{lengths_title}"
+    );
+    // What is left is a few µs of 116 ms: too little to promise anything by launching faster.
+    let idle = finding("idle").unwrap().gain.as_ref().unwrap();
+    assert!(idle.phase_factor.unwrap() < 1.01, "{idle:?}");
+}
+
 /// What lies between the slices of a capture was not seen: it is no idle time and in no phase.
 #[test]
 fn what_was_not_recorded_is_not_idle() {
@@ -567,5 +652,31 @@ proptest! {
             prop_assert_eq!(phase.waterfall.sum_ns.0, sum);
             prop_assert_eq!(phase.waterfall.wall_ns.0, wall);
         }
+    }
+
+    /// Broken clocks give odd numbers and no panic.
+    #[test]
+    fn no_times_make_it_panic(
+        kernels in prop::collection::vec((any::<i64>(), 0i64..=i64::MAX, 0usize..6, any::<i64>()), 0..8),
+        ranges in prop::collection::vec((any::<i64>(), 0i64..=i64::MAX, 0usize..9), 0..6),
+    ) {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        let call = builder.intern("cudaLaunchKernel");
+        for (index, (start, duration, name, launched)) in kernels.into_iter().enumerate() {
+            let name = builder.intern(KERNELS[name]);
+            let correlation = index as u32 + 1;
+            builder.kernels.push(Kernel { start, duration, name, correlation, ..Kernel::default() });
+            builder.hosts.push(Host {
+                start: launched, duration: 5, name: call, thread, kind: HostKind::RUNTIME, correlation, ..Host::default()
+            });
+        }
+        for (start, duration, name) in ranges {
+            let name = builder.intern(RANGES[name]);
+            builder.ranges.push(Range { start, duration, name, thread, kind: RangeKind::NVTX, ..Range::default() });
+        }
+        let (model, workload) = (qwen(64, 1), Workload { prompt: 16, new_tokens: 3, ..Workload::default() });
+        let analysis = analyzed(&builder.finish(), &model, &workload);
+        prop_assert!(analysis.phases.iter().all(|phase| phase.waterfall.wall_ns.0 >= 0));
     }
 }

@@ -15,6 +15,8 @@ from .failure import Failure, first_line, is_out_of_memory
 from .ready import Ready
 from .requests import Load
 
+# Transformers imports its parts when they are first named.
+_ = (transformers.PreTrainedModel, transformers.AutoModelForCausalLM, transformers.StaticCache)
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
 

@@ -628,9 +628,9 @@ fn launches_hold_it_back(phase: &PhaseAnalysis) -> bool {
     let named = |name: &str| {
         let parts = phase.waterfall.idle.iter();
         let times = parts.filter(|part| part.name == name);
-        times.map(|part| part.time_ns.0).sum::<i64>()
+        times.map(|part| part.time_ns.seconds()).sum::<f64>()
     };
-    2 * (named(HOST_BUSY) + named(LAUNCH_LATENCY)) > phase.waterfall.idle_ns.0
+    2.0 * (named(HOST_BUSY) + named(LAUNCH_LATENCY)) > phase.waterfall.idle_ns.seconds()
 }
 
 fn what_if<'s>(

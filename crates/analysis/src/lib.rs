@@ -20,10 +20,12 @@ pub mod operator_cost;
 pub mod operators;
 pub mod phases;
 pub mod run;
+pub mod scaled;
 mod slices;
 pub mod statics;
 pub mod steps;
 pub mod summary;
 
 pub use analysis::{Analysis, analyze};
+pub use scaled::{Scaled, scaled};
 pub use summary::summary_lines;

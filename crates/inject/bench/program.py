@@ -49,7 +49,7 @@ class Decode:
         from transformers import DynamicCache
 
         self.cache = DynamicCache()
-        out = self.model(self.prompt, past_key_values=self.cache, use_cache=True)
+        out = self.model(input_ids=self.prompt, past_key_values=self.cache, use_cache=True)
         self.token = out.logits[:, -1:].argmax(-1)
 
     @torch.no_grad()
@@ -57,7 +57,7 @@ class Decode:
         for _ in range(self.tokens):
             if self.ranges:
                 torch.cuda.nvtx.range_push("decode_step")
-            out = self.model(self.token, past_key_values=self.cache, use_cache=True)
+            out = self.model(input_ids=self.token, past_key_values=self.cache, use_cache=True)
             self.token = out.logits[:, -1:].argmax(-1)
             if self.ranges:
                 torch.cuda.synchronize()
@@ -74,7 +74,7 @@ class Prefill:
 
     @torch.no_grad()
     def run(self):
-        self.model(self.prompt, use_cache=False)
+        self.model(input_ids=self.prompt, use_cache=False)
 
 
 class Graph:
@@ -86,12 +86,12 @@ class Graph:
         stream = torch.cuda.Stream()
         with torch.no_grad(), torch.cuda.stream(stream):
             for _ in range(3):
-                model(self.token, use_cache=False)
+                model(input_ids=self.token, use_cache=False)
             torch.cuda.synchronize()
             self.graph = torch.cuda.CUDAGraph()
             hooks = module_ranges(model) if ranges else []
             with torch.cuda.graph(self.graph, stream=stream):
-                self.out = model(self.token, use_cache=False).logits
+                self.out = model(input_ids=self.token, use_cache=False).logits
             for hook in hooks:
                 hook.remove()
 
@@ -103,12 +103,21 @@ class Graph:
             self.graph.replay()
 
 
+def _push(name):
+    # What a hook returns replaces the module's inputs or outputs.
+    torch.cuda.nvtx.range_push(name)
+
+
+def _pop():
+    torch.cuda.nvtx.range_pop()
+
+
 def module_ranges(model):
     hooks = []
     for name, module in model.named_modules():
         if name:
-            hooks.append(module.register_forward_pre_hook(lambda m, a, name=name: torch.cuda.nvtx.range_push(name) and None))
-            hooks.append(module.register_forward_hook(lambda m, a, o: torch.cuda.nvtx.range_pop() and None))
+            hooks.append(module.register_forward_pre_hook(lambda m, a, name=name: _push(name)))
+            hooks.append(module.register_forward_hook(lambda m, a, o: _pop()))
     return hooks
 
 

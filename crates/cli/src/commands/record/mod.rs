@@ -1,5 +1,7 @@
 //! `record`: watch any command.
 
+mod slices;
+
 use std::{
     io::Write as _,
     os::unix::process::ExitStatusExt as _,
@@ -115,7 +117,11 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
             store.add_issue(no_cuda())?;
             return Ok(None);
         }
-        profile::keep(&[directory], args.device.as_deref(), issues, &mut store).map(Some)
+        let findings = profile::keep(&[directory], args.device.as_deref(), issues, &mut store)?;
+        let scaled = args
+            .overhead
+            .and_then(|_| slices::keep(&mut store).transpose());
+        Ok(Some((findings, scaled.transpose()?)))
     })();
     let kept = match kept {
         Ok(kept) => kept,
@@ -125,8 +131,14 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
     // What the command printed comes first.
     let _ = std::io::stdout().flush();
     match kept {
-        Some(findings) if args.json => profile::print(&findings, true, &dir, output)?,
-        Some(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
+        Some((findings, _)) if args.json => profile::print(&findings, true, &dir, output)?,
+        Some((findings, scaled)) => {
+            let mut words = Output::stderr();
+            for line in scaled.iter().flat_map(slices::lines) {
+                words.line(&line)?;
+            }
+            profile::print(&findings, false, &dir, &mut words)?;
+        }
         None => {
             let mut words = Output::stderr();
             words.line(&no_cuda().to_string())?;

@@ -562,6 +562,9 @@ impl<'a> Process<'a> {
             (1, None) => self.recording = Some((capture.time, is_slice)),
             (0, Some((since, is_slice))) => {
                 self.recording = None;
+                // Not all of the time was recorded.
+                let metadata = &mut self.builder.metadata;
+                metadata.insert("slices".to_owned(), "true".to_owned());
                 self.captured(since, capture.time, is_slice);
             }
             _ => {}
@@ -571,10 +574,6 @@ impl<'a> Process<'a> {
     fn captured(&mut self, start: i64, end: i64, is_slice: bool) {
         let name = if is_slice { "slice" } else { "capture" };
         let name = self.builder.intern(name);
-        let metadata = &mut self.builder.metadata;
-        if is_slice {
-            metadata.insert("slices".to_owned(), "true".to_owned());
-        }
         self.builder.ranges.push(Range {
             start,
             duration: end.saturating_sub(start).max(0),

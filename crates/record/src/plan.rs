@@ -626,13 +626,17 @@ impl Plan {
                 wrong(key, native(what), None);
             }
         }
+        if self.device != Place::Cpu {
+            let hint = Some("runtime=pytorch runs on GPUs");
+            wrong("device", native("runs on the CPU"), hint);
+        }
     }
 
     /// Keys whose capability this version does not have: set to anything but their default they are refused, since
     /// ignoring them would run something else than was asked for.
     fn refused(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
         let absent = |what: &str| format!("this version of llmprof cannot {what} yet");
-        let keys: [(&'static str, bool, &str); 4] = [
+        let keys: [(&'static str, bool, &str); 3] = [
             (
                 "model.preprocess",
                 self.model.preprocess.is_some(),
@@ -651,11 +655,6 @@ impl Plan {
                         RuntimeType::Native | RuntimeType::Pytorch
                     ),
                 "load weights with this runtime",
-            ),
-            (
-                "device",
-                self.device != Place::Cpu && self.runtime.kind != RuntimeType::Pytorch,
-                "run on a GPU with this runtime",
             ),
         ];
         for (key, set, what) in keys {

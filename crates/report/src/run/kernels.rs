@@ -2,13 +2,14 @@
 
 use llmprof_analysis::Analysis;
 use llmprof_analysis::kernels::{KernelRow, LaunchRow};
+use llmprof_analysis::operators::{OperatorRow, ShapeRow};
 use llmprof_analysis::run::RunAnalysis;
-use llmprof_units::{Nanos, Percent, significant};
+use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos, Percent, significant};
 
 use super::full::dash;
 use crate::{
     Align, Block, Column, Document, Table,
-    view::{Cell, OperatorTable},
+    view::{Cell, OperatorTable, RooflinePoint},
 };
 
 /// Kernels that the report has; `kernels.md` and the page have more.
@@ -152,6 +153,90 @@ pub(super) fn table(analysis: &RunAnalysis) -> Option<OperatorTable> {
         columns,
         rows,
     })
+}
+
+/// The page's table of the framework's operators; nothing where the trace has none.
+pub(super) fn framework_table(analysis: &RunAnalysis) -> Option<OperatorTable> {
+    let timeline = analysis.timeline.as_deref()?;
+    let headers = [
+        ("Operator", Align::Left),
+        ("Calls", Align::Right),
+        ("Host, self", Align::Right),
+        ("Host", Align::Right),
+        ("Device, self", Align::Right),
+        ("Device", Align::Right),
+        ("FLOP/s", Align::Right),
+        ("B/s", Align::Right),
+        ("Of the roof", Align::Right),
+    ];
+    let columns = headers
+        .map(|(header, align)| Column {
+            header: header.to_owned(),
+            align,
+        })
+        .into();
+    let time = |ns: i64| Cell::number(ns as f64, Nanos(ns));
+    let rows: Vec<Vec<Cell>> = timeline
+        .operators
+        .iter()
+        .take(MOST_ON_PAGE)
+        .map(|row| {
+            let (times, work) = (&row.times, row.work.as_ref());
+            let rate = work.and_then(|work| work.flops_per_s);
+            let bytes = work.and_then(|work| work.bytes_per_s);
+            let roof = work.and_then(|work| work.roofline);
+            vec![
+                Cell::Text(row.name.clone()),
+                Cell::number(times.calls as f64, times.calls),
+                time(times.host_self_ns),
+                time(times.host_total_ns),
+                time(times.device_self_ns),
+                time(times.device_total_ns),
+                rate.map_or(Cell::Missing, |rate| {
+                    Cell::number(rate, FlopsPerSecond(rate))
+                }),
+                bytes.map_or(Cell::Missing, |rate| {
+                    Cell::number(rate, BytesPerSecond(rate))
+                }),
+                roof.map_or(Cell::Missing, |roof| Cell::number(roof, Percent(roof))),
+            ]
+        })
+        .collect();
+    (!rows.is_empty()).then(|| OperatorTable {
+        title: "operators of the framework".to_owned(),
+        columns,
+        rows,
+    })
+}
+
+/// Points of the framework's operators under the roofline, by the shapes of their inputs: what is left to show where the
+/// model is not known. Their bytes are those of a call by itself, activations included.
+pub(super) fn framework_points(analysis: &RunAnalysis) -> Vec<RooflinePoint> {
+    let Some(timeline) = analysis.timeline.as_deref() else {
+        return Vec::new();
+    };
+    let point = |operator: &OperatorRow, shape: &ShapeRow| {
+        let work = shape.work.as_ref()?;
+        let rate = work.flops_per_s.filter(|rate| *rate > 0.0)?;
+        (work.bytes > 0).then(|| RooflinePoint {
+            label: format!("{} [{}]", operator.name, shape.inputs.join(", ")),
+            kind: operator.name.clone(),
+            phase: "whole trace".to_owned(),
+            intensity: work.flops as f64 / work.bytes as f64,
+            flops_per_s: FlopsPerSecond(rate),
+            time_ns: Nanos(work.device_ns),
+            calls: work.calls,
+        })
+    };
+    timeline
+        .operators
+        .iter()
+        .flat_map(|operator| {
+            let shapes = operator.shapes.iter();
+            shapes.filter_map(move |shape| point(operator, shape))
+        })
+        .take(MOST_ON_PAGE)
+        .collect()
 }
 
 fn with_kernels(analysis: &RunAnalysis) -> Option<&Analysis> {

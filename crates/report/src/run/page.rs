@@ -35,11 +35,11 @@ pub fn view(
     extras: Extras,
 ) -> ReportView {
     let mut sections = vec![Section::new("Where the time went", waterfalls(analysis))];
-    if let Some(limits) = limits {
-        sections.push(Section::new(
-            "Roofline",
-            vec![Part::Roofline(roofline(analysis, limits))],
-        ));
+    if let Some(roofline) = limits
+        .map(|limits| roofline(analysis, limits))
+        .filter(|roofline| !roofline.points.is_empty())
+    {
+        sections.push(Section::new("Roofline", vec![Part::Roofline(roofline)]));
     }
     if let Some(timeline) = extras.timeline {
         sections.push(Section::new(
@@ -53,6 +53,12 @@ pub fn view(
     }
     if let Some(table) = kernels::table(analysis) {
         sections.push(Section::new("Kernels", vec![Part::Operators(table)]));
+    }
+    if let Some(table) = kernels::framework_table(analysis) {
+        sections.push(Section::new(
+            "Operators of the framework",
+            vec![Part::Operators(table)],
+        ));
     }
     let steps = step_histograms(analysis);
     if !steps.is_empty() {
@@ -204,6 +210,9 @@ fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
                 });
             }
         }
+    }
+    if points.is_empty() {
+        points = kernels::framework_points(analysis);
     }
     Roofline { roofs, points }
 }

@@ -177,15 +177,19 @@ fn waterfalls(analysis: &RunAnalysis) -> Vec<Part> {
 
 fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
     // A device has peaks for more formats than a run uses; their lines would hide the points.
-    let used: Vec<DType> = analysis
+    let mut used: Vec<DType> = analysis
         .phases
         .iter()
         .flat_map(|phase| phase.by_path.iter().map(|group| group.dtype))
         .collect();
+    if used.is_empty() {
+        // A trace of an unknown model: the formats that most of them multiply.
+        used.extend([DType::Bf16, DType::F32]);
+    }
     let roofs = limits
         .peaks
         .iter()
-        .filter(|peak| used.is_empty() || used.contains(&peak.dtype))
+        .filter(|peak| used.contains(&peak.dtype))
         .map(|peak| Roof {
             label: format!("{} {}", peak.dtype, peak.engine),
             peak_flops_per_s: peak.dense_flops_per_s,

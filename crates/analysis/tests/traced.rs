@@ -403,6 +403,42 @@ fn kernels_of_graphs_are_matched_by_their_capture() {
     );
 }
 
+/// Prefill by module, decode from a graph that does not tell where it was captured: decode is told apart by names.
+#[test]
+fn a_phase_without_modules_is_matched_by_names() {
+    let model = qwen(256, 3);
+    let workload = Workload {
+        prompt: 16,
+        new_tokens: 2,
+        ..Workload::default()
+    };
+    let mut eager = Eager::new();
+    eager.range("prefill", |eager| eager.step(3, "model."));
+    eager.range("decode", |eager| {
+        for _ in 0..22 {
+            eager.kernel(KERNELS[0]);
+        }
+        eager.kernel(KERNELS[2]);
+        eager.kernel(KERNELS[1]);
+    });
+    let analysis = analyzed(&eager.builder.finish(), &model, &workload);
+    let prefill = analysis.phase(RunPhase::Prefill).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    sums_up(prefill);
+    sums_up(decode);
+    assert!(prefill.traced.as_ref().unwrap().by_module && !prefill.by_kernels());
+    assert!(decode.by_kernels());
+    assert_eq!(decode.waterfall.unattributed_ns.0, 0);
+    assert_eq!(decode.waterfall.matched_ns.0, 24 * 50);
+    let names: Vec<_> = decode
+        .by_kind
+        .iter()
+        .map(|group| group.name.as_str())
+        .collect();
+    assert_eq!(names, ["products", "attention", "elementwise"]);
+    assert!(decode.waterfall.floor_ns.unwrap().0 > 0);
+}
+
 /// A workload that asks for fewer steps than ran does not steal the operators of the steps that it knows.
 #[test]
 fn more_steps_than_asked_for_are_extra() {

@@ -1,13 +1,13 @@
 //! Which operator of theory each piece of traced work belongs to.
 //!
-//! With ranges of modules it is the operator of the range, call by call. Without them it is a [`WorkGroup`]: all operators
-//! of a stretch whose kernels look alike. Without a model it is what the name says, and there is no floor.
+//! With ranges of modules it is the operator of the range, call by call. In a stretch without them (compiled code has none) it
+//! is a [`WorkGroup`]: all operators of the stretch whose kernels look alike. Without a model it is what the name says, and there is no floor.
 
 use std::borrow::Cow;
 
 use llmprof_record::trace::Trace;
 use llmprof_theory::Kind;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::kernel_table::{Purpose, WorkGroup, purpose};
 use super::super::matching::{Expected, Script, UnmatchedReason};
@@ -59,8 +59,8 @@ pub(super) struct Matching {
     pub(super) units: Vec<Unit>,
     /// By lane and item.
     pub(super) verdicts: Vec<Vec<Verdict>>,
-    /// Whether ranges of modules decided.
-    pub(super) by_module: bool,
+    /// The windows in which ranges of modules decided.
+    pub(super) with_modules: FxHashSet<usize>,
     /// Whether an item lies in a module, by lane and item; empty without ranges of modules.
     pub(super) in_module: Vec<Vec<bool>>,
 }
@@ -84,50 +84,7 @@ impl Matching {
         counted: &Counted<'_>,
         ranges: &ModuleRanges,
     ) -> Self {
-        if ranges.any() {
-            return ByModule::new(trace, counted, ranges).all(lanes);
-        }
-        let mut units = Vec::new();
-        let mut by_window: FxHashMap<(usize, WorkGroup), u32> = FxHashMap::default();
-        let mut windows: Vec<_> = counted.windows.iter().collect();
-        windows.sort_by_key(|(window, _)| **window);
-        for (&window, calls) in windows {
-            for index in calls.clone() {
-                let call = &counted.script.calls[index];
-                let group = WorkGroup::of(call.kind);
-                let unit = *by_window.entry((window, group)).or_insert_with(|| {
-                    units.push(Unit {
-                        calls: Vec::new(),
-                        group: Some(group),
-                        floor: Some(Floor::default()),
-                    });
-                    (units.len() - 1) as u32
-                });
-                let unit = &mut units[unit as usize];
-                unit.calls.push(index as u32);
-                unit.floor = unit.floor.zip(call.floor).map(|(mut sum, floor)| {
-                    sum.add(&floor);
-                    sum
-                });
-            }
-        }
-        let decide = |item: &Item| {
-            by_purpose(trace, item, |group| {
-                let unit = item
-                    .window
-                    .and_then(|window| by_window.get(&(window, group)));
-                unit.copied().map_or(
-                    Verdict::Unmatched(UnmatchedReason::NotNeeded),
-                    Verdict::Unit,
-                )
-            })
-        };
-        Self {
-            verdicts: verdicts(lanes, decide),
-            units,
-            by_module: false,
-            in_module: Vec::new(),
-        }
+        ByModule::new(trace, counted, ranges, lanes).all(lanes)
     }
 
     /// Decides by names alone. Units are the groups, without calls and floors.
@@ -143,10 +100,45 @@ impl Matching {
                     floor: None,
                 })
                 .collect(),
-            by_module: false,
+            with_modules: FxHashSet::default(),
             in_module: Vec::new(),
         }
     }
+}
+
+/// The groups of the windows that `wanted` names, as units after those that there are.
+fn groups(
+    counted: &Counted<'_>,
+    wanted: impl Fn(usize) -> bool,
+    units: &mut Vec<Unit>,
+) -> FxHashMap<(usize, WorkGroup), u32> {
+    let mut by_window: FxHashMap<(usize, WorkGroup), u32> = FxHashMap::default();
+    let mut windows: Vec<_> = counted.windows.iter().collect();
+    windows.sort_by_key(|(window, _)| **window);
+    for (&window, calls) in windows {
+        if !wanted(window) {
+            continue;
+        }
+        for index in calls.clone() {
+            let call = &counted.script.calls[index];
+            let group = WorkGroup::of(call.kind);
+            let unit = *by_window.entry((window, group)).or_insert_with(|| {
+                units.push(Unit {
+                    calls: Vec::new(),
+                    group: Some(group),
+                    floor: Some(Floor::default()),
+                });
+                (units.len() - 1) as u32
+            });
+            let unit = &mut units[unit as usize];
+            unit.calls.push(index as u32);
+            unit.floor = unit.floor.zip(call.floor).map(|(mut sum, floor)| {
+                sum.add(&floor);
+                sum
+            });
+        }
+    }
+    by_window
 }
 
 fn verdicts(lanes: &[Lane], decide: impl Fn(&Item) -> Verdict) -> Vec<Vec<Verdict>> {
@@ -174,7 +166,7 @@ fn by_purpose(trace: &Trace, item: &Item, of_group: impl Fn(WorkGroup) -> Verdic
     })
 }
 
-/// Decides by ranges of modules.
+/// Decides by ranges of modules, and by groups in windows without any.
 struct ByModule<'a, 'm> {
     trace: &'a Trace,
     counted: &'a Counted<'m>,
@@ -185,10 +177,28 @@ struct ByModule<'a, 'm> {
     shared: FxHashMap<((u32, i64), Kind), usize>,
     units: Vec<Unit>,
     unit_of: FxHashMap<u32, u32>,
+    with_modules: FxHashSet<usize>,
+    groups: FxHashMap<(usize, WorkGroup), u32>,
 }
 
 impl<'a, 'm> ByModule<'a, 'm> {
-    fn new(trace: &'a Trace, counted: &'a Counted<'m>, ranges: &'a ModuleRanges) -> Self {
+    fn new(
+        trace: &'a Trace,
+        counted: &'a Counted<'m>,
+        ranges: &'a ModuleRanges,
+        lanes: &[Lane],
+    ) -> Self {
+        let around = lanes.iter().zip(&ranges.around);
+        let with_modules: FxHashSet<usize> = around
+            .flat_map(|(lane, around)| lane.items.iter().zip(around))
+            .filter_map(|(item, run)| item.window.filter(|_| run.is_some()))
+            .collect();
+        let mut units = Vec::new();
+        let groups = groups(
+            counted,
+            |window| !with_modules.contains(&window),
+            &mut units,
+        );
         let mut calls: FxHashMap<(usize, OperatorKey), Vec<u32>> = FxHashMap::default();
         for (&window, range) in &counted.windows {
             for index in range.clone() {
@@ -205,8 +215,10 @@ impl<'a, 'm> ByModule<'a, 'm> {
             ranges,
             calls,
             shared: FxHashMap::default(),
-            units: Vec::new(),
+            units,
             unit_of: FxHashMap::default(),
+            with_modules,
+            groups,
         }
     }
 
@@ -226,8 +238,12 @@ impl<'a, 'm> ByModule<'a, 'm> {
         Matching {
             units: self.units,
             verdicts,
-            by_module: true,
-            in_module,
+            in_module: if self.with_modules.is_empty() {
+                Vec::new()
+            } else {
+                in_module
+            },
+            with_modules: self.with_modules,
         }
     }
 
@@ -237,6 +253,20 @@ impl<'a, 'm> ByModule<'a, 'm> {
         }
         let name = self.trace.text(item.name);
         let Some(run) = run else {
+            let named = item
+                .window
+                .is_some_and(|window| self.with_modules.contains(&window));
+            if !named {
+                return by_purpose(self.trace, item, |group| {
+                    let unit = item
+                        .window
+                        .and_then(|window| self.groups.get(&(window, group)));
+                    unit.copied().map_or(
+                        Verdict::Unmatched(UnmatchedReason::NotNeeded),
+                        Verdict::Unit,
+                    )
+                });
+            }
             return match purpose(item.category, name) {
                 Purpose::Extra => Verdict::Unmatched(UnmatchedReason::NotNeeded),
                 _ => Verdict::Unmatched(UnmatchedReason::OutsideModules),

@@ -156,11 +156,6 @@ impl ModuleRanges {
         }
     }
 
-    /// Whether the trace has ranges of modules at all.
-    pub(super) fn any(&self) -> bool {
-        !self.seen.is_empty()
-    }
-
     /// Whether a module has ranges of its own.
     pub(super) fn has(&self, tree: usize, module: u32) -> bool {
         self.seen.contains(&(tree, module))

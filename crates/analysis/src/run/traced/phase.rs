@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::classes::{PhaseSignals, classify};
 use super::super::idle_parts::NamedTime;
+use super::super::kernel_table::WorkGroup;
 use super::super::matching::{MissingOperator, UnmatchedOperator, UnmatchedReason};
 use super::super::measured::{HostInterval, MeasuredRun, PassKind, RunPhase};
 use super::super::operator_groups::Groups;
@@ -126,7 +127,7 @@ impl Tracing<'_> {
         let steps: Vec<f64> = step_ns.iter().map(|&step| step as f64).collect();
         let traced = TracedPhase {
             device: lane.device,
-            by_module: self.matching.by_module,
+            by_module: self.by_module(&included),
             steps: Distribution::of(&steps),
             step_ns,
             kernels: kernels(&included, lane),
@@ -359,23 +360,16 @@ impl Tracing<'_> {
                 .then_with(|| (&a.path, a.reason).cmp(&(&b.path, b.reason)))
         });
         let script = self.theory.map(|(_, counted)| &counted.script);
-        let group_name = |number: u32| {
-            let group = super::super::kernel_table::WorkGroup::ALL[number as usize];
-            group.name().to_owned()
-        };
-        let by_module = self.matching.by_module;
+        let group_name = |number: u32| group_of(number).map(|group| group.name().to_owned());
         Tables {
             calls: sums.calls,
             by_kind: sums.kinds.finish(wall, |number, kind| {
-                if by_module {
-                    kind.name().to_owned()
-                } else {
-                    group_name(number)
-                }
+                group_name(number).unwrap_or_else(|| kind.name().to_owned())
             }),
-            by_path: sums.paths.finish(wall, |number, _| match script {
-                Some(script) if by_module => script.place_text(number).to_owned(),
-                _ => group_name(number),
+            by_path: sums.paths.finish(wall, |number, kind| {
+                group_name(number)
+                    .or_else(|| Some(script?.place_text(number).to_owned()))
+                    .unwrap_or_else(|| kind.name().to_owned())
             }),
             unmatched,
             missing,
@@ -393,8 +387,8 @@ impl Tracing<'_> {
             for &index in &unit.calls {
                 let call = &counted.script.calls[index as usize];
                 if let Some(group) = unit.group {
-                    sums.kinds.add_work(group as u32, group.kind(), call);
-                    sums.paths.add_work(group as u32, group.kind(), call);
+                    sums.kinds.add_work(group_number(group), group.kind(), call);
+                    sums.paths.add_work(group_number(group), group.kind(), call);
                 } else {
                     sums.kinds.add_work(call.kind as u32, call.kind, call);
                     sums.paths.add_work(call.place, call.kind, call);
@@ -403,8 +397,8 @@ impl Tracing<'_> {
         }
         match (unit.group, unit.calls.first()) {
             (Some(group), _) => {
-                sums.kinds.add_time(group as u32, group.kind(), time);
-                sums.paths.add_time(group as u32, group.kind(), time);
+                sums.kinds.add_time(group_number(group), group.kind(), time);
+                sums.paths.add_time(group_number(group), group.kind(), time);
             }
             (None, Some(&index)) => {
                 let call = &counted.script.calls[index as usize];
@@ -447,7 +441,18 @@ impl Tracing<'_> {
         missing
     }
 
+    /// Whether ranges of modules decided in any of these stretches.
+    fn by_module(&self, included: &[&Stretch]) -> bool {
+        let windows = &self.matching.with_modules;
+        included
+            .iter()
+            .any(|stretch| windows.contains(&stretch.window))
+    }
+
     fn in_modules(&self, included: &[&Stretch], number: usize) -> Option<Nanos> {
+        if !self.by_module(included) {
+            return None;
+        }
         let inside = self.matching.in_module.get(number)?;
         let lane = &self.lanes[number];
         let mut time = 0_i64;
@@ -593,4 +598,14 @@ fn shortened(name: &str) -> String {
     let mut short: String = name.chars().take(LONGEST_NAME - 1).collect();
     short.push('…');
     short
+}
+
+/// The number of a group among the rows of a table, where places of the model have numbers from 0.
+fn group_number(group: WorkGroup) -> u32 {
+    u32::MAX - group as u32
+}
+
+/// The group of such a number; none for that of a place.
+fn group_of(number: u32) -> Option<WorkGroup> {
+    WorkGroup::ALL.get((u32::MAX - number) as usize).copied()
 }

@@ -55,13 +55,19 @@ class Decode:
     @torch.no_grad()
     def run(self):
         for _ in range(self.tokens):
-            if self.ranges:
-                torch.cuda.nvtx.range_push("decode_step")
-            out = self.model(input_ids=self.token, past_key_values=self.cache, use_cache=True)
-            self.token = out.logits[:, -1:].argmax(-1)
-            if self.ranges:
+            if not self.ranges:
+                self.step()
+                continue
+            torch.cuda.nvtx.range_push("decode_step")
+            # For torch's profiler, which does not see NVTX.
+            with torch.profiler.record_function("decode_step"):
+                self.step()
                 torch.cuda.synchronize()
-                torch.cuda.nvtx.range_pop()
+            torch.cuda.nvtx.range_pop()
+
+    def step(self):
+        out = self.model(input_ids=self.token, past_key_values=self.cache, use_cache=True)
+        self.token = out.logits[:, -1:].argmax(-1)
 
 
 class Prefill:
@@ -130,7 +136,7 @@ def timed(work):
     return time.perf_counter() - start
 
 
-def main():
+def main(words=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", default="decode")
     parser.add_argument("--model", default="0.5b")
@@ -142,7 +148,7 @@ def main():
     parser.add_argument("--steps", action="store_true", help="a range around every decode step")
     parser.add_argument("--modules", action="store_true", help="a range around every module")
     parser.add_argument("--profiler", help="record with torch.profiler into this file")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     model = build(arguments.model)
     result = {"torch": torch.__version__, "cuda": torch.version.cuda, "device": torch.cuda.get_device_name()}
     result["pid_start_ns"] = time.monotonic_ns()
@@ -179,8 +185,9 @@ def main():
         for hook in hooks:
             hook.remove()
         result[name] = units
-    print(json.dumps(result))
+    return result
 
 
-main()
-sys.stdout.flush()
+if __name__ == "__main__":
+    print(json.dumps(main()))
+    sys.stdout.flush()

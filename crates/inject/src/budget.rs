@@ -1,9 +1,9 @@
 //! Keeping the cost of recording within a share of the time.
 //!
-//! Recording is on in slices. Time earns credit at the rate of the share; a slice begins when there is credit for what
-//! the last ones cost, and its cost is taken off afterwards: the time that switching took, and every launch it recorded
-//! at what a launch costs. Credit does not pile up beyond one slice, so that a busy time after an idle one pays no more
-//! than its share.
+//! Recording is on in slices. Time earns credit at the rate of the share, and where there are steps only their time
+//! does, since an idle process slows nobody down; a slice begins when there is credit for what the last ones cost, and
+//! its cost is taken off afterwards: the time that switching took, and every launch it recorded at what a launch costs.
+//! Credit does not pile up beyond one slice, so that a busy time after an idle one pays no more than its share.
 //!
 //! Slices hold whole steps where ranges show them: the longest range that comes back, up to [`LONGEST_STEP`], is taken
 //! for a step. Without such ranges a slice is a stretch of time, and whoever reads the trace finds the steps in it.
@@ -34,6 +34,8 @@ const LEAST_SLICE: i64 = 10_000_000;
 const TIMED_SLICE: i64 = 100_000_000;
 /// How long a slice waits for the next step to begin before it begins without, ns.
 const PATIENCE: i64 = 500_000_000;
+/// When no step has ended for so long, ns, time earns credit again.
+const STEPS_STOP: i64 = 1_000_000_000;
 /// How many names of ranges are followed.
 const MOST_NAMES: usize = 256;
 /// How often a range must have come back to count as a step.
@@ -53,6 +55,8 @@ struct State {
     credit: f64,
     expected: f64,
     last: i64,
+    /// Until when time earns nothing, since steps do.
+    earned_until: i64,
     phase: Phase,
     ranges: HashMap<Box<[u8]>, Durations>,
     step: Option<Box<[u8]>>,
@@ -150,6 +154,7 @@ impl Budget {
                 // Until a slice has shown its cost: a thousand launches.
                 expected: 1000.0 * PRIOR_COST,
                 last: sys::now(),
+                earned_until: i64::MIN,
                 phase: Phase::Off,
                 ranges: HashMap::new(),
                 step: None,
@@ -183,7 +188,13 @@ impl Budget {
 
     /// A range of this name ends; `recorded` says whether recording was on or off throughout, if either. True if a
     /// slice ends with it.
-    pub(crate) fn ends(&self, name: &[u8], duration: i64, recorded: Option<bool>) -> bool {
+    pub(crate) fn ends(
+        &self,
+        name: &[u8],
+        (start, end): (i64, i64),
+        recorded: Option<bool>,
+    ) -> bool {
+        let duration = end - start;
         if duration < SHORTEST_STEP {
             return false;
         }
@@ -191,6 +202,9 @@ impl Budget {
             return false;
         };
         state.learn(name, duration as f64, recorded);
+        if state.step.as_deref() == Some(name) {
+            state.earn(duration, end);
+        }
         let Phase::Steps(since, left) = state.phase else {
             return false;
         };
@@ -229,8 +243,6 @@ impl Budget {
             }
             Phase::Armed(since) if now - since >= PATIENCE => {
                 // The steps have stopped; what runs now is recorded by time.
-                state.step = None;
-                state.ranges.clear();
                 state.is_of_steps = false;
                 state.phase = Phase::Timed(now + TIMED_SLICE);
                 Some(true)
@@ -273,8 +285,18 @@ impl Budget {
 }
 
 impl State {
+    /// A step took so long and ended then. Where there is credit for a slice, it begins with the next step.
+    fn earn(&mut self, duration: i64, end: i64) {
+        self.credit = (self.credit + self.share * duration as f64).min(self.expected);
+        self.earned_until = end + STEPS_STOP;
+        if self.phase == Phase::Off && self.slice_cost == 0.0 && self.credit >= self.expected {
+            self.phase = Phase::Armed(end);
+        }
+    }
+
     fn pay(&mut self, now: i64, launches: u64, switches: Switches) {
-        let earned = self.share * (now - self.last).max(0) as f64;
+        let since = self.last.max(self.earned_until);
+        let earned = self.share * (now - since).max(0) as f64;
         self.last = now;
         let switching = (switches.time - self.switched).max(0) as f64;
         self.switched = switches.time;
@@ -385,7 +407,7 @@ mod tests {
             whole += u64::from(began.1 && !mixed);
             if ranges {
                 let recorded = (!mixed).then_some(began.1);
-                if budget.ends(b"decode_step", now - began.0, recorded) {
+                if budget.ends(b"decode_step", (began.0, now), recorded) {
                     switch(&mut on, false, &mut switches, &mut now, &mut paid);
                 }
             }
@@ -428,10 +450,10 @@ mod tests {
     fn the_longest_range_that_comes_back_is_the_step() {
         let budget = Budget::new(20_000).unwrap();
         for _ in 0..4 {
-            budget.ends(b"layer", MS, Some(false));
-            budget.ends(b"layer", MS, Some(false));
-            budget.ends(b"decode_step", 20 * MS, Some(false));
-            budget.ends(b"request", 900 * MS, Some(false));
+            budget.ends(b"layer", (0, MS), Some(false));
+            budget.ends(b"layer", (0, MS), Some(false));
+            budget.ends(b"decode_step", (0, 20 * MS), Some(false));
+            budget.ends(b"request", (0, 900 * MS), Some(false));
         }
         let state = budget.state.lock().unwrap();
         assert_eq!(state.step.as_deref(), Some(b"decode_step".as_slice()));

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::guard::quietly;
 use crate::{session, sys};
@@ -10,12 +10,17 @@ use crate::{session, sys};
 /// The file and the control channel. A child closes them: they are its parent's.
 static DESCRIPTORS: [AtomicI32; 2] = [AtomicI32::new(-1), AtomicI32::new(-1)];
 
-static IS_FORKED: AtomicBool = AtomicBool::new(false);
-
 /// Whether this process is a fork that runs its parent's program. Such a process, as Python's multiprocessing makes
 /// them, mostly ends by `_exit`, where nobody is called.
 pub(crate) fn is_forked() -> bool {
-    IS_FORKED.load(Ordering::Relaxed)
+    /// `PF_FORKNOEXEC` among the flags of a process (`include/linux/sched.h`).
+    const FORKED: u64 = 0x40;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program stands in brackets and may hold anything; flags are the seventh field after it.
+    let flags = stat
+        .rsplit_once(')')
+        .and_then(|(_, fields)| fields.split_ascii_whitespace().nth(6)?.parse().ok());
+    flags.is_some_and(|flags: u64| flags & FORKED != 0)
 }
 
 /// Keeps the descriptors of a new session in mind.
@@ -49,7 +54,6 @@ extern "C" fn at_exit() {
 
 /// Runs in a forked child, where only the forking thread is left: no lock may be taken and nothing freed.
 extern "C" fn in_child() {
-    IS_FORKED.store(true, Ordering::Relaxed);
     session::forget();
     for place in &DESCRIPTORS {
         let descriptor = place.swap(-1, Ordering::AcqRel);

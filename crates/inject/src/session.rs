@@ -152,7 +152,7 @@ pub(crate) fn attach() {
     if session.cupti.get().is_some() {
         return;
     }
-    match Cupti::open(session.options.all_calls, life::is_forked()) {
+    match Cupti::open(&session.options, life::is_forked()) {
         Ok(cupti) => {
             let version = cupti.version;
             if session.cupti.set(cupti).is_err() {

@@ -44,6 +44,8 @@ pub(crate) struct Calls {
     /// Of the driver, in order.
     pub(crate) driver: Vec<u32>,
     names: HashMap<(u32, u32), Vec<u8>>,
+    /// Calls that hardly anyone makes, by domain and number.
+    pub(super) rare: Vec<(u32, u32)>,
 }
 
 impl Calls {
@@ -54,6 +56,7 @@ impl Calls {
             runtime: Vec::new(),
             driver: Vec::new(),
             names: HashMap::new(),
+            rare: Vec::new(),
         };
         for domain in [domain::RUNTIME, domain::DRIVER] {
             // Numbers have gaps of one or two; a long silence is the end.
@@ -72,6 +75,9 @@ impl Calls {
                         domain::RUNTIME => calls.runtime.push(callback),
                         _ => calls.driver.push(callback),
                     }
+                }
+                if name.starts_with(b"cudaProfilerStop") || name == b"cuProfilerStop" {
+                    calls.rare.push((domain, callback));
                 }
                 calls.names.insert((domain, callback), name);
             }

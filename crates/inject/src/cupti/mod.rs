@@ -121,7 +121,10 @@ pub(crate) struct Cupti {
 impl Cupti {
     /// Finds it, checks it, and becomes its subscriber. Nothing is recorded yet. A failure leaves nothing behind. With
     /// `follows_waits` we are called when the process has waited for its device.
-    pub(crate) fn open(all_calls: bool, follows_waits: bool) -> Result<Self, Refusal> {
+    pub(crate) fn open(
+        options: &llmprof_wire::Options,
+        follows_waits: bool,
+    ) -> Result<Self, Refusal> {
         let api = Api::load(find::find()?)?;
         let mut version = 0;
         // SAFETY: `version` is valid for the call.
@@ -141,7 +144,7 @@ impl Cupti {
                 (status == SUCCESS && !name.is_null())
                     .then(|| unsafe { CStr::from_ptr(name) }.to_bytes().to_vec())
             },
-            all_calls,
+            options.all_calls,
         );
         let cupti = Self {
             api,
@@ -194,17 +197,23 @@ impl Cupti {
         self.prime()
     }
 
-    /// Records for a moment. Calls of the runtime that are first asked for one by one when CUDA is up already are never
-    /// recorded (seen with CUDA 13.0); after this they can be switched at any time. A driver that refuses says so here.
+    /// Records for a moment, so that a driver that refuses says so here, and leaves on two calls that hardly anyone
+    /// makes. A runtime that initializes itself while none of its calls is wanted is not heard of later either (seen with
+    /// CUDA 13.0): kernels that recording is switched on for then would lack their launches.
     fn prime(&self) -> Result<(), Refusal> {
         let started = self.start();
-        for switch in [self.api.enable, self.api.disable] {
-            for kind in [layout::kind::RUNTIME, layout::kind::DRIVER] {
-                // SAFETY: takes a number.
-                unsafe { switch(kind) };
+        self.stop();
+        if let (Some(runtime), Some(driver)) = (self.api.enable_runtime, self.api.enable_driver) {
+            for &(domain, callback) in &self.calls.rare {
+                let enable = if domain == domain::RUNTIME {
+                    runtime
+                } else {
+                    driver
+                };
+                // SAFETY: takes numbers.
+                unsafe { enable(callback, 1) };
             }
         }
-        self.stop();
         started
     }
 

@@ -180,12 +180,12 @@ impl Session {
         let open = &mut log.open[index];
         open.is_over = true;
         let (is_written, name) = (open.is_written, open.name.clone());
-        let duration = time - open.time;
+        let whole = (open.time, time);
         let is_of_one_piece = open.changes == self.gate.changes();
         let is_gate = self.gate.is_range(&log.names[name.clone()]);
         let ends_slice = self.budget.as_ref().is_some_and(|budget| {
             let recorded = is_of_one_piece.then(|| self.gate.is_open());
-            budget.ends(&log.names[name.clone()], duration, recorded)
+            budget.ends(&log.names[name.clone()], whole, recorded)
         });
         if is_written {
             let record = Pop {

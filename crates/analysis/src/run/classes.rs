@@ -4,7 +4,8 @@
 //!
 //! 1. **throttled**: the device ran below its clock for at least [`THROTTLED`] of the time.
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
-//! 3. **host-bound**: the device waits for at least [`HOST`] of W.
+//! 3. **host-bound**: the device waits for at least [`HOST`] of W; of the wall time without capture where that is known, since
+//!    watching slows the host down and not the device.
 //! 4. **latency-bound**: kernels that are too small for the device (grid or occupancy) take at least [`LATENCY`] of B.
 //! 5. Compute time is the phase's arithmetic at its peaks, memory time its compulsory bytes at the bandwidth of the level
 //!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: no class.
@@ -74,6 +75,8 @@ impl std::fmt::Display for PhaseClass {
 pub struct PhaseSignals {
     /// Part of the time in which the device ran below its clock.
     pub throttled_share: Option<f64>,
+    /// Part of the wall time without capture in which the device did nothing.
+    pub plain_idle_share: Option<f64>,
     /// Part of W in which devices exchanged data and did nothing else.
     pub exposed_communication_share: Option<f64>,
     /// Part of B in kernels that counters call too small for the device.
@@ -97,12 +100,20 @@ pub fn classify(
     floor: Option<&PhaseFloor>,
     signals: &PhaseSignals,
 ) -> Classification {
-    let idle = waterfall.share(waterfall.idle_ns);
+    let captured = waterfall.share(waterfall.idle_ns);
     let mut evidence = vec![Evidence::share(
         "idle share of wall time",
-        idle,
+        captured,
         Basis::Measured,
     )];
+    if let Some(plain) = signals.plain_idle_share {
+        evidence.push(Evidence::share(
+            "idle share of wall time without capture",
+            plain,
+            Basis::Derived,
+        ));
+    }
+    let idle = signals.plain_idle_share.unwrap_or(captured);
     let given = |class: PhaseClass, why: String, evidence: Vec<Evidence>| Classification {
         class: Some(class),
         why,
@@ -269,6 +280,21 @@ mod tests {
             }),
             Some(PhaseClass::CommunicationBound)
         );
+        // What only watching makes idle does not count, and what watching hides does.
+        let watched = |captured, plain| {
+            let signals = PhaseSignals {
+                plain_idle_share: Some(plain),
+                ..PhaseSignals::default()
+            };
+            classify(
+                &phase(captured),
+                Some(&floor(0, 300, MemoryLevel::Main)),
+                &signals,
+            )
+            .class
+        };
+        assert_eq!(watched(600, 0.1), Some(PhaseClass::MemoryBound));
+        assert_eq!(watched(600, 0.6), Some(PhaseClass::HostBound));
         assert_eq!(
             class(PhaseSignals {
                 small_kernel_share: Some(0.7),

@@ -59,13 +59,13 @@ impl Facts<'_> {
     fn run_seconds(&self) -> f64 {
         self.phases
             .iter()
-            .map(|(phase, _)| phase.waterfall.wall_ns.seconds())
+            .map(|(phase, _)| phase.judged_wall().seconds())
             .sum()
     }
 
     /// The gain of making a phase `saved` seconds shorter.
     fn saving(&self, phase: &PhaseAnalysis, saved: f64, derivation: String) -> Option<Gain> {
-        let (wall, run) = (phase.waterfall.wall_ns.seconds(), self.run_seconds());
+        let (wall, run) = (phase.judged_wall().seconds(), self.run_seconds());
         (saved > 0.0 && saved < wall).then(|| Gain {
             of: GainOf::Run,
             factor: run / (run - saved),
@@ -77,13 +77,17 @@ impl Facts<'_> {
 
     fn idle(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let waterfall = &phase.waterfall;
-        let share = waterfall.share(waterfall.idle_ns);
+        let (wall, idle) = (phase.judged_wall(), phase.judged_idle());
+        let share = idle.0 as f64 / wall.0.max(1) as f64;
         if share < WORTH_SAYING {
             return None;
         }
         // What new lengths cost has a finding of its own: another change removes it.
-        let apart = new_lengths(phase).map_or(Nanos(0), |found| found.time_ns);
-        let removable = Nanos(waterfall.idle_ns.0.saturating_sub(apart.0).max(0));
+        // Passes without capture have met their lengths before.
+        let is_captured = wall == waterfall.wall_ns;
+        let apart = new_lengths(phase).filter(|_| is_captured);
+        let apart = apart.map_or(Nanos(0), |found| found.time_ns);
+        let removable = Nanos(idle.0.saturating_sub(apart.0).max(0));
         let but = if apart.0 > 0 {
             format!(" (and {apart} of first use, which is told apart)")
         } else {
@@ -92,7 +96,7 @@ impl Facts<'_> {
         let gain = self.saving(
             phase,
             removable.seconds(),
-            format!("{0} ÷ ({0} − {removable} idle){but}", waterfall.wall_ns),
+            format!("{wall} ÷ ({wall} − {removable} idle){but}"),
         )?;
         let on_device = phase.device().is_some();
         let bound = if phase.class.class == Some(PhaseClass::HostBound) {
@@ -108,8 +112,15 @@ impl Facts<'_> {
         };
         let mut evidence = vec![
             Evidence::share("idle share of wall time", share, Basis::Measured),
-            Evidence::time("idle time", waterfall.idle_ns, Basis::Measured),
+            Evidence::time("idle time", idle, Basis::Measured),
         ];
+        if !is_captured {
+            evidence.push(Evidence::time(
+                "wall time without capture, from which the device's busy time is taken",
+                wall,
+                Basis::Measured,
+            ));
+        }
         evidence.extend(waterfall.idle.iter().take(3).map(|part| {
             Evidence::time(
                 format!("idle: {}", part.name),
@@ -163,7 +174,7 @@ impl Facts<'_> {
         }
         let finding = |group: &OperatorGroup| {
             let lost = group.measured_ns.0.saturating_sub(group.floor_ns?.0);
-            let wall = phase.waterfall.wall_ns.0;
+            let wall = phase.judged_wall().0;
             if (lost as f64) < WORTH_SAYING * wall as f64 {
                 return None;
             }
@@ -172,7 +183,9 @@ impl Facts<'_> {
                 Nanos(lost).seconds(),
                 format!(
                     "{} ÷ ({0} − ({} measured − {} floor)), an upper bound",
-                    phase.waterfall.wall_ns, group.measured_ns, group.floor_ns?
+                    phase.judged_wall(),
+                    group.measured_ns,
+                    group.floor_ns?
                 ),
             )?;
             let fraction = group.fraction_of_roof?;
@@ -246,7 +259,7 @@ impl Facts<'_> {
         if share < WORTH_SAYING {
             return None;
         }
-        let wall = phase.waterfall.wall_ns;
+        let wall = phase.judged_wall();
         let gain = self.saving(phase, time.seconds(), format!("{wall} ÷ ({wall} − {time})"))?;
         Some(Finding {
             code: code.to_owned(),
@@ -326,7 +339,7 @@ impl Facts<'_> {
         let Some(outcome) = subject.with(roof, &workload, passes, None, 1.0) else {
             return refuse("theory cannot count the model with such weights on this device");
         };
-        let wall = phase.waterfall.wall_ns;
+        let wall = phase.judged_wall();
         let gain = self.saving(
             phase,
             wall.seconds() - outcome.wall,
@@ -384,7 +397,7 @@ impl Facts<'_> {
             .find(|(phase, _)| phase.phase == RunPhase::Prefill)
             .map(|(phase, _)| *phase);
         let subject = what_if(model, workload_now, phase, passes);
-        let now = phase.waterfall.wall_ns.seconds();
+        let now = phase.judged_wall().seconds();
         let mut best: Option<(u64, f64, f64)> = None;
         let mut times = 2;
         while times <= MOST_BATCHES {
@@ -496,7 +509,7 @@ impl Facts<'_> {
         if share < WORTH_SAYING {
             return None;
         }
-        let wall = phase.waterfall.wall_ns;
+        let wall = phase.judged_wall();
         let gain = self.saving(
             phase,
             found.time_ns.seconds(),

@@ -63,6 +63,27 @@ impl PhaseAnalysis {
         self.label.as_deref().unwrap_or(self.phase.name())
     }
 
+    /// The wall time that gains are judged by. A device works as long whoever watches it, but watching slows the host down: a
+    /// phase of a device is judged by the passes without capture where there are some, any other by the captured pass,
+    /// whose parts are what could be saved.
+    pub fn judged_wall(&self) -> Nanos {
+        match (self.device(), self.capture_ratio) {
+            (Some(_), Some(ratio)) if ratio > 0.0 => {
+                Nanos((self.waterfall.wall_ns.0 as f64 / ratio).round() as i64)
+            }
+            _ => self.waterfall.wall_ns,
+        }
+    }
+
+    /// The idle time of that wall time.
+    pub fn judged_idle(&self) -> Nanos {
+        if self.judged_wall() == self.waterfall.wall_ns {
+            self.waterfall.idle_ns
+        } else {
+            Nanos((self.judged_wall().0 - self.waterfall.busy_ns.0).max(0))
+        }
+    }
+
     /// The device whose events it is made of; absent for the host.
     pub fn device(&self) -> Option<u32> {
         self.traced.as_ref()?.device

@@ -112,7 +112,7 @@ impl Subject<'_> {
         let waterfall = &self.phase.waterfall;
         // Where events run at once, a part of what one saves is hidden behind another.
         let visible = waterfall.busy_ns.seconds() / waterfall.sum_ns.seconds().max(1e-12);
-        let wall = waterfall.wall_ns.seconds() - saved * visible.min(1.0);
+        let wall = self.phase.judged_wall().seconds() - saved * visible.min(1.0);
         (old_sum > 0.0 && wall > 0.0).then(|| Outcome {
             wall,
             floor_ratio: new_sum / old_sum,

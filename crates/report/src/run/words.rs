@@ -31,22 +31,23 @@ pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
 
 fn phase_line(phase: &PhaseAnalysis) -> String {
     let waterfall = &phase.waterfall;
-    let share = |part: Nanos| Percent(part.0 as f64 / waterfall.wall_ns.0.max(1) as f64);
+    let judged = phase.judged_wall();
+    let share = |part: Nanos| Percent(part.0 as f64 / judged.0.max(1) as f64);
     let wall = phase.plain_wall_ns.unwrap_or(waterfall.wall_ns);
     let mut text = format!("{}: {wall}", phase.name());
     if let Some(class) = phase.class.class {
         text += &format!(", {class}");
     }
     if let Some(floor) = waterfall.floor_ns {
-        let of = if phase.plain_wall_ns.is_some() {
+        let of = if phase.plain_wall_ns.is_some() && judged == waterfall.wall_ns {
             "the captured pass"
         } else {
             "it"
         };
         text += &format!("; the device's limit is {} of {of}", share(floor));
     }
-    if waterfall.idle_ns.0 > 0 {
-        let idle = share(waterfall.idle_ns);
+    if phase.judged_idle().0 > 0 {
+        let idle = share(phase.judged_idle());
         text += &match &phase.traced {
             None => format!(", {idle} is the engine's own work"),
             Some(traced) if traced.device.is_some() => format!(", the device idles for {idle}"),

@@ -141,6 +141,10 @@ impl Tracing<'_> {
         };
         let signals = PhaseSignals {
             throttled_share: self.throttled(phase.phase, lane.device),
+            plain_idle_share: plain_total.filter(|_| lane.device.is_some()).map(|plain| {
+                let idle = (plain.0 - waterfall.busy_ns.0).max(0);
+                idle as f64 / plain.0.max(1) as f64
+            }),
             exposed_communication_share: traced.exposed_communication_share,
             small_kernel_share: traced.small_kernel_share,
         };

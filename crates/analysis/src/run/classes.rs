@@ -6,12 +6,13 @@
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
 //! 3. **host-bound**: the device waits for at least [`HOST`] of W; of the wall time without capture where that is known, since
 //!    watching slows the host down and not the device.
-//! 4. **latency-bound**: kernels that are too small for the device (grid or occupancy) take at least [`LATENCY`] of B.
-//! 5. Compute time is the phase's arithmetic at its peaks, memory time its compulsory bytes at the bandwidth of the level
-//!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: no class.
-//! 6. **balanced**: the two are within [`BALANCED`] of each other.
-//! 7. **memory-bound**, or **L2-bound** where the bytes stay on the chip: memory time is larger.
-//! 8. **compute-bound**: compute time is larger.
+//! 4. Compute time is the phase's arithmetic at its peaks, memory time its compulsory bytes at the bandwidth of the level
+//!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: **latency-bound** where kernels that are
+//!    too small for the device (grid or occupancy) take at least [`LATENCY`] of B, no class otherwise. A small grid alone is no
+//!    fault: a few blocks can stream weights at the memory's speed.
+//! 5. **balanced**: the two are within [`BALANCED`] of each other.
+//! 6. **memory-bound**, or **L2-bound** where the bytes stay on the chip: memory time is larger.
+//! 7. **compute-bound**: compute time is larger.
 
 use llmprof_theory::floor::{MemoryLevel, PhaseFloor};
 use llmprof_units::{Basis, Percent};
@@ -127,7 +128,7 @@ pub fn classify(
     if waterfall.wall_ns.0 <= 0 {
         return abstain("the phase took no time".to_owned(), Vec::new());
     }
-    let told: [(Option<f64>, f64, PhaseClass, &str); 4] = [
+    let told: [(Option<f64>, f64, PhaseClass, &str); 3] = [
         (
             signals.throttled_share,
             THROTTLED,
@@ -141,12 +142,6 @@ pub fn classify(
             "exposed communication",
         ),
         (Some(idle), HOST, PhaseClass::HostBound, "idle time"),
-        (
-            signals.small_kernel_share,
-            LATENCY,
-            PhaseClass::LatencyBound,
-            "time in kernels too small for the device",
-        ),
     ];
     for (share, least, class, what) in told {
         let Some(share) = share else { continue };
@@ -158,7 +153,22 @@ pub fn classify(
             return given(class, why, evidence);
         }
     }
+    let small = "time in kernels too small for the device";
+    if let Some(share) = signals.small_kernel_share {
+        evidence.push(Evidence::share(small, share, Basis::Measured));
+    }
+    let latency = signals.small_kernel_share.filter(|share| *share >= LATENCY);
+    let latency = latency.map(|share| {
+        format!(
+            "no limit is near, and {small} is {}, at least {}",
+            Percent(share),
+            Percent(LATENCY)
+        )
+    });
     let Some(floor) = floor else {
+        if let Some(why) = latency {
+            return given(PhaseClass::LatencyBound, why, evidence);
+        }
         return abstain(
             "without a device there is no limit to compare with; idle time alone does not explain the phase".to_owned(),
             evidence,
@@ -179,6 +189,9 @@ pub fn classify(
     ));
     let on_chip = floor.memory_level == MemoryLevel::OnChip;
     if compute.max(memory) < NEAR {
+        if let Some(why) = latency {
+            return given(PhaseClass::LatencyBound, why, evidence);
+        }
         let unknown = if on_chip && floor.memory_ns.0 == 0 {
             "; the bytes of a step stay on the chip and the device file states no bandwidth for its caches"
         } else {
@@ -262,10 +275,19 @@ mod tests {
         assert_eq!(class(100, 100, 200, Main), None);
     }
 
+    /// The class of a phase without idle time whose bytes take `memory` of 1,000 ns.
+    fn near(memory: i64, signals: PhaseSignals) -> Option<PhaseClass> {
+        classify(
+            &phase(0),
+            Some(&floor(0, memory, MemoryLevel::Main)),
+            &signals,
+        )
+        .class
+    }
+
     #[test]
     fn signals_come_first() {
-        let class =
-            |signals| classify(&phase(0), Some(&floor(0, 900, MemoryLevel::Main)), &signals).class;
+        let class = |signals| near(900, signals);
         assert_eq!(
             class(PhaseSignals {
                 throttled_share: Some(0.3),
@@ -295,14 +317,14 @@ mod tests {
         };
         assert_eq!(watched(600, 0.1), Some(PhaseClass::MemoryBound));
         assert_eq!(watched(600, 0.6), Some(PhaseClass::HostBound));
-        assert_eq!(
-            class(PhaseSignals {
-                small_kernel_share: Some(0.7),
-                throttled_share: Some(0.0),
-                ..PhaseSignals::default()
-            }),
-            Some(PhaseClass::LatencyBound)
-        );
+        // Small kernels that stream at the memory's speed are not held back by their size.
+        let small = PhaseSignals {
+            small_kernel_share: Some(0.7),
+            throttled_share: Some(0.0),
+            ..PhaseSignals::default()
+        };
+        assert_eq!(near(200, small), Some(PhaseClass::LatencyBound));
+        assert_eq!(near(900, small), Some(PhaseClass::MemoryBound));
     }
 
     #[test]

@@ -319,6 +319,43 @@ fn kernels_are_matched_by_module() {
     }
 }
 
+/// A decode of Qwen2.5-0.5B as a CUDA graph on an H200, recorded by our library: nodes know the modules that they were
+/// captured in.
+#[test]
+fn a_graph_on_the_h200_is_told_by_module() {
+    let config = json!({
+        "model_type": "qwen2", "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+        "hidden_size": 896, "intermediate_size": 4864, "max_position_embeddings": 32768,
+        "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2,
+        "tie_word_embeddings": true, "vocab_size": 151_936, "torch_dtype": "bfloat16",
+    });
+    let model = Model::from_config(&config, None).unwrap();
+    let trace = fixture("h200/cupti/graph.wire.gz");
+    let analysis = analyzed(&trace, &model, &Workload::default());
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    sums_up(decode);
+    let traced = decode.traced.as_ref().unwrap();
+    assert!(traced.by_module);
+    let inside = traced.in_modules_ns.unwrap().0 as f64 / decode.waterfall.sum_ns.0 as f64;
+    assert!(inside >= 0.98, "{inside}");
+    assert!(decode.waterfall.share(decode.waterfall.unattributed_ns) <= 0.02);
+    // No operator is faster than the device allows, so kernels are not at their neighbours'.
+    assert_eq!(decode.waterfall.below_floor.operators, 0);
+    let products = |name: &str| {
+        let mut groups = decode.by_path.iter();
+        groups
+            .find(|group| group.name.ends_with(name))
+            .unwrap()
+            .calls
+    };
+    let steps = traced.steps.unwrap().count;
+    assert_eq!(products("mlp.gate_proj"), 24 * steps);
+    assert_eq!(products("self_attn.q_proj"), 24 * steps);
+    // The device works nearly without a pause, on kernels that are too small for it.
+    assert!(decode.waterfall.share(decode.waterfall.idle_ns) < 0.25);
+    assert_eq!(decode.class.class, Some(PhaseClass::LatencyBound));
+}
+
 /// The same kernels from a graph that was captured once and launched twice: nodes know the ranges of their capture.
 #[test]
 fn kernels_of_graphs_are_matched_by_their_capture() {

@@ -18,6 +18,7 @@ pub mod residence;
 pub mod run_analysis;
 pub mod statistics;
 pub mod telemetry;
+mod throttling;
 pub mod traced;
 pub mod utilization;
 pub mod waterfall;

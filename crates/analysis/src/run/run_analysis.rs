@@ -14,6 +14,7 @@ use super::latency::Latency;
 use super::measured::{MeasuredPass, MeasuredRun, PassKind, PhaseSpan, RunPhase};
 use super::phase_analysis::{Context, PhaseAnalysis, length, wall};
 use super::telemetry::HostTelemetry;
+use super::throttling;
 use super::utilization::{MBU_FORMULA, MFU_FORMULA};
 use crate::analysis::Analysis;
 
@@ -124,7 +125,8 @@ pub fn analyze_run(
             .map(|(phase, passes)| (phase, passes.clone()))
             .collect(),
     };
-    let findings = findings(&facts);
+    let mut findings = findings(&facts);
+    findings.extend(throttling::findings(run.telemetry.as_ref()));
     Ok(RunAnalysis {
         schema_version: RunAnalysis::SCHEMA_VERSION,
         model: run.model.clone(),

@@ -36,6 +36,7 @@ use super::matching::Script;
 use super::measured::{MeasuredRun, PassKind, RunPhase};
 use super::phase_analysis::{Context, PhaseAnalysis};
 use super::run_analysis::{RunAnalysis, RunAnalysisError, assumptions, load_time};
+use super::throttling;
 use crate::analysis::{Structure, analyze_structure};
 
 /// What is known of a traced pass beside its trace. Everything may be absent.
@@ -155,7 +156,9 @@ pub fn analyze_trace(
             .map(|(phase, passes)| (phase, passes.clone()))
             .collect(),
     };
-    let findings = findings(&facts);
+    let mut findings = findings(&facts);
+    let telemetry = pass.measured.and_then(|run| run.telemetry.as_ref());
+    findings.extend(throttling::findings(telemetry));
     Ok(RunAnalysis {
         schema_version: RunAnalysis::SCHEMA_VERSION,
         model: name(pass, trace),
@@ -167,7 +170,7 @@ pub fn analyze_trace(
         captured_pass: captured_pass(pass.measured),
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
         findings,
-        telemetry: pass.measured.and_then(|run| run.telemetry.clone()),
+        telemetry: telemetry.cloned(),
         timeline: Some(Box::new(timeline)),
         assumptions: assumptions(pass.device),
         issues,

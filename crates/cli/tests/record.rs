@@ -1,0 +1,318 @@
+//! `llmprof record` as a user runs it, on a program that uses a stand-in for CUDA.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+use llmprof_record::trace::Trace;
+use tempfile::TempDir;
+
+struct Built {
+    _folder: TempDir,
+    host: PathBuf,
+    cupti: PathBuf,
+    library: PathBuf,
+}
+
+/// The stand-ins of `crates/inject/tests`, and the library, which is no dependency of the binary.
+fn built() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let inject = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inject");
+        let compile = |name: &str, source: &str, flags: &[&str]| {
+            let target = folder.path().join(name);
+            let status = Command::new("cc")
+                .args(["-O1", "-o"])
+                .arg(&target)
+                .args(flags)
+                .arg(inject.join("tests/stand_in").join(source))
+                .args(["-ldl", "-lpthread"])
+                .status()
+                .unwrap();
+            assert!(status.success());
+            target
+        };
+        let target = folder.path().join("target");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--offline", "--manifest-path"])
+            .arg(inject.join("Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&target)
+            .env_remove("CARGO_BUILD_TARGET")
+            .status()
+            .unwrap();
+        assert!(status.success(), "the library builds");
+        let (host, cupti) = (
+            compile("host", "host.c", &[]),
+            compile("cupti.so", "cupti.c", &["-shared", "-fPIC"]),
+        );
+        Built {
+            library: target.join("debug/libllmprof_inject.so"),
+            _folder: folder,
+            host,
+            cupti,
+        }
+    })
+}
+
+/// A place to record into.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn run(&self) -> PathBuf {
+        self.0.path().join("run")
+    }
+
+    fn command(&self, options: &str, program: &str) -> Command {
+        let mut command = Command::new(cargo_bin!("llmprof"));
+        command
+            .current_dir(self.0.path())
+            .args(["record", "-o", "run"])
+            .args(options.split_ascii_whitespace())
+            .arg("--")
+            .args(
+                program
+                    .replace("HOST", &built().host.display().to_string())
+                    .split(' '),
+            )
+            .env("NO_COLOR", "1")
+            .env("LLMPROF_INJECT", &built().library)
+            .env("LLMPROF_CUPTI", &built().cupti)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn record(&self, options: &str, program: &str) -> Output {
+        self.command(options, program).output().unwrap()
+    }
+
+    fn trace(&self) -> Trace {
+        Trace::load(&self.run().join("trace.llmprof")).unwrap()
+    }
+
+    fn manifest(&self) -> serde_json::Value {
+        let text = std::fs::read(self.run().join("run.json")).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_command_keeps_its_output_and_its_exit_code() {
+    let place = Place::new();
+    let output = place.record(
+        "",
+        "HOST nvtx cuda push:decode kernels:10 others pop print:hello exit:7",
+    );
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(stdout(&output), "hello\n");
+    let said = stderr(&output);
+    assert!(said.contains("10 kernels"), "{said}");
+    assert!(said.contains("kernel gemm_kernel: 5 calls"), "{said}");
+    assert!(said.trim_end().ends_with("run: run"), "{said}");
+    assert_eq!(place.trace().kernels.len(), 10);
+    for file in ["report.html", "report.md", "kernels.csv", "cupti/cmd.txt"] {
+        assert!(place.run().join(file).is_file(), "{file}");
+    }
+    let manifest = place.manifest();
+    assert_eq!(manifest["status"], "failed", "as the command did");
+    assert_eq!(manifest["passes"][0]["exit_code"], 7);
+}
+
+#[test]
+fn with_json_standard_output_is_json() {
+    let place = Place::new();
+    let output = place.record("--json", "HOST cuda kernels:4 print:hello");
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["timeline"]["totals"]["kernels"], 4);
+    assert!(stderr(&output).contains("hello"));
+    assert_eq!(place.manifest()["status"], "complete");
+}
+
+#[test]
+fn a_program_without_cuda_gets_a_clear_message() {
+    let place = Place::new();
+    let output = place.record("", "echo plain");
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(0), "plain\n")
+    );
+    let said = stderr(&output);
+    assert!(
+        said.contains("no process of the command initialized CUDA"),
+        "{said}"
+    );
+    assert_eq!(place.manifest()["issues"][0]["code"], "record.no_cuda");
+}
+
+#[test]
+fn own_failures_have_a_code_of_their_own() {
+    let place = Place::new();
+    let output = place
+        .command("", "true")
+        .env("LLMPROF_INJECT", "/nowhere/lib.so")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let said = stderr(&output);
+    assert!(said.contains("libllmprof_inject.so is missing"), "{said}");
+    assert!(said.contains("cargo build --release"), "{said}");
+    let output = place.record("", "no-such-program-anywhere");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("no such program"));
+    let output = place.record("--device nothing_like_it", "HOST cuda print:ran");
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(
+        stdout(&output),
+        "",
+        "a mistake is found before the command starts"
+    );
+}
+
+#[test]
+fn a_killed_command_keeps_what_was_flushed_and_says_so() {
+    let place = Place::new();
+    let output = place.record("", "HOST cuda kernels:30 sleep:600 kill");
+    assert_eq!(output.status.code(), Some(128 + 9));
+    assert_eq!(place.trace().kernels.len(), 30);
+    let said = stderr(&output);
+    assert!(said.contains("[wire.not_ended]"), "{said}");
+}
+
+#[test]
+fn a_refusal_is_an_issue_at_the_top() {
+    let place = Place::new();
+    let output = place
+        .command("", "HOST nvtx cuda push:a kernels:3 pop exit:3")
+        .env("STANDIN_REFUSE", "39")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let said = stderr(&output);
+    assert!(
+        said.contains("another tool uses CUPTI in this process [cupti.refused]"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_full_disk_is_told_though_the_file_cannot() {
+    let place = Place::new();
+    let output = place.record(
+        "",
+        "HOST filesize:20000 cuda kernels:1000 sleep:500 kernels:500 exit:4",
+    );
+    assert_eq!(output.status.code(), Some(4));
+    let said = stderr(&output);
+    assert!(
+        said.contains("[record.lost]") && said.contains("File too large"),
+        "{said}"
+    );
+    assert!(!place.trace().kernels.is_empty());
+}
+
+#[test]
+fn processes_of_a_command_come_into_one_trace() {
+    let place = Place::new();
+    place.record("", "HOST nvtx fork:1 cuda kernels:2 spawn");
+    let trace = place.trace();
+    assert_eq!(trace.metadata["processes"], "3");
+    assert_eq!(trace.kernels.len(), 3 + 2 + 5);
+}
+
+#[test]
+fn time_and_ranges_bound_what_is_recorded() {
+    let place = Place::new();
+    place.record("--after 300ms --for 300ms", "HOST nvtx cuda steps:60,10,20");
+    let found = place.trace().kernels.len();
+    assert!(found > 0 && found < 600, "{found}");
+    let place = Place::new();
+    place.record(
+        "--nvtx-range decode",
+        "HOST nvtx cuda kernels:5 push:decode kernels:3 pop kernels:9",
+    );
+    assert_eq!(place.trace().kernels.len(), 3);
+}
+
+#[test]
+fn slices_are_scaled_to_the_whole() {
+    let place = Place::new();
+    let output = place.record("--overhead 2%", "HOST nvtx cuda steps:500,20,4");
+    let said = stderr(&output);
+    assert!(
+        said.contains("of 500 ranges `decode_step` were recorded whole"),
+        "{said}"
+    );
+    let scaled: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(place.run().join("slices.json")).unwrap()).unwrap();
+    // Every step launches as many.
+    assert_eq!(scaled["kernels"]["value"], 10_000.0);
+    assert!(place.trace().kernels.len() < 10_000);
+}
+
+#[test]
+fn ctrl_c_ends_the_command_and_prints_the_summary() {
+    let place = Place::new();
+    let mut child = place
+        .command("", "HOST nvtx cuda kernels:12 print:ready sleep:30000")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The command is up when its file is there.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let has_file = || {
+        std::fs::read_dir(place.run().join("cupti")).is_ok_and(|files| {
+            files
+                .flatten()
+                .any(|file| file.path().extension().is_some_and(|e| e == "wire"))
+        })
+    };
+    while !has_file() {
+        assert!(Instant::now() < deadline, "the command does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let status = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(128 + 2));
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(said.contains("12 kernels"), "{said}");
+    assert_eq!(place.manifest()["status"], "interrupted");
+}
+
+#[test]
+fn wire_files_import_again() {
+    let place = Place::new();
+    place.record("", "HOST cuda kernels:6");
+    let output = Command::new(cargo_bin!("llmprof"))
+        .current_dir(place.0.path())
+        .args(["import", "run/cupti", "-o", "again"])
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let again = Trace::load(&place.0.path().join("again/trace.llmprof")).unwrap();
+    assert_eq!(again, place.trace());
+}

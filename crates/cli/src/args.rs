@@ -50,7 +50,7 @@ Examples:
   llmprof record -- python serve.py --port 8000
   llmprof record --after 60s --for 10s -- python serve.py     ten seconds, once it is warm
   llmprof record --nvtx-range decode -- python bench.py       inside ranges of that name only
-  llmprof record --overhead 2% -- python serve.py             in slices that cost no more than that")]
+  llmprof record --overhead 2% -- python serve.py             in slices that add no more than that")]
     Record(RecordArgs),
     /// Read profiles of other tools into a run, and say where the time went.
     ///
@@ -248,7 +248,7 @@ pub(crate) struct RecordArgs {
     /// Record only inside NVTX ranges of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) nvtx_range: Option<String>,
-    /// Record in slices, such that it slows the command by no more than this share of its time: 2%.
+    /// Record in slices, such that recording adds no more than this share of the time: 2%.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(crate) overhead: Option<Share>,
     /// Record every call of the CUDA API, not only those that launch, wait, allocate or load. Ten times the records.

@@ -61,6 +61,10 @@ impl Ended {
         for line in &self.summary {
             output.line(line)?;
         }
+        let report = self.dir.join("report.html");
+        if report.is_file() {
+            output.line(&format!("report: {}", report.display()))?;
+        }
         output.line(&format!("{}: {}", self.status, self.dir.display()))
     }
 }

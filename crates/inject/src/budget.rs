@@ -440,6 +440,31 @@ mod tests {
     }
 
     #[test]
+    fn the_cost_of_a_launch_is_measured_on_a_host_that_drifts() {
+        let budget = Budget::new(20_000).unwrap();
+        budget.state.lock().unwrap().step = Some(b"step".as_slice().into());
+        for round in 0..20 {
+            // The host halves its speed midway, and every seventh step is three times as long.
+            let speed = if round < 10 { 1 } else { 2 };
+            for step in 0..6 {
+                let spike = if (round * 6 + step) % 7 == 3 { 3 } else { 1 };
+                let recorded = step == 3;
+                let length = 15 * MS * speed * spike + if recorded { 2 * MS } else { 0 };
+                budget.ends(b"step", (0, length), Some(recorded));
+            }
+            let mut state = budget.state.lock().unwrap();
+            state.steps_recorded += 1;
+            state.step_launches += 1000;
+        }
+        let (cost, samples) = budget.launch_cost();
+        assert_eq!(samples, 20);
+        assert!(
+            (1900..2600).contains(&cost),
+            "{cost} ns where 2000 were added"
+        );
+    }
+
+    #[test]
     fn a_larger_share_records_more() {
         let (_, few, _) = simulate(10_000, 20 * MS, 1000, 2500, true);
         let (_, many, _) = simulate(50_000, 20 * MS, 1000, 2500, true);

@@ -232,6 +232,10 @@ impl Worker {
     fn end(mut self) {
         self.drain();
         let session = self.session;
+        if let Some(cupti) = session.cupti() {
+            let dropped = cupti.dropped(std::ptr::null_mut(), 0);
+            self.output.lose(dropped, "CUPTI had no buffer for them");
+        }
         let refused = session
             .buffers
             .refused

@@ -69,9 +69,7 @@ struct Process<'a> {
     nodes: HashMap<u64, Node>,
     /// Since when is recorded.
     recording: Option<(i64, bool)>,
-    first: i64,
     last: i64,
-    checkpoint: Option<i64>,
     has_cuda: bool,
     is_ended: bool,
     most: Numbers,
@@ -133,9 +131,7 @@ impl<'a> Process<'a> {
             ranges: OpenRanges::new(id),
             nodes: HashMap::new(),
             recording: None,
-            first: header.time,
             last: header.time,
-            checkpoint: None,
             has_cuda: false,
             is_ended: false,
             most: Numbers::default(),
@@ -225,7 +221,6 @@ impl<'a> Process<'a> {
             }
             Record::Checkpoint(checkpoint) => {
                 self.see(checkpoint.time);
-                self.checkpoint = Some(checkpoint.time);
             }
             Record::Cost(cost) => self.cost(&cost),
             Record::Ended(ended) => {
@@ -337,7 +332,6 @@ impl<'a> Process<'a> {
 
     fn placed(&mut self, place: &Place) -> Placed {
         self.see(place.end);
-        self.first = self.first.min(place.start);
         self.builder.events_read += 1;
         self.backwards += u64::from(place.end < place.start);
         let graph_node = self.node(place.graph_node);
@@ -617,7 +611,6 @@ impl<'a> Process<'a> {
 
     fn finish(mut self, end: End) {
         let id = self.id;
-        let lost_after = self.checkpoint.unwrap_or(self.first);
         match end {
             End::Damaged { at } => self.issue(
                 Severity::Error,
@@ -634,12 +627,11 @@ impl<'a> Process<'a> {
             _ => {}
         }
         if !self.is_ended {
-            let tail = self.last.saturating_sub(lost_after) / 1_000_000;
             self.issue(
                 Severity::Warning,
                 "wire.not_ended",
                 format!(
-                    "process {id} was killed or still runs: what it did after its last flush, {tail} ms before the last event that is known, is incomplete"
+                    "process {id} was killed, ended without cleaning up, or still runs: what it did after its last flush is missing"
                 ),
                 1,
             );

@@ -1,48 +1,23 @@
 //! One process.
 
+mod events;
+mod numbers;
+
 use std::collections::HashMap;
 
 use llmprof_wire::{
-    Attached, Call, Capture, Copy, Cost, Device, End, GraphNode, Header, HeaderError, Kernel,
-    Memset, Overhead, Reader, Record, Sync,
+    Attached, Call, Capture, Cost, Device, End, GraphNode, Header, HeaderError, Overhead, Reader,
+    Record,
 };
+
+pub(super) use numbers::Numbers;
 
 use super::names;
 use super::ranges::OpenRanges;
 use crate::issue::{Issue, Severity};
-use crate::kernel_name::demangle::demangle;
 use crate::trace::{
     self, DeviceProperties, Host, HostKind, Range, RangeKind, StrId, ThreadId, TraceBuilder,
 };
-
-/// Numbers that processes give out each for itself, and what earlier processes have used of them.
-#[derive(Default)]
-pub(super) struct Numbers {
-    correlations: u32,
-    contexts: u32,
-    graphs: u32,
-    /// Devices by where they are on the bus.
-    devices: HashMap<(u32, u32, u32), u32>,
-}
-
-impl Numbers {
-    /// The number of a device in the trace: its own, unless another device of the machine has it.
-    fn device(&mut self, device: &Device<'_>) -> u32 {
-        let place = (device.pci_domain, device.pci_bus, device.pci_device);
-        if place == (0, 0, 0) {
-            return device.id;
-        }
-        if let Some(&number) = self.devices.get(&place) {
-            return number;
-        }
-        let taken: Vec<u32> = self.devices.values().copied().collect();
-        let number = (device.id..=u32::MAX)
-            .find(|number| !taken.contains(number))
-            .unwrap_or(device.id);
-        self.devices.insert(place, number);
-        number
-    }
-}
 
 /// Reads one file into `builder`.
 pub(super) fn read(
@@ -95,27 +70,6 @@ struct Node {
     time: i64,
     thread: u32,
     ranges: StrId,
-}
-
-/// Where and when on a device.
-struct Place {
-    start: i64,
-    end: i64,
-    device: u32,
-    context: u32,
-    correlation: u32,
-    graph: u32,
-    graph_node: u64,
-}
-
-struct Placed {
-    start: i64,
-    duration: i64,
-    device: u32,
-    context: u32,
-    correlation: u32,
-    graph: u32,
-    graph_node: u64,
 }
 
 impl<'a> Process<'a> {
@@ -292,197 +246,6 @@ impl<'a> Process<'a> {
             memory_clock_hz: bytes(device.memory_clock_khz).map(|khz| khz * 1000),
             memory_bus_bits: some(device.memory_bus_bits),
             memory_bandwidth_bytes_per_s: None,
-        });
-    }
-
-    /// A number of this process among those of all.
-    fn shifted(own: u32, base: u32, most: &mut u32, too_many: &mut u64) -> u32 {
-        if own == 0 {
-            return 0;
-        }
-        *most = (*most).max(own);
-        base.checked_add(own).unwrap_or_else(|| {
-            *too_many += 1;
-            0
-        })
-    }
-
-    fn correlation(&mut self, own: u32) -> u32 {
-        let base = self.numbers.correlations;
-        Self::shifted(own, base, &mut self.most.correlations, &mut self.too_many)
-    }
-
-    fn context(&mut self, own: u32) -> u32 {
-        let base = self.numbers.contexts;
-        Self::shifted(own, base, &mut self.most.contexts, &mut self.too_many)
-    }
-
-    fn graph(&mut self, own: u32) -> u32 {
-        let base = self.numbers.graphs;
-        Self::shifted(own, base, &mut self.most.graphs, &mut self.too_many)
-    }
-
-    /// Nodes have the number of their graph in the upper half.
-    fn node(&self, own: u64) -> u64 {
-        match own {
-            0 => 0,
-            own => own.wrapping_add(u64::from(self.numbers.graphs) << 32),
-        }
-    }
-
-    fn placed(&mut self, place: &Place) -> Placed {
-        self.see(place.end);
-        self.builder.events_read += 1;
-        self.backwards += u64::from(place.end < place.start);
-        let graph_node = self.node(place.graph_node);
-        if place.graph_node != 0 {
-            self.used_nodes.insert(place.graph_node);
-        }
-        Placed {
-            start: place.start,
-            duration: place.end.saturating_sub(place.start).max(0),
-            device: self
-                .devices
-                .get(&place.device)
-                .copied()
-                .unwrap_or(place.device),
-            context: self.context(place.context),
-            correlation: self.correlation(place.correlation),
-            graph: self.graph(place.graph),
-            graph_node,
-        }
-    }
-
-    fn kernel(&mut self, kernel: &Kernel) {
-        let at = self.placed(&Place {
-            start: kernel.start,
-            end: kernel.end,
-            device: kernel.device,
-            context: kernel.context,
-            correlation: kernel.correlation,
-            graph: kernel.graph,
-            graph_node: kernel.graph_node,
-        });
-        let (name, mangled) = self.kernel_name(kernel.name);
-        self.builder.kernels.push(trace::Kernel {
-            start: at.start,
-            duration: at.duration,
-            name,
-            mangled,
-            device: at.device,
-            context: at.context,
-            stream: kernel.stream,
-            correlation: at.correlation,
-            external: 0,
-            graph: at.graph,
-            graph_node: at.graph_node,
-            grid: kernel.grid,
-            block: kernel.block,
-            registers: u32::from(kernel.registers),
-            static_shared: kernel.static_shared,
-            dynamic_shared: kernel.dynamic_shared,
-            occupancy: f32::NAN,
-        });
-    }
-
-    fn kernel_name(&mut self, id: u32) -> (StrId, StrId) {
-        let Some(name) = self.texts.get_mut(&id) else {
-            self.unnamed += 1;
-            return (self.builder.intern("(unnamed kernel)"), StrId::EMPTY);
-        };
-        if let Some(kernel) = name.kernel {
-            return (kernel, name.text);
-        }
-        let text = self.builder.strings.get(name.text).to_owned();
-        let kernel = match demangle(&text) {
-            Some(demangled) => self.builder.intern(&demangled),
-            None => name.text,
-        };
-        name.kernel = Some(kernel);
-        (kernel, name.text)
-    }
-
-    fn copy(&mut self, copy: &Copy) {
-        let at = self.placed(&Place {
-            start: copy.start,
-            end: copy.end,
-            device: copy.device,
-            context: copy.context,
-            correlation: copy.correlation,
-            graph: copy.graph,
-            graph_node: copy.graph_node,
-        });
-        let (kind, direction) = names::copy_kind(copy.kind);
-        let (source, from) = names::memory_kind(copy.source);
-        let (target, to) = names::memory_kind(copy.target);
-        let name = format!("Memcpy {direction} ({from} -> {to})");
-        self.builder.copies.push(trace::Copy {
-            start: at.start,
-            duration: at.duration,
-            name: self.builder.strings.intern(&name),
-            kind,
-            source,
-            target,
-            device: at.device,
-            context: at.context,
-            stream: copy.stream,
-            correlation: at.correlation,
-            external: 0,
-            graph: at.graph,
-            graph_node: at.graph_node,
-            bytes: copy.bytes,
-        });
-    }
-
-    fn memset(&mut self, memset: &Memset) {
-        let at = self.placed(&Place {
-            start: memset.start,
-            end: memset.end,
-            device: memset.device,
-            context: memset.context,
-            correlation: memset.correlation,
-            graph: memset.graph,
-            graph_node: memset.graph_node,
-        });
-        let (target, kind) = names::memory_kind(memset.target);
-        let name = format!("Memset ({kind})");
-        self.builder.memsets.push(trace::Memset {
-            start: at.start,
-            duration: at.duration,
-            name: self.builder.strings.intern(&name),
-            target,
-            device: at.device,
-            context: at.context,
-            stream: memset.stream,
-            correlation: at.correlation,
-            external: 0,
-            graph: at.graph,
-            graph_node: at.graph_node,
-            bytes: memset.bytes,
-        });
-    }
-
-    fn sync(&mut self, sync: &Sync) {
-        let (kind, name) = names::sync_kind(sync.kind);
-        let at = self.placed(&Place {
-            start: sync.start,
-            end: sync.end,
-            device: 0,
-            context: sync.context,
-            correlation: sync.correlation,
-            graph: 0,
-            graph_node: 0,
-        });
-        self.builder.syncs.push(trace::Sync {
-            start: at.start,
-            duration: at.duration,
-            name: self.builder.strings.intern(name),
-            kind,
-            device: at.device,
-            context: at.context,
-            stream: sync.stream,
-            correlation: at.correlation,
-            external: 0,
         });
     }
 

@@ -330,7 +330,7 @@ fn a_graph_on_the_h200_is_told_by_module() {
         "tie_word_embeddings": true, "vocab_size": 151_936, "torch_dtype": "bfloat16",
     });
     let model = Model::from_config(&config, None).unwrap();
-    let trace = fixture("h200/cupti/graph.wire.gz");
+    let trace = fixture("h200/cupti/graph_steps.wire.gz");
     let analysis = analyzed(&trace, &model, &Workload::default());
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     sums_up(decode);

@@ -10,14 +10,26 @@ use std::sync::OnceLock;
 use llmprof_wire::{EXTENSION, End, Header, LIBRARY, Reader, Record};
 use tempfile::TempDir;
 
-/// The library as Cargo built it for this test.
+/// The library as it is now. Cargo builds no `cdylib` for tests, and one that lies around may be an old one.
 pub(crate) fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("the test has a path");
-    let folder = test.parent().expect("it lies in a folder");
-    [folder.join(LIBRARY), folder.join("..").join(LIBRARY)]
-        .into_iter()
-        .find(|path| path.is_file())
-        .expect("Cargo builds the library before its tests")
+    static LIBRARY_FILE: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let test = std::env::current_exe().expect("the test has a path");
+        // The test lies in `<target>/<profile>/deps`.
+        let target = test.ancestors().nth(3).expect("it lies in a target folder");
+        let target = target.join("injected");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "llmprof-inject"])
+            .arg("--target-dir")
+            .arg(&target)
+            .env_remove("CARGO_BUILD_TARGET")
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("Cargo is there");
+        assert!(status.success(), "the library is built");
+        target.join("debug").join(LIBRARY)
+    };
+    LIBRARY_FILE.get_or_init(build).clone()
 }
 
 struct Built {

@@ -53,7 +53,9 @@ pub(crate) fn ensure() -> Result<(), Failure> {
     let Some(path) = path() else {
         return Ok(());
     };
-    if path.is_file() {
+    // What was measured on a busy machine is too low, so it is measured again until nothing disturbs it.
+    let disturbed = |text: String| text.contains(DISTURBED);
+    if path.is_file() && !std::fs::read_to_string(&path).is_ok_and(disturbed) {
         return Ok(());
     }
     Failure::new(
@@ -77,6 +79,48 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How a note about other programs begins.
+const DISTURBED: &str = "Measured while other programs took";
+/// The processor time of other programs, as a part of our own, from which on a measurement is doubtful.
+const MUCH: f64 = 0.1;
+
+/// Processor time of all programs and of this one, in ticks of the kernel; none where it does not say.
+fn ticks() -> Option<(u64, u64)> {
+    let all = std::fs::read_to_string("/proc/stat").ok()?;
+    let own = std::fs::read_to_string("/proc/self/stat").ok()?;
+    Some((busy_ticks(&all)?, own_ticks(&own)?))
+}
+
+/// The sum of user, nice, system, irq, softirq and steal in the first line of `/proc/stat`.
+fn busy_ticks(text: &str) -> Option<u64> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let values: Vec<u64> = line
+        .split_whitespace()
+        .map_while(|word| word.parse().ok())
+        .collect();
+    // Idle and waiting for disks stand between them.
+    let counted = values
+        .iter()
+        .take(8)
+        .enumerate()
+        .filter(|(place, _)| !matches!(place, 3 | 4));
+    Some(counted.map(|(_, ticks)| ticks).sum())
+}
+
+/// User and system time in `/proc/self/stat`, after the name, which may hold anything.
+fn own_ticks(text: &str) -> Option<u64> {
+    let mut words = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut word = || words.next()?.parse::<u64>().ok();
+    Some(word()? + word()?)
+}
+
+/// The processor time of others as a part of ours, between two readings.
+fn others(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
+    let own = after.1.checked_sub(before.1).filter(|own| *own > 0)?;
+    let all = after.0.checked_sub(before.0)?;
+    Some(all.saturating_sub(own) as f64 / own as f64)
+}
+
 /// A level of the cache hierarchy, as the system describes it.
 struct CacheLevel {
     name: String,
@@ -89,6 +133,7 @@ struct CacheLevel {
 pub(crate) fn measure() -> Result<String, Failure> {
     let failed =
         |error: llmprof_engine::EngineError| Failure::new(format!("cannot measure: {error}"));
+    let before = ticks();
     let facts = HostFacts::collect(crate::VERSION, Path::new("/"));
     let threads = facts.cpu.threads.unwrap_or(1);
     let model = facts
@@ -149,6 +194,16 @@ pub(crate) fn measure() -> Result<String, Failure> {
             quoted(&format!("size by the system, reading {} KiB", set / 1024)),
         );
     }
+    let taken = before
+        .zip(ticks())
+        .and_then(|(before, after)| others(before, after));
+    if let Some(share) = taken.filter(|share| *share > MUCH) {
+        let what = format!("{DISTURBED} {:.0} % of our processor time", share * 100.0);
+        Failure::new(format!("{}: the limits are too low", lowercase(&what)))
+            .hint("keep the machine quiet; the next run measures again".to_owned())
+            .warn();
+        notes.push(format!("{what}: the limits are too low."));
+    }
     text += "notes:\n";
     for note in notes {
         text += &format!("  - {}\n", quoted(&note));
@@ -198,6 +253,14 @@ fn listed(list: &str) -> usize {
         .max(1)
 }
 
+fn lowercase(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters
+        .next()
+        .map(|letter| letter.to_lowercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
 /// A YAML string in double quotes.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
@@ -206,6 +269,20 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_of_other_programs_is_told_from_ours() {
+        // user nice system idle iowait irq softirq steal guest
+        let stat = "cpu  100 10 20 9999 500 3 4 5 70 0\ncpu0 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(142));
+        let own = "42 (a b) c) R 1 42 42 0 -1 4194304 1 2 3 4 30 12 0 0 20 0 1 0 5";
+        assert_eq!(own_ticks(own), Some(42));
+        assert_eq!(others((142, 42), (292, 142)), Some(0.5));
+        // The two are read one after the other: we may seem to have more than all.
+        assert_eq!(others((142, 42), (240, 142)), Some(0.0));
+        assert_eq!(others((142, 42), (142, 42)), None);
+        assert!(ticks().is_some_and(|(all, own)| all >= own));
+    }
 
     #[test]
     fn processor_lists_are_counted() {

@@ -109,8 +109,8 @@ pub(crate) fn run(root: &Path, invocation: &Invocation) -> Answer {
 
 fn perform(root: &Path, invocation: &Invocation) -> Result<Answer, llmprof_config::hydra::Error> {
     let common = [
-        ("HOME", "/home/ada"),
-        ("USER", "ada"),
+        ("HOME", "/srv/home"),
+        ("USER", "user"),
         ("PROJECT_ROOT", "/srv/project"),
     ];
     let mut env: BTreeMap<String, String> = common

@@ -28,7 +28,7 @@ from hydra.core.plugins import Plugins
 
 # What every case sees of the world, unless it says otherwise.
 NOW = datetime.datetime(2026, 3, 5, 14, 7, 9, 123456)
-ENVIRONMENT = {"HOME": "/home/ada", "USER": "ada", "PROJECT_ROOT": "/srv/project"}
+ENVIRONMENT = {"HOME": "/srv/home", "USER": "user", "PROJECT_ROOT": "/srv/project"}
 ROOT_TOKEN = "{ROOT}"
 # Tables are as wide as the paths in them, and long texts fold: every application has a path of the same length.
 ROOT_LENGTH = 96

@@ -127,10 +127,10 @@ mod tests {
             "embedding",
         );
         let model = (
-            "/home/me/site-packages/transformers/models/qwen2/modeling_qwen2.py",
+            "/srv/site-packages/transformers/models/qwen2/modeling_qwen2.py",
             "forward",
         );
-        let script = ("/home/me/run.py", "<module>");
+        let script = ("/srv/run.py", "<module>");
         assert_eq!(
             site(&[native, torch, model, script]).unwrap(),
             "transformers/models/qwen2/modeling_qwen2.py:7 forward"

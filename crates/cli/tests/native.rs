@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+mod common;
 
-use serde_json::Value;
+use std::{fs, path::Path};
+
+use common::json;
 
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false, "eos_token_id": 2}"#;
@@ -33,8 +31,8 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Runs the tiny model with more overrides. The device is named, so that nothing is measured first.
-fn run(folder: &Path, more: &[&str]) -> Output {
+/// The words of a run of the tiny model. The device is named, so that nothing is measured first.
+fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let common = [
         "model=local",
         "model.config=tiny.json",
@@ -44,40 +42,17 @@ fn run(folder: &Path, more: &[&str]) -> Output {
         "runtime.repeats=1",
         "hardware.spec=xeon_8480",
     ];
-    let words = more.iter().take_while(|word| word.starts_with('-'));
-    let rest = more.iter().skip_while(|word| word.starts_with('-'));
-    Command::new(env!("CARGO_BIN_EXE_llmprof"))
-        .current_dir(folder)
-        .env("NO_COLOR", "1")
-        .arg("run")
-        .args(words)
-        .args(common)
-        .args(rest)
-        .output()
-        .unwrap()
+    let (options, overrides): (Vec<&str>, Vec<&str>) =
+        more.iter().partition(|word| word.starts_with('-'));
+    [vec!["run"], options, common.to_vec(), overrides].concat()
 }
 
 fn works(folder: &Path, more: &[&str]) -> String {
-    let output = run(folder, more);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    String::from_utf8(output.stdout).unwrap()
+    common::works(folder, &words(more))
 }
 
-/// What is said when it does not work.
 fn refused(folder: &Path, more: &[&str]) -> String {
-    let output = run(folder, more);
-    assert_eq!(output.status.code(), Some(2));
-    let text = String::from_utf8_lossy(&output.stderr);
-    // Messages are wrapped for a terminal; their words are what matters.
-    text.split_whitespace()
-        .filter(|word| *word != "│")
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    common::refused(folder, &words(more))
 }
 
 #[test]

@@ -2,50 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
+use common::{json, refused, works};
+
 use llmprof_units::Nanos;
-use serde_json::Value;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fixtures")
         .join(name)
-}
-
-fn llmprof(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_llmprof"))
-        .current_dir(folder)
-        .env("NO_COLOR", "1")
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn works(folder: &Path, args: &[&str]) -> String {
-    let output = llmprof(folder, args);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// What is said when it does not work, without the breaks of a terminal's lines.
-fn refused(folder: &Path, args: &[&str]) -> String {
-    let output = llmprof(folder, args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}");
-    let text = String::from_utf8_lossy(&output.stderr);
-    text.split_whitespace()
-        .filter(|word| *word != "│")
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 /// Every file that `report` writes, with its contents.

@@ -38,6 +38,17 @@ pub struct Column {
     pub align: Align,
 }
 
+impl Column {
+    /// Columns with these headers.
+    pub(crate) fn all<const N: usize>(headers: [(&str, Align); N]) -> Vec<Self> {
+        let column = |(header, align): (&str, Align)| Self {
+            header: header.to_owned(),
+            align,
+        };
+        headers.map(column).into()
+    }
+}
+
 /// On which side cells meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {

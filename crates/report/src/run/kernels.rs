@@ -109,12 +109,7 @@ pub(super) fn table(analysis: &RunAnalysis) -> Option<OperatorTable> {
         ("Waves", Align::Right),
         ("Occupancy", Align::Right),
     ];
-    let columns = headers
-        .map(|(header, align)| Column {
-            header: header.to_owned(),
-            align,
-        })
-        .into();
+    let columns = Column::all(headers);
     let rows = timeline
         .kernels
         .iter()
@@ -169,12 +164,7 @@ pub(super) fn framework_table(analysis: &RunAnalysis) -> Option<OperatorTable> {
         ("B/s", Align::Right),
         ("Of the roof", Align::Right),
     ];
-    let columns = headers
-        .map(|(header, align)| Column {
-            header: header.to_owned(),
-            align,
-        })
-        .into();
+    let columns = Column::all(headers);
     let time = |ns: i64| Cell::number(ns as f64, Nanos(ns));
     let rows: Vec<Vec<Cell>> = timeline
         .operators

@@ -242,12 +242,7 @@ fn operators(analysis: &RunAnalysis) -> OperatorTable {
         ("Floor", Align::Right),
         ("Of the roof", Align::Right),
     ];
-    let columns = headers
-        .map(|(header, align)| Column {
-            header: header.to_owned(),
-            align,
-        })
-        .into();
+    let columns = Column::all(headers);
     let mut rows = Vec::new();
     for phase in &analysis.phases {
         for group in &phase.by_path {

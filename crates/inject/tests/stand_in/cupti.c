@@ -152,6 +152,15 @@ static void api(uint32_t kind, uint32_t id, uint32_t which, uint64_t start, uint
 }
 
 /* What a program does on its device. Each makes the records that CUPTI would. */
+static void kernel_record(const char *name, uint64_t node, uint32_t graph, uint32_t which, uint64_t start, uint64_t end) {
+    uint8_t *place = enabled[KERNEL] ? record(KERNEL) : NULL;
+    if (!place) return;
+    PUT(uint16_t, 6, 32); PUT(uint64_t, 16, start); PUT(uint64_t, 24, end);
+    PUT(uint32_t, 40, 0); PUT(uint32_t, 44, 1); PUT(uint32_t, 48, 7);
+    for (int axis = 0; axis < 3; axis++) { PUT(int32_t, 52 + 4 * axis, 10 + axis); PUT(int32_t, 64 + 4 * axis, 20 + axis); }
+    PUT(int32_t, 76, 1024); PUT(int32_t, 80, 2048); PUT(uint32_t, 92, which);
+    PUT(const char *, 104, name); PUT(uint64_t, 144, node); PUT(uint32_t, 156, graph);
+}
 void standin_kernel(const char *name, uint64_t node, uint32_t graph) {
     if (!timestamp) return;
     pthread_mutex_lock(&lock);
@@ -159,14 +168,7 @@ void standin_kernel(const char *name, uint64_t node, uint32_t graph) {
     uint64_t start = timestamp();
     api(RUNTIME, GET_DEVICE, which + 1000000, start, start + 10);
     api(RUNTIME, node ? GRAPH_LAUNCH : LAUNCH, which, start, start + 2000);
-    uint8_t *place = enabled[KERNEL] ? record(KERNEL) : NULL;
-    if (place) {
-        PUT(uint16_t, 6, 32); PUT(uint64_t, 16, start + 3000); PUT(uint64_t, 24, start + 4000);
-        PUT(uint32_t, 40, 0); PUT(uint32_t, 44, 1); PUT(uint32_t, 48, 7);
-        for (int axis = 0; axis < 3; axis++) { PUT(int32_t, 52 + 4 * axis, 10 + axis); PUT(int32_t, 64 + 4 * axis, 20 + axis); }
-        PUT(int32_t, 76, 1024); PUT(int32_t, 80, 2048); PUT(uint32_t, 92, which);
-        PUT(const char *, 104, name); PUT(uint64_t, 144, node); PUT(uint32_t, 156, graph);
-    }
+    kernel_record(name, node, graph, which, start + 3000, start + 4000);
     pthread_mutex_unlock(&lock);
 }
 void standin_others(void) {

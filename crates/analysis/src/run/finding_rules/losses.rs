@@ -1,0 +1,233 @@
+//! Time that a phase loses: idle, far from the limits, work that nobody needs, copies.
+
+use llmprof_units::{Basis, Nanos, Percent};
+
+use super::super::classes::PhaseClass;
+use super::super::findings::{Confidence, Evidence, Finding};
+use super::super::idle_parts::{HOST_BUSY, LAUNCH_LATENCY};
+use super::super::operator_groups::OperatorGroup;
+use super::super::phase_analysis::PhaseAnalysis;
+use super::first_use::new_lengths;
+use super::{Facts, WORTH_SAYING};
+
+impl Facts<'_> {
+    pub(super) fn idle(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let waterfall = &phase.waterfall;
+        let (wall, idle) = (phase.judged_wall(), phase.judged_idle());
+        let share = idle.0 as f64 / wall.0.max(1) as f64;
+        if share < WORTH_SAYING {
+            return None;
+        }
+        // What new lengths cost has a finding of its own: another change removes it.
+        // Passes without capture have met their lengths before.
+        let is_captured = wall == waterfall.wall_ns;
+        let apart = new_lengths(phase).filter(|_| is_captured);
+        let apart = apart.map_or(Nanos(0), |found| found.time_ns);
+        let removable = Nanos(idle.0.saturating_sub(apart.0).max(0));
+        let but = if apart.0 > 0 {
+            format!(" (and {apart} of first use, which is told apart)")
+        } else {
+            String::new()
+        };
+        let gain = self.saving(
+            phase,
+            removable.seconds(),
+            format!("{wall} ÷ ({wall} − {removable} idle){but}"),
+        )?;
+        let on_device = phase.device().is_some();
+        let bound = if phase.class.class == Some(PhaseClass::HostBound) {
+            if on_device {
+                " is host-bound: the device"
+            } else {
+                " is host-bound: it"
+            }
+        } else if on_device {
+            ": the device"
+        } else {
+            ""
+        };
+        let mut evidence = vec![
+            Evidence::share("idle share of wall time", share, Basis::Measured),
+            Evidence::time("idle time", idle, Basis::Measured),
+        ];
+        if !is_captured {
+            evidence.push(Evidence::time(
+                "wall time without capture, from which the device's busy time is taken",
+                wall,
+                Basis::Measured,
+            ));
+        }
+        evidence.extend(waterfall.idle.iter().take(3).map(|part| {
+            Evidence::time(
+                format!("idle: {}", part.name),
+                part.time_ns,
+                Basis::Measured,
+            )
+        }));
+        if let Some(operator) = phase.traced.as_ref().and_then(|t| t.host_operators.first()) {
+            evidence.push(Evidence::time(
+                format!("idle while the host was longest in: {}", operator.name),
+                operator.time_ns,
+                Basis::Measured,
+            ));
+        }
+        let factor = gain.phase_factor.unwrap_or(1.0);
+        let what = if on_device {
+            "idles"
+        } else {
+            "runs no operator"
+        };
+        let remedy = if on_device && launches_hold_it_back(phase) {
+            "; CUDA graphs or a compiled model launch with less work of the host"
+        } else {
+            ""
+        };
+        Some(Finding {
+            code: "idle".to_owned(),
+            phase: Some(phase.phase),
+            title: format!(
+                "{}{bound} {what} for {} of the time; without that it would be up to {factor:.2}× faster{remedy}",
+                phase.name(),
+                Percent(share)
+            ),
+            evidence,
+            gain: Some(gain),
+            confidence: Confidence::High,
+            abstains: None,
+        })
+    }
+
+    /// The kinds of operators that lose most against their floor.
+    pub(super) fn inefficiency(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
+        let about = "how far operators are from the device's limits";
+        let why = match (self.subject, self.roof) {
+            (None, _) => Some("no model was named"),
+            (_, None) => Some("no device was named"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            return vec![Finding::abstain("inefficiency", phase, about, why)];
+        }
+        let finding = |group: &OperatorGroup| {
+            let lost = group.measured_ns.0.saturating_sub(group.floor_ns?.0);
+            let wall = phase.judged_wall().0;
+            if (lost as f64) < WORTH_SAYING * wall as f64 {
+                return None;
+            }
+            let gain = self.saving(
+                phase,
+                Nanos(lost).seconds(),
+                format!(
+                    "{} ÷ ({0} − ({} measured − {} floor)), an upper bound",
+                    phase.judged_wall(),
+                    group.measured_ns,
+                    group.floor_ns?
+                ),
+            )?;
+            let fraction = group.fraction_of_roof?;
+            let where_it_stands = match group.binds {
+                Some(resource) => format!(
+                    "at {} of their {resource} limit; at the limit",
+                    Percent(fraction)
+                ),
+                None => "and have no floor, since fusion can remove them; without them".to_owned(),
+            };
+            let mut evidence = vec![
+                Evidence::time("measured", group.measured_ns, Basis::Measured),
+                Evidence::time("floor", group.floor_ns?, Basis::Derived),
+                Evidence::share("fraction of the roof", fraction, Basis::Derived),
+                Evidence::new("calls", group.calls as f64, "calls", Basis::Measured),
+            ];
+            if let Some(rate) = group.achieved_flops_per_s {
+                evidence.push(Evidence::new("achieved", rate.0, "FLOP/s", Basis::Derived));
+            }
+            if let Some(rate) = group.achieved_bytes_per_s {
+                evidence.push(Evidence::new("achieved", rate.0, "B/s", Basis::Derived));
+            }
+            Some(Finding {
+                code: format!("inefficiency.{}", group.name),
+                phase: Some(phase.phase),
+                title: format!(
+                    "{}: {} operators take {} of the time {where_it_stands} the phase would be {:.2}× faster",
+                    phase.name(),
+                    group.name,
+                    Percent(group.share),
+                    gain.phase_factor?
+                ),
+                evidence,
+                gain: Some(gain),
+                confidence: Confidence::Low,
+                abstains: None,
+            })
+        };
+        phase.by_kind.iter().filter_map(finding).collect()
+    }
+
+    pub(super) fn extra(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let waterfall = &phase.waterfall;
+        if let Some(why) = &waterfall.extra_abstains {
+            return Some(Finding::abstain(
+                "extra",
+                phase,
+                "work that no operator needs",
+                why,
+            ));
+        }
+        self.part(
+            phase,
+            "extra",
+            waterfall.extra_ns,
+            "is work that no operator of the model needs",
+        )
+    }
+
+    pub(super) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        self.part(
+            phase,
+            "copies",
+            phase.waterfall.copies_ns,
+            "goes to copies and memory fills",
+        )
+    }
+
+    fn part(&self, phase: &PhaseAnalysis, code: &str, time: Nanos, what: &str) -> Option<Finding> {
+        let share = phase.waterfall.share(time);
+        if share < WORTH_SAYING {
+            return None;
+        }
+        let wall = phase.judged_wall();
+        let gain = self.saving(phase, time.seconds(), format!("{wall} ÷ ({wall} − {time})"))?;
+        Some(Finding {
+            code: code.to_owned(),
+            phase: Some(phase.phase),
+            title: format!(
+                "{}: {} of the time {what}; without it the phase would be {:.2}× faster",
+                phase.name(),
+                Percent(share),
+                gain.phase_factor?
+            ),
+            evidence: vec![
+                Evidence::time(code, time, Basis::Measured),
+                Evidence::share("share of wall time", share, Basis::Measured),
+            ],
+            gain: Some(gain),
+            // Nothing else gets faster by itself, but what overlaps may hide a part.
+            confidence: if phase.waterfall.overlap_ns.0 > 0 {
+                Confidence::Medium
+            } else {
+                Confidence::High
+            },
+            abstains: None,
+        })
+    }
+}
+
+/// Whether most idle time is the host's work before launches, rather than waiting for the device.
+fn launches_hold_it_back(phase: &PhaseAnalysis) -> bool {
+    let named = |name: &str| {
+        let parts = phase.waterfall.idle.iter();
+        let times = parts.filter(|part| part.name == name);
+        times.map(|part| part.time_ns.seconds()).sum::<f64>()
+    };
+    2.0 * (named(HOST_BUSY) + named(LAUNCH_LATENCY)) > phase.waterfall.idle_ns.seconds()
+}

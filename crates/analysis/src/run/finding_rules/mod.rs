@@ -1,0 +1,66 @@
+//! The rules that findings are drawn by. Each computes its gain, or says why it cannot.
+
+mod first_use;
+mod losses;
+mod memory;
+
+use llmprof_theory::floor::Roof;
+use llmprof_theory::{Model, Pass, Workload};
+use llmprof_units::Nanos;
+
+use super::findings::{Finding, Gain, GainOf, sort};
+use super::latency::Latency;
+use super::phase_analysis::PhaseAnalysis;
+
+/// Parts of a phase below this are not worth a sentence.
+const WORTH_SAYING: f64 = 0.05;
+/// What findings are drawn from.
+pub(super) struct Facts<'a> {
+    /// What was asked of which model; absent for a trace of an unknown one.
+    pub(super) subject: Option<(&'a Model, &'a Workload)>,
+    pub(super) roof: Option<&'a Roof<'a>>,
+    pub(super) latency: &'a Latency,
+    /// Each phase with the passes that it ran.
+    pub(super) phases: Vec<(&'a PhaseAnalysis, Vec<Pass>)>,
+}
+
+/// All findings of a run, in the order of their gains.
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (phase, passes) in &facts.phases {
+        found.extend(facts.idle(phase));
+        found.extend(facts.inefficiency(phase));
+        found.extend(facts.extra(phase));
+        found.extend(facts.copies(phase));
+        found.extend(facts.fewer_bytes(phase, passes));
+        found.extend(facts.batching(phase, passes));
+        found.extend(facts.on_chip(phase));
+        found.extend(facts.new_lengths(phase));
+        found.extend(first_use::first_instance(phase));
+    }
+    found.extend(facts.first_use());
+    sort(&mut found);
+    found
+}
+
+impl Facts<'_> {
+    /// Wall time of all phases, seconds.
+    fn run_seconds(&self) -> f64 {
+        self.phases
+            .iter()
+            .map(|(phase, _)| phase.judged_wall().seconds())
+            .sum()
+    }
+
+    /// The gain of making a phase `saved` seconds shorter.
+    fn saving(&self, phase: &PhaseAnalysis, saved: f64, derivation: String) -> Option<Gain> {
+        let (wall, run) = (phase.judged_wall().seconds(), self.run_seconds());
+        (saved > 0.0 && saved < wall).then(|| Gain {
+            of: GainOf::Run,
+            factor: run / (run - saved),
+            phase_factor: Some(wall / (wall - saved)),
+            saved_ns: Some(Nanos::from_seconds(saved)),
+            derivation,
+        })
+    }
+}

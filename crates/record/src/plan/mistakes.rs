@@ -1,0 +1,261 @@
+//! What is wrong with a request, found while nothing has been spent on it.
+
+use llmprof_theory::Logits;
+
+use super::{LoadFormat, Place, Plan, RuntimeType, torch};
+
+/// Something wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The config key it is about.
+    pub key: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub hint: Option<String>,
+}
+
+impl Plan {
+    /// Everything wrong with the request as far as the request alone can tell; empty if it can start.
+    pub fn mistakes(&self) -> Vec<Mistake> {
+        let mut found = Vec::new();
+        let mut wrong = |key, message: String, hint: Option<&str>| {
+            found.push(Mistake {
+                key,
+                message,
+                hint: hint.map(str::to_owned),
+            });
+        };
+        let positive = [
+            ("workload.batch_size", self.workload.batch_size),
+            ("workload.new_tokens", self.workload.new_tokens),
+            (
+                "dataset.sampling.num_epochs",
+                self.dataset.sampling.num_epochs,
+            ),
+            (
+                "dataset.sampling.num_samples_per_epoch",
+                self.dataset.sampling.num_samples_per_epoch.unwrap_or(1),
+            ),
+            (
+                "workload.chunk_tokens",
+                self.workload.chunk_tokens.unwrap_or(1),
+            ),
+        ];
+        for (key, value) in positive {
+            if value == 0 {
+                wrong(key, "must be at least 1".to_owned(), None);
+            }
+        }
+        if let Some(shortest) = self.dataset.min_prompt_tokens
+            && !(1..=self.workload.prompt_tokens).contains(&shortest)
+        {
+            wrong(
+                "dataset.min_prompt_tokens",
+                format!(
+                    "must lie between 1 and workload.prompt_tokens, {}",
+                    self.workload.prompt_tokens
+                ),
+                None,
+            );
+        }
+        let without_root = [
+            (
+                "dataset.subset_filelist",
+                self.dataset.subset_filelist.is_some(),
+            ),
+            ("dataset.variant", self.dataset.variant.is_some()),
+        ];
+        for (key, set) in without_root {
+            if set && self.dataset.root.is_none() {
+                wrong(
+                    key,
+                    "the dataset has no folder".to_owned(),
+                    Some("dataset=text dataset.root=DIR"),
+                );
+            }
+        }
+        if self.workload.prompt_tokens == 0 && self.workload.images.count == 0 {
+            wrong(
+                "workload.prompt_tokens",
+                "there is nothing to prefill".to_owned(),
+                None,
+            );
+        }
+        if let Some(longest) = self.model.max_seq_len {
+            let asked = [
+                self.workload.cached_tokens,
+                self.workload.prompt_tokens,
+                self.workload.new_tokens,
+            ]
+            .iter()
+            .fold(0u64, |sum, &tokens| sum.saturating_add(tokens));
+            if asked > longest {
+                wrong(
+                    "model.max_seq_len",
+                    format!("the request needs {asked} positions, the model has {longest}"),
+                    Some("lower workload.prompt_tokens or infer.max_new_tokens"),
+                );
+            }
+        }
+        if self.infer.do_sample
+            && !(self.infer.temperature > 0.0 && self.infer.temperature.is_finite())
+        {
+            wrong(
+                "infer.temperature",
+                format!("{} cannot divide logits", self.infer.temperature),
+                Some("a positive number, or infer.do_sample=false"),
+            );
+        }
+        if self
+            .hardware
+            .power_limit_w
+            .is_some_and(|limit| !(limit > 0.0 && limit.is_finite()))
+        {
+            wrong(
+                "hardware.power_limit_w",
+                "must be a positive number of watts".to_owned(),
+                None,
+            );
+        }
+        found
+    }
+
+    /// Everything beyond that which stands against executing it.
+    pub fn execution_mistakes(&self) -> Vec<Mistake> {
+        let mut found = Vec::new();
+        let mut wrong = |key, message: String, hint: Option<&str>| {
+            found.push(Mistake {
+                key,
+                message,
+                hint: hint.map(str::to_owned),
+            });
+        };
+        match self.runtime.kind {
+            RuntimeType::Command if self.runtime.argv.is_empty() => wrong(
+                "runtime.argv",
+                "there is no command to run".to_owned(),
+                Some("runtime.argv=[program,argument]"),
+            ),
+            RuntimeType::None if !self.pipeline.static_analysis.enable => wrong(
+                "runtime.type",
+                "nothing is executed and no stage is enabled, so there is nothing to do".to_owned(),
+                Some("choose a runtime, or pipeline.static_analysis.enable=true"),
+            ),
+            RuntimeType::None | RuntimeType::Command => {}
+            RuntimeType::Native | RuntimeType::Pytorch => {
+                if self.runtime.repeats == 0 {
+                    wrong("runtime.repeats", "must be at least 1".to_owned(), None);
+                }
+                if self.runtime.threads == Some(0) {
+                    wrong("runtime.threads", "must be at least 1".to_owned(), None);
+                }
+                if self.model.load_format == LoadFormat::Safetensors && self.model.path.is_none() {
+                    wrong(
+                        "model.path",
+                        "there is no directory to load weights from".to_owned(),
+                        Some("model.path=DIR"),
+                    );
+                }
+            }
+        }
+        if self.runtime.kind == RuntimeType::Native {
+            self.native_mistakes(&mut wrong);
+        }
+        torch::mistakes(self, &mut wrong);
+        self.pipeline.telemetry.mistakes(&mut wrong);
+        self.pipeline.cupti.mistakes(self, &mut wrong);
+        if self
+            .runtime
+            .timeout_s
+            .is_some_and(|limit| !(limit > 0.0 && limit.is_finite()))
+        {
+            wrong(
+                "runtime.timeout_s",
+                "must be a positive number of seconds".to_owned(),
+                None,
+            );
+        }
+        self.refused(&mut wrong);
+        found
+    }
+
+    /// What the native runtime cannot do.
+    fn native_mistakes(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
+        let workload = &self.workload;
+        let native = |what: &str| format!("the native runtime {what}");
+        let fixed: [(&'static str, bool, &str); 6] = [
+            (
+                "workload.cached_tokens",
+                workload.cached_tokens > 0,
+                "starts with an empty cache",
+            ),
+            (
+                "workload.chunk_tokens",
+                workload.chunk_tokens.is_some(),
+                "prefills a prompt at once",
+            ),
+            (
+                "workload.weights",
+                workload.weights.is_some(),
+                "keeps weights in workload.dtype",
+            ),
+            (
+                "workload.kv_dtype",
+                workload.kv_dtype.is_some(),
+                "keeps the KV cache in f32",
+            ),
+            (
+                "workload.images.count",
+                workload.images.count > 0,
+                "runs text models only",
+            ),
+            (
+                "workload.logits",
+                workload.logits == Logits::All,
+                "computes the logits of the last position",
+            ),
+        ];
+        for (key, set, what) in fixed {
+            if set {
+                wrong(key, native(what), None);
+            }
+        }
+        if self.device != Place::Cpu {
+            let hint = Some("runtime=pytorch runs on GPUs");
+            wrong("device", native("runs on the CPU"), hint);
+        }
+    }
+
+    /// Keys whose capability this version does not have: set to anything but their default they are refused, since
+    /// ignoring them would run something else than was asked for.
+    fn refused(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
+        let absent = |what: &str| format!("this version of llmprof cannot {what} yet");
+        let keys: [(&'static str, bool, &str); 3] = [
+            (
+                "model.preprocess",
+                self.model.preprocess.is_some(),
+                "prepare images",
+            ),
+            (
+                "model.impl_src",
+                self.model.impl_src.is_some(),
+                "use a reference implementation",
+            ),
+            (
+                "model.load_format",
+                self.model.load_format == LoadFormat::Safetensors
+                    && !matches!(
+                        self.runtime.kind,
+                        RuntimeType::Native | RuntimeType::Pytorch
+                    ),
+                "load weights with this runtime",
+            ),
+        ];
+        for (key, set, what) in keys {
+            if set {
+                wrong(key, absent(what), None);
+            }
+        }
+    }
+}

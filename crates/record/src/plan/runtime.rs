@@ -1,0 +1,118 @@
+//! What executes the model, and how.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, Visitor},
+};
+
+use super::Compile;
+
+/// Who runs the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuntimeType {
+    /// Nobody.
+    None,
+    /// llmprof's own engine.
+    Native,
+    /// A Python worker on torch and transformers.
+    Pytorch,
+    /// A command line that is only watched.
+    Command,
+}
+
+/// A word of a command line. A config may hold it as a number or a truth value: `[sleep, 300]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Word(
+    /// As the command sees it.
+    pub String,
+);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Scalar;
+
+        impl Visitor<'_> for Scalar {
+            type Value = Word;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a word")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Word, E> {
+                Ok(Word(text.to_owned()))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Word, E> {
+                Ok(Word(value.to_string()))
+            }
+        }
+
+        deserializer.deserialize_any(Scalar)
+    }
+}
+
+/// The runtime and its settings; which of them exist depends on its type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuntimePlan {
+    /// Who runs the model.
+    #[serde(rename = "type")]
+    pub kind: RuntimeType,
+    /// Requests that run together.
+    pub batch_size: u64,
+    /// `native`, `pytorch`: threads that compute; the runtime's choice where absent.
+    #[serde(default)]
+    pub threads: Option<u32>,
+    /// `native`, `pytorch`: batches that run before anything is measured.
+    #[serde(default)]
+    pub warmup: u64,
+    /// `native`, `pytorch`: batches that are measured with nothing attached.
+    #[serde(default)]
+    pub repeats: u64,
+    /// `pytorch`: the interpreter, by path or by name on the `PATH`.
+    #[serde(default)]
+    pub python: Option<String>,
+    /// `pytorch`: which attention code transformers uses, by its name for it; its choice where absent.
+    #[serde(default)]
+    pub attn_implementation: Option<String>,
+    /// `pytorch`: how decode is compiled.
+    #[serde(default)]
+    pub compile: Compile,
+    /// `pytorch`: whether a decode step is captured as a CUDA graph and replayed.
+    #[serde(default)]
+    pub cuda_graph: bool,
+    /// `pytorch`: whether captured passes have a range for every call of a module.
+    #[serde(default)]
+    pub module_ranges: bool,
+    /// `pytorch`: whether code of the model's own directory may be executed.
+    #[serde(default)]
+    pub trust_remote_code: bool,
+    /// `command`: the program and its arguments.
+    #[serde(default)]
+    pub argv: Vec<Word>,
+    /// `command`: variables added to its environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, Word>,
+    /// `command`: the directory it starts in.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
+    /// `command`: seconds after which it is ended.
+    #[serde(default)]
+    pub timeout_s: Option<f64>,
+}

@@ -1,0 +1,299 @@
+//! The CUPTI stage of `llmprof run` on a stand-in for a CUDA device: what is recorded is what the device was given, and what
+//! goes wrong is told. The worker is the real one; `stand_in_cuda` says what is not.
+//!
+//! Needs torch built for CUDA and transformers (`LLMPROF_PYTHON`, default `.venv`), but no GPU; skipped without, unless
+//! `LLMPROF_REQUIRE_PYTHON=1`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod stand_in_cuda;
+
+use std::collections::BTreeMap;
+
+use llmprof_record::{
+    import::{Limits, wire},
+    trace::{HostKind, Trace},
+};
+use llmprof_units::Nanos;
+use serde_json::Value;
+
+use stand_in_cuda::{Ended, Machine, NEW_TOKENS};
+
+/// Torch's own profiler is another stage.
+const NO_PROFILER: &str = "pipeline.torch_profiler.enable=false";
+
+/// Parts of the waterfalls add up to the wall time, to the nanosecond.
+fn assert_waterfalls_add_up(ended: &Ended) {
+    for name in ["prefill", "decode"] {
+        let phase = ended.phase(name);
+        let part = |name: &str| phase["waterfall"][name].as_i64().unwrap();
+        let work =
+            part("floor_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+        let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
+        assert_eq!(work + rest, part("wall_ns"), "{name}");
+        assert!(part("wall_ns") > 0 && part("floor_ns") > 0, "{name}");
+    }
+}
+
+/// What was recorded is what the device was given in the one batch that was recorded.
+fn assert_trace_is_whole(ended: &Ended) -> Trace {
+    let workers = ended.workers();
+    let injected: Vec<bool> = workers.iter().map(|worker| worker.is_injected).collect();
+    assert_eq!(
+        injected,
+        [false, true],
+        "plain passes run in a process of their own"
+    );
+    let files = ended.wire_files();
+    let [file] = files.as_slice() else {
+        panic!("{files:?}");
+    };
+    let process = file.file_name().unwrap().to_str().unwrap();
+    assert!(process.starts_with(&format!("{}-", workers[1].process)));
+
+    let trace = wire::read_files(&files, &Limits::default()).unwrap();
+    let given = *workers[1].batches.last().unwrap();
+    assert_eq!(trace.kernels.len(), given.kernels);
+    assert_eq!(trace.copies.len(), given.copies);
+    assert_eq!(given.steps, NEW_TOKENS - 1);
+    let calls: BTreeMap<u32, &str> = (0..trace.hosts.len())
+        .filter(|&row| trace.hosts.kind[row] == HostKind::RUNTIME)
+        .map(|row| {
+            (
+                trace.hosts.correlation[row],
+                trace.text(trace.hosts.name[row]),
+            )
+        })
+        .collect();
+    let launched = |row: &usize| {
+        let call = calls.get(&trace.kernels.correlation[*row]);
+        call.is_some_and(|call| call.contains("Launch"))
+    };
+    let kernels = 0..trace.kernels.len();
+    assert_eq!(kernels.filter(launched).count(), given.kernels);
+    assert_eq!(trace, Trace::load(&ended.path("trace.llmprof")).unwrap());
+    trace
+}
+
+/// Nearly all device time of decode lies in ranges of modules, and every operator that theory counts was found.
+fn assert_decode_is_told_by_module(ended: &Ended) {
+    let decode = ended.phase("decode");
+    let traced = &decode["traced"];
+    assert_eq!(traced["by_module"], true);
+    assert_eq!(traced["step_ns"].as_array().unwrap().len(), NEW_TOKENS - 1);
+    let busy: i64 = traced["instances"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["sum_ns"].as_i64().unwrap())
+        .sum();
+    let in_modules = traced["in_modules_ns"].as_i64().unwrap();
+    assert!(
+        in_modules as f64 >= 0.98 * busy as f64,
+        "{in_modules} of {busy} ns"
+    );
+    assert!(
+        decode["missing"].as_array().unwrap().is_empty(),
+        "{}",
+        decode["missing"]
+    );
+    // A product of each layer runs once a step.
+    let operators = ended.read("operators.csv");
+    let calls = |operator: &str| {
+        let row = operators.lines().find(|line| line.starts_with(operator));
+        let row = row.unwrap_or_else(|| panic!("no {operator} in\n{operators}"));
+        row.split(',').nth(4).unwrap().parse::<usize>().unwrap()
+    };
+    let steps = NEW_TOKENS - 1;
+    assert_eq!(
+        calls("decode,model.layers.*.self_attn.q_proj,linear,f32,"),
+        2 * steps
+    );
+    assert_eq!(calls("decode,lm_head,linear,f32,"), steps);
+}
+
+#[test]
+fn a_run_records_one_batch_whole_and_explains_it() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let ended = machine.run(&["runtime.repeats=2"]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
+    assert_trace_is_whole(&ended);
+    assert_waterfalls_add_up(&ended);
+    assert_decode_is_told_by_module(&ended);
+    assert_files_agree(&ended);
+
+    for name in [
+        ".hydra/config.yaml",
+        ".hydra/hydra.yaml",
+        ".hydra/overrides.yaml",
+        "env.json",
+        "inputs.yaml",
+        "assumptions.md",
+        "stakeholder_summary.md",
+        "operators.md",
+        "kernels.md",
+        "static_compute.md",
+        "static_compute.json",
+        "kernels.csv",
+        "ops.csv",
+        "plots/waterfall_decode.svg",
+        "plots/roofline.svg",
+        "plots/timeline.svg",
+        "torch_profiler/command.yaml",
+        "torch_profiler/overhead.json",
+        "cupti/cmd.txt",
+        "token_times.csv",
+        "memory.json",
+    ] {
+        assert!(ended.path(name).is_file(), "{name}");
+    }
+    let manifest = ended.json("run.json");
+    let passes = manifest["passes"].as_array().unwrap();
+    let passes: Vec<_> = passes
+        .iter()
+        .map(|pass| pass["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        passes,
+        ["static_analysis", "plain", "torch_profiler", "cupti"]
+    );
+    // One warm-up, two plain batches, one under torch's profiler; the other worker warms up and is recorded.
+    let workers = ended.workers();
+    assert_eq!(workers[1].batches.len(), 2);
+    let times = ended.read("token_times.csv");
+    let plain: Vec<&str> = times
+        .lines()
+        .filter(|line| line.contains(",plain,"))
+        .collect();
+    assert_eq!(plain.len(), 2 * NEW_TOKENS);
+    assert!(
+        plain.iter().all(|line| !line.ends_with(',')),
+        "the device told its times"
+    );
+}
+
+/// The same figures stand in every file.
+fn assert_files_agree(ended: &Ended) {
+    let (metrics, report, page) = (
+        ended.json("metrics.json"),
+        ended.read("report.md"),
+        ended.read("report.html"),
+    );
+    for name in ["prefill", "decode"] {
+        let phase = ended.phase(name);
+        let told = metrics["phases"].as_array().unwrap().iter();
+        let told: Vec<&Value> = told.filter(|told| told["phase"] == name).collect();
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0]["waterfall"], phase["waterfall"], "{name}");
+        let nanos = |value: &Value| Nanos(value.as_i64().unwrap()).to_string();
+        let ratio = phase["capture_ratio"].as_f64().unwrap();
+        for figure in [
+            nanos(&phase["waterfall"]["wall_ns"]),
+            nanos(&phase["plain_wall_ns"]),
+            format!("{:+.1} %", (ratio - 1.0) * 100.0),
+        ] {
+            assert!(report.contains(&figure), "{name}: {figure} in report.md");
+            assert!(page.contains(&figure), "{name}: {figure} in report.html");
+        }
+    }
+}
+
+#[test]
+fn without_torchs_profiler_cupti_alone_explains_a_run() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let ended = machine.run(&[NO_PROFILER, "runtime.repeats=1"]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
+    assert_trace_is_whole(&ended);
+    assert_waterfalls_add_up(&ended);
+    assert_decode_is_told_by_module(&ended);
+    assert_files_agree(&ended);
+    assert!(!ended.path("torch_profiler").exists());
+}
+
+#[test]
+fn graphs_are_told_by_the_modules_that_they_were_captured_in() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let ended = machine.run(&[NO_PROFILER, "runtime.repeats=1", "runtime.cuda_graph=true"]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
+    let trace = assert_trace_is_whole(&ended);
+    let in_graphs = trace.kernels.graph_node.iter().filter(|&&node| node != 0);
+    assert!(in_graphs.count() > 0);
+    assert_waterfalls_add_up(&ended);
+    assert_decode_is_told_by_module(&ended);
+}
+
+#[test]
+fn a_refusal_of_cupti_leaves_the_plain_measurements() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let ended = machine
+        .env("STANDIN_REFUSE", "39")
+        .run(&[NO_PROFILER, "runtime.repeats=1"]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
+    let issues = ended.issues("cupti.unavailable");
+    assert_eq!(issues.len(), 1);
+    let message = issues[0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("another tool uses CUPTI in this process"),
+        "{message}"
+    );
+    assert!(
+        ended.stdout().contains("[cupti.unavailable]"),
+        "{}",
+        ended.stdout()
+    );
+    let metrics = ended.json("metrics.json");
+    assert!(metrics["aggregates"]["tpot_ms"]["mean"].as_f64().unwrap() > 0.0);
+    assert!(ended.read("report.md").contains("another tool uses CUPTI"));
+}
+
+#[test]
+fn a_library_that_is_missing_is_named() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let ended = machine
+        .env("LLMPROF_INJECT", "/nowhere/library.so")
+        .run(&[NO_PROFILER, "runtime.repeats=1"]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
+    let issues = ended.issues("cupti.unavailable");
+    let message = issues[0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("LLMPROF_INJECT names /nowhere/library.so"),
+        "{message}"
+    );
+    assert!(issues[0]["hint"].as_str().unwrap().contains("cargo build"));
+    assert_eq!(ended.workers().len(), 1, "nothing was started in vain");
+    assert!(ended.path("report.html").is_file());
+}
+
+#[test]
+fn a_worker_that_is_killed_leaves_what_it_had_recorded() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    // In the second batch, the one that is recorded, in the third step of decode.
+    let ended = machine
+        .env("STANDIN_KILL", "2,3")
+        .run(&[NO_PROFILER, "runtime.repeats=1"]);
+    assert_eq!(ended.code(), Some(2), "{}", ended.stdout());
+    let said = ended.stderr();
+    assert!(
+        said.contains("signal 9") && said.contains("the stand-in ends this process"),
+        "{said}"
+    );
+    let manifest = ended.json("run.json");
+    assert_eq!(manifest["status"], "failed");
+    let trace = wire::read_files(&ended.wire_files(), &Limits::default()).unwrap();
+    assert!(!trace.kernels.is_empty());
+    let ranges = &trace.ranges;
+    let steps = (0..ranges.len()).filter(|&row| trace.text(ranges.name[row]) == "decode_step");
+    assert_eq!(steps.count(), 3, "the last of them open");
+}

@@ -1,0 +1,235 @@
+//! A machine with one CUDA device, without hardware: `machine.py` runs the worker, `device.c` is the device and CUPTI.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The smallest model that has everything a decoder has.
+const TINY: &str = r#"{"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": true,
+    "use_sliding_window": false, "max_position_embeddings": 128}"#;
+
+/// Tokens that each request generates; the first is prefill's.
+pub(crate) const NEW_TOKENS: usize = 6;
+
+struct Built {
+    _folder: TempDir,
+    device: PathBuf,
+    library: PathBuf,
+}
+
+fn built() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("device.so");
+        let status = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-o"])
+            .arg(&device)
+            .arg(crate_folder.join("tests/stand_in_cuda/device.c"))
+            .args(["-ldl", "-lpthread"])
+            .status()
+            .unwrap();
+        assert!(status.success(), "the device compiles");
+        // The test lies in `<target>/<profile>/deps`. The library is no dependency of the binary, so Cargo does not build it.
+        let test = std::env::current_exe().unwrap();
+        let target = test.ancestors().nth(3).unwrap().join("injected");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--offline", "--manifest-path"])
+            .arg(crate_folder.join("../inject/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&target)
+            .env_remove("CARGO_BUILD_TARGET")
+            .status()
+            .unwrap();
+        assert!(status.success(), "the library builds");
+        Built {
+            _folder: folder,
+            device,
+            library: target.join("debug").join(llmprof_wire::LIBRARY),
+        }
+    })
+}
+
+/// The interpreter, where it has what the worker needs and a torch with NVTX, which builds for the CPU alone lack.
+fn python() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = std::env::var_os("LLMPROF_PYTHON")
+        .map_or_else(|| root.join(".venv/bin/python"), PathBuf::from);
+    let path = std::path::absolute(path).unwrap();
+    let probe = "
+import importlib.util as u, os, runpy, sys
+torch, transformers = u.find_spec('torch'), u.find_spec('transformers')
+version = torch and os.path.join(os.path.dirname(torch.origin), 'version.py')
+sys.exit(not (transformers and version and runpy.run_path(version)['cuda']))";
+    let found = Command::new(&path).args(["-c", probe]).status();
+    if found.is_ok_and(|status| status.success()) {
+        return Some(path);
+    }
+    let required = std::env::var("LLMPROF_REQUIRE_PYTHON").is_ok_and(|value| value == "1");
+    assert!(
+        !required,
+        "{} has no transformers, or no torch that is built for CUDA",
+        path.display()
+    );
+    None
+}
+
+/// A run on that machine, in a folder of its own.
+pub(crate) struct Machine {
+    folder: TempDir,
+    command: Command,
+}
+
+impl Machine {
+    /// `None` where there is no Python for it.
+    pub(crate) fn new() -> Option<Self> {
+        let python = python()?;
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+        fs::create_dir(folder.path().join("counts")).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in_cuda/machine.py");
+        let interpreter = folder.path().join("python");
+        let text = format!(
+            "#!/bin/sh\nexec '{}' '{}' \"$@\"\n",
+            python.display(),
+            script.display()
+        );
+        fs::write(&interpreter, text).unwrap();
+        fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_llmprof"));
+        command
+            .current_dir(folder.path())
+            .env("NO_COLOR", "1")
+            .env("LLMPROF_INJECT", &built().library)
+            .env("LLMPROF_CUPTI", &built().device)
+            .env("STANDIN_COUNTS", folder.path().join("counts"))
+            .args(["run", "runtime=pytorch", "device=cuda:0"])
+            .arg(format!("runtime.python={}", interpreter.display()))
+            .args(["model=local", "model.config=tiny.json", "model.dtype=f32"])
+            .args(["model.load_format=dummy", "hardware.spec=h200"])
+            .args(["runtime.warmup=1", "runtime.threads=1"])
+            .arg("workload.prompt_tokens=8")
+            .arg(format!("infer.max_new_tokens={NEW_TOKENS}"))
+            .arg("hydra.run.dir=out");
+        Some(Self { folder, command })
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it with more overrides.
+    pub(crate) fn run(mut self, overrides: &[&str]) -> Ended {
+        let output = self.command.args(overrides).output().unwrap();
+        Ended {
+            folder: self.folder,
+            output,
+        }
+    }
+}
+
+/// What came of a run.
+pub(crate) struct Ended {
+    folder: TempDir,
+    output: Output,
+}
+
+/// What the device was given in one batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) kernels: usize,
+    pub(crate) copies: usize,
+    pub(crate) steps: usize,
+}
+
+/// What a worker did by the device's own count.
+pub(crate) struct Worker {
+    pub(crate) process: u32,
+    /// Whether the process had llmprof's library in it.
+    pub(crate) is_injected: bool,
+    pub(crate) batches: Vec<Given>,
+}
+
+impl Ended {
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.output.status.code()
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("out").join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub(crate) fn json(&self, name: &str) -> Value {
+        serde_json::from_str(&self.read(name)).unwrap()
+    }
+
+    /// The issues of the run with this code.
+    pub(crate) fn issues(&self, code: &str) -> Vec<Value> {
+        let manifest = self.json("run.json");
+        let issues = manifest["issues"].as_array().unwrap().iter();
+        issues.filter(|one| one["code"] == code).cloned().collect()
+    }
+
+    /// One phase of `analysis.json`.
+    pub(crate) fn phase(&self, name: &str) -> Value {
+        let analysis = self.json("analysis.json");
+        let phases = analysis["phases"].as_array().unwrap();
+        let mut found = phases.iter().filter(|phase| phase["phase"] == name);
+        let phase = found.next().unwrap_or_else(|| panic!("no {name}")).clone();
+        assert!(found.next().is_none(), "{name} is there once");
+        phase
+    }
+
+    /// The workers, those without the library first.
+    pub(crate) fn workers(&self) -> Vec<Worker> {
+        let files = fs::read_dir(self.folder.path().join("counts")).unwrap();
+        let mut workers: Vec<Worker> = files
+            .map(|entry| {
+                let path = entry.unwrap().path();
+                let told: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+                let batches = told["batches"].as_array().unwrap().iter();
+                let count = |batch: &Value, name: &str| batch[name].as_u64().unwrap() as usize;
+                Worker {
+                    process: path.file_stem().unwrap().to_str().unwrap().parse().unwrap(),
+                    is_injected: told["injected"].as_bool().unwrap(),
+                    batches: batches
+                        .map(|batch| Given {
+                            kernels: count(batch, "kernels"),
+                            copies: count(batch, "copies"),
+                            steps: count(batch, "steps"),
+                        })
+                        .collect(),
+                }
+            })
+            .collect();
+        workers.sort_by_key(|worker| worker.is_injected);
+        workers
+    }
+
+    /// The wire files of the run.
+    pub(crate) fn wire_files(&self) -> Vec<PathBuf> {
+        llmprof_record::import::wire::files(&self.path("cupti")).unwrap_or_default()
+    }
+}

@@ -117,6 +117,7 @@ impl Engine {
     pub fn precision(&self) -> Precision {
         Precision {
             weights: Some(WeightFormat::Plain(self.format.dtype())),
+            plain: None,
             activations: Some(DType::F32),
             kv: Some(DType::F32),
             compute: Some(DType::F32),

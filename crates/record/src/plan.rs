@@ -220,6 +220,7 @@ impl WorkloadPlan {
             chunk: self.chunk_tokens,
             precision: Precision {
                 weights: self.weights,
+                plain: None,
                 activations: self.dtype,
                 kv: self.kv_dtype,
                 compute: None,

@@ -143,11 +143,11 @@ impl Model {
             .weights
             .or(self.quantization)
             .unwrap_or(WeightFormat::Plain(activations));
-        let plain = match weights {
+        let plain = precision.plain.unwrap_or(match weights {
             // A plain format stores everything; a quantized one leaves the rest as it was.
             WeightFormat::Plain(dtype) => dtype,
             _ => activations,
-        };
+        });
         Formats {
             weights,
             plain,

@@ -62,7 +62,9 @@ pub enum Routing {
 pub struct Precision {
     /// Storage of the quantizable weight matrices.
     pub weights: Option<WeightFormat>,
-    /// Activations, and weights that are never quantized.
+    /// Storage of all other weights: as the quantizable ones where those are not quantized, else as activations.
+    pub plain: Option<DType>,
+    /// Activations.
     pub activations: Option<DType>,
     /// The KV cache.
     pub kv: Option<DType>,

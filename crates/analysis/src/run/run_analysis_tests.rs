@@ -2,8 +2,8 @@
 
 use llmprof_theory::device::Catalog;
 use llmprof_theory::floor::MemoryLevel;
-use llmprof_theory::{Kind, Pass, Shape};
-use llmprof_units::Basis;
+use llmprof_theory::{Kind, Pass, Precision, Shape, WeightFormat};
+use llmprof_units::{Basis, DType};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -220,6 +220,39 @@ fn a_run_of_theory_itself_is_matched_whole() {
     assert_eq!(back.phases[1].waterfall, decode.waterfall);
     assert_eq!(back.findings.len(), analysis.findings.len());
     assert_eq!(back.phases[1].by_path[0].shape, decode.by_path[0].shape);
+}
+
+/// Weights in bf16 under activations in f32, as the native engine has them: those that int8 leaves alone stay in bf16, so
+/// that a step reads as much as in [`gains_are_counted_again_from_theory`], and the gain is the same.
+#[test]
+fn what_is_not_quantized_keeps_its_format() {
+    let (model, device) = (llama_8b(), h200());
+    let mut workload = small();
+    workload.precision = Precision {
+        weights: Some(WeightFormat::Plain(DType::Bf16)),
+        activations: Some(DType::F32),
+        ..Precision::default()
+    };
+    let recipe = Recipe {
+        model: &model,
+        workload,
+        device: &device,
+        slowness: 1.25,
+        gap: 0,
+    };
+    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    let mut findings = analysis.findings.iter();
+    let quantize = findings.find(|f| f.code == "quantize_weights").unwrap();
+    let weights = |name: &str| {
+        let found = quantize.evidence.iter().find(|e| e.what == name);
+        found.unwrap().value as u64
+    };
+    // 16,060,522,496 B in all; the products give up half of theirs for 4 B a row.
+    assert_eq!(weights("weights now"), 16_060_522_496);
+    assert_eq!(
+        weights("weights in int8"),
+        16_060_522_496 - 6_979_321_856 + 4 * 32 * 43_008
+    );
 }
 
 /// A step of Llama-3.1-8B reads products of 6,979,321,856 elements and a head of 525,336,576, in bf16 15,009,316,864 B. In

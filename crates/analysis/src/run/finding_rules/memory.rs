@@ -62,6 +62,7 @@ impl Facts<'_> {
         }
         let precision = Precision {
             weights: Some(WeightFormat::Int8),
+            plain: Some(formats.plain),
             activations: Some(formats.activations),
             kv: Some(formats.kv),
             // Weights are expanded on the way, so the device needs no units for the format.

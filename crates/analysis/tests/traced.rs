@@ -356,6 +356,20 @@ fn a_graph_on_the_h200_is_told_by_module() {
     assert_eq!(decode.class.class, Some(PhaseClass::LatencyBound));
 }
 
+/// A script without phases: that its device idled while Python started says nothing about what could be saved.
+#[test]
+fn idle_time_of_a_whole_program_promises_nothing() {
+    let trace = fixture("h200/cupti/triton.wire.gz");
+    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let [phase] = analysis.phases.as_slice() else {
+        panic!("{:?}", analysis.phases.len());
+    };
+    assert!(phase.traced.as_ref().unwrap().is_whole_trace);
+    assert!(phase.waterfall.share(phase.waterfall.idle_ns) > 0.99);
+    let idle = analysis.findings.iter().find(|f| f.code == "idle").unwrap();
+    assert!(idle.gain.is_none() && idle.abstains.is_some(), "{idle:?}");
+}
+
 /// The same kernels from a graph that was captured once and launched twice: nodes know the ranges of their capture.
 #[test]
 fn kernels_of_graphs_are_matched_by_their_capture() {

@@ -18,16 +18,30 @@ impl Facts<'_> {
         if share < WORTH_SAYING {
             return None;
         }
+        if phase.traced.as_ref().is_some_and(|t| t.is_whole_trace) {
+            return Some(Finding::abstain(
+                "idle",
+                phase,
+                "what idle time costs",
+                "no phases were found, so it includes what the program did before and after its work; name them by NVTX ranges",
+            ));
+        }
         // What new lengths cost has a finding of its own: another change removes it.
         // Passes without capture have met their lengths before.
         let is_captured = wall == waterfall.wall_ns;
         let apart = new_lengths(phase).filter(|_| is_captured);
         let apart = apart.map_or(Nanos(0), |found| found.time_ns);
         let removable = Nanos(idle.0.saturating_sub(apart.0).max(0));
-        let but = if apart.0 > 0 {
-            format!(" (and {apart} of first use, which is told apart)")
+        let (but, without) = if apart.0 > 0 {
+            (
+                format!(" (and {apart} of first use, which is told apart)"),
+                format!(
+                    ", {} in first uses (told apart); without the rest",
+                    Percent(apart.0 as f64 / wall.0.max(1) as f64)
+                ),
+            )
         } else {
-            String::new()
+            (String::new(), "; without that".to_owned())
         };
         let gain = self.saving(
             phase,
@@ -86,7 +100,7 @@ impl Facts<'_> {
             code: "idle".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}{bound} {what} for {} of the time; without that it would be up to {factor:.2}× faster{remedy}",
+                "{}{bound} {what} for {} of the time{without} it would be up to {factor:.2}× faster{remedy}",
                 phase.name(),
                 Percent(share)
             ),

@@ -13,6 +13,9 @@ use super::super::statistics::Distribution;
 pub struct TracedPhase {
     /// The device; absent where the work is the host's own.
     pub device: Option<u32>,
+    /// Whether no phases were found: then this is all of the trace, the program's start and end included.
+    #[serde(default)]
+    pub is_whole_trace: bool,
     /// Whether ranges of modules tell operators apart; otherwise kernels do.
     pub by_module: bool,
     /// The stretches that were found, in order of time.

@@ -26,6 +26,7 @@ use super::stretches::{Stretch, TracePhase};
 use crate::analysis::Analysis;
 use crate::breakdown::DeviceBreakdown;
 use crate::device_events::Class;
+use crate::phases::PhaseSource;
 
 /// The name of idle time of a host without a device.
 const BETWEEN_OPERATORS: &str = "between operators";
@@ -127,6 +128,7 @@ impl Tracing<'_> {
         let steps: Vec<f64> = step_ns.iter().map(|&step| step as f64).collect();
         let traced = TracedPhase {
             device: lane.device,
+            is_whole_trace: self.timeline.phase_source == PhaseSource::Whole,
             by_module: self.by_module(&included),
             steps: Distribution::of(&steps),
             step_ns,

@@ -28,20 +28,25 @@ pub(crate) struct Full {
 // SAFETY: the memory belongs to whoever holds the value.
 unsafe impl Send for Full {}
 
-struct Empty(Vec<*mut u8>);
+#[derive(Default)]
+struct Memory(Vec<*mut u8>);
 
 // SAFETY: as above.
-unsafe impl Send for Empty {}
+unsafe impl Send for Memory {}
 
 /// All buffers.
 pub(crate) struct Buffers {
     size: usize,
     most: usize,
     made: AtomicUsize,
-    empty: Mutex<Empty>,
+    empty: Mutex<Memory>,
+    /// Those that CUPTI has.
+    out: Mutex<Memory>,
     full: Mutex<VecDeque<Full>>,
     /// Requests that could not be met; CUPTI drops records then and counts them.
     pub(crate) refused: AtomicU64,
+    /// Buffers with records that came too late to be read.
+    late: AtomicU64,
 }
 
 impl Buffers {
@@ -51,9 +56,11 @@ impl Buffers {
             size,
             most: (total / size).max(2),
             made: AtomicUsize::new(0),
-            empty: Mutex::new(Empty(Vec::new())),
+            empty: Mutex::default(),
+            out: Mutex::default(),
             full: Mutex::new(VecDeque::new()),
             refused: AtomicU64::new(0),
+            late: AtomicU64::new(0),
         }
     }
 
@@ -74,11 +81,49 @@ impl Buffers {
     /// An empty buffer and its size; `None` when all are in use.
     pub(crate) fn take(&self) -> Option<(*mut u8, usize)> {
         let ready = self.empty.lock().ok().and_then(|mut empty| empty.0.pop());
-        let memory = ready.or_else(|| self.make());
-        if memory.is_none() {
+        let Some(memory) = ready.or_else(|| self.make()) else {
             self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        self.out.lock().ok()?.0.push(memory);
+        Some((memory, self.size))
+    }
+
+    /// CUPTI hands a buffer back. False for one that it does not have from us, or no more.
+    pub(crate) fn is_back(&self, memory: *mut u8) -> bool {
+        self.out.lock().is_ok_and(|mut out| {
+            let found = out.0.iter().position(|&taken| taken == memory);
+            found.map(|index| out.0.swap_remove(index)).is_some()
+        })
+    }
+
+    /// A buffer came back whose records cannot be read any more.
+    pub(crate) fn put_late(&self, memory: *mut u8, valid: usize) {
+        self.late.fetch_add(u64::from(valid > 0), Ordering::Relaxed);
+        self.put_empty(memory);
+    }
+
+    /// How many such buffers had records, since the last time.
+    pub(crate) fn take_late(&self) -> u64 {
+        self.late.swap(0, Ordering::Relaxed)
+    }
+
+    /// CUPTI has left the process: what it had not handed back is ours again.
+    pub(crate) fn reclaim(&self) {
+        let left = self.out.lock().map(|mut out| std::mem::take(&mut out.0));
+        for memory in left.unwrap_or_default() {
+            self.put_empty(memory);
         }
-        memory.map(|memory| (memory, self.size))
+    }
+
+    /// Whether CUPTI has any.
+    pub(crate) fn is_any_out(&self) -> bool {
+        self.out.lock().is_ok_and(|out| !out.0.is_empty())
+    }
+
+    /// Whether there is something to read.
+    pub(crate) fn has_full(&self) -> bool {
+        self.full.lock().is_ok_and(|full| !full.is_empty())
     }
 
     /// CUPTI is done with a buffer. Rings when there is something to read.
@@ -159,6 +204,20 @@ mod tests {
         assert!(buffers.next_full().is_none());
         buffers.put_empty(second.memory);
         assert!(buffers.take().is_some());
+    }
+
+    #[test]
+    fn what_was_not_handed_back_is_reclaimed_once() {
+        let buffers = Buffers::new(4096, 2 * 4096);
+        let (first, _) = buffers.take().unwrap();
+        let (second, _) = buffers.take().unwrap();
+        assert!(buffers.is_back(first));
+        buffers.put_late(first, 16);
+        assert_eq!(buffers.take_late(), 1);
+        buffers.reclaim();
+        // Too late: it is in use again, or about to be.
+        assert!(!buffers.is_back(second) && !buffers.is_back(std::ptr::null_mut()));
+        assert_eq!(std::iter::from_fn(|| buffers.take()).count(), 2);
     }
 
     #[test]

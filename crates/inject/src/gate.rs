@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use llmprof_wire::Capture;
 use llmprof_wire::control::Report;
 
+use crate::cupti::{Attachment, Denied};
 use crate::session::Session;
 use crate::sys;
 
@@ -31,14 +32,19 @@ struct State {
     slice: bool,
     open: bool,
     refused: bool,
+    switches: u64,
     switch_time: i64,
 }
 
-/// What switching has cost.
+/// What switching has come to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Switches {
     pub(crate) count: u64,
     pub(crate) time: i64,
+    /// Whether a slice is on.
+    pub(crate) is_on: bool,
+    /// CUPTI is on its way out of the process, and the time of that is to come.
+    pub(crate) is_open_ended: bool,
 }
 
 impl Gate {
@@ -53,6 +59,7 @@ impl Gate {
                 slice: !has_slices,
                 open: false,
                 refused: false,
+                switches: 0,
                 switch_time: 0,
             }),
             is_open: AtomicBool::new(false),
@@ -70,9 +77,14 @@ impl Gate {
         self.has_slices || self.is_open()
     }
 
-    /// How often the gate has opened or closed.
+    /// How often the gate has opened or closed, or the speed of launches has changed for another reason.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Launches are of another speed from now on.
+    pub(crate) fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a range of this name is the one to record.
@@ -107,11 +119,20 @@ impl Gate {
         self.change(session, |state| state.slice = on);
     }
 
-    /// What switching has cost so far.
-    pub(crate) fn switches(&self) -> Switches {
+    /// What switching has come to so far.
+    pub(crate) fn switches(&self, session: &Session) -> Switches {
+        let cupti = session.cupti();
+        // Asked first: if it leaves between the two, its time is in already.
+        let is_open_ended = cupti.is_some_and(Attachment::is_under_way);
+        let leaving = cupti.map_or(0, Attachment::time);
+        let Ok(state) = self.state.lock() else {
+            return Switches::default();
+        };
         Switches {
-            count: self.changes(),
-            time: self.state.lock().map_or(0, |state| state.switch_time),
+            count: state.switches,
+            time: state.switch_time + leaving,
+            is_on: self.has_slices && state.slice,
+            is_open_ended,
         }
     }
 
@@ -141,20 +162,28 @@ impl Gate {
         let Some(cupti) = session.cupti() else { return };
         let begin = sys::now();
         let time = if wanted {
-            if let Err(refusal) = cupti.start() {
-                cupti.stop();
-                state.refused = true;
-                session.refuse(&refusal);
-                return;
+            match cupti.start(session) {
+                Ok(()) => sys::now(),
+                Err(Denied::Now) => {
+                    state.switch_time += sys::now() - begin;
+                    return;
+                }
+                Err(Denied::Always(refusal)) => {
+                    state.refused = true;
+                    session.refuse(&refusal);
+                    return;
+                }
             }
-            sys::now()
         } else {
-            cupti.stop();
+            // A range that is recorded by name may come back at once: CUPTI stays for it.
+            let leaves = session.options.detach && (self.has_slices || !state.ordered);
+            cupti.stop(session, leaves);
             begin
         };
         state.open = wanted;
         state.switch_time += sys::now() - begin;
-        self.changes.fetch_add(1, Ordering::Relaxed);
+        state.switches += 1;
+        self.count_change();
         let record = Capture {
             time,
             on: u8::from(wanted),

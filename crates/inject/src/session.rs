@@ -16,7 +16,7 @@ use llmprof_wire::{Attached, Header, Options, Refused, options};
 use crate::budget::Budget;
 use crate::buffers::Buffers;
 use crate::control::Control;
-use crate::cupti::{Cupti, Refusal};
+use crate::cupti::{Attachment, Refusal};
 use crate::gate::Gate;
 use crate::nvtx::Ranges;
 use crate::sys::{self, Bell};
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     pub(crate) gate: Gate,
     pub(crate) ranges: Ranges,
     pub(crate) budget: Option<Budget>,
-    cupti: OnceLock<Cupti>,
+    cupti: OnceLock<Attachment>,
     notes: Mutex<Vec<u8>>,
     lost_notes: AtomicU64,
     reports: Mutex<Vec<Report>>,
@@ -152,9 +152,9 @@ pub(crate) fn attach() {
     if session.cupti.get().is_some() {
         return;
     }
-    match Cupti::open(&session.options, life::is_forked()) {
+    match Attachment::open(&session.options, life::is_forked()) {
         Ok(cupti) => {
-            let version = cupti.version;
+            let version = cupti.version();
             if session.cupti.set(cupti).is_err() {
                 return;
             }
@@ -177,7 +177,7 @@ pub(crate) fn attach() {
 
 impl Session {
     /// CUPTI, once it is in use.
-    pub(crate) fn cupti(&self) -> Option<&Cupti> {
+    pub(crate) fn cupti(&self) -> Option<&Attachment> {
         self.cupti.get()
     }
 
@@ -255,12 +255,12 @@ impl Session {
         if self.finishing.swap(true, Ordering::AcqRel) {
             return;
         }
+        let limit = Duration::from_millis(u64::from(self.options.exit_ms));
         if let Some(cupti) = self.cupti() {
-            cupti.flush(true);
+            cupti.flush_last(limit);
         }
         self.bell.ring();
         let (done, changed) = &self.finished;
-        let limit = Duration::from_millis(u64::from(self.options.exit_ms));
         if let Ok(done) = done.lock() {
             // Whether in time or not, the process ends now.
             let _ = changed.wait_timeout_while(done, limit, |done| !*done);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use llmprof_wire::{Call, Copy, Kernel, Memset, Overhead, Sync};
 
 use crate::cupti::layout::{self, Activity, kind};
-use crate::cupti::{Cupti, domain};
+use crate::cupti::{Calls, domain};
 use crate::driver;
 use crate::names::Names;
 
@@ -16,6 +16,8 @@ pub(crate) enum Outcome {
     Written,
     /// It is a call that starts work on a device, and was written.
     Launch,
+    /// It is a kernel of a graph, and was written.
+    OfGraph,
     /// It is of no interest.
     Left,
     /// It has no times: CUPTI was asked for it before the device was done, or had no memory for them.
@@ -37,7 +39,7 @@ impl Translator {
     pub(crate) unsafe fn put(
         &mut self,
         record: *const Activity,
-        cupti: &Cupti,
+        calls: &Calls,
         out: &mut Vec<u8>,
     ) -> Outcome {
         // SAFETY: every record begins with its kind; each is read as the structure of its kind, of which it is whole.
@@ -56,11 +58,11 @@ impl Translator {
                 ),
                 kind::RUNTIME => {
                     let call = record.cast::<layout::Api>().read_unaligned();
-                    self.call(&call, domain::RUNTIME, cupti, out)
+                    self.call(&call, domain::RUNTIME, calls, out)
                 }
                 kind::DRIVER => {
                     let call = record.cast::<layout::Api>().read_unaligned();
-                    self.call(&call, domain::DRIVER, cupti, out)
+                    self.call(&call, domain::DRIVER, calls, out)
                 }
                 kind::OVERHEAD => {
                     overhead(&record.cast::<layout::Overhead>().read_unaligned(), out)
@@ -81,7 +83,8 @@ impl Translator {
             return Outcome::Untimed;
         }
         self.device(kernel.device, out);
-        // SAFETY: CUPTI keeps the names of kernels for as long as the process lives.
+        // SAFETY: CUPTI keeps the names of kernels until it leaves the process, and it is asked to only after all of its
+        // records were read.
         let name = unsafe { self.names.number_of(kernel.name, out) };
         let size = |size: [i32; 3]| size.map(|length| u32::try_from(length).unwrap_or(0));
         let bytes = |bytes: i32| u32::try_from(bytes).unwrap_or(0);
@@ -102,7 +105,11 @@ impl Translator {
             registers: kernel.registers_per_thread,
         };
         record.put(out);
-        Outcome::Written
+        if kernel.graph_node == 0 {
+            Outcome::Written
+        } else {
+            Outcome::OfGraph
+        }
     }
 
     fn copy(&mut self, copy: &layout::Memcpy, out: &mut Vec<u8>) -> Outcome {
@@ -176,16 +183,16 @@ impl Translator {
         &mut self,
         call: &layout::Api,
         domain: u32,
-        cupti: &Cupti,
+        calls: &Calls,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        if !cupti.calls.wants(domain, call.callback) {
+        if !calls.wants(domain, call.callback) {
             return Outcome::Left;
         }
         if !is_timed(call.start, call.end) {
             return Outcome::Untimed;
         }
-        let name = cupti.calls.name(domain, call.callback);
+        let name = calls.name(domain, call.callback);
         let launches = name.windows(6).any(|part| part == b"Launch");
         let record = Call {
             start: call.start as i64,

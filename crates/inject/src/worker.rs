@@ -8,13 +8,16 @@ use llmprof_wire::{Checkpoint, Cost, Ended, Header};
 use crate::budget::Budget;
 use crate::buffers::Full;
 use crate::control::{Control, Heard};
-use crate::cupti::Cupti;
+use crate::cupti::{Attachment, Drain};
 use crate::guard;
 use crate::nvtx::Ranges;
 use crate::output::Output;
 use crate::session::Session;
 use crate::sys;
 use crate::translate::{Outcome, Translator};
+
+/// Why records were lost that CUPTI handed out when it left the process.
+const TOO_LATE: &str = "buffers that came when CUPTI had left";
 
 /// Starts the thread. Where the system refuses one, llmprof is told, and nothing is recorded.
 pub(crate) fn spawn(session: &'static Session, file: File, header: Header, control: Control) {
@@ -68,9 +71,7 @@ impl Worker {
         let mut next = sys::now() + interval;
         self.output.flush();
         while !self.session.is_finishing() {
-            let until = self.session.budget.as_ref().map_or(next, |budget| {
-                next.min(budget.next_change().unwrap_or(next))
-            });
+            let until = self.next_change().unwrap_or(next).min(next);
             // Rounded up: a wait that ends early would spin.
             let wait = ((until - sys::now()).max(0) + 999_999) / 1_000_000;
             if self.session.bell.wait(self.control.descriptor(), wait) {
@@ -79,12 +80,20 @@ impl Worker {
             self.drain();
             self.tell();
             self.keep_budget();
+            self.let_cupti_leave();
             if sys::now() >= next || self.session.take_hurry() {
                 self.checkpoint();
                 next = sys::now() + interval;
             }
         }
         self.end();
+    }
+
+    /// When there may be something to do besides writing.
+    fn next_change(&self) -> Option<i64> {
+        let budget = self.session.budget.as_ref().and_then(Budget::next_change);
+        let cupti = self.session.cupti().and_then(Attachment::next_change);
+        budget.into_iter().chain(cupti).min()
     }
 
     /// Does what llmprof asks.
@@ -129,7 +138,12 @@ impl Worker {
         };
         let launches = std::mem::take(&mut self.launches);
         let waiting = session.gate.awaits_slice();
-        if let Some(on) = budget.tick(sys::now(), launches, session.gate.switches(), waiting) {
+        if let Some(on) = budget.tick(
+            sys::now(),
+            launches,
+            session.gate.switches(session),
+            waiting,
+        ) {
             session.gate.slice(session, on);
             if !on {
                 // The launches of this slice are counted before the next one.
@@ -150,6 +164,21 @@ impl Worker {
         self.drain();
     }
 
+    /// Reads what CUPTI holds, so that it can leave the process.
+    fn let_cupti_leave(&mut self) {
+        let Some(cupti) = self.session.cupti() else {
+            return;
+        };
+        let Some(drain) = cupti.drains(sys::now()) else {
+            return;
+        };
+        cupti.flush(drain == Drain::All);
+        self.drain();
+        let dropped = cupti.dropped();
+        self.output.lose(dropped, "CUPTI had no buffer for them");
+        cupti.drained(drain == Drain::Whole && self.session.buffers.is_any_out());
+    }
+
     /// Everything that has ended goes into the file.
     fn checkpoint(&mut self) {
         let time = sys::now();
@@ -167,20 +196,29 @@ impl Worker {
             self.translator = Translator::default();
             Ranges::announce(self.session);
         }
-        let (notes, lost) = self.session.take_notes();
-        self.output.lose(lost, "too many notes at once");
-        self.add(&notes);
+        self.take_notes();
         let (chunks, lost) = self.session.ranges.take();
         self.output.lose(lost, "too many ranges at once");
         for chunk in chunks {
             self.add(&chunk);
         }
         while let Some(full) = self.session.buffers.next_full() {
+            // That CUPTI has left since, for what was recorded after it came back.
+            self.take_notes();
             if let Some(cupti) = self.session.cupti() {
                 self.read(cupti, &full);
             }
             self.session.buffers.put_empty(full.memory);
         }
+        // How many records were in them is not known.
+        let late = self.session.buffers.take_late();
+        self.output.lose(late, TOO_LATE);
+    }
+
+    fn take_notes(&mut self) {
+        let (notes, lost) = self.session.take_notes();
+        self.output.lose(lost, "too many notes at once");
+        self.add(&notes);
     }
 
     fn add(&mut self, records: &[u8]) {
@@ -192,7 +230,7 @@ impl Worker {
         }
     }
 
-    fn read(&mut self, cupti: &Cupti, full: &Full) {
+    fn read(&mut self, cupti: &Attachment, full: &Full) {
         self.was_open = true;
         let Self {
             scratch,
@@ -201,17 +239,16 @@ impl Worker {
         } = self;
         let (mut records, mut untimed, mut launches) = (0, 0, 0);
         scratch.clear();
-        // SAFETY: CUPTI completed the buffer and we hold it until it is put back.
-        unsafe {
-            cupti.records(full.memory, full.valid, |record| {
-                records += 1;
-                match translator.put(record, cupti, scratch) {
-                    Outcome::Launch => launches += 1,
-                    Outcome::Untimed => untimed += 1,
-                    Outcome::Written | Outcome::Left => {}
-                }
-            });
-        }
+        let dropped = cupti.read(full, |record| {
+            records += 1;
+            // SAFETY: the record is CUPTI's, of a version that is supported.
+            match unsafe { translator.put(record, cupti.calls(), scratch) } {
+                Outcome::Launch => launches += 1,
+                Outcome::Untimed => untimed += 1,
+                Outcome::OfGraph => cupti.sees_graphs(),
+                Outcome::Written | Outcome::Left => {}
+            }
+        });
         self.records += records;
         self.launches += launches;
         let scratch = std::mem::take(&mut self.scratch);
@@ -224,16 +261,21 @@ impl Worker {
         self.scratch = scratch;
         self.output
             .lose(untimed, "device activities that had no times");
-        let dropped = cupti.dropped(full.context, full.stream);
-        self.output.lose(dropped, "CUPTI had no buffer for them");
+        match dropped {
+            Some(dropped) => self.output.lose(dropped, "CUPTI had no buffer for them"),
+            None => self.output.lose(1, TOO_LATE),
+        }
     }
 
     /// The process ends: the last words.
     fn end(mut self) {
-        self.drain();
         let session = self.session;
         if let Some(cupti) = session.cupti() {
-            let dropped = cupti.dropped(std::ptr::null_mut(), 0);
+            cupti.last_words(session);
+        }
+        self.drain();
+        if let Some(cupti) = session.cupti() {
+            let dropped = cupti.dropped();
             self.output.lose(dropped, "CUPTI had no buffer for them");
         }
         let refused = session
@@ -246,7 +288,7 @@ impl Worker {
         }
         self.output
             .lose(guard::panics(), "faults inside the library");
-        let switches = session.gate.switches();
+        let switches = session.gate.switches(session);
         let (launch_cost, samples) = session.budget.as_ref().map_or((0, 0), Budget::launch_cost);
         let cost = Cost {
             records: self.records,

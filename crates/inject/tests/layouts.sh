@@ -44,6 +44,8 @@ int main(void) {
     A(cbid) A(start) A(end) A(threadId) A(correlationId) A(returnValue) S("api", CUpti_ActivityAPI)
 #define O(f) F("overhead", OVERHEAD, f)
     O(overheadKind) O(objectKind) O(start) O(end) S("overhead", OVERHEAD)
+    F("callback", CUpti_CallbackData, callbackSite) S("callback", CUpti_CallbackData)
+    printf("%s callback exit %d 4\n", VERSION, CUPTI_API_EXIT);
     printf("%s overhead objectThread %zu 4\n", VERSION, offsetof(OVERHEAD, objectId) + offsetof(CUpti_ActivityObjectKindId, pt.threadId));
     return 0;
 }

@@ -1,6 +1,7 @@
 //! The library in a process, driven by a stand-in for CUPTI and a program that initializes it as the CUDA driver and the
 //! NVTX headers do. Both are C, built here; they need no GPU.
 
+mod detach;
 mod support;
 
 use std::collections::HashMap;

@@ -8,7 +8,8 @@ use llmprof_record::import::{Limits, wire};
 use llmprof_record::issue::Severity;
 use llmprof_record::trace::{CopyKind, HostKind, RangeKind, SyncKind, Trace};
 use llmprof_wire::{
-    Attached, Call, Capture, Domain, Ended, GraphNode, Header, Kernel, Pop, Push, Record, Text,
+    Attached, Attachment, Call, Capture, Domain, Ended, GraphNode, Header, Kept, Kernel, Pop, Push,
+    Record, Refused, Text,
 };
 use proptest::prelude::*;
 
@@ -308,6 +309,78 @@ fn processes_that_number_alike_stay_apart() {
         .map(|row| (row.node >> 32, trace.text(row.ranges), row.time))
         .collect();
     assert_eq!(nodes, [(2, "model/layers.0", 3), (4, "model/layers.0", 3)]);
+}
+
+#[test]
+fn numbers_that_begin_again_when_cupti_comes_back_stay_apart() {
+    let call = |start, correlation| {
+        Record::Call(Call {
+            start,
+            end: start + 1,
+            correlation,
+            domain: 2,
+            ..Call::default()
+        })
+    };
+    let kernel = |start, correlation| {
+        Record::Kernel(Kernel {
+            start,
+            end: start + 1,
+            correlation,
+            ..Kernel::default()
+        })
+    };
+    let switch = |time, on| Record::Capture(Capture { time, on, slice: 1 });
+    let leaves = |time| {
+        Record::Attachment(Attachment {
+            time,
+            took: 1,
+            on: 0,
+        })
+    };
+    // The second time it counts on, the third time it begins again, out of order.
+    let records = [
+        switch(10, 1),
+        call(11, 1),
+        kernel(12, 1),
+        call(13, 2),
+        kernel(14, 2),
+        switch(15, 0),
+        leaves(16),
+        switch(20, 1),
+        call(21, 3),
+        kernel(22, 3),
+        switch(25, 0),
+        leaves(26),
+        Record::Refused(Refused {
+            time: 27,
+            status: 39,
+            text: b"another tool uses CUPTI",
+        }),
+        switch(30, 1),
+        kernel(34, 2),
+        call(31, 1),
+        kernel(32, 1),
+        call(33, 2),
+        switch(35, 0),
+        Record::Kept(Kept {
+            time: 35,
+            text: b"the program uses CUDA graphs",
+        }),
+        Record::Ended(Ended { time: 40, lost: 0 }),
+    ];
+    let trace = read(&[file(7, &records), file(8, &[call(50, 1), kernel(51, 1)])]);
+    let calls: HashMap<u32, i64> = (0..trace.hosts.len())
+        .map(|row| (trace.hosts.correlation[row], trace.hosts.start[row]))
+        .collect();
+    assert_eq!(calls.len(), 6);
+    for row in 0..trace.kernels.len() {
+        let called = calls[&trace.kernels.correlation[row]];
+        assert_eq!(trace.kernels.start[row], called + 1);
+    }
+    let codes = codes(&trace);
+    assert!(codes.contains(&"cupti.not_again") && codes.contains(&"cupti.kept"));
+    assert!(!codes.contains(&"cupti.refused"), "{codes:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub const RANGE: &str = "LLMPROF_NVTX_RANGE";
 /// A `libcupti` to use before all others.
 pub const CUPTI: &str = "LLMPROF_CUPTI";
 
-/// How to record. As text: `calls=launch begin=on interval_ms=200 overhead_ppm=0 buffer_kib=512`.
+/// How to record. As text: `calls=launch begin=on interval_ms=200 overhead_ppm=0 detach=off buffer_kib=512`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Record every call of the CUDA API, not only those that launch or wait.
@@ -24,6 +24,8 @@ pub struct Options {
     pub interval_ms: u32,
     /// The share of time that recording may cost, in millionths; 0: record all the time.
     pub overhead_ppm: u32,
+    /// Take CUPTI out of the process while nothing is recorded: between slices, and once recording was ended.
+    pub detach: bool,
     /// How large a buffer for CUPTI is, KiB.
     pub buffer_kib: u32,
     /// How many bytes of buffers there may be, MiB; records are lost when they are all in use.
@@ -39,6 +41,7 @@ impl Default for Options {
             begin: true,
             interval_ms: 200,
             overhead_ppm: 0,
+            detach: false,
             buffer_kib: 512,
             memory_mib: 64,
             exit_ms: 10_000,
@@ -66,6 +69,7 @@ impl Options {
                 "begin" => options.begin = value != "off",
                 "interval_ms" => set(&mut options.interval_ms),
                 "overhead_ppm" => set(&mut options.overhead_ppm),
+                "detach" => options.detach = value == "on",
                 "buffer_kib" => set(&mut options.buffer_kib),
                 "memory_mib" => set(&mut options.memory_mib),
                 "exit_ms" => set(&mut options.exit_ms),
@@ -84,11 +88,12 @@ impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "calls={} begin={} interval_ms={} overhead_ppm={} buffer_kib={} memory_mib={} exit_ms={}",
+            "calls={} begin={} interval_ms={} overhead_ppm={} detach={} buffer_kib={} memory_mib={} exit_ms={}",
             if self.all_calls { "all" } else { "launch" },
             if self.begin { "on" } else { "off" },
             self.interval_ms,
             self.overhead_ppm,
+            if self.detach { "on" } else { "off" },
             self.buffer_kib,
             self.memory_mib,
             self.exit_ms,
@@ -107,6 +112,7 @@ mod tests {
             begin: false,
             interval_ms: 50,
             overhead_ppm: 20_000,
+            detach: true,
             buffer_kib: 64,
             memory_mib: 8,
             exit_ms: 1,
@@ -117,7 +123,9 @@ mod tests {
 
     #[test]
     fn nonsense_keeps_the_defaults() {
-        let read = Options::read("calls interval_ms=soon overhead_ppm=-3 colour=blue buffer_kib=0");
+        let read = Options::read(
+            "calls interval_ms=soon overhead_ppm=-3 colour=blue detach=maybe buffer_kib=0",
+        );
         assert_eq!(
             read,
             Options {

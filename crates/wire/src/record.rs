@@ -317,6 +317,15 @@ records! {
             /// How many pairs of steps with and without recording that figure is from.
             launch_cost_samples: u64,
         }
+        /// CUPTI was taken out of the process while nothing is recorded, or put back for the next slice.
+        Attachment = 26 {
+            /// When, ns.
+            time: i64,
+            /// How long that took, ns.
+            took: u64,
+            /// 1: it is back; 0: it has left.
+            on: u8,
+        }
         /// The process ended in order and this is the last record.
         Ended = 24 {
             /// When, ns.
@@ -453,6 +462,11 @@ records! {
             time: i64,
             /// What CUPTI returned; 0 where it was not found or is of an unknown version.
             status: u32,
+        }
+        /// CUPTI was to leave the process while nothing is recorded, and does not. The text says why.
+        Kept = 27 {
+            /// When, ns.
+            time: i64,
         }
     }
 }

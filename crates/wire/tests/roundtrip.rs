@@ -1,8 +1,8 @@
 //! Files of records: what is written is read, and a cut or damaged file is read up to there.
 
 use llmprof_wire::{
-    Call, Checkpoint, End, Ended, HEADER_BYTES, Header, Kernel, LONGEST_TEXT, Pop, Push, Reader,
-    Record, Text,
+    Attachment, Call, Checkpoint, End, Ended, HEADER_BYTES, Header, Kept, Kernel, LONGEST_TEXT,
+    Pop, Push, Reader, Record, Text,
 };
 use proptest::prelude::*;
 
@@ -52,6 +52,15 @@ fn file() -> (Vec<u8>, Vec<usize>) {
             time: 9,
             thread: 6,
             domain: 0,
+        }),
+        Record::Attachment(Attachment {
+            time: 9,
+            took: 1,
+            on: 0,
+        }),
+        Record::Kept(Kept {
+            time: 9,
+            text: b"graphs",
         }),
         Record::Checkpoint(Checkpoint { time: 10 }),
         Record::Unknown(999),

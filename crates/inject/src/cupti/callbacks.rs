@@ -4,7 +4,8 @@ use std::ffi::c_void;
 
 use llmprof_wire::GraphNode;
 
-use super::domain;
+use super::layout::Callback;
+use super::{Attachment, domain};
 use crate::buffers::Full;
 use crate::guard::quietly;
 use crate::{nvtx, session, sys};
@@ -48,8 +49,13 @@ pub(super) unsafe extern "C" fn completed(
 ) {
     quietly((), || {
         if let Some(session) = session::current()
-            && !buffer.is_null()
+            && session.buffers.is_back(buffer)
         {
+            if session.cupti().is_some_and(Attachment::is_leaving) {
+                // What its records point to may be gone before they are read.
+                session.buffers.put_late(buffer, valid);
+                return;
+            }
             let full = Full {
                 memory: buffer,
                 valid,
@@ -86,6 +92,15 @@ pub(super) unsafe extern "C" fn called(
     data: *const c_void,
 ) {
     match domain {
+        domain::RUNTIME | domain::DRIVER if !data.is_null() => quietly((), || {
+            // SAFETY: for these domains the data is a `CUpti_CallbackData`, which lives until we return.
+            let site = unsafe { (*data.cast::<Callback>()).site };
+            if let Some(session) = session::current()
+                && let Some(cupti) = session.cupti()
+            {
+                cupti.call_passes(session, domain, callback, site);
+            }
+        }),
         domain::RESOURCE if !data.is_null() => quietly((), || {
             // SAFETY: for this domain the data is a `CUpti_ResourceData`, and for callbacks about nodes of graphs its
             // descriptor is a `CUpti_GraphData`; both live until we return.
@@ -113,25 +128,27 @@ fn node_made(graph: &GraphData, callback: u32) {
         return;
     };
     let Some(cupti) = session.cupti() else { return };
-    let Some(node) = cupti.node_id(graph.node) else {
-        return;
-    };
-    let original = match callback {
-        NODE_CLONED => cupti.node_id(graph.original_node).unwrap_or(0),
-        _ => 0,
-    };
-    let path = if original == 0 {
-        nvtx::open_path(session)
-    } else {
-        Vec::new()
-    };
-    let record = GraphNode {
-        time: sys::now(),
-        node,
-        original,
-        graph: cupti.graph_id(graph.graph),
-        thread: sys::thread_id(),
-        text: &path,
-    };
-    session.note(|out| record.put(out));
+    cupti.visit(|cupti| {
+        let Some(node) = cupti.node_id(graph.node) else {
+            return;
+        };
+        let original = match callback {
+            NODE_CLONED => cupti.node_id(graph.original_node).unwrap_or(0),
+            _ => 0,
+        };
+        let path = if original == 0 {
+            nvtx::open_path(session)
+        } else {
+            Vec::new()
+        };
+        let record = GraphNode {
+            time: sys::now(),
+            node,
+            original,
+            graph: cupti.graph_id(graph.graph),
+            thread: sys::thread_id(),
+            text: &path,
+        };
+        session.note(|out| record.put(out));
+    });
 }

@@ -43,6 +43,10 @@ pub(crate) struct Calls {
     pub(crate) runtime: Vec<u32>,
     /// Of the driver, in order.
     pub(crate) driver: Vec<u32>,
+    /// Those that return when a device has done what it was given, by domain and number, in order.
+    pub(super) waits: Vec<(u32, u32)>,
+    /// Those that give kernels to a device, likewise.
+    pub(super) launches: Vec<(u32, u32)>,
     names: HashMap<(u32, u32), Vec<u8>>,
     /// Calls that hardly anyone makes, by domain and number.
     pub(super) rare: Vec<(u32, u32)>,
@@ -55,6 +59,8 @@ impl Calls {
             all,
             runtime: Vec::new(),
             driver: Vec::new(),
+            waits: Vec::new(),
+            launches: Vec::new(),
             names: HashMap::new(),
             rare: Vec::new(),
         };
@@ -70,10 +76,17 @@ impl Calls {
                     continue;
                 };
                 silence = 0;
-                if is_wanted(&String::from_utf8_lossy(&name)) {
+                let text = String::from_utf8_lossy(&name);
+                if is_wanted(&text) {
                     match domain {
                         domain::RUNTIME => calls.runtime.push(callback),
                         _ => calls.driver.push(callback),
+                    }
+                    if is_wait(&text) {
+                        calls.waits.push((domain, callback));
+                    }
+                    if is_launch(&text) {
+                        calls.launches.push((domain, callback));
                     }
                 }
                 if name.starts_with(b"cudaProfilerStop") || name == b"cuProfilerStop" {
@@ -82,7 +95,13 @@ impl Calls {
                 calls.names.insert((domain, callback), name);
             }
         }
+        calls.waits.sort_unstable();
         calls
+    }
+
+    /// Whether a call returns when a device has done what it was given.
+    pub(super) fn is_wait(&self, domain: u32, callback: u32) -> bool {
+        self.waits.binary_search(&(domain, callback)).is_ok()
     }
 
     /// The name of a call; empty where CUPTI did not tell.
@@ -106,6 +125,19 @@ fn is_wanted(name: &str) -> bool {
     WORDS.iter().any(|word| name.contains(word)) && !NOT.iter().any(|word| name.contains(word))
 }
 
+/// Copies from one device to another return before they are done.
+fn is_wait(name: &str) -> bool {
+    name.contains("Synchronize")
+        || (name.contains("Memcpy")
+            && !["Async", "Peer", "DtoD"]
+                .iter()
+                .any(|word| name.contains(word)))
+}
+
+fn is_launch(name: &str) -> bool {
+    name.starts_with("cudaLaunch") || name.starts_with("cuLaunch")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,11 +148,15 @@ mod tests {
             let name = match (domain, callback) {
                 (domain::RUNTIME, 13) => "cudaMalloc_v3020",
                 (domain::RUNTIME, 20) => "cudaGetDevice_v3020",
+                (domain::RUNTIME, 31) => "cudaMemcpy_v3020",
+                (domain::RUNTIME, 41) => "cudaMemcpyAsync_v3020",
                 (domain::RUNTIME, 131) => "cudaStreamSynchronize_v3020",
                 (domain::RUNTIME, 211) => "cudaLaunchKernel_v7000",
                 (domain::RUNTIME, 300) => "cudaGraphAddMemcpyNode_v10000",
                 (domain::RUNTIME, 311) => "cudaGraphLaunch_v10000",
                 (domain::RUNTIME, 430) => "cudaLaunchKernelExC_v11060",
+                (domain::DRIVER, 17) => "cuCtxSynchronize",
+                (domain::DRIVER, 280) => "cuMemcpyDtoD_v2",
                 (domain::DRIVER, 307) => "cuLaunchKernel",
                 (domain::DRIVER, 310) => "cuCtxGetCurrent",
                 (domain::DRIVER, 1200) => "cuLaunchAfterALongSilence",
@@ -129,8 +165,15 @@ mod tests {
             Some(name.as_bytes().to_vec())
         };
         let calls = Calls::choose(names, false);
-        assert_eq!(calls.runtime, [13, 131, 211, 311, 430]);
-        assert_eq!(calls.driver, [307]);
+        assert_eq!(calls.runtime, [13, 31, 41, 131, 211, 311, 430]);
+        assert_eq!(calls.driver, [17, 280, 307]);
+        let (driver, runtime) = (domain::DRIVER, domain::RUNTIME);
+        assert_eq!(calls.waits, [(driver, 17), (runtime, 31), (runtime, 131)]);
+        assert_eq!(
+            calls.launches,
+            [(runtime, 211), (runtime, 430), (driver, 307)]
+        );
+        assert!(calls.is_wait(runtime, 131) && !calls.is_wait(runtime, 41));
         assert!(calls.wants(domain::RUNTIME, 211));
         assert!(!calls.wants(domain::RUNTIME, 20));
         assert!(!calls.wants(domain::DRIVER, 211));

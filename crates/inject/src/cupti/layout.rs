@@ -1,4 +1,4 @@
-//! The beginnings of CUPTI's activity records, as far as we read them.
+//! The beginnings of CUPTI's activity records and of what it passes to callbacks, as far as we read them.
 //!
 //! NVIDIA appends to these structures: between CUDA 12.0 and 13.4 the kernel record grew from `CUpti_ActivityKernel9`
 //! (208 bytes) to `CUpti_ActivityKernel13` (248 bytes), and every field below stayed where it was. So one set of
@@ -151,6 +151,18 @@ pub(crate) struct Api {
     pub(crate) status: u32,
 }
 
+/// `CUpti_CallbackData`, which callbacks of calls are given.
+#[repr(C)]
+pub(crate) struct Callback {
+    /// `CUpti_ApiCallbackSite`.
+    pub(crate) site: u32,
+}
+
+impl Callback {
+    /// The call is about to return; otherwise it has just begun.
+    pub(crate) const EXIT: u32 = 1;
+}
+
 /// `CUpti_ActivityOverhead` (12.0) and later.
 #[repr(C)]
 pub(crate) struct Overhead {
@@ -252,6 +264,7 @@ mod tests {
             "overhead" "objectThread" = Overhead.thread: 4;
             "overhead" "start" = Overhead.start: 8;
             "overhead" "end" = Overhead.end: 8;
+            "callback" "callbackSite" = Callback.site: 4;
         }
         .into_iter()
         .collect();
@@ -263,6 +276,7 @@ mod tests {
             "sync" => size_of::<Synchronization>(),
             "api" => size_of::<Api>(),
             "overhead" => size_of::<Overhead>(),
+            "callback" => size_of::<Callback>(),
             other => panic!("{other}"),
         };
         let (mut versions, mut compared) = (std::collections::BTreeSet::new(), 0);
@@ -273,6 +287,10 @@ mod tests {
             };
             let number = |text: &str| text.parse::<usize>().unwrap();
             versions.insert(version);
+            if field == "exit" {
+                assert_eq!(Callback::EXIT, offset.parse().unwrap(), "{line}");
+                continue;
+            }
             if field == "size" {
                 assert!(prefix(record) <= number(size), "{line}");
                 continue;

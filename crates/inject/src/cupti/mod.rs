@@ -1,13 +1,18 @@
 //! CUPTI, loaded at run time.
 
+mod attachment;
 mod callbacks;
 mod calls;
+mod departure;
 mod find;
 pub(crate) mod layout;
+mod nesting;
 
 use std::ffi::{CStr, c_char, c_void};
 
+pub(crate) use attachment::{Attachment, Denied};
 pub(crate) use calls::Calls;
+pub(crate) use departure::Drain;
 
 /// `CUptiResult`.
 pub(crate) type Status = u32;
@@ -63,7 +68,14 @@ macro_rules! api {
     };
 }
 
-type Subscriber = *mut c_void;
+/// `CUpti_SubscriberHandle`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Subscriber(*mut c_void);
+
+// SAFETY: a handle that CUPTI takes from any thread.
+unsafe impl Send for Subscriber {}
+
 type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type Called = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
@@ -90,6 +102,7 @@ api! {
         enable_driver: c"cuptiActivityEnableDriverApi" = fn(u32, u8);
         graph_node_id: c"cuptiGetGraphNodeId" = fn(*mut c_void, *mut u64);
         graph_id: c"cuptiGetGraphId" = fn(*mut c_void, *mut u32);
+        finalize: c"cuptiFinalize" = fn();
         result_string: c"cuptiGetResultString" = fn(Status, *mut *const c_char);
     }
 }
@@ -109,22 +122,17 @@ impl From<String> for Refusal {
     }
 }
 
-/// CUPTI in this process, with us as its subscriber.
+/// The functions of CUPTI, and what we ask of them. [`Attachment`] says when they may be called.
 pub(crate) struct Cupti {
     api: Api,
-    /// Its version.
-    pub(crate) version: u32,
-    /// The calls that are recorded.
-    pub(crate) calls: Calls,
+    version: u32,
+    calls: Calls,
+    follows_waits: bool,
 }
 
 impl Cupti {
-    /// Finds it, checks it, and becomes its subscriber. Nothing is recorded yet. A failure leaves nothing behind. With
-    /// `follows_waits` we are called when the process has waited for its device.
-    pub(crate) fn open(
-        options: &llmprof_wire::Options,
-        follows_waits: bool,
-    ) -> Result<Self, Refusal> {
+    /// Finds it and checks it. With `follows_waits` we are called when the process has waited for its device.
+    fn find(options: &llmprof_wire::Options, follows_waits: bool) -> Result<Self, Refusal> {
         let api = Api::load(find::find()?)?;
         let mut version = 0;
         // SAFETY: `version` is valid for the call.
@@ -146,32 +154,34 @@ impl Cupti {
             },
             options.all_calls,
         );
-        let cupti = Self {
+        Ok(Self {
             api,
             version,
             calls,
-        };
-        cupti.subscribe(follows_waits)?;
-        Ok(cupti)
+            follows_waits,
+        })
     }
 
-    fn subscribe(&self, follows_waits: bool) -> Result<(), Refusal> {
-        let api = &self.api;
-        let mut subscriber: Subscriber = std::ptr::null_mut();
+    /// Becomes its subscriber, and lets `begin` do the rest. A failure leaves nothing behind.
+    fn subscribe(
+        &self,
+        begin: impl FnOnce(&Self) -> Result<(), Refusal>,
+    ) -> Result<Subscriber, Refusal> {
+        let mut subscriber = Subscriber(std::ptr::null_mut());
         // SAFETY: the callback lives as long as this library, which is pinned.
         let status = unsafe {
-            (api.subscribe)(&raw mut subscriber, callbacks::called, std::ptr::null_mut())
+            (self.api.subscribe)(&raw mut subscriber, callbacks::called, std::ptr::null_mut())
         };
         self.check("cuptiSubscribe", status)?;
-        let prepared = self.prepare(subscriber, follows_waits);
-        if prepared.is_err() {
+        let begun = self.prepare(subscriber).and_then(|()| begin(self));
+        if begun.is_err() {
             // SAFETY: the subscriber is ours.
-            unsafe { (api.unsubscribe)(subscriber) };
+            unsafe { (self.api.unsubscribe)(subscriber) };
         }
-        prepared
+        begun.map(|()| subscriber)
     }
 
-    fn prepare(&self, subscriber: Subscriber, follows_waits: bool) -> Result<(), Refusal> {
+    fn prepare(&self, subscriber: Subscriber) -> Result<(), Refusal> {
         let api = &self.api;
         // SAFETY: the callbacks live as long as this library; the clock must be set before anything is enabled.
         unsafe {
@@ -184,25 +194,37 @@ impl Cupti {
                 "cuptiActivityRegisterCallbacks",
                 (api.register_callbacks)(callbacks::requested, callbacks::completed),
             )?;
-            // Without these, kernels of graphs are not traced back to where they were captured.
-            for callback in [callbacks::NODE_CREATED, callbacks::NODE_CLONED] {
-                (api.enable_callback)(1, subscriber, domain::RESOURCE, callback);
-            }
-            if follows_waits {
-                for callback in callbacks::WAITED {
-                    (api.enable_callback)(1, subscriber, domain::SYNCHRONIZE, callback);
-                }
+        }
+        // Without these, kernels of graphs are not traced back to where they were captured.
+        for callback in [callbacks::NODE_CREATED, callbacks::NODE_CLONED] {
+            self.enable_callback(subscriber, domain::RESOURCE, callback, true);
+        }
+        if self.follows_waits {
+            for callback in callbacks::WAITED {
+                self.enable_callback(subscriber, domain::SYNCHRONIZE, callback, true);
             }
         }
-        self.prime()
+        Ok(())
     }
 
-    /// Records for a moment, so that a driver that refuses says so here, and leaves on two calls that hardly anyone
-    /// makes. A runtime that initializes itself while none of its calls is wanted is not heard of later either (seen with
-    /// CUDA 13.0): kernels that recording is switched on for then would lack their launches.
+    /// Records for a moment, so that a driver that refuses says so here.
     fn prime(&self) -> Result<(), Refusal> {
         let started = self.start();
         self.stop();
+        self.hear_rare_calls();
+        started
+    }
+
+    /// Records again.
+    fn resume(&self) -> Result<(), Refusal> {
+        self.hear_rare_calls();
+        self.start().inspect_err(|_| self.stop())
+    }
+
+    /// Leaves two calls on that hardly anyone makes. A runtime that initializes itself while none of its calls is wanted
+    /// is not heard of later either (seen with CUDA 13.0): kernels that recording is switched on for then would lack
+    /// their launches.
+    fn hear_rare_calls(&self) {
         if let (Some(runtime), Some(driver)) = (self.api.enable_runtime, self.api.enable_driver) {
             for &(domain, callback) in &self.calls.rare {
                 let enable = if domain == domain::RUNTIME {
@@ -214,7 +236,26 @@ impl Cupti {
                 unsafe { enable(callback, 1) };
             }
         }
-        started
+    }
+
+    fn enable_callback(&self, subscriber: Subscriber, domain: u32, callback: u32, on: bool) {
+        // SAFETY: the subscriber is ours; the rest are numbers.
+        unsafe { (self.api.enable_callback)(u32::from(on), subscriber, domain, callback) };
+    }
+
+    /// Whether it can be taken out of the process.
+    fn can_leave(&self) -> bool {
+        self.api.finalize.is_some()
+    }
+
+    /// Takes it out of the process. Kineto unsubscribes first too (its pull request 739).
+    fn leave(&self, subscriber: Subscriber) -> Status {
+        // SAFETY: the subscriber is ours, and nobody else of us is inside CUPTI.
+        unsafe { (self.api.unsubscribe)(subscriber) };
+        // SAFETY: as above.
+        self.api
+            .finalize
+            .map_or(SUCCESS, |finalize| unsafe { finalize() })
     }
 
     fn check(&self, function: &str, status: Status) -> Result<(), Refusal> {
@@ -256,7 +297,7 @@ impl Cupti {
     ];
 
     /// Records from now on. A kind that CUPTI does not know is left out, but kernels must be there.
-    pub(crate) fn start(&self) -> Result<(), Refusal> {
+    fn start(&self) -> Result<(), Refusal> {
         for kind in Self::KINDS {
             // SAFETY: takes a number.
             let status = unsafe { (self.api.enable)(kind) };
@@ -269,7 +310,7 @@ impl Cupti {
     }
 
     /// Records no more. What was begun comes with the next flush.
-    pub(crate) fn stop(&self) {
+    fn stop(&self) {
         self.switch_calls(false);
         for kind in Self::KINDS {
             // SAFETY: takes a number.
@@ -308,7 +349,7 @@ impl Cupti {
     }
 
     /// Hands out the buffers whose records are whole, or all of them.
-    pub(crate) fn flush(&self, forced: bool) {
+    fn flush(&self, forced: bool) {
         // SAFETY: takes a number; our callbacks are registered.
         unsafe { (self.api.flush_all)(if forced { FLUSH_FORCED } else { 0 }) };
     }
@@ -317,7 +358,7 @@ impl Cupti {
     ///
     /// # Safety
     /// `buffer` was completed by CUPTI with `valid` bytes.
-    pub(crate) unsafe fn records(
+    unsafe fn records(
         &self,
         buffer: *mut u8,
         valid: usize,
@@ -335,7 +376,7 @@ impl Cupti {
     }
 
     /// How many records CUPTI dropped since it was last asked.
-    pub(crate) fn dropped(&self, context: *mut c_void, stream: u32) -> u64 {
+    fn dropped(&self, context: *mut c_void, stream: u32) -> u64 {
         let mut count = 0;
         // SAFETY: the context is one that CUPTI named, or null.
         let status = unsafe { (self.api.dropped)(context, stream, &raw mut count) };

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use llmprof_wire::{Mark, Pop, Push, RangeEnd, RangeStart, ThreadName};
 
 use super::domains;
+use crate::cupti::Attachment;
 use crate::session::Session;
 use crate::sys;
 
@@ -181,7 +182,8 @@ impl Session {
         open.is_over = true;
         let (is_written, name) = (open.is_written, open.name.clone());
         let whole = (open.time, time);
-        let is_of_one_piece = open.changes == self.gate.changes();
+        let is_settled = !self.cupti().is_some_and(Attachment::is_under_way);
+        let is_of_one_piece = is_settled && open.changes == self.gate.changes();
         let is_gate = self.gate.is_range(&log.names[name.clone()]);
         let ends_slice = self.budget.as_ref().is_some_and(|budget| {
             let recorded = is_of_one_piece.then(|| self.gate.is_open());

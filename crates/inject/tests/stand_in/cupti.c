@@ -3,6 +3,12 @@
  * STANDIN_VERSION  what cuptiGetVersion says; the sizes of records follow it (130001)
  * STANDIN_REFUSE   what cuptiSubscribe returns (0)
  * STANDIN_ENABLE   what cuptiActivityEnable returns for kernels (0)
+ * STANDIN_TAKEN    "A,B": the subscriptions from the A-th on and before the B-th are refused: another tool has CUPTI
+ * STANDIN_FINALIZE what cuptiFinalize returns (0)
+ *
+ * cuptiFinalize must be called at the end of a call, when all records were handed out and nobody is inside. It spoils the
+ * names of kernels, forgets everything, keeps a buffer and counts from 1 again, and only cuptiSubscribe may come after
+ * it. Whoever does otherwise is ended.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -30,6 +36,26 @@ static uint8_t enabled[64], runtime_on[1024], driver_on[1024];
 static uint8_t *buffer;
 static size_t size, used, dropped;
 static uint32_t correlation;
+static uint8_t called_on[5][1024];
+/* The process that CUPTI is gone from, how often it went, and how often somebody subscribed. */
+static pid_t gone;
+static uint32_t finalized, subscribed;
+/* Functions of CUPTI that are being called. */
+static _Atomic int inside;
+/* Calls of the program that are under way on this thread, and whether the innermost is at its end. */
+static __thread int calls_open, at_end;
+static struct { const char *given; char *own; } kept_names[8];
+
+static void fail(const char *why) {
+    fprintf(stderr, "stand-in: %s\n", why);
+    abort();
+}
+static void use(const char *function) {
+    if (gone == getpid()) fail(function);
+    inside++;
+}
+#define USED use(__func__)
+#define RETURN(value) do { inside--; return (value); } while (0)
 
 static uint32_t number(const char *name, uint32_t otherwise) {
     const char *text = getenv(name);
@@ -53,33 +79,52 @@ int cuptiGetVersion(uint32_t *out) { *out = version(); return 0; }
 int cuptiGetResultString(int status, const char **text) { *text = status == 35 ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES" : "an error"; return 0; }
 int cuptiSubscribe(void **subscriber, called_fn function, void *user) {
     (void)user;
-    uint32_t refuse = number("STANDIN_REFUSE", 0);
+    uint32_t refuse = number("STANDIN_REFUSE", 0), from = 0, before = 0;
     if (refuse) return (int)refuse;
+    const char *taken = getenv("STANDIN_TAKEN");
+    subscribed++;
+    if (taken && sscanf(taken, "%u,%u", &from, &before) == 2 && subscribed >= from && subscribed < before) return 39;
+    pthread_mutex_lock(&lock);
+    gone = 0;
     called = function;
+    pthread_mutex_unlock(&lock);
     *subscriber = &called;
     return 0;
 }
-int cuptiUnsubscribe(void *subscriber) { (void)subscriber; called = NULL; return 0; }
-int cuptiEnableCallback(uint32_t on, void *subscriber, uint32_t domain, uint32_t id) { (void)on; (void)subscriber; (void)domain; (void)id; return 0; }
-int cuptiActivityRegisterCallbacks(requested_fn r, completed_fn c) { requested = r; completed = c; return 0; }
-int cuptiActivityRegisterTimestampCallback(timestamp_fn function) { timestamp = function; return 0; }
-int cuptiSetThreadIdType(uint32_t type) { return type == 1 ? 0 : 1; }
+int cuptiUnsubscribe(void *subscriber) {
+    USED;
+    if (subscriber != &called) fail("not a subscriber");
+    called = NULL;
+    memset(called_on, 0, sizeof called_on);
+    RETURN(0);
+}
+int cuptiEnableCallback(uint32_t on, void *subscriber, uint32_t domain, uint32_t id) {
+    USED;
+    if (subscriber != &called) fail("not a subscriber");
+    called_on[domain][id] = (uint8_t)on;
+    RETURN(0);
+}
+int cuptiActivityRegisterCallbacks(requested_fn r, completed_fn c) { USED; requested = r; completed = c; RETURN(0); }
+int cuptiActivityRegisterTimestampCallback(timestamp_fn function) { USED; timestamp = function; RETURN(0); }
+int cuptiSetThreadIdType(uint32_t type) { USED; RETURN(type == 1 ? 0 : 1); }
 int cuptiActivityEnable(uint32_t kind) {
-    if (kind == KERNEL && number("STANDIN_ENABLE", 0)) return (int)number("STANDIN_ENABLE", 0);
+    USED;
+    if (kind == KERNEL && number("STANDIN_ENABLE", 0)) RETURN((int)number("STANDIN_ENABLE", 0));
     if (kind == RUNTIME) memset(runtime_on, 1, sizeof runtime_on);
     if (kind == DRIVER) memset(driver_on, 1, sizeof driver_on);
     enabled[kind] = 1;
-    return 0;
+    RETURN(0);
 }
 int cuptiActivityDisable(uint32_t kind) {
+    USED;
     if (kind == RUNTIME) memset(runtime_on, 0, sizeof runtime_on);
     if (kind == DRIVER) memset(driver_on, 0, sizeof driver_on);
     enabled[kind] = 0;
-    return 0;
+    RETURN(0);
 }
 #ifndef OLD /* CUPTI before 12.5 has neither of these. */
-int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t on) { runtime_on[id] = on; return 0; }
-int cuptiActivityEnableDriverApi(uint32_t id, uint8_t on) { driver_on[id] = on; return 0; }
+int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t on) { USED; runtime_on[id] = on; RETURN(0); }
+int cuptiActivityEnableDriverApi(uint32_t id, uint8_t on) { USED; driver_on[id] = on; RETURN(0); }
 #endif
 
 int cuptiGetCallbackName(uint32_t domain, uint32_t id, const char **name) {
@@ -98,17 +143,19 @@ int cuptiGetGraphNodeId(void *node, uint64_t *id) { *id = (uint64_t)(uintptr_t)n
 int cuptiGetGraphId(void *graph, uint32_t *id) { *id = (uint32_t)(uintptr_t)graph; return 0; }
 int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count) {
     (void)context; (void)stream;
+    USED;
     pthread_mutex_lock(&lock);
     *count = dropped;
     dropped = 0;
     pthread_mutex_unlock(&lock);
-    return 0;
+    RETURN(0);
 }
 int cuptiActivityGetNextRecord(uint8_t *memory, size_t valid, uint8_t **record) {
+    USED;
     uint8_t *next = *record ? *record + size_of(*(uint32_t *)*record) : memory;
-    if (next >= memory + valid) return 12;
+    if (next >= memory + valid) RETURN(12);
     *record = next;
-    return 0;
+    RETURN(0);
 }
 static void hand_over(void) {
     uint8_t *full = buffer;
@@ -119,11 +166,40 @@ static void hand_over(void) {
 }
 int cuptiActivityFlushAll(uint32_t flag) {
     (void)flag;
+    USED;
     pthread_mutex_lock(&lock);
     hand_over();
     pthread_mutex_unlock(&lock);
+    RETURN(0);
+}
+int cuptiFinalize(void) {
+    if (gone == getpid()) fail("cuptiFinalize twice");
+    if (calls_open != 1 || !at_end) fail("cuptiFinalize elsewhere than at the end of the outermost call");
+    if (inside) fail("cuptiFinalize while somebody is inside");
+    if (number("STANDIN_FINALIZE", 0)) return (int)number("STANDIN_FINALIZE", 0);
+    pthread_mutex_lock(&lock);
+    if (used) fail("cuptiFinalize before all records were handed out");
+    /* A buffer that nobody gets back. */
+    if (!buffer) { size_t most = 0; requested(&buffer, &size, &most); }
+    buffer = NULL;
+    size = 0;
+    gone = getpid();
+    finalized++;
+    called = NULL;
+    requested = NULL;
+    completed = NULL;
+    timestamp = NULL;
+    correlation = 0;
+    memset(called_on, 0, sizeof called_on);
+    memset(enabled, 0, sizeof enabled);
+    memset(runtime_on, 0, sizeof runtime_on);
+    memset(driver_on, 0, sizeof driver_on);
+    for (int i = 0; kept_names[i].own; i++) memset(kept_names[i].own, 'x', strlen(kept_names[i].own));
+    memset(kept_names, 0, sizeof kept_names);
+    pthread_mutex_unlock(&lock);
     return 0;
 }
+uint32_t standin_finalized(void) { return finalized; }
 
 static uint8_t *record(uint32_t kind) {
     size_t bytes = size_of(kind);
@@ -161,19 +237,49 @@ static void kernel_record(const char *name, uint64_t node, uint32_t graph, uint3
     PUT(int32_t, 76, 1024); PUT(int32_t, 80, 2048); PUT(uint32_t, 92, which);
     PUT(const char *, 104, name); PUT(uint64_t, 144, node); PUT(uint32_t, 156, graph);
 }
-void standin_kernel(const char *name, uint64_t node, uint32_t graph) {
-    if (!timestamp) return;
+/* The name of a kernel as CUPTI keeps it: its own, for as long as it stays. */
+static const char *kept_name(const char *given) {
+    int i = 0;
+    while (kept_names[i].own && strcmp(kept_names[i].given, given)) i++;
+    if (!kept_names[i].own) { kept_names[i].given = given; kept_names[i].own = strdup(given); }
+    return kept_names[i].own;
+}
+/* A call of the program begins or ends: whoever wants to know is called. */
+static void passes(uint32_t domain, uint32_t id, int ends) {
+    struct { uint32_t site; const void *rest[8]; } data = {(uint32_t)ends, {NULL}};
+    called_fn function = called;
+    calls_open += !ends;
+    at_end = ends;
+    if (function && called_on[domain][id]) function(NULL, domain, id, &data);
+    calls_open -= ends;
+    at_end = 0;
+}
+static void run_kernel(const char *name, uint64_t node, uint32_t graph) {
     pthread_mutex_lock(&lock);
+    if (!timestamp) { pthread_mutex_unlock(&lock); return; }
     uint32_t which = ++correlation;
     uint64_t start = timestamp();
     api(RUNTIME, GET_DEVICE, which + 1000000, start, start + 10);
     api(RUNTIME, node ? GRAPH_LAUNCH : LAUNCH, which, start, start + 2000);
-    kernel_record(name, node, graph, which, start + 3000, start + 4000);
+    kernel_record(kept_name(name), node, graph, which, start + 3000, start + 4000);
     pthread_mutex_unlock(&lock);
 }
+/* A launch by the runtime, inside which the driver is called. */
+void standin_kernel(const char *name, uint64_t node, uint32_t graph) {
+    uint32_t id = node ? GRAPH_LAUNCH : LAUNCH;
+    passes(2, id, 0);
+    passes(1, DRIVER_LAUNCH, 0);
+    run_kernel(name, node, graph);
+    passes(1, DRIVER_LAUNCH, 1);
+    passes(2, id, 1);
+}
+void standin_wait(void) {
+    passes(2, STREAM_SYNC, 0);
+    passes(2, STREAM_SYNC, 1);
+}
 void standin_others(void) {
-    if (!timestamp) return;
     pthread_mutex_lock(&lock);
+    if (!timestamp) { pthread_mutex_unlock(&lock); return; }
     uint64_t start = timestamp();
     uint32_t which = ++correlation;
     api(RUNTIME, MEMCPY_ASYNC, which, start, start + 500);
@@ -213,5 +319,6 @@ void standin_unfinished(void) {
 void standin_node(uint64_t node, uint64_t original, uint32_t graph) {
     void *data[8] = {(void *)(uintptr_t)graph, NULL, (void *)(uintptr_t)node, (void *)(uintptr_t)original, NULL, NULL, NULL, NULL};
     void *resource[3] = {NULL, NULL, data};
-    if (called) called(NULL, 3, original ? 20 : 13, resource);
+    uint32_t id = original ? 20 : 13;
+    if (called && called_on[3][id]) called(NULL, 3, id, resource);
 }

@@ -75,6 +75,7 @@ fn built() -> &'static Built {
 pub(crate) struct Scene {
     folder: TempDir,
     environment: BTreeMap<String, String>,
+    hangs_up: bool,
 }
 
 impl Scene {
@@ -100,7 +101,14 @@ impl Scene {
         Self {
             folder,
             environment,
+            hangs_up: false,
         }
+    }
+
+    /// Closes the control channel soon after the program has opened it.
+    pub(crate) fn hanging_up(mut self) -> Self {
+        self.hangs_up = true;
+        self
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
@@ -125,13 +133,27 @@ impl Scene {
     /// Runs the stand-in program with these words.
     pub(crate) fn run(self, words: &str) -> Run {
         let listener = UnixListener::bind(self.folder.path().join("control")).expect("a socket");
-        listener.set_nonblocking(true).expect("a socket");
+        let hung_up = self.hangs_up.then(|| {
+            let listener = listener.try_clone().expect("a socket");
+            std::thread::spawn(move || {
+                let (stream, _) = listener.accept().expect("the program connects");
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                drop(stream);
+            })
+        });
+        if hung_up.is_none() {
+            listener.set_nonblocking(true).expect("a socket");
+        }
         let output = Command::new(&built().host)
             .args(words.split(' '))
             .envs(&self.environment)
             .stderr(Stdio::inherit())
             .output()
             .expect("the program starts");
+        if let Some(thread) = hung_up {
+            thread.join().expect("it ends");
+            listener.set_nonblocking(true).expect("a socket");
+        }
         let mut reports = Vec::new();
         while let Ok((mut stream, _)) = listener.accept() {
             let mut text = String::new();

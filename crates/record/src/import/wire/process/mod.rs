@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use llmprof_wire::{
     Attached, Call, Capture, Cost, Device, End, GraphNode, Header, HeaderError, Overhead, Reader,
-    Record,
+    Record, Refused,
 };
 
 pub(super) use numbers::Numbers;
@@ -44,6 +44,9 @@ struct Process<'a> {
     nodes: HashMap<u64, Node>,
     /// Since when is recorded.
     recording: Option<(i64, bool)>,
+    was_recorded: bool,
+    /// The highest correlation number before CUPTI last left the process.
+    earlier_correlations: u32,
     last: i64,
     has_cuda: bool,
     is_ended: bool,
@@ -85,6 +88,8 @@ impl<'a> Process<'a> {
             ranges: OpenRanges::new(id),
             nodes: HashMap::new(),
             recording: None,
+            was_recorded: false,
+            earlier_correlations: 0,
             last: header.time,
             has_cuda: false,
             is_ended: false,
@@ -158,20 +163,24 @@ impl<'a> Process<'a> {
                     loss.count,
                 );
             }
-            Record::Refused(refused) => {
-                let why = String::from_utf8_lossy(refused.text);
+            Record::Refused(refused) => self.refused(&refused),
+            Record::Kept(kept) => {
+                let why = String::from_utf8_lossy(kept.text);
                 let issue = Issue::new(
-                    Severity::Error,
-                    "cupti.refused",
-                    format!("process {} ran without being recorded: {why}", self.id),
+                    Severity::Warning,
+                    "cupti.kept",
+                    format!(
+                        "CUPTI stayed in process {} while nothing was recorded, where it slows launches: {why}",
+                        self.id
+                    ),
                 );
-                let issue = match refused.status {
-                    39 => issue.with_hint("end the other profiler, such as torch.profiler or nsys, in that process"),
-                    35 | 40 => issue.with_hint("the driver allows profiling to administrators only (NVreg_RestrictProfilingToAdminUsers)"),
-                    0 => issue.with_hint("name a libcupti of CUDA 12 or 13 with LLMPROF_CUPTI"),
-                    _ => issue,
-                };
                 self.builder.issues.push(issue);
+            }
+            Record::Attachment(attachment) => {
+                self.see(attachment.time);
+                if attachment.on == 0 {
+                    self.renumber();
+                }
             }
             Record::Checkpoint(checkpoint) => {
                 self.see(checkpoint.time);
@@ -212,6 +221,32 @@ impl<'a> Process<'a> {
             "launch"
         };
         metadata.insert("calls".to_owned(), calls.to_owned());
+    }
+
+    fn refused(&mut self, refused: &Refused<'_>) {
+        let why = String::from_utf8_lossy(refused.text);
+        let issue = if self.was_recorded {
+            Issue::new(
+                Severity::Warning,
+                "cupti.not_again",
+                format!("slices of process {} are missing: {why}", self.id),
+            )
+        } else {
+            Issue::new(
+                Severity::Error,
+                "cupti.refused",
+                format!("process {} ran without being recorded: {why}", self.id),
+            )
+        };
+        let issue = match refused.status {
+            39 => issue.with_hint(
+                "end the other profiler, such as torch.profiler or nsys, in that process",
+            ),
+            35 | 40 => issue.with_hint("the driver allows profiling to administrators only (NVreg_RestrictProfilingToAdminUsers)"),
+            0 => issue.with_hint("name a libcupti of CUDA 12 or 13 with LLMPROF_CUPTI"),
+            _ => issue,
+        };
+        self.builder.issues.push(issue);
     }
 
     fn cost(&mut self, cost: &Cost) {
@@ -316,7 +351,10 @@ impl<'a> Process<'a> {
         self.see(capture.time);
         let is_slice = capture.slice == 1;
         match (capture.on, self.recording) {
-            (1, None) => self.recording = Some((capture.time, is_slice)),
+            (1, None) => {
+                self.recording = Some((capture.time, is_slice));
+                self.was_recorded = true;
+            }
             (0, Some((since, is_slice))) => {
                 self.recording = None;
                 // Not all of the time was recorded.

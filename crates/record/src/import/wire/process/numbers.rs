@@ -48,7 +48,17 @@ impl Process<'_> {
         })
     }
 
+    /// CUPTI has left the process. When it is back it may begin again at 1, which the numbers will show.
+    pub(super) fn renumber(&mut self) {
+        self.earlier_correlations = self.most.correlations;
+    }
+
     pub(super) fn correlation(&mut self, own: u32) -> u32 {
+        if (1..=self.earlier_correlations).contains(&own) {
+            self.earlier_correlations = 0;
+            let used = std::mem::take(&mut self.most.correlations);
+            self.numbers.correlations = self.numbers.correlations.saturating_add(used);
+        }
         let base = self.numbers.correlations;
         Self::shifted(own, base, &mut self.most.correlations, &mut self.too_many)
     }

@@ -1,0 +1,387 @@
+//! CUPTI in a process that it may leave and come back to.
+//!
+//! Once CUPTI has recorded kernels, the launches of a process stay slow until `cuptiFinalize`. That function destroys
+//! what CUPTI holds while other threads may be inside it, and any call of CUPTI afterwards brings it back. So there is
+//! one lock: whoever calls CUPTI holds it, and knows that CUPTI is there. CUPTI's own callbacks must not wait for it,
+//! since its holder may wait for them; they only try, and leave the work to the next one.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+use llmprof_wire::{Kept, Refused};
+
+use super::departure::{Departure, Drain, Passing};
+use super::{Calls, Cupti, Refusal, SUCCESS, Subscriber, domain, layout, nesting};
+use crate::buffers::Full;
+use crate::session::Session;
+use crate::sys;
+
+/// `cuptiGetVersion` of CUDA 12.6. Before, programs with CUDA graphs crashed when CUPTI came back (PyTorch's pull requests
+/// 112507 and 150957).
+const FIRST_TO_LEAVE: u32 = 24;
+
+/// CUPTI, and whether it is in the process.
+pub(crate) struct Attachment {
+    cupti: Cupti,
+    state: Mutex<State>,
+    /// Counts the times that callbacks of calls were switched on.
+    round: AtomicU64,
+    /// Whether it is on its way out.
+    is_under_way: AtomicBool,
+    /// Whether it is being taken out at this moment.
+    is_leaving: AtomicBool,
+    /// Callbacks that use CUPTI without the lock.
+    visitors: AtomicU32,
+    /// Whether the process has made graphs.
+    has_graphs: AtomicBool,
+    /// Time that taking it out has cost, ns.
+    time: AtomicI64,
+}
+
+struct State {
+    departure: Departure,
+    subscriber: Subscriber,
+    /// Why it never leaves, other than for graphs.
+    stays: Option<&'static str>,
+    /// It was taken out at least once.
+    has_left: bool,
+    told_kept: bool,
+    told_refused: bool,
+}
+
+/// Why recording did not begin.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    /// It never will.
+    Always(Refusal),
+    /// Another tool has taken CUPTI meanwhile, which the file says; later it may be free again.
+    Now,
+}
+
+impl Attachment {
+    /// CUPTI, found and subscribed to. With `follows_waits` we are called when the process has waited for its device.
+    pub(crate) fn open(
+        options: &llmprof_wire::Options,
+        follows_waits: bool,
+    ) -> Result<Self, Refusal> {
+        let cupti = Cupti::find(options, follows_waits)?;
+        let subscriber = cupti.subscribe(Cupti::prime)?;
+        let stays = if !cupti.can_leave() {
+            Some("this libcupti has no cuptiFinalize")
+        } else if cupti.version < FIRST_TO_LEAVE {
+            Some("CUPTI before CUDA 12.6 may crash the program when it comes back")
+        } else {
+            None
+        };
+        Ok(Self {
+            cupti,
+            state: Mutex::new(State {
+                departure: Departure::Here,
+                subscriber,
+                stays,
+                has_left: false,
+                told_kept: false,
+                told_refused: false,
+            }),
+            round: AtomicU64::new(0),
+            is_under_way: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
+            visitors: AtomicU32::new(0),
+            has_graphs: AtomicBool::new(false),
+            time: AtomicI64::new(0),
+        })
+    }
+
+    /// Its version.
+    pub(crate) fn version(&self) -> u32 {
+        self.cupti.version
+    }
+
+    /// The calls that are recorded.
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.cupti.calls
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.lock().ok()
+    }
+
+    /// The lock, where CUPTI is there to be called.
+    fn inside(&self) -> Option<MutexGuard<'_, State>> {
+        self.lock().filter(|state| state.departure.is_present())
+    }
+
+    /// Records from now on; CUPTI comes back for that where it has left.
+    pub(crate) fn start(&self, session: &Session) -> Result<(), Denied> {
+        let refusal = |why: &str| Denied::Always(why.to_owned().into());
+        let mut state = self
+            .lock()
+            .ok_or_else(|| refusal("the library failed before"))?;
+        if !state.departure.is_present() {
+            return self.come_back(&mut state, session);
+        }
+        if state.departure.is_under_way() {
+            self.watch(&state, false);
+        }
+        self.settle(&mut state, Departure::Here);
+        self.cupti.start().map_err(|refusal| {
+            self.cupti.stop();
+            Denied::Always(refusal)
+        })
+    }
+
+    fn come_back(&self, state: &mut State, session: &Session) -> Result<(), Denied> {
+        let begin = sys::now();
+        match self.cupti.subscribe(Cupti::resume) {
+            Ok(subscriber) => {
+                state.subscriber = subscriber;
+                self.settle(state, Departure::Here);
+                note(session, begin, true);
+                Ok(())
+            }
+            Err(refusal) => {
+                if !std::mem::replace(&mut state.told_refused, true) {
+                    let record = Refused {
+                        time: begin,
+                        status: refusal.status,
+                        text: refusal.why.as_bytes(),
+                    };
+                    session.note(|out| record.put(out));
+                }
+                Err(Denied::Now)
+            }
+        }
+    }
+
+    /// Records no more. What was begun comes with the next flush. With `leaves` CUPTI is to leave the process, where it
+    /// may.
+    pub(crate) fn stop(&self, session: &Session, leaves: bool) {
+        let Some(mut state) = self.inside() else {
+            return;
+        };
+        self.cupti.stop();
+        if !leaves {
+            return;
+        }
+        if let Some(why) = self.stays(&state) {
+            keep(&mut state, session, why);
+            return;
+        }
+        state.departure.stopped(sys::now());
+        self.is_under_way.store(true, Ordering::Relaxed);
+        self.round.fetch_add(1, Ordering::Relaxed);
+        for &(domain, callback) in &self.cupti.calls.waits {
+            self.cupti
+                .enable_callback(state.subscriber, domain, callback, true);
+        }
+        // Our thread should know when to look.
+        session.bell.ring();
+    }
+
+    fn stays(&self, state: &State) -> Option<&'static str> {
+        let has_graphs = self.has_graphs.load(Ordering::Relaxed);
+        let graphs = "the program uses CUDA graphs, whose nodes must be seen being captured";
+        state.stays.or(has_graphs.then_some(graphs))
+    }
+
+    fn settle(&self, state: &mut State, departure: Departure) {
+        state.departure = departure;
+        self.is_under_way.store(false, Ordering::Relaxed);
+    }
+
+    /// Switches the callbacks of calls that wait or launch.
+    fn watch(&self, state: &State, on: bool) {
+        let calls = &self.cupti.calls;
+        for &(domain, callback) in calls.waits.iter().chain(&calls.launches) {
+            self.cupti
+                .enable_callback(state.subscriber, domain, callback, on);
+        }
+    }
+
+    /// When [`drains`](Self::drains) may next say something.
+    pub(crate) fn next_change(&self) -> Option<i64> {
+        self.lock().and_then(|state| state.departure.next())
+    }
+
+    /// What is to be taken and read now, so that CUPTI can leave; then say [`drained`](Self::drained).
+    pub(crate) fn drains(&self, now: i64) -> Option<Drain> {
+        self.lock()?.departure.drains(now)
+    }
+
+    /// It was read, and whether CUPTI may hold more. If not, the next call that ends takes CUPTI out.
+    pub(crate) fn drained(&self, is_left: bool) {
+        if let Some(mut state) = self.lock()
+            && state.departure.drained(sys::now(), is_left)
+        {
+            self.watch(&state, true);
+        }
+    }
+
+    /// A call of CUDA begins or ends on this thread, of which CUPTI tells us in this function's caller.
+    pub(super) fn call_passes(&self, session: &Session, domain: u32, callback: u32, site: u32) {
+        let round = self.round.load(Ordering::Relaxed);
+        if site != layout::Callback::EXIT {
+            nesting::enter(round);
+            return;
+        }
+        if !nesting::leave(round, domain == domain::RUNTIME) || session.is_finishing() {
+            return;
+        }
+        // Whoever holds the lock may be inside CUPTI and wait for this very call.
+        let Ok(mut state) = self.state.try_lock() else {
+            return;
+        };
+        match state
+            .departure
+            .passes(self.calls().is_wait(domain, callback))
+        {
+            Passing::Nothing => {}
+            Passing::Wake => session.bell.ring(),
+            Passing::TakeOut => self.take_out(&mut state, session),
+        }
+    }
+
+    fn take_out(&self, state: &mut State, session: &Session) {
+        if let Some(why) = self.stays(state) {
+            self.watch(state, false);
+            self.settle(state, Departure::Here);
+            keep(state, session, why);
+            return;
+        }
+        if session.buffers.has_full() {
+            state.departure.found_more();
+            session.bell.ring();
+            return;
+        }
+        // A visitor looks at this after it was counted, and we count after it is set: one of us sees the other.
+        self.is_leaving.store(true, Ordering::SeqCst);
+        if self.visitors.load(Ordering::SeqCst) == 0 {
+            let begin = sys::now();
+            let status = self.cupti.leave(state.subscriber);
+            self.settle(state, Departure::Gone);
+            if status == SUCCESS {
+                state.has_left = true;
+                session.buffers.reclaim();
+                session.gate.count_change();
+                note(session, begin, false);
+            } else {
+                // Nothing calls it until the next slice, which subscribes again; then it stays.
+                let why = "cuptiFinalize failed";
+                state.stays = Some(why);
+                keep(state, session, why);
+            }
+            self.time.fetch_add(sys::now() - begin, Ordering::Relaxed);
+        }
+        self.is_leaving.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether buffers that CUPTI hands out come too late to be read.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::SeqCst)
+    }
+
+    /// Whether CUPTI is on its way out: launches are slow until it is, and more is to be paid.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_under_way.load(Ordering::Relaxed)
+    }
+
+    /// Time that taking it out has cost so far, ns.
+    pub(crate) fn time(&self) -> i64 {
+        self.time.load(Ordering::Relaxed)
+    }
+
+    /// The process makes or has graphs. They are few launches for many kernels, so that CUPTI costs little by staying,
+    /// and nodes that are captured while it is out could not be traced back.
+    pub(crate) fn sees_graphs(&self) {
+        self.has_graphs.store(true, Ordering::Relaxed);
+    }
+
+    /// Runs `work` in a callback about the node of a graph, unless CUPTI is being taken out.
+    pub(super) fn visit(&self, work: impl FnOnce(&Cupti)) {
+        self.sees_graphs();
+        self.visitors.fetch_add(1, Ordering::SeqCst);
+        if !self.is_leaving() {
+            work(&self.cupti);
+        }
+        self.visitors.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Hands out the buffers whose records are whole, or all of them.
+    pub(crate) fn flush(&self, forced: bool) {
+        if let Some(_inside) = self.inside() {
+            self.cupti.flush(forced);
+        }
+    }
+
+    /// The process ends: hands out all buffers, unless that cannot be had within `limit`.
+    pub(crate) fn flush_last(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        let state = loop {
+            match self.state.try_lock() {
+                Ok(state) => break state,
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(_) => return,
+            }
+        };
+        if state.departure.is_present() {
+            self.cupti.flush(true);
+        }
+    }
+
+    /// Calls `each` with every record of a buffer; how many CUPTI has dropped. None if CUPTI has left: then the records
+    /// cannot be read any more.
+    pub(crate) fn read(
+        &self,
+        full: &Full,
+        each: impl FnMut(*const layout::Activity),
+    ) -> Option<u64> {
+        let _inside = self.inside()?;
+        // SAFETY: CUPTI completed the buffer, and whoever holds it keeps it through the call.
+        unsafe { self.cupti.records(full.memory, full.valid, each) };
+        Some(self.cupti.dropped(full.context, full.stream))
+    }
+
+    /// How many records of no buffer CUPTI has dropped since it was last asked.
+    pub(crate) fn dropped(&self) -> u64 {
+        let no_context: *mut c_void = std::ptr::null_mut();
+        self.inside()
+            .map_or(0, |_inside| self.cupti.dropped(no_context, 0))
+    }
+
+    /// The process ends: says so where CUPTI was to leave and never could.
+    pub(crate) fn last_words(&self, session: &Session) {
+        if let Some(mut state) = self.lock()
+            && state.departure.is_under_way()
+            && !state.has_left
+        {
+            keep(
+                &mut state,
+                session,
+                "the process made no call of CUDA at which it could",
+            );
+        }
+    }
+}
+
+fn note(session: &Session, begin: i64, on: bool) {
+    let record = llmprof_wire::Attachment {
+        time: begin,
+        took: (sys::now() - begin) as u64,
+        on: u8::from(on),
+    };
+    session.note(|out| record.put(out));
+}
+
+fn keep(state: &mut State, session: &Session, why: &str) {
+    if !std::mem::replace(&mut state.told_kept, true) {
+        let record = Kept {
+            time: sys::now(),
+            text: why.as_bytes(),
+        };
+        session.note(|out| record.put(out));
+    }
+}

@@ -1,0 +1,212 @@
+//! When CUPTI may leave a process: the order of events, apart from what they do.
+//!
+//! Taking CUPTI out frees what its records point to, so everything must have been read before; and it is safe only at
+//! the end of a call of CUDA on a thread that makes it. Hence three parties: whoever stops recording, our thread, which
+//! reads, and the target's threads, which pass by.
+//!
+//! ```text
+//!          stopped           our thread looks          nothing is left          a call ends
+//!   Here ──────────► Leaving ───────────────► Draining ───────────────► Ready ──────────────► Gone
+//!     ▲                 ▲ └─ not yet: again after PAUSE ─┘                │                    │
+//!     ├─────────────────┴────── wanted again: from any of these ──────────┘                    │
+//!     └───────────────────────────── wanted again, subscribing anew ───────────────────────────┘
+//! ```
+//!
+//! CUPTI hands out what is whole; when it keeps no buffer after that, nothing is left. It may keep one that is empty, so
+//! after a wait of the target for its device, or [`PATIENCE`], all is asked for, whole or not.
+
+/// How long after the end of a slice a wait of the target for its device is hoped for, ns. Later its kernels are taken
+/// to have ended.
+pub(super) const PATIENCE: i64 = 50_000_000;
+/// How long our thread waits before it looks again, ns.
+const PAUSE: i64 = 5_000_000;
+
+/// Where CUPTI is on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Departure {
+    /// It is in the process, and recording or never told to go.
+    Here,
+    /// Recording stopped at that time, and what was recorded may still run on the device; our thread looks then.
+    Leaving { since: i64, look: i64 },
+    /// The target has waited for its device since.
+    Quiet,
+    /// Our thread takes what CUPTI holds.
+    Draining { since: i64 },
+    /// All was read. The next call that ends takes CUPTI out.
+    Ready,
+    /// It is out: no function of CUPTI may be called but the one that subscribes.
+    Gone,
+}
+
+/// What is to be done at the end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passing {
+    /// Nothing.
+    Nothing,
+    /// Our thread is to be woken: it may take what CUPTI holds.
+    Wake,
+    /// CUPTI is to be taken out, now.
+    TakeOut,
+}
+
+/// What our thread is to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drain {
+    /// What is whole; whether something is left shows after it.
+    Whole,
+    /// Everything.
+    All,
+}
+
+impl Departure {
+    /// Whether CUPTI may be called.
+    pub(super) fn is_present(self) -> bool {
+        self != Self::Gone
+    }
+
+    /// Whether it is on its way, with costs to come.
+    pub(super) fn is_under_way(self) -> bool {
+        !matches!(self, Self::Here | Self::Gone)
+    }
+
+    /// Recording has stopped and CUPTI is to leave.
+    pub(super) fn stopped(&mut self, now: i64) {
+        if self.is_present() {
+            *self = Self::Leaving {
+                since: now,
+                look: now,
+            };
+        }
+    }
+
+    /// A call of the target ends; `is_wait` if it waited for a device.
+    pub(super) fn passes(&mut self, is_wait: bool) -> Passing {
+        match self {
+            Self::Leaving { .. } if is_wait => {
+                *self = Self::Quiet;
+                Passing::Wake
+            }
+            Self::Ready => Passing::TakeOut,
+            _ => Passing::Nothing,
+        }
+    }
+
+    /// When our thread should look.
+    pub(super) fn next(self) -> Option<i64> {
+        match self {
+            Self::Leaving { since, look } => Some(look.min(since + PATIENCE)),
+            Self::Quiet => Some(0),
+            _ => None,
+        }
+    }
+
+    /// What our thread should take now, if anything.
+    pub(super) fn drains(&mut self, now: i64) -> Option<Drain> {
+        self.next().filter(|&time| now >= time)?;
+        let (since, drain) = match *self {
+            Self::Leaving { since, .. } if now < since + PATIENCE => (since, Drain::Whole),
+            _ => (now, Drain::All),
+        };
+        *self = Self::Draining { since };
+        Some(drain)
+    }
+
+    /// Our thread has read what it was to take, and nothing `is_left`. True if that was the last; not if recording went
+    /// on meanwhile.
+    pub(super) fn drained(&mut self, now: i64, is_left: bool) -> bool {
+        let Self::Draining { since } = *self else {
+            return false;
+        };
+        *self = if is_left {
+            let look = now + PAUSE;
+            Self::Leaving { since, look }
+        } else {
+            Self::Ready
+        };
+        !is_left
+    }
+
+    /// Something came after all was read.
+    pub(super) fn found_more(&mut self) {
+        *self = Self::Quiet;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_whole_is_read_and_then_a_call_ends() {
+        let mut departure = Departure::Here;
+        assert_eq!(departure.passes(true), Passing::Nothing);
+        departure.stopped(1000);
+        assert_eq!(departure.passes(false), Passing::Nothing);
+        assert_eq!(departure.drains(1000), Some(Drain::Whole));
+        // Until our thread has read, calls pass.
+        assert_eq!(departure.passes(true), Passing::Nothing);
+        assert!(departure.drained(1001, false));
+        assert_eq!(departure.passes(false), Passing::TakeOut);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_taken_after_a_wait() {
+        let mut departure = Departure::Here;
+        departure.stopped(1000);
+        assert_eq!(departure.drains(1000), Some(Drain::Whole));
+        assert!(!departure.drained(1001, true));
+        assert_eq!(departure.drains(1002), None);
+        assert_eq!(departure.drains(1001 + PAUSE), Some(Drain::Whole));
+        assert!(!departure.drained(1002 + PAUSE, true));
+        assert_eq!(departure.passes(true), Passing::Wake);
+        assert_eq!(departure.drains(1003 + PAUSE), Some(Drain::All));
+        assert!(departure.drained(1004 + PAUSE, false));
+        assert_eq!(departure.passes(true), Passing::TakeOut);
+    }
+
+    #[test]
+    fn a_program_that_never_waits_is_left_later() {
+        let mut departure = Departure::Here;
+        departure.stopped(1000);
+        let mut now = 1000;
+        while departure.drains(now) == Some(Drain::Whole) {
+            assert!(!departure.drained(now, true));
+            now = departure.next().expect("it looks again");
+        }
+        assert_eq!(now, 1000 + PATIENCE);
+        assert!(departure.drained(now, false));
+        assert_eq!(departure.next(), None);
+        assert_eq!(departure.passes(false), Passing::TakeOut);
+    }
+
+    #[test]
+    fn a_slice_that_begins_meanwhile_calls_it_off() {
+        // While our thread reads, a slice begins and ends: what it recorded has not been read.
+        let mut departure = Departure::Here;
+        departure.stopped(1000);
+        assert!(departure.drains(1001).is_some());
+        departure = Departure::Here;
+        departure.stopped(2000);
+        assert!(!departure.drained(2001, false));
+        assert_eq!(departure.passes(false), Passing::Nothing);
+        assert_eq!(departure.drains(2001), Some(Drain::Whole));
+    }
+
+    #[test]
+    fn what_came_late_is_read_first() {
+        let mut departure = Departure::Ready;
+        departure.found_more();
+        assert_eq!(departure.passes(true), Passing::Nothing);
+        assert_eq!(departure.drains(0), Some(Drain::All));
+        assert!(departure.drained(0, false));
+    }
+
+    #[test]
+    fn what_is_gone_stays_so() {
+        let mut departure = Departure::Gone;
+        departure.stopped(1);
+        assert!(!departure.is_present() && !departure.is_under_way());
+        assert_eq!(departure.passes(true), Passing::Nothing);
+        assert!(departure.drains(i64::MAX).is_none() && !departure.drained(0, false));
+    }
+}

@@ -1,0 +1,264 @@
+//! CUPTI leaves the process between slices and comes back. The stand-in ends the process where `cuptiFinalize` is called at
+//! another place than the end of a call, before everything was read, or with somebody inside, and where anything but
+//! `cuptiSubscribe` comes after it.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::support::{Recorded, Run, Scene};
+use llmprof_wire::{End, Record};
+
+/// Slices, and CUPTI out between them.
+const DETACH: &str = "overhead_ppm=20000 detach=on interval_ms=20";
+const STAY: &str = "overhead_ppm=20000 interval_ms=20";
+
+/// How often the stand-in was finalized, which the program prints.
+fn finalized(run: &Run) -> usize {
+    let line = run
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("finalized "));
+    line.expect("the program says it")
+        .parse()
+        .expect("a number")
+}
+
+fn departures(recorded: &Recorded) -> usize {
+    recorded.count(|record| matches!(record, Record::Attachment(attachment) if attachment.on == 0))
+}
+
+fn returns(recorded: &Recorded) -> usize {
+    recorded.count(|record| matches!(record, Record::Attachment(attachment) if attachment.on == 1))
+}
+
+fn slices(recorded: &Recorded) -> usize {
+    recorded.count(|record| matches!(record, Record::Capture(capture) if capture.on == 1))
+}
+
+fn kept(recorded: &Recorded) -> Vec<String> {
+    let mut found = Vec::new();
+    recorded.each(|record| {
+        if let Record::Kept(kept) = record {
+            found.push(String::from_utf8_lossy(kept.text).into_owned());
+        }
+    });
+    found
+}
+
+/// How many kernels there are. Every one has a name, and a launch before CUPTI left: then numbers begin again.
+fn kernels(recorded: &Recorded) -> usize {
+    let texts = recorded.texts();
+    let (mut count, mut calls, mut launched) = (0, HashMap::new(), Vec::new());
+    let check = |calls: &mut HashMap<u32, i64>, launched: &mut Vec<(u32, i64)>| {
+        for (correlation, start) in launched.drain(..) {
+            assert_eq!(calls.get(&correlation), Some(&(start - 3000)));
+        }
+        calls.clear();
+    };
+    recorded.each(|record| match record {
+        Record::Attachment(attachment) if attachment.on == 0 => check(&mut calls, &mut launched),
+        Record::Call(call) => {
+            calls.insert(call.correlation, call.start);
+        }
+        Record::Kernel(kernel) => {
+            let name = texts[&kernel.name].as_str();
+            assert!(["gemm_kernel", "_Z4axpyfPfS_"].contains(&name), "{name}");
+            count += 1;
+            launched.push((kernel.correlation, kernel.start));
+        }
+        _ => {}
+    });
+    check(&mut calls, &mut launched);
+    count
+}
+
+/// Its one file, of a program that ended in order and whose records were all written.
+fn whole(run: &Run) -> Recorded {
+    assert_eq!(run.status, Some(0), "{}", run.stdout);
+    let recorded = run.one();
+    assert_eq!(recorded.end, End::Whole);
+    assert_eq!(recorded.kinds().get("ended"), Some(&1));
+    assert_eq!(losses(&recorded), 0);
+    recorded
+}
+
+fn losses(recorded: &Recorded) -> usize {
+    recorded.count(|record| matches!(record, Record::Loss(_)))
+}
+
+#[test]
+fn slices_hold_the_same_whether_cupti_leaves_or_stays() {
+    let words = "nvtx cuda loop:400,20,4 finalized";
+    let run = Scene::new().capture(DETACH).run(words);
+    let recorded = whole(&run);
+    // Slices are of whole steps, of 20 kernels each and 60 or more in a slice.
+    let count = kernels(&recorded);
+    assert!(slices(&recorded) >= 3);
+    assert_eq!(count % 20, 0);
+    assert!(count >= 60 * (slices(&recorded) - 1), "{count}");
+    let left = finalized(&run);
+    assert_eq!(left, departures(&recorded));
+    assert!(left >= 2 && returns(&recorded) >= 2, "{left}");
+    assert_eq!(kept(&recorded), Vec::<String>::new());
+
+    let run = Scene::new().capture(STAY).run(words);
+    let recorded = whole(&run);
+    assert_eq!((finalized(&run), departures(&recorded)), (0, 0));
+    let count = kernels(&recorded);
+    assert!(count > 0 && count.is_multiple_of(20), "{count}");
+}
+
+#[test]
+fn a_program_that_never_waits_is_left_all_the_same() {
+    let run = Scene::new()
+        .capture(DETACH)
+        .run("nvtx cuda steps:400,20,4 finalized");
+    assert!(finalized(&run) >= 2);
+    let recorded = whole(&run);
+    assert!(kernels(&recorded) > 0);
+}
+
+#[test]
+fn slices_by_time_leave_too() {
+    let run = Scene::new()
+        .capture("overhead_ppm=200000 detach=on interval_ms=20")
+        .run("cuda loop:600,5,2 finalized");
+    let recorded = whole(&run);
+    assert!(finalized(&run) >= 2 && slices(&recorded) >= 3);
+    assert!(kernels(&recorded) > 0);
+}
+
+#[test]
+fn buffers_that_cupti_kept_are_used_again() {
+    // Two buffers, one of which is lost with every departure that nobody makes up for.
+    let run = Scene::new()
+        .capture("overhead_ppm=50000 detach=on interval_ms=20 buffer_kib=512 memory_mib=1")
+        .run("nvtx cuda loop:600,10,2 finalized");
+    assert!(finalized(&run) >= 5, "{}", run.stdout);
+    let recorded = whole(&run);
+    assert!(kernels(&recorded) > 0);
+}
+
+#[test]
+fn many_threads_that_launch_meanwhile_are_not_hurt() {
+    let run = Scene::new()
+        .capture("overhead_ppm=5000 detach=on interval_ms=5")
+        .run("nvtx cuda crowd:6,400,30 print:done finalized");
+    assert!(run.stdout.starts_with("done\n"));
+    assert!(finalized(&run) >= 1);
+    let recorded = whole(&run);
+    let texts = recorded.texts();
+    let names: HashSet<&str> = texts.values().map(String::as_str).collect();
+    assert!(names.iter().all(|name| !name.contains("xx")), "{names:?}");
+}
+
+#[test]
+fn a_process_with_graphs_is_never_left() {
+    let node = 5_u64 << 32 | 1;
+    let run = Scene::new()
+        .capture(DETACH)
+        .run(&format!("nvtx cuda node:{node},0 loop:300,20,4 finalized"));
+    assert_eq!(finalized(&run), 0);
+    let recorded = whole(&run);
+    assert!(slices(&recorded) >= 2);
+    let kept = kept(&recorded);
+    assert!(
+        kept.len() == 1 && kept[0].contains("CUDA graphs"),
+        "{kept:?}"
+    );
+}
+
+#[test]
+fn a_graph_that_was_made_while_cupti_was_out_is_noticed_when_it_runs() {
+    let node = 5_u64 << 32 | 1;
+    let run = Scene::new().capture(DETACH).run(&format!(
+        "nvtx cuda loop:200,20,4 replay:300,{node},4 finalized"
+    ));
+    let recorded = whole(&run);
+    assert!(finalized(&run) >= 1);
+    assert_eq!(kept(&recorded).len(), 1);
+    // From the first slice that held its kernels on.
+    let mut order = Vec::new();
+    recorded.each(|record| match record {
+        Record::Attachment(attachment) => order.push(attachment.on),
+        Record::Kept(_) => order.push(2),
+        _ => {}
+    });
+    assert_eq!(order.last(), Some(&2), "{order:?}");
+}
+
+#[test]
+fn a_cupti_that_cannot_leave_or_should_not_stays() {
+    for (variable, value, why) in [
+        ("STANDIN_VERSION", "22", "12.6"),
+        ("STANDIN_FINALIZE", "999", "failed"),
+    ] {
+        let run = Scene::new()
+            .capture(DETACH)
+            .env(variable, value)
+            .run("nvtx cuda loop:300,20,4 finalized");
+        assert_eq!(finalized(&run), 0);
+        let recorded = whole(&run);
+        let kept = kept(&recorded);
+        assert!(kept.len() == 1 && kept[0].contains(why), "{kept:?}");
+        assert!(slices(&recorded) >= 2);
+        assert!(kernels(&recorded) > 0);
+    }
+}
+
+#[test]
+fn a_tool_that_took_cupti_meanwhile_costs_slices_and_nothing_else() {
+    let run = Scene::new()
+        .capture(DETACH)
+        .env("STANDIN_TAKEN", "2,4")
+        .run("nvtx cuda loop:500,20,4 finalized print:done");
+    let recorded = whole(&run);
+    let mut refused = Vec::new();
+    recorded.each(|record| {
+        if let Record::Refused(refusal) = record {
+            refused.push(refusal.status);
+        }
+    });
+    // Told once, and tried again.
+    assert_eq!(refused, [39]);
+    assert!(returns(&recorded) >= 1 && finalized(&run) >= 2);
+    assert!(kernels(&recorded) > 0);
+    assert!(!run.reports().iter().any(|line| line.starts_with("refused")));
+}
+
+#[test]
+fn the_end_finds_cupti_gone() {
+    // By its own end, killed, and after fork, where the child begins anew.
+    let words = "nvtx cuda loop:200,20,4";
+    let run = Scene::new().capture(DETACH).run(words);
+    let recorded = whole(&run);
+    assert!(departures(&recorded) >= 1);
+
+    let run = Scene::new()
+        .capture(DETACH)
+        .run(&format!("{words} sleep:100 kill"));
+    let recorded = run.one();
+    assert!(departures(&recorded) >= 1);
+    assert!(kernels(&recorded) > 0);
+
+    let run = Scene::new()
+        .capture(DETACH)
+        .run(&format!("{words} finalized fork:1 fork:0 loop:50,20,4"));
+    assert_eq!(run.status, Some(0));
+    assert!(finalized(&run) >= 1);
+    assert_eq!(run.files().len(), 2);
+    for file in run.files() {
+        assert_eq!((file.end, file.kinds()["ended"]), (End::Whole, 1));
+    }
+}
+
+#[test]
+fn recording_that_was_ended_leaves_nothing_behind() {
+    // Nobody listens any more: the same as an order to stop.
+    let run = Scene::new()
+        .capture("detach=on interval_ms=20")
+        .hanging_up()
+        .run("nvtx cuda kernels:40 leave:20000 kernels:5 finalized");
+    assert_eq!(finalized(&run), 1);
+    let recorded = whole(&run);
+    assert_eq!(kernels(&recorded), 40);
+}

@@ -267,6 +267,44 @@ fn slices_are_scaled_to_the_whole() {
 }
 
 #[test]
+fn cupti_leaves_between_slices_where_that_is_asked_for() {
+    let words = "HOST nvtx cuda loop:500,20,4";
+    let codes = |place: &Place| place.manifest()["issues"].to_string();
+    let stays = Place::new();
+    stays.record("--overhead 2%", words);
+    assert!(codes(&stays).contains("record.cupti_stays"));
+    let leaves = Place::new();
+    leaves.record("--overhead 2% --detach", words);
+    let found = codes(&leaves);
+    assert!(
+        !found.contains("cupti_stays") && !found.contains("cupti.kept"),
+        "{found}"
+    );
+    // Numbers that CUPTI begins again do not mix up what was launched when.
+    let scaled: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(leaves.run().join("slices.json")).unwrap()).unwrap();
+    assert_eq!(scaled["kernels"]["value"], 10_000.0);
+    let everything = Place::new();
+    let output = everything.record("--detach", words);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr(&output).contains("--overhead 2%"),
+        "{}",
+        stderr(&output)
+    );
+    let graphs = Place::new();
+    graphs.record(
+        "--overhead 2% --detach",
+        "HOST nvtx cuda node:4294967297,0 loop:500,20,4",
+    );
+    let found = codes(&graphs);
+    assert!(
+        found.contains("cupti.kept") && found.contains("CUDA graphs"),
+        "{found}"
+    );
+}
+
+#[test]
 fn ctrl_c_ends_the_command_and_prints_the_summary() {
     let place = Place::new();
     let mut child = place

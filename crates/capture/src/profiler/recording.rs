@@ -24,14 +24,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Prepares to record into `directory`, which must exist. `overhead_ppm` is the share of time it may cost, in
-    /// millionths; 0 records everything.
-    pub fn prepare(
-        library: PathBuf,
-        directory: &Path,
-        overhead_ppm: u32,
-        all_calls: bool,
-    ) -> io::Result<Self> {
+    /// Prepares to record into `directory`, which must exist, from when [`start`](Self::start) says so.
+    pub fn prepare(library: PathBuf, directory: &Path, options: Options) -> io::Result<Self> {
         let channel = Channel::open()?;
         let cupti = Cupti {
             library,
@@ -39,9 +33,7 @@ impl Recording {
             control: Some(channel.path()),
             options: Options {
                 begin: false,
-                overhead_ppm,
-                all_calls,
-                ..Options::default()
+                ..options
             },
             range: None,
         };
@@ -118,7 +110,11 @@ mod tests {
     fn a_worker_is_told_when_to_record_and_answers() {
         let folder = tempfile::tempdir().unwrap();
         let library = PathBuf::from("/nowhere/library.so");
-        let mut recording = Recording::prepare(library, folder.path(), 20_000, false).unwrap();
+        let options = Options {
+            overhead_ppm: 20_000,
+            ..Options::default()
+        };
+        let mut recording = Recording::prepare(library, folder.path(), options).unwrap();
         let launch = recording.apply(Launch::new("worker")).to_string();
         assert!(
             launch.contains("begin=off") && launch.contains("overhead_ppm=20000"),
@@ -155,7 +151,8 @@ mod tests {
     #[test]
     fn a_worker_without_the_library_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let mut recording = Recording::prepare("/x.so".into(), folder.path(), 0, false).unwrap();
+        let options = Options::default();
+        let mut recording = Recording::prepare("/x.so".into(), folder.path(), options).unwrap();
         let socket = recording.channel.path();
         let mut stream = UnixStream::connect(socket).unwrap();
         stream

@@ -12,6 +12,8 @@ pub struct CuptiPlan {
     pub enable: Option<bool>,
     /// The share of time that recording may cost, as `0.02`; absent records everything.
     pub overhead: Option<f64>,
+    /// Whether CUPTI leaves the process while nothing is recorded.
+    pub detach: bool,
     /// Whether every call of the CUDA API is recorded, not only those that launch or wait.
     pub all_calls: bool,
 }

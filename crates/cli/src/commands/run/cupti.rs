@@ -13,6 +13,7 @@ use llmprof_record::{
     issue::{Issue, Severity},
     trace::Trace,
 };
+use llmprof_wire::Options;
 
 use super::{halt::Halt, job::Run, passes::Passes};
 
@@ -69,9 +70,13 @@ pub(super) fn capture(
     };
     std::fs::create_dir_all(&directory).map_err(failed)?;
     let settings = &plan.pipeline.cupti;
-    let share = (settings.overhead.unwrap_or(0.0) * 1e6).round() as u32;
-    let mut recording =
-        Recording::prepare(library, &directory, share, settings.all_calls).map_err(failed)?;
+    let options = Options {
+        overhead_ppm: (settings.overhead.unwrap_or(0.0) * 1e6).round() as u32,
+        detach: settings.detach,
+        all_calls: settings.all_calls,
+        ..Options::default()
+    };
+    let mut recording = Recording::prepare(library, &directory, options).map_err(failed)?;
     let launch = recording.apply(launch.clone());
     store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
     let (mut passes, _) = Passes::start(&launch, &directory, request, feed, interrupt, *show)?;

@@ -1,7 +1,8 @@
 /* The least that records the same: what the overhead of the library is compared with.
  *
  * The same kinds of activity and the same calls, buffers of the same size, each walked and written to a file by the
- * callback that receives it. No thread of its own, no names, no ranges, no limits.
+ * callback that receives it. No thread of its own, no names, no ranges, no limits. With BARE_SUBSCRIBE=1 it subscribes as
+ * the library does, to the making of nodes of graphs.
  *
  *   gcc -O2 -shared -fPIC -o libbare_injector.so bare_injector.c -ldl
  *   CUDA_INJECTION64_PATH=./libbare_injector.so BARE_OUTPUT=records.bin python3 program.py
@@ -58,6 +59,9 @@ static int wanted(const char *name) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) if (strstr(name, words[i])) return 1;
     return 0;
 }
+static void called(void *user, uint32_t domain, uint32_t id, const void *data) {
+    (void)user; (void)domain; (void)id; (void)data;
+}
 int InitializeInjection(void) {
     const char *path = getenv("LLMPROF_CUPTI");
     if (!path) dl_iterate_phdr(find, &path);
@@ -73,6 +77,14 @@ int InitializeInjection(void) {
     GET(cuptiGetCallbackName, int (*)(uint32_t, uint32_t, const char **));
     get_next = (get_next_fn)dlsym(cupti, "cuptiActivityGetNextRecord");
     flush_all = (int (*)(uint32_t))dlsym(cupti, "cuptiActivityFlushAll");
+    if (getenv("BARE_SUBSCRIBE")) {
+        GET(cuptiSubscribe, int (*)(void **, void *, void *));
+        GET(cuptiEnableCallback, int (*)(uint32_t, void *, uint32_t, uint32_t));
+        void *subscriber = NULL;
+        cuptiSubscribe(&subscriber, (void *)called, NULL);
+        cuptiEnableCallback(1, subscriber, 3, 13);
+        cuptiEnableCallback(1, subscriber, 3, 20);
+    }
     const char *file = getenv("BARE_OUTPUT");
     output = file ? fopen(file, "wb") : NULL;
     cuptiActivityRegisterTimestampCallback((void *)now);

@@ -27,6 +27,8 @@ pub struct Window {
     pub end: i64,
     /// The number of its name in [`Phases::names`].
     pub name: usize,
+    /// Whether all of it was recorded.
+    pub is_whole: bool,
 }
 
 /// The phases of a trace: stretches of time that do not overlap, in order.
@@ -52,24 +54,36 @@ impl Phases {
             .or_else(|| inferred(trace, events))
             .unwrap_or_else(|| whole(trace, events));
         if let Some(slices) = slices::of(trace) {
-            phases.keep_recorded(&slices);
+            phases.keep_recorded(&slices, &ranges_of(trace, STEP));
         }
         phases
     }
 
-    /// Leaves out what was not recorded: it belongs to no phase.
-    fn keep_recorded(&mut self, slices: &[(i64, i64)]) {
-        self.windows = self
-            .windows
-            .iter()
-            .flat_map(|window| {
-                slices::inside(slices, (window.start, window.end)).map(|(start, end)| Window {
+    /// Leaves out what was not recorded: it belongs to no phase. Of a phase that was recorded in part its whole steps are
+    /// kept, as phases of their own, where ranges show any.
+    fn keep_recorded(&mut self, slices: &[(i64, i64)], steps: &[(i64, i64)]) {
+        for window in std::mem::take(&mut self.windows) {
+            let (start, end) = (window.start, window.end);
+            if slices::hold(slices, (start, end)) {
+                self.windows.push(window);
+                continue;
+            }
+            let first = steps.partition_point(|step| step.0 < start);
+            let inside = steps[first..].iter().take_while(|step| step.1 <= end);
+            let whole: Vec<_> = inside.filter(|step| slices::hold(slices, **step)).collect();
+            if whole.is_empty() {
+                let parts = slices::inside(slices, (start, end));
+                self.windows.extend(parts.map(|(start, end)| Window {
                     start,
                     end,
-                    name: window.name,
-                })
-            })
-            .collect();
+                    is_whole: false,
+                    ..window
+                }));
+            }
+            for &(start, end) in whole {
+                self.push(STEP, start, end);
+            }
+        }
     }
 
     /// The window that holds a moment.
@@ -111,16 +125,24 @@ impl Phases {
             self.names.push(name.to_owned());
             self.names.len() - 1
         });
-        self.windows.push(Window { start, end, name });
+        self.windows.push(Window {
+            start,
+            end,
+            name,
+            is_whole: true,
+        });
     }
 }
+
+/// The name of a step of decode.
+pub(crate) const STEP: &str = "decode_step";
 
 /// Words in the names of annotations, and the phases that they stand for. The first that is found decides.
 const PHASE_WORDS: &[(&str, &str)] = &[
     ("warmup", "warmup"),
     ("warm_up", "warmup"),
     ("warm-up", "warmup"),
-    ("decode_step", "decode_step"),
+    (STEP, STEP),
     ("prefill", "prefill"),
     ("decode", "decode"),
     ("vision", "vision"),
@@ -136,6 +158,34 @@ pub(crate) fn phase_of_name(text: &str) -> Option<String> {
     }
     let found = PHASE_WORDS.iter().find(|(word, _)| text.contains(word));
     found.map(|(_, phase)| (*phase).to_owned())
+}
+
+/// Start and end of the ranges that stand for `phase`, in order of time.
+pub(crate) fn ranges_of(trace: &Trace, phase: &str) -> Vec<(i64, i64)> {
+    let ranges = &trace.ranges;
+    let mut cache = rustc_hash::FxHashMap::default();
+    let mut found: Vec<(i64, i64)> = (0..ranges.len())
+        .filter(|&row| {
+            is_annotation(ranges.kind[row])
+                && *cache.entry(ranges.name[row]).or_insert_with(|| {
+                    phase_of_name(trace.text(ranges.name[row])).as_deref() == Some(phase)
+                })
+        })
+        .map(|row| {
+            let start = ranges.start[row];
+            (start, start.saturating_add(ranges.duration[row]))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Whether a range is one that a program put on a host's thread.
+pub(crate) fn is_annotation(kind: RangeKind) -> bool {
+    matches!(
+        kind,
+        RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
+    )
 }
 
 /// The name of an annotation without the number that counts its repetitions (`ProfilerStep#12`).
@@ -158,10 +208,7 @@ fn annotated(
     let mut names: Vec<String> = Vec::new();
     let mut outermost: Option<(u32, i64)> = None;
     for row in 0..ranges.len() {
-        if !matches!(
-            ranges.kind[row],
-            RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
-        ) {
+        if !is_annotation(ranges.kind[row]) {
             continue;
         }
         let name = cache.entry(ranges.name[row]).or_insert_with(|| {
@@ -328,6 +375,31 @@ mod tests {
                 (0, 30, "vision"),
                 (30, 100, "prefill"),
                 (100, 200, "decode")
+            ]
+        );
+    }
+
+    #[test]
+    fn of_phases_that_were_recorded_in_part_whole_steps_are_left() {
+        let names = ["prefill".to_owned(), "decode".to_owned()];
+        let mut phases = partition(&[(0, 30, 0), (30, 100, 1), (100, 120, 0)], &names);
+        let steps = [(30, 50), (50, 70), (70, 90), (90, 100)];
+        phases.keep_recorded(&[(10, 55), (69, 95), (98, 200)], &steps);
+        let windows: Vec<_> = phases
+            .windows
+            .iter()
+            .map(|window| {
+                let name = phases.names[window.name].as_str();
+                (window.start, window.end, name, window.is_whole)
+            })
+            .collect();
+        assert_eq!(
+            windows,
+            [
+                (10, 30, "prefill", false),
+                (30, 50, STEP, true),
+                (70, 90, STEP, true),
+                (100, 120, "prefill", true)
             ]
         );
     }

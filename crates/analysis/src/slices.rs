@@ -36,6 +36,12 @@ pub(crate) fn inside(
         .map(move |&(from, to)| (from.max(start), to.min(end)))
 }
 
+/// Whether all of a stretch was recorded.
+pub(crate) fn hold(slices: &[(i64, i64)], (start, end): (i64, i64)) -> bool {
+    let begun = slices.partition_point(|&(from, _)| from <= start);
+    begun > 0 && end <= slices[begun - 1].1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +52,7 @@ mod tests {
         let parts: Vec<_> = inside(&slices, (5, 45)).collect();
         assert_eq!(parts, [(5, 10), (20, 30), (40, 45)]);
         assert_eq!(inside(&slices, (10, 20)).count(), 0);
+        assert!(hold(&slices, (20, 30)) && hold(&slices, (41, 42)));
+        assert!(!hold(&slices, (5, 25)) && !hold(&slices, (12, 15)) && !hold(&slices, (49, 51)));
     }
 }

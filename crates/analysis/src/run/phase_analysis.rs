@@ -28,7 +28,7 @@ pub struct PhaseAnalysis {
     pub waterfall: Waterfall,
     /// Mean wall time in passes without capture; absent where there are none.
     pub plain_wall_ns: Option<Nanos>,
-    /// Wall time of the captured pass ÷ that: what capturing costs.
+    /// Wall time of the captured pass ÷ that of the same work in passes without capture: what capturing costs.
     pub capture_ratio: Option<f64>,
     /// The least time of all operators that theory counts, whether they ran or not; absent without a device.
     pub floor: Option<PhaseFloor>,
@@ -67,12 +67,16 @@ impl PhaseAnalysis {
     /// phase of a device is judged by the passes without capture where there are some, any other by the captured pass,
     /// whose parts are what could be saved.
     pub fn judged_wall(&self) -> Nanos {
-        match (self.device(), self.capture_ratio) {
-            (Some(_), Some(ratio)) if ratio > 0.0 => {
-                Nanos((self.waterfall.wall_ns.0 as f64 / ratio).round() as i64)
-            }
-            _ => self.waterfall.wall_ns,
-        }
+        let plain = self.plain_wall().filter(|_| self.device().is_some());
+        plain.unwrap_or(self.waterfall.wall_ns)
+    }
+
+    /// What passes without capture took for the work that was captured, which may be less than all that they did.
+    pub fn plain_wall(&self) -> Option<Nanos> {
+        let ratio = self.capture_ratio.filter(|ratio| *ratio > 0.0)?;
+        Some(Nanos(
+            (self.waterfall.wall_ns.0 as f64 / ratio).round() as i64
+        ))
     }
 
     /// The idle time of that wall time.

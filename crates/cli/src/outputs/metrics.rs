@@ -47,6 +47,8 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
             "phase": phase.name(),
             "class": phase.class.class,
             "waterfall": phase.waterfall,
+            "plain_wall_ns": phase.plain_wall(),
+            "capture_ratio": phase.capture_ratio,
             "step_ns": phase.traced.as_ref().and_then(|traced| traced.steps),
         })).collect::<Vec<_>>(),
         "model": {

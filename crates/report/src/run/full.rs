@@ -171,7 +171,7 @@ fn phases(analysis: &RunAnalysis) -> Table {
             phase.name().to_owned(),
             class(phase),
             phase
-                .plain_wall_ns
+                .plain_wall()
                 .map_or_else(dash, |wall| wall.to_string()),
             phase.waterfall.wall_ns.to_string(),
             phase

@@ -32,7 +32,7 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
     let mut homes = Vec::new();
     for phase in &analysis.phases {
         let Some(floor) = &phase.floor else { continue };
-        let wall = phase.plain_wall_ns.unwrap_or(phase.waterfall.wall_ns);
+        let wall = phase.plain_wall().unwrap_or(phase.waterfall.wall_ns);
         table.row([
             phase.name().to_owned(),
             floor.binds.to_string(),

@@ -13,6 +13,7 @@ mod matching;
 mod module_ranges;
 mod modules;
 mod phase;
+mod plain;
 mod stretches;
 
 pub use facts::{FirstInstance, NewLengths, PhaseInstance, TracedPhase};
@@ -29,7 +30,7 @@ use self::matching::{Counted, Matching, Verdict};
 use self::module_ranges::ModuleRanges;
 use self::modules::ModuleTree;
 use self::phase::Tracing;
-use self::stretches::{TracePhase, count_passes, stretches};
+use self::stretches::{TracePhase, count_passes, leave_out_parts, stretches};
 use super::finding_rules::{Facts, findings};
 use super::latency::Latency;
 use super::matching::Script;
@@ -101,6 +102,9 @@ pub fn analyze_trace(
     absent(pass, &lanes, &mut issues);
 
     let mut found = stretches(trace, &structure);
+    if pass.subject.is_some() {
+        leave_out_parts(&mut found, &mut issues);
+    }
     let nothing = MeasuredRun::default();
     let context = pass.subject.map(|(model, workload)| Context {
         model,
@@ -112,7 +116,7 @@ pub fn analyze_trace(
         .subject
         .zip(context.as_ref())
         .map(|(subject, context)| {
-            count_passes(&mut found, subject.0, subject.1, pass.measured);
+            count_passes(&mut found, trace, subject.0, subject.1, pass.measured);
             let most = lanes.iter().map(|lane| lane.items.len()).sum::<usize>();
             count(subject, context, &found, floors, most.saturating_mul(2))
         });

@@ -1,11 +1,11 @@
 //! The module around every piece of work, and how often that module has run.
 
-use llmprof_record::trace::{RangeKind, StrId, ThreadId, Trace};
+use llmprof_record::trace::{StrId, ThreadId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::items::Lane;
 use super::modules::ModuleTree;
-use crate::phases::Phases;
+use crate::phases::{Phases, is_annotation};
 
 /// A range of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,12 +202,4 @@ fn module_runs(
         *count += 1;
     }
     runs
-}
-
-/// Whether a range is one that a program put on a host's thread.
-pub(super) fn is_annotation(kind: RangeKind) -> bool {
-    matches!(
-        kind,
-        RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
-    )
 }

@@ -22,6 +22,7 @@ use super::facts::{PhaseInstance, TracedPhase};
 use super::first_use::{AttentionWaits, first_instance};
 use super::items::Lane;
 use super::matching::{Counted, Matching, Verdict};
+use super::plain::plain_time;
 use super::stretches::{Stretch, TracePhase};
 use crate::analysis::Analysis;
 use crate::breakdown::DeviceBreakdown;
@@ -96,15 +97,14 @@ impl Tracing<'_> {
         let level = floor
             .as_ref()
             .map_or(MemoryLevel::Main, |floor| floor.memory_level);
-        // What the passes without capture would take for all that was recorded.
-        let repeats = self.repeats(phase, &included);
         let plain = self
             .measured
             .and_then(|run| plain_wall(run, phase.phase))
             .filter(|plain| plain.0 > 0);
-        let plain_total = plain
-            .filter(|_| repeats > 0)
-            .map(|plain| Nanos(plain.0.saturating_mul(repeats)));
+        let plain_total = self.measured.and_then(|run| {
+            let repeats = self.repeats(phase, &included);
+            plain_time(run, phase.phase, &included, repeats)
+        });
         let used = |cost: &Cost, wall: Nanos| {
             let roof = self.roof.filter(|_| cost.calls > 0)?;
             Some(Utilization::of(roof, cost, wall, level))

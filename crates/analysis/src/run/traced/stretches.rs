@@ -1,15 +1,12 @@
 //! The stretches of a trace's phases, with what the model did in each.
 
+use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::trace::Trace;
 use llmprof_theory::{Model, Pass, Workload};
 
 use super::super::measured::{MeasuredRun, PassKind, RunPhase};
-use super::module_ranges::is_annotation;
 use crate::analysis::Structure;
-use crate::phases::{Phases, phase_of_name};
-
-/// The name of the ranges that hold one step of decode each.
-const STEP: &str = "decode_step";
+use crate::phases::{Phases, STEP, ranges_of};
 
 /// One stretch of a phase.
 #[derive(Clone, Debug)]
@@ -26,6 +23,8 @@ pub(super) struct Stretch {
     pub(super) steps: Vec<i64>,
     /// What the decoder did in it.
     pub(super) passes: Vec<Pass>,
+    /// Whether all of it was recorded.
+    pub(super) is_whole: bool,
 }
 
 impl Stretch {
@@ -98,38 +97,43 @@ pub(super) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
                 Vec::new()
             },
             passes: Vec::new(),
+            is_whole: stretch.is_whole,
         });
     }
-    add_steps(trace, phases, &mut found);
+    add_steps(&ranges_of(trace, STEP), phases, &mut found);
     found
 }
 
+/// Leaves out stretches that were recorded in part: what theory counts for a phase cannot be compared with them.
+pub(super) fn leave_out_parts(found: &mut Vec<TracePhase>, issues: &mut Vec<Issue>) {
+    for phase in found.iter_mut() {
+        let before = phase.stretches.len();
+        phase.stretches.retain(|stretch| stretch.is_whole);
+        let parts = before - phase.stretches.len();
+        if parts > 0 {
+            let name = phase.label.as_deref().unwrap_or(phase.phase.name());
+            let message = format!("{name} was recorded in part, and that part is left out");
+            issues.push(
+                Issue::new(Severity::Info, "run.partial_phase", message).counting(parts as u64),
+            );
+        }
+    }
+    found.retain(|phase| !phase.stretches.is_empty());
+}
+
 /// Puts the ranges of single steps into the stretches of decode that hold them.
-fn add_steps(trace: &Trace, phases: &Phases, found: &mut [TracePhase]) {
-    let ranges = &trace.ranges;
-    let mut cache = rustc_hash::FxHashMap::default();
-    let mut by_window = rustc_hash::FxHashMap::<usize, Vec<(i64, i64)>>::default();
-    for row in 0..ranges.len() {
-        if !is_annotation(ranges.kind[row]) {
-            continue;
-        }
-        let is_step = *cache.entry(ranges.name[row]).or_insert_with(|| {
-            phase_of_name(trace.text(ranges.name[row])).as_deref() == Some(STEP)
-        });
-        if !is_step {
-            continue;
-        }
-        if let Some(window) = phases.at(ranges.start[row])
+fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
+    let mut by_window = rustc_hash::FxHashMap::<usize, Vec<i64>>::default();
+    for &(start, end) in steps {
+        if let Some(window) = phases.at(start)
             && phases.names[phases.windows[window].name] != STEP
         {
-            let step = (ranges.start[row], ranges.duration[row]);
-            by_window.entry(window).or_default().push(step);
+            by_window.entry(window).or_default().push(end - start);
         }
     }
     for stretch in found.iter_mut().flat_map(|phase| &mut phase.stretches) {
-        if let Some(mut steps) = by_window.remove(&stretch.window) {
-            steps.sort_unstable();
-            stretch.steps = steps.into_iter().map(|(_, length)| length).collect();
+        if let Some(steps) = by_window.remove(&stretch.window) {
+            stretch.steps = steps;
         }
     }
 }
@@ -139,6 +143,7 @@ fn add_steps(trace: &Trace, phases: &Phases, found: &mut [TracePhase]) {
 /// A measured pass that says so is believed first; then the number of steps that ranges show; then the workload.
 pub(super) fn count_passes(
     found: &mut [TracePhase],
+    trace: &Trace,
     model: &Model,
     workload: &Workload,
     measured: Option<&MeasuredRun>,
@@ -165,17 +170,21 @@ pub(super) fn count_passes(
             };
         }
     }
-    follow_steps(found);
+    follow_steps(found, trace);
 }
 
-/// Single steps that follow each other each find one token more in the cache; prefill begins anew.
-fn follow_steps(found: &mut [TracePhase]) {
+/// Single steps that follow each other each find one token more in the cache; prefill begins anew. Steps that were not
+/// recorded count where ranges show them.
+fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
+    let steps = ranges_of(trace, STEP);
     let mut beginnings: Vec<i64> = found
         .iter()
         .filter(|phase| phase.phase == RunPhase::Prefill)
         .flat_map(|phase| phase.stretches.iter().map(|stretch| stretch.start))
+        .chain(ranges_of(trace, "prefill").iter().map(|range| range.0))
         .collect();
     beginnings.sort_unstable();
+    let steps_before = |time: i64| steps.partition_point(|step| step.0 < time) as u64;
     for phase in found
         .iter_mut()
         .filter(|phase| phase.phase == RunPhase::Decode)
@@ -189,9 +198,11 @@ fn follow_steps(found: &mut [TracePhase]) {
             }
             // A stretch of a whole generation begins where its prefill ended.
             let single = stretch.steps.len() == 1;
+            let begin = request.checked_sub(1).map_or(i64::MIN, |at| beginnings[at]);
             for pass in &mut stretch.passes {
                 if single && pass.steps == 1 {
-                    pass.past = pass.past.saturating_add(done);
+                    let shown = steps_before(stretch.start) - steps_before(begin);
+                    pass.past = pass.past.saturating_add(done.max(shown));
                     done += 1;
                 }
             }

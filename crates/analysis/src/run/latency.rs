@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::{MeasuredPass, MeasuredRun, PassKind, RequestFacts, RunPhase};
 use super::statistics::{Distribution, Summary};
+use crate::intervals::union_length;
 
 /// Latencies and rates of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -247,12 +248,13 @@ impl PassMeans {
             .iter()
             .map(|(request, ..)| request.output_tokens.saturating_sub(1))
             .fold(0, u64::saturating_add);
-        let start = ordered.iter().map(|(request, ..)| request.start_ns).min();
-        let end = ordered.iter().map(|&(_, _, last)| last).max();
-        let span = start
-            .zip(end)
-            .map(|(start, end)| end.saturating_sub(start) as f64)
-            .filter(|span| *span > 0.0);
+        // What lies between two batches of a pass is no work of theirs.
+        let mut spans: Vec<(i64, i64)> = ordered
+            .iter()
+            .map(|&(request, _, last)| (request.start_ns, last))
+            .collect();
+        spans.sort_unstable();
+        let span = Some(union_length(spans) as f64).filter(|span| *span > 0.0);
         let decode = phase(RunPhase::Decode);
         Self {
             ttft: mean(

@@ -89,6 +89,10 @@ enum Phase {
 struct Durations {
     count: u64,
     mean: f64,
+    /// Start and end of the last one.
+    last: (i64, i64),
+    /// Whether it lies inside one that comes back too.
+    is_inside: bool,
 }
 
 /// Recorded steps against the plain ones around them.
@@ -203,7 +207,7 @@ impl Budget {
         let Ok(mut state) = self.state.lock() else {
             return false;
         };
-        state.learn(name, duration as f64, recorded);
+        state.learn(name, (start, end), recorded);
         if state.step.as_deref() == Some(name) {
             state.earn(duration, end);
         }
@@ -326,24 +330,30 @@ impl State {
         self.credit = (self.credit + earned).min(self.expected) - paid;
     }
 
-    fn learn(&mut self, name: &[u8], duration: f64, recorded: Option<bool>) {
+    fn learn(&mut self, name: &[u8], (start, end): (i64, i64), recorded: Option<bool>) {
         if !self.ranges.contains_key(name) && self.ranges.len() >= MOST_NAMES {
             return;
         }
+        let duration = (end - start) as f64;
         let range = self.ranges.entry(name.into()).or_default();
         range.count += 1;
         range.mean += (duration - range.mean) / range.count as f64;
+        range.last = (start, end);
         let (count, mean) = (range.count, range.mean);
-        if count >= REPEATS && mean <= LONGEST_STEP {
+        let may_be = count >= REPEATS && mean <= LONGEST_STEP && !range.is_inside;
+        let is_new = self.step.as_deref() != Some(name);
+        if may_be && is_new && !matches!(self.phase, Phase::Steps(..)) {
             let known = self
                 .step
                 .as_ref()
-                .filter(|step| ***step != *name)
-                .and_then(|step| self.ranges.get(step))
-                .map_or(0.0, |range| range.mean);
-            // Longer by more than a little: a range around a step that is all of the step would change places with it.
-            let is_new = self.step.as_deref() != Some(name);
-            if is_new && mean > 1.2 * known && !matches!(self.phase, Phase::Steps(..)) {
+                .and_then(|step| self.ranges.get_mut(step));
+            let is_longer = known.is_none_or(|known| {
+                // The model is nearly all of a step, and in prefill longer; but the step is what is around it.
+                known.is_inside = start <= known.last.0 && known.last.1 <= end;
+                // By more than a little, or two that are alike would change places for ever.
+                known.is_inside || mean > 1.2 * known.mean
+            });
+            if is_longer {
                 self.step = Some(name.into());
                 self.pairs = Pairs::default();
             }
@@ -523,6 +533,22 @@ mod tests {
             budget.ends(b"layer", (0, MS), Some(false));
             budget.ends(b"decode_step", (0, 20 * MS), Some(false));
             budget.ends(b"request", (0, 900 * MS), Some(false));
+        }
+        let state = budget.state.lock().unwrap();
+        assert_eq!(state.step.as_deref(), Some(b"decode_step".as_slice()));
+    }
+
+    #[test]
+    fn a_step_is_what_is_around_a_model_and_hardly_longer() {
+        let budget = Budget::new(20_000).unwrap();
+        for step in 0..6 {
+            let begin = 300 * step * MS;
+            // The model of a prefill is longer than one of decode, and comes first.
+            let end = begin + if step == 0 { 200 * MS } else { 19 * MS };
+            budget.ends(b"model", (begin + 1, end), Some(false));
+            if step > 0 {
+                budget.ends(b"decode_step", (begin, end + MS / 2), Some(false));
+            }
         }
         let state = budget.state.lock().unwrap();
         assert_eq!(state.step.as_deref(), Some(b"decode_step".as_slice()));

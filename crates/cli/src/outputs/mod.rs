@@ -7,7 +7,6 @@ mod metrics;
 mod native_trace;
 pub(crate) mod recorded;
 mod tables;
-pub(crate) mod telemetry_curves;
 
 use std::path::Path;
 
@@ -28,7 +27,7 @@ use llmprof_theory::device::Device;
 use llmprof_units::Nanos;
 
 use self::recorded::{Captured, Recorded, RecordedModel};
-use crate::{failure::Failure, subject::Subject};
+use crate::{failure::Failure, subject::Subject, telemetry::curves};
 
 /// What the files of a run are made of.
 pub(crate) struct Results<'a> {
@@ -81,7 +80,7 @@ pub(crate) fn write(
     if let Some(trace) = trace {
         save_trace(trace, store.path())?;
     }
-    telemetry_curves::save(&telemetry, store.path())?;
+    curves::save(&telemetry, store.path())?;
     let results = Results {
         analysis,
         model: recorded.model.as_ref(),

@@ -25,8 +25,9 @@ use crate::{
     outputs::{
         self, Output, Results,
         recorded::{Captured, Recorded, described, json},
-        telemetry_curves, text,
+        text,
     },
+    telemetry::curves,
 };
 
 const COUNTERS_FILE: &str = "counters.json";
@@ -226,7 +227,7 @@ impl Contents {
             device: device.or(self.recorded.device.as_ref()),
             measured: self.recorded.measured.as_ref(),
             trace: self.trace.as_deref(),
-            telemetry: telemetry_curves::load(run)?,
+            telemetry: curves::load(run)?,
         })
     }
 }

@@ -19,7 +19,7 @@ use llmprof_report::view::Series;
 use llmprof_units::{Basis, Hertz, Joules, Nanos};
 
 use super::halt::Halt;
-use crate::telemetry;
+use crate::telemetry::{curves, table};
 
 /// A run under observation; nothing is observed where telemetry is off.
 pub(super) struct Watch {
@@ -111,12 +111,12 @@ impl Watch {
                 Some(counted.values).filter(|values| *values != ProcessorCounters::default());
         }
         run.telemetry = Some(facts);
-        store.write(telemetry::FILE, telemetry::csv(&samples))?;
+        store.write(table::FILE, table::csv(&samples))?;
         if let Some(text) = nvml::csv(&samples) {
             store.write("nvml.csv", text)?;
         }
         throttling(&samples, run);
-        Ok(telemetry::series(&samples, &telemetry::bands(run)))
+        Ok(curves::of(&samples, run))
     }
 }
 

@@ -1,92 +1,24 @@
-//! Telemetry as a file and as curves: `telemetry.csv`.
+//! Curves of samples: made from what was measured, kept beside the plots of a run.
 
-use llmprof_analysis::run::{MeasuredRun, PassKind};
+use std::path::Path;
+
+use llmprof_analysis::run::{MeasuredRun, PassKind, RunPhase};
 use llmprof_capture::telemetry::{GpuSample, GpuSeries, Sample, Samples};
+use llmprof_record::store::write_atomically;
 use llmprof_report::view::{Band, Line, Series, Unit};
 use llmprof_units::Nanos;
 
-/// Where samples are kept in a run directory.
-pub(crate) const FILE: &str = "telemetry.csv";
+use crate::{
+    failure::Failure,
+    outputs::{recorded::json, text},
+};
 
-/// A column of the file.
-struct Column {
-    name: &'static str,
-    value: fn(&Sample) -> Option<f64>,
-}
+/// Where the curves of a run are kept.
+const FILE: &str = "plots/telemetry.json";
 
-const COLUMNS: [Column; 8] = [
-    Column {
-        name: "cpu_percent",
-        value: |sample| sample.cpu_percent,
-    },
-    Column {
-        name: "steal_percent",
-        value: |sample| sample.steal_percent,
-    },
-    Column {
-        name: "frequency_hz",
-        value: |sample| Some(sample.frequency_hz?.0),
-    },
-    Column {
-        name: "available_bytes",
-        value: |sample| Some(sample.available_bytes?.0 as f64),
-    },
-    Column {
-        name: "worker_cores",
-        value: |sample| sample.worker_cores,
-    },
-    Column {
-        name: "worker_rss_bytes",
-        value: |sample| Some(sample.worker_rss_bytes?.0 as f64),
-    },
-    Column {
-        name: "package_energy_j",
-        value: |sample| Some(sample.package_energy_j?.0),
-    },
-    Column {
-        name: "dram_energy_j",
-        value: |sample| Some(sample.dram_energy_j?.0),
-    },
-];
-
-/// The samples as CSV: times on the run's clock, an empty field for what could not be read.
-pub(crate) fn csv(samples: &Samples) -> String {
-    let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
-    let mut text = format!("time_ns,{}\n", names.join(","));
-    for row in &samples.rows {
-        text += &row.time_ns.0.to_string();
-        for column in &COLUMNS {
-            text.push(',');
-            if let Some(value) = (column.value)(row) {
-                text += &value.to_string();
-            }
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// The phases of all passes that count, as stretches behind the curves.
-pub(crate) fn bands(run: &MeasuredRun) -> Vec<Band> {
-    run.passes
-        .iter()
-        .flat_map(|pass| pass.phases.iter().map(move |span| (pass.kind, span)))
-        .map(|(kind, span)| Band {
-            label: match kind {
-                PassKind::Captured => format!("{}, captured", span.phase),
-                PassKind::WarmUp if span.phase != llmprof_analysis::run::RunPhase::Load => {
-                    format!("{}, warm-up", span.phase)
-                }
-                PassKind::WarmUp | PassKind::Plain => span.phase.to_string(),
-            },
-            start_ns: Nanos(span.start_ns),
-            end_ns: Nanos(span.end_ns),
-        })
-        .collect()
-}
-
-/// The samples as curves. What was never read has none.
-pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
+/// The samples as curves, with the phases of the run behind them. What was never read has none.
+pub(crate) fn of(samples: &Samples, run: &MeasuredRun) -> Vec<Series> {
+    let bands = bands(run);
     let line = |label: &str, value: &dyn Fn(&Sample) -> Option<f64>| Line {
         label: label.to_owned(),
         samples: samples
@@ -99,7 +31,7 @@ pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
         title: title.to_owned(),
         unit,
         lines,
-        bands: bands.to_vec(),
+        bands: bands.clone(),
     };
     let power = |energy: fn(&Sample) -> Option<f64>| {
         samples
@@ -161,7 +93,7 @@ pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
         ),
     ];
     for gpu in &samples.gpus {
-        all.extend(gpu_series(gpu, bands));
+        all.extend(gpu_series(gpu, &bands));
     }
     all.into_iter()
         .map(|mut series| {
@@ -171,6 +103,45 @@ pub(crate) fn series(samples: &Samples, bands: &[Band]) -> Vec<Series> {
             series
         })
         .filter(|series| !series.lines.is_empty())
+        .collect()
+}
+
+/// Saves curves with a run, so that its page can be made again; no file where there are none.
+pub(crate) fn save(curves: &[Series], run: &Path) -> Result<(), Failure> {
+    if curves.is_empty() {
+        return Ok(());
+    }
+    let file = run.join(FILE);
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            Failure::new(format!("cannot create {}: {error}", folder.display()))
+        })?;
+    }
+    write_atomically(&file, text(&curves)?.as_bytes())?;
+    Ok(())
+}
+
+/// Reads them back; none where a run has no such file.
+pub(crate) fn load(run: &Path) -> Result<Vec<Series>, Failure> {
+    Ok(json(&run.join(FILE))?.unwrap_or_default())
+}
+
+/// The phases of all passes that count, as stretches behind the curves.
+fn bands(run: &MeasuredRun) -> Vec<Band> {
+    run.passes
+        .iter()
+        .flat_map(|pass| pass.phases.iter().map(move |span| (pass.kind, span)))
+        .map(|(kind, span)| Band {
+            label: match kind {
+                PassKind::Captured => format!("{}, captured", span.phase),
+                PassKind::WarmUp if span.phase != RunPhase::Load => {
+                    format!("{}, warm-up", span.phase)
+                }
+                PassKind::WarmUp | PassKind::Plain => span.phase.to_string(),
+            },
+            start_ns: Nanos(span.start_ns),
+            end_ns: Nanos(span.end_ns),
+        })
         .collect()
 }
 
@@ -257,7 +228,7 @@ mod tests {
             ],
             ..Samples::default()
         };
-        let curves = series(&samples, &[]);
+        let curves = of(&samples, &MeasuredRun::default());
         assert_eq!(curves.len(), 1);
         assert_eq!(curves[0].lines.len(), 1);
         let values: Vec<f64> = curves[0].lines[0]
@@ -266,8 +237,5 @@ mod tests {
             .map(|point| point.1)
             .collect();
         assert_eq!(values, [20.0, 60.0]);
-        let text = csv(&samples);
-        assert!(text.starts_with("time_ns,cpu_percent,"));
-        assert!(text.ends_with("\n1000000000,,,,,,,40,\n"));
     }
 }

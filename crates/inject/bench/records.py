@@ -22,12 +22,15 @@ def records(folder):
 
 
 def summary(folder):
-    """Slices, what switching took, and whether kernels have their launches also after CUPTI was out."""
-    found = {"slices": 0, "kernels": 0, "kernels_without_launch": 0, "words": []}
-    took, calls, kernels = {0: [], 1: []}, set(), []
+    """Slices, what switching took, and whether kernels have their launches, and before them, also after CUPTI was out."""
+    found = {"slices": 0, "kernels": 0, "kernels_without_launch": 0, "kernels_before_launch": 0, "words": []}
+    took, calls, kernels = {0: [], 1: []}, {}, []
 
     def settle():
-        found["kernels_without_launch"] += sum(correlation not in calls for correlation in kernels)
+        for correlation, start in kernels:
+            found["kernels_without_launch"] += correlation not in calls
+            # The clocks of host and device disagree.
+            found["kernels_before_launch"] += start < calls.get(correlation, start)
         calls.clear()
         kernels.clear()
 
@@ -36,9 +39,11 @@ def summary(folder):
             found["slices"] += struct.unpack_from("<qB", data, body)[1]
         elif kind == KERNEL:
             found["kernels"] += 1
-            kernels.append(struct.unpack_from("<qqQIIIII", data, body)[7])
+            fields = struct.unpack_from("<qqQIIIII", data, body)
+            kernels.append((fields[7], fields[0]))
         elif kind == CALL:
-            calls.add(struct.unpack_from("<qqIII", data, body)[4])
+            fields = struct.unpack_from("<qqIII", data, body)
+            calls[fields[4]] = fields[0]
         elif kind == ATTACHMENT:
             _, nanos, on = struct.unpack_from("<qQB", data, body)
             took[on].append(nanos / 1e6)

@@ -48,7 +48,11 @@ class Child:
 
     def end(self):
         self.process.stdin.close()
-        self.process.wait()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.process.stdout.close()
 
 
@@ -82,31 +86,36 @@ def take(start, seconds, generations, rounds, before=None):
     for generation in range(generations):
         began = time.monotonic()
         children = start()
-        # All build their models at the same time.
-        for child in children.values():
-            child.begin()
-        for child in children.values():
-            child.result()
+        try:
+            warm(children, before)
+            ready = time.monotonic()
+            left = generations - generation
+            stop = ready + max((until - ready - (left - 1) * (ready - began)) / left, 0)
+            chance = random.Random(generation)
+            for name in children:
+                times.setdefault(name, []).append([])
+            turn = 0
+            # Two rounds, however long everything took.
+            while turn < 2 or (turn < rounds and time.monotonic() < stop):
+                for name in chance.sample(list(children), len(children)):
+                    times[name][-1].append(children[name].unit())
+                turn += 1
+        finally:
+            for child in children.values():
+                child.end()
+    return times
+
+
+def warm(children, before):
+    # All build their models at the same time.
+    for child in children.values():
+        child.begin()
+    for child in children.values():
+        child.result()
+    for child in children.values():
+        child.unit()
+    if before:
+        before()
         for child in children.values():
             child.unit()
-        if before:
-            before()
-            for child in children.values():
-                child.unit()
-                child.unit()
-        ready = time.monotonic()
-        left = generations - generation
-        stop = ready + max((until - ready - (left - 1) * (ready - began)) / left, 0)
-        for name in children:
-            times.setdefault(name, []).append([])
-        turn = 0
-        # Two rounds, however long everything took.
-        while turn < 2 or (turn < rounds and time.monotonic() < stop):
-            order = list(children)
-            random.Random(generation * 1000 + turn).shuffle(order)
-            for name in order:
-                times[name][-1].append(children[name].unit())
-            turn += 1
-        for child in children.values():
-            child.end()
-    return times
+            child.unit()

@@ -43,12 +43,21 @@ pub(crate) struct Attachment {
 struct State {
     departure: Departure,
     subscriber: Subscriber,
+    heard: Heard,
     /// Why it never leaves, other than for graphs.
     stays: Option<&'static str>,
     /// It was taken out at least once.
     has_left: bool,
     told_kept: bool,
     told_refused: bool,
+}
+
+/// The calls whose beginning and end are heard of, each with those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Heard {
+    Nothing,
+    Waits,
+    Launches,
 }
 
 /// Why recording did not begin.
@@ -80,6 +89,7 @@ impl Attachment {
             state: Mutex::new(State {
                 departure: Departure::Here,
                 subscriber,
+                heard: Heard::Nothing,
                 stays,
                 has_left: false,
                 told_kept: false,
@@ -122,9 +132,7 @@ impl Attachment {
         if !state.departure.is_present() {
             return self.come_back(&mut state, session);
         }
-        if state.departure.is_under_way() {
-            self.watch(&state, false);
-        }
+        self.hear(&mut state, Heard::Nothing);
         self.settle(&mut state, Departure::Here);
         self.cupti.start().map_err(|refusal| {
             self.cupti.stop();
@@ -172,11 +180,7 @@ impl Attachment {
         state.departure.stopped(sys::now());
         self.is_under_way.store(true, Ordering::Relaxed);
         self.round.fetch_add(1, Ordering::Relaxed);
-        for &(domain, callback) in &self.cupti.calls.waits {
-            self.cupti
-                .enable_callback(state.subscriber, domain, callback, true);
-        }
-        // Our thread should know when to look.
+        // Our thread does the rest: this one may be the target's.
         session.bell.ring();
     }
 
@@ -191,12 +195,19 @@ impl Attachment {
         self.is_under_way.store(false, Ordering::Relaxed);
     }
 
-    /// Switches the callbacks of calls that wait or launch.
-    fn watch(&self, state: &State, on: bool) {
+    /// Switches the callbacks of calls that wait or launch: on for what is newly heard, off for all.
+    fn hear(&self, state: &mut State, heard: Heard) {
+        let before = std::mem::replace(&mut state.heard, heard);
         let calls = &self.cupti.calls;
-        for &(domain, callback) in calls.waits.iter().chain(&calls.launches) {
-            self.cupti
-                .enable_callback(state.subscriber, domain, callback, on);
+        for (kind, calls) in [
+            (Heard::Waits, &calls.waits),
+            (Heard::Launches, &calls.launches),
+        ] {
+            let (was_on, on) = (before >= kind, heard >= kind);
+            for &(domain, callback) in calls.iter().filter(|_| was_on != on) {
+                self.cupti
+                    .enable_callback(state.subscriber, domain, callback, on);
+            }
         }
     }
 
@@ -212,10 +223,13 @@ impl Attachment {
 
     /// It was read, and whether CUPTI may hold more. If not, the next call that ends takes CUPTI out.
     pub(crate) fn drained(&self, is_left: bool) {
-        if let Some(mut state) = self.lock()
-            && state.departure.drained(sys::now(), is_left)
-        {
-            self.watch(&state, true);
+        let Some(mut state) = self.lock() else {
+            return;
+        };
+        if state.departure.drained(sys::now(), is_left) {
+            self.hear(&mut state, Heard::Launches);
+        } else if state.departure.is_under_way() {
+            self.hear(&mut state, Heard::Waits);
         }
     }
 
@@ -245,7 +259,7 @@ impl Attachment {
 
     fn take_out(&self, state: &mut State, session: &Session) {
         if let Some(why) = self.stays(state) {
-            self.watch(state, false);
+            self.hear(state, Heard::Nothing);
             self.settle(state, Departure::Here);
             keep(state, session, why);
             return;
@@ -260,6 +274,7 @@ impl Attachment {
         if self.visitors.load(Ordering::SeqCst) == 0 {
             let begin = sys::now();
             let status = self.cupti.leave(state.subscriber);
+            state.heard = Heard::Nothing;
             self.settle(state, Departure::Gone);
             if status == SUCCESS {
                 state.has_left = true;

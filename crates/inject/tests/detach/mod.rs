@@ -139,6 +139,41 @@ fn buffers_that_cupti_kept_are_used_again() {
 }
 
 #[test]
+fn a_cupti_that_keeps_a_buffer_is_asked_for_all_after_a_wait_or_a_while() {
+    // Slices so far apart that there is a while between them.
+    let scene = || {
+        Scene::new()
+            .capture("overhead_ppm=3000 detach=on interval_ms=20")
+            .env("STANDIN_HOLD", "1")
+    };
+    for words in ["loop:600,20,3", "steps:600,20,3"] {
+        let run = scene().run(&format!("nvtx cuda {words} finalized"));
+        assert!(finalized(&run) >= 2, "{words} {}", run.stdout);
+        let count = kernels(&whole(&run));
+        assert!(count > 0 && count.is_multiple_of(20), "{words} {count}");
+    }
+}
+
+#[test]
+fn what_cupti_hands_out_when_it_leaves_is_a_loss() {
+    let run = Scene::new()
+        .capture(DETACH)
+        .env("STANDIN_HOLD", "2")
+        .run("nvtx cuda loop:300,20,4 finalized");
+    assert_eq!(run.status, Some(0));
+    let recorded = run.one();
+    let mut lost = 0;
+    recorded.each(|record| {
+        if let Record::Loss(loss) = record {
+            assert!(loss.text.ends_with(b"CUPTI had left"));
+            lost += loss.count;
+        }
+    });
+    assert!(finalized(&run) >= 2);
+    assert_eq!(lost, finalized(&run) as u64);
+}
+
+#[test]
 fn many_threads_that_launch_meanwhile_are_not_hurt() {
     let run = Scene::new()
         .capture("overhead_ppm=5000 detach=on interval_ms=5")

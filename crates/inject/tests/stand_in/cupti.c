@@ -5,6 +5,7 @@
  * STANDIN_ENABLE   what cuptiActivityEnable returns for kernels (0)
  * STANDIN_TAKEN    "A,B": the subscriptions from the A-th on and before the B-th are refused: another tool has CUPTI
  * STANDIN_FINALIZE what cuptiFinalize returns (0)
+ * STANDIN_HOLD     1: takes the next buffer when it hands out one; 2: and hands it out, with a record, when it is finalized (0)
  *
  * cuptiFinalize must be called at the end of a call, when all records were handed out and nobody is inside. It spoils the
  * names of kernels, forgets everything, keeps a buffer and counts from 1 again, and only cuptiSubscribe may come after
@@ -168,7 +169,8 @@ int cuptiActivityFlushAll(uint32_t flag) {
     (void)flag;
     USED;
     pthread_mutex_lock(&lock);
-    hand_over();
+    if (used) hand_over();
+    if (!buffer && number("STANDIN_HOLD", 0)) { size_t most = 0; requested(&buffer, &size, &most); }
     pthread_mutex_unlock(&lock);
     RETURN(0);
 }
@@ -179,8 +181,9 @@ int cuptiFinalize(void) {
     if (number("STANDIN_FINALIZE", 0)) return (int)number("STANDIN_FINALIZE", 0);
     pthread_mutex_lock(&lock);
     if (used) fail("cuptiFinalize before all records were handed out");
-    /* A buffer that nobody gets back. */
+    /* A buffer that nobody gets back, or too late. */
     if (!buffer) { size_t most = 0; requested(&buffer, &size, &most); }
+    if (number("STANDIN_HOLD", 0) == 2) completed(NULL, 0, buffer, size, size_of(SYNC));
     buffer = NULL;
     size = 0;
     gone = getpid();

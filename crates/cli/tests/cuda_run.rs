@@ -186,12 +186,14 @@ fn assert_files_agree(ended: &Ended) {
         let told = metrics["phases"].as_array().unwrap().iter();
         let told: Vec<&Value> = told.filter(|told| told["phase"] == name).collect();
         assert_eq!(told.len(), 1);
-        assert_eq!(told[0]["waterfall"], phase["waterfall"], "{name}");
+        for key in ["waterfall", "capture_ratio"] {
+            assert_eq!(told[0][key], phase[key], "{name}");
+        }
         let nanos = |value: &Value| Nanos(value.as_i64().unwrap()).to_string();
         let ratio = phase["capture_ratio"].as_f64().unwrap();
         for figure in [
             nanos(&phase["waterfall"]["wall_ns"]),
-            nanos(&phase["plain_wall_ns"]),
+            nanos(&told[0]["plain_wall_ns"]),
             format!("{:+.1} %", (ratio - 1.0) * 100.0),
         ] {
             assert!(report.contains(&figure), "{name}: {figure} in report.md");
@@ -200,18 +202,90 @@ fn assert_files_agree(ended: &Ended) {
     }
 }
 
+/// When the tokens of the first plain request were there, ns since it began.
+fn first_plain_request(ended: &Ended) -> Vec<i64> {
+    let times = ended.read("token_times.csv");
+    let rows = times
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
+    let plain: Vec<Vec<&str>> = rows.filter(|row| row[1] == "plain").collect();
+    let first = plain.iter().filter(|row| row[2] == plain[0][2]);
+    first.map(|row| row[4].parse().unwrap()).collect()
+}
+
+/// What the passes without capture are said to have taken for what was captured.
+fn plain_wall(ended: &Ended, name: &str) -> i64 {
+    let metrics = ended.json("metrics.json");
+    let mut phases = metrics["phases"].as_array().unwrap().iter();
+    let phase = phases.find(|phase| phase["phase"] == name).unwrap();
+    phase["plain_wall_ns"].as_i64().unwrap()
+}
+
 #[test]
-fn without_torchs_profiler_cupti_alone_explains_a_run() {
+fn without_torchs_profiler_cupti_alone_explains_the_first_batch() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let ended = machine.run(&[NO_PROFILER, "runtime.repeats=1"]);
+    let ended = machine.run(&[
+        NO_PROFILER,
+        "runtime.repeats=1",
+        "dataset.sampling.num_samples_per_epoch=3",
+    ]);
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     assert_trace_is_whole(&ended);
     assert_waterfalls_add_up(&ended);
     assert_decode_is_told_by_module(&ended);
     assert_files_agree(&ended);
     assert!(!ended.path("torch_profiler").exists());
+    // One of three batches was recorded: it is compared with itself.
+    assert_eq!(ended.issues("cupti.first_batch").len(), 1);
+    let times = first_plain_request(&ended);
+    let (first, last) = (times[0], times[NEW_TOKENS - 1]);
+    assert!((plain_wall(&ended, "prefill") - first).abs() <= 1);
+    assert!((plain_wall(&ended, "decode") - (last - first)).abs() <= 1);
+}
+
+#[test]
+fn within_a_budget_whole_steps_stand_for_the_rest() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let ended = machine.run(&[
+        NO_PROFILER,
+        "runtime.repeats=1",
+        "infer.max_new_tokens=81",
+        "pipeline.cupti.overhead=0.5",
+    ]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
+    let decode = ended.phase("decode");
+    let recorded = decode["traced"]["step_ns"].as_array().unwrap().len() as i64;
+    assert!((1..=80).contains(&recorded), "{recorded}");
+    assert!(
+        decode["missing"].as_array().unwrap().is_empty(),
+        "{}",
+        decode["missing"]
+    );
+    let unmatched = decode["unmatched"].to_string();
+    assert!(!unmatched.contains("ran_again"), "{unmatched}");
+    assert_eq!(ended.issues("cupti.slices").len(), 1);
+    let times = first_plain_request(&ended);
+    let plain = (times[80] - times[0]) * recorded / 80;
+    let told = plain_wall(&ended, "decode");
+    assert!((told - plain).abs() <= 1, "{told} and {plain}");
+    let part = |name: &str| decode["waterfall"][name].as_i64().unwrap();
+    let steps: i64 = decode["traced"]["step_ns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step.as_i64().unwrap())
+        .sum();
+    if recorded < 80 {
+        assert_eq!(
+            part("wall_ns"),
+            steps,
+            "no time outside of whole steps counts"
+        );
+    }
 }
 
 #[test]
@@ -291,9 +365,48 @@ fn a_worker_that_is_killed_leaves_what_it_had_recorded() {
     );
     let manifest = ended.json("run.json");
     assert_eq!(manifest["status"], "failed");
+    let mut passes = manifest["passes"].as_array().unwrap().iter();
+    let pass = passes.find(|pass| pass["name"] == "cupti").unwrap();
+    assert_eq!(pass["status"], "failed");
     let trace = wire::read_files(&ended.wire_files(), &Limits::default()).unwrap();
     assert!(!trace.kernels.is_empty());
     let ranges = &trace.ranges;
     let steps = (0..ranges.len()).filter(|&row| trace.text(ranges.name[row]) == "decode_step");
     assert_eq!(steps.count(), 3, "the last of them open");
+    assert_eq!(
+        trace
+            .issues
+            .iter()
+            .filter(|one| one.code == "wire.not_ended")
+            .count(),
+        1
+    );
+    // What was measured before is told as in a run without CUPTI.
+    assert_eq!(ended.issues("cupti.broken_off").len(), 1);
+    let metrics = ended.json("metrics.json");
+    assert!(metrics["aggregates"]["tpot_ms"]["mean"].as_f64().unwrap() > 0.0);
+    assert!(ended.read("report.md").contains("[cupti.broken_off]"));
+    let again = ended.llmprof(&["import", "out/cupti", "-o", "again"]);
+    assert!(
+        again.status.success(),
+        "{}",
+        String::from_utf8_lossy(&again.stderr)
+    );
+}
+
+#[test]
+fn ctrl_c_while_cuda_is_recorded_keeps_the_plain_measurements() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let ended = machine
+        .env("STANDIN_INTERRUPT", "2,1")
+        .run(&[NO_PROFILER, "runtime.repeats=1"]);
+    assert_eq!(ended.code(), Some(128 + 2), "{}", ended.stderr());
+    let manifest = ended.json("run.json");
+    assert_eq!(manifest["status"], "interrupted");
+    assert_eq!(ended.issues("cupti.broken_off").len(), 1);
+    let metrics = ended.json("metrics.json");
+    assert!(metrics["aggregates"]["ttft_ms"]["mean"].as_f64().unwrap() > 0.0);
+    assert!(ended.path("report.html").is_file());
 }

@@ -9,7 +9,7 @@ use std::{
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_wire::{Options, control::Order};
 
-use super::{Channel, Cupti};
+use super::{Channel, Cupti, Watched};
 use crate::process::Launch;
 
 /// How long a process may take to follow an order: it reads them in a thread of its own.
@@ -48,18 +48,22 @@ impl Recording {
 
     /// Records from now on. Says why where no process does.
     pub fn start(&mut self) -> Result<(), String> {
+        // Within a budget a process chooses the moments itself, and does not tell each of them.
+        let in_slices = self.cupti.options.overhead_ppm > 0;
+        let records =
+            |process: &Watched| process.is_capturing || (in_slices && process.cupti.is_some());
         self.channel.serve();
         self.channel.order(Order::Start);
         self.wait(|channel| {
             channel
                 .processes()
-                .any(|process| process.is_capturing || process.refused.is_some())
+                .any(|process| records(process) || process.refused.is_some())
         });
         let refused = self
             .channel
             .processes()
             .find_map(|process| process.refused.clone());
-        if self.channel.processes().any(|process| process.is_capturing) {
+        if self.channel.processes().any(records) {
             Ok(())
         } else if let Some(why) = refused {
             Err(why)
@@ -146,6 +150,21 @@ mod tests {
         worker.join().unwrap();
         let issues = recording.issues();
         assert_eq!((issues[0].count, issues.len()), (7, 1));
+    }
+
+    #[test]
+    fn a_worker_with_a_budget_need_not_say_that_it_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            overhead_ppm: 20_000,
+            ..Options::default()
+        };
+        let mut recording = Recording::prepare("/x.so".into(), folder.path(), options).unwrap();
+        let mut stream = UnixStream::connect(recording.channel.path()).unwrap();
+        stream
+            .write_all(b"hello 1 42 42.wire\nattached 130001\n")
+            .unwrap();
+        assert_eq!(recording.start(), Ok(()));
     }
 
     #[test]

@@ -24,15 +24,18 @@ static uint64_t queue(uint64_t called, uint64_t ns) {
 
 /* Names must live as long as the process, as those of a program's kernels do. */
 void device_kernel(const char *name, uint64_t ns) {
+    passes(2, LAUNCH, 0);
     pthread_mutex_lock(&lock);
     uint64_t called = now(), start = queue(called, ns);
     uint32_t which = ++correlation;
     api(RUNTIME, LAUNCH, which, called, called + CALL);
     kernel_record(name, 0, 0, which, start, start + ns);
     pthread_mutex_unlock(&lock);
+    passes(2, LAUNCH, 1);
 }
 /* All kernels of a graph, by one call. The nodes of a graph are numbered from 1, with the graph in the upper half. */
 void device_graph(uint32_t graph, uint32_t count, const char *const *names, const uint64_t *ns) {
+    passes(2, GRAPH_LAUNCH, 0);
     pthread_mutex_lock(&lock);
     uint64_t called = now();
     uint32_t which = ++correlation;
@@ -42,6 +45,7 @@ void device_graph(uint32_t graph, uint32_t count, const char *const *names, cons
         kernel_record(names[i], (uint64_t)graph << 32 | (i + 1), graph, which, start, start + ns[i]);
     }
     pthread_mutex_unlock(&lock);
+    passes(2, GRAPH_LAUNCH, 1);
 }
 /* `kind` is CUPTI's: 1 to the device, 2 to the host. */
 void device_copy(uint8_t kind, uint64_t bytes, uint64_t ns) {

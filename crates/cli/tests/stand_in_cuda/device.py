@@ -87,7 +87,7 @@ class Device:
         self._open.append(name)
         if name == "decode_step":
             self._count("steps")
-            self._die_if_asked()
+            self._signal_if_asked()
 
     def pop(self) -> None:
         name = self._open.pop()
@@ -104,12 +104,17 @@ class Device:
             told = {"injected": "CUDA_INJECTION64_PATH" in os.environ, "batches": self._batches}
             (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(told))
 
-    def _die_if_asked(self) -> None:
-        """`STANDIN_KILL=BATCH,STEP` ends a process that is recorded, as the kernel of a system does that has no memory left."""
-        asked = os.environ.get("STANDIN_KILL")
+    def _signal_if_asked(self) -> None:
+        """`STANDIN_KILL=BATCH,STEP` ends a process that is recorded, as a system does that has no memory left;
+        `STANDIN_INTERRUPT` is Ctrl-C for whoever started it."""
         here = f"{len(self._batches)},{self._given['steps']}"
-        if asked == here and "CUDA_INJECTION64_PATH" in os.environ:
+        if "CUDA_INJECTION64_PATH" not in os.environ:
+            return
+        if os.environ.get("STANDIN_KILL") == here:
             # What was recorded so far reaches the file within a fraction of a second.
             time.sleep(0.5)
             print("the stand-in ends this process", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
+        if os.environ.get("STANDIN_INTERRUPT") == here:
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(60)

@@ -26,7 +26,7 @@ KNOWN = {
 def kernel_of(operator: Any) -> tuple[str, int] | None:
     """The kernel of an operator and its time; none for views and for memory that nothing is written to."""
     name = operator.overloadpacket.__name__
-    if is_view(operator) or "empty" in name:
+    if is_view(operator) or name == "_unsafe_view" or "empty" in name:
         return None
     if name.startswith("_scaled_dot_product"):
         return ATTENTION, 10_000

@@ -173,6 +173,16 @@ impl Ended {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
+    /// Runs another command of llmprof in the same folder.
+    pub(crate) fn llmprof(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_llmprof"))
+            .current_dir(self.folder.path())
+            .env("NO_COLOR", "1")
+            .args(args)
+            .output()
+            .unwrap()
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join("out").join(name)
     }

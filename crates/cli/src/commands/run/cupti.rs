@@ -11,6 +11,7 @@ use llmprof_capture::{
 use llmprof_record::{
     import::{Limits, wire},
     issue::{Issue, Severity},
+    store::{Pass, RunDir, RunStatus},
     trace::Trace,
 };
 use llmprof_wire::Options;
@@ -28,6 +29,29 @@ pub(super) struct Recorded {
     pub(super) pass: MeasuredPass,
     /// What was lost.
     pub(super) issues: Vec<Issue>,
+}
+
+/// Marks the stage as one that did not come to its end; the issue says what is left of it.
+pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt> {
+    let (status, why) = match halt {
+        Halt::Failed(why) => (RunStatus::Failed, why.lines().next().unwrap_or_default()),
+        Halt::Interrupted => (RunStatus::Interrupted, "it was interrupted"),
+    };
+    store.set_pass(Pass {
+        name: FOLDER.to_owned(),
+        status,
+        duration_ns: None,
+        exit_code: None,
+    })?;
+    let message = format!("recording CUDA did not come to its end: {why}");
+    let issue = Issue::new(Severity::Error, "cupti.broken_off", message);
+    let files = wire::files(&store.path().join(FOLDER)).unwrap_or_default();
+    if files.is_empty() {
+        return Ok(issue);
+    }
+    Ok(issue.with_hint(format!(
+        "`llmprof import` reads what was recorded up to then from the folder {FOLDER}"
+    )))
 }
 
 /// Runs the stage. Where CUDA cannot be recorded there is an issue and nothing else: torch's profiler may still tell.
@@ -99,6 +123,13 @@ pub(super) fn capture(
     recording.stop();
     let mut measured = passes.finish()?;
     let mut issues = recording.issues();
+    if settings.overhead.is_some() {
+        issues.push(Issue::new(
+            Severity::Info,
+            "cupti.slices",
+            "CUDA was recorded now and then, to keep within pipeline.cupti.overhead: phases are the steps that were recorded whole",
+        ));
+    }
     if feed.batches().len() > 1 {
         issues.push(Issue::new(
             Severity::Info,

@@ -50,10 +50,16 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         facts,
     } = measure(run, &launch, &request, &watch)?;
     let mut recorded = None;
+    let mut stopped = None;
     if run.plan.pipeline.cupti.applies(run.plan) {
-        match cupti::capture(run, &launch, &request)? {
-            Ok(stage) => recorded = Some(stage),
-            Err(issue) => measured.issues.push(issue),
+        match cupti::capture(run, &launch, &request) {
+            Ok(Ok(stage)) => recorded = Some(stage),
+            Ok(Err(issue)) => measured.issues.push(issue),
+            // What was measured before is told all the same.
+            Err(halt) => {
+                measured.issues.push(cupti::broken_off(&halt, run.store)?);
+                stopped = Some(halt);
+            }
         }
     }
     let Run {
@@ -117,7 +123,10 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
     }
     let mut lines = outputs::write(plan, subject, &measured, trace, &analysis, curves, store)?;
     lines.extend(summary);
-    Ok((lines, analysis))
+    match stopped {
+        Some(halt) => Err(halt),
+        None => Ok((lines, analysis)),
+    }
 }
 
 /// What the first worker gave: all passes but the one that our library records.

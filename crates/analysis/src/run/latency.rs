@@ -379,6 +379,21 @@ mod tests {
         }
     }
 
+    /// Two batches of one request each, 4 tokens in 160 ns, and 10 µs in which nothing of them ran.
+    #[test]
+    fn time_between_batches_is_in_no_rate() {
+        let mut plain = pass(PassKind::Plain, 0, 1);
+        let later = pass(PassKind::Plain, 10_160, 1);
+        plain.phases.extend(later.phases);
+        plain.requests.extend(later.requests);
+        let run = MeasuredRun {
+            passes: vec![plain],
+            ..MeasuredRun::default()
+        };
+        let rate = Latency::of(&run).0.tokens_per_s.unwrap().mean;
+        assert!((rate - 8.0 / 320e-9).abs() < 1.0, "{rate}");
+    }
+
     /// One request: start 0, tokens at 100, 110, 130, 160. TTFT 100, TPOT 60 ÷ 3 = 20, gaps 10, 20, 30; 4 tokens in
     /// 160 ns; 3 tokens in 60 ns of decode. Two passes, the second twice as slow; the warm-up ten times.
     #[test]

@@ -230,3 +230,57 @@ fn told(phase: RunPhase, measured: Option<&MeasuredRun>) -> Vec<Vec<Pass>> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::trace::{Range, RangeKind, TraceBuilder};
+
+    use super::*;
+
+    #[test]
+    fn steps_that_were_not_recorded_still_made_the_cache_longer() {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        let mut range = |name: &str, start: i64, duration: i64| {
+            let name = builder.intern(name);
+            builder.ranges.push(Range {
+                start,
+                duration,
+                name,
+                kind: RangeKind::NVTX,
+                thread,
+                ..Range::default()
+            });
+        };
+        // A warm-up of two steps, then prefill and six steps, of which the second and the fifth were recorded.
+        range(STEP, 0, 10);
+        range(STEP, 10, 10);
+        range("prefill", 20, 10);
+        for step in 0..6 {
+            range(STEP, 30 + 10 * step, 10);
+        }
+        let trace = builder.finish();
+        let stretch = |start: i64| Stretch {
+            window: 0,
+            start,
+            end: start + 10,
+            order: 0,
+            name: 0,
+            steps: vec![10],
+            passes: vec![Pass::decode(1, 100, 1)],
+            is_whole: true,
+        };
+        let mut found = [TracePhase {
+            phase: RunPhase::Decode,
+            label: None,
+            stretches: vec![stretch(40), stretch(70)],
+        }];
+        follow_steps(&mut found, &trace);
+        let past: Vec<u64> = found[0]
+            .stretches
+            .iter()
+            .map(|one| one.passes[0].past)
+            .collect();
+        assert_eq!(past, [101, 104]);
+    }
+}

@@ -82,7 +82,6 @@ pub struct Cpu {
 impl HostFacts {
     /// Looks at this machine; `project` is where the run was started.
     pub fn collect(version: &str, project: &Path) -> Self {
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let os_release = fs::read_to_string("/etc/os-release").unwrap_or_default();
         let uname = rustix::system::uname();
@@ -93,12 +92,7 @@ impl HostFacts {
                 .find_map(|line| line.strip_prefix("PRETTY_NAME="))
                 .map(|name| name.trim_matches('"').to_owned()),
             kernel: uname.release().to_str().ok().map(str::to_owned),
-            cpu: Cpu {
-                model: field(&cpuinfo, "model name").map(str::to_owned),
-                architecture: std::env::consts::ARCH,
-                threads: std::thread::available_parallelism().ok().map(usize::from),
-                features: features(&cpuinfo),
-            },
+            cpu: Cpu::collect(),
             memory_bytes: field(&meminfo, "MemTotal").and_then(kibibytes),
             nvidia: GpuFacts::collect(None).ok(),
             git_revision: git_revision(project),
@@ -106,6 +100,19 @@ impl HostFacts {
                 .iter()
                 .filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?)))
                 .collect(),
+        }
+    }
+}
+
+impl Cpu {
+    /// Looks at the processor alone.
+    pub fn collect() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        Self {
+            model: field(&cpuinfo, "model name").map(str::to_owned),
+            architecture: std::env::consts::ARCH,
+            threads: std::thread::available_parallelism().ok().map(usize::from),
+            features: features(&cpuinfo),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_capture::host::HostFacts;
+use llmprof_capture::host::Cpu;
 use llmprof_engine::cpu_bench::{Traffic, bandwidth, fma_formats, fma_peak};
 use llmprof_record::store::write_atomically;
 use llmprof_theory::device::{Catalog, Device};
@@ -17,6 +17,9 @@ const LOOP_RUNS: usize = 400;
 const MAIN_MEMORY: usize = 1 << 30;
 /// A cache is measured with half of its size, so that its lines stay.
 const PART_OF_CACHE: usize = 2;
+
+/// How figures are taken. Goes up with every change that would give others, so that older files are measured again.
+const METHOD: u32 = 3;
 
 /// Where the file is kept.
 pub(crate) fn path() -> Option<PathBuf> {
@@ -55,9 +58,8 @@ pub(crate) fn ensure() -> Result<(), Failure> {
     let Some(path) = path() else {
         return Ok(());
     };
-    // What was measured on a busy machine is too low, so it is measured again until nothing disturbs it.
-    let disturbed = |text: String| text.contains(DISTURBED);
-    if path.is_file() && !std::fs::read_to_string(&path).is_ok_and(disturbed) {
+    let cpu = Cpu::collect();
+    if std::fs::read_to_string(&path).is_ok_and(|text| is_current(&text, &cpu)) {
         return Ok(());
     }
     Failure::new(
@@ -131,28 +133,45 @@ struct CacheLevel {
     shared_by: usize,
 }
 
+/// The line of a device file that says which processor it is of.
+fn title(cpu: &Cpu) -> String {
+    let model = cpu.model.as_deref().unwrap_or("unknown processor");
+    format!("title: {}", quoted(model))
+}
+
+/// How a device file says that it was measured.
+fn method(cpu: &Cpu) -> String {
+    let threads = cpu.threads.unwrap_or(1);
+    format!("llmprof hardware measure, method {METHOD}, {threads} threads")
+}
+
+/// Whether a file was measured on this processor as we would measure it now. What was measured on a busy machine is too
+/// low, so it is measured again until nothing disturbs it.
+fn is_current(text: &str, cpu: &Cpu) -> bool {
+    text.contains(&title(cpu)) && text.contains(&method(cpu)) && !text.contains(DISTURBED)
+}
+
 /// Measures and gives the device file.
 pub(crate) fn measure() -> Result<String, Failure> {
     let failed =
         |error: llmprof_engine::EngineError| Failure::new(format!("cannot measure: {error}"));
     let before = ticks();
-    let facts = HostFacts::collect(crate::VERSION, Path::new("/"));
-    let threads = facts.cpu.threads.unwrap_or(1);
-    let model = facts
-        .cpu
-        .model
-        .unwrap_or_else(|| "unknown processor".to_owned());
+    let cpu = Cpu::collect();
+    let threads = cpu.threads.unwrap_or(1);
     let mut text = format!(
-        "name: this_cpu\ntitle: {title}\ndriver_names: []\nvendor: unknown\nkind: cpu\nbasis: measured\nmeasured_at: {time}\n\
-         sources:\n  llmprof: llmprof hardware measure, {threads} threads, best of {RUNS} runs, of {LOOP_RUNS} for arithmetic\n\
+        "name: this_cpu\n{title}\ndriver_names: []\nvendor: unknown\nkind: cpu\nbasis: measured\nmeasured_at: {time}\n\
+         sources:\n  llmprof: {method}, best of {RUNS} runs, of {LOOP_RUNS} for arithmetic\n\
          units: {{ name: thread, value: {threads}, source: llmprof }}\npeaks:\n",
-        title = quoted(&model),
+        title = title(&cpu),
+        method = method(&cpu),
         time = quoted(&clock::now()),
     );
-    for dtype in fma_formats() {
-        if let Some(peak) = fma_peak(dtype, threads, LOOP_RUNS).map_err(failed)? {
+    for format in fma_formats() {
+        if let Some(peak) = fma_peak(format, threads, LOOP_RUNS).map_err(failed)? {
             text += &format!(
-                "  - {{ dtype: {dtype}, engine: vector, tflops: {:.6}, not_recounted: measured, source: llmprof, at: {} }}\n",
+                "  - {{ dtype: {}, engine: {}, tflops: {:.6}, not_recounted: measured, source: llmprof, at: {} }}\n",
+                peak.dtype,
+                peak.engine,
                 peak.flops_per_second / 1e12,
                 quoted(&format!(
                     "register-only multiply-adds with {}",
@@ -284,6 +303,21 @@ mod tests {
         assert_eq!(others((142, 42), (240, 142)), Some(0.0));
         assert_eq!(others((142, 42), (142, 42)), None);
         assert!(ticks().is_some_and(|(all, own)| all >= own));
+    }
+
+    #[test]
+    fn figures_of_another_processor_or_method_are_taken_again() {
+        let cpu = Cpu::collect();
+        let text = format!("{}\n{}, best of 5\n", title(&cpu), method(&cpu));
+        assert!(is_current(&text, &cpu));
+        assert!(!is_current(&text.replace("method", "way"), &cpu));
+        assert!(!is_current(
+            &text.replace("title: \"", "title: \"Another "),
+            &cpu
+        ));
+        assert!(!is_current(&text.replace(" threads", "0 threads"), &cpu));
+        assert!(!is_current(&format!("{text}{DISTURBED} 30 %"), &cpu));
+        assert!(!is_current("", &cpu));
     }
 
     #[test]

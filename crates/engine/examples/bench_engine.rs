@@ -15,6 +15,7 @@ use llmprof_engine::{
     Engine, Options, Recorder, Source,
     cpu_bench::{Traffic, bandwidth, fma_peak},
 };
+use llmprof_theory::device::Engine as Units;
 use llmprof_theory::{Logits, Model, Pass, Span, Workload};
 use llmprof_units::DType;
 use rustix::time::{ClockId, clock_gettime};
@@ -88,8 +89,8 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
         prefill = prefill.min(start.elapsed().as_secs_f64());
         worked = worked.min(cpu_seconds() - cpu);
         for (threads, peak) in [(threads, &mut peak), (1, &mut peak_of_one)] {
-            let found =
-                fma_peak(DType::F32, threads, 20)?.expect("f32 has multiply-adds everywhere");
+            let found = fma_peak((DType::F32, Units::Vector), threads, 20)?
+                .expect("f32 has multiply-adds everywhere");
             *peak = peak.max(found.flops_per_second);
         }
     }

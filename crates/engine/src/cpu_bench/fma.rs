@@ -1,4 +1,4 @@
-//! Multiply-adds on registers alone: what arithmetic could give if memory were free.
+//! Multiply-adds on registers alone, of vectors or of tiles: what arithmetic could give if memory were free.
 
 #![expect(
     unsafe_code,
@@ -7,21 +7,27 @@
 
 use std::{hint::black_box, time::Instant};
 
+use llmprof_theory::device::Engine;
 use llmprof_units::DType;
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use super::tiles;
 use crate::{error::EngineError, kernel::Isa};
 
-/// Multiply-adds per run and thread, in vectors.
+/// Rounds of the loop per run and thread, for vectors and for tiles: about half a millisecond each.
 const ROUNDS: usize = 200_000;
+const TILE_ROUNDS: usize = 20_000;
 /// Sums that do not wait for each other: more than latency × units, fewer than registers.
 const SUMS: usize = 12;
 
 /// A measured peak.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FmaPeak {
-    /// The format that is multiplied. Sums are f32 for bf16.
+    /// The format that is multiplied. Sums are f32 for bf16, 32 bits for int8.
     pub dtype: DType,
+    /// The units that multiply.
+    pub engine: Engine,
     /// Threads that took part.
     pub threads: usize,
     /// The instructions used.
@@ -30,18 +36,27 @@ pub struct FmaPeak {
     pub flops_per_second: f64,
 }
 
-/// The formats that this processor multiplies in vectors.
-pub fn fma_formats() -> Vec<DType> {
-    let mut formats = vec![DType::F32, DType::F64];
-    if has_bf16() {
-        formats.push(DType::Bf16);
-    }
-    formats
+/// The formats that this processor multiplies, and the units that do.
+pub fn fma_formats() -> Vec<(DType, Engine)> {
+    [
+        (DType::F32, Engine::Vector),
+        (DType::F64, Engine::Vector),
+        (DType::Bf16, Engine::Vector),
+        (DType::Bf16, Engine::Tensor),
+        (DType::I8, Engine::Tensor),
+    ]
+    .into_iter()
+    .filter(|&(dtype, engine)| Loop::of(dtype, engine).is_some())
+    .collect()
 }
 
 /// The best of `runs` runs of a register-only loop on `threads` threads; `None` for a format without instructions.
-pub fn fma_peak(dtype: DType, threads: usize, runs: usize) -> Result<Option<FmaPeak>, EngineError> {
-    let Some((kernel, flops, instructions)) = kernel(dtype) else {
+pub fn fma_peak(
+    (dtype, engine): (DType, Engine),
+    threads: usize,
+    runs: usize,
+) -> Result<Option<FmaPeak>, EngineError> {
+    let Some(work) = Loop::of(dtype, engine) else {
         return Ok(None);
     };
     let pool = rayon::ThreadPoolBuilder::new()
@@ -59,16 +74,59 @@ pub fn fma_peak(dtype: DType, threads: usize, runs: usize) -> Result<Option<FmaP
             (0..threads)
                 .into_par_iter()
                 .with_max_len(1)
-                .for_each(|_| kernel(ROUNDS));
+                .for_each(|_| (work.kernel)(work.rounds));
         });
         best = best.min(start.elapsed().as_secs_f64());
     }
     Ok(Some(FmaPeak {
         dtype,
+        engine,
         threads,
-        instructions,
-        flops_per_second: (threads * ROUNDS * SUMS * flops) as f64 / best,
+        instructions: work.instructions,
+        flops_per_second: (threads * work.rounds * work.operations) as f64 / best,
     }))
+}
+
+/// A loop that does nothing but multiply and add.
+struct Loop {
+    kernel: Kernel,
+    rounds: usize,
+    /// Operations of one round.
+    operations: usize,
+    instructions: &'static str,
+}
+
+impl Loop {
+    fn of(dtype: DType, engine: Engine) -> Option<Self> {
+        if engine == Engine::Tensor {
+            return Self::of_tiles(dtype);
+        }
+        let (kernel, flops, instructions) = kernel(dtype)?;
+        Some(Self {
+            kernel,
+            rounds: ROUNDS,
+            operations: SUMS * flops,
+            instructions,
+        })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn of_tiles(dtype: DType) -> Option<Self> {
+        Some(Self {
+            kernel: tiles::kernel(dtype)?,
+            rounds: TILE_ROUNDS,
+            operations: tiles::SUMS * tiles::operations(dtype)?,
+            instructions: match dtype {
+                DType::Bf16 => "AMX BF16",
+                _ => "AMX INT8",
+            },
+        })
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn of_tiles(_: DType) -> Option<Self> {
+        None
+    }
 }
 
 type Kernel = fn(usize);
@@ -188,12 +246,14 @@ mod tests {
 
     #[test]
     fn every_format_at_hand_has_a_peak() {
-        for dtype in fma_formats() {
-            let peak = fma_peak(dtype, 1, 1)
+        for format in fma_formats() {
+            let peak = fma_peak(format, 1, 1)
                 .unwrap()
                 .expect("listed formats are measured");
+            assert_eq!((peak.dtype, peak.engine), format);
             assert!(peak.flops_per_second > 1e7, "{peak:?}");
         }
-        assert_eq!(fma_peak(DType::I4, 1, 1).unwrap(), None);
+        let none = fma_peak((DType::I4, Engine::Tensor), 1, 1).unwrap();
+        assert_eq!(none, None);
     }
 }

@@ -12,9 +12,12 @@
 //! before and after it, since the speed of a host drifts. The median of these differences, at the upper end of its
 //! uncertainty, over the launches of a step is the cost. Before that, and without steps, [`PRIOR_COST`] is assumed.
 
-use std::collections::{HashMap, VecDeque};
+mod pairs;
+
+use std::collections::HashMap;
 use std::sync::Mutex;
 
+use self::pairs::Pairs;
 use crate::gate::Switches;
 use crate::sys;
 
@@ -40,10 +43,6 @@ const STEPS_STOP: i64 = 1_000_000_000;
 const MOST_NAMES: usize = 256;
 /// How often a range must have come back to count as a step.
 const REPEATS: u64 = 3;
-/// How many recorded steps between plain ones a measured cost needs.
-const SAMPLES: usize = 5;
-/// How many of the last ones it is from.
-const LAST_SAMPLES: usize = 33;
 
 /// The budget of a session.
 pub(crate) struct Budget {
@@ -93,61 +92,6 @@ struct Durations {
     last: (i64, i64),
     /// Whether it lies inside one that comes back too.
     is_inside: bool,
-}
-
-/// Recorded steps against the plain ones around them.
-#[derive(Default)]
-struct Pairs {
-    /// The last plain step, ns.
-    plain: Option<f64>,
-    /// Recorded steps since then, and their sum, ns.
-    recorded: (u32, f64),
-    /// What recording added to a step, the newest last, ns.
-    added: VecDeque<f64>,
-}
-
-impl Pairs {
-    fn add(&mut self, duration: f64, recorded: Option<bool>) {
-        match (recorded, self.plain) {
-            (Some(true), Some(_)) => {
-                self.recorded.0 += 1;
-                self.recorded.1 += duration;
-            }
-            (Some(false), before) => {
-                let (count, sum) = std::mem::take(&mut self.recorded);
-                if let Some(before) = before
-                    && count > 0
-                {
-                    let added = sum / f64::from(count) - f64::midpoint(before, duration);
-                    self.added.push_back(added);
-                    if self.added.len() > LAST_SAMPLES {
-                        self.added.pop_front();
-                    }
-                }
-                self.plain = Some(duration);
-            }
-            // CUPTI leaves in a step after the recorded ones; the next plain step is near enough.
-            (None, Some(_)) if self.recorded.0 > 0 => {}
-            // A step that recording was switched in is neither, nor are its neighbours a pair.
-            _ => {
-                self.plain = None;
-                self.recorded = (0, 0.0);
-            }
-        }
-    }
-
-    /// The upper end of what recording adds to a step: the median and 1.57 × the spread of the quarters ÷ √n, which is
-    /// how the notches of box plots are drawn (McGill, Tukey, Larsen 1978).
-    fn upper(&self) -> Option<f64> {
-        if self.added.len() < SAMPLES {
-            return None;
-        }
-        let mut sorted: Vec<f64> = self.added.iter().copied().collect();
-        sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
-        let spread = at(0.75) - at(0.25);
-        Some(at(0.5) + 1.57 * spread / (sorted.len() as f64).sqrt())
-    }
 }
 
 impl Budget {

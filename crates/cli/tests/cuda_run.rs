@@ -117,7 +117,10 @@ fn a_run_records_one_batch_whole_and_explains_it() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let ended = machine.run(&["runtime.repeats=2"]);
+    let ended = machine.run(&[
+        "runtime.repeats=2",
+        "pipeline.torch_profiler.memory_snapshot=true",
+    ]);
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     assert_trace_is_whole(&ended);
     assert_waterfalls_add_up(&ended);
@@ -145,7 +148,8 @@ fn a_run_records_one_batch_whole_and_explains_it() {
         "torch_profiler/overhead.json",
         "cupti/cmd.txt",
         "token_times.csv",
-        "memory.json",
+        "allocator.json",
+        "memory.csv",
     ] {
         assert!(ended.path(name).is_file(), "{name}");
     }
@@ -172,6 +176,14 @@ fn a_run_records_one_batch_whole_and_explains_it() {
         plain.iter().all(|line| !line.ends_with(',')),
         "the device told its times"
     );
+    // What was recorded gives the same again.
+    let before = ended.read("analysis.json");
+    for command in ["analyze", "report"] {
+        let output = ended.llmprof(&[command, "out"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {said}");
+    }
+    assert_eq!(ended.read("analysis.json"), before);
 }
 
 /// The same figures stand in every file.

@@ -165,7 +165,7 @@ fn a_run_is_as_complete_as_a_native_one() {
     ] {
         assert!(out.join(name).is_file(), "{name}");
     }
-    assert!(!out.join("kernels.csv").exists() && !out.join("memory.json").exists());
+    assert!(!out.join("kernels.csv").exists() && !out.join("allocator.json").exists());
 }
 
 #[test]

@@ -26,7 +26,7 @@ typedef void (*called_fn)(void *, uint32_t, uint32_t, const void *);
 typedef uint64_t (*timestamp_fn)(void);
 
 enum { MEMCPY = 1, MEMSET = 2, DRIVER = 4, RUNTIME = 5, KERNEL = 10, OVERHEAD = 17, SYNC = 38 };
-enum { LAUNCH = 211, GET_DEVICE = 17, GRAPH_LAUNCH = 311, STREAM_SYNC = 131, MEMCPY_ASYNC = 41, DRIVER_LAUNCH = 307 };
+enum { LAUNCH = 211, GET_DEVICE = 17, GRAPH_LAUNCH = 311, STREAM_SYNC = 131, MEMCPY_ASYNC = 41, PROFILER_STOP = 191, DRIVER_LAUNCH = 307 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static requested_fn requested;
@@ -135,6 +135,7 @@ int cuptiGetCallbackName(uint32_t domain, uint32_t id, const char **name) {
     if (domain == 2 && id == GRAPH_LAUNCH) found = "cudaGraphLaunch_v10000";
     if (domain == 2 && id == STREAM_SYNC) found = "cudaStreamSynchronize_v3020";
     if (domain == 2 && id == MEMCPY_ASYNC) found = "cudaMemcpyAsync_v3020";
+    if (domain == 2 && id == PROFILER_STOP) found = "cudaProfilerStop_v4000";
     if (domain == 1 && id == DRIVER_LAUNCH) found = "cuLaunchKernel";
     if (!found) return 1;
     *name = found;

@@ -22,7 +22,7 @@ pub(super) struct DeviceFacts {
     pub(super) curves: Vec<Series>,
 }
 
-/// Writes `token_times.csv`, and `memory.json` with `memory.csv` where there is an allocator.
+/// Writes `token_times.csv`, and `allocator.json` with `memory.csv` where there is an allocator.
 pub(super) fn write(
     passes: &[(PassKind, Vec<Generated>)],
     store: &RunDir,
@@ -63,7 +63,7 @@ pub(super) fn write(
         .collect();
     let text = serde_json::to_string_pretty(&json!({"batches": batches, "history": history}))
         .map_err(|error| Halt::Failed(format!("cannot write JSON: {error}")))?;
-    store.write("memory.json", text + "\n")?;
+    store.write("allocator.json", text + "\n")?;
     Ok(DeviceFacts { lines, curves })
 }
 

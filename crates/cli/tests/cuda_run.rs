@@ -176,6 +176,12 @@ fn a_run_records_one_batch_whole_and_explains_it() {
         plain.iter().all(|line| !line.ends_with(',')),
         "the device told its times"
     );
+    let captured = times.lines().filter(|line| line.contains(",captured,"));
+    assert_eq!(
+        captured.count(),
+        2 * NEW_TOKENS,
+        "torch's profiler and CUPTI"
+    );
     // What was recorded gives the same again.
     let before = ended.read("analysis.json");
     for command in ["analyze", "report"] {

@@ -6,7 +6,7 @@ use llmprof_analysis::run::{MeasuredPass, PassKind};
 use llmprof_capture::{
     process::Launch,
     profiler::{Recording, find_library},
-    runner::protocol::{Generate, Instruments, Load},
+    runner::protocol::{Generate, Generated, Instruments, Load},
 };
 use llmprof_record::{
     import::{Limits, wire},
@@ -27,6 +27,8 @@ pub(super) struct Recorded {
     pub(super) trace: Trace,
     /// The pass that was recorded.
     pub(super) pass: MeasuredPass,
+    /// What the worker answered in it.
+    pub(super) answer: Generated,
     /// What was lost.
     pub(super) issues: Vec<Issue>,
 }
@@ -119,7 +121,7 @@ pub(super) fn capture(
         passes.finish()?;
         return Ok(Err(unavailable(why)));
     }
-    passes.captured_batch(FOLDER, store, &asked, true)?;
+    let answer = passes.captured_batch(FOLDER, store, &asked, true)?;
     recording.stop();
     let mut measured = passes.finish()?;
     let mut issues = recording.issues();
@@ -152,6 +154,7 @@ pub(super) fn capture(
     Ok(Ok(Recorded {
         trace,
         pass,
+        answer,
         issues,
     }))
 }

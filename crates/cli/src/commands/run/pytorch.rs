@@ -9,7 +9,7 @@ use llmprof_capture::{
     pytorch::{Package, options},
     runner::{
         Problem,
-        protocol::{Load, Loaded},
+        protocol::{Generated, Load, Loaded},
     },
 };
 use llmprof_record::{
@@ -20,8 +20,7 @@ use llmprof_theory::Workload;
 use serde_json::Value;
 
 use super::{
-    cupti,
-    device_facts::{self, DeviceFacts},
+    cupti, device_facts,
     halt::Halt,
     job::Run,
     passes::{Passes, load, longest},
@@ -47,13 +46,16 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         mut measured,
         loaded,
         profiled,
-        facts,
+        mut answers,
     } = measure(run, &launch, &request, &watch)?;
     let mut recorded = None;
     let mut stopped = None;
     if run.plan.pipeline.cupti.applies(run.plan) {
         match cupti::capture(run, &launch, &request) {
-            Ok(Ok(stage)) => recorded = Some(stage),
+            Ok(Ok(stage)) => {
+                answers.push((PassKind::Captured, vec![stage.answer.clone()]));
+                recorded = Some(stage);
+            }
             Ok(Err(issue)) => measured.issues.push(issue),
             // What was measured before is told all the same.
             Err(halt) => {
@@ -68,6 +70,7 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         store,
         ..
     } = run;
+    let facts = device_facts::write(&answers, store)?;
     let mut curves = watch.stop(&mut measured, None, store)?;
     curves.extend(facts.curves);
     let mut summary = facts.lines;
@@ -134,7 +137,7 @@ struct FirstWorker {
     measured: MeasuredRun,
     loaded: Loaded,
     profiled: Option<Profiled>,
-    facts: DeviceFacts,
+    answers: Vec<(PassKind, Vec<Generated>)>,
 }
 
 fn measure(
@@ -168,7 +171,7 @@ fn measure(
         Some(false) => None,
         _ => Some(torch_profiler::capture(&mut passes, feed, plan, store)?),
     };
-    let facts = device_facts::write(passes.answers(), store)?;
+    let answers = passes.answers().to_vec();
     let mut measured = passes.finish()?;
     measured.model.clone_from(&subject.name);
     if let Some(profiled) = &profiled {
@@ -178,7 +181,7 @@ fn measure(
         measured,
         loaded,
         profiled,
-        facts,
+        answers,
     })
 }
 

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use llmprof_analysis::run::{
-    PhaseAnalysis, PhaseClass, RunAnalysis, RunPhase, TracedPass, UnmatchedReason, analyze_trace,
+    MeasuredPass, MeasuredRun, PassKind, PassShape, PhaseAnalysis, PhaseClass, PhaseSpan,
+    RunAnalysis, RunPhase, TracedPass, UnmatchedReason, analyze_trace,
 };
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::trace::{
@@ -600,6 +601,70 @@ fn waits_for_new_lengths_are_told_apart_from_idle_time() {
     // What is left is a few µs of 116 ms: too little to promise anything by launching faster.
     let idle = finding("idle").unwrap().gain.as_ref().unwrap();
     assert!(idle.phase_factor.unwrap() < 1.01, "{idle:?}");
+}
+
+/// Two of twenty steps were captured: what idle time costs a whole run counts all of them.
+#[test]
+fn gains_of_a_run_are_those_of_all_its_steps() {
+    let mut eager = Eager::new();
+    for phase in ["prefill", "decode"] {
+        eager.range(phase, |eager| {
+            for _ in 0..2 {
+                eager.kernel(KERNELS[0]);
+            }
+        });
+    }
+    let span = |phase, start_ns, end_ns, steps| PhaseSpan {
+        phase,
+        start_ns,
+        end_ns,
+        passes: vec![PassShape {
+            batch: 1,
+            queries: 1,
+            past: 8,
+            steps,
+            logits: 1,
+        }],
+    };
+    let pass = |kind, decode_ns: i64, steps| MeasuredPass {
+        kind,
+        phases: vec![
+            span(RunPhase::Prefill, 0, 1_000_000, 1),
+            span(RunPhase::Decode, 1_000_000, 1_000_000 + decode_ns, steps),
+        ],
+        ..MeasuredPass::default()
+    };
+    let measured = MeasuredRun {
+        passes: vec![
+            pass(PassKind::Plain, 20_000_000, 20),
+            pass(PassKind::Captured, 3_000_000, 2),
+        ],
+        ..MeasuredRun::default()
+    };
+    let trace = eager.builder.finish();
+    let model = qwen(64, 1);
+    let workload = Workload {
+        prompt: 8,
+        new_tokens: 21,
+        ..Workload::default()
+    };
+    let analysis = analyze_trace(
+        &trace,
+        &TracedPass {
+            subject: Some((&model, &workload)),
+            measured: Some(&measured),
+            ..TracedPass::default()
+        },
+    )
+    .unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    assert_eq!(decode.plain_wall().unwrap().0, 2_000_000);
+    assert_eq!(decode.waterfall.busy_ns.0, 100);
+    let mut idle = analysis.findings.iter().filter(|one| one.code == "idle");
+    let idle = idle.find(|one| one.title.starts_with("decode")).unwrap();
+    // 1 ms of prefill and 20 ms of decode, of which twenty steps of 50 ns are left.
+    let factor = idle.gain.as_ref().unwrap().factor;
+    assert!((factor - 21e6 / 1_001_000.0).abs() < 1e-6, "{factor}");
 }
 
 /// What lies between the slices of a capture was not seen: it is no idle time and in no phase.

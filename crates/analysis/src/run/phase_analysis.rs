@@ -79,6 +79,14 @@ impl PhaseAnalysis {
         ))
     }
 
+    /// How many times the captured work passes without capture do in this phase: they may have more batches, or more steps.
+    pub fn whole_over_captured(&self) -> f64 {
+        match (self.plain_wall_ns, self.plain_wall()) {
+            (Some(whole), Some(captured)) if captured.0 > 0 => whole.0 as f64 / captured.0 as f64,
+            _ => 1.0,
+        }
+    }
+
     /// The idle time of that wall time.
     pub fn judged_idle(&self) -> Nanos {
         if self.judged_wall() == self.waterfall.wall_ns {

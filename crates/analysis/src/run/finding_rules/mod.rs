@@ -44,11 +44,11 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 impl Facts<'_> {
-    /// Wall time of all phases, seconds.
+    /// Wall time of all phases of a pass, of which less may have been captured, seconds.
     fn run_seconds(&self) -> f64 {
         self.phases
             .iter()
-            .map(|(phase, _)| phase.judged_wall().seconds())
+            .map(|(phase, _)| phase.judged_wall().seconds() * phase.whole_over_captured())
             .sum()
     }
 
@@ -57,7 +57,7 @@ impl Facts<'_> {
         let (wall, run) = (phase.judged_wall().seconds(), self.run_seconds());
         (saved > 0.0 && saved < wall).then(|| Gain {
             of: GainOf::Run,
-            factor: run / (run - saved),
+            factor: run / (run - saved * phase.whole_over_captured()),
             phase_factor: Some(wall / (wall - saved)),
             saved_ns: Some(Nanos::from_seconds(saved)),
             derivation,

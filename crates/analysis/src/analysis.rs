@@ -20,6 +20,7 @@ use crate::nesting::Nesting;
 use crate::operators::{self, OperatorRow};
 use crate::phases::{PhaseSource, Phases};
 use crate::slices;
+use crate::steps::{self, Repetition, StepPatterns};
 
 use self::issues::{before_launch, issues};
 use self::phase_rows::{api_calls, count_events, phase_row};
@@ -43,6 +44,9 @@ pub struct Analysis {
     pub phase_confidence: Option<f64>,
     /// The phases, in order of first use.
     pub phases: Vec<PhaseRow>,
+    /// Steps by the pattern of launches, where no range shows them and something repeats.
+    #[serde(default)]
+    pub steps: Option<StepPatterns>,
     /// Every device from its first to its last event.
     pub devices: Vec<DeviceBreakdown>,
     /// Device time by origin; the rows hold all of it.
@@ -174,6 +178,8 @@ pub(crate) struct Structure {
     pub(crate) nesting: Nesting,
     pub(crate) phases: Phases,
     pub(crate) attribution: Attribution,
+    /// Steps by the pattern of launches.
+    repetitions: Vec<Repetition>,
     /// Device events that began before their launch.
     early: Option<Issue>,
 }
@@ -181,7 +187,8 @@ pub(crate) struct Structure {
 impl Structure {
     pub(crate) fn of(trace: &Trace) -> Self {
         let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
-        let (launches, phases) = rayon::join(|| Launches::of(trace), || Phases::of(trace, &events));
+        let (launches, repetitions) = rayon::join(|| Launches::of(trace), || steps::unnamed(trace));
+        let phases = Phases::with_steps(trace, &events, &repetitions);
         let attribution = Attribution::of(trace, &events, &launches, &nesting, &phases);
         let early = before_launch(trace, &events, &launches);
         Self {
@@ -189,6 +196,7 @@ impl Structure {
             nesting,
             phases,
             attribution,
+            repetitions,
             early,
         }
     }
@@ -209,6 +217,7 @@ pub(crate) fn analyze_structure(
         nesting,
         phases,
         attribution,
+        repetitions,
         early,
     } = structure;
     let (operators, parts) = rayon::join(
@@ -234,6 +243,7 @@ pub(crate) fn analyze_structure(
         phase_source: phases.source,
         phase_confidence: phases.confidence,
         phases: phase_rows,
+        steps: steps::patterns(trace, events, repetitions),
         devices,
         attribution: attribution.rows(trace, events, phases),
         unattributed: unattributed(events, attribution),

@@ -4,7 +4,8 @@ use llmprof_record::trace::{RangeKind, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::device_events::DeviceEvents;
-use crate::{slices, steps};
+use crate::slices;
+use crate::steps::{self, Repetition};
 
 /// How the phases of a trace are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,11 +48,16 @@ pub struct Phases {
 impl Phases {
     /// Finds the phases of a trace.
     pub fn of(trace: &Trace, events: &DeviceEvents) -> Self {
+        Self::with_steps(trace, events, &steps::unnamed(trace))
+    }
+
+    /// Finds the phases of a trace whose steps by the pattern of launches are known.
+    pub(crate) fn with_steps(trace: &Trace, events: &DeviceEvents, steps: &[Repetition]) -> Self {
         let mut phases = annotated(trace, events, phase_of_name)
             .or_else(|| {
                 annotated(trace, events, own_name).filter(|phases| phases.names.len() <= 32)
             })
-            .or_else(|| inferred(trace, events))
+            .or_else(|| inferred(steps))
             .unwrap_or_else(|| whole(trace, events));
         if let Some(slices) = slices::of(trace) {
             phases.keep_recorded(&slices, &ranges_of(trace, STEP));
@@ -302,17 +308,12 @@ fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases {
     phases
 }
 
-fn inferred(trace: &Trace, events: &DeviceEvents) -> Option<Phases> {
-    let steps = steps::infer(trace, events)?;
+fn inferred(steps: &[Repetition]) -> Option<Phases> {
+    let steps = steps::phases(steps)?;
     let mut phases = Phases::empty(PhaseSource::Inferred);
-    phases.confidence = Some(steps.confidence);
-    for (index, step) in steps.steps.iter().enumerate() {
-        let end = steps
-            .steps
-            .get(index + 1)
-            .map_or(steps.end, |next| next.start);
-        // Two steps cannot begin at one moment unless times are broken; the first then has no length.
-        phases.push(step.label.name(), step.start, end.max(step.start));
+    phases.confidence = Some(steps.likeness);
+    for (start, end, label) in steps.windows {
+        phases.push(label.name(), start, end);
     }
     Some(phases)
 }

@@ -5,11 +5,17 @@
 //! and deviation s, the sum over all steps is N x̄ ± N t₀.₉₇₅(n − 1) s √(1 − n/N) ÷ √n (Cochran, Sampling Techniques,
 //! 1977, §2.8). Without steps the slices themselves are the sample, and what they hold is scaled by time: with y of a
 //! slice of length l and R = Σy ÷ Σl, the sum over time T is R T, with residuals y − R l in place of s (§6.4).
+//!
+//! Between the two stand slices without ranges whose launches show steps by their pattern: [`by_pattern`] has how many
+//! steps there are in all as an estimate of its own.
+
+mod by_pattern;
 
 use llmprof_record::trace::{RangeKind, StrId, Trace};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use self::by_pattern::StepCount;
 use crate::run::Summary;
 use crate::slices;
 
@@ -29,6 +35,17 @@ pub struct Estimate {
     pub high: f64,
 }
 
+impl Estimate {
+    /// A value of something that is not negative, with half of its interval.
+    fn around(value: f64, half: f64) -> Self {
+        Self {
+            value,
+            low: (value - half).max(0.0),
+            high: value + half,
+        }
+    }
+}
+
 /// One kernel over the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaledKernel {
@@ -40,12 +57,27 @@ pub struct ScaledKernel {
     pub time_ns: Estimate,
 }
 
+/// Steps that the pattern of launches shows, where no range does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScaledSteps {
+    /// Kernels of the usual step.
+    pub usual_kernels: u64,
+    /// How many steps there are in the whole time.
+    pub steps: Estimate,
+    /// Kernels a step.
+    pub kernels: Estimate,
+    /// The sum of the times of a step's kernels, ns.
+    pub kernel_time_ns: Estimate,
+}
+
 /// What slices say of the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaled {
-    /// The range that is a step; absent where slices are scaled by time.
+    /// The range that is a step; absent where no range is one.
     pub step: Option<String>,
-    /// Steps in all; slices where there are no steps.
+    /// Steps by the pattern of launches; absent where a range is a step, or nothing repeats and slices are scaled by time.
+    pub pattern: Option<ScaledSteps>,
+    /// Steps in all, by estimate where there is a pattern; slices where there are no steps.
     pub units: u64,
     /// Those of them that were recorded whole.
     pub sampled: u64,
@@ -64,6 +96,8 @@ pub struct Scaled {
 /// The sample: what each unit held, and how to get from there to the whole.
 struct Sample {
     step: Option<StrId>,
+    /// By the pattern of launches, how many steps there are.
+    count: Option<StepCount>,
     units: u64,
     /// Start and end of each sampled unit, in order of time.
     windows: Vec<(i64, i64)>,
@@ -100,6 +134,15 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
         Some((sample.scale(&calls)?, sample.scale(&times)?))
     };
     let (total, kernel_time_ns) = estimate(&all)?;
+    let pattern = sample.count.as_ref().and_then(|count| {
+        let (kernels, times): (Vec<f64>, Vec<f64>) = all.iter().copied().unzip();
+        Some(ScaledSteps {
+            usual_kernels: count.usual_kernels,
+            steps: count.estimate(),
+            kernels: count.a_step(&kernels)?,
+            kernel_time_ns: count.a_step(&times)?,
+        })
+    });
     let mut by_kernel: Vec<ScaledKernel> = counts
         .iter()
         .filter_map(|(&name, units)| {
@@ -118,6 +161,7 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
     by_kernel.truncate(MOST_KERNELS);
     Some(Scaled {
         step: sample.step.map(|name| trace.text(name).to_owned()),
+        pattern,
         units: sample.units,
         sampled: sample.windows.len() as u64,
         recorded_ns: sample.recorded,
@@ -156,6 +200,7 @@ impl Sample {
             let place = slices.partition_point(|slice| slice.0 <= window.0);
             place > 0 && window.1 <= slices[place - 1].1
         };
+        let mut count = None;
         let (units, mut windows) = match step {
             Some(name) => {
                 let steps = nvtx.iter().filter(|&&row| ranges.name[row] == name);
@@ -164,11 +209,19 @@ impl Sample {
                 let whole = steps.iter().copied().filter(|&step| inside(step)).collect();
                 (steps.len() as u64, whole)
             }
-            None => (slices.len() as u64, slices.to_vec()),
+            None => match StepCount::of(trace, slices, whole) {
+                Some((found, steps)) => {
+                    let all = found.estimate().value.round() as u64;
+                    count = Some(found);
+                    (all, steps)
+                }
+                None => (slices.len() as u64, slices.to_vec()),
+            },
         };
         windows.sort_unstable();
         (windows.len() >= 2).then_some(Self {
             step,
+            count,
             units,
             windows,
             whole,
@@ -186,6 +239,9 @@ impl Sample {
     /// What the whole holds, by what each unit holds.
     fn scale(&self, units: &[f64]) -> Option<Estimate> {
         let sampled = units.len() as f64;
+        if let Some(count) = &self.count {
+            return count.total(units);
+        }
         let (value, half) = if self.step.is_some() {
             let summary = Summary::of(units)?;
             let all = self.units as f64;
@@ -209,11 +265,7 @@ impl Sample {
             let half = Summary::of(&residuals)?.ci95_half_width? * unseen;
             (rate * whole, half * whole / (length / sampled))
         };
-        Some(Estimate {
-            value,
-            low: (value - half).max(0.0),
-            high: value + half,
-        })
+        Some(Estimate::around(value, half))
     }
 }
 
@@ -255,13 +307,12 @@ mod tests {
     fn trace(with_ranges: bool, kernels: impl Fn(i64) -> i64) -> Trace {
         const MS: i64 = 1_000_000;
         let mut builder = TraceBuilder::default();
-        let (name, gemm, slice) = (
-            builder.intern("decode_step"),
-            builder.intern("gemm"),
-            builder.intern("slice"),
-        );
+        let (name, slice) = (builder.intern("decode_step"), builder.intern("slice"));
+        let gemms: Vec<StrId> = (0..16)
+            .map(|gemm| builder.intern(&format!("gemm_{gemm}")))
+            .collect();
         let thread = builder.thread(1, 1);
-        let mut correlation = 0;
+        let mut correlation = 0_u32;
         for step in 0..100 {
             let start = step * 10 * MS;
             if with_ranges {
@@ -287,6 +338,12 @@ mod tests {
             for kernel in 0..kernels(step) {
                 correlation += 1;
                 let at = start + kernel * 1000;
+                // Without ranges in no order, so that no pattern shows steps.
+                let gemm = if with_ranges {
+                    0
+                } else {
+                    correlation.wrapping_mul(2_654_435_761) >> 28
+                };
                 builder.hosts.push(Host {
                     start: at,
                     duration: 500,
@@ -299,7 +356,7 @@ mod tests {
                 builder.kernels.push(Kernel {
                     start: at + 9 * MS,
                     duration: 1000,
-                    name: gemm,
+                    name: gemms[gemm as usize],
                     correlation,
                     ..Kernel::default()
                 });
@@ -338,9 +395,9 @@ mod tests {
     }
 
     #[test]
-    fn without_ranges_time_scales() {
+    fn without_ranges_and_steps_time_scales() {
         let scaled = scaled(&trace(false, |_| 40)).unwrap();
-        assert_eq!(scaled.step, None);
+        assert_eq!((&scaled.step, &scaled.pattern), (&None, &None));
         assert_eq!((scaled.units, scaled.sampled), (20, 20));
         // 20 slices of 9.00002 ms in 959.00001 ms: the first begins at 0, the last ends at 959 ms.
         let expected = 40.0 / 9.000_02 * 959.000_02;

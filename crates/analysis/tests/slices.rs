@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use llmprof_analysis::scaled;
+use llmprof_analysis::scaled::Estimate;
 use llmprof_record::import::{self, Limits, Profile};
+use llmprof_record::trace::{
+    Host, HostKind, Kernel, Range, RangeKind, Ranges, Trace, TraceBuilder,
+};
 
 /// A process of the same program, recorded whole minutes later: 160 decode steps of 1006 kernels, 2070.189 µs of kernels
 /// a step.
@@ -11,15 +15,23 @@ const STEPS: f64 = 160.0;
 const KERNELS_A_STEP: f64 = 1006.0;
 const KERNEL_TIME_A_STEP_NS: f64 = 2_070_189.0;
 
-#[test]
-fn the_interval_of_slices_holds_what_a_whole_capture_gives() {
+fn slices() -> Trace {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/h200/cupti/slices.wire.gz");
-    let (_, profile) = import::import(&path, &Limits::default()).unwrap();
+    let (_, profile) = import::import(&path, &Limits::default()).expect("the fixture");
     let Profile::Trace(trace) = profile else {
         panic!("a timeline");
     };
-    let scaled = scaled(&trace).unwrap();
+    *trace
+}
+
+fn holds(estimate: Estimate, value: f64) -> bool {
+    estimate.low <= value && value <= estimate.high
+}
+
+#[test]
+fn the_interval_of_slices_holds_what_a_whole_capture_gives() {
+    let scaled = scaled(&slices()).unwrap();
     assert_eq!(scaled.step.as_deref(), Some("decode_step"));
     assert_eq!((scaled.units, scaled.sampled), (160, 25));
     assert_eq!(scaled.kernels.value, STEPS * KERNELS_A_STEP);
@@ -32,6 +44,155 @@ fn the_interval_of_slices_holds_what_a_whole_capture_gives() {
     // And it says something: the interval is narrower than one part in a hundred.
     assert!(found.high - found.low < 0.01 * found.value, "{found:?}");
     assert_eq!(scaled.by_kernel.len(), 20);
+    assert_eq!(scaled.pattern, None);
     let share = scaled.recorded_ns as f64 / scaled.whole_ns as f64;
     assert!((0.1..0.6).contains(&share), "{share}");
+}
+
+/// The same slices without the ranges: the pattern of launches shows the steps.
+#[test]
+fn without_ranges_the_pattern_gives_what_a_step_holds() {
+    let mut trace = slices();
+    let mut kept = Ranges::default();
+    for range in trace.ranges.rows() {
+        if range.kind == RangeKind::CAPTURE {
+            kept.push(range);
+        }
+    }
+    trace.ranges = kept;
+    let scaled = scaled(&trace).unwrap();
+    assert_eq!((scaled.step.as_deref(), scaled.sampled), (None, 25));
+    let steps = scaled.pattern.unwrap();
+    assert_eq!(steps.usual_kernels, 1006);
+    assert_eq!(steps.kernels.value, KERNELS_A_STEP);
+    let time = steps.kernel_time_ns;
+    assert!(holds(time, KERNEL_TIME_A_STEP_NS), "{time:?}");
+    assert!(time.high - time.low < 0.01 * time.value, "{time:?}");
+    assert!(holds(steps.steps, STEPS), "{:?}", steps.steps);
+    assert!(holds(scaled.kernels, STEPS * KERNELS_A_STEP));
+}
+
+/// Numbers that follow from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    /// Between 0 and 1 (Marsaglia's xorshift64, times an odd constant).
+    fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// With mean 0 and deviation 1: twelve uniform ones, less six.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+}
+
+/// What a made program did.
+struct Truth {
+    steps: f64,
+    kernel_time_ns: f64,
+    kernel_time_a_step_ns: f64,
+}
+
+/// Steps of 20 ms, give or take, whose pace wanders, of which slices of 100 ms record about a fifth.
+fn recorded(seed: u64) -> (Trace, Truth) {
+    const KERNELS: i64 = 12;
+    const MS: f64 = 1e6;
+    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for _ in 0..8 {
+        numbers.uniform();
+    }
+    let mut slices: Vec<(i64, i64)> = Vec::new();
+    let mut at = 200.0 * MS * numbers.uniform();
+    while slices.len() < 24 {
+        slices.push((at as i64, (at + 100.0 * MS) as i64));
+        at += (300.0 + 400.0 * numbers.uniform()) * MS;
+    }
+    let (first, last) = (slices[0].0, slices[slices.len() - 1].1);
+    let mut builder = TraceBuilder::default();
+    let thread = builder.thread(1, 1);
+    let names: Vec<_> = (0..KERNELS)
+        .map(|kernel| builder.intern(&format!("kernel_{kernel}")))
+        .collect();
+    let (mut steps, mut whole, mut time) = (0.0, 0_u32, 0.0);
+    let mut whole_time = 0.0;
+    let mut correlation = 0;
+    let (mut at, mut pace) = (-50.0 * MS, 20.0 * MS);
+    while at < last as f64 + 50.0 * MS {
+        pace = 20.0 * MS + 0.9 * (pace - 20.0 * MS) + 0.4 * MS * numbers.normal();
+        let wall = pace + 2.0 * MS * numbers.normal().max(-4.0);
+        let work = 2.0 * MS + 0.02 * MS * numbers.normal();
+        whole += 1;
+        whole_time += work;
+        for kernel in 0..KERNELS {
+            let start = (at + wall * kernel as f64 / KERNELS as f64) as i64;
+            if (first..last).contains(&start) {
+                steps += 1.0 / KERNELS as f64;
+                time += work / KERNELS as f64;
+            }
+            let seen = slices.iter().any(|&(from, to)| (from..to).contains(&start));
+            if !seen {
+                continue;
+            }
+            correlation += 1;
+            builder.hosts.push(Host {
+                start,
+                duration: 4_000,
+                thread,
+                kind: HostKind::RUNTIME,
+                correlation,
+                ..Host::default()
+            });
+            builder.kernels.push(Kernel {
+                start: start + 5_000,
+                duration: (work / KERNELS as f64) as i64,
+                name: names[kernel as usize],
+                correlation,
+                ..Kernel::default()
+            });
+        }
+        at += wall;
+    }
+    let slice = builder.intern("slice");
+    for &(start, end) in &slices {
+        builder.ranges.push(Range {
+            start,
+            duration: end - start,
+            name: slice,
+            kind: RangeKind::CAPTURE,
+            ..Range::default()
+        });
+    }
+    builder
+        .metadata
+        .insert("slices".to_owned(), "true".to_owned());
+    let truth = Truth {
+        steps,
+        kernel_time_ns: time,
+        kernel_time_a_step_ns: whole_time / f64::from(whole),
+    };
+    (builder.finish(), truth)
+}
+
+/// Of many programs, about 95 in 100 have what they did inside the interval. The bounds are three deviations of a count of
+/// 400 with that chance, 0.95 ± 3 √(0.95 × 0.05 ÷ 400).
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_say() {
+    const RUNS: u64 = 400;
+    let (mut steps, mut total, mut a_step) = (0, 0, 0);
+    for seed in 1..=RUNS {
+        let (trace, truth) = recorded(seed);
+        let scaled = scaled(&trace).unwrap();
+        let pattern = scaled.pattern.as_ref().unwrap();
+        steps += u32::from(holds(pattern.steps, truth.steps));
+        total += u32::from(holds(scaled.kernel_time_ns, truth.kernel_time_ns));
+        a_step += u32::from(holds(pattern.kernel_time_ns, truth.kernel_time_a_step_ns));
+    }
+    for (what, held) in [("steps", steps), ("total", total), ("a step", a_step)] {
+        let share = f64::from(held) / RUNS as f64;
+        assert!((0.917..=0.983).contains(&share), "{what}: {share}");
+    }
 }

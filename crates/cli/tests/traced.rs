@@ -132,6 +132,57 @@ fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {
     assert!(before == rendered(&run), "analyze wrote something else");
 }
 
+/// A trace without ranges: its steps by the pattern of launches are the same wherever they are told.
+#[test]
+fn steps_by_the_pattern_of_launches_are_told_alike_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("h200/torch_shapes.json.gz");
+    let arguments = ["import", trace.to_str().unwrap(), "-o", "run"];
+    let text = works(folder.path(), &arguments);
+    let run = folder.path().join("run");
+    let (analysis, metrics) = (
+        json(&run.join("analysis.json")),
+        json(&run.join("metrics.json")),
+    );
+    let found = &analysis["timeline"]["steps"];
+    assert_eq!(found["unlike"], metrics["steps"]["unlike"]);
+    let [pattern] = &found["patterns"].as_array().unwrap()[..] else {
+        panic!("{found}");
+    };
+    let same = &metrics["steps"]["patterns"][0];
+    for (name, value) in same.as_object().unwrap() {
+        assert_eq!(&pattern[name], value, "{name}");
+    }
+    assert_eq!(
+        (&pattern["steps"], &pattern["kernels"]),
+        (&8.into(), &1006.into())
+    );
+    let time =
+        |value: &serde_json::Value| Nanos(value.as_f64().unwrap().round() as i64).to_string();
+    let report = fs::read_to_string(run.join("report.md")).unwrap();
+    let page = fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(report.contains("\n## Steps\n"), "{report}");
+    for value in [
+        &pattern["wall_ns"]["p50"],
+        &pattern["wall_ns"]["p90"],
+        &pattern["kernel_time_ns"]["mean"],
+    ] {
+        let told = time(value);
+        for (place, contents) in [
+            ("stdout", &text),
+            ("report.md", &report),
+            ("report.html", &page),
+        ] {
+            assert!(contents.contains(&told), "{told} in {place}");
+        }
+    }
+    assert!(text.contains("8 steps of "), "{text}");
+    assert!(
+        run.join("plots/steps_of_pattern_1_1006_kernels.svg")
+            .is_file()
+    );
+}
+
 /// torch on a CPU, by module; the model is described by a config file.
 #[test]
 fn a_trace_of_torch_on_a_cpu_is_as_complete_as_a_native_run() {

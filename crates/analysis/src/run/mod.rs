@@ -37,6 +37,7 @@ pub use operator_groups::OperatorGroup;
 pub use phase_analysis::PhaseAnalysis;
 pub use residence::Residence;
 pub use run_analysis::{RunAnalysis, RunAnalysisError, analyze_run};
+pub(crate) use statistics::student_t_975;
 pub use statistics::{Distribution, Summary};
 pub use telemetry::{Energy, GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorCounters};
 pub use traced::{TracedPass, TracedPhase, analyze_trace};

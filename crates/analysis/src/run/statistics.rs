@@ -97,7 +97,7 @@ fn percentile(sorted: &[f64], p: f64) -> f64 {
 }
 
 /// The t that 97.5 % of Student's distribution with `freedom` degrees lie below, found by bisection.
-fn student_t_975(freedom: u64) -> f64 {
+pub(crate) fn student_t_975(freedom: u64) -> f64 {
     // Beyond this the value differs from the normal distribution's in the fifth digit.
     let freedom = freedom.clamp(1, 10_000);
     let (mut low, mut high) = (0.0, 13.0);

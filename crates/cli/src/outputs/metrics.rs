@@ -1,6 +1,7 @@
 //! `metrics.json`: the numbers, with the names that the file has always had where their meaning holds.
 
 use llmprof_analysis::run::{PhaseAnalysis, RunPhase, Summary, Utilization};
+use llmprof_analysis::steps::{StepPattern, StepPatterns};
 use llmprof_theory::device::Engine;
 use serde_json::{Map, Value, json};
 
@@ -51,6 +52,7 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
             "capture_ratio": phase.capture_ratio,
             "step_ns": phase.traced.as_ref().and_then(|traced| traced.steps),
         })).collect::<Vec<_>>(),
+        "steps": analysis.timeline.as_ref().and_then(|timeline| timeline.steps.as_ref()).map(steps),
         "model": {
             "name": analysis.model,
             "family": analysis.family,
@@ -60,6 +62,28 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
         "device": analysis.device,
         "peak_tflops": peak_tflops(results),
         "requests": latency.requests,
+    })
+}
+
+/// Steps by the pattern of launches, without the times of each.
+fn steps(found: &StepPatterns) -> Value {
+    let pattern = |pattern: &StepPattern| {
+        json!({
+            "name": pattern.name,
+            "launched_by": pattern.launched_by,
+            "steps": pattern.steps,
+            "equal": pattern.equal,
+            "kernels": pattern.kernels,
+            "launches": pattern.launches,
+            "wall_ns": pattern.wall_ns,
+            "wall_deviation_ns": pattern.wall_deviation_ns,
+            "kernel_time_ns": pattern.kernel_time_ns,
+            "idle_share": pattern.idle_share,
+        })
+    };
+    json!({
+        "patterns": found.patterns.iter().map(pattern).collect::<Vec<_>>(),
+        "unlike": found.unlike,
     })
 }
 

@@ -3,10 +3,10 @@ use llmprof_record::issue::Issue;
 use llmprof_units::{Nanos, Percent, significant};
 
 use super::words::{conclusion, finding_line, time, with_interval};
-use super::{kernels, limits, telemetry, traced};
+use super::{kernels, limits, steps, telemetry, traced};
 use crate::{Block, Document, Table};
 
-/// The whole report: conclusion, issues, waterfall, phases, latency, findings, operators, assumptions.
+/// The whole report: conclusion, issues, waterfall, steps, phases, latency, findings, operators, assumptions.
 pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
     let mut document = Document::new(format!("{} on {}", analysis.model, device(analysis)));
     if let (Some(workload), Some(family)) = (&analysis.workload, &analysis.family) {
@@ -32,6 +32,7 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
     ));
     document.table(waterfalls(analysis));
     traced::section(&mut document, analysis);
+    steps::section(&mut document, analysis);
     document.heading("Phases");
     document.table(phases(analysis));
     if analysis.latency.measured_in.is_some() || analysis.timeline.is_none() {

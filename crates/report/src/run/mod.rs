@@ -7,6 +7,7 @@ mod kernels;
 mod limits;
 mod page;
 mod stakeholder;
+mod steps;
 mod telemetry;
 mod trace_timeline;
 mod traced;

@@ -5,7 +5,7 @@ use llmprof_units::{DType, FlopsPerSecond, Nanos, Percent};
 
 use super::{
     full::{device, document},
-    kernels,
+    kernels, steps,
     words::{asked, conclusion},
 };
 use crate::{
@@ -60,9 +60,12 @@ pub fn view(
             vec![Part::Operators(table)],
         ));
     }
-    let steps = step_histograms(analysis);
-    if !steps.is_empty() {
-        sections.push(Section::new("Steps of decode", steps));
+    if let Some(found) = steps::of(analysis) {
+        sections.push(Section::new(steps::TITLE, steps::parts(found)));
+    }
+    let of_phases = step_histograms(analysis);
+    if !of_phases.is_empty() && !steps::replace_phases(analysis) {
+        sections.push(Section::new("Steps of decode", of_phases));
     }
     if let Some(gaps) = &analysis.latency.itl_ns {
         let histogram = Histogram::of(
@@ -90,7 +93,7 @@ pub fn view(
     }
 }
 
-fn percentiles(values: &Distribution) -> Vec<Mark> {
+pub(super) fn percentiles(values: &Distribution) -> Vec<Mark> {
     [
         ("p50", values.p50),
         ("p90", values.p90),
@@ -121,7 +124,7 @@ fn step_histograms(analysis: &RunAnalysis) -> Vec<Part> {
 /// The report without what the page shows elsewhere.
 fn rest(analysis: &RunAnalysis) -> Document {
     let mut whole = document(analysis, &[]);
-    let shown = ["Conclusion", "Operators", "Kernels"];
+    let shown = ["Conclusion", "Operators", "Kernels", steps::TITLE];
     let mut keep = true;
     whole.blocks.retain(|block| {
         if let Block::Heading(1, title) = block {

@@ -37,7 +37,7 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
         document.table(waiting);
     }
     let steps = steps(&traced);
-    if !steps.rows.is_empty() {
+    if !steps.rows.is_empty() && !super::steps::replace_phases(analysis) {
         document.push(Block::Heading(2, "Steps of decode".to_owned()));
         document.table(steps);
     }

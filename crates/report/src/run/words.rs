@@ -1,5 +1,9 @@
 use llmprof_analysis::run::{Finding, GainOf, PhaseAnalysis, RunAnalysis, Summary};
+use llmprof_analysis::steps::StepPattern;
 use llmprof_units::{Nanos, Percent, significant};
+
+/// Patterns of steps that the conclusion tells.
+const MOST_PATTERNS: usize = 2;
 
 /// The conclusion in a few sentences, the most important first: where the time went, the bound, what would pay.
 pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
@@ -18,6 +22,14 @@ pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
         ));
     }
     lines.extend(analysis.phases.iter().map(phase_line));
+    if let Some(steps) = super::steps::of(analysis) {
+        let patterns = steps.patterns.iter().take(MOST_PATTERNS);
+        let sentences: Vec<String> = patterns.map(StepPattern::sentence).collect();
+        lines.push(format!(
+            "By the pattern of launches: {}.",
+            sentences.join("; ")
+        ));
+    }
     match analysis
         .findings
         .iter()

@@ -39,16 +39,25 @@ pub(super) fn keep(store: &mut RunDir) -> Result<Option<Scaled>, Failure> {
 /// For people.
 pub(super) fn lines(scaled: &Scaled) -> Vec<String> {
     let share = 100.0 * scaled.recorded_ns as f64 / scaled.whole_ns.max(1) as f64;
-    let basis = match &scaled.step {
-        Some(step) => format!(
-            "{} of {} ranges `{step}` were recorded whole",
-            scaled.sampled, scaled.units
+    let (basis, whole) = match (&scaled.step, &scaled.pattern) {
+        (Some(step), _) => (
+            format!(
+                "{} of {} ranges `{step}` were recorded whole",
+                scaled.sampled, scaled.units
+            ),
+            format!("all `{step}`"),
         ),
-        None => format!("{} slices, scaled by time", scaled.sampled),
-    };
-    let whole = match &scaled.step {
-        Some(step) => format!("all `{step}`"),
-        None => "the whole time".to_owned(),
+        (None, Some(found)) => (
+            format!(
+                "{} of about {:.0} steps ({:.0} to {:.0}) were recorded whole, by the pattern of launches",
+                scaled.sampled, found.steps.value, found.steps.low, found.steps.high
+            ),
+            "all steps".to_owned(),
+        ),
+        (None, None) => (
+            format!("{} slices, scaled by time", scaled.sampled),
+            "the whole time".to_owned(),
+        ),
     };
     let mut lines = vec![
         format!("recorded {share:.1} % of the time: {basis}"),
@@ -60,6 +69,15 @@ pub(super) fn lines(scaled: &Scaled) -> Vec<String> {
             time(&scaled.kernel_time_ns)
         ),
     ];
+    if let Some(found) = &scaled.pattern {
+        lines.push(format!(
+            "a step: {:.1} kernels ({:.1} to {:.1}), kernel time {}",
+            found.kernels.value,
+            found.kernels.low,
+            found.kernels.high,
+            time(&found.kernel_time_ns)
+        ));
+    }
     for kernel in scaled.by_kernel.iter().take(MOST_KERNELS) {
         let name: String = kernel.name.chars().take(72).collect();
         lines.push(format!("  {}  {name}", time(&kernel.time_ns)));

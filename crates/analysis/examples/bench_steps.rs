@@ -1,0 +1,110 @@
+//! Measures how long it takes to find steps by the pattern of launches, against reading the same trace from its file.
+//!
+//! Makes a trace of 1,000,000 launches (steps of 24 layers of 41 kernels, one in ten with a kernel more, a prefill before
+//! every 64), saves it, loads it and finds the steps, five times, and prints the medians and their ratio; then the same for
+//! a million launches without any order.
+//!
+//!     cargo run --release -p llmprof-analysis --example bench_steps
+
+#![allow(clippy::print_stdout, reason = "a program that prints its result")]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Instant;
+
+use llmprof_analysis::steps::step_patterns;
+use llmprof_record::trace::{Host, HostKind, Kernel, Trace, TraceBuilder};
+
+const LAUNCHES: usize = 1_000_000;
+const REPEATS: usize = 5;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    for (name, symbols) in [("steps", steps()), ("no order", random())] {
+        let path = folder.path().join("trace.llmprof");
+        build(&symbols).save(&path)?;
+        let (mut loads, mut finds, mut found) = (Vec::new(), Vec::new(), None);
+        for _ in 0..REPEATS {
+            let started = Instant::now();
+            let trace = Trace::load(&path)?;
+            loads.push(started.elapsed().as_secs_f64());
+            let started = Instant::now();
+            found = black_box(step_patterns(&trace));
+            finds.push(started.elapsed().as_secs_f64());
+        }
+        let (load, find) = (median(&mut loads), median(&mut finds));
+        println!(
+            "{name}: {LAUNCHES} launches, load {load:.3} s, find {find:.3} s, ratio {:.2}",
+            find / load
+        );
+        for pattern in found.iter().flat_map(|found| &found.patterns) {
+            println!("  {}: {} steps", pattern.name, pattern.steps);
+        }
+    }
+    Ok(())
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Numbers of kernels: embedding 0, layers 1 to 41, head 42 to 50, noise 51; of a prefill 60 more.
+fn steps() -> Vec<u32> {
+    let mut symbols = Vec::with_capacity(LAUNCHES);
+    let mut step = 0;
+    while symbols.len() < LAUNCHES {
+        let shift = if step % 64 == 0 { 60 } else { 0 };
+        symbols.push(shift);
+        for _ in 0..24 {
+            symbols.extend((1..=41).map(|kernel| kernel + shift));
+        }
+        if step % 10 == 3 {
+            symbols.push(51);
+        }
+        symbols.extend(42..=50);
+        step += 1;
+    }
+    symbols.truncate(LAUNCHES);
+    symbols
+}
+
+fn random() -> Vec<u32> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u32 % 40
+    };
+    (0..LAUNCHES).map(|_| next()).collect()
+}
+
+fn build(symbols: &[u32]) -> Trace {
+    let mut builder = TraceBuilder::default();
+    let thread = builder.thread(1, 1);
+    let call = builder.intern("cudaLaunchKernel");
+    let names: Vec<_> = (0..=120)
+        .map(|number| builder.intern(&format!("kernel_{number}")))
+        .collect();
+    for (place, &symbol) in symbols.iter().enumerate() {
+        let (start, correlation) = (place as i64 * 10_000, place as u32 + 1);
+        builder.hosts.push(Host {
+            start,
+            duration: 4_000,
+            name: call,
+            thread,
+            kind: HostKind::RUNTIME,
+            correlation,
+            ..Host::default()
+        });
+        builder.kernels.push(Kernel {
+            start: start + 6_000,
+            duration: 2_000,
+            name: names[symbol as usize],
+            correlation,
+            ..Kernel::default()
+        });
+    }
+    builder.finish()
+}

@@ -1,0 +1,140 @@
+//! How many steps there are where the pattern of launches shows them and slices show a part.
+//!
+//! Slice j, of length l, holds c steps: the whole ones, and of steps that its edges cut the part of their launches that it
+//! holds. Parts are counted so that a step is seen in proportion to the time that is recorded of it: to count whole steps
+//! alone would miss one at every edge, long ones more often. Slices do not come evenly: a budget lets more of them come
+//! first. So each speaks for the time T around it, up to halfway to its neighbours, at its own rate r = c ÷ l, and there
+//! are N = Σ T r steps: one unit of each of as many strata (Cochran, Sampling Techniques, 1977, §5A.12, collapsed strata).
+//! The variance inside a stratum is that of the rate between neighbours, d² = ½ (r − r')², averaged over the two; of N it is
+//! Σ T² (1 − l/T) d² (Wolter, Introduction to Variance Estimation, 2007, §8.2, successive differences). Its degrees of
+//! freedom follow from how evenly the slices contribute (Satterthwaite, 1946).
+//!
+//! What a step holds has mean ȳ over the n whole steps, with variance (1 − n/N) s² ÷ n (§2.8). The sum over all steps is
+//! N ȳ. The two factors are estimated from different things, when steps came and what they held, so that the variance of
+//! the product is ȳ² var N + N² var ȳ (Goodman, On the Exact Variance of Products, JASA 55, 1960, without its small last
+//! term). Intervals take Student's t with the fewer degrees of freedom of the two.
+
+use llmprof_record::trace::Trace;
+
+use super::Estimate;
+use crate::run::{Summary, student_t_975};
+use crate::steps;
+
+/// Whole steps that a sample needs.
+const FEWEST: usize = 4;
+
+/// How many steps there are, by estimate.
+pub(super) struct StepCount {
+    /// Kernels of the usual step.
+    pub(super) usual_kernels: u64,
+    steps: f64,
+    /// The root of the variance of `steps`.
+    error: f64,
+    /// The degrees of freedom of that.
+    freedom: u64,
+}
+
+impl StepCount {
+    /// Counts the steps of the pattern that most steps have; the second answer is when those that were recorded whole
+    /// launched their first and last kernel.
+    pub(super) fn of(
+        trace: &Trace,
+        slices: &[(i64, i64)],
+        whole: (i64, i64),
+    ) -> Option<(Self, Vec<(i64, i64)>)> {
+        let found = steps::find(trace).into_iter().next()?;
+        let mut counts = vec![0.0; slices.len()];
+        for &(slice, part) in &found.parts {
+            *counts.get_mut(slice as usize)? += part;
+        }
+        let mut windows = Vec::new();
+        let mut kernels = Vec::new();
+        for step in found.steps().filter(|step| step.pattern == Some(0)) {
+            *counts.get_mut(step.slice as usize)? += 1.0;
+            windows.push((step.launched, step.last_launched));
+            kernels.push(step.kernels);
+        }
+        if windows.len() < FEWEST || slices.len() < 2 {
+            return None;
+        }
+        kernels.sort_unstable();
+        let count = Self {
+            usual_kernels: kernels[kernels.len() / 2],
+            ..Self::of_slices(slices, &counts, whole)?
+        };
+        Some((count, windows))
+    }
+
+    /// The steps in the whole time, by those in each slice.
+    fn of_slices(slices: &[(i64, i64)], counts: &[f64], whole: (i64, i64)) -> Option<Self> {
+        let length = |(start, end): (i64, i64)| end.saturating_sub(start) as f64;
+        if slices.len() < 2 || slices.iter().any(|&slice| length(slice) <= 0.0) {
+            return None;
+        }
+        let rates: Vec<f64> = counts
+            .iter()
+            .zip(slices)
+            .map(|(count, &slice)| count / length(slice))
+            .collect();
+        let differences: Vec<f64> = rates
+            .windows(2)
+            .map(|pair| 0.5 * (pair[1] - pair[0]).powi(2))
+            .collect();
+        let (mut steps, mut parts) = (0.0, Vec::new());
+        for (index, &slice) in slices.iter().enumerate() {
+            let half = |a: i64, b: i64| a.saturating_add(b.saturating_sub(a) / 2);
+            let from = index
+                .checked_sub(1)
+                .map_or(whole.0, |before| half(slices[before].1, slice.0));
+            let until = slices
+                .get(index + 1)
+                .map_or(whole.1, |next| half(slice.1, next.0));
+            let time = length((from, until));
+            let around = &differences[index.saturating_sub(1)..(index + 1).min(differences.len())];
+            let difference = around.iter().sum::<f64>() / around.len().max(1) as f64;
+            steps += time * rates[index];
+            parts.push(time * (time - length(slice)).max(0.0) * difference);
+        }
+        let variance: f64 = parts.iter().sum();
+        let squares: f64 = parts.iter().map(|part| part * part).sum();
+        let freedom = if squares > 0.0 {
+            variance * variance / squares
+        } else {
+            parts.len() as f64
+        };
+        Some(Self {
+            usual_kernels: 0,
+            steps,
+            error: variance.sqrt(),
+            freedom: (freedom.round() as u64).max(1),
+        })
+    }
+
+    /// How many there are.
+    pub(super) fn estimate(&self) -> Estimate {
+        Estimate::around(self.steps, student_t_975(self.freedom) * self.error)
+    }
+
+    /// Mean and root of its variance of what whole steps held.
+    fn mean(&self, held: &[f64]) -> Option<(f64, f64)> {
+        let summary = Summary::of(held)?;
+        let n = held.len() as f64;
+        let unseen = (1.0 - n / self.steps.max(n)).max(0.0);
+        Some((summary.mean, summary.deviation? * (unseen / n).sqrt()))
+    }
+
+    /// What one step holds.
+    pub(super) fn a_step(&self, held: &[f64]) -> Option<Estimate> {
+        let (mean, error) = self.mean(held)?;
+        let t = student_t_975(held.len() as u64 - 1);
+        Some(Estimate::around(mean, t * error))
+    }
+
+    /// What all steps hold.
+    pub(super) fn total(&self, held: &[f64]) -> Option<Estimate> {
+        let (mean, error) = self.mean(held)?;
+        let t = student_t_975(self.freedom.min(held.len() as u64 - 1));
+        let error = (mean * self.error).hypot(self.steps * error);
+        Some(Estimate::around(self.steps * mean, t * error))
+    }
+}

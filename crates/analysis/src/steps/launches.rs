@@ -1,0 +1,318 @@
+//! What was launched, in order: one list for each thread that launches, or each stream where no calls are recorded.
+
+use llmprof_record::kernel_name::{Category, classify};
+use llmprof_record::trace::{StrId, ThreadId, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::launches::{ApiKind, ApiKinds, is_api};
+
+/// Where launches come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Source {
+    /// A host thread.
+    Thread(ThreadId),
+    /// Device, context and stream, of kernels without a call.
+    Stream(u32, u32, u32),
+}
+
+/// One launch: a kernel, or a graph with all of its kernels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Launch {
+    /// When its call began, ns; when it began on the device where there is no call.
+    pub(super) at: i64,
+    /// When the call, or the kernel in its place, ended.
+    pub(super) until: i64,
+    /// When the first of its kernels began, ns.
+    pub(super) start: i64,
+    /// When the last of them ended.
+    pub(super) end: i64,
+    /// How many kernels.
+    pub(super) kernels: u32,
+    /// The sum of their times, ns.
+    pub(super) time: i64,
+    /// Whether the thread waited for the device since the launch before.
+    pub(super) after_wait: bool,
+    /// The slice of the capture that holds it.
+    pub(super) slice: u32,
+}
+
+/// What the names of kernels say of their place in a step of a language model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// It chooses tokens: near the end of a step.
+    pub(super) chooses: bool,
+    /// It looks up embeddings: near the beginning.
+    pub(super) embeds: bool,
+}
+
+impl Marks {
+    fn of(name: &str) -> Self {
+        let category = classify(name).category;
+        let name = name.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        Self {
+            chooses: category == Category::Sampling || has(&["argmax"]),
+            embeds: category == Category::Embedding || has(&["indexselect", "vectorized_gather"]),
+        }
+    }
+}
+
+/// The launches of one source in order, each with a symbol that says what was launched: grids and arguments change with
+/// the length of a cache, so that they are no part of it.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) source: Source,
+    pub(super) launches: Vec<Launch>,
+    /// A number for each launch; equal for the same kernel, or the same graph.
+    pub(super) symbols: Vec<u32>,
+    /// By symbol.
+    pub(super) marks: Vec<Marks>,
+    /// Kernels before each launch, and in all.
+    kernels_before: Vec<u64>,
+}
+
+impl Sequence {
+    /// Kernels of the launches from `start` to before `end`.
+    pub(super) fn kernels(&self, start: usize, end: usize) -> u64 {
+        self.kernels_before[end] - self.kernels_before[start]
+    }
+
+    /// How many launches.
+    pub(super) fn len(&self) -> usize {
+        self.launches.len()
+    }
+}
+
+/// What a symbol stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum What {
+    Kernel(StrId),
+    Graph(u32),
+}
+
+#[derive(Default)]
+struct Open {
+    launches: Vec<Launch>,
+    symbols: Vec<u32>,
+    marks: Vec<Marks>,
+    numbers: FxHashMap<What, u32>,
+}
+
+struct Reader<'a> {
+    trace: &'a Trace,
+    /// Beginnings of slices.
+    slices: Vec<i64>,
+    marks: FxHashMap<StrId, Marks>,
+    found: FxHashMap<Source, Open>,
+}
+
+/// The sequences of a trace, that with the most kernels first.
+pub(super) fn sequences(trace: &Trace) -> Vec<Sequence> {
+    let slices = crate::slices::of(trace).unwrap_or_default();
+    let mut reader = Reader {
+        trace,
+        slices: slices.iter().map(|&(start, _)| start).collect(),
+        marks: FxHashMap::default(),
+        found: FxHashMap::default(),
+    };
+    let alone = reader.read_calls(ByCorrelation::of(trace));
+    reader.read_streams(&alone);
+    let mut sequences: Vec<Sequence> = reader
+        .found
+        .into_iter()
+        .map(|(source, open)| {
+            let mut sum = 0_u64;
+            let mut kernels_before = vec![0];
+            kernels_before.extend(open.launches.iter().map(|launch| {
+                sum += u64::from(launch.kernels);
+                sum
+            }));
+            Sequence {
+                source,
+                launches: open.launches,
+                symbols: open.symbols,
+                marks: open.marks,
+                kernels_before,
+            }
+        })
+        .collect();
+    sequences.sort_by_key(|sequence| {
+        let kernels = sequence.kernels(0, sequence.len());
+        (std::cmp::Reverse(kernels), sequence.source)
+    });
+    sequences
+}
+
+/// Rows of kernels by correlation id.
+struct ByCorrelation {
+    rows: Vec<u32>,
+    /// Each id with where its rows begin, in order of ids; after the last, where they end.
+    groups: Vec<(u32, u32)>,
+    /// The group that was found last: calls come nearly in the order of their ids.
+    last: usize,
+}
+
+impl ByCorrelation {
+    fn of(trace: &Trace) -> Self {
+        let correlation = &trace.kernels.correlation[..];
+        let mut rows: Vec<u32> = (0..correlation.len() as u32).collect();
+        // Kernels of one stream come nearly in this order, which makes the sort cheap; equal ids stay in order of time.
+        rows.sort_by_key(|&row| correlation[row as usize]);
+        let mut groups: Vec<(u32, u32)> = Vec::with_capacity(rows.len() + 1);
+        for (place, &row) in rows.iter().enumerate() {
+            let id = correlation[row as usize];
+            if groups.last().is_none_or(|&(known, _)| known != id) {
+                groups.push((id, place as u32));
+            }
+        }
+        groups.push((0, rows.len() as u32));
+        Self {
+            rows,
+            groups,
+            last: 0,
+        }
+    }
+
+    /// The places in `rows` of the kernels with an id.
+    fn find(&mut self, id: u32) -> Option<(usize, usize)> {
+        let known = &self.groups[..self.groups.len() - 1];
+        let next = self.last + 1;
+        let group = if known.get(next).is_some_and(|group| group.0 == id) {
+            next
+        } else {
+            known.binary_search_by_key(&id, |group| group.0).ok()?
+        };
+        self.last = group;
+        Some((
+            self.groups[group].1 as usize,
+            self.groups[group + 1].1 as usize,
+        ))
+    }
+}
+
+impl Reader<'_> {
+    /// Reads calls and what they launched; the answer is the rows of kernels without a call.
+    fn read_calls(&mut self, mut kernels: ByCorrelation) -> Vec<u32> {
+        let hosts = &self.trace.hosts;
+        let mut kinds = ApiKinds::default();
+        let mut has_call = vec![false; kernels.rows.len()];
+        let mut waited: Option<ThreadId> = None;
+        // Rows come by thread, then start; a runtime call comes before the driver call inside it.
+        for row in 0..hosts.len() {
+            if !is_api(hosts.kind[row]) {
+                continue;
+            }
+            let thread = hosts.thread[row];
+            let launched = match hosts.correlation[row] {
+                0 => None,
+                correlation => kernels.find(correlation),
+            };
+            let Some((first, last)) = launched else {
+                if kinds.get(self.trace, hosts.name[row]) == ApiKind::Sync {
+                    waited = Some(thread);
+                }
+                continue;
+            };
+            if std::mem::replace(&mut has_call[first], true) {
+                continue;
+            }
+            has_call[first..last].fill(true);
+            let at = hosts.start[row];
+            let call = (at, at.saturating_add(hosts.duration[row]));
+            let after_wait = waited.take() == Some(thread);
+            self.push(
+                Source::Thread(thread),
+                Some(call),
+                after_wait,
+                &kernels.rows[first..last],
+            );
+        }
+        let alone = kernels.rows.iter().zip(has_call);
+        alone
+            .filter(|&(_, has)| !has)
+            .map(|(&row, _)| row)
+            .collect()
+    }
+
+    /// Reads kernels without a call, by stream and start; those of one launch of a graph together.
+    fn read_streams(&mut self, rows: &[u32]) {
+        let kernels = &self.trace.kernels;
+        let mut rows = rows.to_vec();
+        let source = |row: u32| {
+            let row = row as usize;
+            Source::Stream(
+                kernels.device[row],
+                kernels.context[row],
+                kernels.stream[row],
+            )
+        };
+        rows.sort_by_key(|&row| (source(row), kernels.start[row as usize]));
+        let together = |&a: &u32, &b: &u32| {
+            let (x, y) = (a as usize, b as usize);
+            kernels.graph[x] != 0
+                && kernels.graph[x] == kernels.graph[y]
+                && kernels.correlation[x] != 0
+                && kernels.correlation[x] == kernels.correlation[y]
+                && source(a) == source(b)
+        };
+        for group in rows.chunk_by(together) {
+            self.push(source(group[0]), None, false, group);
+        }
+    }
+
+    fn push(
+        &mut self,
+        source: Source,
+        call: Option<(i64, i64)>,
+        after_wait: bool,
+        kernels: &[u32],
+    ) {
+        let table = &self.trace.kernels;
+        let (mut start, mut end, mut time) = (i64::MAX, i64::MIN, 0_i64);
+        for &row in kernels {
+            let row = row as usize;
+            start = start.min(table.start[row]);
+            end = end.max(table.start[row].saturating_add(table.duration[row]));
+            time = time.saturating_add(table.duration[row]);
+        }
+        let first = kernels[0] as usize;
+        let what = match table.graph[first] {
+            0 => What::Kernel(table.name[first]),
+            graph => What::Graph(graph),
+        };
+        let (at, until) = call.unwrap_or((start, end));
+        let slice = self.slices.partition_point(|&begin| begin <= at);
+        let trace = self.trace;
+        let open = self.found.entry(source).or_default();
+        let next = open.numbers.len() as u32;
+        let symbol = *open.numbers.entry(what).or_insert(next);
+        if symbol == next {
+            let mut marks = Marks::default();
+            let named = match what {
+                What::Kernel(_) => &kernels[..1],
+                What::Graph(_) => kernels,
+            };
+            for &row in named {
+                let name = table.name[row as usize];
+                let found = *self
+                    .marks
+                    .entry(name)
+                    .or_insert_with(|| Marks::of(trace.text(name)));
+                marks.chooses |= found.chooses;
+                marks.embeds |= found.embeds;
+            }
+            open.marks.push(marks);
+        }
+        open.symbols.push(symbol);
+        open.launches.push(Launch {
+            at,
+            until,
+            start,
+            end,
+            kernels: kernels.len() as u32,
+            time,
+            after_wait,
+            slice: slice.saturating_sub(1) as u32,
+        });
+    }
+}

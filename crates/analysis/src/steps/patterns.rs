@@ -1,0 +1,224 @@
+//! Figures of steps that the pattern of launches shows.
+
+use llmprof_record::trace::Trace;
+use serde::{Deserialize, Serialize};
+
+use super::Repetition;
+use super::launches::Source;
+use super::units::Unit;
+use crate::device_events::DeviceEvents;
+use crate::run::{Distribution, Summary};
+
+/// Steps of a pattern before figures are given.
+const FEWEST: usize = 4;
+
+/// Steps by the pattern of launches, where no range shows them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepPatterns {
+    /// The patterns, those with the most steps of each thread first.
+    pub patterns: Vec<StepPattern>,
+    /// Whole stretches between two steps that are like no other: a single prefill, a warm-up.
+    pub unlike: u64,
+}
+
+/// Steps that launch the same kernels, or nearly so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepPattern {
+    /// `pattern 1 (1006 kernels)`.
+    pub name: String,
+    /// The thread that launches them, or the stream where calls are not known.
+    pub launched_by: String,
+    /// Whole steps; those that the edge of a slice or of the trace cut are left out.
+    pub steps: u64,
+    /// Those of them that launch exactly the same sequence, the most usual one.
+    pub equal: u64,
+    /// Kernels a step, the median.
+    pub kernels: u64,
+    /// Launches a step, the median: a graph is one.
+    pub launches: u64,
+    /// From the start of a step's first kernel to that of the next step's, ns; to the end of its last kernel where no step of
+    /// the pattern follows at once.
+    pub wall_ns: Distribution,
+    /// How far walls of single steps are from their mean: the sample deviation, ns.
+    pub wall_deviation_ns: f64,
+    /// The sum of the times of a step's kernels, ns.
+    pub kernel_time_ns: Summary,
+    /// The part of the walls in which no kernel, copy or memset ran on any device that the trace has.
+    pub idle_share: f64,
+    /// When the first launch of each step was called (when its first kernel began, where calls are not known), ns on the
+    /// clock of the trace, in order.
+    pub start_ns: Vec<i64>,
+    /// The wall of each step, ns.
+    pub step_ns: Vec<i64>,
+}
+
+impl StepPattern {
+    /// `160 steps of 15.0 ms, 1006 kernels each, 2.07 ms of kernels, 86 % idle`.
+    pub fn sentence(&self) -> String {
+        use llmprof_units::{Nanos, Percent};
+        let time = |ns: f64| Nanos(ns.round() as i64);
+        format!(
+            "{} steps of {} (p90 {}), {} kernel{} each, {} of kernels a step, device idle {}",
+            self.steps,
+            time(self.wall_ns.p50),
+            time(self.wall_ns.p90),
+            self.kernels,
+            if self.kernels == 1 { "" } else { "s" },
+            time(self.kernel_time_ns.mean),
+            Percent(self.idle_share)
+        )
+    }
+}
+
+/// The figures of steps that were found; nothing where there are too few.
+pub(crate) fn patterns(
+    trace: &Trace,
+    events: &DeviceEvents,
+    found: &[Repetition],
+) -> Option<StepPatterns> {
+    if found.is_empty() {
+        return None;
+    }
+    let busy = Busy::of(events);
+    let mut all = StepPatterns::default();
+    for repetition in found {
+        let found: Vec<StepPattern> = repetition_patterns(trace, repetition, &busy);
+        if found
+            .first()
+            .is_none_or(|first| (first.steps as usize) < FEWEST)
+        {
+            continue;
+        }
+        all.patterns.extend(found);
+        let units = repetition.units.iter();
+        all.unlike += units.filter(|unit| unit.pattern.is_none()).count() as u64;
+    }
+    for (index, pattern) in all.patterns.iter_mut().enumerate() {
+        let plural = if pattern.kernels == 1 { "" } else { "s" };
+        pattern.name = format!("pattern {} ({} kernel{plural})", index + 1, pattern.kernels);
+    }
+    (!all.patterns.is_empty()).then_some(all)
+}
+
+fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> Vec<StepPattern> {
+    let mut patterns: Vec<StepPattern> = (0..repetition.patterns)
+        .filter_map(|pattern| {
+            let steps: Vec<&Unit> = repetition
+                .units
+                .iter()
+                .filter(|unit| unit.pattern == Some(pattern))
+                .collect();
+            let walls: Vec<f64> = steps
+                .iter()
+                .map(|step| step.end.saturating_sub(step.start) as f64)
+                .collect();
+            let times: Vec<f64> = steps.iter().map(|step| step.kernel_time as f64).collect();
+            let wall: f64 = walls.iter().sum();
+            let working: f64 = steps
+                .iter()
+                .map(|step| busy.between(step.start, step.end) as f64)
+                .sum();
+            Some(StepPattern {
+                name: String::new(),
+                launched_by: source(trace, repetition.source),
+                steps: steps.len() as u64,
+                equal: steps.iter().filter(|step| step.equal).count() as u64,
+                kernels: median(steps.iter().map(|step| step.kernels))?,
+                launches: median(steps.iter().map(|step| step.launches))?,
+                wall_ns: Distribution::of(&walls)?,
+                wall_deviation_ns: Summary::of(&walls)?.deviation.unwrap_or(0.0),
+                kernel_time_ns: Summary::of(&times)?,
+                idle_share: if wall > 0.0 {
+                    1.0 - working / wall
+                } else {
+                    0.0
+                },
+                start_ns: steps.iter().map(|step| step.launched).collect(),
+                step_ns: walls.iter().map(|&wall| wall as i64).collect(),
+            })
+        })
+        .collect();
+    patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.steps));
+    patterns
+}
+
+fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
+fn source(trace: &Trace, source: Source) -> String {
+    match source {
+        Source::Thread(thread) => {
+            let row = (thread.0 as usize).min(trace.threads.len().saturating_sub(1));
+            let threads = &trace.threads;
+            format!(
+                "process {}, thread {}",
+                threads.process[row], threads.thread[row]
+            )
+        }
+        Source::Stream(device, _, stream) => format!("GPU {device}, stream {stream}"),
+    }
+}
+
+/// When some device worked.
+struct Busy {
+    /// Starts of stretches of work, their ends, and the work before each.
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+    before: Vec<i64>,
+}
+
+impl Busy {
+    fn of(events: &DeviceEvents) -> Self {
+        let mut intervals: Vec<(i64, i64)> = events
+            .all()
+            .iter()
+            .map(|event| (event.start, event.end))
+            .collect();
+        // Events come by device, each in order.
+        intervals.sort_unstable();
+        let mut busy = Self {
+            starts: Vec::new(),
+            ends: Vec::new(),
+            before: Vec::new(),
+        };
+        let mut sum = 0_i64;
+        for (start, end) in intervals {
+            match busy.ends.last_mut() {
+                Some(last) if start <= *last => {
+                    if end > *last {
+                        sum = sum.saturating_add(end.saturating_sub(*last));
+                        *last = end;
+                    }
+                }
+                _ => {
+                    busy.starts.push(start);
+                    busy.ends.push(end);
+                    busy.before.push(sum);
+                    sum = sum.saturating_add(end.saturating_sub(start));
+                }
+            }
+        }
+        busy
+    }
+
+    /// Work before a moment.
+    fn until(&self, time: i64) -> i64 {
+        let Some(last) = self
+            .starts
+            .partition_point(|&start| start < time)
+            .checked_sub(1)
+        else {
+            return 0;
+        };
+        let inside = self.ends[last].min(time).saturating_sub(self.starts[last]);
+        self.before[last].saturating_add(inside)
+    }
+
+    /// Work between two moments, ns.
+    fn between(&self, start: i64, end: i64) -> i64 {
+        self.until(end).saturating_sub(self.until(start))
+    }
+}

@@ -1,0 +1,345 @@
+//! Steps by the pattern of launches: against ranges that the same programs recorded, and on made sequences.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use llmprof_analysis::steps::{StepPattern, StepPatterns, step_patterns};
+use llmprof_record::import::{self, Limits, Profile};
+use llmprof_record::trace::{
+    Host, HostKind, Kernel, Range, RangeKind, Ranges, StrId, Trace, TraceBuilder,
+};
+use proptest::prelude::*;
+
+fn fixture(name: &str) -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/h200")
+        .join(name);
+    let (_, profile) = import::import(&path, &Limits::default()).expect(name);
+    let Profile::Trace(trace) = profile else {
+        panic!("{name} is no timeline");
+    };
+    *trace
+}
+
+/// Takes the ranges of a trace away, but for those that say what was recorded.
+fn without_ranges(trace: &mut Trace) -> Vec<Range> {
+    let ranges = std::mem::take(&mut trace.ranges);
+    let mut kept = Ranges::default();
+    let mut taken = Vec::new();
+    for range in ranges.rows() {
+        if range.kind == RangeKind::CAPTURE {
+            kept.push(range);
+        } else {
+            taken.push(range);
+        }
+    }
+    trace.ranges = kept;
+    taken
+}
+
+fn named<'a>(trace: &Trace, ranges: &'a [Range], name: &str) -> Vec<&'a Range> {
+    let mut found: Vec<&Range> = ranges
+        .iter()
+        .filter(|range| trace.text(range.name) == name)
+        .collect();
+    found.sort_by_key(|range| range.start);
+    found
+}
+
+/// How many steps begin in a range.
+fn begun(pattern: &StepPattern, range: &Range) -> usize {
+    let inside = range.start..range.start + range.duration;
+    pattern
+        .start_ns
+        .iter()
+        .filter(|start| inside.contains(start))
+        .count()
+}
+
+fn counts(found: Option<&StepPatterns>) -> Vec<(u64, u64)> {
+    let patterns = found.iter().flat_map(|found| &found.patterns);
+    patterns
+        .map(|pattern| (pattern.steps, pattern.kernels))
+        .collect()
+}
+
+/// A run of 160 decode steps under a budget: each step that a slice holds whole is found, and no other.
+#[test]
+fn steps_in_slices_are_those_that_ranges_show() {
+    let mut trace = fixture("cupti/slices.wire.gz");
+    let ranges = without_ranges(&mut trace);
+    let slices: Vec<(i64, i64)> = trace
+        .ranges
+        .rows()
+        .map(|slice| (slice.start, slice.start + slice.duration))
+        .collect();
+    let found = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&found)), [(25, 1006)]);
+    let pattern = &found.patterns[0];
+    assert_eq!(pattern.equal, 25);
+    let steps = named(&trace, &ranges, "decode_step");
+    assert_eq!(steps.len(), 160);
+    for step in steps {
+        let end = step.start + step.duration;
+        let whole = slices
+            .iter()
+            .any(|&(from, to)| from <= step.start && end <= to);
+        assert_eq!(begun(pattern, step), usize::from(whole), "{step:?}");
+    }
+}
+
+/// Two requests of a prefill and four decode steps each, by Nsight Systems.
+#[test]
+fn steps_lie_in_the_ranges_of_their_phase() {
+    let mut trace = fixture("nsys/qwen05.sqlite.gz");
+    let ranges = without_ranges(&mut trace);
+    let found = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&found)), [(8, 1006), (2, 1006)]);
+    assert_eq!(found.unlike, 0);
+    for (name, in_each) in [("decode", [4, 0]), ("prefill", [0, 1])] {
+        let phases = named(&trace, &ranges, name);
+        assert_eq!(phases.len(), 2);
+        for phase in phases {
+            let begun = [0, 1].map(|pattern| begun(&found.patterns[pattern], phase));
+            assert_eq!(begun, in_each, "{name}");
+        }
+    }
+}
+
+/// Ranges that cover a whole generation do not keep steps from being told; ranges of steps do.
+#[test]
+fn ranges_of_steps_are_believed() {
+    let phases = llmprof_analysis::analyze(&fixture("nsys/qwen05.sqlite.gz"), None);
+    assert_eq!(counts(phases.steps.as_ref()), [(8, 1006), (2, 1006)]);
+    let steps = llmprof_analysis::analyze(&fixture("cupti/slices.wire.gz"), None);
+    assert_eq!(steps.steps, None);
+}
+
+#[test]
+fn a_prefill_and_eight_steps_of_kineto() {
+    let found = step_patterns(&fixture("torch_shapes.json.gz")).unwrap();
+    assert_eq!(counts(Some(&found)), [(8, 1006)]);
+    assert_eq!(found.unlike, 1);
+    // Two steps say too little for figures.
+    assert_eq!(step_patterns(&fixture("torch_full.json.gz")), None);
+}
+
+/// Each launch of a graph is a step; the last one, which the end of the file cut, is none.
+#[test]
+fn whole_launches_of_a_graph_are_steps() {
+    let trace = fixture("cupti/graph_steps.wire.gz");
+    let mut launched: BTreeMap<u32, (u64, i64)> = BTreeMap::new();
+    for kernel in trace.kernels.rows().filter(|kernel| kernel.graph != 0) {
+        let sums = launched.entry(kernel.correlation).or_default();
+        sums.0 += 1;
+        sums.1 += kernel.duration;
+    }
+    let whole: Vec<(u64, i64)> = launched
+        .into_values()
+        .filter(|sums| sums.0 == 1099)
+        .collect();
+    let found = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&found)), [(whole.len() as u64, 1099)]);
+    let pattern = &found.patterns[0];
+    assert_eq!((pattern.launches, whole.len()), (1, 28));
+    let mean = whole.iter().map(|sums| sums.1).sum::<i64>() as f64 / whole.len() as f64;
+    assert!((pattern.kernel_time_ns.mean - mean).abs() < 1.0);
+    // The host launches ahead; the device takes about as long for a step as its kernels do, with little between them.
+    assert!(pattern.wall_ns.p50 > pattern.kernel_time_ns.mean);
+    assert!(pattern.idle_share < 0.25, "{}", pattern.idle_share);
+    // Three launches are too few.
+    assert_eq!(step_patterns(&fixture("cupti/graph.wire.gz")), None);
+}
+
+/// Programs that are no language models: a loop of one kernel is a step of one kernel.
+#[test]
+fn loops_are_steps() {
+    let triton = step_patterns(&fixture("cupti/triton.wire.gz"));
+    assert_eq!(counts(triton.as_ref()), [(50, 1)]);
+    let cpp = step_patterns(&fixture("cupti/cpp.wire.gz"));
+    assert_eq!(counts(cpp.as_ref()), [(100, 1), (10, 5)]);
+    let mut trace = fixture("cupti/cupy.wire.gz");
+    let ranges = without_ranges(&mut trace);
+    let cupy = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&cupy)), [(20, 5)]);
+    let all = named(&trace, &ranges, "matmuls")[0];
+    assert_eq!(begun(&cupy.patterns[0], all), 20);
+    // Each product is followed by one reduction, which CUB puts into a range.
+    let reductions = named(&trace, &ranges, "cub::DeviceReduce::Reduce");
+    let starts = &cupy.patterns[0].start_ns;
+    assert_eq!(reductions.len(), starts.len());
+    for (start, reduction) in starts.iter().zip(&reductions) {
+        assert!(*start < reduction.start);
+    }
+    for (reduction, next) in reductions.iter().zip(&starts[1..]) {
+        assert!(reduction.start < *next);
+    }
+}
+
+/// Launches on one thread, one kernel each.
+struct Script {
+    builder: TraceBuilder,
+    names: Vec<StrId>,
+    at: i64,
+    correlation: u32,
+}
+
+impl Script {
+    fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let mut builder = TraceBuilder::default();
+        let names = names.into_iter().map(|name| builder.intern(&name));
+        Self {
+            names: names.collect(),
+            builder,
+            at: 0,
+            correlation: 0,
+        }
+    }
+
+    fn launch(&mut self, kernel: usize) {
+        let thread = self.builder.thread(1, 1);
+        let name = self.builder.intern("cudaLaunchKernel");
+        self.correlation += 1;
+        self.builder.hosts.push(Host {
+            start: self.at,
+            duration: 4_000,
+            name,
+            thread,
+            kind: HostKind::RUNTIME,
+            correlation: self.correlation,
+            ..Host::default()
+        });
+        self.builder.kernels.push(Kernel {
+            start: self.at + 6_000,
+            duration: 2_000,
+            name: self.names[kernel],
+            correlation: self.correlation,
+            ..Kernel::default()
+        });
+        self.at += 10_000;
+    }
+
+    fn finish(self) -> Trace {
+        self.builder.finish()
+    }
+}
+
+/// A made language model.
+#[derive(Clone, Debug)]
+struct Shape {
+    layer: Vec<usize>,
+    layers: usize,
+    tail: Vec<usize>,
+    requests: usize,
+    steps: usize,
+    /// One step in this many has a kernel more somewhere.
+    noise: usize,
+    /// Whether kernels have names that tell.
+    named: bool,
+}
+
+/// Kernels below this number are those of layers and tails; then come the embedding, the choice, noise, and as many
+/// again for the prefill.
+const KERNELS: usize = 12;
+
+fn shape() -> impl Strategy<Value = Shape> {
+    (
+        prop::collection::vec(0..KERNELS, 12..30),
+        2_usize..20,
+        prop::collection::vec(0..KERNELS, 1..6),
+        1_usize..5,
+        8_usize..30,
+        prop::sample::select(vec![3_usize, 7, 1000]),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(layer, layers, tail, requests, steps, noise, named)| Shape {
+                layer,
+                layers,
+                tail,
+                requests,
+                steps,
+                noise,
+                named,
+            },
+        )
+}
+
+/// The trace of a shape, and when each decode step and each prefill began.
+fn play(shape: &Shape) -> (Trace, Vec<i64>, Vec<i64>) {
+    let (embedding, choice, noise) = (KERNELS, KERNELS + 1, KERNELS + 2);
+    let prefill = KERNELS + 3;
+    let names = (0..2 * prefill).map(|number| match number {
+        _ if !shape.named => format!("kernel_{number}"),
+        KERNELS => "indexSelectSmallIndex".to_owned(),
+        13 => "reduce_kernel<ArgMaxOps>".to_owned(),
+        _ => format!("kernel_{number}"),
+    });
+    let mut script = Script::new(names);
+    let (mut decodes, mut prefills) = (Vec::new(), Vec::new());
+    let mut number = 0;
+    for _ in 0..shape.requests {
+        for step in 0..=shape.steps {
+            // Between steps the host takes longer.
+            script.at += 50_000;
+            let shift = if step == 0 { prefill } else { 0 };
+            if step == 0 {
+                prefills.push(script.at);
+            } else {
+                decodes.push(script.at);
+            }
+            script.launch(embedding);
+            for layer in 0..shape.layers {
+                for (place, &kernel) in shape.layer.iter().enumerate() {
+                    script.launch(kernel + shift);
+                    let here =
+                        (layer, place) == (number % shape.layers, number % shape.layer.len());
+                    if number % shape.noise == shape.noise - 1 && here {
+                        script.launch(noise);
+                    }
+                }
+            }
+            for &kernel in &shape.tail {
+                script.launch(kernel);
+            }
+            script.launch(choice);
+            number += 1;
+        }
+    }
+    (script.finish(), decodes, prefills)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Layers inside steps, steps after prefills, several requests, kernels that come now and then: what is found is the
+    /// steps, where they began.
+    #[test]
+    fn steps_are_found_where_they_began(shape in shape()) {
+        let (trace, decodes, prefills) = play(&shape);
+        let found = step_patterns(&trace).expect("steps");
+        let pattern = &found.patterns[0];
+        let starts = &pattern.start_ns;
+        prop_assert!(starts.iter().all(|start| decodes.contains(start)), "{:?} of {:?}", &starts[..starts.len().min(12)], &decodes[..decodes.len().min(12)]);
+        prop_assert_eq!(starts.len(), decodes.len());
+        if shape.noise > 100 {
+            let kernels = 2 + shape.layers * shape.layer.len() + shape.tail.len();
+            prop_assert_eq!(pattern.kernels, kernels as u64);
+            prop_assert_eq!(pattern.equal, pattern.steps);
+        }
+        if let Some(other) = found.patterns.get(1) {
+            prop_assert!(other.start_ns.iter().all(|start| prefills.contains(start)));
+        }
+    }
+
+    /// Kernels in no order are no steps.
+    #[test]
+    fn no_order_gives_no_steps(kernels in prop::collection::vec(0_usize..1000, 20..2000), kinds in 2_usize..60) {
+        let mut script = Script::new((0..kinds).map(|number| format!("kernel_{number}")));
+        for kernel in kernels {
+            script.launch(kernel % kinds);
+        }
+        let found = step_patterns(&script.finish());
+        prop_assert_eq!(found, None);
+    }
+}

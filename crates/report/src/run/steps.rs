@@ -1,0 +1,117 @@
+//! Steps by the pattern of launches, as a section of the report.
+
+use llmprof_analysis::phases::PhaseSource;
+use llmprof_analysis::run::RunAnalysis;
+use llmprof_analysis::steps::{StepPattern, StepPatterns};
+use llmprof_units::Percent;
+
+use super::page::percentiles;
+use super::words::time;
+use crate::view::{Histogram, Part, Unit};
+use crate::{Document, Table};
+
+/// The title of the section.
+pub(super) const TITLE: &str = "Steps";
+/// Patterns that a page draws.
+const DRAWN: usize = 3;
+
+/// The steps that patterns of launches show, where no range does.
+pub(super) fn of(analysis: &RunAnalysis) -> Option<&StepPatterns> {
+    analysis.timeline.as_ref()?.steps.as_ref()
+}
+
+/// Whether phases are made of the same steps, so that their own tables would say it twice.
+pub(super) fn replace_phases(analysis: &RunAnalysis) -> bool {
+    let inferred = analysis
+        .timeline
+        .as_ref()
+        .is_some_and(|timeline| timeline.phase_source == PhaseSource::Inferred);
+    inferred && of(analysis).is_some()
+}
+
+/// Adds the section where there are steps.
+pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+    if let Some(steps) = of(analysis) {
+        document.heading(TITLE);
+        fill(document, steps);
+    }
+}
+
+/// The section of a page.
+pub(super) fn parts(steps: &StepPatterns) -> Vec<Part> {
+    let mut document = Document::new(TITLE);
+    fill(&mut document, steps);
+    let drawn = steps.patterns.iter().take(DRAWN).map(histogram);
+    std::iter::once(Part::Document(document))
+        .chain(drawn)
+        .collect()
+}
+
+fn fill(document: &mut Document, steps: &StepPatterns) {
+    let unlike = match steps.unlike {
+        0 => String::new(),
+        1 => " One stretch between steps is like no other (a single prefill, a warm-up) and is left out.".to_owned(),
+        count => format!(
+            " {count} stretches between steps are like no other (a single prefill, a warm-up) and are left out."
+        ),
+    };
+    document.paragraph(format!(
+        "By the pattern of launches: no range says what a step is, but the same sequence of kernels returns. Wall is from the \
+         first kernel of a step to that of the next, ± the deviation of single steps; idle is the part of it in which no device \
+         worked.{unlike}"
+    ));
+    document.table(table(steps));
+}
+
+fn table(steps: &StepPatterns) -> Table {
+    let mut table = Table::new(
+        &[
+            "Pattern",
+            "Launched by",
+            "Steps",
+            "Equal",
+            "Wall, p50",
+            "p90",
+            "Mean",
+            "Kernels",
+            "Launches",
+            "Kernel time",
+            "Device idle",
+        ],
+        2,
+    );
+    for pattern in &steps.patterns {
+        let work = &pattern.kernel_time_ns;
+        table.row([
+            pattern.name.clone(),
+            pattern.launched_by.clone(),
+            pattern.steps.to_string(),
+            pattern.equal.to_string(),
+            time(pattern.wall_ns.p50),
+            time(pattern.wall_ns.p90),
+            spread(pattern.wall_ns.mean, Some(pattern.wall_deviation_ns)),
+            pattern.kernels.to_string(),
+            pattern.launches.to_string(),
+            spread(work.mean, work.deviation),
+            Percent(pattern.idle_share).to_string(),
+        ]);
+    }
+    table
+}
+
+fn spread(mean: f64, deviation: Option<f64>) -> String {
+    match deviation {
+        Some(deviation) => format!("{} ± {}", time(mean), time(deviation)),
+        None => time(mean),
+    }
+}
+
+fn histogram(pattern: &StepPattern) -> Part {
+    let walls: Vec<f64> = pattern.step_ns.iter().map(|&wall| wall as f64).collect();
+    Part::Histogram(Histogram::of(
+        format!("Steps of {}", pattern.name),
+        Unit::Nanoseconds,
+        &walls,
+        percentiles(&pattern.wall_ns),
+    ))
+}

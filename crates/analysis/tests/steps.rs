@@ -197,7 +197,12 @@ impl Script {
     }
 
     fn launch(&mut self, kernel: usize) {
-        let thread = self.builder.thread(1, 1);
+        self.launch_from(1, &[kernel], 0);
+    }
+
+    /// Launches kernels by one call of a thread, as a graph where it has a number.
+    fn launch_from(&mut self, thread: i64, kernels: &[usize], graph: u32) {
+        let thread = self.builder.thread(1, thread);
         let name = self.builder.intern("cudaLaunchKernel");
         self.correlation += 1;
         self.builder.hosts.push(Host {
@@ -209,19 +214,84 @@ impl Script {
             correlation: self.correlation,
             ..Host::default()
         });
-        self.builder.kernels.push(Kernel {
-            start: self.at + 6_000,
-            duration: 2_000,
-            name: self.names[kernel],
-            correlation: self.correlation,
-            ..Kernel::default()
-        });
+        for (place, &kernel) in kernels.iter().enumerate() {
+            self.builder.kernels.push(Kernel {
+                start: self.at + 6_000 + place as i64 * 2_000,
+                duration: 2_000,
+                name: self.names[kernel],
+                correlation: self.correlation,
+                graph,
+                ..Kernel::default()
+            });
+        }
         self.at += 10_000;
     }
 
     fn finish(self) -> Trace {
         self.builder.finish()
     }
+}
+
+/// Prefills launch kernels, steps a graph: two patterns.
+#[test]
+fn prefills_between_launches_of_a_graph_are_a_pattern() {
+    let mut script = Script::new((0..60).map(|number| format!("kernel_{number}")));
+    let graph: Vec<usize> = (0..40).collect();
+    for _ in 0..5 {
+        for kernel in 0..50 {
+            script.launch(kernel);
+        }
+        for _ in 0..8 {
+            script.launch_from(1, &graph, 3);
+            script.at += 100_000;
+        }
+    }
+    let found = step_patterns(&script.finish()).unwrap();
+    assert_eq!(counts(Some(&found)), [(40, 40), (5, 50)]);
+    assert_eq!(found.patterns[0].launches, 1);
+}
+
+/// Two threads launch at the same time: each has its own steps.
+#[test]
+fn each_thread_has_its_steps() {
+    let mut script = Script::new((0..60).map(|number| format!("kernel_{number}")));
+    for _ in 0..20 {
+        for kernel in 0..15 {
+            script.launch_from(1, &[kernel], 0);
+            script.launch_from(2, &[kernel + 20], 0);
+            script.launch_from(2, &[kernel + 40], 0);
+        }
+    }
+    let found = step_patterns(&script.finish()).unwrap();
+    assert_eq!(counts(Some(&found)), [(20, 30), (20, 15)]);
+    assert_ne!(found.patterns[0].launched_by, found.patterns[1].launched_by);
+}
+
+/// Where a tool recorded no calls, kernels of a stream follow each other by when they began.
+#[test]
+fn without_calls_streams_have_steps() {
+    let mut trace = fixture("torch_shapes.json.gz");
+    trace.hosts = llmprof_record::trace::Hosts::default();
+    let found = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&found)), [(8, 1006)]);
+    assert!(found.patterns[0].launched_by.starts_with("GPU 0, stream"));
+}
+
+/// What repeats in a single forward pass are its layers.
+#[test]
+fn a_single_forward_pass_has_no_steps() {
+    let shape = Shape {
+        layer: (0..KERNELS).collect(),
+        layers: 24,
+        tail: vec![1, 2],
+        requests: 1,
+        steps: 0,
+        noise: 1000,
+        named: true,
+    };
+    let (trace, _, prefills) = play(&shape);
+    assert_eq!(prefills.len(), 1);
+    assert_eq!(step_patterns(&trace), None);
 }
 
 /// A made language model.

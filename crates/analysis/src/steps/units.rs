@@ -6,6 +6,8 @@ use super::likeness::{Comparison, Kind};
 
 /// Launches at the end of a step that must be the usual ones for it to be whole.
 const TAIL: usize = 4;
+/// What follows a step and has this part of its kernels is no part of it.
+const AGAIN: f64 = 0.5;
 /// A step with less than this part of the usual kernels was cut.
 const WHOLE: f64 = 0.95;
 
@@ -58,7 +60,9 @@ impl Cut {
         let pieces: Vec<Piece> = grams.pieces(starts).collect();
         let (kinds, of) = comparison.kinds(&pieces);
         let mut patterns: Vec<usize> = (0..kinds.len())
-            .filter(|&kind| kinds[kind].members > 1 && !is_cut(&sequence.symbols, &kinds, kind))
+            .filter(|&kind| kinds[kind].members > 1)
+            .filter(|&kind| !is_cut(&sequence.symbols, &kinds, kind))
+            .filter(|&kind| !is_two(sequence, &kinds, kind))
             .collect();
         patterns.sort_by_key(|&kind| std::cmp::Reverse(kinds[kind].members));
         let usual: Vec<Piece> = patterns.iter().map(|&kind| kinds[kind].usual()).collect();
@@ -111,18 +115,37 @@ fn begins_with(
     })
 }
 
-/// Whether the pieces of a kind are the beginnings of those of another: slices may cut several steps at one launch.
+/// Whether the pieces of a kind are those of another with their ends cut, or with a little of the next step behind them:
+/// slices may end at the same launch of several steps.
 fn is_cut(symbols: &[u32], kinds: &[Kind], kind: usize) -> bool {
-    let own = kinds[kind].usual();
-    let begins = |other: &Kind| {
-        let often = other.members >= kinds[kind].members;
-        let other = other.usual();
-        let longer = &symbols[other.start..other.end];
-        let own = &symbols[own.start..own.end];
-        let equal = own.iter().zip(longer).filter(|(a, b)| a == b).count();
-        often && own.len() < longer.len() && equal as f64 >= WHOLE * own.len() as f64
+    let of = |kind: &Kind| {
+        let usual = kind.usual();
+        &symbols[usual.start..usual.end]
     };
-    kinds[kind].always_last() && kinds.iter().any(begins)
+    let own = of(&kinds[kind]);
+    let same = |other: &Kind| {
+        let often = other.members >= kinds[kind].members;
+        let other = of(other);
+        let shorter = own.len().min(other.len());
+        let equal = own.iter().zip(other).filter(|(a, b)| a == b).count();
+        often && own.len() != other.len() && equal as f64 >= WHOLE * shorter as f64
+    };
+    kinds[kind].always_last() && kinds.iter().any(same)
+}
+
+/// Whether the pieces of a kind are those of a more usual one, each with as much again behind it: the last step of a request,
+/// and the prefill of the next that is launched in another way.
+fn is_two(sequence: &Sequence, kinds: &[Kind], kind: usize) -> bool {
+    let own = kinds[kind].usual();
+    kinds.iter().any(|other| {
+        let step = other.usual();
+        let end = own.start + step.len();
+        other.members > kinds[kind].members
+            && end < own.end
+            && sequence.symbols[own.start..end] == sequence.symbols[step.start..step.end]
+            && sequence.kernels(end, own.end) as f64
+                >= AGAIN * sequence.kernels(step.start, step.end) as f64
+    })
 }
 
 /// Whether a piece ends as the usual one does: with the same few launches, or with the last one where it is no shorter, so

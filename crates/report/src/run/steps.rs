@@ -14,6 +14,8 @@ use crate::{Document, Table};
 pub(super) const TITLE: &str = "Steps";
 /// Patterns that a page draws.
 const DRAWN: usize = 3;
+/// Steps that a page draws.
+const FEWEST_DRAWN: u64 = 4;
 
 /// The steps that patterns of launches show, where no range does.
 pub(super) fn of(analysis: &RunAnalysis) -> Option<&StepPatterns> {
@@ -41,7 +43,13 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
 pub(super) fn parts(steps: &StepPatterns) -> Vec<Part> {
     let mut document = Document::new(TITLE);
     fill(&mut document, steps);
-    let drawn = steps.patterns.iter().take(DRAWN).map(histogram);
+    let often = |pattern: &&StepPattern| pattern.steps >= FEWEST_DRAWN;
+    let drawn = steps
+        .patterns
+        .iter()
+        .filter(often)
+        .take(DRAWN)
+        .map(histogram);
     std::iter::once(Part::Document(document))
         .chain(drawn)
         .collect()
@@ -56,45 +64,46 @@ fn fill(document: &mut Document, steps: &StepPatterns) {
         ),
     };
     document.paragraph(format!(
-        "By the pattern of launches: no range says what a step is, but the same sequence of kernels returns. Wall is from the \
-         first kernel of a step to that of the next, ± the deviation of single steps; idle is the part of it in which no device \
-         worked.{unlike}"
+        "By the pattern of launches: no range says what a step is, but the same sequence of kernels returns, in the equal ones \
+         without a change. Wall is from the first kernel of a step to that of the next, with the deviation of single steps; idle \
+         is the part of it in which no device worked.{unlike}"
     ));
     document.table(table(steps));
 }
 
 fn table(steps: &StepPatterns) -> Table {
-    let mut table = Table::new(
-        &[
-            "Pattern",
-            "Launched by",
-            "Steps",
-            "Equal",
-            "Wall, p50",
-            "p90",
-            "Mean",
-            "Kernels",
-            "Launches",
-            "Kernel time",
-            "Device idle",
-        ],
-        2,
-    );
-    for pattern in &steps.patterns {
+    let patterns = &steps.patterns;
+    let several = patterns
+        .iter()
+        .any(|pattern| pattern.launched_by != patterns[0].launched_by);
+    let mut headers = vec![
+        "Pattern",
+        "Steps",
+        "Equal",
+        "Launches",
+        "Wall, p50",
+        "p90",
+        "Deviation",
+        "Kernel time",
+        "Device idle",
+    ];
+    headers.extend(several.then_some("Launched by"));
+    let mut table = Table::new(&headers, 1);
+    for pattern in patterns {
         let work = &pattern.kernel_time_ns;
-        table.row([
+        let mut cells = vec![
             pattern.name.clone(),
-            pattern.launched_by.clone(),
             pattern.steps.to_string(),
             pattern.equal.to_string(),
+            pattern.launches.to_string(),
             time(pattern.wall_ns.p50),
             time(pattern.wall_ns.p90),
-            spread(pattern.wall_ns.mean, Some(pattern.wall_deviation_ns)),
-            pattern.kernels.to_string(),
-            pattern.launches.to_string(),
+            time(pattern.wall_deviation_ns),
             spread(work.mean, work.deviation),
             Percent(pattern.idle_share).to_string(),
-        ]);
+        ];
+        cells.extend(several.then(|| pattern.launched_by.clone()));
+        table.row(cells);
     }
     table
 }

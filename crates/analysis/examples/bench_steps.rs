@@ -1,8 +1,9 @@
-//! Measures how long it takes to find steps by the pattern of launches, against reading the same trace from its file.
+//! Measures how long it takes to find steps by the pattern of launches, against reading the same trace from its file and
+//! against its whole analysis, of which it is a part.
 //!
 //! Makes a trace of 1,000,000 launches (steps of 24 layers of 41 kernels, one in ten with a kernel more, a prefill before
-//! every 64), saves it, loads it and finds the steps, five times, and prints the medians and their ratio; then the same for
-//! a million launches without any order.
+//! every 64), saves it, loads it, finds the steps and analyzes it, five times, and prints the medians and their ratios; then
+//! the same for a million launches without any order.
 //!
 //!     cargo run --release -p llmprof-analysis --example bench_steps
 
@@ -12,6 +13,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
 
+use llmprof_analysis::analyze;
 use llmprof_analysis::steps::step_patterns;
 use llmprof_record::trace::{Host, HostKind, Kernel, Trace, TraceBuilder};
 
@@ -23,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, symbols) in [("steps", steps()), ("no order", random())] {
         let path = folder.path().join("trace.llmprof");
         build(&symbols).save(&path)?;
-        let (mut loads, mut finds, mut found) = (Vec::new(), Vec::new(), None);
+        let (mut loads, mut finds, mut wholes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = None;
         for _ in 0..REPEATS {
             let started = Instant::now();
             let trace = Trace::load(&path)?;
@@ -31,11 +34,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             let started = Instant::now();
             found = black_box(step_patterns(&trace));
             finds.push(started.elapsed().as_secs_f64());
+            let started = Instant::now();
+            black_box(analyze(&trace, None));
+            wholes.push(started.elapsed().as_secs_f64());
         }
-        let (load, find) = (median(&mut loads), median(&mut finds));
+        let (load, find, whole) = (median(&mut loads), median(&mut finds), median(&mut wholes));
         println!(
-            "{name}: {LAUNCHES} launches, load {load:.3} s, find {find:.3} s, ratio {:.2}",
-            find / load
+            "{name}: {LAUNCHES} launches, load {load:.3} s, find {find:.3} s, analyze {whole:.3} s: find is {:.1} × load, {:.2} × \
+             analyze",
+            find / load,
+            find / whole
         );
         for pattern in found.iter().flat_map(|found| &found.patterns) {
             println!("  {}: {} steps", pattern.name, pattern.steps);

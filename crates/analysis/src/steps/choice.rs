@@ -19,7 +19,7 @@ const USUAL: f64 = 0.6;
 /// The part of pieces that must have a telling name.
 const MARKED: f64 = 0.9;
 /// Pieces of a request are at least this part of a step.
-const WHOLE_PIECE: f64 = 0.75;
+const WHOLE_PIECE: f64 = 0.85;
 /// A piece holds the usual one where it has this part of its launches.
 const ALIKE: f64 = 0.95;
 /// Fewer kernels are no step where something longer repeats.

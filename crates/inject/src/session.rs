@@ -47,6 +47,8 @@ pub(crate) struct Session {
     /// Whether our thread should write now, whatever the interval.
     hurry: AtomicBool,
     finishing: AtomicBool,
+    /// Whether CUPTI has handed out all that it will: our thread ends when it has read that.
+    is_over: AtomicBool,
     finished: (Mutex<bool>, Condvar),
 }
 
@@ -127,6 +129,7 @@ fn start() -> Option<&'static Session> {
         reports: Mutex::default(),
         hurry: AtomicBool::new(false),
         finishing: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
         finished: (Mutex::new(false), Condvar::new()),
     }));
     life::watch();
@@ -250,6 +253,11 @@ impl Session {
         self.finishing.load(Ordering::Acquire)
     }
 
+    /// Whether nothing more will come from CUPTI, since the process ends.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
     /// The process ends: takes the last records from CUPTI and waits until they are written, within limits.
     pub(crate) fn finish(&self) {
         if self.finishing.swap(true, Ordering::AcqRel) {
@@ -259,6 +267,8 @@ impl Session {
         if let Some(cupti) = self.cupti() {
             cupti.flush_last(limit);
         }
+        // Not before: our thread would end, and nobody read what was handed out last.
+        self.is_over.store(true, Ordering::Release);
         self.bell.ring();
         let (done, changed) = &self.finished;
         if let Ok(done) = done.lock() {

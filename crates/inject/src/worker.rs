@@ -70,7 +70,7 @@ impl Worker {
         let interval = i64::from(self.session.options.interval_ms) * 1_000_000;
         let mut next = sys::now() + interval;
         self.output.flush();
-        while !self.session.is_finishing() {
+        while !self.session.is_over() {
             let until = self.next_change().unwrap_or(next).min(next);
             // Rounded up: a wait that ends early would spin.
             let wait = ((until - sys::now()).max(0) + 999_999) / 1_000_000;

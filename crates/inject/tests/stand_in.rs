@@ -234,6 +234,16 @@ fn a_killed_process_keeps_all_but_the_last_interval() {
     assert!(recorded.kinds()["checkpoint"] >= 3);
 }
 
+/// A process that ends while our thread is just starting: what it launched is handed out last, and read after that.
+#[test]
+fn a_short_life_loses_nothing() {
+    for _ in 0..40 {
+        let recorded = Scene::new().run("cuda kernels:3").one();
+        assert_eq!(kernels(&recorded), 3);
+        assert_eq!(recorded.kinds()["ended"], 1);
+    }
+}
+
 #[test]
 fn leaving_without_goodbye_keeps_what_was_flushed() {
     let scene = Scene::new().capture("interval_ms=20");

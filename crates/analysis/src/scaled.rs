@@ -6,7 +6,7 @@
 //! 1977, §2.8). Without steps the slices themselves are the sample, and what they hold is scaled by time: with y of a
 //! slice of length l and R = Σy ÷ Σl, the sum over time T is R T, with residuals y − R l in place of s (§6.4).
 //!
-//! Between the two stand slices without ranges whose launches show steps by their pattern: [`by_pattern`] has how many
+//! Between the two stand slices without ranges whose launches show steps by their pattern: `by_pattern` has how many
 //! steps there are in all as an estimate of its own.
 
 mod by_pattern;

@@ -138,3 +138,34 @@ impl StepCount {
         Some(Estimate::around(self.steps * mean, t * error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slices of 10 at 0, 40 and 80 hold 1, 2 and 3 steps and speak for 25, 40 and 25: 25 × 0.1 + 40 × 0.2 + 25 × 0.3 = 18
+    /// steps. Rates of neighbours differ by 0.1, d² = 0.005; variance 25 × 15 × 0.005 × 2 + 40 × 30 × 0.005 = 9.75; degrees of
+    /// freedom 9.75² ÷ (2 × 1.875² + 6²) = 2.2.
+    #[test]
+    fn three_slices_by_hand() {
+        let slices = [(0, 10), (40, 50), (80, 90)];
+        let count = StepCount::of_slices(&slices, &[1.0, 2.0, 3.0], (0, 90)).unwrap();
+        assert!((count.steps - 18.0).abs() < 1e-9);
+        assert!((count.error - 9.75_f64.sqrt()).abs() < 1e-9);
+        assert_eq!(count.freedom, 2);
+        // Steps that hold the same leave the uncertainty of their number: 4 × 18 ± t₀.₉₇₅(2) × 4 × 3.122.
+        let total = count.total(&[4.0; 6]).unwrap();
+        assert!((total.value - 72.0).abs() < 1e-9);
+        assert!((total.high - total.value - 4.3027 * 4.0 * 9.75_f64.sqrt()).abs() < 0.01);
+        // 3, 4 and 5 have mean 4 and deviation 1: ± t₀.₉₇₅(2) × √(1 − 3/18) ÷ √3.
+        let step = count.a_step(&[3.0, 4.0, 5.0]).unwrap();
+        let half = 4.3027 * (15.0_f64 / 18.0).sqrt() / 3.0_f64.sqrt();
+        assert!((step.high - step.value - half).abs() < 1e-3, "{step:?}");
+    }
+
+    #[test]
+    fn slices_without_length_say_nothing() {
+        assert!(StepCount::of_slices(&[(0, 10), (40, 40)], &[1.0, 0.0], (0, 90)).is_none());
+        assert!(StepCount::of_slices(&[(0, 10)], &[1.0], (0, 90)).is_none());
+    }
+}

@@ -1,4 +1,4 @@
-//! Steps at the beginning of a stretch, which have no step before them that ends.
+//! Steps that follow something else than a step, such as those at the beginning of a stretch.
 
 use super::grams::{Grams, Piece};
 use super::launches::Sequence;
@@ -8,10 +8,11 @@ use super::likeness::Comparison;
 const LEAST: f64 = 0.5;
 const MOST: f64 = 2.0;
 
-/// Adds the beginnings of steps that lie before the first known one of each stretch.
+/// Adds the beginnings of steps that lie before the first known one of each stretch, and of those behind something else.
 ///
-/// That is where as many launches as a step has are a step, or where the last lookup of embeddings before the first known
-/// step stands where steps have it.
+/// Before the first known step that is where as many launches as a step has are a step, or where the last lookup of
+/// embeddings stands where steps have it. A run of launches that marks the beginning may include the end of the step before,
+/// so that a step behind a prefill is missed: a long piece that ends with a step is two.
 pub(super) fn with_heads(
     sequence: &Sequence,
     grams: &Grams,
@@ -29,6 +30,13 @@ pub(super) fn with_heads(
     let lookup = (usual.start..usual.end).find(|&place| embeds(place));
     let lookup = lookup.map(|place| place - usual.start);
     let mut all = starts.clone();
+    all.extend(pieces.iter().filter_map(|piece| {
+        let start = piece.end.checked_sub(usual.len())?;
+        let step = Piece { start, ..*piece };
+        let before = start.saturating_sub(piece.start) as f64;
+        let two = !piece.last && before >= LEAST * usual.len() as f64;
+        (two && comparison.equal(step, usual)).then_some(start as u32)
+    }));
     for &(begin, end) in stretches {
         let known = starts.partition_point(|&start| (start as usize) < begin);
         let first = match starts.get(known) {

@@ -1,9 +1,9 @@
 //! Steps of a program by the pattern of its launches.
 //!
 //! A program that generates text launches nearly the same kernels for every step, and within a step nearly the same for
-//! every layer. [`launches`] are what each thread launched, as symbols; [`grams`] the runs of symbols; a run that returns
-//! at regular distances cuts the sequence into pieces that are alike ([`likeness`]), and each such distance is one of
-//! the [`levels`]: layers, steps, requests. [`choice`] says which level is that of steps, [`boundary`] where in its
+//! every layer. `launches` are what each thread launched, as symbols; `grams` the runs of symbols; a run that returns
+//! at regular distances cuts the sequence into pieces that are alike (`likeness`), and each such distance is one of
+//! the `levels`: layers, steps, requests. `choice` says which level is that of steps, `boundary` where in its
 //! repetition a step begins. What steps did not cover is looked at again, since a prefill may launch kernels while decode
 //! launches graphs.
 //!

@@ -87,20 +87,23 @@ fn losses(recorded: &Recorded) -> usize {
 
 #[test]
 fn slices_hold_the_same_whether_cupti_leaves_or_stays() {
-    let words = "nvtx cuda loop:400,20,4 finalized";
-    let run = Scene::new().capture(DETACH).run(words);
+    let run = Scene::new()
+        .capture(DETACH)
+        .run("nvtx cuda until:3,4 loop:100,20,4 finalized");
     let recorded = whole(&run);
-    // Slices are of whole steps, of 20 kernels each and 60 or more in a slice.
+    // Slices are of whole steps, of 20 kernels each.
     let count = kernels(&recorded);
     assert!(slices(&recorded) >= 3);
     assert_eq!(count % 20, 0);
-    assert!(count >= 60 * (slices(&recorded) - 1), "{count}");
+    assert!(count >= 20 * (slices(&recorded) - 1), "{count}");
     let left = finalized(&run);
     assert_eq!(left, departures(&recorded));
     assert!(left >= 2 && returns(&recorded) >= 2, "{left}");
     assert_eq!(kept(&recorded), Vec::<String>::new());
 
-    let run = Scene::new().capture(STAY).run(words);
+    let run = Scene::new()
+        .capture(STAY)
+        .run("nvtx cuda until:0,2 loop:100,20,4 finalized");
     let recorded = whole(&run);
     assert_eq!((finalized(&run), departures(&recorded)), (0, 0));
     let count = kernels(&recorded);
@@ -111,7 +114,7 @@ fn slices_hold_the_same_whether_cupti_leaves_or_stays() {
 fn a_program_that_never_waits_is_left_all_the_same() {
     let run = Scene::new()
         .capture(DETACH)
-        .run("nvtx cuda steps:400,20,4 finalized");
+        .run("nvtx cuda until:2,0 steps:100,20,4 finalized");
     assert!(finalized(&run) >= 2);
     let recorded = whole(&run);
     assert!(kernels(&recorded) > 0);
@@ -121,7 +124,7 @@ fn a_program_that_never_waits_is_left_all_the_same() {
 fn slices_by_time_leave_too() {
     let run = Scene::new()
         .capture("overhead_ppm=200000 detach=on interval_ms=20")
-        .run("cuda loop:600,5,2 finalized");
+        .run("cuda until:2,4 loop:100,5,2 finalized");
     let recorded = whole(&run);
     assert!(finalized(&run) >= 2 && slices(&recorded) >= 3);
     assert!(kernels(&recorded) > 0);
@@ -132,7 +135,7 @@ fn buffers_that_cupti_kept_are_used_again() {
     // Two buffers, one of which is lost with every departure that nobody makes up for.
     let run = Scene::new()
         .capture("overhead_ppm=50000 detach=on interval_ms=20 buffer_kib=512 memory_mib=1")
-        .run("nvtx cuda loop:600,10,2 finalized");
+        .run("nvtx cuda until:5,0 loop:100,10,2 finalized");
     assert!(finalized(&run) >= 5, "{}", run.stdout);
     let recorded = whole(&run);
     assert!(kernels(&recorded) > 0);
@@ -146,8 +149,8 @@ fn a_cupti_that_keeps_a_buffer_is_asked_for_all_after_a_wait_or_a_while() {
             .capture("overhead_ppm=3000 detach=on interval_ms=20")
             .env("STANDIN_HOLD", "1")
     };
-    for words in ["loop:600,20,3", "steps:600,20,3"] {
-        let run = scene().run(&format!("nvtx cuda {words} finalized"));
+    for words in ["loop:100,20,3", "steps:100,20,3"] {
+        let run = scene().run(&format!("nvtx cuda until:2,0 {words} finalized"));
         assert!(finalized(&run) >= 2, "{words} {}", run.stdout);
         let count = kernels(&whole(&run));
         assert!(count > 0 && count.is_multiple_of(20), "{words} {count}");
@@ -159,7 +162,7 @@ fn what_cupti_hands_out_when_it_leaves_is_a_loss() {
     let run = Scene::new()
         .capture(DETACH)
         .env("STANDIN_HOLD", "2")
-        .run("nvtx cuda loop:300,20,4 finalized");
+        .run("nvtx cuda until:2,0 loop:100,20,4 finalized");
     assert_eq!(run.status, Some(0));
     let recorded = run.one();
     let mut lost = 0;
@@ -189,9 +192,9 @@ fn many_threads_that_launch_meanwhile_are_not_hurt() {
 #[test]
 fn a_process_with_graphs_is_never_left() {
     let node = 5_u64 << 32 | 1;
-    let run = Scene::new()
-        .capture(DETACH)
-        .run(&format!("nvtx cuda node:{node},0 loop:300,20,4 finalized"));
+    let run = Scene::new().capture(DETACH).run(&format!(
+        "nvtx cuda node:{node},0 until:0,3 loop:100,20,4 finalized"
+    ));
     assert_eq!(finalized(&run), 0);
     let recorded = whole(&run);
     assert!(slices(&recorded) >= 2);
@@ -206,7 +209,7 @@ fn a_process_with_graphs_is_never_left() {
 fn a_graph_that_was_made_while_cupti_was_out_is_noticed_when_it_runs() {
     let node = 5_u64 << 32 | 1;
     let run = Scene::new().capture(DETACH).run(&format!(
-        "nvtx cuda loop:200,20,4 replay:300,{node},4 finalized"
+        "nvtx cuda until:1,0 loop:100,20,4 until:1,2 replay:100,{node},4 finalized"
     ));
     let recorded = whole(&run);
     assert!(finalized(&run) >= 1);
@@ -230,7 +233,7 @@ fn a_cupti_that_cannot_leave_or_should_not_stays() {
         let run = Scene::new()
             .capture(DETACH)
             .env(variable, value)
-            .run("nvtx cuda loop:300,20,4 finalized");
+            .run("nvtx cuda until:0,3 loop:100,20,4 finalized");
         assert_eq!(finalized(&run), 0);
         let recorded = whole(&run);
         let kept = kept(&recorded);
@@ -245,7 +248,7 @@ fn a_tool_that_took_cupti_meanwhile_costs_slices_and_nothing_else() {
     let run = Scene::new()
         .capture(DETACH)
         .env("STANDIN_TAKEN", "2,4")
-        .run("nvtx cuda loop:500,20,4 finalized print:done");
+        .run("nvtx cuda until:2,0 loop:100,20,4 finalized print:done");
     let recorded = whole(&run);
     let mut refused = Vec::new();
     recorded.each(|record| {
@@ -263,7 +266,7 @@ fn a_tool_that_took_cupti_meanwhile_costs_slices_and_nothing_else() {
 #[test]
 fn the_end_finds_cupti_gone() {
     // By its own end, killed, and after fork, where the child begins anew.
-    let words = "nvtx cuda loop:200,20,4";
+    let words = "nvtx cuda until:1,0 loop:100,20,4";
     let run = Scene::new().capture(DETACH).run(words);
     let recorded = whole(&run);
     assert!(departures(&recorded) >= 1);

@@ -41,6 +41,7 @@ static uint8_t called_on[5][1024];
 /* The process that CUPTI is gone from, how often it went, and how often somebody subscribed. */
 static pid_t gone;
 static uint32_t finalized, subscribed;
+static uint32_t started;
 /* Functions of CUPTI that are being called. */
 static _Atomic int inside;
 /* Calls of the program that are under way on this thread, and whether the innermost is at its end. */
@@ -113,6 +114,7 @@ int cuptiActivityEnable(uint32_t kind) {
     if (kind == KERNEL && number("STANDIN_ENABLE", 0)) RETURN((int)number("STANDIN_ENABLE", 0));
     if (kind == RUNTIME) memset(runtime_on, 1, sizeof runtime_on);
     if (kind == DRIVER) memset(driver_on, 1, sizeof driver_on);
+    if (kind == KERNEL) started++;
     enabled[kind] = 1;
     RETURN(0);
 }
@@ -204,6 +206,8 @@ int cuptiFinalize(void) {
     return 0;
 }
 uint32_t standin_finalized(void) { return finalized; }
+/* How often recording of kernels was switched on. */
+uint32_t standin_started(void) { return started; }
 
 static uint8_t *record(uint32_t kind) {
     size_t bytes = size_of(kind);

@@ -4,6 +4,7 @@
  *   cuda nvtx push:NAME pop domain:NAME,RANGE wide:NAME start:NAME end mark:NAME
  *   kernels:N others unfinished node:ID,ORIGINAL graphkernel:NODE steps:COUNT,KERNELS,MS sleep:MS
  *   loop:COUNT,KERNELS,MS (steps that wait for the device) replay:COUNT,NODE,MS (steps of a graph) crowd:THREADS,COUNT,KERNELS
+ *   until:LEFT,STARTED (steps go on beyond their count until CUPTI has left that often and recording has begun that often from here)
  *   leave:MS (waits until CUPTI has left, no longer than that) finalized
  *   thread:NAME,KERNELS fork:CUDA spawn kill abort quick filesize:BYTES print:TEXT exit:CODE
  */
@@ -24,6 +25,8 @@ static void (*kernel)(const char *, uint64_t, uint32_t);
 static void (*others)(void);
 static void (*wait_for_device)(void);
 static uint32_t (*finalized)(void);
+static uint32_t (*started)(void);
+static uint32_t wanted_left, wanted_started;
 static void (*unfinished)(void);
 static void (*make_node)(uint64_t, uint64_t, uint32_t);
 
@@ -56,6 +59,7 @@ static void start_cuda(void) {
     others = (void (*)(void))dlsym(cupti, "standin_others");
     wait_for_device = (void (*)(void))dlsym(cupti, "standin_wait");
     finalized = (uint32_t (*)(void))dlsym(cupti, "standin_finalized");
+    started = (uint32_t (*)(void))dlsym(cupti, "standin_started");
     unfinished = (void (*)(void))dlsym(cupti, "standin_unfinished");
     make_node = (void (*)(uint64_t, uint64_t, uint32_t))dlsym(cupti, "standin_node");
 }
@@ -70,8 +74,13 @@ static void pop(void) { if (core[11]) ((int (*)(void))core[11])(); }
 static void kernels(int count) { for (int i = 0; i < count && kernel; i++) kernel(i % 2 ? "_Z4axpyfPfS_" : "gemm_kernel", 0, 0); }
 static void rest(int ms) { usleep((useconds_t)ms * 1000); }
 
+/* Whether there is another step: so many, and more of them, up to 30,000, until what is waited for has happened. */
+static int another(long *count) {
+    if (--*count >= 0) return 1;
+    return *count > -30000 && finalized && (finalized() < wanted_left || started() < wanted_started);
+}
 static void loop(long count, long launches, long ms) {
-    while (count-- > 0) {
+    while (another(&count)) {
         push("decode_step");
         kernels((int)launches);
         wait_for_device();
@@ -122,7 +131,7 @@ static void act(const char *word, char **self) {
     else if (sscanf(word, "node:%ld,%ld", &a, &b) == 2) make_node((uint64_t)a, (uint64_t)b, (uint32_t)(a >> 32));
     else if (sscanf(word, "graphkernel:%ld", &a) == 1) kernel("gemm_kernel", (uint64_t)a, (uint32_t)(a >> 32));
     else if (sscanf(word, "steps:%ld,%ld,%ld", &a, &b, &c) == 3)
-        while (a-- > 0) { push("decode_step"); kernels((int)b); rest((int)c); pop(); }
+        while (another(&a)) { push("decode_step"); kernels((int)b); rest((int)c); pop(); }
     else if (sscanf(word, "loop:%ld,%ld,%ld", &a, &b, &c) == 3) loop(a, b, c);
     else if (sscanf(word, "crowd:%ld,%ld,%ld", &a, &b, &c) == 3) {
         pthread_t threads[16];
@@ -130,7 +139,8 @@ static void act(const char *word, char **self) {
         for (int i = 0; i < a; i++) pthread_create(&threads[i], NULL, in_crowd, numbers);
         for (int i = 0; i < a; i++) pthread_join(threads[i], NULL);
     } else if (sscanf(word, "replay:%ld,%ld,%ld", &a, &b, &c) == 3)
-        while (a-- > 0) { push("decode_step"); kernel("gemm_kernel", (uint64_t)b, (uint32_t)(b >> 32)); wait_for_device(); rest((int)c); pop(); }
+        while (another(&a)) { push("decode_step"); kernel("gemm_kernel", (uint64_t)b, (uint32_t)(b >> 32)); wait_for_device(); rest((int)c); pop(); }
+    else if (sscanf(word, "until:%ld,%ld", &a, &b) == 2) { wanted_left = (uint32_t)a; wanted_started = started() + (uint32_t)b; }
     else if (sscanf(word, "leave:%ld", &a) == 1)
         while (a-- > 0 && !finalized()) { wait_for_device(); rest(1); }
     else if (!strcmp(word, "finalized")) { printf("finalized %u\n", finalized()); fflush(stdout); }

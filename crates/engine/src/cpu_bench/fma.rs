@@ -9,15 +9,14 @@ use std::{hint::black_box, time::Instant};
 
 use llmprof_theory::device::Engine;
 use llmprof_units::DType;
-use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::tiles;
 use crate::{error::EngineError, kernel::Isa};
 
-/// Rounds of the loop per run and thread, for vectors and for tiles: about half a millisecond each.
-const ROUNDS: usize = 200_000;
-const TILE_ROUNDS: usize = 20_000;
+/// Rounds of the loop per run and thread, for vectors and for tiles: two milliseconds or more, in which waking up is lost.
+const ROUNDS: usize = 800_000;
+const TILE_ROUNDS: usize = 80_000;
 /// Sums that do not wait for each other: more than latency × units, fewer than registers.
 const SUMS: usize = 12;
 
@@ -70,12 +69,8 @@ pub fn fma_peak(
     let mut best = f64::INFINITY;
     for _ in 0..runs.max(1) {
         let start = Instant::now();
-        pool.install(|| {
-            (0..threads)
-                .into_par_iter()
-                .with_max_len(1)
-                .for_each(|_| (work.kernel)(work.rounds));
-        });
+        // Once on every thread: shared out, a thread that wakes slowly would leave its part to another.
+        pool.broadcast(|_| (work.kernel)(work.rounds));
         best = best.min(start.elapsed().as_secs_f64());
     }
     Ok(Some(FmaPeak {

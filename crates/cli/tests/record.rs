@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../inject/tests/support/build.rs"]
+mod build;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -23,36 +26,16 @@ fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        let inject = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inject");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inject/tests/stand_in");
         let compile = |name: &str, source: &str, flags: &[&str]| {
-            let target = folder.path().join(name);
-            let status = Command::new("cc")
-                .args(["-O1", "-o"])
-                .arg(&target)
-                .args(flags)
-                .arg(inject.join("tests/stand_in").join(source))
-                .args(["-ldl", "-lpthread"])
-                .status()
-                .unwrap();
-            assert!(status.success());
-            target
+            build::compile(&sources.join(source), folder.path().join(name), flags)
         };
-        let target = folder.path().join("target");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--offline", "--manifest-path"])
-            .arg(inject.join("Cargo.toml"))
-            .arg("--target-dir")
-            .arg(&target)
-            .env_remove("CARGO_BUILD_TARGET")
-            .status()
-            .unwrap();
-        assert!(status.success(), "the library builds");
         let (host, cupti) = (
             compile("host", "host.c", &[]),
-            compile("cupti.so", "cupti.c", &["-shared", "-fPIC"]),
+            compile("cupti.so", "cupti.c", build::SHARED),
         );
         Built {
-            library: target.join("debug/libllmprof_inject.so"),
+            library: build::library(),
             _folder: folder,
             host,
             cupti,

@@ -1,5 +1,8 @@
 //! A machine with one CUDA device, without hardware: `machine.py` runs the worker, `device.c` is the device and CUPTI.
 
+#[path = "../../../inject/tests/support/build.rs"]
+mod build;
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -30,31 +33,15 @@ fn built() -> &'static Built {
     BUILT.get_or_init(|| {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().unwrap();
-        let device = folder.path().join("device.so");
-        let status = Command::new("cc")
-            .args(["-O1", "-shared", "-fPIC", "-o"])
-            .arg(&device)
-            .arg(crate_folder.join("tests/stand_in_cuda/device.c"))
-            .args(["-ldl", "-lpthread"])
-            .status()
-            .unwrap();
-        assert!(status.success(), "the device compiles");
-        // The test lies in `<target>/<profile>/deps`. The library is no dependency of the binary, so Cargo does not build it.
-        let test = std::env::current_exe().unwrap();
-        let target = test.ancestors().nth(3).unwrap().join("injected");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--offline", "--manifest-path"])
-            .arg(crate_folder.join("../inject/Cargo.toml"))
-            .arg("--target-dir")
-            .arg(&target)
-            .env_remove("CARGO_BUILD_TARGET")
-            .status()
-            .unwrap();
-        assert!(status.success(), "the library builds");
+        let device = build::compile(
+            &crate_folder.join("tests/stand_in_cuda/device.c"),
+            folder.path().join("device.so"),
+            build::SHARED,
+        );
         Built {
             _folder: folder,
             device,
-            library: target.join("debug").join(llmprof_wire::LIBRARY),
+            library: build::library(),
         }
     })
 }

@@ -1,5 +1,7 @@
 //! Building the stand-ins, running a program with the library in it, reading what it wrote.
 
+mod build;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::os::unix::net::UnixListener;
@@ -7,30 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use llmprof_wire::{EXTENSION, End, Header, LIBRARY, Reader, Record};
+use llmprof_wire::{EXTENSION, End, Header, Reader, Record};
 use tempfile::TempDir;
 
-/// The library as it is now. Cargo builds no `cdylib` for tests, and one that lies around may be an old one.
-pub(crate) fn library() -> PathBuf {
-    static LIBRARY_FILE: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let test = std::env::current_exe().expect("the test has a path");
-        // The test lies in `<target>/<profile>/deps`.
-        let target = test.ancestors().nth(3).expect("it lies in a target folder");
-        let target = target.join("injected");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "llmprof-inject"])
-            .arg("--target-dir")
-            .arg(&target)
-            .env_remove("CARGO_BUILD_TARGET")
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("Cargo is there");
-        assert!(status.success(), "the library is built");
-        target.join("debug").join(LIBRARY)
-    };
-    LIBRARY_FILE.get_or_init(build).clone()
-}
+use self::build::SHARED;
+pub(crate) use self::build::library;
 
 struct Built {
     _folder: TempDir,
@@ -45,22 +28,12 @@ fn built() -> &'static Built {
         let folder = tempfile::tempdir().expect("a folder");
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in");
         let compile = |name: &str, source: &str, flags: &[&str]| {
-            let target = folder.path().join(name);
-            let status = Command::new("cc")
-                .args(["-O1", "-o"])
-                .arg(&target)
-                .args(flags)
-                .arg(sources.join(source))
-                .args(["-ldl", "-lpthread"])
-                .status()
-                .expect("a C compiler is there");
-            assert!(status.success(), "{source} compiles");
-            target
+            build::compile(&sources.join(source), folder.path().join(name), flags)
         };
         let (host, cupti, old_cupti) = (
             compile("host", "host.c", &[]),
-            compile("cupti.so", "cupti.c", &["-shared", "-fPIC"]),
-            compile("old_cupti.so", "cupti.c", &["-shared", "-fPIC", "-DOLD"]),
+            compile("cupti.so", "cupti.c", SHARED),
+            compile("old_cupti.so", "cupti.c", &[SHARED, &["-DOLD"]].concat()),
         );
         Built {
             _folder: folder,

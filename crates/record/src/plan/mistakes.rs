@@ -2,7 +2,7 @@
 
 use llmprof_theory::Logits;
 
-use super::{LoadFormat, Place, Plan, RuntimeType, torch};
+use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, torch};
 
 /// Something wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,16 +15,48 @@ pub struct Mistake {
     pub hint: Option<String>,
 }
 
+impl Mistake {
+    fn new(key: &'static str, message: String, hint: Option<&str>) -> Self {
+        Self {
+            key,
+            message,
+            hint: hint.map(str::to_owned),
+        }
+    }
+}
+
+/// What neither the native engine nor the PyTorch worker does: a key, whether it is asked for, and what they do instead.
+pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 4] {
+    [
+        (
+            "workload.cached_tokens",
+            workload.cached_tokens > 0,
+            "starts with an empty cache",
+        ),
+        (
+            "workload.chunk_tokens",
+            workload.chunk_tokens.is_some(),
+            "prefills a prompt at once",
+        ),
+        (
+            "workload.weights",
+            workload.weights.is_some(),
+            "keeps weights in workload.dtype",
+        ),
+        (
+            "workload.logits",
+            workload.logits == Logits::All,
+            "computes the logits of the last position",
+        ),
+    ]
+}
+
 impl Plan {
     /// Everything wrong with the request as far as the request alone can tell; empty if it can start.
     pub fn mistakes(&self) -> Vec<Mistake> {
         let mut found = Vec::new();
         let mut wrong = |key, message: String, hint: Option<&str>| {
-            found.push(Mistake {
-                key,
-                message,
-                hint: hint.map(str::to_owned),
-            });
+            found.push(Mistake::new(key, message, hint));
         };
         let positive = [
             ("workload.batch_size", self.workload.batch_size),
@@ -125,11 +157,7 @@ impl Plan {
     pub fn execution_mistakes(&self) -> Vec<Mistake> {
         let mut found = Vec::new();
         let mut wrong = |key, message: String, hint: Option<&str>| {
-            found.push(Mistake {
-                key,
-                message,
-                hint: hint.map(str::to_owned),
-            });
+            found.push(Mistake::new(key, message, hint));
         };
         match self.runtime.kind {
             RuntimeType::Command if self.runtime.argv.is_empty() => wrong(
@@ -184,22 +212,7 @@ impl Plan {
     fn native_mistakes(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
         let workload = &self.workload;
         let native = |what: &str| format!("the native runtime {what}");
-        let fixed: [(&'static str, bool, &str); 6] = [
-            (
-                "workload.cached_tokens",
-                workload.cached_tokens > 0,
-                "starts with an empty cache",
-            ),
-            (
-                "workload.chunk_tokens",
-                workload.chunk_tokens.is_some(),
-                "prefills a prompt at once",
-            ),
-            (
-                "workload.weights",
-                workload.weights.is_some(),
-                "keeps weights in workload.dtype",
-            ),
+        let own: [(&'static str, bool, &str); 2] = [
             (
                 "workload.kv_dtype",
                 workload.kv_dtype.is_some(),
@@ -210,13 +223,8 @@ impl Plan {
                 workload.images.count > 0,
                 "runs text models only",
             ),
-            (
-                "workload.logits",
-                workload.logits == Logits::All,
-                "computes the logits of the last position",
-            ),
         ];
-        for (key, set, what) in fixed {
+        for (key, set, what) in of_both_runtimes(workload).into_iter().chain(own) {
             if set {
                 wrong(key, native(what), None);
             }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use llmprof_theory::Logits;
 use llmprof_units::DType;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, Visitor},
 };
 
+use super::mistakes::of_both_runtimes;
 use super::{Place, Plan, RuntimeType};
 
 /// How decode is compiled.
@@ -224,10 +224,15 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
             wrong(key, what.to_owned(), None);
         }
     }
+    for (key, set, what) in of_both_runtimes(&plan.workload) {
+        if set {
+            wrong(key, format!("the PyTorch worker {what}"), None);
+        }
+    }
 }
 
-/// What the worker cannot do: a key, whether it is asked for, and why not.
-fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 10] {
+/// What the worker alone cannot do: a key, whether it is asked for, and why not.
+fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 6] {
     let (runtime, workload) = (&plan.runtime, &plan.workload);
     let computes = [DType::F64, DType::F32, DType::F16, DType::Bf16];
     [
@@ -254,29 +259,9 @@ fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str);
             "the PyTorch worker computes in f64, f32, f16 or bf16",
         ),
         (
-            "workload.cached_tokens",
-            workload.cached_tokens > 0,
-            "the PyTorch worker starts with an empty cache",
-        ),
-        (
-            "workload.chunk_tokens",
-            workload.chunk_tokens.is_some(),
-            "the PyTorch worker prefills a prompt at once",
-        ),
-        (
-            "workload.weights",
-            workload.weights.is_some(),
-            "the PyTorch worker keeps weights in workload.dtype",
-        ),
-        (
             "workload.kv_dtype",
             workload.kv_dtype.is_some(),
             "the PyTorch worker keeps the KV cache in workload.dtype",
-        ),
-        (
-            "workload.logits",
-            workload.logits == Logits::All,
-            "the PyTorch worker computes the logits of the last position",
         ),
         (
             "workload.images",

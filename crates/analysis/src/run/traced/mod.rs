@@ -15,6 +15,7 @@ mod modules;
 mod phase;
 mod plain;
 mod stretches;
+mod tables;
 
 pub use facts::{FirstInstance, NewLengths, PhaseInstance, TracedPhase};
 

@@ -5,14 +5,12 @@ use llmprof_record::trace::Trace;
 use llmprof_theory::floor::{MemoryLevel, Roof};
 use llmprof_theory::{Cost, Pass};
 use llmprof_units::Nanos;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::super::classes::{PhaseSignals, classify};
 use super::super::idle_parts::NamedTime;
-use super::super::kernel_table::WorkGroup;
-use super::super::matching::{MissingOperator, UnmatchedOperator, UnmatchedReason};
+use super::super::matching::UnmatchedReason;
 use super::super::measured::{HostInterval, MeasuredRun, PassKind, RunPhase};
-use super::super::operator_groups::Groups;
 use super::super::phase_analysis::{Context, PhaseAnalysis, plain_wall};
 use super::super::residence::Residence;
 use super::super::statistics::Distribution;
@@ -21,7 +19,7 @@ use super::super::waterfall::{Event, EventClass, Floor, Input, Waterfall};
 use super::facts::{PhaseInstance, TracedPhase};
 use super::first_use::{AttentionWaits, first_instance};
 use super::items::Lane;
-use super::matching::{Counted, Matching, Verdict};
+use super::matching::{Counted, Matching};
 use super::plain::plain_time;
 use super::stretches::{Stretch, TracePhase};
 use crate::analysis::Analysis;
@@ -33,8 +31,6 @@ use crate::phases::PhaseSource;
 const BETWEEN_OPERATORS: &str = "between operators";
 /// Host operators that are named.
 const MOST_OPERATORS: usize = 10;
-/// Kernel names in tables are cut to this many characters.
-const LONGEST_NAME: usize = 96;
 
 /// What all phases of a trace have in common.
 pub(super) struct Tracing<'a> {
@@ -320,133 +316,6 @@ impl Tracing<'_> {
         Some(if begins { floor } else { Floor::default() })
     }
 
-    fn tables(&self, included: &[&Stretch], number: usize, wall: i64) -> Tables {
-        let lane = &self.lanes[number];
-        let mut sums = Sums::default();
-        for stretch in included {
-            let range = lane.around(stretch.window());
-            let verdicts = &self.matching.verdicts[number][range.clone()];
-            for (item, verdict) in lane.items[range].iter().zip(verdicts) {
-                let Some(time) = item.inside(stretch.window()) else {
-                    continue;
-                };
-                match *verdict {
-                    Verdict::Copy => {}
-                    Verdict::Unit(unit) => self.add_unit(&mut sums, unit, time),
-                    Verdict::Unmatched(reason) => {
-                        let entry = sums.unmatched.entry((item.name, reason)).or_insert((
-                            item.category,
-                            0,
-                            0,
-                        ));
-                        entry.1 += 1;
-                        entry.2 = i64::saturating_add(entry.2, time);
-                    }
-                }
-            }
-        }
-        let missing = self.missing(included, &sums);
-        let mut unmatched: Vec<UnmatchedOperator> = sums
-            .unmatched
-            .into_iter()
-            .map(
-                |((name, reason), (category, calls, time))| UnmatchedOperator {
-                    path: shortened(self.trace.text(name)),
-                    reason,
-                    found: category.name().to_owned(),
-                    expected: None,
-                    calls,
-                    time_ns: Nanos(time),
-                },
-            )
-            .collect();
-        unmatched.sort_by(|a, b| {
-            b.time_ns
-                .cmp(&a.time_ns)
-                .then_with(|| (&a.path, a.reason).cmp(&(&b.path, b.reason)))
-        });
-        let script = self.theory.map(|(_, counted)| &counted.script);
-        let group_name = |number: u32| group_of(number).map(|group| group.name().to_owned());
-        Tables {
-            calls: sums.calls,
-            by_kind: sums.kinds.finish(wall, |number, kind| {
-                group_name(number).unwrap_or_else(|| kind.name().to_owned())
-            }),
-            by_path: sums.paths.finish(wall, |number, kind| {
-                group_name(number)
-                    .or_else(|| Some(script?.place_text(number).to_owned()))
-                    .unwrap_or_else(|| kind.name().to_owned())
-            }),
-            unmatched,
-            missing,
-        }
-    }
-
-    /// Adds an event of a unit; the unit's work the first time.
-    fn add_unit(&self, sums: &mut Sums, number: u32, time: i64) {
-        let Some((_, counted)) = self.theory else {
-            return;
-        };
-        let unit = &self.matching.units[number as usize];
-        if sums.units.insert(number) {
-            sums.calls += unit.calls.len() as u64;
-            for &index in &unit.calls {
-                let call = &counted.script.calls[index as usize];
-                if let Some(group) = unit.group {
-                    sums.kinds.add_work(group_number(group), group.kind(), call);
-                    sums.paths.add_work(group_number(group), group.kind(), call);
-                } else {
-                    sums.kinds.add_work(call.kind as u32, call.kind, call);
-                    sums.paths.add_work(call.place, call.kind, call);
-                }
-            }
-        }
-        match (unit.group, unit.calls.first()) {
-            (Some(group), _) => {
-                sums.kinds.add_time(group_number(group), group.kind(), time);
-                sums.paths.add_time(group_number(group), group.kind(), time);
-            }
-            (None, Some(&index)) => {
-                let call = &counted.script.calls[index as usize];
-                sums.kinds.add_time(call.kind as u32, call.kind, time);
-                sums.paths.add_time(call.place, call.kind, time);
-            }
-            (None, None) => {}
-        }
-    }
-
-    /// Calls of the stretches that no event was matched to.
-    fn missing(&self, included: &[&Stretch], sums: &Sums) -> Vec<MissingOperator> {
-        let Some((_, counted)) = self.theory else {
-            return Vec::new();
-        };
-        let mut met = vec![false; counted.script.calls.len()];
-        for &unit in &sums.units {
-            for &call in &self.matching.units[unit as usize].calls {
-                met[call as usize] = true;
-            }
-        }
-        let mut missed: FxHashMap<u32, u64> = FxHashMap::default();
-        for stretch in included {
-            let calls = counted.windows.get(&stretch.window).cloned();
-            for index in calls.unwrap_or_default() {
-                if !met[index] {
-                    let place = counted.script.calls[index].place;
-                    *missed.entry(place).or_default() += 1;
-                }
-            }
-        }
-        let mut missing: Vec<MissingOperator> = missed
-            .into_iter()
-            .map(|(place, calls)| MissingOperator {
-                path: counted.script.place_text(place).to_owned(),
-                calls,
-            })
-            .collect();
-        missing.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.path.cmp(&b.path)));
-        missing
-    }
-
     /// Whether ranges of modules decided in any of these stretches.
     fn by_module(&self, included: &[&Stretch]) -> bool {
         let windows = &self.matching.with_modules;
@@ -536,26 +405,6 @@ fn kernels(included: &[&Stretch], lane: &Lane) -> u64 {
     included.iter().map(of).sum()
 }
 
-#[derive(Default)]
-struct Sums {
-    units: FxHashSet<u32>,
-    kinds: Groups,
-    paths: Groups,
-    calls: u64,
-    unmatched: FxHashMap<
-        (llmprof_record::trace::StrId, UnmatchedReason),
-        (llmprof_record::kernel_name::Category, u64, i64),
-    >,
-}
-
-struct Tables {
-    calls: u64,
-    by_kind: Vec<super::super::operator_groups::OperatorGroup>,
-    by_path: Vec<super::super::operator_groups::OperatorGroup>,
-    unmatched: Vec<UnmatchedOperator>,
-    missing: Vec<MissingOperator>,
-}
-
 /// The host operators of a phase. A breakdown is of all stretches with one name, so each counts once.
 fn host_operators(breakdowns: &[Option<(&DeviceBreakdown, usize)>]) -> Vec<NamedTime> {
     let mut rows: Vec<NamedTime> = Vec::new();
@@ -594,24 +443,4 @@ fn exposed_communication(
         wall += stretch.length() as f64;
     }
     (sum > 0.0 && wall > 0.0).then(|| exposed / wall)
-}
-
-/// A name cut to a length that a table can hold.
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= LONGEST_NAME {
-        return name.to_owned();
-    }
-    let mut short: String = name.chars().take(LONGEST_NAME - 1).collect();
-    short.push('…');
-    short
-}
-
-/// The number of a group among the rows of a table, where places of the model have numbers from 0.
-fn group_number(group: WorkGroup) -> u32 {
-    u32::MAX - group as u32
-}
-
-/// The group of such a number; none for that of a place.
-fn group_of(number: u32) -> Option<WorkGroup> {
-    WorkGroup::ALL.get((u32::MAX - number) as usize).copied()
 }

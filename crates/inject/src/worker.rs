@@ -5,7 +5,7 @@ use std::fs::File;
 use llmprof_wire::control::{Order, Report};
 use llmprof_wire::{Checkpoint, Cost, Ended, Header};
 
-use crate::budget::Budget;
+use crate::budget::{self, Budget};
 use crate::buffers::Full;
 use crate::control::{Control, Heard};
 use crate::cupti::{Attachment, Drain};
@@ -28,7 +28,7 @@ pub(crate) fn spawn(session: &'static Session, file: File, header: Header, contr
         translator: Translator::default(),
         scratch: Vec::new(),
         records: 0,
-        launches: 0,
+        launches: 0.0,
         told_lost: 0,
         was_open: false,
         forgets: false,
@@ -55,8 +55,8 @@ struct Worker {
     scratch: Vec<u8>,
     /// Records of CUPTI that were read.
     records: u64,
-    /// Launches among them since the budget was last told.
-    launches: u64,
+    /// Launches among them since the budget was last told, as it counts them.
+    launches: f64,
     /// Losses that llmprof knows of.
     told_lost: u64,
     /// Whether anything was recorded since the last flush.
@@ -237,15 +237,18 @@ impl Worker {
             translator,
             ..
         } = self;
-        let (mut records, mut untimed, mut launches) = (0, 0, 0);
+        let (mut records, mut untimed, mut launches) = (0, 0, 0.0);
         scratch.clear();
         let dropped = cupti.read(full, |record| {
             records += 1;
             // SAFETY: the record is CUPTI's, of a version that is supported.
             match unsafe { translator.put(record, cupti.calls(), scratch) } {
-                Outcome::Launch => launches += 1,
+                Outcome::Launch => launches += 1.0,
                 Outcome::Untimed => untimed += 1,
-                Outcome::OfGraph => cupti.sees_graphs(),
+                Outcome::OfGraph => {
+                    cupti.sees_graphs();
+                    launches += budget::KERNEL_OF_GRAPH;
+                }
                 Outcome::Written | Outcome::Left => {}
             }
         });

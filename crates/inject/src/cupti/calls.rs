@@ -48,6 +48,8 @@ pub(crate) struct Calls {
     /// Those that give kernels to a device, likewise.
     pub(super) launches: Vec<(u32, u32)>,
     names: HashMap<(u32, u32), Vec<u8>>,
+    /// Those that are not recorded, likewise.
+    pub(super) others: Vec<(u32, u32)>,
     /// Calls that hardly anyone makes, by domain and number.
     pub(super) rare: Vec<(u32, u32)>,
 }
@@ -62,6 +64,7 @@ impl Calls {
             waits: Vec::new(),
             launches: Vec::new(),
             names: HashMap::new(),
+            others: Vec::new(),
             rare: Vec::new(),
         };
         for domain in [domain::RUNTIME, domain::DRIVER] {
@@ -88,6 +91,8 @@ impl Calls {
                     if is_launch(&text) {
                         calls.launches.push((domain, callback));
                     }
+                } else {
+                    calls.others.push((domain, callback));
                 }
                 if name.starts_with(b"cudaProfilerStop") || name == b"cuProfilerStop" {
                     calls.rare.push((domain, callback));
@@ -102,6 +107,13 @@ impl Calls {
     /// Whether a call returns when a device has done what it was given.
     pub(super) fn is_wait(&self, domain: u32, callback: u32) -> bool {
         self.waits.binary_search(&(domain, callback)).is_ok()
+    }
+
+    /// Those that are recorded, by domain and number.
+    pub(super) fn chosen(&self) -> impl Iterator<Item = (u32, u32)> {
+        let runtime = self.runtime.iter().map(|&number| (domain::RUNTIME, number));
+        let driver = self.driver.iter().map(|&number| (domain::DRIVER, number));
+        runtime.chain(driver)
     }
 
     /// The name of a call; empty where CUPTI did not tell.
@@ -173,6 +185,7 @@ mod tests {
             calls.launches,
             [(runtime, 211), (runtime, 430), (driver, 307)]
         );
+        assert_eq!(calls.others, [(runtime, 20), (runtime, 300), (driver, 310)]);
         assert!(calls.is_wait(runtime, 131) && !calls.is_wait(runtime, 41));
         assert!(calls.wants(domain::RUNTIME, 211));
         assert!(!calls.wants(domain::RUNTIME, 20));

@@ -9,6 +9,7 @@ pub(crate) mod layout;
 mod nesting;
 
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use attachment::{Attachment, Denied};
 pub(crate) use calls::Calls;
@@ -128,6 +129,8 @@ pub(crate) struct Cupti {
     version: u32,
     calls: Calls,
     follows_waits: bool,
+    /// Whether it was taken out of the process before.
+    has_left: AtomicBool,
 }
 
 impl Cupti {
@@ -159,6 +162,7 @@ impl Cupti {
             version,
             calls,
             follows_waits,
+            has_left: AtomicBool::new(false),
         })
     }
 
@@ -217,7 +221,6 @@ impl Cupti {
 
     /// Records again.
     fn resume(&self) -> Result<(), Refusal> {
-        self.hear_rare_calls();
         self.start().inspect_err(|_| self.stop())
     }
 
@@ -225,17 +228,7 @@ impl Cupti {
     /// is not heard of later either (seen with CUDA 13.0): kernels that recording is switched on for then would lack
     /// their launches.
     fn hear_rare_calls(&self) {
-        if let (Some(runtime), Some(driver)) = (self.api.enable_runtime, self.api.enable_driver) {
-            for &(domain, callback) in &self.calls.rare {
-                let enable = if domain == domain::RUNTIME {
-                    runtime
-                } else {
-                    driver
-                };
-                // SAFETY: takes numbers.
-                unsafe { enable(callback, 1) };
-            }
-        }
+        self.switch_each(self.calls.rare.iter().copied(), true);
     }
 
     fn enable_callback(&self, subscriber: Subscriber, domain: u32, callback: u32, on: bool) {
@@ -252,6 +245,7 @@ impl Cupti {
     fn leave(&self, subscriber: Subscriber) -> Status {
         // SAFETY: the subscriber is ours, and nobody else of us is inside CUPTI.
         unsafe { (self.api.unsubscribe)(subscriber) };
+        self.has_left.store(true, Ordering::Relaxed);
         // SAFETY: as above.
         self.api
             .finalize
@@ -323,18 +317,11 @@ impl Cupti {
         !self.calls.all && self.api.enable_runtime.is_some() && self.api.enable_driver.is_some()
     }
 
+    /// Chosen calls are switched on one by one. When CUPTI has come back that gives no records (seen with CUDA 13.0): there
+    /// all calls are switched on and the others off, which has to be done in this order and every time.
     fn switch_calls(&self, on: bool) {
-        if let (Some(runtime), Some(driver)) = (self.api.enable_runtime, self.api.enable_driver)
-            && self.chooses()
-        {
-            for &callback in &self.calls.runtime {
-                // SAFETY: takes numbers.
-                unsafe { runtime(callback, u8::from(on)) };
-            }
-            for &callback in &self.calls.driver {
-                // SAFETY: takes numbers.
-                unsafe { driver(callback, u8::from(on)) };
-            }
+        if self.chooses() && !self.has_left.load(Ordering::Relaxed) {
+            self.switch_each(self.calls.chosen(), on);
             return;
         }
         let switch = if on {
@@ -345,6 +332,25 @@ impl Cupti {
         for kind in [layout::kind::RUNTIME, layout::kind::DRIVER] {
             // SAFETY: takes a number.
             unsafe { switch(kind) };
+        }
+        if on && self.chooses() {
+            self.switch_each(self.calls.others.iter().copied(), false);
+        }
+    }
+
+    /// Switches the records of calls, by domain and number.
+    fn switch_each(&self, calls: impl Iterator<Item = (u32, u32)>, on: bool) {
+        let (Some(runtime), Some(driver)) = (self.api.enable_runtime, self.api.enable_driver)
+        else {
+            return;
+        };
+        for (domain, callback) in calls {
+            let switch = match domain {
+                domain::RUNTIME => runtime,
+                _ => driver,
+            };
+            // SAFETY: takes numbers.
+            unsafe { switch(callback, u8::from(on)) };
         }
     }
 

@@ -9,7 +9,8 @@
  *
  * cuptiFinalize must be called at the end of a call, when all records were handed out and nobody is inside. It spoils the
  * names of kernels, forgets everything, keeps a buffer and counts from 1 again, and only cuptiSubscribe may come after
- * it. Whoever does otherwise is ended.
+ * it. Whoever does otherwise is ended. As on an H200 with CUDA 13.0: once it has been called, single calls that are switched
+ * on give no records unless all of them are; and graphs that were made while kernels were recorded fail afterwards.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -40,7 +41,7 @@ static uint32_t correlation;
 static uint8_t called_on[5][1024];
 /* The process that CUPTI is gone from, how often it went, and how often somebody subscribed. */
 static pid_t gone;
-static uint32_t finalized, subscribed;
+static uint32_t finalized, subscribed, graphs_recorded;
 static uint32_t started;
 /* Functions of CUPTI that are being called. */
 static _Atomic int inside;
@@ -181,6 +182,7 @@ int cuptiFinalize(void) {
     if (gone == getpid()) fail("cuptiFinalize twice");
     if (calls_open != 1 || !at_end) fail("cuptiFinalize elsewhere than at the end of the outermost call");
     if (inside) fail("cuptiFinalize while somebody is inside");
+    if (graphs_recorded) fail("cuptiFinalize after graphs were made while kernels were recorded");
     if (number("STANDIN_FINALIZE", 0)) return (int)number("STANDIN_FINALIZE", 0);
     pthread_mutex_lock(&lock);
     if (used) fail("cuptiFinalize before all records were handed out");
@@ -228,7 +230,7 @@ static uint8_t *record(uint32_t kind) {
 
 static void api(uint32_t kind, uint32_t id, uint32_t which, uint64_t start, uint64_t end) {
     const uint8_t *on = kind == RUNTIME ? runtime_on : driver_on;
-    if (!on[id]) return;
+    if (!on[id] || (finalized && !enabled[kind])) return;
     uint8_t *place = record(kind);
     if (!place) return;
     PUT(uint32_t, 4, id); PUT(uint64_t, 8, start); PUT(uint64_t, 16, end);
@@ -328,5 +330,6 @@ void standin_node(uint64_t node, uint64_t original, uint32_t graph) {
     void *data[8] = {(void *)(uintptr_t)graph, NULL, (void *)(uintptr_t)node, (void *)(uintptr_t)original, NULL, NULL, NULL, NULL};
     void *resource[3] = {NULL, NULL, data};
     uint32_t id = original ? 20 : 13;
+    graphs_recorded |= enabled[KERNEL];
     if (called && called_on[3][id]) called(NULL, 3, id, resource);
 }

@@ -251,10 +251,9 @@ pub(crate) struct RecordArgs {
     /// Record in slices, such that recording adds no more than this share of the time: 2%.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(crate) overhead: Option<Share>,
-    /// Take CUPTI out of the process while nothing is recorded, where it slows launches: between slices, and after
-    /// --for. This has not been tried on a GPU yet.
+    /// Leave CUPTI in the process between slices and after --for. It slows launches there, but a slice begins sooner.
     #[arg(long)]
-    pub(crate) detach: bool,
+    pub(crate) no_detach: bool,
     /// Record every call of the CUDA API, not only those that launch, wait, allocate or load. Ten times the records.
     #[arg(long)]
     pub(crate) all_calls: bool,

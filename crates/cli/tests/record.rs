@@ -250,14 +250,14 @@ fn slices_are_scaled_to_the_whole() {
 }
 
 #[test]
-fn cupti_leaves_between_slices_where_that_is_asked_for() {
+fn cupti_leaves_between_slices_unless_it_is_to_stay() {
     let words = "HOST nvtx cuda loop:500,20,4";
     let codes = |place: &Place| place.manifest()["issues"].to_string();
     let stays = Place::new();
-    stays.record("--overhead 2%", words);
+    stays.record("--overhead 2% --no-detach", words);
     assert!(codes(&stays).contains("record.cupti_stays"));
     let leaves = Place::new();
-    leaves.record("--overhead 2% --detach", words);
+    leaves.record("--overhead 2%", words);
     let found = codes(&leaves);
     assert!(
         !found.contains("cupti_stays") && !found.contains("cupti.kept"),
@@ -268,7 +268,7 @@ fn cupti_leaves_between_slices_where_that_is_asked_for() {
         serde_json::from_slice(&std::fs::read(leaves.run().join("slices.json")).unwrap()).unwrap();
     assert_eq!(scaled["kernels"]["value"], 10_000.0);
     let everything = Place::new();
-    let output = everything.record("--detach", words);
+    let output = everything.record("--no-detach", words);
     assert_eq!(output.status.code(), Some(125));
     assert!(
         stderr(&output).contains("--overhead 2%"),
@@ -277,7 +277,7 @@ fn cupti_leaves_between_slices_where_that_is_asked_for() {
     );
     let graphs = Place::new();
     graphs.record(
-        "--overhead 2% --detach",
+        "--overhead 2%",
         "HOST nvtx cuda node:4294967297,0 loop:500,20,4",
     );
     let found = codes(&graphs);

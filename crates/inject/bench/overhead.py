@@ -3,11 +3,12 @@
     gcc -O2 -shared -fPIC -o libbare_injector.so bare_injector.c -ldl
     python3 overhead.py --library $PWD/target/release/libllmprof_inject.so --bare $PWD/libbare_injector.so --out results
 
-By default, in less than six minutes, with processes in turn (turns.py):
+By default, in less than seven minutes, with processes in turn (turns.py):
   decode    eager decode: plain, attached but off, recorded, bare injector
   slices    the same decode with a budget of 2 %: plain, slices, slices between which CUPTI leaves
   graph     a CUDA graph: plain, recorded, bare injector, slices
   residual  decode after recording: plain, never recorded, recorded and stopped, recorded and stopped and CUPTI gone
+  alone     decode steps of one process at a time, with a budget of 2 % and without: what slices add to the steps around them
 With --parts: subscription (whether it is ours that costs: a bare injector that subscribes too), gates (recording on and off in turn inside one process), others (torch.profiler and Nsight Systems against a
 plain process before them), agreement (kernels a step by all of them).
 --dry runs the default parts with loops in place of models: 10 % more for what is recorded, 2 % for slices.
@@ -32,7 +33,7 @@ import records
 import turns
 
 HERE = Path(__file__).resolve().parent
-DEFAULT = ["decode", "slices", "graph", "residual"]
+DEFAULT = ["decode", "slices", "graph", "residual", "alone"]
 
 
 def cuda_unit(work):
@@ -40,7 +41,7 @@ def cuda_unit(work):
     import program
 
     model = program.build("0.5b")
-    unit = program.Decode(model, tokens=12, ranges=True) if work == "decode" else program.Graph(model, replays=100)
+    unit = program.Decode(model, tokens=3, ranges=True) if work == "decode" else program.Graph(model, replays=16)
     return lambda: program.timed(unit)
 
 
@@ -127,7 +128,7 @@ class Bench:
                 "bare injector": self.bare(),
             }
 
-        self.group("decode", "decode", kinds, 110, 3)
+        self.group("decode", "decode", kinds, 90, 3)
         self.tell("full")
 
     def slices(self):
@@ -135,13 +136,13 @@ class Bench:
         def kinds():
             return {
                 "plain": {},
-                "slices": self.record("slices", "overhead_ppm=20000"),
-                "slices, detach": self.record("detach", "overhead_ppm=20000 detach=on"),
+                "slices": self.record("slices", "overhead_ppm=20000 detach=on"),
+                "slices, CUPTI stays": self.record("stays", "overhead_ppm=20000 detach=off"),
             }
 
-        self.group("decode, 2 %", "decode", kinds, 110, 3)
+        self.group("decode, 2 %", "decode", kinds, 100, 3)
         self.tell("slices")
-        self.tell("detach")
+        self.tell("stays")
 
     def graph(self):
         def kinds():
@@ -152,7 +153,8 @@ class Bench:
                 "slices": self.record("graph_slices", "overhead_ppm=20000 detach=on"),
             }
 
-        self.group("graph", "graph", kinds, 55, 2)
+        self.group("graph", "graph", kinds, 60, 2)
+        self.tell("graph")
         self.tell("graph_slices")
 
     def residual(self):
@@ -181,6 +183,21 @@ class Bench:
         self.group("after recording", "decode", kinds, 60, 2, before=stop)
         self.tell("stopped")
         self.tell("left")
+
+    def alone(self):
+        """Processes differ by more than slices cost; steps of one process differ less from those before and after."""
+        if self.arguments.dry:
+            return
+        pairs = []
+        for _ in range(3):
+            pair = []
+            for name, environment in (("plain", None), ("slices", self.record("alone", "overhead_ppm=20000"))):
+                result = self.run(name, ["--work", "decode", "--tokens", "1", "--units", "600", "--steps"], environment)
+                pair.append(ratios.excess(result["decode"]) if result else None)
+            pairs.append(pair)
+            print(f"alone: steps ÷ steps around them: plain {pair[0]:.4f}, slices {pair[1]:.4f}, {pair[1] / pair[0]:.4f}", flush=True)
+        self.results["alone: steps over steps around them, plain and slices"] = pairs
+        self.tell("alone")
 
     def subscription(self):
         def kinds():
@@ -265,7 +282,7 @@ def main():
     parser.add_argument("--bare", default="")
     parser.add_argument("--nsys")
     parser.add_argument("--out", default="overhead")
-    parser.add_argument("--parts", default=",".join(DEFAULT), help="of decode, slices, graph, residual, subscription, gates, others, agreement")
+    parser.add_argument("--parts", default=",".join(DEFAULT), help="of decode, slices, graph, residual, alone, subscription, gates, others, agreement")
     parser.add_argument("--residual", action="store_true", help="only what stays after recording")
     parser.add_argument("--options", default="", help="more for LLMPROF_CAPTURE")
     parser.add_argument("--rounds", type=int, default=1000, help="at most, in a generation")

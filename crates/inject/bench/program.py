@@ -38,19 +38,24 @@ def build(name):
 
 
 class Decode:
-    """A prompt, then tokens one at a time; every unit runs the same lengths."""
+    """A prompt, then tokens one at a time; every unit begins behind the prompt again and so runs the same lengths."""
 
     def __init__(self, model, prompt=128, tokens=16, ranges=False):
         self.model, self.tokens, self.ranges = model, tokens, ranges
         self.prompt = torch.randint(0, 1000, (1, prompt), device="cuda")
+        self.cache = None
 
     @torch.no_grad()
     def prepare(self):
         from transformers import DynamicCache
 
-        self.cache = DynamicCache()
-        out = self.model(input_ids=self.prompt, past_key_values=self.cache, use_cache=True)
-        self.token = out.logits[:, -1:].argmax(-1)
+        if self.cache is None:
+            self.cache = DynamicCache()
+            out = self.model(input_ids=self.prompt, past_key_values=self.cache, use_cache=True)
+            self.first = out.logits[:, -1:].argmax(-1)
+        else:
+            self.cache.crop(-self.tokens)
+        self.token = self.first
 
     @torch.no_grad()
     def run(self):

@@ -25,6 +25,12 @@ def sums(values, base, draws=DRAWS):
     return ratio(rounds), drawn[int(draws * 0.025)], drawn[int(draws * 0.975)]
 
 
+def excess(times, reach=10):
+    """What times sum up to, over what they would if each were the median of those around it: what comes now and then."""
+    around = [statistics.median(times[max(at - reach, 0) : at] + times[at + 1 : at + 1 + reach]) for at in range(len(times))]
+    return sum(times) / sum(around)
+
+
 def table(work, times, against):
     """Every kind of process against one, by wall time and by the launching thread's processor time.
 

@@ -1,9 +1,10 @@
 //! Keeping the cost of recording within a share of the time.
 //!
-//! Recording is on in slices. Time earns credit at the rate of the share, and where there are steps only their time
-//! does, since an idle process slows nobody down; a slice begins when there is credit for what the last ones cost, and
-//! its cost is taken off afterwards: the time that switching took, and every launch it recorded at what a launch costs.
-//! Credit does not pile up beyond one slice, so that a busy time after an idle one pays no more than its share.
+//! Recording is on in slices. Time earns credit at the rate of the share: that of steps where there are any, else that in
+//! which the process used a processor, since one that rests has nothing to lose. A slice begins when there is credit for
+//! what the last ones cost, and its cost is taken off afterwards: the time that switching took, and every launch it
+//! recorded at what a launch costs. Credit does not pile up beyond one slice, so that a busy time after an idle one pays
+//! no more than its share.
 //!
 //! Slices hold whole steps where ranges show them: the longest range that comes back, up to [`LONGEST_STEP`], is taken
 //! for a step. Without such ranges a slice is a stretch of time, and whoever reads the trace finds the steps in it.
@@ -23,6 +24,8 @@ use crate::sys;
 
 /// What a launch costs while it is recorded, ns, until it was measured: the upper end of what an H200 host showed.
 const PRIOR_COST: f64 = 3000.0;
+/// What it costs for CUPTI to leave and come back, ns, until it was measured: an H200 showed 11 to 30 ms.
+const PRIOR_RETURN: f64 = 20e6;
 /// A measured cost is believed down to this part of the prior one, ns.
 const LEAST_COST: f64 = PRIOR_COST / 8.0;
 /// A measured cost is believed up to this many times the prior one.
@@ -41,6 +44,8 @@ const TIMED_SLICE: i64 = 100_000_000;
 const PATIENCE: i64 = 500_000_000;
 /// When no step has ended for so long, ns, time earns credit again.
 const STEPS_STOP: i64 = 1_000_000_000;
+/// How long our thread waits for credit at least, ns.
+const PAUSE: i64 = 10_000_000;
 /// How many names of ranges are followed.
 const MOST_NAMES: usize = 256;
 /// How often a range must have come back to count as a step.
@@ -56,6 +61,8 @@ struct State {
     credit: f64,
     expected: f64,
     last: i64,
+    /// Processor time of the process by then.
+    used: i64,
     /// Until when time earns nothing, since steps do.
     earned_until: i64,
     phase: Phase,
@@ -97,15 +104,16 @@ struct Durations {
 }
 
 impl Budget {
-    /// A budget of so many millionths of the time; none for 0.
-    pub(crate) fn new(ppm: u32) -> Option<Self> {
+    /// A budget of so many millionths of the time; none for 0. With `leaves` CUPTI is taken out between slices.
+    pub(crate) fn new(ppm: u32, leaves: bool) -> Option<Self> {
         (ppm > 0).then(|| Self {
             state: Mutex::new(State {
                 share: f64::from(ppm) / 1e6,
                 credit: 0.0,
                 // Until a slice has shown its cost: a thousand launches.
-                expected: 1000.0 * PRIOR_COST,
+                expected: 1000.0 * PRIOR_COST + if leaves { PRIOR_RETURN } else { 0.0 },
                 last: sys::now(),
+                used: sys::time_of_others(),
                 earned_until: i64::MIN,
                 phase: Phase::Off,
                 ranges: HashMap::new(),
@@ -174,16 +182,17 @@ impl Budget {
         true
     }
 
-    /// Time passes, and `launches` more launches were recorded, a kernel of a graph being [`KERNEL_OF_GRAPH`]. Says whether to switch recording on or off now.
+    /// Time passes, and `launches` more launches were recorded, a kernel of a graph being [`KERNEL_OF_GRAPH`]. `now` is
+    /// the time, and the processor time that the process has used. Says whether to switch recording on or off now.
     pub(crate) fn tick(
         &self,
-        now: i64,
+        (now, used): (i64, i64),
         launches: f64,
         switches: Switches,
         is_wanted: bool,
     ) -> Option<bool> {
         let mut state = self.state.lock().ok()?;
-        state.pay(now, launches, switches);
+        state.pay((now, used), launches, switches);
         match state.phase {
             // Of two threads one began a slice and the other ended it, and the gate heard of them the other way round.
             Phase::Off if switches.is_on => Some(false),
@@ -223,8 +232,8 @@ impl Budget {
         Some(match state.phase {
             Phase::Off => {
                 let missing = (state.expected - state.credit).max(0.0);
-                // At least a millisecond, so that the thread does not spin while recording is not wanted.
-                state.last + ((missing / state.share) as i64).max(1_000_000)
+                // Not sooner, or the thread would spin while the process rests or recording is not wanted.
+                state.last + ((missing / state.share) as i64).max(PAUSE)
             }
             Phase::Armed(since) => since + PATIENCE,
             Phase::Steps(since, _) => since + 4 * PATIENCE,
@@ -250,10 +259,12 @@ impl State {
         }
     }
 
-    fn pay(&mut self, now: i64, launches: f64, switches: Switches) {
+    fn pay(&mut self, (now, used): (i64, i64), launches: f64, switches: Switches) {
         let since = self.last.max(self.earned_until);
-        let earned = self.share * (now - since).max(0) as f64;
+        let busy = (now - since).min(used - self.used).max(0);
+        let earned = self.share * busy as f64;
         self.last = now;
+        self.used = used;
         let switching = (switches.time - self.switched).max(0) as f64;
         self.switched = switches.time;
         let paid = switching + launches * self.cost;
@@ -327,6 +338,12 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
+    /// Nothing has happened before `start`.
+    fn begin(budget: &Budget, start: i64) {
+        let mut state = budget.state.lock().unwrap();
+        (state.last, state.used) = (start, start);
+    }
+
     /// A program whose every step makes `launches` launches and takes `step`, plus `cost` per launch when recorded.
     /// Returns the share of time that recording cost, the steps recorded whole and the steps in all.
     fn simulate(ppm: u32, step: i64, launches: u64, cost: i64, ranges: bool) -> (f64, u64, u64) {
@@ -340,9 +357,9 @@ mod tests {
         ranges: bool,
         (starting, stopping, leaving): (i64, i64, i64),
     ) -> (f64, u64, u64) {
-        let budget = Budget::new(ppm).unwrap();
+        let budget = Budget::new(ppm, leaving > 0).unwrap();
         let start = sys::now();
-        budget.state.lock().unwrap().last = start;
+        begin(&budget, start);
         let (mut now, mut on, mut paid) = (start, false, 0);
         let mut switches = Switches::default();
         let (mut whole, mut steps, mut pending) = (0, 0, 0.0);
@@ -377,7 +394,7 @@ mod tests {
                 } else {
                     std::mem::take(&mut pending)
                 };
-                if let Some(to) = budget.tick(now, counted, switches, true) {
+                if let Some(to) = budget.tick((now, now), counted, switches, true) {
                     switch(&mut on, to, &mut switches, &mut now, &mut paid);
                     mixed = true;
                 }
@@ -445,7 +462,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_launch_is_measured_on_a_host_that_drifts() {
-        let budget = Budget::new(20_000).unwrap();
+        let budget = Budget::new(20_000, false).unwrap();
         budget.state.lock().unwrap().step = Some(b"step".as_slice().into());
         for round in 0..20 {
             // The host halves its speed midway, and every seventh step is three times as long.
@@ -477,7 +494,7 @@ mod tests {
 
     #[test]
     fn the_longest_range_that_comes_back_is_the_step() {
-        let budget = Budget::new(20_000).unwrap();
+        let budget = Budget::new(20_000, false).unwrap();
         for _ in 0..4 {
             budget.ends(b"layer", (0, MS), Some(false));
             budget.ends(b"layer", (0, MS), Some(false));
@@ -490,7 +507,7 @@ mod tests {
 
     #[test]
     fn a_step_is_what_is_around_a_model_and_hardly_longer() {
-        let budget = Budget::new(20_000).unwrap();
+        let budget = Budget::new(20_000, false).unwrap();
         for step in 0..6 {
             let begin = 300 * step * MS;
             // The model of a prefill is longer than one of decode, and comes first.
@@ -506,25 +523,49 @@ mod tests {
 
     #[test]
     fn a_slice_that_began_after_its_end_is_ended() {
-        let budget = Budget::new(20_000).unwrap();
+        let budget = Budget::new(20_000, false).unwrap();
         let stray = Switches {
             is_on: true,
             ..Switches::default()
         };
-        assert_eq!(budget.tick(sys::now(), 0.0, stray, true), Some(false));
+        let now = (sys::now(), 0);
+        assert_eq!(budget.tick(now, 0.0, stray, true), Some(false));
+    }
+
+    #[test]
+    fn a_process_that_rests_earns_nothing() {
+        let budget = Budget::new(20_000, false).unwrap();
+        let start = sys::now();
+        begin(&budget, start);
+        let off = Switches::default();
+        let mut used = start;
+        // It works for a tenth of the time, and the first slice is worth 150 ms of work.
+        let mut slices = Vec::new();
+        for step in 1..=200 {
+            used += MS;
+            let now = start + step * 10 * MS;
+            if budget.tick((now, used), 0.0, off, true).is_some() {
+                slices.push(step);
+                break;
+            }
+        }
+        assert_eq!(slices, [150]);
     }
 
     #[test]
     fn nothing_is_switched_while_recording_is_not_wanted() {
-        let budget = Budget::new(20_000).unwrap();
+        let budget = Budget::new(20_000, false).unwrap();
         let start = sys::now();
+        begin(&budget, start);
         for second in 0..100 {
             let now = start + second * 1000 * MS;
-            assert_eq!(budget.tick(now, 0.0, Switches::default(), false), None);
+            let off = Switches::default();
+            assert_eq!(budget.tick((now, now), 0.0, off, false), None);
         }
-        // What an idle time earned is worth one slice.
+        // What was earned meanwhile is worth one slice.
         let now = start + 200_000 * MS;
-        assert_eq!(budget.tick(now, 0.0, Switches::default(), true), Some(true));
+        let off = Switches::default();
+        assert_eq!(budget.tick((now, now), 0.0, off, true), Some(true));
         let state = budget.state.lock().unwrap();
         assert!(state.credit <= state.expected);
     }

@@ -122,7 +122,7 @@ fn start() -> Option<&'static Session> {
         bell,
         gate: Gate::new(options.begin, range, options.overhead_ppm > 0),
         ranges: Ranges::default(),
-        budget: Budget::new(options.overhead_ppm),
+        budget: Budget::new(options.overhead_ppm, options.detach),
         cupti: OnceLock::new(),
         notes: Mutex::default(),
         lost_notes: AtomicU64::new(0),

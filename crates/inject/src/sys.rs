@@ -19,6 +19,11 @@ pub(crate) fn thread_time() -> i64 {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Processor time of the process without the calling thread, ns.
+pub(crate) fn time_of_others() -> i64 {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID) - thread_time()
+}
+
 #[inline]
 fn clock(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {

@@ -139,7 +139,7 @@ impl Worker {
         let launches = std::mem::take(&mut self.launches);
         let waiting = session.gate.awaits_slice();
         if let Some(on) = budget.tick(
-            sys::now(),
+            (sys::now(), sys::time_of_others()),
             launches,
             session.gate.switches(session),
             waiting,
@@ -246,7 +246,7 @@ impl Worker {
                 Outcome::Launch => launches += 1.0,
                 Outcome::Untimed => untimed += 1,
                 Outcome::OfGraph => {
-                    cupti.sees_graphs();
+                    cupti.finds_graph();
                     launches += budget::KERNEL_OF_GRAPH;
                 }
                 Outcome::Written | Outcome::Left => {}

@@ -13,7 +13,7 @@ pub const RANGE: &str = "LLMPROF_NVTX_RANGE";
 /// A `libcupti` to use before all others.
 pub const CUPTI: &str = "LLMPROF_CUPTI";
 
-/// How to record. As text: `calls=launch begin=on interval_ms=200 overhead_ppm=0 detach=off buffer_kib=512`.
+/// How to record. As text: `calls=launch begin=on interval_ms=200 overhead_ppm=0 detach=on buffer_kib=512`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Record every call of the CUDA API, not only those that launch or wait.
@@ -41,7 +41,7 @@ impl Default for Options {
             begin: true,
             interval_ms: 200,
             overhead_ppm: 0,
-            detach: false,
+            detach: true,
             buffer_kib: 512,
             memory_mib: 64,
             exit_ms: 10_000,
@@ -69,7 +69,7 @@ impl Options {
                 "begin" => options.begin = value != "off",
                 "interval_ms" => set(&mut options.interval_ms),
                 "overhead_ppm" => set(&mut options.overhead_ppm),
-                "detach" => options.detach = value == "on",
+                "detach" => options.detach = value != "off",
                 "buffer_kib" => set(&mut options.buffer_kib),
                 "memory_mib" => set(&mut options.memory_mib),
                 "exit_ms" => set(&mut options.exit_ms),
@@ -112,7 +112,7 @@ mod tests {
             begin: false,
             interval_ms: 50,
             overhead_ppm: 20_000,
-            detach: true,
+            detach: false,
             buffer_kib: 64,
             memory_mib: 8,
             exit_ms: 1,

@@ -6,7 +6,7 @@
 //! since its holder may wait for them; they only try, and leave the work to the next one.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -34,8 +34,8 @@ pub(crate) struct Attachment {
     is_leaving: AtomicBool,
     /// Callbacks that use CUPTI without the lock.
     visitors: AtomicU32,
-    /// Whether the process has made graphs.
-    has_graphs: AtomicBool,
+    /// What is known of graphs: a [`Graphs`].
+    graphs: AtomicU8,
     /// Time that taking it out has cost, ns.
     time: AtomicI64,
 }
@@ -58,6 +58,19 @@ enum Heard {
     Nothing,
     Waits,
     Launches,
+}
+
+/// What is known of the graphs of a process. Those that are made while kernels are recorded fail when CUPTI leaves ("unspecified
+/// launch failure", seen with CUDA 13.0); others go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Graphs {
+    /// There are none.
+    Unseen,
+    /// They were captured before our eyes.
+    Captured,
+    /// They ran, and must have been captured while CUPTI was out.
+    Found,
 }
 
 /// Why recording did not begin.
@@ -99,7 +112,7 @@ impl Attachment {
             is_under_way: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             visitors: AtomicU32::new(0),
-            has_graphs: AtomicBool::new(false),
+            graphs: AtomicU8::new(Graphs::Unseen as u8),
             time: AtomicI64::new(0),
         })
     }
@@ -185,9 +198,16 @@ impl Attachment {
     }
 
     fn stays(&self, state: &State) -> Option<&'static str> {
-        let has_graphs = self.has_graphs.load(Ordering::Relaxed);
-        let graphs = "the program uses CUDA graphs, whose nodes must be seen being captured";
-        state.stays.or(has_graphs.then_some(graphs))
+        const CAPTURED: &str =
+            "the program makes CUDA graphs, which must be seen and would fail without it";
+        const FOUND: &str = "the program runs CUDA graphs that were captured while CUPTI was out, so that their kernels \
+                             lack the ranges around them (--no-detach sees graphs being captured)";
+        let graphs = match self.graphs.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(CAPTURED),
+            _ => Some(FOUND),
+        };
+        state.stays.or(graphs)
     }
 
     fn settle(&self, state: &mut State, departure: Departure) {
@@ -307,15 +327,22 @@ impl Attachment {
         self.time.load(Ordering::Relaxed)
     }
 
-    /// The process makes or has graphs. They are few launches for many kernels, so that CUPTI costs little by staying,
-    /// and nodes that are captured while it is out could not be traced back.
-    pub(crate) fn sees_graphs(&self) {
-        self.has_graphs.store(true, Ordering::Relaxed);
+    /// A kernel of a graph ran. Graphs are few launches for many kernels, so that CUPTI costs little by staying from now
+    /// on, and nodes that are captured while it is out cannot be traced back.
+    pub(crate) fn finds_graph(&self) {
+        self.sees_graph(Graphs::Found);
+    }
+
+    fn sees_graph(&self, graphs: Graphs) {
+        let (unseen, graphs) = (Graphs::Unseen as u8, graphs as u8);
+        let order = Ordering::Relaxed;
+        // What was seen first is why.
+        let _ = self.graphs.compare_exchange(unseen, graphs, order, order);
     }
 
     /// Runs `work` in a callback about the node of a graph, unless CUPTI is being taken out.
     pub(super) fn visit(&self, work: impl FnOnce(&Cupti)) {
-        self.sees_graphs();
+        self.sees_graph(Graphs::Captured);
         self.visitors.fetch_add(1, Ordering::SeqCst);
         if !self.is_leaving() {
             work(&self.cupti);

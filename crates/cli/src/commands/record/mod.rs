@@ -55,9 +55,9 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         Failure::new(missing.to_string()).hint(hint)
     })?;
     // A mistake in the request is found before the command starts.
-    if args.detach && args.overhead.is_none() && args.length.is_none() {
+    if args.no_detach && args.overhead.is_none() && args.length.is_none() {
         return Err(
-            Failure::new("--detach does nothing where everything is recorded")
+            Failure::new("--no-detach does nothing where everything is recorded")
                 .hint("add --overhead 2%, or --for 30s".to_owned()),
         );
     }
@@ -86,7 +86,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
                 all_calls: args.all_calls,
                 begin: schedule.begins_at_once(),
                 overhead_ppm: args.overhead.map_or(0, |share| share.0),
-                detach: args.detach,
+                detach: !args.no_detach,
                 ..Options::default()
             },
             range: args.nvtx_range.clone(),
@@ -117,7 +117,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         // Where it was to leave and did not, the files say so.
         issues.extend(
             args.overhead
-                .filter(|_| !args.detach)
+                .filter(|_| args.no_detach)
                 .map(|_| cupti_stays()),
         );
         store.set_pass(Pass {
@@ -199,7 +199,7 @@ fn cupti_stays() -> Issue {
         "record.cupti_stays",
         "between slices CUPTI stays in the process and slows its launches; the budget holds for what recording adds to that",
     )
-    .with_hint("docs/record.md has what was measured; times without any recording are those of a run without it")
+    .with_hint("without --no-detach CUPTI leaves between slices")
 }
 
 fn no_cuda() -> Issue {

@@ -167,7 +167,7 @@ impl<'a> Process<'a> {
             Record::Kept(kept) => {
                 let why = String::from_utf8_lossy(kept.text);
                 let issue = Issue::new(
-                    Severity::Warning,
+                    Severity::Info,
                     "cupti.kept",
                     format!(
                         "CUPTI stayed in process {} while nothing was recorded, where it slows launches: {why}",

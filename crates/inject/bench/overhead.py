@@ -3,8 +3,9 @@
     gcc -O2 -shared -fPIC -o libbare_injector.so bare_injector.c -ldl
     python3 overhead.py --library $PWD/target/release/libllmprof_inject.so --bare $PWD/libbare_injector.so --out results
 
-By default, in less than seven minutes, with processes in turn (turns.py):
+By default, in less than eight minutes, with processes in turn (turns.py):
   decode    eager decode: plain, attached but off, recorded, bare injector
+  launches  one launch after the other: the same four
   slices    the same decode with a budget of 2 %: plain, slices, slices between which CUPTI leaves
   graph     a CUDA graph: plain, recorded, bare injector, slices
   residual  decode after recording: plain, never recorded, recorded and stopped, recorded and stopped and CUPTI gone
@@ -33,13 +34,16 @@ import records
 import turns
 
 HERE = Path(__file__).resolve().parent
-DEFAULT = ["decode", "slices", "graph", "residual", "alone"]
+DEFAULT = ["decode", "launches", "slices", "graph", "residual", "alone"]
 
 
 def cuda_unit(work):
     """Makes the unit of a child."""
     import program
 
+    if work == "launches":
+        unit = program.Launches()
+        return lambda: program.timed(unit)
     model = program.build("0.5b")
     unit = program.Decode(model, tokens=3, ranges=True) if work == "decode" else program.Graph(model, replays=16)
     return lambda: program.timed(unit)
@@ -119,17 +123,20 @@ class Bench:
             self.results[f"records of {folder}"] = said = records.summary(self.out / folder)
             print(f"  {folder}: {json.dumps(said)}", flush=True)
 
-    def decode(self):
-        def kinds():
-            return {
-                "plain": {},
-                "attached, off": self.record("off", range_name="never"),
-                "recorded": self.record("full"),
-                "bare injector": self.bare(),
-            }
+    def kinds(self):
+        return {
+            "plain": {},
+            "attached, off": self.record("off", range_name="never"),
+            "recorded": self.record("full"),
+            "bare injector": self.bare(),
+        }
 
-        self.group("decode", "decode", kinds, 90, 3)
+    def decode(self):
+        self.group("decode", "decode", self.kinds, 90, 3)
         self.tell("full")
+
+    def launches(self):
+        self.group("launches", "launches", self.kinds, 50, 4)
 
     def slices(self):
         # Few processes, so that none rests for a second: then time would earn credit, and every turn have a slice.
@@ -282,7 +289,7 @@ def main():
     parser.add_argument("--bare", default="")
     parser.add_argument("--nsys")
     parser.add_argument("--out", default="overhead")
-    parser.add_argument("--parts", default=",".join(DEFAULT), help="of decode, slices, graph, residual, alone, subscription, gates, others, agreement")
+    parser.add_argument("--parts", default=",".join(DEFAULT), help="of decode, launches, slices, graph, residual, alone, subscription, gates, others, agreement")
     parser.add_argument("--residual", action="store_true", help="only what stays after recording")
     parser.add_argument("--options", default="", help="more for LLMPROF_CAPTURE")
     parser.add_argument("--rounds", type=int, default=1000, help="at most, in a generation")

@@ -75,6 +75,21 @@ class Decode:
         self.token = out.logits[:, -1:].argmax(-1)
 
 
+class Launches:
+    """Kernels that take less time than their launch: what a launch takes."""
+
+    def __init__(self, count=1000):
+        self.count = count
+        self.value = torch.zeros(64, device="cuda")
+
+    def prepare(self):
+        pass
+
+    def run(self):
+        for _ in range(self.count):
+            self.value.add_(1)
+
+
 class Prefill:
     def __init__(self, model, prompt=2048, ranges=False):
         self.model = model

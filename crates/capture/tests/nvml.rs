@@ -2,6 +2,7 @@
 //! form.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -30,17 +31,33 @@ fn stand_in(folder: &Path, switches: &[&str]) -> PathBuf {
 
 /// Samples the stand-in for a while, with this process as the worker.
 fn sampled(switches: &[&str], gpus: Gpus) -> Samples {
+    counted(switches, gpus).0
+}
+
+/// The same, with how often each GPU was asked for what: `nvmlDeviceGetClockInfo 2`.
+fn counted(switches: &[&str], gpus: Gpus) -> (Samples, BTreeMap<(u32, String), u64>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
+    let library = stand_in(folder.path(), switches);
     let sampler = Sampler::start_with(Settings {
         period: Duration::from_millis(10),
         gpus,
-        nvml_library: Some(stand_in(folder.path(), switches)),
+        nvml_library: Some(library.clone()),
     })
     .expect("sampling starts");
     sampler.watch(std::process::id());
-    // What is read every 200 ms is read with the worker known.
+    // What the last sample reads once more is old enough by then.
     std::thread::sleep(Duration::from_millis(500));
-    sampler.stop().expect("sampling stops")
+    let samples = sampler.stop().expect("sampling stops");
+    let told = std::fs::read_to_string(library.with_extension("1.calls")).unwrap_or_default();
+    let calls = told.lines().map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [gpu, call, detail, count] = words[..] else {
+            panic!("{line}");
+        };
+        let call = format!("{call} {detail}").replace(" 0", "");
+        ((gpu.parse().unwrap(), call), count.parse().unwrap())
+    });
+    (samples, calls.collect())
 }
 
 fn codes(samples: &Samples) -> Vec<&str> {
@@ -116,6 +133,70 @@ fn every_gpu_is_read_with_all_it_tells() {
     assert_eq!(
         (row.nvlink_tx, row.nvlink_rx),
         (mebibytes(4.0), mebibytes(5.0))
+    );
+}
+
+#[test]
+fn what_changes_slowly_is_asked_less_often() {
+    let (samples, calls) = counted(&[], Gpus::All);
+    for gpu in [0, 1] {
+        let series = &samples.gpus[gpu as usize];
+        let asked = |call: &str| calls.get(&(gpu, call.to_owned())).copied().unwrap_or(0);
+        let rows = series.rows.len() as u64;
+        for call in [
+            "nvmlDeviceGetTotalEnergyConsumption",
+            "nvmlDeviceGetFieldValues 186",
+            "nvmlDeviceGetClockInfo 1",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+        ] {
+            assert_eq!(asked(call), rows, "{call}");
+        }
+        let (start, end) = span(&samples, gpu as usize);
+        // One more, since a question is asked a little after the time of its sample.
+        let soon = 2 + ((end - start).seconds() / 0.2) as u64;
+        assert!((1..=soon).contains(&asked("nvmlDeviceGetUtilizationRates")));
+        // Once more for the size of the memory, which does not change.
+        assert!((2..=soon + 1).contains(&asked("nvmlDeviceGetMemoryInfo_v2")));
+        // At the start, every second, and at the end.
+        let slow = 3 + (end - start).seconds() as u64;
+        for call in [
+            "nvmlDeviceGetPowerUsage",
+            "nvmlDeviceGetClockInfo 2",
+            "nvmlDeviceGetTemperature",
+            "nvmlDeviceGetFieldValues 82",
+            "nvmlDeviceGetPerformanceState",
+            "nvmlGpmSampleGet",
+        ] {
+            assert!((1..=slow).contains(&asked(call)), "{call}");
+        }
+        // When the worker was named, too; each reading asks for a length first.
+        for call in [
+            "nvmlDeviceGetProcessUtilization",
+            "nvmlDeviceGetComputeRunningProcesses_v3",
+        ] {
+            assert!((1..=2 * (slow + 1)).contains(&asked(call)), "{call}");
+        }
+        assert_eq!(asked("nvmlDeviceGetName"), 1);
+    }
+}
+
+#[test]
+fn what_a_gpu_refuses_is_asked_once() {
+    let (samples, calls) = counted(&["BARE"], Gpus::Chosen(vec![0]));
+    assert!(samples.gpus[0].rows.len() > 2);
+    for ((_, call), count) in calls {
+        // The size of the memory is another question than its use; PCIe is asked for both ways.
+        let most = match call.as_str() {
+            "nvmlDeviceGetMemoryInfo_v2" | "nvmlDeviceGetPcieThroughput" => 2,
+            _ => 1,
+        };
+        assert!(count <= most, "{call}: {count}");
+    }
+    let (samples, calls) = counted(&["NO_ENERGY"], Gpus::Chosen(vec![0]));
+    assert!(samples.gpus[0].rows.len() > 2);
+    assert_eq!(
+        calls[&(0, "nvmlDeviceGetTotalEnergyConsumption".to_owned())],
+        1
     );
 }
 

@@ -5,6 +5,7 @@
 //! leaves its column empty.
 
 mod frequency;
+mod kept;
 pub mod nvml;
 mod pace;
 mod procfs;

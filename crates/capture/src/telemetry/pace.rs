@@ -26,6 +26,11 @@ impl Shared {
         self.stopped.notify_all();
     }
 
+    /// Whether the last sample is due.
+    pub(super) fn is_stopping(&self) -> bool {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Watches this process from now on.
     pub(super) fn watch(&self, worker: u32) {
         self.worker.store(worker, Ordering::Relaxed);

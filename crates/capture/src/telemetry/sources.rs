@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use llmprof_record::issue::{Issue, Severity};
@@ -10,6 +11,7 @@ use llmprof_units::{Bytes, Hertz, Joules, Nanos};
 
 use super::{
     frequency::Frequency,
+    kept::{Kept, SLOW},
     procfs::{self, CpuTicks},
     rapl::{Domain, Rapl},
     samples::Sample,
@@ -39,6 +41,9 @@ impl Default for Roots {
 pub(super) struct Sources {
     proc: PathBuf,
     frequency: Option<Frequency>,
+    /// The clock rate as it was read last: the kernel asks every CPU for it.
+    hertz: Kept<Option<f64>>,
+    hertz_stands: Duration,
     rapl: Option<Rapl>,
     ticks_per_second: f64,
     page_bytes: u64,
@@ -97,6 +102,8 @@ impl Sources {
         Self {
             proc: roots.proc.clone(),
             frequency,
+            hertz: Kept::default(),
+            hertz_stands: SLOW,
             rapl,
             ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
             page_bytes: rustix::param::page_size() as u64,
@@ -142,15 +149,15 @@ impl Sources {
             .and_then(|(now, before)| now.cores_since(before, self.ticks_per_second));
         self.before = now.or(self.before);
         self.process_before = process_now;
+        let frequency = self.frequency.as_ref();
+        let hertz = self
+            .hertz
+            .renewed(self.hertz_stands, || frequency.and_then(Frequency::mean_hz));
         Sample {
             time_ns: time,
             cpu_percent: shares.map(|(busy, _)| busy),
             steal_percent: shares.map(|(_, stolen)| stolen),
-            frequency_hz: self
-                .frequency
-                .as_ref()
-                .and_then(Frequency::mean_hz)
-                .map(Hertz),
+            frequency_hz: hertz.map(Hertz),
             available_bytes: available.map(Bytes),
             worker_cores: cores,
             // A process that has ended but was not waited for has no pages.
@@ -261,5 +268,29 @@ mod tests {
         assert_eq!(sources.read(Some(8)).worker_cores, None);
         let gone = sources.read(Some(9));
         assert_eq!((gone.worker_cores, gone.worker_rss_bytes), (None, None));
+    }
+
+    #[test]
+    fn the_clock_rate_stands_for_a_while() {
+        let root = tempfile::tempdir().unwrap();
+        let cpuinfo = root.path().join("cpuinfo");
+        let set = |megahertz: u32| {
+            fs::write(&cpuinfo, format!("cpu MHz\t\t: {megahertz}\n")).unwrap();
+        };
+        set(2000);
+        let roots = Roots {
+            proc: root.path().to_owned(),
+            cpus: root.path().to_owned(),
+            powercap: root.path().to_owned(),
+        };
+        let mut sources = Sources::open(&roots);
+        let mut read = |stands: Duration| {
+            sources.hertz_stands = stands;
+            sources.read(None).frequency_hz
+        };
+        assert_eq!(read(Duration::MAX), Some(Hertz(2e9)));
+        set(3000);
+        assert_eq!(read(Duration::MAX), Some(Hertz(2e9)));
+        assert_eq!(read(Duration::ZERO), Some(Hertz(3e9)));
     }
 }

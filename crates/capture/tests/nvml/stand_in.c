@@ -6,7 +6,12 @@
  * NO_ENERGY     no energy counter; power is constant.
  * NO_GPM        an older GPU: PCIe by the blocking call, no NVLink.
  * ENERGY_RESET  the energy counter goes back at its fourth reading.
+ *
+ * When it is shut down it writes beside itself, to a file named as it is with `.calls`, how often GPUs were asked for what.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,15 +20,29 @@
 typedef int result;
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9 };
 
-#ifdef BARE
-#define OFFERED return NOT_SUPPORTED
-#else
-#define OFFERED
-#endif
-
 struct gpu { int index; unsigned reads; };
 static struct gpu gpus[2] = {{0, 0}, {1, 0}};
 typedef struct gpu *device;
+
+struct question { int gpu; const char *call; unsigned detail, count; };
+static struct question questions[256];
+static unsigned asked;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void count(device gpu, const char *call, unsigned detail) {
+    pthread_mutex_lock(&lock);
+    unsigned i = 0;
+    while (i < asked && (questions[i].gpu != gpu->index || questions[i].detail != detail || strcmp(questions[i].call, call))) i++;
+    if (i == asked && asked < 256) questions[asked++] = (struct question){gpu->index, call, detail, 0};
+    if (i < asked) questions[i].count++;
+    pthread_mutex_unlock(&lock);
+}
+
+#ifdef BARE
+#define OFFERED_AS(detail) do { count(gpu, __func__, detail); return NOT_SUPPORTED; } while (0)
+#else
+#define OFFERED_AS(detail) count(gpu, __func__, detail)
+#endif
+#define OFFERED OFFERED_AS(0)
 
 result nvmlInit_v2(void) {
 #ifdef INIT_FAILS
@@ -32,7 +51,17 @@ result nvmlInit_v2(void) {
     return SUCCESS;
 #endif
 }
-result nvmlShutdown(void) { return SUCCESS; }
+result nvmlShutdown(void) {
+    Dl_info here;
+    char path[4096];
+    if (!dladdr(questions, &here) || snprintf(path, sizeof path, "%s.calls", here.dli_fname) >= (int)sizeof path) return SUCCESS;
+    FILE *file = fopen(path, "w");
+    if (!file) return SUCCESS;
+    for (unsigned i = 0; i < asked; i++)
+        fprintf(file, "%d %s %u %u\n", questions[i].gpu, questions[i].call, questions[i].detail, questions[i].count);
+    fclose(file);
+    return SUCCESS;
+}
 
 static result text(const char *from, char *to, unsigned length) {
     if (strlen(from) + 1 > length) return INSUFFICIENT_SIZE;
@@ -57,15 +86,16 @@ result nvmlDeviceGetHandleByIndex_v2(unsigned index, device *out) {
     return SUCCESS;
 }
 result nvmlDeviceGetName(device gpu, char *to, unsigned length) {
+    count(gpu, __func__, 0);
     return text(gpu->index ? "Stand-in B" : "Stand-in A", to, length);
 }
 
 /* GPU 0 takes 1.5 J from reading to reading, GPU 1 twice as much. */
 result nvmlDeviceGetTotalEnergyConsumption(device gpu, unsigned long long *millijoules) {
+    OFFERED;
 #ifdef NO_ENERGY
     return NOT_SUPPORTED;
 #endif
-    OFFERED;
     unsigned read = gpu->reads++;
 #ifdef ENERGY_RESET
     if (read >= 3) read -= 3;
@@ -80,7 +110,7 @@ result nvmlDeviceGetUtilizationRates(device gpu, unsigned rates[2]) {
     OFFERED; rates[0] = 70 + gpu->index; rates[1] = 30; return SUCCESS;
 }
 result nvmlDeviceGetClockInfo(device gpu, unsigned clock, unsigned *megahertz) {
-    OFFERED; *megahertz = clock == 2 ? 3201 : 1980 - 500 * gpu->index; return SUCCESS;
+    OFFERED_AS(clock); *megahertz = clock == 2 ? 3201 : 1980 - 500 * gpu->index; return SUCCESS;
 }
 result nvmlDeviceGetMaxClockInfo(device gpu, unsigned clock, unsigned *megahertz) {
     OFFERED; *megahertz = clock == 2 ? 3201 : 1980; return SUCCESS;
@@ -107,10 +137,10 @@ result nvmlDeviceGetPerformanceState(device gpu, unsigned *state) {
 
 struct process_share { unsigned pid; unsigned long long time; unsigned sm, memory, encoder, decoder; };
 /* This process, a process that nobody is, one entry that is no process and one that is beyond the whole. */
-result nvmlDeviceGetProcessUtilization(device gpu, struct process_share *shares, unsigned *count, unsigned long long since) {
+result nvmlDeviceGetProcessUtilization(device gpu, struct process_share *shares, unsigned *length, unsigned long long since) {
     OFFERED;
     if (gpu->index) return NOT_FOUND;
-    if (!shares) { *count = 5; return INSUFFICIENT_SIZE; }
+    if (!shares) { *length = 5; return INSUFFICIENT_SIZE; }
     memset(shares, 0, 5 * sizeof *shares);
     unsigned self = getpid();
     shares[0] = (struct process_share){self, since + 100, 10};
@@ -118,24 +148,24 @@ result nvmlDeviceGetProcessUtilization(device gpu, struct process_share *shares,
     shares[2] = (struct process_share){4000000001u, since + 200, 8};
     shares[3] = (struct process_share){0, since + 200, 50};
     shares[4] = (struct process_share){4000000002u, since + 200, 4294967};
-    *count = 5;
+    *length = 5;
     return SUCCESS;
 }
 struct process_memory { unsigned pid; unsigned long long bytes; unsigned instance, compute_instance; };
-result nvmlDeviceGetComputeRunningProcesses_v3(device gpu, unsigned *count, struct process_memory *all) {
+result nvmlDeviceGetComputeRunningProcesses_v3(device gpu, unsigned *length, struct process_memory *all) {
     OFFERED;
-    if (gpu->index) { *count = 0; return SUCCESS; }
-    if (*count < 2) { *count = 2; return INSUFFICIENT_SIZE; }
+    if (gpu->index) { *length = 0; return SUCCESS; }
+    if (*length < 2) { *length = 2; return INSUFFICIENT_SIZE; }
     all[0] = (struct process_memory){getpid(), 1ull << 30};
     all[1] = (struct process_memory){4000000001u, 1ull << 20};
-    *count = 2;
+    *length = 2;
     return SUCCESS;
 }
 
 struct field { unsigned id, scope; long long time, latency; unsigned type; result status; union { double d; unsigned u; unsigned long long ull; } value; };
-result nvmlDeviceGetFieldValues(device gpu, int count, struct field *fields) {
-    OFFERED;
-    for (int i = 0; i < count; i++) {
+result nvmlDeviceGetFieldValues(device gpu, int wanted, struct field *fields) {
+    OFFERED_AS(fields[0].id);
+    for (int i = 0; i < wanted; i++) {
         fields[i].status = SUCCESS;
         fields[i].type = 1;
         if (fields[i].id == 186) fields[i].value.u = 249500;
@@ -152,7 +182,7 @@ static int samples[64];
 static int taken;
 result nvmlGpmSampleAlloc(int **sample) { *sample = &samples[taken++ % 64]; return SUCCESS; }
 result nvmlGpmSampleFree(int *sample) { return SUCCESS; }
-result nvmlGpmSampleGet(device gpu, int *sample) { *sample = gpu->index; return SUCCESS; }
+result nvmlGpmSampleGet(device gpu, int *sample) { OFFERED; *sample = gpu->index; return SUCCESS; }
 struct metric { unsigned id; result status; double value; struct { char *short_name, *long_name, *unit; } info; };
 struct metrics { unsigned version, count; int *first, *second; struct metric all[210]; };
 result nvmlGpmMetricsGet(struct metrics *metrics) {

@@ -1,52 +1,70 @@
 //! All that is read of one GPU for one sample.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_units::{Bytes, Hertz, Joules, Watts};
 use nvml_wrapper::{
     Device, Nvml,
     enum_wrappers::device::{Clock, TemperatureSensor},
-    enums::device::SampleValue,
     error::NvmlError,
-    structs::device::FieldId,
     sys_exports::field_id::{NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_POWER_INSTANT},
 };
 
 use super::{
     processes::{Processes, Usage},
+    questions::{Refused, SOON, field},
     series::{GpuSample, GpuSeries},
     throttle::ThrottleReasons,
     traffic::{Gpm, PcieMeter, Rates},
 };
-use crate::clock;
-
-/// What changes slowly, or is averaged by the driver over longer than this, is read this often at most and stands in the
-/// samples between. Each question costs the driver of an H200 a few tenths of a millisecond, and it renews its counters
-/// of traffic every 100 ms: two readings within that time look like no traffic.
-const SLOW: Duration = Duration::from_millis(200);
+use crate::{
+    clock,
+    telemetry::kept::{Kept, SLOW},
+};
 
 /// A GPU that is sampled.
 pub(super) struct Reader<'nvml> {
     pub(super) device: Device<'nvml>,
     pub(super) series: GpuSeries,
     gpm: Option<Gpm<'nvml>>,
-    slow: Option<Slow>,
+    refused: Refused,
+    /// Power as the driver states it, mW.
+    power: Kept<Option<u32>>,
+    load: Kept<Load>,
+    state: Kept<State>,
+    /// Who used it, with the worker that was told from others.
+    usage: Kept<(Option<u32>, Usage)>,
+    rates: Kept<Rates>,
     /// The energy counter at the first sample, and at the latest.
     energy_mj: Option<(u64, u64)>,
     energy_was_reset: bool,
 }
 
-/// What is read now and then.
+/// The circumstances of a sample.
 #[derive(Clone, Copy)]
-struct Slow {
-    read: Instant,
+pub(super) struct Moment {
+    /// The process under watch.
+    pub(super) worker: Option<u32>,
+    /// No sample follows: what is old is read once more, so that the end is covered.
+    pub(super) is_last: bool,
+}
+
+/// What is read every [`SOON`].
+#[derive(Clone, Copy)]
+struct Load {
+    gpu_percent: Option<f64>,
+    memory_percent: Option<f64>,
+    memory_used: Option<Bytes>,
+}
+
+/// What is read every [`SLOW`].
+#[derive(Clone, Copy)]
+struct State {
     memory_clock: Option<Hertz>,
     temperature: Option<f64>,
     memory_temperature: Option<f64>,
     performance_state: Option<u32>,
-    usage: Usage,
-    rates: Rates,
 }
 
 impl<'nvml> Reader<'nvml> {
@@ -62,7 +80,12 @@ impl<'nvml> Reader<'nvml> {
             gpm: Gpm::open(nvml, &device),
             device,
             series,
-            slow: None,
+            refused: Refused::default(),
+            power: Kept::default(),
+            load: Kept::default(),
+            state: Kept::default(),
+            usage: Kept::default(),
+            rates: Kept::default(),
             energy_mj: None,
             energy_was_reset: false,
         })
@@ -74,72 +97,126 @@ impl<'nvml> Reader<'nvml> {
     }
 
     /// Takes a sample.
-    pub(super) fn read(&mut self, processes: &Processes, worker: Option<u32>, meter: &PcieMeter) {
+    pub(super) fn read(&mut self, processes: &Processes, meter: &PcieMeter, moment: Moment) {
         // The time belongs to the energy counter, which is read right after it.
         let time_ns = clock::now();
-        let counter = self.device.total_energy_consumption().ok();
-        let energy_j = counter.and_then(|counter| self.energy_since_start(counter));
-        let slow = match self.slow {
-            Some(slow) if slow.read.elapsed() < SLOW => slow,
-            _ => self.read_slow(processes, worker, meter),
-        };
-        let device = &self.device;
-        let utilization = device.utilization_rates().ok();
+        let Self {
+            device, refused, ..
+        } = self;
+        let counter = refused.ask("energy", || device.total_energy_consumption());
         let watts = |milliwatts: f64| Watts(milliwatts * 1e-3);
+        let instant = refused.ask("power of the moment", || {
+            field(device, NVML_FI_DEV_POWER_INSTANT)
+        });
+        let sm_clock = refused.ask("clock", || device.clock_info(Clock::SM));
+        let reasons = refused.ask("throttle reasons", || device.current_throttle_reasons());
+        let energy_j = counter.and_then(|counter| self.energy_since_start(counter));
+        let old = |period: Duration| if moment.is_last { SOON } else { period };
+        // Without the power of the moment, energy may have to be integrated from the mean.
+        let mean_age = instant.map_or(Duration::ZERO, |_| old(SLOW));
+        let power = self.mean_power(mean_age);
+        let load = self.load();
+        let state = self.state(old(SLOW));
+        let usage = self.usage(processes, moment.worker, old(SLOW));
+        let rates = self.rates(meter, old(SLOW));
         self.series.rows.push(GpuSample {
             time_ns,
             energy_j,
-            gpu_percent: utilization.as_ref().map(|rates| f64::from(rates.gpu)),
-            memory_percent: utilization.as_ref().map(|rates| f64::from(rates.memory)),
-            sm_clock_hz: device.clock_info(Clock::SM).ok().map(megahertz),
-            power_w: device.power_usage().ok().map(f64::from).map(watts),
-            power_instant_w: field(device, NVML_FI_DEV_POWER_INSTANT).map(watts),
-            memory_used_bytes: device.memory_info().ok().map(|info| Bytes(info.used)),
-            throttle_reasons: device
-                .current_throttle_reasons()
-                .ok()
-                .map(|reasons| ThrottleReasons(reasons.bits())),
-            memory_clock_hz: slow.memory_clock,
-            temperature_c: slow.temperature,
-            memory_temperature_c: slow.memory_temperature,
-            performance_state: slow.performance_state,
-            worker_gpu_percent: slow.usage.worker_percent,
-            other_gpu_percent: slow.usage.other_percent,
-            worker_memory_bytes: slow.usage.worker_memory,
-            pcie_tx: slow.rates.pcie_tx,
-            pcie_rx: slow.rates.pcie_rx,
-            nvlink_tx: slow.rates.nvlink_tx,
-            nvlink_rx: slow.rates.nvlink_rx,
+            gpu_percent: load.gpu_percent,
+            memory_percent: load.memory_percent,
+            memory_used_bytes: load.memory_used,
+            sm_clock_hz: sm_clock.map(megahertz),
+            power_w: power.map(f64::from).map(watts),
+            power_instant_w: instant.map(watts),
+            throttle_reasons: reasons.map(|reasons| ThrottleReasons(reasons.bits())),
+            memory_clock_hz: state.memory_clock,
+            temperature_c: state.temperature,
+            memory_temperature_c: state.memory_temperature,
+            performance_state: state.performance_state,
+            worker_gpu_percent: usage.worker_percent,
+            other_gpu_percent: usage.other_percent,
+            worker_memory_bytes: usage.worker_memory,
+            pcie_tx: rates.pcie_tx,
+            pcie_rx: rates.pcie_rx,
+            nvlink_tx: rates.nvlink_tx,
+            nvlink_rx: rates.nvlink_rx,
         });
     }
 
-    fn read_slow(&mut self, processes: &Processes, worker: Option<u32>, meter: &PcieMeter) -> Slow {
-        let device = &self.device;
-        let rates = match &mut self.gpm {
-            // The counters were first read when the device was opened, moments ago: no rate yet.
-            Some(_) if self.slow.is_none() => Rates::default(),
-            Some(gpm) => gpm.read(device),
-            None => meter.latest(),
-        };
-        let slow = Slow {
-            read: Instant::now(),
-            memory_clock: device.clock_info(Clock::Memory).ok().map(megahertz),
-            temperature: device
-                .temperature(TemperatureSensor::Gpu)
-                .ok()
+    fn mean_power(&mut self, most: Duration) -> Option<u32> {
+        let Self {
+            device, refused, ..
+        } = self;
+        self.power
+            .renewed(most, || refused.ask("power", || device.power_usage()))
+    }
+
+    fn load(&mut self) -> Load {
+        let Self {
+            device, refused, ..
+        } = self;
+        self.load.renewed(SOON, || {
+            let rates = refused.ask("utilization", || device.utilization_rates());
+            let memory = refused.ask("memory", || device.memory_info());
+            Load {
+                gpu_percent: rates.as_ref().map(|rates| f64::from(rates.gpu)),
+                memory_percent: rates.as_ref().map(|rates| f64::from(rates.memory)),
+                memory_used: memory.map(|info| Bytes(info.used)),
+            }
+        })
+    }
+
+    fn state(&mut self, most: Duration) -> State {
+        let Self {
+            device, refused, ..
+        } = self;
+        self.state.renewed(most, || State {
+            memory_clock: refused
+                .ask("clock of memory", || device.clock_info(Clock::Memory))
+                .map(megahertz),
+            temperature: refused
+                .ask("temperature", || device.temperature(TemperatureSensor::Gpu))
                 .map(f64::from),
-            memory_temperature: field(device, NVML_FI_DEV_MEMORY_TEMP),
-            performance_state: device
-                .performance_state()
-                .ok()
+            memory_temperature: refused.ask("temperature of memory", || {
+                field(device, NVML_FI_DEV_MEMORY_TEMP)
+            }),
+            performance_state: refused
+                .ask("performance state", || device.performance_state())
                 .map(|state| state.as_c())
                 // NVML's number for "unknown" is 32.
                 .filter(|&state| state < 16),
-            usage: processes.usage(device, worker),
-            rates,
-        };
-        self.slow = Some(slow);
-        slow
+        })
+    }
+
+    fn usage(&mut self, processes: &Processes, worker: Option<u32>, most: Duration) -> Usage {
+        // A worker that was just named is told from others at once.
+        if self
+            .usage
+            .latest()
+            .is_some_and(|(before, _)| before != worker)
+        {
+            self.usage.forget();
+        }
+        let Self {
+            device, refused, ..
+        } = self;
+        let read = || (worker, processes.usage(device, worker, refused));
+        self.usage.renewed(most, read).1
+    }
+
+    fn rates(&mut self, meter: &PcieMeter, most: Duration) -> Rates {
+        let (device, is_first) = (&self.device, self.rates.latest().is_none());
+        match &mut self.gpm {
+            Some(gpm) => self.rates.renewed(most, || {
+                // The counters were first read when the device was opened, moments ago: no rate yet.
+                if is_first {
+                    Rates::default()
+                } else {
+                    gpm.read(device)
+                }
+            }),
+            None => meter.latest(),
+        }
     }
 
     /// Joules since the first reading. A counter that went back was reset, with a driver or a GPU that was reset: what it
@@ -208,16 +285,4 @@ const COLUMNS: [(&str, Present); 10] = [
 
 fn megahertz(clock: u32) -> Hertz {
     Hertz(f64::from(clock) * 1e6)
-}
-
-/// A value that has no function of its own.
-fn field(device: &Device<'_>, id: u32) -> Option<f64> {
-    let values = device.field_values_for(&[FieldId(id)]).ok()?;
-    let value = values.into_iter().next()?.ok()?.value.ok()?;
-    Some(match value {
-        SampleValue::F64(value) => value,
-        SampleValue::U32(value) => f64::from(value),
-        SampleValue::U64(value) => value as f64,
-        SampleValue::I64(value) => value as f64,
-    })
 }

@@ -8,6 +8,7 @@ mod device;
 mod facts;
 mod library;
 mod processes;
+mod questions;
 mod series;
 mod throttle;
 mod traffic;
@@ -15,6 +16,7 @@ mod traffic;
 use std::{path::PathBuf, thread, time::Duration};
 
 use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::Nanos;
 
 pub use self::{
     csv::{FILE, csv},
@@ -24,8 +26,13 @@ pub use self::{
     throttle::{ThrottleReason, ThrottleReasons},
 };
 
-use self::{device::Reader, processes::Processes, traffic::PcieMeter};
+use self::{
+    device::{Moment, Reader},
+    processes::Processes,
+    traffic::PcieMeter,
+};
 use super::{
+    kept::SLOW,
     pace::{self, Shared},
     samples::GpuSamples,
 };
@@ -84,19 +91,25 @@ pub(super) fn sample(
         }
     }
     if !readers.is_empty() {
-        let missed = read_all(shared, period, &mut readers);
+        let (missed, metering) = read_all(shared, period, &mut readers);
         samples.issues.extend(pace::missed_samples("GPUs", missed));
+        samples.cost_ns += metering;
     }
     for (reader, _) in readers {
         samples.issues.extend(reader.issues());
         samples.gpus.push(reader.series);
     }
-    samples.cost_ns = clock::thread_cpu_time();
+    samples.cost_ns += clock::thread_cpu_time();
     samples
 }
 
-/// Reads all GPUs at every deadline; the answer is how many deadlines were missed.
-fn read_all(shared: &Shared, period: Duration, readers: &mut [(Reader<'_>, PcieMeter)]) -> u64 {
+/// Reads all GPUs at every deadline; the answer is how many deadlines were missed, and the processor time of other threads that
+/// read as well.
+fn read_all(
+    shared: &Shared,
+    period: Duration,
+    readers: &mut [(Reader<'_>, PcieMeter)],
+) -> (u64, Nanos) {
     let processes = Processes::new("/proc".into());
     let metered: Vec<_> = readers
         .iter()
@@ -115,18 +128,31 @@ fn read_all(shared: &Shared, period: Duration, readers: &mut [(Reader<'_>, PcieM
         .map(|(reader, meter)| (reader, &*meter))
         .unzip();
     thread::scope(|scope| {
-        for (position, device) in &metered {
-            let meter = meters[*position];
-            // Without this thread the columns of PCIe stay empty, which is said at the end.
-            let _ = thread::Builder::new()
-                .name("telemetry-pcie".to_owned())
-                .spawn_scoped(scope, move || meter.run(device, shared, period));
-        }
-        pace::keep(shared, period, |worker| {
+        // Without such a thread the columns of PCIe stay empty, which is said at the end.
+        let threads: Vec<_> = metered
+            .iter()
+            .filter_map(|(position, device)| {
+                let meter = meters[*position];
+                thread::Builder::new()
+                    .name("telemetry-pcie".to_owned())
+                    .spawn_scoped(scope, move || {
+                        meter.run(device, shared, period.max(SLOW));
+                        clock::thread_cpu_time()
+                    })
+                    .ok()
+            })
+            .collect();
+        let missed = pace::keep(shared, period, |worker| {
+            let moment = Moment {
+                worker,
+                is_last: shared.is_stopping(),
+            };
             for (reader, meter) in readers.iter_mut().zip(&meters) {
-                reader.read(&processes, worker, meter);
+                reader.read(&processes, meter, moment);
             }
-        })
+        });
+        let times = threads.into_iter().filter_map(|thread| thread.join().ok());
+        (missed, times.fold(Nanos(0), |sum, time| sum + time))
     })
 }
 

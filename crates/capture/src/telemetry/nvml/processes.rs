@@ -10,6 +10,7 @@ use std::{
 use llmprof_units::Bytes;
 use nvml_wrapper::{Device, enums::device::UsedGpuMemory, error::NvmlError};
 
+use super::questions::Refused;
 use crate::telemetry::procfs;
 
 /// NVML keeps a few seconds of per-process samples; the last second of them is asked for each time.
@@ -35,9 +36,14 @@ impl Processes {
     }
 
     /// Who uses `device` now. Without a worker, everybody is another.
-    pub(super) fn usage(&self, device: &Device<'_>, worker: Option<u32>) -> Usage {
+    pub(super) fn usage(
+        &self,
+        device: &Device<'_>,
+        worker: Option<u32>,
+        refused: &mut Refused,
+    ) -> Usage {
         let mut usage = Usage::default();
-        if let Some(shares) = shares(device) {
+        if let Some(shares) = refused.ask("shares of processes", || shares(device)) {
             let (mut ours, mut others) = (0.0, 0.0);
             for (pid, percent) in shares {
                 if worker.is_some_and(|worker| self.is_part_of(pid, worker)) {
@@ -50,7 +56,8 @@ impl Processes {
             usage.other_percent = Some(others);
         }
         if let Some(worker) = worker {
-            usage.worker_memory = device.running_compute_processes().ok().and_then(|all| {
+            let running = refused.ask("memory of processes", || device.running_compute_processes());
+            usage.worker_memory = running.and_then(|all| {
                 all.into_iter()
                     .filter(|process| self.is_part_of(process.pid, worker))
                     .map(|process| match process.used_gpu_memory {
@@ -69,15 +76,15 @@ impl Processes {
     }
 }
 
-/// Percent of the last second in which each process had a kernel on the GPU; `None` where the driver cannot tell.
-fn shares(device: &Device<'_>) -> Option<BTreeMap<u32, f64>> {
-    let since = SystemTime::now().checked_sub(WINDOW)?;
-    let since = since.duration_since(UNIX_EPOCH).ok()?.as_micros();
-    let samples = match device.process_utilization_stats(u64::try_from(since).ok()?) {
-        Ok(samples) => samples,
+/// Percent of the last second in which each process had a kernel on the GPU.
+fn shares(device: &Device<'_>) -> Result<BTreeMap<u32, f64>, NvmlError> {
+    let since = SystemTime::now().checked_sub(WINDOW).unwrap_or(UNIX_EPOCH);
+    let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+    let samples = match device.process_utilization_stats(since) {
         // Nobody had a kernel in that time.
         Err(NvmlError::NotFound) => Vec::new(),
-        Err(_) => return None,
+        samples => samples?,
     };
     let mut latest: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
     // Drivers have been seen to return entries of no process, and shares beyond the whole.
@@ -90,12 +97,10 @@ fn shares(device: &Device<'_>) -> Option<BTreeMap<u32, f64>> {
             *entry = (sample.timestamp, f64::from(sample.sm_util));
         }
     }
-    Some(
-        latest
-            .into_iter()
-            .map(|(pid, (_, percent))| (pid, percent))
-            .collect(),
-    )
+    Ok(latest
+        .into_iter()
+        .map(|(pid, (_, percent))| (pid, percent))
+        .collect())
 }
 
 fn is_part_of(proc: &Path, pid: u32, worker: u32) -> bool {

@@ -5,20 +5,22 @@ use serde::{Deserialize, Serialize};
 
 use super::throttle::{ThrottleReason, ThrottleReasons};
 
-/// A GPU at one moment. What it does not tell is absent.
+/// A GPU at one moment. What it does not tell is absent. What changes slowly is not read at every sample, and repeated between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// When, on the run's clock.
     pub time_ns: Nanos,
-    /// Share of the time in which a kernel ran, in percent, over the driver's own last period (1/6 s to 1 s).
+    /// Share of the time in which a kernel ran, in percent, over the driver's own last period (1/6 s to 1 s). Read every 200 ms at
+    /// most.
     pub gpu_percent: Option<f64>,
     /// Share of the time in which its memory was read or written, in percent, over the same period.
     pub memory_percent: Option<f64>,
     /// Clock of its processors.
     pub sm_clock_hz: Option<Hertz>,
-    /// Clock of its memory.
+    /// Clock of its memory. Read every second at most, as are temperatures, the performance state, processes and traffic.
     pub memory_clock_hz: Option<Hertz>,
-    /// Power as the driver states it: the mean of the last second on most GPUs since Ampere, an H200 among them.
+    /// Power as the driver states it: the mean of the last second on most GPUs since Ampere, an H200 among them. Read every second
+    /// at most where the power of the moment is told.
     pub power_w: Option<Watts>,
     /// Power at the moment: on an H200 over the last 100 ms.
     pub power_instant_w: Option<Watts>,
@@ -26,7 +28,7 @@ pub struct GpuSample {
     pub temperature_c: Option<f64>,
     /// Temperature of its memory, °C.
     pub memory_temperature_c: Option<f64>,
-    /// Memory in use, without what the driver keeps for itself.
+    /// Memory in use, without what the driver keeps for itself. Read every 200 ms at most.
     pub memory_used_bytes: Option<Bytes>,
     /// Energy since sampling began, by the GPU's counter.
     pub energy_j: Option<Joules>,
@@ -40,8 +42,8 @@ pub struct GpuSample {
     pub other_gpu_percent: Option<f64>,
     /// Memory of the worker and its descendants.
     pub worker_memory_bytes: Option<Bytes>,
-    /// What it sent over PCIe, as counted on the wire (an H200's copies show 1.07 times their bytes), over the last 200 ms
-    /// or since the sample before, whichever is longer.
+    /// What it sent over PCIe, as counted on the wire (an H200's copies show 1.07 times their bytes), since the reading before, a
+    /// second ago or more; on GPUs before Hopper over 20 ms of the last second.
     pub pcie_tx: Option<BytesPerSecond>,
     /// What it received over PCIe.
     pub pcie_rx: Option<BytesPerSecond>,

@@ -384,6 +384,39 @@ fn numbers_that_begin_again_when_cupti_comes_back_stay_apart() {
 }
 
 #[test]
+fn graphs_that_run_when_recording_stops_are_left_out() {
+    let kernel = |start, end, graph_node| {
+        Record::Kernel(Kernel {
+            start,
+            end,
+            graph_node,
+            ..Kernel::default()
+        })
+    };
+    let switch = |time, on| Record::Capture(Capture { time, on, slice: 1 });
+    let records = [
+        switch(100, 1),
+        kernel(110, 120, 7),
+        switch(150, 0),
+        // It ends when another launch of the graph does; the next one waited in the queue; a kernel of no graph is in order.
+        kernel(140, 350, 8),
+        kernel(160, 360, 7),
+        kernel(148, 155, 0),
+        switch(300, 1),
+        kernel(310, 320, 7),
+        Record::Ended(Ended { time: 400, lost: 0 }),
+    ];
+    let trace = read(&[file(7, &records)]);
+    assert_eq!(*trace.kernels.start, [110, 148, 310]);
+    assert_eq!(*trace.kernels.duration, [10, 7, 10]);
+    let issue = trace
+        .issues
+        .iter()
+        .find(|issue| issue.code == "wire.past_edge");
+    assert_eq!(issue.map(|issue| issue.count), Some(2));
+}
+
+#[test]
 fn ranges_nest_by_thread_and_domain_and_losses_are_told() {
     let push = |time, domain, text: &'static [u8]| {
         Record::Push(Push {

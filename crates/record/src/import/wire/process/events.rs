@@ -29,15 +29,20 @@ struct Placed {
 }
 
 impl Process<'_> {
-    fn placed(&mut self, place: &Place) -> Placed {
-        self.see(place.end);
+    /// None for what may have wrong times.
+    fn placed(&mut self, place: &Place) -> Option<Placed> {
         self.builder.events_read += 1;
+        if place.graph_node != 0 && !self.edges.hold(place.start, place.end) {
+            self.past_edge += 1;
+            return None;
+        }
+        self.see(place.end);
         self.backwards += u64::from(place.end < place.start);
         let graph_node = self.node(place.graph_node);
         if place.graph_node != 0 {
             self.used_nodes.insert(place.graph_node);
         }
-        Placed {
+        Some(Placed {
             start: place.start,
             duration: place.end.saturating_sub(place.start).max(0),
             device: self
@@ -49,11 +54,11 @@ impl Process<'_> {
             correlation: self.correlation(place.correlation),
             graph: self.graph(place.graph),
             graph_node,
-        }
+        })
     }
 
     pub(super) fn kernel(&mut self, kernel: &Kernel) {
-        let at = self.placed(&Place {
+        let Some(at) = self.placed(&Place {
             start: kernel.start,
             end: kernel.end,
             device: kernel.device,
@@ -61,7 +66,9 @@ impl Process<'_> {
             correlation: kernel.correlation,
             graph: kernel.graph,
             graph_node: kernel.graph_node,
-        });
+        }) else {
+            return;
+        };
         let (name, mangled) = self.kernel_name(kernel.name);
         self.builder.kernels.push(trace::Kernel {
             start: at.start,
@@ -102,7 +109,7 @@ impl Process<'_> {
     }
 
     pub(super) fn copy(&mut self, copy: &Copy) {
-        let at = self.placed(&Place {
+        let Some(at) = self.placed(&Place {
             start: copy.start,
             end: copy.end,
             device: copy.device,
@@ -110,7 +117,9 @@ impl Process<'_> {
             correlation: copy.correlation,
             graph: copy.graph,
             graph_node: copy.graph_node,
-        });
+        }) else {
+            return;
+        };
         let (kind, direction) = names::copy_kind(copy.kind);
         let (source, from) = names::memory_kind(copy.source);
         let (target, to) = names::memory_kind(copy.target);
@@ -134,7 +143,7 @@ impl Process<'_> {
     }
 
     pub(super) fn memset(&mut self, memset: &Memset) {
-        let at = self.placed(&Place {
+        let Some(at) = self.placed(&Place {
             start: memset.start,
             end: memset.end,
             device: memset.device,
@@ -142,7 +151,9 @@ impl Process<'_> {
             correlation: memset.correlation,
             graph: memset.graph,
             graph_node: memset.graph_node,
-        });
+        }) else {
+            return;
+        };
         let (target, kind) = names::memory_kind(memset.target);
         let name = format!("Memset ({kind})");
         self.builder.memsets.push(trace::Memset {
@@ -163,7 +174,7 @@ impl Process<'_> {
 
     pub(super) fn sync(&mut self, sync: &Sync) {
         let (kind, name) = names::sync_kind(sync.kind);
-        let at = self.placed(&Place {
+        let Some(at) = self.placed(&Place {
             start: sync.start,
             end: sync.end,
             device: 0,
@@ -171,7 +182,9 @@ impl Process<'_> {
             correlation: sync.correlation,
             graph: 0,
             graph_node: 0,
-        });
+        }) else {
+            return;
+        };
         self.builder.syncs.push(trace::Sync {
             start: at.start,
             duration: at.duration,

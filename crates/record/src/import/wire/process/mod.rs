@@ -1,5 +1,6 @@
 //! One process.
 
+mod edges;
 mod events;
 mod numbers;
 
@@ -10,6 +11,7 @@ use llmprof_wire::{
     Record, Refused,
 };
 
+use edges::Edges;
 pub(super) use numbers::Numbers;
 
 use super::names;
@@ -42,6 +44,7 @@ struct Process<'a> {
     devices: HashMap<u32, u32>,
     ranges: OpenRanges,
     nodes: HashMap<u64, Node>,
+    edges: Edges,
     /// Since when is recorded.
     recording: Option<(i64, bool)>,
     was_recorded: bool,
@@ -55,6 +58,7 @@ struct Process<'a> {
     too_many: u64,
     unknown: u64,
     backwards: u64,
+    past_edge: u64,
     used_nodes: std::collections::BTreeSet<u64>,
 }
 
@@ -87,6 +91,7 @@ impl<'a> Process<'a> {
             devices: HashMap::new(),
             ranges: OpenRanges::new(id),
             nodes: HashMap::new(),
+            edges: Edges::default(),
             recording: None,
             was_recorded: false,
             earlier_correlations: 0,
@@ -98,6 +103,7 @@ impl<'a> Process<'a> {
             too_many: 0,
             unknown: 0,
             backwards: 0,
+            past_edge: 0,
             used_nodes: std::collections::BTreeSet::new(),
         }
     }
@@ -353,10 +359,12 @@ impl<'a> Process<'a> {
         match (capture.on, self.recording) {
             (1, None) => {
                 self.recording = Some((capture.time, is_slice));
+                self.edges.begin(capture.time);
                 self.was_recorded = true;
             }
             (0, Some((since, is_slice))) => {
                 self.recording = None;
+                self.edges.end(capture.time);
                 // Not all of the time was recorded.
                 let metadata = &mut self.builder.metadata;
                 metadata.insert("slices".to_owned(), "true".to_owned());
@@ -480,6 +488,12 @@ impl<'a> Process<'a> {
                 Severity::Warning,
                 "wire.ends_before_start",
                 "events that end before they start; their time counts as 0",
+            ),
+            (
+                self.past_edge,
+                Severity::Info,
+                "wire.past_edge",
+                "events of graphs that were not done when recording stopped; their times may be wrong, so they are left out",
             ),
         ] {
             self.issue(severity, code, text.to_owned(), count);

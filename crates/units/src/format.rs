@@ -52,7 +52,7 @@ pub(crate) fn duration(nanos: f64) -> String {
     scaled(nanos, 1e3, &["n", "µ", "m", ""], "s")
 }
 
-/// A fraction printed in percent: `Percent(0.8412)` is `84.1 %`.
+/// A fraction printed in percent: `Percent(0.8412)` is `84.1 %`. Small ones have one digit, and those below 0.001 % a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Percent(
     /// The fraction; 1 is the whole.
@@ -62,18 +62,54 @@ pub struct Percent(
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = self.0 * 100.0;
-        let text = if percent != 0.0 && percent.abs() < 0.05 {
-            format!("{} %", significant(percent))
-        } else {
-            format!("{percent:.1} %")
+        let size = percent.abs();
+        // Where a figure rounds to the next power of ten, its digit moves one place up.
+        let decimals = match size {
+            _ if size == 0.0 || size >= 0.05 => 1,
+            _ if size >= 0.009_5 => 2,
+            _ if size >= 0.000_95 => 3,
+            _ => {
+                let bound = if percent < 0.0 {
+                    "> -0.001 %"
+                } else {
+                    "< 0.001 %"
+                };
+                return f.pad(bound);
+            }
         };
-        f.pad(&text)
+        f.pad(&format!("{percent:.decimals$} %"))
+    }
+}
+
+/// A factor: `Times(1.307)` is `1.31×`, `Times(556.81)` is `557×`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times(
+    /// The factor.
+    pub f64,
+);
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = match self.0.abs() {
+            size if size < 9.995 => 2,
+            size if size < 99.95 => 1,
+            _ => 0,
+        };
+        f.pad(&format!("{:.decimals$}×", self.0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn factors_have_three_digits() {
+        assert_eq!(Times(1.307).to_string(), "1.31×");
+        assert_eq!(Times(9.996).to_string(), "10.0×");
+        assert_eq!(Times(12.15).to_string(), "12.2×");
+        assert_eq!(Times(556.81).to_string(), "557×");
+    }
 
     #[test]
     fn prefixes_step_where_the_text_would_overflow() {
@@ -99,7 +135,13 @@ mod tests {
     #[test]
     fn percent_keeps_small_shares_visible() {
         assert_eq!(Percent(0.8412).to_string(), "84.1 %");
+        assert_eq!(Percent(0.000_498).to_string(), "0.05 %");
+        assert_eq!(Percent(0.000_040_34).to_string(), "0.004 %");
+        assert_eq!(Percent(0.000_097).to_string(), "0.01 %");
+        assert_eq!(Percent(-0.000_04).to_string(), "-0.004 %");
         assert_eq!(Percent(0.000_01).to_string(), "0.001 %");
+        assert_eq!(Percent(0.000_006_546).to_string(), "< 0.001 %");
+        assert_eq!(Percent(-0.000_001).to_string(), "> -0.001 %");
         assert_eq!(Percent(0.0).to_string(), "0.0 %");
     }
 }

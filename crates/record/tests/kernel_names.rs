@@ -340,6 +340,23 @@ fn kernels_of_serving_engines_are_known() {
         ("triton_per_fused__softmax_1", C::Softmax, L::Triton),
         ("triton_tem_fused_mm_4", C::Gemm, L::Triton),
         ("triton_red_fused_argmax_2", C::Reduce, L::Triton),
+        // A rotation that cuDNN's attention waits for, the same with a write into the cache, and a write alone.
+        (
+            "triton_poi_fused__scaled_dot_product_cudnn_attention__to_copy__unsafe_view_add_arange_bmm_cat_clone_cos_mul_neg_4",
+            C::Elementwise,
+            L::Triton,
+        ),
+        (
+            "triton_poi_fused__to_copy_add_arange_bmm_cat_cos_index_copy_mul_neg_sin_slice_2",
+            C::Elementwise,
+            L::Triton,
+        ),
+        (
+            "triton_poi_fused_add_arange_index_copy_transpose_view_3",
+            C::Index,
+            L::Triton,
+        ),
+        ("triton_poi_fused_cat_clone_7", C::Cat, L::Triton),
         (
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
             C::Communication,

@@ -258,11 +258,21 @@ const RULES: &[Rule<Category>] = &[
     head("fused_", Category::Elementwise),
 ];
 
+/// Arithmetic by which a fused kernel does work of an operator, whatever it moves meanwhile: rotations concatenate, and
+/// write into the cache. `add` is not among them, since positions are added to without any.
+const ARITHMETIC: &[&str] = &[
+    "mul", "sub", "div", "neg", "cos", "sin", "pow", "exp", "rsqrt", "sqrt", "sigmoid", "silu",
+    "gelu", "tanh", "relu",
+];
+
 /// Names that TorchInductor gives: `triton_<kind>_fused_<operators>_<number>`.
 fn inductor(name: &str) -> Option<Category> {
     let kind = name.strip_prefix("triton_")?.split('_').next()?;
     let (_, operators) = name.split_once("fused_")?;
     let has = |operator: &str| operators.contains(operator);
+    let calculates = operators
+        .split('_')
+        .any(|operator| ARITHMETIC.contains(&operator));
     let reduces = matches!(kind, "red" | "per" | "mix");
     Some(match kind {
         "tem" if has("conv") => Category::Conv,
@@ -273,9 +283,10 @@ fn inductor(name: &str) -> Option<Category> {
         _ if has("embedding") => Category::Embedding,
         _ if has("cumsum") => Category::Scan,
         _ if reduces => Category::Reduce,
+        _ if calculates => Category::Elementwise,
         _ if has("cat") => Category::Cat,
         _ if has("index") || has("gather") || has("scatter") => Category::Index,
-        _ if has("clone") || has("_to_copy") && !has("add") && !has("mul") => Category::Copy,
+        _ if has("clone") || has("_to_copy") && !has("add") => Category::Copy,
         "poi" | "for" => Category::Elementwise,
         _ => return None,
     })

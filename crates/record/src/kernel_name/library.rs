@@ -79,6 +79,10 @@ impl fmt::Display for Library {
 }
 
 pub(super) fn of(name: &Lowered) -> Library {
+    // TorchInductor's names list what was fused, operators of other libraries among it.
+    if name.head.starts_with("triton_") {
+        return Library::Triton;
+    }
     first_match(RULES, name).unwrap_or(Library::Unknown)
 }
 
@@ -118,7 +122,6 @@ const RULES: &[Rule<Library>] = &[
     anywhere("kernel2<cutlass", Library::Cutlass),
     head("cub::", Library::Cub),
     head("thrust::", Library::Cub),
-    head("triton_", Library::Triton),
     head("fused__", Library::NvFuser),
     head("at::", Library::Aten),
     anywhere("at::native", Library::Aten),

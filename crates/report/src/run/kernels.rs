@@ -4,6 +4,7 @@ use llmprof_analysis::Analysis;
 use llmprof_analysis::kernels::{KernelRow, LaunchRow};
 use llmprof_analysis::operators::{OperatorRow, ShapeRow};
 use llmprof_analysis::run::RunAnalysis;
+use llmprof_record::kernel_name::brief;
 use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos, Percent, significant};
 
 use super::full::dash;
@@ -265,7 +266,7 @@ fn by_name(kernels: &[KernelRow], most: usize) -> Table {
     );
     for kernel in kernels.iter().take(most) {
         table.row([
-            shortened(&kernel.name),
+            brief(&kernel.name, LONGEST_NAME),
             kernel.category.to_string(),
             kernel.library.to_string(),
             kernel.calls.to_string(),
@@ -297,7 +298,7 @@ fn launches(kernels: &[KernelRow]) -> Table {
         for launch in kernel.launches.iter().take(MOST_LAUNCHES) {
             let size = |[x, y, z]: [u32; 3]| format!("{x}×{y}×{z}");
             table.row([
-                shortened(&kernel.name),
+                brief(&kernel.name, LONGEST_NAME),
                 size(launch.grid),
                 size(launch.block),
                 launch.registers.to_string(),
@@ -318,13 +319,4 @@ fn launches(kernels: &[KernelRow]) -> Table {
 
 fn blocks(launch: &LaunchRow) -> f64 {
     launch.grid.iter().map(|&size| f64::from(size)).product()
-}
-
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= LONGEST_NAME {
-        return name.to_owned();
-    }
-    let mut short: String = name.chars().take(LONGEST_NAME - 1).collect();
-    short.push('…');
-    short
 }

@@ -1,6 +1,6 @@
 //! The tables of a phase: operators by kind and by place, work that matched none, operators that nothing matched.
 
-use llmprof_record::kernel_name::Category;
+use llmprof_record::kernel_name::{Category, brief};
 use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -66,7 +66,7 @@ impl Tracing<'_> {
             .into_iter()
             .map(
                 |((name, reason), (category, calls, time))| UnmatchedOperator {
-                    path: shortened(self.trace.text(name)),
+                    path: brief(self.trace.text(name), LONGEST_NAME),
                     reason,
                     found: category.name().to_owned(),
                     expected: None,
@@ -161,16 +161,6 @@ impl Tracing<'_> {
         missing.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.path.cmp(&b.path)));
         missing
     }
-}
-
-/// A name cut to a length that a table can hold.
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= LONGEST_NAME {
-        return name.to_owned();
-    }
-    let mut short: String = name.chars().take(LONGEST_NAME - 1).collect();
-    short.push('…');
-    short
 }
 
 /// The number of a group among the rows of a table, where places of the model have numbers from 0.

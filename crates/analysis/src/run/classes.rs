@@ -80,7 +80,7 @@ pub struct PhaseSignals {
     pub plain_idle_share: Option<f64>,
     /// Part of W in which devices exchanged data and did nothing else.
     pub exposed_communication_share: Option<f64>,
-    /// Part of B in kernels that counters call too small for the device.
+    /// Part of B in kernels with fewer blocks than the device has multiprocessors.
     pub small_kernel_share: Option<f64>,
 }
 
@@ -153,14 +153,14 @@ pub fn classify(
             return given(class, why, evidence);
         }
     }
-    let small = "time in kernels too small for the device";
+    let small = "busy time in kernels with fewer blocks than the device has multiprocessors";
     if let Some(share) = signals.small_kernel_share {
         evidence.push(Evidence::share(small, share, Basis::Measured));
     }
     let latency = signals.small_kernel_share.filter(|share| *share >= LATENCY);
     let latency = latency.map(|share| {
         format!(
-            "no limit is near, and {small} is {}, at least {}",
+            "the {small} is {}, at least {}",
             Percent(share),
             Percent(LATENCY)
         )
@@ -189,7 +189,13 @@ pub fn classify(
     ));
     let on_chip = floor.memory_level == MemoryLevel::OnChip;
     if compute.max(memory) < NEAR {
-        if let Some(why) = latency {
+        let limits = format!(
+            "no limit is near: arithmetic explains {} and memory {} of the busy time",
+            Percent(compute),
+            Percent(memory)
+        );
+        if let Some(small) = latency {
+            let why = format!("{limits}; {small}");
             return given(PhaseClass::LatencyBound, why, evidence);
         }
         let unknown = if on_chip && floor.memory_ns.0 == 0 {
@@ -197,14 +203,7 @@ pub fn classify(
         } else {
             ""
         };
-        return abstain(
-            format!(
-                "no limit is near: arithmetic explains {} and memory {} of the busy time{unknown}",
-                Percent(compute),
-                Percent(memory)
-            ),
-            evidence,
-        );
+        return abstain(format!("{limits}{unknown}"), evidence);
     }
     let (larger, smaller) = (compute.max(memory), compute.min(memory));
     if larger <= smaller * BALANCED {

@@ -44,6 +44,9 @@ impl Evidence {
     }
 }
 
+/// What the evidence of a first use calls the time that each length of the KV cache cost that had not run before.
+pub const EACH_LENGTH: &str = "more for each later step, at a length that had not run before";
+
 /// What becomes faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -16,7 +16,7 @@ pub struct NamedTime {
     pub name: String,
     /// How long it took.
     pub time_ns: Nanos,
-    /// In how many pieces.
+    /// In how many pieces; of causes of a device's idle time, in how many stretches of the phase.
     pub count: u64,
 }
 
@@ -26,6 +26,9 @@ pub const UNRECORDED: &str = "unrecorded";
 pub(super) const HOST_BUSY: &str = "host busy before the next launch";
 /// The name of idle time between a launch call and the start on the device.
 pub(super) const LAUNCH_LATENCY: &str = "launch latency";
+
+/// The name of idle time between kernels of which the later one was launched before the earlier one had ended.
+pub(super) const QUEUED_GAP: &str = "gap between queued kernels";
 
 /// Splits gaps by what the host did in them: each moment belongs to the first interval that covers it.
 pub(super) struct IdleSplit<'a> {
@@ -114,7 +117,7 @@ pub(super) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
         ("host inside a sync call", causes.host_sync_ns),
         (HOST_BUSY, causes.host_busy_ns),
         (LAUNCH_LATENCY, causes.launch_latency_ns),
-        ("gap between queued kernels", causes.queued_gap_ns),
+        (QUEUED_GAP, causes.queued_gap_ns),
         ("unknown", causes.unknown_ns),
         (UNRECORDED, i64::MAX),
     ] {

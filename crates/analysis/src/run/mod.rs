@@ -25,7 +25,7 @@ pub mod waterfall;
 mod what_if;
 
 pub use classes::{Classification, PhaseClass, PhaseSignals};
-pub use findings::{Confidence, Evidence, Finding, Gain, GainOf};
+pub use findings::{Confidence, EACH_LENGTH, Evidence, Finding, Gain, GainOf};
 pub use idle_parts::{NamedTime, UNRECORDED};
 pub use latency::{FirstUse, Latency, RequestRow};
 pub use matching::{MissingOperator, UnmatchedOperator, UnmatchedReason};

@@ -96,6 +96,21 @@ impl PhaseAnalysis {
         }
     }
 
+    /// A time of the captured pass as a part of the wall time that gains are judged by.
+    pub fn judged_share(&self, part: Nanos) -> f64 {
+        part.0 as f64 / self.judged_wall().0.max(1) as f64
+    }
+
+    /// The part of the captured pass's idle time that has one of these names, from 0 to 1.
+    pub(super) fn idle_part(&self, names: &[&str]) -> f64 {
+        let parts = self.waterfall.idle.iter();
+        let named = parts.filter(|part| names.contains(&part.name.as_str()));
+        let sum: i64 = named
+            .map(|part| part.time_ns.0)
+            .fold(0, i64::saturating_add);
+        sum as f64 / self.waterfall.idle_ns.0.max(1) as f64
+    }
+
     /// The device whose events it is made of; absent for the host.
     pub fn device(&self) -> Option<u32> {
         self.traced.as_ref()?.device
@@ -145,7 +160,7 @@ impl Context<'_> {
                 Issue::new(
                     Severity::Warning,
                     "run.outside_phases",
-                    format!("{outside} operator calls lie in no phase"),
+                    "operator calls lie in no phase",
                 )
                 .counting(outside as u64),
             );
@@ -396,7 +411,7 @@ fn matching_issues(
                 Severity::Warning,
                 "run.unmatched_operators",
                 format!(
-                    "{phase}: {calls} operator calls are not matched to theory, first `{}`: {}",
+                    "{phase}: operator calls are not matched to theory, first `{}`: {}",
                     first.path, first.reason
                 ),
             )
@@ -410,7 +425,7 @@ fn matching_issues(
                 Severity::Warning,
                 "run.missing_operators",
                 format!(
-                    "{phase}: {calls} operator calls that theory counts did not run, first `{}`",
+                    "{phase}: operator calls that theory counts did not run, first `{}`",
                     first.path
                 ),
             )

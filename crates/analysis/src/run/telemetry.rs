@@ -61,7 +61,7 @@ pub struct Energy {
 pub struct GpuPhase {
     /// Its number.
     pub index: u32,
-    /// Share of the time in which a kernel ran, in percent.
+    /// Share of the time in which a kernel ran, in percent; absent where stretches of the phase are too short to tell.
     pub utilization_percent: Option<f64>,
     /// Mean power.
     pub power_w: Option<f64>,

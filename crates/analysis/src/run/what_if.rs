@@ -2,14 +2,19 @@
 //!
 //! Each group of operators keeps its present fraction of the roof: its new time is its new floor ÷ that fraction. Where
 //! another resource holds it back than before, the fraction of the same operators in another phase is taken, if that
-//! phase was held back by that resource. Everything that is not matched time stays as it is.
+//! phase was held back by that resource; where the same does and the other phase comes closer to the roof, its fraction: small
+//! kernels are far from the roof because of their size, and more work lets them grow into it. More work never takes less time
+//! than now. Everything that is not matched time stays as it is, but in a phase that waits for the host the device first works
+//! in the time in which it was idle.
 
-use llmprof_theory::floor::{MemoryLevel, OperatorFloor, Roof};
+use llmprof_theory::floor::{MemoryLevel, OperatorFloor, Resource, Roof};
 use llmprof_theory::{Kind, Model, Operator, Pass, Workload};
 use rustc_hash::FxHashMap;
 
+use super::classes::PhaseClass;
 use super::kernel_table::WorkGroup;
 use super::matching::place;
+use super::operator_groups::OperatorGroup;
 use super::phase_analysis::PhaseAnalysis;
 
 /// A measured phase, with what theory needs to count it again.
@@ -65,6 +70,34 @@ fn floors(
     complete.then_some(floors)
 }
 
+/// The fraction of the roof that the operators of `group` reach in another phase, where `resource` binds them there. A phase
+/// that tells kernels apart may be compared with one that tells modules apart: there they are all whose kernels look alike.
+fn fraction_in(
+    other: &PhaseAnalysis,
+    group: &OperatorGroup,
+    by_kernels: bool,
+    resource: Resource,
+) -> Option<f64> {
+    let same = |found: &&OperatorGroup| {
+        if by_kernels && !other.by_kernels() {
+            WorkGroup::of(found.kind) == WorkGroup::of(group.kind)
+        } else {
+            found.name == group.name
+        }
+    };
+    let (mut floor, mut bound, mut measured) = (0.0, 0.0, 0.0);
+    for found in other.by_path.iter().filter(same) {
+        let least = found.floor_ns?.seconds();
+        floor += least;
+        measured += found.measured_ns.seconds();
+        if found.binds == Some(resource) {
+            bound += least;
+        }
+    }
+    // Floors of less than a nanosecond are zero here, and say nothing.
+    (floor > 0.0 && measured > 0.0 && 2.0 * bound > floor).then(|| floor / measured)
+}
+
 impl Subject<'_> {
     /// The phase with another workload and other passes. Operators that have no floor take `rest` times as long.
     /// Nothing where the device cannot do the work.
@@ -98,12 +131,14 @@ impl Subject<'_> {
                 Some(fraction) if fraction > 0.0 && old.seconds() > 0.0 => {
                     let changed = new.binds() != old.binds();
                     let elsewhere = other
-                        .filter(|_| changed)
-                        .and_then(|phase| phase.by_path.iter().find(|g| g.name == group.name))
-                        .filter(|group| group.binds == Some(new.binds()))
-                        .and_then(|group| group.fraction_of_roof)
-                        .filter(|fraction| *fraction > 0.0);
-                    new.seconds() / elsewhere.unwrap_or(fraction)
+                        .and_then(|other| fraction_in(other, group, by_kernels, new.binds()))
+                        .filter(|elsewhere| *elsewhere > if changed { 0.0 } else { fraction });
+                    let time = new.seconds() / elsewhere.unwrap_or(fraction);
+                    if new.seconds() < old.seconds() {
+                        time
+                    } else {
+                        time.max(measured)
+                    }
                 }
                 _ => measured * rest,
             };
@@ -112,7 +147,13 @@ impl Subject<'_> {
         let waterfall = &self.phase.waterfall;
         // Where events run at once, a part of what one saves is hidden behind another.
         let visible = waterfall.busy_ns.seconds() / waterfall.sum_ns.seconds().max(1e-12);
-        let wall = self.phase.judged_wall().seconds() - saved * visible.min(1.0);
+        let shorter = saved * visible.min(1.0);
+        let hidden = if self.phase.class.class == Some(PhaseClass::HostBound) {
+            (-shorter).clamp(0.0, self.phase.judged_idle().seconds())
+        } else {
+            0.0
+        };
+        let wall = self.phase.judged_wall().seconds() - shorter - hidden;
         (old_sum > 0.0 && wall > 0.0).then(|| Outcome {
             wall,
             floor_ratio: new_sum / old_sum,

@@ -1,8 +1,8 @@
 //! What the first use costs: of the process, of a phase, of a length of the KV cache.
 
-use llmprof_units::{Basis, Nanos};
+use llmprof_units::{Basis, Nanos, Times};
 
-use super::super::findings::{Confidence, Evidence, Finding, Gain, GainOf};
+use super::super::findings::{Confidence, EACH_LENGTH, Evidence, Finding, Gain, GainOf};
 use super::super::phase_analysis::PhaseAnalysis;
 use super::super::traced::NewLengths;
 use super::{Facts, WORTH_SAYING};
@@ -26,11 +26,11 @@ impl Facts<'_> {
             phase: Some(phase.phase),
             title: format!(
                 "{}: {} attention kernels wait {} on average for a length that has not run before; warm up the lengths that are \
-                 served, {:.2}× faster then (CUDA graphs do not remove this)",
+                 served, {} faster then (CUDA graphs do not remove this)",
                 phase.name(),
                 found.waits,
                 found.mean(),
-                gain.phase_factor?
+                Times(gain.phase_factor?)
             ),
             evidence: found.evidence(),
             gain: Some(gain),
@@ -54,13 +54,19 @@ impl Facts<'_> {
                 "ns",
                 Basis::Measured,
             ),
+            Evidence::new(
+                "more after it",
+                first.extra_ns - first.extra_ttft_ns,
+                "ns",
+                Basis::Measured,
+            ),
         ];
         let step = self.latency.itl_ns.as_ref().map_or(0.0, |gaps| gaps.p50);
         let lengths = first
             .extra_step_ns
             .filter(|extra| *extra > WORTH_SAYING * step);
         let lengths = lengths.map(|extra| {
-            evidence.push(Evidence::new("more for each later step", extra, "ns", Basis::Measured));
+            evidence.push(Evidence::new(EACH_LENGTH, extra, "ns", Basis::Measured));
             format!(
                 ", and its median step {} longer: each length of the cache that has not run before costs that once (CUDA graphs \
                  do not remove this); warm up the lengths that are served",
@@ -71,8 +77,9 @@ impl Facts<'_> {
             code: "first_use".to_owned(),
             phase: None,
             title: format!(
-                "the first pass took {}, {factor:.2}× the later ones{}",
+                "the first pass took {}, {} the later ones{}",
                 Nanos(first.first_ns.round() as i64),
+                Times(factor),
                 lengths.unwrap_or_else(|| ": warm up before serving".to_owned())
             ),
             evidence,
@@ -116,9 +123,10 @@ pub(super) fn first_instance(phase: &PhaseAnalysis) -> Option<Finding> {
         code: "first_use".to_owned(),
         phase: Some(phase.phase),
         title: format!(
-            "the first {} took {}, {factor:.2}× the later ones, for the same work on the device{lengths}: warm up before serving",
+            "the first {} took {}, {} the later ones, for the same work on the device{lengths}: warm up before serving",
             phase.name(),
-            first.wall_ns
+            first.wall_ns,
+            Times(factor)
         ),
         evidence,
         gain: Some(Gain {

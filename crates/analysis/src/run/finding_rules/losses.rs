@@ -1,14 +1,14 @@
 //! Time that a phase loses: idle, far from the limits, work that nobody needs, copies.
 
-use llmprof_units::{Basis, Nanos, Percent};
+use llmprof_units::{Basis, Nanos, Percent, Times};
 
 use super::super::classes::PhaseClass;
 use super::super::findings::{Confidence, Evidence, Finding};
-use super::super::idle_parts::{HOST_BUSY, LAUNCH_LATENCY};
+use super::super::idle_parts::{HOST_BUSY, LAUNCH_LATENCY, QUEUED_GAP};
 use super::super::operator_groups::OperatorGroup;
 use super::super::phase_analysis::PhaseAnalysis;
 use super::first_use::new_lengths;
-use super::{Facts, WORTH_SAYING};
+use super::{Facts, WORTH_SAYING, hidden_by_the_host};
 
 impl Facts<'_> {
     pub(super) fn idle(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -60,9 +60,14 @@ impl Facts<'_> {
         } else {
             ""
         };
+        let basis = if is_captured {
+            Basis::Measured
+        } else {
+            Basis::Derived
+        };
         let mut evidence = vec![
-            Evidence::share("idle share of wall time", share, Basis::Measured),
-            Evidence::time("idle time", idle, Basis::Measured),
+            Evidence::share("idle share of wall time", share, basis),
+            Evidence::time("idle time", idle, basis),
         ];
         if !is_captured {
             evidence.push(Evidence::time(
@@ -71,10 +76,15 @@ impl Facts<'_> {
                 Basis::Measured,
             ));
         }
+        // Watching makes gaps longer: their causes tell how the time divides, not how much it is without.
         evidence.extend(waterfall.idle.iter().take(3).map(|part| {
-            Evidence::time(
-                format!("idle: {}", part.name),
-                part.time_ns,
+            if is_captured {
+                let what = format!("idle: {}", part.name);
+                return Evidence::time(what, part.time_ns, Basis::Measured);
+            }
+            Evidence::share(
+                format!("of the idle time under capture: {}", part.name),
+                part.time_ns.0 as f64 / waterfall.idle_ns.0.max(1) as f64,
                 Basis::Measured,
             )
         }));
@@ -91,18 +101,15 @@ impl Facts<'_> {
         } else {
             "runs no operator"
         };
-        let remedy = if on_device && launches_hold_it_back(phase) {
-            "; CUDA graphs or a compiled model launch with less work of the host"
-        } else {
-            ""
-        };
         Some(Finding {
             code: "idle".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}{bound} {what} for {} of the time{without} it would be up to {factor:.2}× faster{remedy}",
+                "{}{bound} {what} for {} of the time{without} it would be up to {} faster{}",
                 phase.name(),
-                Percent(share)
+                Percent(share),
+                Times(factor),
+                remedy(phase)
             ),
             evidence,
             gain: Some(gain),
@@ -121,6 +128,9 @@ impl Facts<'_> {
         };
         if let Some(why) = why {
             return vec![Finding::abstain("inefficiency", phase, about, why)];
+        }
+        if hidden_by_the_host(phase) {
+            return Vec::new();
         }
         let finding = |group: &OperatorGroup| {
             let lost = group.measured_ns.0.saturating_sub(group.floor_ns?.0);
@@ -162,11 +172,11 @@ impl Facts<'_> {
                 code: format!("inefficiency.{}", group.name),
                 phase: Some(phase.phase),
                 title: format!(
-                    "{}: {} operators take {} of the time {where_it_stands} the phase would be {:.2}× faster",
+                    "{}: {} take {} of the time {where_it_stands} the phase would be up to {} faster",
                     phase.name(),
-                    group.name,
-                    Percent(group.share),
-                    gain.phase_factor?
+                    spoken(group, phase),
+                    Percent(phase.judged_share(group.measured_ns)),
+                    Times(gain.phase_factor?)
                 ),
                 evidence,
                 gain: Some(gain),
@@ -205,8 +215,8 @@ impl Facts<'_> {
     }
 
     fn part(&self, phase: &PhaseAnalysis, code: &str, time: Nanos, what: &str) -> Option<Finding> {
-        let share = phase.waterfall.share(time);
-        if share < WORTH_SAYING {
+        let share = phase.judged_share(time);
+        if share < WORTH_SAYING || hidden_by_the_host(phase) {
             return None;
         }
         let wall = phase.judged_wall();
@@ -215,10 +225,10 @@ impl Facts<'_> {
             code: code.to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}: {} of the time {what}; without it the phase would be {:.2}× faster",
+                "{}: {} of the time {what}; without it the phase would be {} faster",
                 phase.name(),
                 Percent(share),
-                gain.phase_factor?
+                Times(gain.phase_factor?)
             ),
             evidence: vec![
                 Evidence::time(code, time, Basis::Measured),
@@ -236,12 +246,29 @@ impl Facts<'_> {
     }
 }
 
-/// Whether most idle time is the host's work before launches, rather than waiting for the device.
-fn launches_hold_it_back(phase: &PhaseAnalysis) -> bool {
-    let named = |name: &str| {
-        let parts = phase.waterfall.idle.iter();
-        let times = parts.filter(|part| part.name == name);
-        times.map(|part| part.time_ns.seconds()).sum::<f64>()
+/// What would make idle time of a device shorter, by what most of it is.
+fn remedy(phase: &PhaseAnalysis) -> &'static str {
+    let Some(traced) = phase.traced.as_ref().filter(|t| t.device.is_some()) else {
+        return "";
     };
-    2.0 * (named(HOST_BUSY) + named(LAUNCH_LATENCY)) > phase.waterfall.idle_ns.seconds()
+    let from_graphs = 2 * traced.graph_kernels > traced.kernels;
+    if phase.idle_part(&[HOST_BUSY, LAUNCH_LATENCY]) > 0.5 {
+        return if from_graphs {
+            "; the kernels come from CUDA graphs already, and most of the rest is the host's work around their launches"
+        } else {
+            "; CUDA graphs or a compiled model launch with less work of the host"
+        };
+    }
+    if phase.idle_part(&[QUEUED_GAP]) > 0.5 {
+        return "; most of that are gaps between kernels that were launched already, of which fewer, fused kernels leave less";
+    }
+    ""
+}
+
+/// What to call a group in a sentence.
+fn spoken(group: &OperatorGroup, phase: &PhaseAnalysis) -> String {
+    match group.name.as_str() {
+        "products" if phase.by_kernels() => "matrix products".to_owned(),
+        name => format!("{name} operators"),
+    }
 }

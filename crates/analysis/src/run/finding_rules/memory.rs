@@ -2,7 +2,7 @@
 
 use llmprof_theory::floor::MemoryLevel;
 use llmprof_theory::{Kind, Model, Pass, Precision, Routing, WeightFormat, Workload};
-use llmprof_units::{Basis, Nanos, Percent};
+use llmprof_units::{Basis, Nanos, Percent, Times};
 
 use super::super::classes::PhaseClass;
 use super::super::findings::{Confidence, Evidence, Finding, Gain, GainOf};
@@ -92,8 +92,9 @@ impl Facts<'_> {
             code: "quantize_weights".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "decode is held back by reading {} weights: in int8 it would be {:.2}× faster",
-                formats.weights, gain.phase_factor?
+                "decode is held back by reading {} weights: in int8 it would be {} faster",
+                formats.weights,
+                Times(gain.phase_factor?)
             ),
             evidence: vec![
                 Evidence::share(
@@ -171,8 +172,10 @@ impl Facts<'_> {
             code: "batching".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "a batch of {batch} instead of {} would give {factor:.1}× the tokens per second of decode, each step taking {slower:.2}× as long",
-                workload_now.batch
+                "a batch of {batch} instead of {} would give {} the tokens per second of decode, each step taking {} as long",
+                workload_now.batch,
+                Times(factor),
+                Times(slower)
             ),
             evidence: vec![
                 Evidence::new(
@@ -181,8 +184,8 @@ impl Facts<'_> {
                     "sequences",
                     Basis::Counted,
                 ),
-                Evidence::new("batch", batch as f64, "sequences", Basis::Derived),
-                Evidence::share("decode time then ÷ now", slower, Basis::Predicted),
+                Evidence::new("batch then", batch as f64, "sequences", Basis::Derived),
+                Evidence::new("decode time then ÷ now", slower, "×", Basis::Predicted),
             ],
             gain: Some(Gain {
                 of: GainOf::Throughput,
@@ -190,8 +193,15 @@ impl Facts<'_> {
                 phase_factor: Some(factor),
                 saved_ns: None,
                 derivation: format!(
-                    "{batch} ÷ {} sequences ÷ {slower:.3} of the time: each operator counted again at that batch keeps its fraction of the roof, or prefill's where arithmetic becomes its limit; doubling stops below {BATCH_STEP}× more",
-                    workload_now.batch
+                    "{batch} ÷ {} sequences ÷ {slower:.3} of the time: each operator counted again at that batch keeps its fraction of the \
+                     roof, or prefill's where that is higher for the same limit, and takes no less than now{}; doubling stops below \
+                     {BATCH_STEP}× more",
+                    workload_now.batch,
+                    if phase.class.class == Some(PhaseClass::HostBound) {
+                        ", and works first while the device was idle"
+                    } else {
+                        ""
+                    }
                 ),
             }),
             confidence: if batch > workload_now.batch.saturating_mul(FAR) {

@@ -1,6 +1,7 @@
 //! The rules that findings are drawn by. Each computes its gain, or says why it cannot.
 
 mod first_use;
+mod fusion;
 mod losses;
 mod memory;
 
@@ -8,6 +9,7 @@ use llmprof_theory::floor::Roof;
 use llmprof_theory::{Model, Pass, Workload};
 use llmprof_units::Nanos;
 
+use super::classes::PhaseClass;
 use super::findings::{Finding, Gain, GainOf, sort};
 use super::latency::Latency;
 use super::phase_analysis::PhaseAnalysis;
@@ -32,6 +34,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         found.extend(facts.inefficiency(phase));
         found.extend(facts.extra(phase));
         found.extend(facts.copies(phase));
+        found.extend(facts.fusion(phase));
         found.extend(facts.fewer_bytes(phase, passes));
         found.extend(facts.batching(phase, passes));
         found.extend(facts.on_chip(phase));
@@ -41,6 +44,11 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     found.extend(facts.first_use());
     sort(&mut found);
     found
+}
+
+/// Whether the device waits for the host so much that it would only wait longer if it worked faster.
+fn hidden_by_the_host(phase: &PhaseAnalysis) -> bool {
+    phase.device().is_some() && phase.class.class == Some(PhaseClass::HostBound)
 }
 
 impl Facts<'_> {

@@ -26,6 +26,10 @@ pub struct TracedPhase {
     pub steps: Option<Distribution>,
     /// Kernels, or operators of the host.
     pub kernels: u64,
+    /// Kernels that were launched as nodes of CUDA graphs.
+    pub graph_kernels: u64,
+    /// Kernels beside products and attention; absent where the device or its kernels are not known.
+    pub glue: Option<Glue>,
     /// Time of events whose module is known; absent without ranges of modules.
     pub in_modules_ns: Option<Nanos>,
     /// The operators that the host was longest in while the device waited for it.
@@ -38,6 +42,18 @@ pub struct TracedPhase {
     pub small_kernel_share: Option<f64>,
     /// Part of the wall time in which devices exchanged data and computed nothing.
     pub exposed_communication_share: Option<f64>,
+}
+
+/// Kernels beside products, convolutions and attention: norms, rotations, activations, additions, copies, index work. They are
+/// small and many unless a compiler fuses them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Glue {
+    /// How many.
+    pub kernels: u64,
+    /// Their time.
+    pub time_ns: Nanos,
+    /// How many of them a compiler has fused already.
+    pub fused: u64,
 }
 
 /// One stretch of a phase.

@@ -5,7 +5,7 @@ use llmprof_record::trace::{StrId, ThreadId, Trace};
 
 use super::host_operators;
 use crate::analysis::Structure;
-use crate::device_events::{Class, Table};
+use crate::device_events::{Class, DeviceEvent, Table};
 
 /// One interval of work, and where on the host it comes from.
 #[derive(Clone, Copy, Debug)]
@@ -105,15 +105,23 @@ pub(super) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {
                         category: structure.events.class_of(event.name).category,
                         whole_graph: event.in_graph && trace.text(event.name) == WHOLE_GRAPH,
                         kernel: is_kernel.then_some(event.row),
-                        node: is_kernel
-                            .then(|| trace.kernels.graph_node[event.row as usize])
-                            .filter(|&node| node != 0),
+                        node: Some(node(trace, event)).filter(|&node| node != 0),
                     }
                 })
                 .collect();
             Lane::new(events.first().map(|event| event.device), items)
         })
         .collect()
+}
+
+/// The node of a graph that an event came from, 0 for none.
+fn node(trace: &Trace, event: &DeviceEvent) -> u64 {
+    let nodes = match event.table {
+        Table::Kernels => &trace.kernels.graph_node,
+        Table::Copies => &trace.copies.graph_node,
+        Table::Memsets => &trace.memsets.graph_node,
+    };
+    nodes[event.row as usize]
 }
 
 fn host(trace: &Trace, structure: &Structure) -> Option<Lane> {

@@ -7,6 +7,7 @@
 
 mod facts;
 mod first_use;
+mod glue;
 mod host_operators;
 mod items;
 mod matching;
@@ -17,7 +18,7 @@ mod plain;
 mod stretches;
 mod tables;
 
-pub use facts::{FirstInstance, NewLengths, PhaseInstance, TracedPhase};
+pub use facts::{FirstInstance, Glue, NewLengths, PhaseInstance, TracedPhase};
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::trace::Trace;

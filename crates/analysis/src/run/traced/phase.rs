@@ -18,6 +18,7 @@ use super::super::utilization::Utilization;
 use super::super::waterfall::{Event, EventClass, Floor, Input, Waterfall};
 use super::facts::{PhaseInstance, TracedPhase};
 use super::first_use::{AttentionWaits, first_instance};
+use super::glue::in_graphs;
 use super::items::Lane;
 use super::matching::{Counted, Matching};
 use super::plain::plain_time;
@@ -36,6 +37,8 @@ const MOST_OPERATORS: usize = 10;
 pub(super) struct Tracing<'a> {
     pub(super) trace: &'a Trace,
     pub(super) timeline: &'a Analysis,
+    /// The names of the trace's phases.
+    pub(super) names: &'a [String],
     pub(super) lanes: &'a [Lane],
     pub(super) matching: &'a Matching,
     /// When each unit's first event began, by unit.
@@ -129,6 +132,8 @@ impl Tracing<'_> {
             steps: Distribution::of(&steps),
             step_ns,
             kernels: kernels(&included, lane),
+            graph_kernels: in_graphs(&included, lane),
+            glue: self.glue(&included, lane),
             in_modules_ns: self.in_modules(&included, number),
             host_operators: host_operators(&breakdowns),
             new_lengths: waits.unusual(&first_waits),
@@ -172,8 +177,8 @@ impl Tracing<'_> {
                     Severity::Info,
                     "run.missing_operators",
                     format!(
-                        "{name}: {calls} operator calls that theory counts have no event of their own (first `{}`): fused into others, \
-                         or not recorded",
+                        "{name}: calls of operators that theory counts have no event of their own, first `{}`: fused into others, or \
+                         not recorded",
                         missing.path
                     ),
                 )
@@ -231,7 +236,9 @@ impl Tracing<'_> {
         included
             .iter()
             .map(|stretch| {
-                let row = self.timeline.phases.get(stretch.name)?;
+                // Phases of which nothing was recorded have no row.
+                let name = self.names.get(stretch.name)?;
+                let row = self.timeline.phases.iter().find(|row| row.name == *name)?;
                 let of_device = |found: &&DeviceBreakdown| Some(found.device) == lane.device;
                 let breakdown = row.devices.iter().find(of_device)?;
                 Some((breakdown, stretch.order))

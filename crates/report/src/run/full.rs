@@ -2,7 +2,7 @@ use llmprof_analysis::run::{Distribution, OperatorGroup, PhaseAnalysis, RunAnaly
 use llmprof_record::issue::Issue;
 use llmprof_units::{Nanos, Percent, significant};
 
-use super::words::{conclusion, finding_line, time, with_interval};
+use super::words::{conclusion, figure, finding_line, first_use, time, with_interval};
 use super::{kernels, limits, steps, telemetry, traced};
 use crate::{Block, Document, Table};
 
@@ -31,10 +31,24 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
          captured pass. {idle}"
     ));
     document.table(waterfalls(analysis));
+    if let Some(first) = first_use(analysis) {
+        document.paragraph(first);
+    }
     traced::section(&mut document, analysis);
     steps::section(&mut document, analysis);
     document.heading("Phases");
     document.table(phases(analysis));
+    document.list(analysis.phases.iter().map(why).collect());
+    if analysis
+        .phases
+        .iter()
+        .any(|phase| phase.capture_ratio.is_some())
+    {
+        document.paragraph(
+            "What capture costs is the captured wall time over the plain one: ranges and records slow the host down, and the host \
+             itself varies from pass to pass.",
+        );
+    }
     if analysis.latency.measured_in.is_some() || analysis.timeline.is_none() {
         document.heading("Latency");
         document.paragraph(format!(
@@ -43,14 +57,6 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
         ));
         document.table(latency(analysis));
     }
-    if let Some(first) = &analysis.latency.first_use {
-        document.paragraph(format!(
-            "The first pass took {} longer than the later ones ({} against {}).",
-            time(first.extra_ns),
-            time(first.first_ns),
-            time(first.later_ns)
-        ));
-    }
     findings(&mut document, analysis);
     if analysis
         .phases
@@ -58,6 +64,7 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
         .any(|phase| !phase.by_kind.is_empty())
     {
         document.heading("Operators");
+        document.paragraph("From the captured pass; shares are of its wall time.");
     }
     for phase in &analysis.phases {
         if !phase.by_kind.is_empty() {
@@ -192,6 +199,13 @@ pub(super) fn class(phase: &PhaseAnalysis) -> String {
         .map_or_else(|| "no class".to_owned(), |class| class.to_string())
 }
 
+/// The class of a phase with its reason.
+fn why(phase: &PhaseAnalysis) -> String {
+    let verb = phase.class.class.map_or("has", |_| "is");
+    let (name, class) = (phase.name(), class(phase));
+    format!("{name} {verb} {class}: {}.", phase.class.why)
+}
+
 fn latency(analysis: &RunAnalysis) -> Table {
     let latency = &analysis.latency;
     let mut table = Table::new(&["Quantity", "Mean", "Deviation", "p50", "p90", "p99"], 1);
@@ -249,11 +263,7 @@ fn findings(document: &mut Document, analysis: &RunAnalysis) {
             .evidence
             .iter()
             .map(|evidence| {
-                let value = match evidence.unit.as_str() {
-                    "1" => Percent(evidence.value).to_string(),
-                    "ns" => time(evidence.value),
-                    unit => format!("{} {unit}", significant(evidence.value)),
-                };
+                let value = figure(evidence);
                 format!("{}: {value} ({})", evidence.what, evidence.basis)
             })
             .collect();

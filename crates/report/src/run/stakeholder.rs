@@ -4,6 +4,9 @@ use llmprof_units::{Nanos, Percent, significant};
 use super::{full::device, words::time};
 use crate::Document;
 
+/// Gains below this factor are no news to people who decide.
+const WORTH_SAYING: f64 = 1.05;
+
 /// One page without jargon: how fast, what holds it back, what would help.
 pub fn stakeholder(analysis: &RunAnalysis) -> Document {
     let mut document = Document::new(format!("{}: how fast it is, and why", analysis.model));
@@ -21,23 +24,27 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
     }
     match &analysis.workload {
         Some(workload) => lines.push(format!(
-            "Measured on {} with {} request(s) at once, {} pieces of prompt and {} of answer, {} times.",
+            "Measured on {} with {}, {} pieces of prompt and {} of answer, {}.",
             device(analysis),
-            workload.batch,
+            match workload.batch {
+                1 => "one request at a time".to_owned(),
+                batch => format!("{batch} requests at once"),
+            },
             workload.prompt,
             workload.new_tokens,
-            latency.repeats.max(1)
+            match latency.repeats {
+                0 | 1 => "once".to_owned(),
+                repeats => format!("{repeats} times"),
+            },
         )),
         None => lines.push(format!("Recorded on {}.", device(analysis))),
     }
-    for phase in &analysis.phases {
-        if let Some(steps) = phase
-            .traced
-            .as_ref()
-            .and_then(|traced| traced.steps.as_ref())
-        {
+    let is_timed = latency.decode_tokens_per_s.is_some();
+    for phase in analysis.phases.iter().filter(|_| !is_timed) {
+        let traced = phase.traced.as_ref();
+        if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {
             lines.push(format!(
-                "While it was watched, a step of {} took {} on average.",
+                "A step of {} took {} on average.",
                 phase.name(),
                 time(steps.mean)
             ));
@@ -64,10 +71,9 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
             None => "has no single cause that the data show",
         };
         let limit = phase.waterfall.floor_ns.map(|floor: Nanos| {
-            let share = floor.0 as f64 / phase.waterfall.wall_ns.0.max(1) as f64;
             format!(
                 " The machine's own limit would be {} of the time it takes.",
-                Percent(share)
+                Percent(phase.judged_share(floor))
             )
         });
         lines.push(format!(
@@ -82,7 +88,8 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
         .findings
         .iter()
         .filter_map(|finding| {
-            let gain = finding.gain.as_ref()?;
+            let gain = finding.gain.as_ref();
+            let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;
             let what = match gain.of {
                 GainOf::Run => "up to",
                 GainOf::Throughput => "with more requests at once, up to",

@@ -1,6 +1,6 @@
 //! What the machine did meanwhile, as a section of the report.
 
-use llmprof_analysis::run::{HostTelemetry, RunAnalysis};
+use llmprof_analysis::run::{HostTelemetry, PhaseTelemetry, RunAnalysis};
 use llmprof_units::{Percent, significant};
 
 use crate::{Document, Table};
@@ -31,6 +31,28 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
             energy.basis
         )),
         None => facts.push("Energy was not measured on this machine.".to_owned()),
+    }
+    let passes = analysis.latency.repeats.max(1) as i64;
+    let short = telemetry
+        .phases
+        .iter()
+        .filter(|phase| phase.energy.is_some() && phase.time_ns.0 / passes < telemetry.period_ns.0);
+    let short: Vec<String> = short.map(|phase| phase.phase.to_string()).collect();
+    if !short.is_empty() {
+        facts.push(format!(
+            "{} took less than the time between samples: energy and power there are read off the line between two of them.",
+            short.join(", ")
+        ));
+    }
+    let untold = |phase: &PhaseTelemetry| {
+        let mut gpus = phase.gpus.iter();
+        gpus.any(|gpu| gpu.utilization_percent.is_none())
+    };
+    if telemetry.phases.iter().any(untold) {
+        facts.push(
+            "How busy GPUs are is told for up to the last second: stretches of less than a second have no such figure."
+                .to_owned(),
+        );
     }
     if let Some(counters) = &telemetry.counters {
         let count = |value: Option<u64>| value.map_or_else(dash, |value| significant(value as f64));
@@ -78,7 +100,9 @@ fn phases(telemetry: &HostTelemetry) -> Table {
             phase
                 .cpu_percent
                 .map_or_else(dash, |percent| Percent(percent / 100.0).to_string()),
-            phase.worker_cores.map_or_else(dash, significant),
+            phase
+                .worker_cores
+                .map_or_else(dash, |cores| format!("{cores:.2}")),
             phase
                 .frequency_hz
                 .map_or_else(dash, |clock| clock.to_string()),

@@ -38,7 +38,10 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
     }
     let steps = steps(&traced);
     if !steps.rows.is_empty() && !super::steps::replace_phases(analysis) {
-        document.push(Block::Heading(2, "Steps of decode".to_owned()));
+        document.push(Block::Heading(
+            2,
+            "Steps of decode, in the captured pass".to_owned(),
+        ));
         document.table(steps);
     }
     for (phase, _) in &traced {
@@ -73,6 +76,13 @@ fn how_known(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
             inside,
             sum,
             Percent(inside.0 as f64 / sum.0.max(1) as f64)
+        ));
+    }
+    let (wall, idle) = (phase.judged_wall(), phase.judged_idle());
+    if wall != phase.waterfall.wall_ns {
+        parts.push(format!(
+            "without capture it takes {wall} with {idle} ({}) idle, and the same on the device",
+            Percent(phase.judged_share(idle))
         ));
     }
     if phase.waterfall.carried_in_ns.0 > 0 {

@@ -1,9 +1,14 @@
-use llmprof_analysis::run::{Finding, GainOf, PhaseAnalysis, RunAnalysis, Summary};
+use llmprof_analysis::run::{
+    Confidence, EACH_LENGTH, Evidence, Finding, GainOf, PhaseAnalysis, RunAnalysis, Summary,
+};
 use llmprof_analysis::steps::StepPattern;
-use llmprof_units::{Nanos, Percent, significant};
+use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, Percent, Times, significant};
 
 /// Patterns of steps that the conclusion tells.
 const MOST_PATTERNS: usize = 2;
+
+/// Gains below this factor are not told in figures.
+const NOTICED: f64 = 1.005;
 
 /// The conclusion in a few sentences, the most important first: where the time went, the bound, what would pay.
 pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
@@ -22,6 +27,7 @@ pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
         ));
     }
     lines.extend(analysis.phases.iter().map(phase_line));
+    lines.extend(first_use(analysis));
     if let Some(steps) = super::steps::of(analysis) {
         let patterns = steps.patterns.iter().take(MOST_PATTERNS);
         let sentences: Vec<String> = patterns.map(StepPattern::sentence).collect();
@@ -91,17 +97,69 @@ pub(super) fn asked(analysis: &RunAnalysis) -> Option<String> {
 /// A finding in one line, with its gain.
 pub(super) fn finding_line(finding: &Finding) -> String {
     match &finding.gain {
-        Some(gain) => format!(
-            "{}. Expected: {} {:.2}× faster.",
-            finding.title.trim_end_matches('.'),
-            match gain.of {
+        Some(gain) => {
+            let title = finding.title.trim_end_matches('.');
+            let what = match gain.of {
                 GainOf::Run => "the run",
                 GainOf::Throughput => "throughput",
                 GainOf::FirstRequest => "the first request",
-            },
-            gain.factor
-        ),
+            };
+            let bound = match (gain.of, finding.confidence) {
+                (GainOf::Run, Confidence::Low) => "At most",
+                _ => "Expected",
+            };
+            if gain.factor < NOTICED {
+                return format!("{title}. {bound}: {what} hardly faster.");
+            }
+            format!("{title}. {bound}: {what} {} faster.", Times(gain.factor))
+        }
         None => finding.title.clone(),
+    }
+}
+
+/// What the first pass paid once, where that is a finding.
+pub(super) fn first_use(analysis: &RunAnalysis) -> Option<String> {
+    let first = analysis.latency.first_use.as_ref()?;
+    let mut findings = analysis.findings.iter();
+    let finding =
+        findings.find(|finding| finding.code == "first_use" && finding.phase.is_none())?;
+    let after = first.extra_ns - first.extra_ttft_ns;
+    let parts = [
+        (first.extra_ttft_ns, "until the first token"),
+        (after, "after it"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(extra, _)| *extra > 0.0)
+        .map(|(extra, when)| format!("{} more {when}", time(*extra)))
+        .collect();
+    let of_lengths = |evidence: &&Evidence| evidence.what == EACH_LENGTH;
+    let steps = finding.evidence.iter().find(of_lengths).map(|extra| {
+        format!(
+            ", where each length of the KV cache that had not run before cost {}",
+            figure(extra)
+        )
+    });
+    Some(format!(
+        "First use: the first pass took {} where later ones take {}: {}{}.",
+        time(first.first_ns),
+        time(first.later_ns),
+        parts.join(", "),
+        steps.unwrap_or_default()
+    ))
+}
+
+/// The number of an evidence with its unit.
+pub(super) fn figure(evidence: &Evidence) -> String {
+    let value = evidence.value;
+    match evidence.unit.as_str() {
+        "1" => Percent(value).to_string(),
+        "×" => Times(value).to_string(),
+        "ns" => time(value),
+        "B" => Bytes(value as u64).to_string(),
+        "B/s" => BytesPerSecond(value).to_string(),
+        "FLOP/s" => FlopsPerSecond(value).to_string(),
+        unit => format!("{} {unit}", significant(value)),
     }
 }
 

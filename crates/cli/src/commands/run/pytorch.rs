@@ -120,6 +120,7 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         let issues = &mut analysis.issues;
         issues.retain(|issue| issue.code != "analysis.no_device_events");
     }
+    analysis.assumptions.extend(how_it_ran(&loaded));
     if let Some(profiled) = &profiled {
         analysis.assumptions.extend(profiled.overhead.clone());
         summary.extend(profiled.overhead.clone());
@@ -192,6 +193,23 @@ fn text_tokens(prompt: u64, plan: &Plan, subject: &Subject) -> u64 {
     } else {
         prompt
     }
+}
+
+/// How the worker ran the model, which is where runs of one model differ; in the words of the configuration.
+fn how_it_ran(loaded: &Loaded) -> Option<String> {
+    let fact = |name: &str| loaded.facts.get(name);
+    let class = fact("model_class")?;
+    let versions = ["torch", "transformers"]
+        .into_iter()
+        .filter_map(|name| Some(format!("{name} {}", fact(name)?)));
+    let options = ["attn_implementation", "compile", "cuda_graph", "kv_cache"]
+        .into_iter()
+        .filter_map(|name| Some(format!("{name} {}", fact(name)?)));
+    Some(format!(
+        "{class} ran on {}: {}.",
+        versions.collect::<Vec<_>>().join(" and "),
+        options.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// Adds what the worker says of itself to `env.json`.

@@ -232,6 +232,10 @@ fn energy(samples: &Samples, spans: &[(Nanos, Nanos)]) -> Option<Energy> {
     (!total.covers.is_empty()).then_some(total)
 }
 
+/// NVML's utilization is of a time before the reading: 1/6 s to 1 s, which the driver chooses. In a shorter stretch it tells of
+/// what ran before.
+const UTILIZATION_WINDOW: Nanos = Nanos(1_000_000_000);
+
 fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
     let mean = |value: fn(&GpuSample) -> Option<f64>| {
         weighted(spans, |start, end| gpu.mean_between(start, end, value))
@@ -252,8 +256,17 @@ fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
     reasons.dedup();
     GpuPhase {
         index: gpu.index,
-        utilization_percent: mean(|row| row.gpu_percent),
-        power_w: mean(|row| Some(row.power_w?.0)),
+        utilization_percent: {
+            let long: Vec<_> = spans
+                .iter()
+                .copied()
+                .filter(|&(start, end)| end - start >= UTILIZATION_WINDOW)
+                .collect();
+            weighted(&long, |start, end| {
+                gpu.mean_between(start, end, |row| row.gpu_percent)
+            })
+        },
+        power_w: mean(|row| Some(row.power_instant_w.or(row.power_w)?.0)),
         sm_clock_mhz: mean(|row| Some(row.sm_clock_hz?.0 / 1e6)),
         temperature_c: most(|row| row.temperature_c),
         memory_bytes: most(|row| Some(row.memory_used_bytes?.0 as f64)).map(|bytes| bytes as u64),

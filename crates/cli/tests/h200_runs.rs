@@ -1,0 +1,339 @@
+//! Whole runs of PyTorch models on an H200 (`fixtures/h200/runs.sh`), analyzed again from what they recorded. Sums are compared
+//! with those that Python counts in the same files (`fixtures/wire_counts.py`).
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const ALL: [&str; 5] = ["eager05", "graph05", "compile05", "eager7", "graph7"];
+const PHASES: [&str; 2] = ["prefill", "decode"];
+/// Steps of decode in each of the runs: 16 tokens, of which prefill gives the first.
+const STEPS: u64 = 15;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/h200/runs")
+}
+
+fn llmprof(args: &[&Path]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .args(args)
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {said}");
+}
+
+/// What people read of a run.
+const FILES: [&str; 4] = [
+    "analysis.json",
+    "report.md",
+    "stakeholder_summary.md",
+    "kernels.csv",
+];
+
+/// A run that was analyzed again.
+struct Again {
+    files: [String; FILES.len()],
+    analysis: Value,
+}
+
+impl Again {
+    /// The run with this name, analyzed once for all tests.
+    fn of(name: &str) -> &'static Self {
+        static RUNS: [OnceLock<Again>; ALL.len()] = [const { OnceLock::new() }; ALL.len()];
+        let place = ALL.iter().position(|known| *known == name).unwrap();
+        RUNS[place].get_or_init(|| Self::analyzed(name))
+    }
+
+    fn analyzed(name: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let run = folder.path().join("run");
+        let recorded = fixtures().join(name);
+        llmprof(&[
+            Path::new("import"),
+            &recorded.join("cupti.wire.gz"),
+            Path::new("-o"),
+            &run,
+        ]);
+        fs::copy(recorded.join("recorded.json"), run.join("recorded.json")).unwrap();
+        llmprof(&[Path::new("analyze"), &run]);
+        let files = FILES.map(|file| fs::read_to_string(run.join(file)).unwrap());
+        Self {
+            analysis: serde_json::from_str(&files[0]).unwrap(),
+            files,
+        }
+    }
+
+    fn read(&self, file: &str) -> &str {
+        let place = FILES.iter().position(|known| *known == file);
+        &self.files[place.unwrap()]
+    }
+
+    fn phase(&self, name: &str) -> &Value {
+        let mut phases = self.analysis["phases"].as_array().unwrap().iter();
+        phases.find(|phase| phase["phase"] == name).unwrap()
+    }
+
+    fn part(&self, phase: &str, name: &str) -> i64 {
+        self.phase(phase)["waterfall"][name].as_i64().unwrap()
+    }
+
+    /// The part of decode's wall time without capture in which the device had nothing to do.
+    fn plain_idle(&self) -> f64 {
+        let evidence = self.phase("decode")["class"]["evidence"].as_array();
+        let mut evidence = evidence.unwrap().iter();
+        let idle = evidence.find(|one| one["what"] == "idle share of wall time without capture");
+        idle.unwrap()["value"].as_f64().unwrap()
+    }
+
+    fn class(&self, phase: &str) -> &str {
+        self.phase(phase)["class"]["class"].as_str().unwrap()
+    }
+
+    fn finding(&self, code: &str, phase: Option<&str>) -> Option<&Value> {
+        let mut findings = self.analysis["findings"].as_array().unwrap().iter();
+        findings.find(|finding| finding["code"] == code && finding["phase"].as_str() == phase)
+    }
+
+    fn title(&self, code: &str, phase: Option<&str>) -> &str {
+        let finding = self.finding(code, phase);
+        let finding = finding.unwrap_or_else(|| panic!("no {code} of {phase:?}"));
+        finding["title"].as_str().unwrap()
+    }
+
+    /// Mean time of a token after the first, in passes without capture.
+    fn tpot(&self) -> f64 {
+        self.analysis["latency"]["tpot_ns"]["mean"]
+            .as_f64()
+            .unwrap()
+    }
+}
+
+#[test]
+fn waterfalls_are_what_the_records_add_up_to() {
+    let counts: Value =
+        serde_json::from_slice(&fs::read(fixtures().join("counts.json")).unwrap()).unwrap();
+    for name in ALL {
+        let again = Again::of(name);
+        for phase in PHASES {
+            let counted = |what: &str| counts[name][phase][what].as_i64().unwrap();
+            let part = |what: &str| again.part(phase, what);
+            for what in ["wall_ns", "sum_ns", "busy_ns"] {
+                assert_eq!(part(what), counted(what), "{name} {phase} {what}");
+            }
+            let traced = &again.phase(phase)["traced"];
+            assert_eq!(traced["kernels"], counts[name][phase]["kernels"]);
+            let steps = traced["step_ns"].as_array().unwrap();
+            assert_eq!(steps.len() as i64, counted("steps"));
+            let steps = steps.iter().map(|step| step.as_i64().unwrap());
+            assert_eq!(steps.sum::<i64>(), counted("step_ns"));
+            let in_modules = traced["in_modules_ns"].as_i64().unwrap_or(0);
+            assert_eq!(in_modules, counted("in_modules_ns"), "{name} {phase}");
+
+            let work =
+                part("floor_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+            let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
+            assert_eq!(work + rest, part("wall_ns"), "{name} {phase}");
+            assert_eq!(part("idle_ns"), part("wall_ns") - part("busy_ns"));
+            let causes = again.phase(phase)["waterfall"]["idle"].as_array().unwrap();
+            let causes = causes
+                .iter()
+                .map(|cause| cause["time_ns"].as_i64().unwrap());
+            assert_eq!(causes.sum::<i64>(), part("idle_ns"), "{name} {phase}");
+        }
+    }
+}
+
+#[test]
+fn eager_decode_waits_for_the_host_and_new_lengths_cost_once() {
+    for name in ["eager05", "eager7"] {
+        let again = Again::of(name);
+        assert_eq!(again.class("decode"), "host_bound", "{name}");
+        let idle = again.part("decode", "idle_ns") as f64;
+        let wall = again.part("decode", "wall_ns") as f64;
+        assert!(idle >= 0.75 * wall, "{name}: {idle} of {wall} ns");
+        let first = &again.analysis["findings"][0];
+        assert_eq!(
+            (&first["code"], &first["phase"]),
+            (&"idle".into(), &"decode".into())
+        );
+        let title = again.title("idle", Some("decode"));
+        assert!(
+            title.contains("host-bound") && title.contains("CUDA graphs"),
+            "{title}"
+        );
+        assert!(again.finding("fusion", Some("decode")).is_none());
+
+        let title = again.title("first_use", None);
+        assert!(title.contains("each length of the cache"), "{title}");
+        let report = again.read("report.md");
+        let (_, waterfall) = report.split_once("## Where the time went").unwrap();
+        let (waterfall, _) = waterfall.split_once("\n## ").unwrap();
+        assert!(
+            waterfall.contains("each length of the KV cache that had not run before cost"),
+            "{waterfall}"
+        );
+    }
+}
+
+#[test]
+fn graphs_take_the_idle_time_away() {
+    let most = [("graph05", 0.15), ("compile05", 0.2), ("graph7", 0.1)];
+    for (name, most) in most {
+        let again = Again::of(name);
+        let idle = again.plain_idle();
+        assert!(idle < most, "{name}: {idle}");
+        assert_ne!(again.class("decode"), "host_bound", "{name}");
+        // What was done already is not advised, and a graph has one length.
+        let title = again.title("idle", Some("decode"));
+        assert!(!title.contains("CUDA graphs or"), "{name}: {title}");
+        assert!(!again.title("first_use", None).contains("each length"));
+        let traced = &again.phase("decode")["traced"];
+        let in_graphs = traced["graph_kernels"].as_u64().unwrap();
+        assert!(
+            2 * in_graphs > traced["kernels"].as_u64().unwrap(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn large_weights_bind_memory_and_small_kernels_bind_a_small_model() {
+    let large = Again::of("graph7");
+    assert_eq!(large.class("decode"), "memory_bound");
+    assert!(large.finding("quantize_weights", Some("decode")).is_some());
+    let small = Again::of("graph05");
+    assert_eq!(small.class("decode"), "latency_bound");
+    let why = small.phase("decode")["class"]["why"].as_str().unwrap();
+    assert!(
+        why.contains("fewer blocks than the device has multiprocessors"),
+        "{why}"
+    );
+    assert!(small.read("report.md").contains(why));
+}
+
+/// The bound that fusion is said to have holds for a compiler that fuses: the same model ran both ways.
+#[test]
+fn a_compiler_gains_no_more_than_fusion_is_said_to_give() {
+    let (graph, compiled) = (Again::of("graph05"), Again::of("compile05"));
+    let finding = graph.finding("fusion", Some("decode")).unwrap();
+    let most = finding["gain"]["phase_factor"].as_f64().unwrap();
+    let found = graph.tpot() / compiled.tpot();
+    assert!(found > 1.5 && found < most, "{found} of at most {most}");
+    let title = finding["title"].as_str().unwrap();
+    assert!(title.contains("as a compiler fuses"), "{title}");
+    let left = compiled.finding("fusion", Some("decode")).unwrap();
+    assert!(left["gain"]["phase_factor"].as_f64().unwrap() < most / 1.5);
+    // Rotations that are fused with a concatenation are still rotations, of Triton and not of cuDNN.
+    let kernels = compiled.read("kernels.csv");
+    let fused = kernels.lines().filter(|line| line.contains("triton_"));
+    assert!(fused.clone().count() > 10);
+    assert!(
+        fused
+            .clone()
+            .all(|line| !line.contains("cuDNN") && !line.contains(",cat,"))
+    );
+}
+
+#[test]
+fn nearly_all_device_time_has_a_module() {
+    for name in ["eager05", "graph05", "eager7", "graph7"] {
+        let again = Again::of(name);
+        for phase in PHASES {
+            let inside = again.phase(phase)["traced"]["in_modules_ns"]
+                .as_i64()
+                .unwrap();
+            let sum = again.part(phase, "sum_ns");
+            assert!(
+                inside as f64 >= 0.98 * sum as f64,
+                "{name} {phase}: {inside} of {sum}"
+            );
+        }
+        assert!(
+            again.phase("decode")["missing"]
+                .as_array()
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
+
+/// Of Qwen2.5-0.5B a token reads all 494,032,768 parameters in 2 bytes, the embedding as the head, and one row of it more. Of
+/// Qwen2.5-7B it reads 7,615,616,512 less the embedding's 152,064 rows of 3,584, and one row.
+#[test]
+fn the_floor_reads_each_weight_once_a_token() {
+    let small = 2 * (494_032_768 + 896);
+    let large = 2 * (7_615_616_512 - 152_064 * 3_584 + 3_584);
+    assert_eq!(small, 988_067_328);
+    for (name, bytes) in [
+        ("eager05", small),
+        ("graph05", small),
+        ("compile05", small),
+        ("eager7", large),
+        ("graph7", large),
+    ] {
+        let again = Again::of(name);
+        let decode = again.phase("decode");
+        let read = decode["plain_utilization"]["weight_bytes"].as_u64();
+        assert_eq!(read, Some(STEPS * bytes), "{name}");
+        // At the 4.8 TB/s of the data sheet they are nearly all of the floor.
+        let floor = again.part("decode", "floor_ns") as f64;
+        let weights = (STEPS * bytes) as f64 / 4.8e12 * 1e9;
+        assert!(
+            floor > weights && floor < 1.01 * weights,
+            "{name}: {floor} of {weights}"
+        );
+    }
+}
+
+/// Figures of a phase have one basis, the passes without capture, wherever people read them.
+#[test]
+fn the_same_figures_stand_in_all_files() {
+    for name in ALL {
+        let again = Again::of(name);
+        let (report, summary) = (
+            again.read("report.md"),
+            again.read("stakeholder_summary.md"),
+        );
+        for phase in PHASES {
+            let line = format!("- {phase}: ");
+            let line = report
+                .lines()
+                .find(|found| found.starts_with(&line))
+                .unwrap();
+            let (_, limit) = line.split_once("the device's limit is ").unwrap();
+            let (limit, _) = limit.split_once(" of it").unwrap();
+            let told = format!("The machine's own limit would be {limit} of the time it takes.");
+            let line = format!("- The {phase} phase ");
+            let line = summary
+                .lines()
+                .find(|found| found.starts_with(&line))
+                .unwrap();
+            assert!(line.ends_with(&told), "{name}: {line} and {told}");
+        }
+        assert!(!summary.contains("While it was watched"));
+        // Shares of findings are of the same time: parts that do not overlap are no more than the whole.
+        let titles = again.analysis["findings"].as_array().unwrap().iter();
+        let shares = titles.filter(|finding| {
+            let code = finding["code"].as_str().unwrap();
+            finding["phase"] == "decode"
+                && (code.starts_with("inefficiency") || code == "extra" || code == "idle")
+        });
+        let percent = |finding: &Value| {
+            let title = finding["title"].as_str().unwrap();
+            let (before, _) = title.split_once(" % of the time").unwrap();
+            before.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+        };
+        let sum: f64 = shares.map(percent).sum();
+        assert!(sum > 50.0 && sum < 100.5, "{name}: {sum} %");
+    }
+}

@@ -1,0 +1,237 @@
+//! Programs that are simulated: is the share kept, and used?
+
+use super::*;
+
+const MS: i64 = 1_000_000;
+
+/// Nothing has happened before `start`.
+fn begin(budget: &Budget, start: i64) {
+    let mut state = budget.state.lock().unwrap();
+    (state.last, state.used) = (start, start);
+}
+
+/// A program whose every step makes `launches` launches and takes `step`, plus `cost` per launch when recorded.
+/// Returns the share of time that recording cost, the steps recorded whole and the steps in all.
+fn simulate(ppm: u32, step: i64, launches: u64, cost: i64, ranges: bool) -> (f64, u64, u64) {
+    simulate_switching(ppm, (step, launches, cost), ranges, (MS / 10, MS / 10, 0))
+}
+
+/// The same, where it takes so long to put recording on and off, and a step later for CUPTI to leave.
+fn simulate_switching(
+    ppm: u32,
+    (step, launches, cost): (i64, u64, i64),
+    ranges: bool,
+    (starting, stopping, leaving): (i64, i64, i64),
+) -> (f64, u64, u64) {
+    let budget = Budget::new(ppm, leaving > 0).unwrap();
+    let start = sys::now();
+    begin(&budget, start);
+    let (mut now, mut on, mut paid) = (start, false, 0);
+    let mut switches = Switches::default();
+    let (mut whole, mut steps, mut pending) = (0, 0, 0.0);
+    let switch =
+        |on: &mut bool, to: bool, switches: &mut Switches, now: &mut i64, paid: &mut i64| {
+            assert_ne!(*on, to);
+            *on = to;
+            let took = if to { starting } else { stopping };
+            switches.count += 1;
+            switches.time += took;
+            switches.is_open_ended = !to && leaving > 0;
+            *now += took;
+            *paid += took;
+        };
+    while now - start < 20_000 * MS {
+        if ranges && budget.begins(b"decode_step", now) {
+            switch(&mut on, true, &mut switches, &mut now, &mut paid);
+        }
+        let began = (now, on);
+        let mut mixed = false;
+        // Our thread ticks during the step.
+        for _ in 0..4 {
+            now += step / 4;
+            if on {
+                let extra = cost * launches as i64 / 4;
+                now += extra;
+                paid += extra;
+                pending += launches as f64 / 4.0;
+            }
+            let counted = if on {
+                0.0
+            } else {
+                std::mem::take(&mut pending)
+            };
+            if let Some(to) = budget.tick((now, now), counted, switches, true) {
+                switch(&mut on, to, &mut switches, &mut now, &mut paid);
+                mixed = true;
+            }
+        }
+        if switches.is_open_ended && !on && !mixed {
+            switches.is_open_ended = false;
+            switches.time += leaving;
+            now += leaving;
+            paid += leaving;
+            mixed = true;
+        }
+        steps += 1;
+        whole += u64::from(began.1 && !mixed);
+        if ranges {
+            let recorded = (!mixed).then_some(began.1);
+            if budget.ends(b"decode_step", (began.0, now), recorded) {
+                switch(&mut on, false, &mut switches, &mut now, &mut paid);
+            }
+        }
+    }
+    (paid as f64 / (now - start) as f64, whole, steps)
+}
+
+#[test]
+fn the_share_is_kept_and_used() {
+    for ranges in [true, false] {
+        for (step, launches, cost) in [
+            (20 * MS, 1000, 2500),
+            (2 * MS, 4, 2500),
+            (60 * MS, 3000, 500),
+        ] {
+            let (share, whole, steps) = simulate(20_000, step, launches, cost, ranges);
+            assert!(
+                share <= 0.0205,
+                "{share} at {step} {launches} {cost} {ranges}"
+            );
+            assert!(whole > 3 && whole < steps, "{whole} of {steps}");
+        }
+    }
+}
+
+#[test]
+fn the_share_is_kept_where_cupti_leaves_and_comes_back() {
+    let switching = [
+        (15 * MS, MS / 10, 5 * MS),
+        (5 * MS, MS / 10, 15 * MS),
+        (MS, MS / 10, MS),
+    ];
+    for switching in switching {
+        for ranges in [true, false] {
+            let step = (15 * MS, 1000, 2500);
+            let (share, whole, steps) = simulate_switching(20_000, step, ranges, switching);
+            assert!(share <= 0.0205, "{share} at {switching:?} {ranges}");
+            assert!(share >= 0.015, "{share} at {switching:?} {ranges}");
+            assert!(whole > 10 && whole < steps, "{whole} of {steps}");
+        }
+    }
+}
+
+#[test]
+fn a_launch_that_costs_more_than_assumed_is_noticed() {
+    let (share, ..) = simulate(20_000, 20 * MS, 1000, 9_000, true);
+    assert!(share <= 0.025, "{share}");
+}
+
+#[test]
+fn the_cost_of_a_launch_is_measured_on_a_host_that_drifts() {
+    let budget = Budget::new(20_000, false).unwrap();
+    budget.state.lock().unwrap().step = Some(b"step".as_slice().into());
+    for round in 0..20 {
+        // The host halves its speed midway, and every seventh step is three times as long.
+        let speed = if round < 10 { 1 } else { 2 };
+        for step in 0..6 {
+            let spike = if (round * 6 + step) % 7 == 3 { 3 } else { 1 };
+            let recorded = step == 3;
+            let length = 15 * MS * speed * spike + if recorded { 2 * MS } else { 0 };
+            budget.ends(b"step", (0, length), Some(recorded));
+        }
+        let mut state = budget.state.lock().unwrap();
+        state.steps_recorded += 1;
+        state.step_launches += 1000.0;
+    }
+    let (cost, samples) = budget.launch_cost();
+    assert_eq!(samples, 20);
+    assert!(
+        (1900..2600).contains(&cost),
+        "{cost} ns where 2000 were added"
+    );
+}
+
+#[test]
+fn a_larger_share_records_more() {
+    let (_, few, _) = simulate(10_000, 20 * MS, 1000, 2500, true);
+    let (_, many, _) = simulate(50_000, 20 * MS, 1000, 2500, true);
+    assert!(many > 3 * few, "{few} {many}");
+}
+
+#[test]
+fn the_longest_range_that_comes_back_is_the_step() {
+    let budget = Budget::new(20_000, false).unwrap();
+    for _ in 0..4 {
+        budget.ends(b"layer", (0, MS), Some(false));
+        budget.ends(b"layer", (0, MS), Some(false));
+        budget.ends(b"decode_step", (0, 20 * MS), Some(false));
+        budget.ends(b"request", (0, 900 * MS), Some(false));
+    }
+    let state = budget.state.lock().unwrap();
+    assert_eq!(state.step.as_deref(), Some(b"decode_step".as_slice()));
+}
+
+#[test]
+fn a_step_is_what_is_around_a_model_and_hardly_longer() {
+    let budget = Budget::new(20_000, false).unwrap();
+    for step in 0..6 {
+        let begin = 300 * step * MS;
+        // The model of a prefill is longer than one of decode, and comes first.
+        let end = begin + if step == 0 { 200 * MS } else { 19 * MS };
+        budget.ends(b"model", (begin + 1, end), Some(false));
+        if step > 0 {
+            budget.ends(b"decode_step", (begin, end + MS / 2), Some(false));
+        }
+    }
+    let state = budget.state.lock().unwrap();
+    assert_eq!(state.step.as_deref(), Some(b"decode_step".as_slice()));
+}
+
+#[test]
+fn a_slice_that_began_after_its_end_is_ended() {
+    let budget = Budget::new(20_000, false).unwrap();
+    let stray = Switches {
+        is_on: true,
+        ..Switches::default()
+    };
+    let now = (sys::now(), 0);
+    assert_eq!(budget.tick(now, 0.0, stray, true), Some(false));
+}
+
+#[test]
+fn a_process_that_rests_earns_nothing() {
+    let budget = Budget::new(20_000, false).unwrap();
+    let start = sys::now();
+    begin(&budget, start);
+    let off = Switches::default();
+    let mut used = start;
+    // It works for a tenth of the time, and the first slice is worth 150 ms of work.
+    let mut slices = Vec::new();
+    for step in 1..=200 {
+        used += MS;
+        let now = start + step * 10 * MS;
+        if budget.tick((now, used), 0.0, off, true).is_some() {
+            slices.push(step);
+            break;
+        }
+    }
+    assert_eq!(slices, [150]);
+}
+
+#[test]
+fn nothing_is_switched_while_recording_is_not_wanted() {
+    let budget = Budget::new(20_000, false).unwrap();
+    let start = sys::now();
+    begin(&budget, start);
+    for second in 0..100 {
+        let now = start + second * 1000 * MS;
+        let off = Switches::default();
+        assert_eq!(budget.tick((now, now), 0.0, off, false), None);
+    }
+    // What was earned meanwhile is worth one slice.
+    let now = start + 200_000 * MS;
+    let off = Switches::default();
+    assert_eq!(budget.tick((now, now), 0.0, off, true), Some(true));
+    let state = budget.state.lock().unwrap();
+    assert!(state.credit <= state.expected);
+}

@@ -135,6 +135,7 @@ pub fn analyze_trace(
     let tracing = Tracing {
         trace,
         timeline: &timeline,
+        names: &structure.phases.names,
         lanes: &lanes,
         matching: &matching,
         first_events: &first_events,

@@ -1,6 +1,6 @@
 //! The whole analysis of a trace.
 
-mod issues;
+pub(crate) mod issues;
 mod phase_rows;
 mod sums;
 
@@ -19,10 +19,11 @@ use crate::launches::{ApiKind, Launches};
 use crate::nesting::Nesting;
 use crate::operators::{self, OperatorRow};
 use crate::phases::{PhaseSource, Phases};
+use crate::scaled::{Scaled, scaled};
 use crate::slices;
 use crate::steps::{self, Repetition, StepPatterns};
 
-use self::issues::{before_launch, issues};
+use self::issues::{before_launch, few_slices, issues};
 use self::phase_rows::{api_calls, count_events, phase_row};
 pub(crate) use self::sums::host_span;
 use self::sums::{totals, transfers, unattributed};
@@ -47,6 +48,9 @@ pub struct Analysis {
     /// Steps by the pattern of launches, where no range shows them and something repeats.
     #[serde(default)]
     pub steps: Option<StepPatterns>,
+    /// What slices say of the whole, where recording kept within a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<Scaled>,
     /// Every device from its first to its last event.
     pub devices: Vec<DeviceBreakdown>,
     /// Device time by origin; the rows hold all of it.
@@ -234,6 +238,8 @@ pub(crate) fn analyze_structure(
         kernels,
     } = parts;
     let totals = totals(trace, events, attribution, &devices);
+    let is_sample = slices::are_a_sample(trace);
+    let scaled = is_sample.then(|| scaled(trace)).flatten();
     phase_rows.retain(|row| row.instances > 0);
     Analysis {
         schema: SCHEMA,
@@ -251,7 +257,9 @@ pub(crate) fn analyze_structure(
             .iter()
             .cloned()
             .chain(issues(trace, events, &kernels, &operators))
+            .chain((is_sample && scaled.is_none()).then(few_slices))
             .collect(),
+        scaled,
         operators,
         kernels,
         transfers: transfers(trace),

@@ -4,6 +4,7 @@ use llmprof_record::trace::{RangeKind, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::device_events::DeviceEvents;
+use crate::intervals::add;
 use crate::slices;
 use crate::steps::{self, Repetition};
 
@@ -43,6 +44,9 @@ pub struct Phases {
     pub names: Vec<String>,
     /// The stretches, in order of time.
     pub windows: Vec<Window>,
+    /// Where only slices were recorded, how long the stretches of each name were in all, ns; names that came with the cut
+    /// have none.
+    pub(crate) spans: Option<Vec<i64>>,
 }
 
 impl Phases {
@@ -68,6 +72,14 @@ impl Phases {
     /// Leaves out what was not recorded: it belongs to no phase. Of a phase that was recorded in part its whole steps are
     /// kept, as phases of their own, where ranges show any.
     fn keep_recorded(&mut self, slices: &[(i64, i64)], steps: &[(i64, i64)]) {
+        let mut spans = vec![0_i64; self.names.len()];
+        for window in &self.windows {
+            add(
+                &mut spans[window.name],
+                window.end.saturating_sub(window.start),
+            );
+        }
+        self.spans = Some(spans);
         for window in std::mem::take(&mut self.windows) {
             let (start, end) = (window.start, window.end);
             if slices::hold(slices, (start, end)) {
@@ -122,6 +134,7 @@ impl Phases {
             confidence: None,
             names: Vec::new(),
             windows: Vec::new(),
+            spans: None,
         }
     }
 
@@ -403,6 +416,7 @@ mod tests {
                 (100, 120, "prefill", true)
             ]
         );
+        assert_eq!(phases.spans, Some(vec![50, 70]));
     }
 
     #[test]

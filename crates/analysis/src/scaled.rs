@@ -10,6 +10,7 @@
 //! steps there are in all as an estimate of its own.
 
 mod by_pattern;
+mod words;
 
 use llmprof_record::trace::{RangeKind, StrId, Trace};
 use rustc_hash::FxHashMap;

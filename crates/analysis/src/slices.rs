@@ -2,6 +2,9 @@
 
 use llmprof_record::trace::{RangeKind, Trace};
 
+/// What the importer calls a stretch that was recorded within a budget.
+const SLICE: &str = "slice";
+
 /// The times that were recorded, in order and apart; nothing where the whole time was.
 pub(crate) fn of(trace: &Trace) -> Option<Vec<(i64, i64)>> {
     trace.metadata.get("slices")?;
@@ -22,6 +25,14 @@ pub(crate) fn of(trace: &Trace) -> Option<Vec<(i64, i64)>> {
         }
     }
     Some(slices)
+}
+
+/// Whether slices were chosen within a budget, so that they are a sample of the rest; one stretch from an order to the next is
+/// none.
+pub(crate) fn are_a_sample(trace: &Trace) -> bool {
+    let ranges = &trace.ranges;
+    (0..ranges.len())
+        .any(|row| ranges.kind[row] == RangeKind::CAPTURE && trace.text(ranges.name[row]) == SLICE)
 }
 
 /// The parts of a stretch of time that were recorded.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use llmprof_analysis::run::{RunPhase, TracedPass, analyze_trace};
 use llmprof_analysis::scaled;
 use llmprof_analysis::scaled::Estimate;
 use llmprof_record::import::{self, Limits, Profile};
@@ -47,6 +48,26 @@ fn the_interval_of_slices_holds_what_a_whole_capture_gives() {
     assert_eq!(scaled.pattern, None);
     let share = scaled.recorded_ns as f64 / scaled.whole_ns as f64;
     assert!((0.1..0.6).contains(&share), "{share}");
+}
+
+/// Of the phases of such a run steps that were recorded whole are judged, and why the device was idle in them is known.
+#[test]
+fn whole_steps_are_judged_and_what_lies_between_slices_is_not_idle() {
+    let analysis = analyze_trace(&slices(), &TracedPass::default()).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    let traced = decode.traced.as_ref().unwrap();
+    let part = traced.recorded.unwrap();
+    let judged = traced.step_ns.len() as u64;
+    assert!((24..=25).contains(&judged), "one may be first use");
+    assert_eq!((part.steps, part.of_steps), (Some(judged), Some(160)));
+    assert_eq!(part.time_ns, decode.waterfall.wall_ns);
+    assert_eq!(part.time_ns.0, traced.step_ns.iter().sum::<i64>());
+    assert!(part.of_ns.0 > 5 * part.time_ns.0);
+    let causes = &decode.waterfall.idle;
+    assert_eq!(causes[0].name, "host busy before the next launch");
+    assert!(causes.iter().all(|cause| cause.name != "unrecorded"));
+    let timeline = analysis.timeline.unwrap();
+    assert_eq!(timeline.scaled, scaled(&slices()));
 }
 
 /// The same slices without the ranges: the pattern of launches shows the steps.

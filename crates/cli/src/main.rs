@@ -13,6 +13,7 @@ mod output;
 mod outputs;
 mod plan;
 mod progress;
+mod slices;
 mod subject;
 mod telemetry;
 

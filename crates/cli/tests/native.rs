@@ -120,6 +120,19 @@ fn texts_are_tokenized_and_every_sample_is_a_request() {
 #[test]
 fn prompts_of_a_batch_have_one_length_and_a_cut_is_told() {
     let folder = folder();
+    assert_speaks_of_a_processor(&root.join("out"));
+}
+
+/// A run without a GPU is told without the words of one.
+fn assert_speaks_of_a_processor(run: &Path) {
+    for name in ["report.md", "stakeholder_summary.md", "operators.md"] {
+        let text = fs::read_to_string(run.join(name)).unwrap();
+        let foreign = ["tensor", "kernel", "CUDA", "GPU", "NVTX", "slow the host"];
+        for line in text.lines() {
+            let found = foreign.iter().find(|word| line.contains(*word));
+            assert_eq!(found, None, "{name}: {line}");
+        }
+    }
     let text = works(
         folder.path(),
         &[

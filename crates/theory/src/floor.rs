@@ -19,9 +19,10 @@ const DTYPES: usize = DType::C64 as usize + 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// Matrix units.
+    /// Matrix products, on whichever units the device does them best.
+    #[serde(rename = "matrix", alias = "tensor")]
     Tensor,
-    /// Vector units.
+    /// Other arithmetic: vector units.
     Vector,
     /// Memory bandwidth.
     Memory,
@@ -34,12 +35,25 @@ pub enum Resource {
 impl std::fmt::Display for Resource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
-            Self::Tensor => "tensor",
+            Self::Tensor => "matrix",
             Self::Vector => "vector",
             Self::Memory => "memory",
             Self::Launch => "launch",
             Self::Host => "host",
         })
+    }
+}
+
+impl Resource {
+    /// The limit that it sets, in words that hold for any device: `memory limit`, `limit for matrix products`.
+    pub fn limit(self) -> &'static str {
+        match self {
+            Self::Tensor => "limit for matrix products",
+            Self::Vector => "limit for other arithmetic",
+            Self::Memory => "memory limit",
+            Self::Launch => "limit of launching",
+            Self::Host => "limit of the host",
+        }
     }
 }
 

@@ -9,6 +9,9 @@ use crate::kernels::{self, KernelRow};
 use crate::launches::Launches;
 use crate::operators::{self, OperatorRow};
 
+/// What gives more slices.
+pub(crate) const MORE_SLICES: &str = "let it run longer, allow a larger share (`pipeline.cupti.overhead`, `record --overhead`), or set none, which records everything";
+
 /// Device events that began before the call that launched them: the clocks of host and device disagree.
 pub(super) fn before_launch(
     trace: &Trace,
@@ -38,6 +41,16 @@ pub(super) fn before_launch(
         )
         .counting(count)
     })
+}
+
+/// Slices that are too few to be scaled.
+pub(super) fn few_slices() -> Issue {
+    Issue::new(
+        Severity::Warning,
+        "slices.few",
+        "too few slices or whole steps were recorded to say anything about the rest",
+    )
+    .with_hint(MORE_SLICES)
 }
 
 pub(super) fn issues(

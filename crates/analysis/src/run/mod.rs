@@ -40,6 +40,6 @@ pub use run_analysis::{RunAnalysis, RunAnalysisError, analyze_run};
 pub(crate) use statistics::student_t_975;
 pub use statistics::{Distribution, Summary};
 pub use telemetry::{Energy, GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorCounters};
-pub use traced::{TracedPass, TracedPhase, analyze_trace};
+pub use traced::{RecordedPart, TracedPass, TracedPhase, analyze_trace};
 pub use utilization::Utilization;
 pub use waterfall::Waterfall;

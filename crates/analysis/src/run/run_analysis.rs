@@ -116,6 +116,7 @@ pub fn analyze_run(
             .with_hint("name one with `hardware.spec`, or measure this machine with `llmprof hardware measure`"),
         );
     }
+        unrecorded_seconds: 0.0,
     let facts = Facts {
         subject: Some((model, &workload)),
         roof: roof.as_ref(),

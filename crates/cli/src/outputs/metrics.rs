@@ -52,8 +52,10 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
             "capture_ratio": phase.capture_ratio,
             "step_ns": phase.traced.as_ref().and_then(|traced| traced.steps),
         })).collect::<Vec<_>>(),
+            "recorded": phase.traced.as_ref().and_then(|traced| traced.recorded),
         "steps": analysis.timeline.as_ref().and_then(|timeline| timeline.steps.as_ref()).map(steps),
         "model": {
+        "slices": analysis.timeline.as_ref().and_then(|timeline| timeline.scaled.as_ref()),
             "name": analysis.model,
             "family": analysis.family,
             "parameters": results.model.map(|model| model.model.parameters()),

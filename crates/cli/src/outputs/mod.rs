@@ -158,6 +158,7 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
     files.extend(plots(&page));
     files.push(("report.html".to_owned(), html::report(&page)));
     if text {
+    files.extend(slices(analysis));
         let documents = [
             ("report.md", Some(run::document(analysis, issues))),
             ("operators.md", Some(run::operators(analysis))),
@@ -175,6 +176,13 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
 fn page(results: &Results<'_>, issues: &[Issue]) -> ReportView {
     let mut issues = issues.to_vec();
     let timeline = match (results.trace, results.analysis.timeline.is_some()) {
+/// `slices.json`: what slices say of the whole, where recording kept within a budget.
+fn slices(analysis: &RunAnalysis) -> Option<Output> {
+    let scaled = analysis.timeline.as_ref()?.scaled.as_ref()?;
+    let contents = text(scaled).expect("estimates have only string keys");
+    Some(("slices.json".to_owned(), contents))
+}
+
         (Some(trace), true) => {
             let drawn = trace_timeline(trace, results.analysis);
             if drawn.left_out > 0 {

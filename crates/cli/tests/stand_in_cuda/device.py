@@ -23,7 +23,7 @@ class Graph:
 
 
 def counts() -> dict[str, int]:
-    return {"kernels": 0, "copies": 0, "steps": 0}
+    return {"kernels": 0, "copies": 0, "steps": 0, "step_kernels": 0}
 
 
 class Device:
@@ -97,6 +97,8 @@ class Device:
 
     def _count(self, what: str, by: int = 1) -> None:
         self._given[what] += by
+        if what == "kernels" and "decode_step" in self._open:
+            self._given["step_kernels"] += by
 
     def _tell(self) -> None:
         folder = os.environ.get("STANDIN_COUNTS")
@@ -116,5 +118,5 @@ class Device:
             print("the stand-in ends this process", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         if os.environ.get("STANDIN_INTERRUPT") == here:
-            os.kill(os.getppid(), signal.SIGINT)
+            os.kill(int(os.environ["STANDIN_PARENT"]), signal.SIGINT)
             time.sleep(60)

@@ -1,4 +1,4 @@
-"""Runs a program as if its machine had one CUDA device: `python machine.py [-u] PROGRAM`.
+"""Runs a program as if its machine had one CUDA device.
 
 Torch computes on the CPU and believes that it does not: what is asked of `cuda:0` is done there, and each operator gives the
 device of `device.c` the kernel that it would launch. NVTX is torch's own.
@@ -180,10 +180,9 @@ def with_device() -> None:
     torch.Generator = Generator
 
 
-if __name__ == "__main__":
+def run(program: str) -> None:
     with_device()
     with_ranges()
-    program = sys.argv[-1]
     sys.argv = [program]
     with launching, Placement():
         runpy.run_path(program, run_name="__main__")

@@ -1,13 +1,16 @@
 //! A machine with one CUDA device, without hardware: `machine.py` runs the worker, `device.c` is the device and CUPTI.
+//!
+//! Most of a worker's time would be the import of torch and transformers: `prepared.py` does it once for all of them.
 
 #[path = "../../../inject/tests/support/build.rs"]
 mod build;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
     sync::OnceLock,
 };
 
@@ -26,9 +29,13 @@ struct Built {
     _folder: TempDir,
     device: PathBuf,
     library: PathBuf,
+    /// Stands for the interpreter.
+    interpreter: PathBuf,
+    /// The process that workers are forks of; it ends with the tests, which hold its standard input.
+    _prepared: Child,
 }
 
-fn built() -> &'static Built {
+fn built(python: &Path) -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -38,12 +45,43 @@ fn built() -> &'static Built {
             folder.path().join("device.so"),
             build::SHARED,
         );
+        let socket = folder.path().join("workers");
+        let script = crate_folder.join("tests/stand_in_cuda/prepared.py");
+        let prepared = prepare(python, &script, &socket, &device);
+        let interpreter = folder.path().join("python");
+        let text = format!(
+            "#!/bin/sh\nexec '{}' -IS '{}' '{}' \"$@\"\n",
+            python.display(),
+            script.display(),
+            socket.display()
+        );
+        fs::write(&interpreter, text).unwrap();
+        fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755)).unwrap();
         Built {
             _folder: folder,
             device,
             library: build::library(),
+            interpreter,
+            _prepared: prepared,
         }
     })
+}
+
+/// Starts the process that workers are forks of.
+fn prepare(python: &Path, script: &Path, socket: &Path, device: &Path) -> Child {
+    let mut child = Command::new(python)
+        .arg("-u")
+        .args([script, socket])
+        .env("LLMPROF_CUPTI", device)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut said).unwrap();
+    assert_eq!(said, "ready\n", "imports");
+    child
 }
 
 /// The interpreter, where it has what the worker needs and a torch with NVTX, which builds for the CPU alone lack.
@@ -79,28 +117,19 @@ pub(crate) struct Machine {
 impl Machine {
     /// `None` where there is no Python for it.
     pub(crate) fn new() -> Option<Self> {
-        let python = python()?;
+        let built = built(&python()?);
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("tiny.json"), TINY).unwrap();
         fs::create_dir(folder.path().join("counts")).unwrap();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in_cuda/machine.py");
-        let interpreter = folder.path().join("python");
-        let text = format!(
-            "#!/bin/sh\nexec '{}' '{}' \"$@\"\n",
-            python.display(),
-            script.display()
-        );
-        fs::write(&interpreter, text).unwrap();
-        fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_llmprof"));
         command
             .current_dir(folder.path())
             .env("NO_COLOR", "1")
-            .env("LLMPROF_INJECT", &built().library)
-            .env("LLMPROF_CUPTI", &built().device)
+            .env("LLMPROF_INJECT", &built.library)
+            .env("LLMPROF_CUPTI", &built.device)
             .env("STANDIN_COUNTS", folder.path().join("counts"))
             .args(["run", "runtime=pytorch", "device=cuda:0"])
-            .arg(format!("runtime.python={}", interpreter.display()))
+            .arg(format!("runtime.python={}", built.interpreter.display()))
             .args(["model=local", "model.config=tiny.json", "model.dtype=f32"])
             .args(["model.load_format=dummy", "hardware.spec=h200"])
             .args(["runtime.warmup=1", "runtime.threads=1"])
@@ -135,6 +164,8 @@ pub(crate) struct Ended {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
     pub(crate) kernels: usize,
+    /// Those of them that steps of decode launched.
+    pub(crate) step_kernels: usize,
     pub(crate) copies: usize,
     pub(crate) steps: usize,
 }
@@ -214,6 +245,7 @@ impl Ended {
                     batches: batches
                         .map(|batch| Given {
                             kernels: count(batch, "kernels"),
+                            step_kernels: count(batch, "step_kernels"),
                             copies: count(batch, "copies"),
                             steps: count(batch, "steps"),
                         })

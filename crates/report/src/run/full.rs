@@ -3,7 +3,7 @@ use llmprof_record::issue::Issue;
 use llmprof_units::{Nanos, Percent, significant};
 
 use super::words::{conclusion, figure, finding_line, first_use, time, with_interval};
-use super::{kernels, limits, steps, telemetry, traced};
+use super::{kernels, limits, slices, steps, telemetry, traced};
 use crate::{Block, Document, Table};
 
 /// The whole report: conclusion, issues, waterfall, steps, phases, latency, findings, operators, assumptions.
@@ -39,15 +39,20 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
     document.heading("Phases");
     document.table(phases(analysis));
     document.list(analysis.phases.iter().map(why).collect());
+    slices::section(&mut document, analysis);
     if analysis
         .phases
         .iter()
         .any(|phase| phase.capture_ratio.is_some())
     {
-        document.paragraph(
-            "What capture costs is the captured wall time over the plain one: ranges and records slow the host down, and the host \
-             itself varies from pass to pass.",
-        );
+        let slowed = if analysis.phases.iter().any(|phase| phase.device().is_some()) {
+            "ranges and records slow the host down, and the host"
+        } else {
+            "recording takes time, and the machine"
+        };
+        document.paragraph(format!(
+            "What capture costs is the captured wall time over the plain one: {slowed} itself varies from pass to pass."
+        ));
     }
     if analysis.latency.measured_in.is_some() || analysis.timeline.is_none() {
         document.heading("Latency");

@@ -6,6 +6,7 @@ mod full;
 mod kernels;
 mod limits;
 mod page;
+mod slices;
 mod stakeholder;
 mod steps;
 mod telemetry;

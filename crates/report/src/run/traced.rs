@@ -60,7 +60,11 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
 fn how_known(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     let count = traced.instances.len();
     let mut parts = Vec::new();
-    if count > 1 {
+    if let Some(part) = &traced.recorded {
+        parts.push(format!(
+            "{part} were recorded, and its wall time is theirs; what lies between slices counts nowhere, not as idle time either"
+        ));
+    } else if count > 1 {
         parts.push(format!("{count} stretches"));
     }
     if let Some(first) = &traced.first_use {

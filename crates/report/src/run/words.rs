@@ -27,6 +27,7 @@ pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
         ));
     }
     lines.extend(analysis.phases.iter().map(phase_line));
+    lines.extend(super::slices::lines(analysis));
     lines.extend(first_use(analysis));
     if let Some(steps) = super::steps::of(analysis) {
         let patterns = steps.patterns.iter().take(MOST_PATTERNS);
@@ -81,6 +82,9 @@ fn phase_line(phase: &PhaseAnalysis) -> String {
             value.map_or_else(|| "unknown".to_owned(), |value| Percent(value).to_string())
         };
         text += &format!("; MFU {}, MBU {}", percent(used.mfu), percent(used.mbu));
+    }
+    if let Some(part) = phase.traced.as_ref().and_then(|traced| traced.recorded) {
+        text += &format!("; judged by {part}");
     }
     text + "."
 }

@@ -151,8 +151,9 @@ impl Facts<'_> {
             let fraction = group.fraction_of_roof?;
             let where_it_stands = match group.binds {
                 Some(resource) => format!(
-                    "at {} of their {resource} limit; at the limit",
-                    Percent(fraction)
+                    "at {} of their {}; at the limit",
+                    Percent(fraction),
+                    resource.limit()
                 ),
                 None => "and have no floor, since fusion can remove them; without them".to_owned(),
             };

@@ -22,6 +22,8 @@ pub(super) struct Facts<'a> {
     pub(super) subject: Option<(&'a Model, &'a Workload)>,
     pub(super) roof: Option<&'a Roof<'a>>,
     pub(super) latency: &'a Latency,
+    /// What phases that were not recorded take in passes without capture.
+    pub(super) unrecorded_seconds: f64,
     /// Each phase with the passes that it ran.
     pub(super) phases: Vec<(&'a PhaseAnalysis, Vec<Pass>)>,
 }
@@ -57,7 +59,8 @@ impl Facts<'_> {
         self.phases
             .iter()
             .map(|(phase, _)| phase.judged_wall().seconds() * phase.whole_over_captured())
-            .sum()
+            .sum::<f64>()
+            + self.unrecorded_seconds
     }
 
     /// The gain of making a phase `saved` seconds shorter.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::super::findings::Evidence;
 use super::super::idle_parts::NamedTime;
 use super::super::statistics::Distribution;
+use super::recorded_part::RecordedPart;
 
 /// A traced phase on one device, or on the host's thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub struct TracedPhase {
     pub is_whole_trace: bool,
     /// Whether ranges of modules tell operators apart; otherwise kernels do.
     pub by_module: bool,
+    /// How much of it was recorded; absent where all of it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedPart>,
     /// The stretches that were found, in order of time.
     pub instances: Vec<PhaseInstance>,
     /// How long single steps of decode took, where ranges show them, ns.

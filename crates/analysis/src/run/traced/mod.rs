@@ -15,10 +15,12 @@ mod module_ranges;
 mod modules;
 mod phase;
 mod plain;
+mod recorded_part;
 mod stretches;
 mod tables;
 
 pub use facts::{FirstInstance, Glue, NewLengths, PhaseInstance, TracedPhase};
+pub use recorded_part::RecordedPart;
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::trace::Trace;
@@ -104,9 +106,8 @@ pub fn analyze_trace(
     absent(pass, &lanes, &mut issues);
 
     let mut found = stretches(trace, &structure);
-    if pass.subject.is_some() {
-        leave_out_parts(&mut found, &mut issues);
-    }
+    leave_out_parts(&mut found, pass.subject.is_some(), &mut issues);
+    issues.extend(recorded_part::unrecorded(&structure.phases, &found));
     let nothing = MeasuredRun::default();
     let context = pass.subject.map(|(model, workload)| Context {
         model,
@@ -151,13 +152,21 @@ pub fn analyze_trace(
     let mut phases: Vec<(PhaseAnalysis, Vec<Pass>)> = Vec::new();
     for phase in &found {
         for lane in 0..lanes.len() {
-            phases.push(tracing.phase(phase, lane, &mut issues));
+            let (mut judged, passes) = tracing.phase(phase, lane, &mut issues);
+            if let Some(traced) = &mut judged.traced {
+                let is_judged = |number: usize| !traced.instances[number].left_out;
+                traced.recorded = RecordedPart::of(trace, &structure.phases, phase, is_judged);
+                let part = traced.recorded;
+                issues.extend(part.and_then(|part| part.issue(judged.name())));
+            }
+            phases.push((judged, passes));
         }
     }
     let facts = Facts {
         subject: pass.subject,
         roof: floors,
         latency: &latency,
+        unrecorded_seconds: recorded_part::unrecorded_seconds(&found, pass.measured),
         phases: phases
             .iter()
             .map(|(phase, passes)| (phase, passes.clone()))

@@ -141,6 +141,7 @@ impl Tracing<'_> {
             small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
             exposed_communication_share: exposed_communication(&included, &breakdowns),
             instances,
+            recorded: None,
         };
         let signals = PhaseSignals {
             throttled_share: self.throttled(phase.phase, lane.device),

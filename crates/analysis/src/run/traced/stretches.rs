@@ -47,7 +47,7 @@ pub(super) struct TracePhase {
 }
 
 /// The phase that a name in a trace stands for; nothing for warm-up, which belongs to none.
-fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
+pub(super) fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
     Some(match name {
         "prefill" => (RunPhase::Prefill, None),
         "decode" | STEP => (RunPhase::Decode, None),
@@ -84,7 +84,7 @@ pub(super) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
             });
             found.len() - 1
         });
-        let is_step = phases.names[stretch.name] == STEP;
+        let is_step = phases.names[stretch.name] == STEP && stretch.is_whole;
         found[place].stretches.push(Stretch {
             window,
             start: stretch.start,
@@ -104,13 +104,22 @@ pub(super) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
     found
 }
 
-/// Leaves out stretches that were recorded in part: what theory counts for a phase cannot be compared with them.
-pub(super) fn leave_out_parts(found: &mut Vec<TracePhase>, issues: &mut Vec<Issue>) {
+/// Leaves out stretches that were recorded in part, where there are whole ones or theory counts what a whole one holds, with
+/// which a part cannot be compared.
+pub(super) fn leave_out_parts(
+    found: &mut Vec<TracePhase>,
+    is_counted: bool,
+    issues: &mut Vec<Issue>,
+) {
     for phase in found.iter_mut() {
-        let before = phase.stretches.len();
+        let parts = phase.stretches.iter().filter(|one| !one.is_whole).count();
+        let has_whole = parts < phase.stretches.len();
+        if parts == 0 || !(has_whole || is_counted) {
+            continue;
+        }
         phase.stretches.retain(|stretch| stretch.is_whole);
-        let parts = before - phase.stretches.len();
-        if parts > 0 {
+        // A phase that is left out as a whole is named with those that were not recorded at all.
+        if has_whole {
             let name = phase.label.as_deref().unwrap_or(phase.phase.name());
             let message = format!("{name} was recorded in part, and that part is left out");
             issues.push(

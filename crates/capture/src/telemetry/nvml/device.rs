@@ -32,7 +32,7 @@ pub(super) struct Reader<'nvml> {
     /// Power as the driver states it, mW.
     power: Kept<Option<u32>>,
     load: Kept<Load>,
-    state: Kept<State>,
+    slow: Kept<Slow>,
     /// Who used it, with the worker that was told from others.
     usage: Kept<(Option<u32>, Usage)>,
     rates: Kept<Rates>,
@@ -60,7 +60,7 @@ struct Load {
 
 /// What is read every [`SLOW`].
 #[derive(Clone, Copy)]
-struct State {
+struct Slow {
     memory_clock: Option<Hertz>,
     temperature: Option<f64>,
     memory_temperature: Option<f64>,
@@ -83,7 +83,7 @@ impl<'nvml> Reader<'nvml> {
             refused: Refused::default(),
             power: Kept::default(),
             load: Kept::default(),
-            state: Kept::default(),
+            slow: Kept::default(),
             usage: Kept::default(),
             rates: Kept::default(),
             energy_mj: None,
@@ -116,7 +116,7 @@ impl<'nvml> Reader<'nvml> {
         let mean_age = instant.map_or(Duration::ZERO, |_| old(SLOW));
         let power = self.mean_power(mean_age);
         let load = self.load();
-        let state = self.state(old(SLOW));
+        let slow = self.slow(old(SLOW));
         let usage = self.usage(processes, moment.worker, old(SLOW));
         let rates = self.rates(meter, old(SLOW));
         self.series.rows.push(GpuSample {
@@ -129,10 +129,10 @@ impl<'nvml> Reader<'nvml> {
             power_w: power.map(f64::from).map(watts),
             power_instant_w: instant.map(watts),
             throttle_reasons: reasons.map(|reasons| ThrottleReasons(reasons.bits())),
-            memory_clock_hz: state.memory_clock,
-            temperature_c: state.temperature,
-            memory_temperature_c: state.memory_temperature,
-            performance_state: state.performance_state,
+            memory_clock_hz: slow.memory_clock,
+            temperature_c: slow.temperature,
+            memory_temperature_c: slow.memory_temperature,
+            performance_state: slow.performance_state,
             worker_gpu_percent: usage.worker_percent,
             other_gpu_percent: usage.other_percent,
             worker_memory_bytes: usage.worker_memory,
@@ -166,11 +166,11 @@ impl<'nvml> Reader<'nvml> {
         })
     }
 
-    fn state(&mut self, most: Duration) -> State {
+    fn slow(&mut self, most: Duration) -> Slow {
         let Self {
             device, refused, ..
         } = self;
-        self.state.renewed(most, || State {
+        self.slow.renewed(most, || Slow {
             memory_clock: refused
                 .ask("clock of memory", || device.clock_info(Clock::Memory))
                 .map(megahertz),

@@ -247,6 +247,14 @@ impl Findings {
         }
     }
 
+    /// Whether slices were recorded within a budget.
+    pub(super) fn has_slices(&self) -> bool {
+        let timeline = self.run.as_ref().and_then(|run| run.timeline.as_ref());
+        let few = |issue: &Issue| issue.code == "slices.few";
+        timeline.is_some_and(|timeline| timeline.scaled.is_some())
+            || self.issues().iter().any(few)
+    }
+
     /// The analysis of what ran, where there is a timeline or recorded operators.
     pub(super) fn run(&self) -> Option<&RunAnalysis> {
         self.run.as_ref()

@@ -27,7 +27,7 @@ use crate::{
     clock,
     failure::Failure,
     output::Output,
-    subject,
+    slices, subject,
 };
 
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
@@ -119,17 +119,20 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
     Ok(())
 }
 
-/// Reads profiles into a run that is open, analyzes them and writes all that follows.
+/// Reads profiles into a run that is open, analyzes them and writes all that follows. `in_slices` says that they were to be
+/// recorded within a budget.
 pub(crate) fn keep(
     profiles: &[PathBuf],
     device: Option<&str>,
-    issues: Vec<Issue>,
+    in_slices: bool,
+    mut issues: Vec<Issue>,
     store: &mut RunDir,
 ) -> Result<Findings, Failure> {
     let mut contents = Contents::import(profiles)?;
     let described = device.map(subject::device).transpose()?;
     request::describe(&mut contents.recorded, None, described, device);
     let mut findings = contents.analyze(None)?;
+    issues.extend((in_slices && !findings.has_slices()).then(slices::none));
     findings.add_issues(issues);
     contents.save(store)?;
     for issue in findings.issues() {

@@ -1,7 +1,5 @@
 //! `record`: watch any command.
 
-mod slices;
-
 use std::{
     io::Write as _,
     os::unix::process::ExitStatusExt as _,
@@ -21,7 +19,7 @@ use llmprof_record::{
 use llmprof_wire::Options;
 
 use super::profile;
-use crate::{args::RecordArgs, clock, failure::Failure, output::Output, subject};
+use crate::{args::RecordArgs, clock, failure::Failure, output::Output, slices, subject};
 
 /// Where wire files are in a run.
 const FOLDER: &str = "cupti";
@@ -118,7 +116,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         issues.extend(
             args.overhead
                 .filter(|_| args.no_detach)
-                .map(|_| cupti_stays()),
+                .map(|_| slices::cupti_stays()),
         );
         store.set_pass(Pass {
             name: "record".to_owned(),
@@ -130,11 +128,10 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
             store.add_issue(no_cuda())?;
             return Ok(None);
         }
-        let findings = profile::keep(&[directory], args.device.as_deref(), issues, &mut store)?;
-        let scaled = args
-            .overhead
-            .and_then(|_| slices::keep(&mut store).transpose());
-        Ok(Some((findings, scaled.transpose()?)))
+        let in_slices = args.overhead.is_some();
+        let device = args.device.as_deref();
+        let findings = profile::keep(&[directory], device, in_slices, issues, &mut store)?;
+        Ok(Some(findings))
     })();
     let kept = match kept {
         Ok(kept) => kept,
@@ -144,14 +141,8 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
     // What the command printed comes first.
     let _ = std::io::stdout().flush();
     match kept {
-        Some((findings, _)) if args.json => profile::print(&findings, true, &dir, output)?,
-        Some((findings, scaled)) => {
-            let mut words = Output::stderr();
-            for line in scaled.iter().flat_map(slices::lines) {
-                words.line(&line)?;
-            }
-            profile::print(&findings, false, &dir, &mut words)?;
-        }
+        Some(findings) if args.json => profile::print(&findings, true, &dir, output)?,
+        Some(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
         None => {
             let mut words = Output::stderr();
             words.line(&no_cuda().to_string())?;
@@ -190,16 +181,6 @@ fn issues(processes: &[Watched]) -> Vec<Issue> {
         Some(Issue::new(Severity::Error, "record.lost", text).counting(*count))
     });
     lost.collect()
-}
-
-/// What the budget does not hold.
-fn cupti_stays() -> Issue {
-    Issue::new(
-        Severity::Warning,
-        "record.cupti_stays",
-        "between slices CUPTI stays in the process and slows its launches; the budget holds for what recording adds to that",
-    )
-    .with_hint("without --no-detach CUPTI leaves between slices")
 }
 
 fn no_cuda() -> Issue {

@@ -12,11 +12,13 @@ use llmprof_record::{
     import::{Limits, wire},
     issue::{Issue, Severity},
     store::{Pass, RunDir, RunStatus},
-    trace::Trace,
+    trace::{RangeKind, Ranges, Trace},
 };
+use llmprof_units::Nanos;
 use llmprof_wire::Options;
 
 use super::{halt::Halt, job::Run, passes::Passes};
+use crate::slices;
 
 /// Where wire files and the worker's logs are.
 const FOLDER: &str = "cupti";
@@ -56,12 +58,12 @@ pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt>
     )))
 }
 
-/// Runs the stage. Where CUDA cannot be recorded there is an issue and nothing else: torch's profiler may still tell.
+/// Runs the stage. Where CUDA cannot be recorded there are issues and nothing else: torch's profiler may still tell.
 pub(super) fn capture(
     run: &mut Run<'_>,
     launch: &Launch,
     request: &Load,
-) -> Result<Result<Recorded, Issue>, Halt> {
+) -> Result<Result<Recorded, Vec<Issue>>, Halt> {
     let Run {
         plan,
         feed,
@@ -81,7 +83,7 @@ pub(super) fn capture(
         Ok(library) => library,
         Err(missing) => {
             let hint = missing.hint();
-            return Ok(Err(unavailable(missing.to_string()).with_hint(hint)));
+            return Ok(Err(vec![unavailable(missing.to_string()).with_hint(hint)]));
         }
     };
     let Some(batch) = feed.batches().first() else {
@@ -119,7 +121,7 @@ pub(super) fn capture(
     }
     if let Err(why) = recording.start() {
         passes.finish()?;
-        return Ok(Err(unavailable(why)));
+        return Ok(Err(vec![unavailable(why)]));
     }
     let answer = passes.captured_batch(FOLDER, store, &asked, true)?;
     recording.stop();
@@ -131,6 +133,8 @@ pub(super) fn capture(
             "cupti.slices",
             "CUDA was recorded now and then, to keep within pipeline.cupti.overhead: phases are the steps that were recorded whole",
         ));
+        // Where it was to leave and did not, the files say so.
+        issues.extend((!settings.detach).then(slices::cupti_stays));
     }
     if feed.batches().len() > 1 {
         issues.push(Issue::new(
@@ -143,8 +147,17 @@ pub(super) fn capture(
         ));
     }
     let files = wire::files(&directory).map_err(failed)?;
-    let trace = wire::read_files(&files, &Limits::default())
+    let mut trace = wire::read_files(&files, &Limits::default())
         .map_err(|error| Halt::Failed(error.to_string()))?;
+    if settings.overhead.is_some() {
+        leave_out_warm_up(&mut trace, answer.start_ns);
+        let mut kinds = trace.ranges.kind.iter();
+        if !kinds.any(|kind| *kind == RangeKind::CAPTURE) {
+            issues.push(slices::none());
+            issues.append(&mut trace.issues);
+            return Ok(Err(issues));
+        }
+    }
     let pass = measured
         .passes
         .pop()
@@ -157,4 +170,15 @@ pub(super) fn capture(
         answer,
         issues,
     }))
+}
+
+/// Leaves out what ended before the recorded batch began: ranges are recorded between slices too, those of warm-ups as well.
+fn leave_out_warm_up(trace: &mut Trace, begin: Nanos) {
+    let mut ranges = Ranges::default();
+    for range in trace.ranges.rows() {
+        if range.start.saturating_add(range.duration) >= begin.0 {
+            ranges.push(range);
+        }
+    }
+    trace.ranges = ranges;
 }

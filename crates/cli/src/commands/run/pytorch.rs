@@ -56,7 +56,7 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
                 answers.push((PassKind::Captured, vec![stage.answer.clone()]));
                 recorded = Some(stage);
             }
-            Ok(Err(issue)) => measured.issues.push(issue),
+            Ok(Err(issues)) => measured.issues.extend(issues),
             // What was measured before is told all the same.
             Err(halt) => {
                 measured.issues.push(cupti::broken_off(&halt, run.store)?);

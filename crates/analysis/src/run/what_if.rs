@@ -87,14 +87,14 @@ fn fraction_in(
     };
     let (mut floor, mut bound, mut measured) = (0.0, 0.0, 0.0);
     for found in other.by_path.iter().filter(same) {
-        let least = found.floor_ns?.seconds();
+        let time = found.measured_ns.seconds();
+        let least = found.fraction_of_roof? * time;
         floor += least;
-        measured += found.measured_ns.seconds();
+        measured += time;
         if found.binds == Some(resource) {
             bound += least;
         }
     }
-    // Floors of less than a nanosecond are zero here, and say nothing.
     (floor > 0.0 && measured > 0.0 && 2.0 * bound > floor).then(|| floor / measured)
 }
 

@@ -25,8 +25,8 @@ impl Facts<'_> {
             code: "first_use.kv_lengths".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}: {} attention kernels wait {} on average for a length that has not run before; warm up the lengths that are \
-                 served, {} faster then (CUDA graphs do not remove this)",
+                "{}: {} attention kernels wait {} on average for a length of the cache that has not run before; warm up the lengths \
+                 that are served, or keep the cache at one size, {} faster then",
                 phase.name(),
                 found.waits,
                 found.mean(),
@@ -68,8 +68,8 @@ impl Facts<'_> {
         let lengths = lengths.map(|extra| {
             evidence.push(Evidence::new(EACH_LENGTH, extra, "ns", Basis::Measured));
             format!(
-                ", and its median step {} longer: each length of the cache that has not run before costs that once (CUDA graphs \
-                 do not remove this); warm up the lengths that are served",
+                ", and its median step {} longer: each length of the cache that has not run before costs that once; warm up the \
+                 lengths that are served, or keep the cache at one size",
                 Nanos(extra.round() as i64)
             )
         });
@@ -113,7 +113,7 @@ pub(super) fn first_instance(phase: &PhaseAnalysis) -> Option<Finding> {
         Some(found) => {
             evidence.extend(found.evidence());
             format!(
-                ", of which {} before attention kernels of {} lengths that had not run before (CUDA graphs do not remove this)",
+                ", of which {} before attention kernels of {} lengths of the cache that had not run before",
                 found.time_ns, found.waits
             )
         }

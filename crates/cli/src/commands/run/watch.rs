@@ -291,3 +291,39 @@ fn throttling(samples: &Samples, run: &mut MeasuredRun) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::Watts;
+
+    use super::*;
+
+    /// As an H200 tells of a tenth of a second with work: utilization comes when it is over, and the mean of
+    /// the last second hardly moves.
+    #[test]
+    fn short_stretches_have_the_power_of_the_moment_and_no_utilization() {
+        let ms = |time: i64| Nanos(time * 1_000_000);
+        let row = |time, busy, power| GpuSample {
+            time_ns: ms(time),
+            gpu_percent: Some(busy),
+            power_w: Some(Watts(190.0)),
+            power_instant_w: Some(Watts(power)),
+            ..GpuSample::default()
+        };
+        let gpu = GpuSeries {
+            rows: vec![
+                row(0, 0.0, 390.0),
+                row(100, 0.0, 390.0),
+                row(200, 85.0, 125.0),
+                row(1200, 85.0, 125.0),
+                row(1300, 0.0, 125.0),
+            ],
+            ..GpuSeries::default()
+        };
+        let short = gpu_facts(&gpu, &[(ms(0), ms(100))]);
+        assert_eq!(short.utilization_percent, None);
+        assert_eq!(short.power_w, Some(390.0));
+        let long = gpu_facts(&gpu, &[(ms(0), ms(100)), (ms(200), ms(1200))]);
+        assert_eq!(long.utilization_percent, Some(85.0));
+    }
+}

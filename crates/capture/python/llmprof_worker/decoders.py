@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 import transformers
 
-from .failure import Failure
+from .failure import Failure, first_line
 from .graphs import CapturedStep
 from .inputs import Inputs
 from .requests import Load
@@ -34,6 +34,9 @@ class Call:
     def __init__(self, module: Any) -> None:
         self.module = module
         names = inspect.signature(module.forward).parameters
+        # Models with a state in place of keys and values have another name for it.
+        self._cache = "cache_params" if "cache_params" in names and "past_key_values" not in names else "past_key_values"
+        self._takes_position_ids = "position_ids" in names
         self.takes_positions = "cache_position" in names
         self.takes_types = "mm_token_type_ids" in names
         # Logits of the last position alone: those of a whole prompt may be larger than the model.
@@ -42,22 +45,36 @@ class Call:
         if last:
             self.fixed[last] = 1
 
-    def __call__(self, forward: Any, **arguments: Any) -> Any:
-        output = forward(**arguments, **self.fixed)
-        if getattr(output, "past_key_values", None) is None:
-            raise Failure("unsupported", f"{type(self.module).__name__} gives no key-value cache back")
-        return output
+    def __call__(self, forward: Any, cache: Any, **arguments: Any) -> tuple[torch.Tensor, Any]:
+        """The logits of the last position, and the cache."""
+        output = forward(**arguments, **{self._cache: cache}, **self.fixed)
+        cache = getattr(output, self._cache, None)
+        if cache is None:
+            raise Failure("unsupported", f"{type(self.module).__name__} gives no cache back (`{self._cache}`)")
+        return output.logits[:, -1], cache
 
-    def prefill(self, inputs: Inputs, cache: Any, positions: torch.Tensor | None) -> Any:
-        arguments: dict[str, Any] = {"input_ids": inputs.ids, "past_key_values": cache, **inputs.images}
-        if inputs.padding is not None:
-            arguments["attention_mask"] = inputs.padding
+    def padding(self, inputs: Inputs) -> dict[str, Any]:
+        """What tells a model where prompts of different lengths begin."""
+        if inputs.padding is None:
+            return {}
+        arguments = {"attention_mask": inputs.padding}
+        if self._takes_position_ids:
             arguments["position_ids"] = inputs.positions()
+        return arguments
+
+    def prefill(self, inputs: Inputs, cache: Any, positions: torch.Tensor | None) -> tuple[torch.Tensor, Any]:
+        arguments: dict[str, Any] = {"input_ids": inputs.ids, **inputs.images, **self.padding(inputs)}
         if self.takes_types and inputs.types is not None:
             arguments["mm_token_type_ids"] = inputs.types
         if self.takes_positions and positions is not None:
             arguments["cache_position"] = positions
-        return self(self.module, **arguments)
+        try:
+            return self(self.module, cache, **arguments)
+        except (ValueError, TypeError, IndexError, AttributeError) as error:
+            if not inputs.images:
+                raise
+            raise Failure("unsupported", f"{type(self.module).__name__} does not take images as llmprof makes them: "
+                          f"{first_line(error)}", "workload.images.count=0 runs it on text alone") from error
 
 
 class GrowingDecoder:
@@ -76,20 +93,18 @@ class GrowingDecoder:
         self._inputs = inputs
 
     def prefill(self, inputs: Inputs) -> torch.Tensor:
-        output = self._call.prefill(inputs, self._cache, None)
-        self._cache = output.past_key_values
-        return output.logits[:, -1]
+        logits, self._cache = self._call.prefill(inputs, self._cache, None)
+        return logits
 
     def decode(self, tokens: torch.Tensor, ranges: bool) -> torch.Tensor:
-        arguments: dict[str, Any] = {"input_ids": tokens.unsqueeze(1), "past_key_values": self._cache}
-        inputs = self._inputs
-        if inputs is not None and inputs.padding is not None:
-            inputs.grow()
-            arguments["attention_mask"] = inputs.padding
-            arguments["position_ids"] = inputs.positions()[:, -1:]
-        output = self._call(self._call.module, **arguments)
-        self._cache = output.past_key_values
-        return output.logits[:, -1]
+        arguments: dict[str, Any] = {"input_ids": tokens.unsqueeze(1)}
+        if self._inputs is not None:
+            self._inputs.grow()
+            arguments.update(self._call.padding(self._inputs))
+            if "position_ids" in arguments:
+                arguments["position_ids"] = arguments["position_ids"][:, -1:]
+        logits, self._cache = self._call(self._call.module, self._cache, **arguments)
+        return logits
 
 
 class FixedDecoder:
@@ -117,9 +132,9 @@ class FixedDecoder:
 
     def prefill(self, inputs: Inputs) -> torch.Tensor:
         length = inputs.ids.shape[1]
-        output = self._call.prefill(inputs, self._cache, torch.arange(length, device=self._device))
+        logits, _ = self._call.prefill(inputs, self._cache, torch.arange(length, device=self._device))
         self._position.fill_(length)
-        return output.logits[:, -1]
+        return logits
 
     def decode(self, tokens: torch.Tensor, ranges: bool) -> torch.Tensor:
         self._ids.copy_(tokens.unsqueeze(1))
@@ -133,12 +148,12 @@ class FixedDecoder:
     def _step(self) -> torch.Tensor:
         if self._compiles and self._device.type == "cuda":
             torch.compiler.cudagraph_mark_step_begin()
-        arguments: dict[str, Any] = {"input_ids": self._ids, "past_key_values": self._cache}
+        arguments: dict[str, Any] = {"input_ids": self._ids}
         if self._call.takes_positions:
             arguments["cache_position"] = self._position
-        output = self._call(self._forward, **arguments)
+        logits, _ = self._call(self._forward, self._cache, **arguments)
         self._position.add_(1)
-        return output.logits[:, -1]
+        return logits
 
     def _restore_point(self) -> Callable[[], None]:
         """Takes back what steps count up from now on: those of a capture must not count."""

@@ -1,8 +1,8 @@
 """Images of random pixels, and the tokens that stand for them in the prompt.
 
 What a model sees is prepared by a processor that comes with its weights. A model from its config alone has none, so the
-two ways that most families share are made here: patches of any image size (Qwen's vision models), and squares of the
-tower's own size (LLaVA, Gemma 3 and their kin).
+ways that most families share are made here: patches of any image size (Qwen's vision models), and squares of the tower's
+own size (LLaVA, Gemma 3, PaliGemma and their kin; in rows, one per request, for Idefics 3 and SmolVLM).
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ def see(ready: Any, requests: list[Request]) -> Seen | None:
         arguments, counts = patches(vision, pictures, ready, generator)
     else:
         arguments, counts = squares(config, vision, pictures, ready, generator)
+        # Where tokens are joined by the config's own factor, images stand in a row per request.
+        joined = getattr(config, "scale_factor", None)
+        if isinstance(joined, int):
+            counts = [count // joined**2 for count in counts]
+            pixels = arguments["pixel_values"]
+            arguments["pixel_values"] = pixels.view(len(requests), -1, *pixels.shape[1:])
     around = [first_of(config, name) for name in ("vision_start_token_id", "vision_end_token_id")]
     tokens: list[list[int]] = []
     left = iter(counts)

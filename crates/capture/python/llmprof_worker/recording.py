@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, supported_activities
 
+from .failure import Failure
 from .issues import Issues
 from .requests import Profile
 
@@ -54,6 +55,10 @@ class Recording:
         assert self._profiler is not None
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._profiler.export_chrome_trace(path)
+        # Torch only logs it where it could not write to the end.
+        if not Path(path).is_file():
+            raise Failure("internal", f"torch's profiler did not write its trace {path}",
+                          f"is there room where {Path(path).parent} is, and for files of that size?")
         events, kernels = count(path, EVENT), count(path, KERNEL) if self._sees_device else 1
         if kernels == 0:
             self._issues.add("warning", "torch_profiler.no_kernels", "torch's profiler recorded no kernel",

@@ -7,7 +7,7 @@ use llmprof_capture::{
     runner::{Backend, protocol::Load},
 };
 use llmprof_record::plan::LoadFormat;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Worker, batch, dummy, phases, root, tokens};
 
@@ -137,4 +137,25 @@ print(len(answer["requests"][0]["token_ns"]), [phase["phase"] for phase in answe
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// A model with a state in place of keys and values generates the same alone and padded in a batch.
+#[test]
+fn a_state_space_model_generates() {
+    let Some(mut worker) = Worker::start() else {
+        return;
+    };
+    let config = json!({
+        "model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 256, "state_size": 8
+    });
+    worker.load(&dummy(&config)).unwrap();
+    let (long, short) = ([9, 8, 7, 6, 5, 4, 3], [11, 12, 13]);
+    let together = tokens(&worker.generate(&batch(&[&long, &short], 5)).unwrap());
+    let alone: Vec<_> = [&long[..], &short[..]]
+        .into_iter()
+        .flat_map(|prompt| tokens(&worker.generate(&batch(&[prompt], 5)).unwrap()))
+        .collect();
+    assert_eq!(together, alone);
+    assert!(together.iter().all(|output| output.len() == 5));
+    worker.finish();
 }

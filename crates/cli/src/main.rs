@@ -1,7 +1,7 @@
 //! The command line: the only place for exit codes, colour and progress.
 //!
 //! Data goes to stdout, everything else to stderr. Exit code 0 is done, 1 a threshold the user set was crossed,
-//! 2 a failure.
+//! 2 a failure, 130 an interrupted run. `record` passes its command's code on and has 125 for its own failures.
 
 mod app;
 mod args;
@@ -17,7 +17,7 @@ mod slices;
 mod subject;
 mod telemetry;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
@@ -27,7 +27,14 @@ use crate::{args::Args, output::Output};
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn main() -> ExitCode {
-    let args = Args::parse_from(args::with_long_names(std::env::args_os()));
+    let words = args::with_long_names(std::env::args_os());
+    let args = match Args::try_parse_from(&words) {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return usage_code(&error, words.get(1));
+        }
+    };
     let mut output = Output::stdout();
     match commands::dispatch(args.command, &mut output) {
         Ok(code) => code,
@@ -36,4 +43,18 @@ fn main() -> ExitCode {
             ExitCode::from(failure::EXIT_CODE)
         }
     }
+}
+
+/// The exit code of a command line that is no request: help that was asked for is none of that, and `record` keeps other
+/// codes for its command.
+fn usage_code(error: &clap::Error, command: Option<&OsString>) -> ExitCode {
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let records = command.is_some_and(|command| command == "record");
+    ExitCode::from(if records {
+        commands::RECORD_FAILED
+    } else {
+        failure::EXIT_CODE
+    })
 }

@@ -90,6 +90,23 @@ fn mistakes_are_shown_where_they_were_made() {
     );
 }
 
+/// `record` hands on its command's exit code, so that its own mistakes have another one.
+#[test]
+fn usage_errors_have_their_exit_codes() {
+    let folder = folder();
+    for (args, code) in [
+        (&["run", "--no-such-option"][..], 2),
+        (&["record", "--no-such-option", "--", "true"], 125),
+        (&["record", "--for", "0s", "--", "true"], 125),
+        (&["record"], 125),
+        (&["record", "--help"], 0),
+        (&[], 2),
+    ] {
+        let output = llmprof(folder.path(), args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+    }
+}
+
 #[test]
 fn a_project_tree_comes_before_the_built_in_one() {
     let folder = folder();

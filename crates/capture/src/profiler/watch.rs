@@ -1,5 +1,6 @@
 //! Running a command to its end while its processes are recorded.
 
+use std::fs::File;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,8 @@ use llmprof_units::Nanos;
 use llmprof_wire::control::Order;
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, kill_process, pidfd_open};
+use rustix::termios::tcgetpgrp;
 
 use super::Channel;
 use crate::process::{Interrupt, Launch, ProcessError};
@@ -81,7 +83,7 @@ pub fn watch(
         .length
         .map(|length| begin.unwrap_or(started) + length);
     let interrupts_before = interrupt.count();
-    let mut ending = Ending::default();
+    let mut ending = Ending::new(terminal_tells_command());
     loop {
         let deadline = [begin, end, ending.next].into_iter().flatten().min();
         let mut watched = vec![(pidfd.as_fd(), PollFlags::IN)];
@@ -109,7 +111,13 @@ pub fn watch(
             channel.flush();
         }
         let asked = interrupt.count() - interrupts_before;
-        ending.step(asked, now, pid, channel);
+        if asked > 0 && ending.asked == 0 {
+            channel.flush();
+        }
+        if let Some(signal) = ending.step(asked, now) {
+            // One that is gone already is what was wanted.
+            let _ = kill_process(pid, signal);
+        }
     }
     let status = child.wait().map_err(system("collect the command"))?;
     let duration = Nanos(started.elapsed().as_nanos() as i64);
@@ -121,36 +129,55 @@ pub fn watch(
     })
 }
 
+/// Whether a Ctrl-C reaches the command without us: the terminal sends it to the whole group in its foreground.
+fn terminal_tells_command() -> bool {
+    let Ok(terminal) = File::open("/dev/tty") else {
+        return false;
+    };
+    tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp())
+}
+
 /// How far the user's wish to stop has gone.
-#[derive(Default)]
 struct Ending {
+    /// The command has the first Ctrl-C already and takes the time it needs: a server that gets another one would take it
+    /// for impatience.
+    has_first: bool,
     asked: u32,
     next: Option<Instant>,
     sent: u32,
 }
 
 impl Ending {
-    fn step(&mut self, asked: u32, now: Instant, pid: Pid, channel: &mut Channel) {
-        if asked == 0 {
-            return;
+    fn new(has_first: bool) -> Self {
+        Self {
+            has_first,
+            asked: 0,
+            next: None,
+            sent: 0,
         }
-        if self.asked == 0 {
-            channel.flush();
+    }
+
+    /// What the command is to be sent now, where the user has asked that many times.
+    fn step(&mut self, asked: u32, now: Instant) -> Option<Signal> {
+        if asked == 0 {
+            return None;
+        }
+        if self.asked == 0 && !self.has_first {
             self.next = Some(now + PATIENCE);
         }
         let again = asked > self.asked && self.asked > 0;
         self.asked = asked;
-        if again || self.next.is_some_and(|next| now >= next) {
-            let signal = match (self.sent, again) {
-                (0, false) => Signal::INT,
-                (0 | 1, _) => Signal::TERM,
-                _ => Signal::KILL,
-            };
-            // One that is gone already is what was wanted.
-            let _ = kill_process(pid, signal);
-            self.sent += 1;
-            self.next = (self.sent < 4).then(|| now + 2 * PATIENCE);
+        if !again && self.next.is_none_or(|next| now < next) {
+            return None;
         }
+        let signal = match (self.sent, again) {
+            (0, false) => Signal::INT,
+            (0 | 1, _) => Signal::TERM,
+            _ => Signal::KILL,
+        };
+        self.sent += 1;
+        self.next = (self.sent < 4).then(|| now + 2 * PATIENCE);
+        Some(signal)
     }
 }
 
@@ -171,4 +198,42 @@ fn flush_the_rest(channel: &mut Channel, interrupt: &Interrupt) -> std::io::Resu
         channel.serve();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is sent when the user asks at these seconds and never again.
+    fn sent(has_first: bool, asked_at: &[u64], until: u64) -> Vec<(u64, Signal)> {
+        let start = Instant::now();
+        let mut ending = Ending::new(has_first);
+        (0..=until)
+            .filter_map(|second| {
+                let asked = asked_at.iter().filter(|at| **at <= second).count();
+                let now = start + Duration::from_secs(second);
+                Some((second, ending.step(asked as u32, now)?))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_command_that_the_terminal_told_is_left_to_end() {
+        assert_eq!(sent(true, &[1], 3600), []);
+        let insisted = sent(true, &[1, 60], 70);
+        assert_eq!(insisted[..2], [(60, Signal::TERM), (64, Signal::TERM)]);
+        assert_eq!(insisted[2], (68, Signal::KILL));
+        assert_eq!(sent(true, &[1, 2, 3, 4], 4)[2], (4, Signal::KILL));
+    }
+
+    #[test]
+    fn a_command_that_nobody_told_is_told_and_then_ended() {
+        let expected = [
+            (3, Signal::INT),
+            (7, Signal::TERM),
+            (11, Signal::KILL),
+            (15, Signal::KILL),
+        ];
+        assert_eq!(sent(false, &[1], 60), expected);
+    }
 }

@@ -13,6 +13,8 @@ mod worker;
 
 use std::process::ExitCode;
 
+pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
+
 use crate::{args::Command, failure::Failure, output::Output};
 
 /// Does what was asked; the exit code says how it went.

@@ -24,7 +24,7 @@ use crate::{args::RecordArgs, clock, failure::Failure, output::Output, slices, s
 /// Where wire files are in a run.
 const FOLDER: &str = "cupti";
 /// Exit code of our own failures; others are the command's.
-const OWN_FAILURE: u8 = 125;
+pub(crate) const OWN_FAILURE: u8 = 125;
 
 /// Runs the command, recorded, and says what it did on its GPUs. The exit code is the command's.
 pub(crate) fn record(args: &RecordArgs, output: &mut Output) -> ExitCode {
@@ -145,7 +145,11 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         Some(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
         None => {
             let mut words = Output::stderr();
-            words.line(&no_cuda().to_string())?;
+            let issue = no_cuda();
+            words.line(&issue.to_string())?;
+            if let Some(hint) = issue.hint {
+                words.line(&format!("hint: {hint}"))?;
+            }
             words.line(&format!("run: {}", dir.display()))?;
         }
     }

@@ -58,6 +58,14 @@ impl Failure {
         self
     }
 
+    /// What stopped it and what would fix it, where both must be one text.
+    pub(crate) fn in_a_line(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{} (hint: {hint})", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// Prints it to standard error as something that does not stop the command.
     pub(crate) fn warn(&self) {
         anstream::eprintln!("warning: {}", self.message);

@@ -74,8 +74,8 @@ fn misfit(error: &TypeError, overrides: &[String]) -> Failure {
     // serde names Rust's types; a config has numbers.
     let message = error
         .to_string()
-        .replace("u64", "a whole number")
-        .replace("u32", "a whole number");
+        .replace("u64", "a whole number, 0 or more")
+        .replace("u32", "a whole number, 0 or more");
     let failure = Failure::new(format!("the config does not fit: {message}"));
     pointing(failure, &error.key, error.origin.as_ref(), overrides)
 }
@@ -90,7 +90,10 @@ fn pointing(failure: Failure, key: &str, origin: Option<&Origin>, overrides: &[S
         key.strip_prefix(&name(line))
             .is_some_and(|rest| rest.starts_with(['.', '[']))
     };
-    let exact = overrides.iter().rev().find(|line| name(line) == key);
+    let set = |key: &str| overrides.iter().rev().find(|line| name(line) == key);
+    // A file that only passes on what another key says is not where the mistake is.
+    let source = origin.and_then(interpolated);
+    let exact = set(key).or_else(|| source.and_then(set));
     let line = exact.or_else(|| {
         overrides
             .iter()
@@ -108,6 +111,14 @@ fn pointing(failure: Failure, key: &str, origin: Option<&Origin>, overrides: &[S
         ),
         (None, None) => failure,
     }
+}
+
+/// The key whose value stands at that place: `a.b` of `${a.b}`.
+fn interpolated(origin: &Origin) -> Option<&str> {
+    let text = origin.source().text().get(origin.span())?.trim();
+    text.strip_prefix("${")?
+        .strip_suffix('}')
+        .filter(|key| !key.contains(['$', ':']))
 }
 
 /// Where the value of a dotted key was written.

@@ -9,7 +9,7 @@ use llmprof_record::{
     plan::{ModelPlan, Place, Plan},
 };
 use llmprof_theory::{
-    Model, Workload,
+    Model, ModelError, Workload,
     device::{Catalog, Device},
 };
 use serde_json::{Map, Value};
@@ -22,8 +22,8 @@ pub(crate) struct Subject {
     pub(crate) name: String,
     /// Its design, with the keys of a Hugging Face config.
     pub(crate) design: Map<String, Value>,
-    /// The model.
-    pub(crate) model: Model,
+    /// The model, as theory counts it; absent where its family is not known and it is run all the same.
+    pub(crate) model: Option<Model>,
     /// What is asked of it.
     pub(crate) workload: Workload,
     /// What it is compared with; absent where it could not be told.
@@ -37,8 +37,30 @@ impl Subject {
     pub(crate) fn of(plan: &Plan, family: Option<&str>) -> Result<Self, Failure> {
         let design = design(&plan.model)?;
         let model = Model::from_config(&Value::Object(design.clone()), family)
-            .map_err(|error| Failure::new(format!("model {}: {error}", plan.model.name)))?;
-        let mut issues = Vec::new();
+            .map_err(|error| refused(plan, &error))?;
+        Self::with(plan, design, Some(model), Vec::new())
+    }
+
+    /// Reads the design of a model that others run: where theory does not know its family, that is an issue.
+    pub(crate) fn of_any(plan: &Plan) -> Result<Self, Failure> {
+        let design = design(&plan.model)?;
+        match Model::from_config(&Value::Object(design.clone()), None) {
+            Ok(model) => Self::with(plan, design, Some(model), Vec::new()),
+            Err(ModelError::NoModelType { .. } | ModelError::UnknownFamily { .. }) => {
+                let issue = uncounted(&design);
+                Self::with(plan, design, None, vec![issue])
+            }
+            Err(error) => Err(refused(plan, &error)),
+        }
+    }
+
+    fn with(
+        plan: &Plan,
+        design: Map<String, Value>,
+        model: Option<Model>,
+        mut issues: Vec<Issue>,
+    ) -> Result<Self, Failure> {
+        issues.extend(beyond_context(plan, &design));
         let device = match plan.hardware.spec.as_str() {
             "auto" => {
                 let known = match plan.device {
@@ -75,22 +97,128 @@ impl Subject {
         })
     }
 
-    /// How many token ids the model knows; 0 for one without a decoder.
-    pub(crate) fn vocabulary(&self) -> u64 {
-        let decoder = self.model.decoder.as_ref();
-        decoder.map_or(0, |decoder| decoder.embedding.vocabulary)
+    /// The token ids that prompts may have.
+    pub(crate) fn vocabulary(&self) -> Result<Vocabulary, Failure> {
+        let size = match &self.model {
+            Some(model) => model
+                .decoder
+                .as_ref()
+                .map_or(0, |decoder| decoder.embedding.vocabulary),
+            None => number(&self.design, "vocab_size").ok_or_else(|| {
+                Failure::new(format!(
+                    "model {}: its design has no `vocab_size`, so there are no token ids to make prompts of",
+                    self.name
+                ))
+                .hint("model.vocab_size=N".to_owned())
+            })?,
+        };
+        let reserved = FEATURE_TOKENS.iter();
+        Ok(Vocabulary {
+            size,
+            reserved: reserved
+                .filter_map(|key| number(&self.design, key))
+                .collect(),
+        })
+    }
+
+    /// The model, where theory knows its family.
+    pub(crate) fn counted(&self) -> Result<&Model, Failure> {
+        let unknown = || Failure::new(uncounted(&self.design).message);
+        self.model.as_ref().ok_or_else(unknown)
     }
 
     /// What it must cost, on paper.
     pub(crate) fn statics(&self) -> Result<Statics, Failure> {
         statics::analyze(
             &self.name,
-            &self.model,
+            self.counted()?,
             &self.workload,
             self.device.as_ref(),
         )
         .map_err(|error| Failure::new(format!("model {}: {error}", self.name)))
     }
+}
+
+/// Token ids.
+pub(crate) struct Vocabulary {
+    /// How many there are.
+    pub(crate) size: u64,
+    /// Those that stand for the features of an image or a sound, which no text has.
+    pub(crate) reserved: Vec<u64>,
+}
+
+/// Keys of a design that hold such ids.
+const FEATURE_TOKENS: [&str; 6] = [
+    "image_token_id",
+    "image_token_index",
+    "video_token_id",
+    "video_token_index",
+    "audio_token_id",
+    "audio_token_index",
+];
+
+/// A number of the decoder's part of a design where it has one, else of the design.
+fn number(design: &Map<String, Value>, key: &str) -> Option<u64> {
+    let text = design.get("text_config").and_then(Value::as_object);
+    let mut places = [text, Some(design)].into_iter().flatten();
+    places.find_map(|place| place.get(key)?.as_u64())
+}
+
+fn refused(plan: &Plan, error: &ModelError) -> Failure {
+    let failure = Failure::new(format!("model {}: {error}", plan.model.name));
+    match error {
+        ModelError::NoModelType { .. } | ModelError::UnknownFamily { .. } => failure.hint(
+            "if the model is built like one of these, say model.config=FILE model.model_type=FAMILY, or `llmprof model --as \
+             FAMILY`; runtime=pytorch runs what transformers knows"
+                .to_owned(),
+        ),
+        _ => failure,
+    }
+}
+
+/// That a request goes beyond what a model was made for. It can be run and timed; what is generated means little.
+fn beyond_context(plan: &Plan, design: &Map<String, Value>) -> Option<Issue> {
+    let keys = ["max_position_embeddings", "n_positions"];
+    let (key, most) = keys
+        .iter()
+        .find_map(|key| Some((key, number(design, key)?)))?;
+    let workload = &plan.workload;
+    let parts = [
+        workload.cached_tokens,
+        workload.prompt_tokens,
+        workload.new_tokens,
+    ];
+    let asked = parts
+        .into_iter()
+        .fold(0, u64::saturating_add)
+        .saturating_sub(1);
+    (asked > most).then(|| {
+        Issue::new(
+            Severity::Warning,
+            "workload.beyond_context",
+            format!(
+                "requests have up to {asked} positions, but the model was made for {most} (`{key}`)"
+            ),
+        )
+        .with_hint(
+            "lower workload.prompt_tokens or infer.max_new_tokens, if what is generated matters",
+        )
+    })
+}
+
+/// That theory cannot count a model which runs all the same.
+pub(crate) fn uncounted(design: &Map<String, Value>) -> Issue {
+    let kind = match design.get("model_type").and_then(Value::as_str) {
+        Some(kind) => format!("models of type `{kind}`"),
+        None => "a model whose config has no `model_type`".to_owned(),
+    };
+    Issue::new(
+        Severity::Warning,
+        "model.uncounted",
+        format!(
+            "llmprof cannot count {kind}: there are no floors, no MFU and no MBU, and operators are told apart by their names"
+        ),
+    )
 }
 
 /// The device file of the GPU of that number, by the name that its driver gives it.

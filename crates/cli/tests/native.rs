@@ -4,7 +4,12 @@
 
 mod common;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use common::json;
 
@@ -115,11 +120,6 @@ fn texts_are_tokenized_and_every_sample_is_a_request() {
             "{idle:?}"
         );
     }
-}
-
-#[test]
-fn prompts_of_a_batch_have_one_length_and_a_cut_is_told() {
-    let folder = folder();
     assert_speaks_of_a_processor(&root.join("out"));
 }
 
@@ -133,6 +133,11 @@ fn assert_speaks_of_a_processor(run: &Path) {
             assert_eq!(found, None, "{name}: {line}");
         }
     }
+}
+
+#[test]
+fn prompts_of_a_batch_have_one_length_and_a_cut_is_told() {
+    let folder = folder();
     let text = works(
         folder.path(),
         &[
@@ -274,6 +279,77 @@ fn bad_requests_are_refused_in_their_own_words() {
     for number in [1, 2, 3, 6, 7] {
         assert!(!root.join(format!("case{number}")).exists(), "{number}");
     }
+}
+
+/// A pass is held in memory: sizes beyond that are refused before it is filled.
+#[test]
+fn passes_that_do_not_fit_in_memory_are_refused() {
+    let folder = folder();
+    for (size, words) in [
+        (
+            "workload.prompt_tokens=99999999999",
+            "99999999999 tokens of prompts",
+        ),
+        (
+            "dataset.sampling.num_epochs=99999999999",
+            "99999999999 prompts",
+        ),
+        ("runtime.batch_size=16000000", "16000000 prompts"),
+    ] {
+        let said = refused(folder.path(), &[size]);
+        assert!(said.contains(words), "{size}: {said}");
+    }
+    assert!(!folder.path().join("runs").exists());
+}
+
+#[test]
+fn requests_beyond_the_context_are_told() {
+    let folder = folder();
+    let more = ["+model.max_position_embeddings=10", "hydra.run.dir=out"];
+    works(folder.path(), &more);
+    let issues = json(&folder.path().join("out/run.json"))["issues"].clone();
+    let text = issues.to_string();
+    assert!(
+        text.contains("up to 11 positions, but the model was made for 10"),
+        "{text}"
+    );
+}
+
+/// What was measured before a Ctrl-C is analyzed and reported.
+#[test]
+fn an_interrupted_run_tells_what_it_measured() {
+    let folder = folder();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder.path())
+        .args(words(&["runtime.repeats=1000000", "hydra.run.dir=out"]))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut progress = BufReader::new(child.stderr.take().unwrap()).lines();
+    let second = progress.find(|line| line.as_ref().unwrap().starts_with("plain 2"));
+    assert!(second.is_some());
+    // The worker's pipe is read on, so that it never waits for us.
+    let reader = std::thread::spawn(move || progress.count());
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    reader.join().unwrap();
+    let out = folder.path().join("out");
+    assert_eq!(json(&out.join("run.json"))["status"], "interrupted");
+    assert!(
+        json(&out.join("metrics.json"))["aggregates"]["tpot_ms"]["mean"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+    let report = fs::read_to_string(out.join("report.md")).unwrap();
+    assert!(report.contains("the run was interrupted"), "{report}");
+    assert!(!report.contains("Where the time went"), "{report}");
+    assert!(!out.join("trace.llmprof").exists());
+    common::works(folder.path(), &["analyze", "out"]);
 }
 
 #[test]

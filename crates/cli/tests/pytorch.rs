@@ -168,6 +168,71 @@ fn a_run_is_as_complete_as_a_native_one() {
     assert!(!out.join("kernels.csv").exists() && !out.join("allocator.json").exists());
 }
 
+/// Transformers runs more families than can be counted: such a run has its latencies and its operators, and says what it
+/// lacks.
+#[test]
+fn a_family_that_cannot_be_counted_runs_all_the_same() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let python = format!("runtime.python={python}");
+    let more = [
+        python.as_str(),
+        "+model.model_type=olmo2",
+        "runtime.warmup=1",
+        "runtime.repeats=1",
+        "runtime.threads=1",
+        "workload.prompt_tokens=8",
+        "infer.max_new_tokens=3",
+    ];
+    let output = run(folder.path(), &more);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let out = folder.path().join("out");
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_else(|_| panic!("{name}"));
+    let issues = |text: &str| {
+        let manifest: Value = serde_json::from_str(text).unwrap();
+        let issues = manifest["issues"].as_array().unwrap().clone();
+        let codes = issues
+            .iter()
+            .map(|issue| issue["code"].as_str().unwrap().to_owned());
+        codes.collect::<Vec<_>>()
+    };
+    let lacks = "model.uncounted".to_owned();
+    assert!(issues(&read("run.json")).contains(&lacks));
+    assert!(!issues(&read("analysis.json")).contains(&"run.no_model".to_owned()));
+    assert!(read("ops.csv").contains("aten::"));
+    let metrics: Value = serde_json::from_str(&read("metrics.json")).unwrap();
+    assert!(
+        metrics["aggregates"]["ttft_ms"]["mean"].as_f64().unwrap() > 0.0,
+        "{metrics}"
+    );
+    assert!(!out.join("static_compute.md").exists());
+
+    let again = |command: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+            .current_dir(folder.path())
+            .args([command, "out"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{command}: {}", stderr(&output));
+    };
+    again("analyze");
+    assert!(issues(&read("analysis.json")).contains(&lacks));
+    again("report");
+
+    // Without any profiler only times are left.
+    let more = [
+        more.as_slice(),
+        &["pipeline.torch_profiler.enable=false", "hydra.run.dir=bare"],
+    ];
+    let output = run(folder.path(), &more.concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = fs::read_to_string(folder.path().join("bare/report.md")).unwrap();
+    assert!(
+        report.contains("cannot count models of type `olmo2`") && report.contains("First token"),
+        "{report}"
+    );
+}
+
 #[test]
 fn an_interpreter_that_is_not_there_fails_the_run_with_advice() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,6 +271,7 @@ fn mistakes_are_told_before_anything_starts() {
         (vec!["pipeline.torch_profiler.active_steps=0"], "at least 1"),
         (vec!["pipeline.torch_profiler.preset=huge"], "preset"),
         (vec!["runtime.repeats=0"], "at least 1"),
+        (vec!["runtime.threads=100000"], "between 1 and 4096"),
         (vec!["model.load_format=safetensors"], "model.path"),
     ] {
         let output = run(folder.path(), &overrides);

@@ -7,15 +7,13 @@ pub enum ModelError {
     #[error("the model config is not a JSON object")]
     NotAnObject,
     /// No `model_type` and no family given.
-    #[error("the config has no `model_type`; name a family with `--as FAMILY` (known: {known})")]
+    #[error("the config has no `model_type`; known: {known}")]
     NoModelType {
         /// Known families.
         known: String,
     },
     /// A `model_type` that no family has.
-    #[error(
-        "unknown model_type `{found}`; known: {known}. If the model is built like one of these, say `--as FAMILY`"
-    )]
+    #[error("unknown model_type `{found}`; known: {known}")]
     UnknownFamily {
         /// As the config or the user said.
         found: String,

@@ -36,7 +36,7 @@ pub use measured::{
 pub use operator_groups::OperatorGroup;
 pub use phase_analysis::PhaseAnalysis;
 pub use residence::Residence;
-pub use run_analysis::{RunAnalysis, RunAnalysisError, analyze_run};
+pub use run_analysis::{RunAnalysis, RunAnalysisError, analyze_run, analyze_times};
 pub(crate) use statistics::student_t_975;
 pub use statistics::{Distribution, Summary};
 pub use telemetry::{Energy, GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorCounters};

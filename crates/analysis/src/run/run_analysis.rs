@@ -100,11 +100,7 @@ pub fn analyze_run(
     let mut phases = Vec::new();
     match captured {
         Some(index) => phases = context.phases(&run.passes[index], &mut issues),
-        None => issues.push(Issue::new(
-            Severity::Warning,
-            "run.no_capture",
-            "no pass recorded operators: there is no waterfall",
-        )),
+        None => issues.push(no_capture()),
     }
     if device.is_none() {
         issues.push(
@@ -116,11 +112,11 @@ pub fn analyze_run(
             .with_hint("name one with `hardware.spec`, or measure this machine with `llmprof hardware measure`"),
         );
     }
-        unrecorded_seconds: 0.0,
     let facts = Facts {
         subject: Some((model, &workload)),
         roof: roof.as_ref(),
         latency: &latency,
+        unrecorded_seconds: 0.0,
         phases: phases
             .iter()
             .map(|(phase, passes)| (phase, passes.clone()))
@@ -144,6 +140,38 @@ pub fn analyze_run(
         timeline: None,
         issues,
     })
+}
+
+/// What passes say by themselves, where the model cannot be counted and nothing was recorded: latencies and the machine.
+pub fn analyze_times(run: &MeasuredRun) -> RunAnalysis {
+    let (latency, latency_issues) = Latency::of(run);
+    let mut issues = run.issues.clone();
+    issues.extend(latency_issues);
+    issues.push(no_capture());
+    RunAnalysis {
+        schema_version: RunAnalysis::SCHEMA_VERSION,
+        model: run.model.clone(),
+        family: None,
+        device: None,
+        workload: None,
+        latency,
+        load_ns: load_time(run),
+        captured_pass: None,
+        assumptions: assumptions(None),
+        phases: Vec::new(),
+        findings: throttling::findings(run.telemetry.as_ref()),
+        telemetry: run.telemetry.clone(),
+        timeline: None,
+        issues,
+    }
+}
+
+fn no_capture() -> Issue {
+    Issue::new(
+        Severity::Warning,
+        "run.no_capture",
+        "no pass recorded operators: there is no waterfall",
+    )
 }
 
 /// Time that loading took.

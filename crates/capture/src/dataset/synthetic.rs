@@ -24,7 +24,7 @@ impl Lengths {
 
 /// Prompts of random token ids. Prompt `i` depends on the seed, `i`, the lengths and the vocabulary alone: it is the same on
 /// every machine, and in a dataset of any size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synthetic {
     /// How many prompts.
     pub samples: usize,
@@ -32,6 +32,8 @@ pub struct Synthetic {
     pub lengths: Lengths,
     /// Token ids are below this.
     pub vocab_size: u32,
+    /// Ids that no prompt has: those that stand for something other than text. The next one that is free stands for them.
+    pub reserved: Vec<u32>,
     /// Another seed gives other prompts.
     pub seed: u64,
 }
@@ -65,8 +67,14 @@ impl Synthetic {
         let span = (self.lengths.max - self.lengths.min) as u64 + 1;
         let length = self.lengths.min + below(random.next(), span) as usize;
         (0..length)
-            .map(|_| below(random.next(), u64::from(self.vocab_size)) as u32)
+            .map(|_| self.free(below(random.next(), u64::from(self.vocab_size)) as u32))
             .collect()
+    }
+
+    /// The id, or the next one that is not reserved.
+    fn free(&self, id: u32) -> u32 {
+        let mut ids = (id..self.vocab_size).chain(0..id);
+        ids.find(|id| !self.reserved.contains(id)).unwrap_or(id)
     }
 }
 
@@ -99,6 +107,7 @@ mod tests {
         samples: 4,
         lengths: Lengths { min: 3, max: 6 },
         vocab_size: 1000,
+        reserved: Vec::new(),
         seed: 0,
     };
 
@@ -131,6 +140,22 @@ mod tests {
             ..PROMPTS
         };
         assert_eq!(tiny.prompt(7), [0, 0]);
+    }
+
+    /// An id that stands for an image's features makes a model look for an image.
+    #[test]
+    fn reserved_ids_are_in_no_prompt() {
+        let prompts = Synthetic {
+            reserved: vec![701, 702, 146],
+            ..PROMPTS
+        };
+        assert_eq!(prompts.prompt(0), [703, 387, 656, 787, 147]);
+        let last = Synthetic {
+            vocab_size: 2,
+            reserved: vec![1],
+            ..PROMPTS
+        };
+        assert!((0..20).all(|index| last.prompt(index).iter().all(|&token| token == 0)));
     }
 
     #[test]

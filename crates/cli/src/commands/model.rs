@@ -4,7 +4,7 @@ use llmprof_analysis::statics::Statics;
 use llmprof_config::hydra::RunMode;
 use llmprof_record::store::write_atomically;
 use llmprof_report::{Table, render::markdown, statics};
-use llmprof_theory::Pass;
+use llmprof_theory::{Model, Pass, Workload};
 use llmprof_units::{Bytes, Flops};
 
 use crate::{
@@ -40,19 +40,20 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
     output.document(&statics::document(&statics))?;
     if args.layers {
         output.line("")?;
-        for pass in subject.model.prefill_passes(&subject.workload) {
+        let model = subject.counted()?;
+        for pass in model.prefill_passes(&subject.workload) {
             output.line(&format!("PREFILL, {} TOKENS", pass.queries))?;
-            output.table(&layers(&subject, &pass))?;
+            output.table(&layers(model, &subject.workload, &pass))?;
         }
-        let step = subject.model.decode_step(&subject.workload);
+        let step = model.decode_step(&subject.workload);
         output.line(&format!("\nDECODE STEP AT {} TOKENS", step.past))?;
-        output.table(&layers(&subject, &step))?;
+        output.table(&layers(model, &subject.workload, &step))?;
     }
     Ok(())
 }
 
 /// Every operator of a pass in the order of execution, equal neighbours not collapsed.
-fn layers(subject: &Subject, pass: &Pass) -> Table {
+fn layers(model: &Model, workload: &Workload, pass: &Pass) -> Table {
     let mut table = Table::new(
         &[
             "OPERATOR",
@@ -69,24 +70,22 @@ fn layers(subject: &Subject, pass: &Pass) -> Table {
         ],
         2,
     );
-    subject
-        .model
-        .lower_in_order(&subject.workload, pass, &mut |operator| {
-            let traffic = &operator.traffic;
-            table.row([
-                operator.path.to_string(),
-                operator.kind.to_string(),
-                operator.shape.m.to_string(),
-                operator.shape.n.to_string(),
-                operator.shape.k.to_string(),
-                operator.shape.groups.to_string(),
-                operator.parameters.to_string(),
-                Flops(operator.tensor.flops + operator.vector.flops).to_string(),
-                Bytes(traffic.weights).to_string(),
-                Bytes(traffic.kv_read + traffic.kv_write).to_string(),
-                Bytes(traffic.activations()).to_string(),
-            ]);
-        });
+    model.lower_in_order(workload, pass, &mut |operator| {
+        let traffic = &operator.traffic;
+        table.row([
+            operator.path.to_string(),
+            operator.kind.to_string(),
+            operator.shape.m.to_string(),
+            operator.shape.n.to_string(),
+            operator.shape.k.to_string(),
+            operator.shape.groups.to_string(),
+            operator.parameters.to_string(),
+            Flops(operator.tensor.flops + operator.vector.flops).to_string(),
+            Bytes(traffic.weights).to_string(),
+            Bytes(traffic.kv_read + traffic.kv_write).to_string(),
+            Bytes(traffic.activations()).to_string(),
+        ]);
+    });
     table
 }
 

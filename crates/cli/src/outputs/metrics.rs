@@ -11,6 +11,7 @@ use super::Results;
 pub(super) fn metrics(results: &Results<'_>) -> Value {
     let analysis = results.analysis;
     let latency = &analysis.latency;
+    let counted = results.model.and_then(|model| model.model.as_ref());
     let used = |choose: fn(&Utilization) -> Option<f64>| {
         let mut stages = Map::new();
         for phase in [RunPhase::Vision, RunPhase::Prefill, RunPhase::Decode] {
@@ -51,14 +52,14 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
             "plain_wall_ns": phase.plain_wall(),
             "capture_ratio": phase.capture_ratio,
             "step_ns": phase.traced.as_ref().and_then(|traced| traced.steps),
-        })).collect::<Vec<_>>(),
             "recorded": phase.traced.as_ref().and_then(|traced| traced.recorded),
+        })).collect::<Vec<_>>(),
         "steps": analysis.timeline.as_ref().and_then(|timeline| timeline.steps.as_ref()).map(steps),
-        "model": {
         "slices": analysis.timeline.as_ref().and_then(|timeline| timeline.scaled.as_ref()),
+        "model": {
             "name": analysis.model,
             "family": analysis.family,
-            "parameters": results.model.map(|model| model.model.parameters()),
+            "parameters": counted.map(llmprof_theory::Model::parameters),
         },
         "model_dims": results.model.map(|model| dims(&model.design)),
         "device": analysis.device,
@@ -144,9 +145,9 @@ fn dims(design: &Map<String, Value>) -> Value {
 
 /// The device's dense peak in the format that the model multiplies.
 fn peak_tflops(results: &Results<'_>) -> Option<f64> {
-    let (model, device) = (results.model?, results.device?);
+    let (model, device) = (results.model?.model.as_ref()?, results.device?);
     let workload = results.analysis.workload.as_ref()?;
-    let dtype = model.model.formats(&workload.precision).compute;
+    let dtype = model.formats(&workload.precision).compute;
     let peak = [Engine::Tensor, Engine::Vector]
         .into_iter()
         .find_map(|engine| device.peak(dtype, engine).ok())?;

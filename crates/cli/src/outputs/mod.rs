@@ -75,7 +75,11 @@ pub(crate) fn write(
         assumptions: analysis.assumptions.clone(),
     };
     recorded.save(store.path())?;
-    let native = trace.is_none().then(|| native_trace::trace(measured));
+    let has_operators = measured
+        .passes
+        .iter()
+        .any(|pass| !pass.operators.is_empty());
+    let native = (trace.is_none() && has_operators).then(|| native_trace::trace(measured));
     let trace = trace.or(native.as_ref());
     if let Some(trace) = trace {
         save_trace(trace, store.path())?;
@@ -154,11 +158,11 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
     files.extend(tables::operators(analysis));
     files.extend(tables::kernels(analysis));
     files.extend(tables::ops(analysis, results.measured));
+    files.extend(slices(analysis));
     let page = page(results, issues);
     files.extend(plots(&page));
     files.push(("report.html".to_owned(), html::report(&page)));
     if text {
-    files.extend(slices(analysis));
         let documents = [
             ("report.md", Some(run::document(analysis, issues))),
             ("operators.md", Some(run::operators(analysis))),
@@ -172,10 +176,6 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
     files
 }
 
-/// The page of a run.
-fn page(results: &Results<'_>, issues: &[Issue]) -> ReportView {
-    let mut issues = issues.to_vec();
-    let timeline = match (results.trace, results.analysis.timeline.is_some()) {
 /// `slices.json`: what slices say of the whole, where recording kept within a budget.
 fn slices(analysis: &RunAnalysis) -> Option<Output> {
     let scaled = analysis.timeline.as_ref()?.scaled.as_ref()?;
@@ -183,6 +183,10 @@ fn slices(analysis: &RunAnalysis) -> Option<Output> {
     Some(("slices.json".to_owned(), contents))
 }
 
+/// The page of a run.
+fn page(results: &Results<'_>, issues: &[Issue]) -> ReportView {
+    let mut issues = issues.to_vec();
+    let timeline = match (results.trace, results.analysis.timeline.is_some()) {
         (Some(trace), true) => {
             let drawn = trace_timeline(trace, results.analysis);
             if drawn.left_out > 0 {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use llmprof_analysis::run::{
-    MeasuredRun, OperatorEvent, RunAnalysis, TracedPass, analyze_run, analyze_trace,
+    MeasuredRun, OperatorEvent, RunAnalysis, TracedPass, analyze_run, analyze_times, analyze_trace,
 };
 use llmprof_record::{
     issue::{Issue, Severity},
@@ -17,7 +17,11 @@ use llmprof_theory::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use crate::{failure::Failure, measured as measured_cpu, subject::Subject};
+use crate::{
+    failure::Failure,
+    measured as measured_cpu,
+    subject::{Subject, uncounted},
+};
 
 /// The trace of a run.
 pub(crate) const TRACE_FILE: &str = "trace.llmprof";
@@ -31,22 +35,30 @@ pub(crate) struct RecordedModel {
     pub(crate) design: Map<String, Value>,
     /// Read as this family, whatever the design says.
     family: Option<String>,
-    /// The model.
-    pub(crate) model: Model,
+    /// The model, where theory knows its family.
+    pub(crate) model: Option<Model>,
 }
 
 impl RecordedModel {
     pub(crate) fn of(subject: &Subject) -> Self {
         Self {
             design: subject.design.clone(),
-            family: Some(subject.model.family.to_owned()),
+            family: subject.model.as_ref().map(|model| model.family.to_owned()),
             model: subject.model.clone(),
         }
     }
 
     fn read(design: Map<String, Value>, family: Option<String>) -> Result<Self, Failure> {
-        let model = Model::from_config(&Value::Object(design.clone()), family.as_deref())
-            .map_err(|error| Failure::new(format!("cannot read the run's model: {error}")))?;
+        let model = match Model::from_config(&Value::Object(design.clone()), family.as_deref()) {
+            Ok(model) => Some(model),
+            // One that was run without being counted.
+            Err(_) if family.is_none() => None,
+            Err(error) => {
+                return Err(Failure::new(format!(
+                    "cannot read the run's model: {error}"
+                )));
+            }
+        };
         Ok(Self {
             design,
             family,
@@ -254,7 +266,7 @@ impl Recorded {
         let subject = self
             .model
             .as_ref()
-            .map(|model| &model.model)
+            .and_then(|model| model.model.as_ref())
             .zip(self.workload.as_ref());
         let same_device = device.is_none();
         let device = device.or(self.device.as_ref());
@@ -274,12 +286,16 @@ impl Recorded {
                 };
                 analyze_trace(trace, &pass).map_err(failed)?
             }
+            (_, Some(measured), None, None) => analyze_times(measured),
             _ => {
                 return Err(Failure::new(
                     "the run has neither a timeline nor recorded operators",
                 ));
             }
         };
+        if let Some(model) = self.model.as_ref().filter(|model| model.model.is_none()) {
+            name_uncounted(&model.design, &mut analysis.issues);
+        }
         // What the run knew beside its data, such as what a profiler cost.
         let told = self.assumptions.iter().filter(|_| same_device);
         for assumption in told {
@@ -288,6 +304,15 @@ impl Recorded {
             }
         }
         Ok(analysis)
+    }
+}
+
+/// Says why a model that was named is not counted.
+pub(crate) fn name_uncounted(design: &Map<String, Value>, issues: &mut Vec<Issue>) {
+    issues.retain(|issue| issue.code != "run.no_model");
+    let issue = uncounted(design);
+    if !issues.contains(&issue) {
+        issues.push(issue);
     }
 }
 

@@ -25,6 +25,9 @@ impl Mistake {
     }
 }
 
+/// More threads than any machine has cores: a runtime that is asked for a hundred thousand stands still for minutes.
+const MOST_THREADS: u32 = 4096;
+
 /// What neither the native engine nor the PyTorch worker does: a key, whether it is asked for, and what they do instead.
 pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 4] {
     [
@@ -175,8 +178,10 @@ impl Plan {
                 if self.runtime.repeats == 0 {
                     wrong("runtime.repeats", "must be at least 1".to_owned(), None);
                 }
-                if self.runtime.threads == Some(0) {
-                    wrong("runtime.threads", "must be at least 1".to_owned(), None);
+                let threads = self.runtime.threads;
+                if threads.is_some_and(|threads| !(1..=MOST_THREADS).contains(&threads)) {
+                    let message = format!("must lie between 1 and {MOST_THREADS}");
+                    wrong("runtime.threads", message, None);
                 }
                 if self.model.load_format == LoadFormat::Safetensors && self.model.path.is_none() {
                     wrong(

@@ -21,6 +21,9 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
         document.heading("Issues");
         document.list(issues.iter().map(ToString::to_string).collect());
     }
+    if analysis.phases.is_empty() {
+        return rest(document, analysis);
+    }
     document.heading("Where the time went");
     let idle = match &analysis.timeline {
         None => "Idle is the engine's own work between operators.",
@@ -36,10 +39,10 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
     }
     traced::section(&mut document, analysis);
     steps::section(&mut document, analysis);
+    slices::section(&mut document, analysis);
     document.heading("Phases");
     document.table(phases(analysis));
     document.list(analysis.phases.iter().map(why).collect());
-    slices::section(&mut document, analysis);
     if analysis
         .phases
         .iter()
@@ -54,6 +57,11 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
             "What capture costs is the captured wall time over the plain one: {slowed} itself varies from pass to pass."
         ));
     }
+    rest(document, analysis)
+}
+
+/// What a run says beside its waterfall.
+fn rest(mut document: Document, analysis: &RunAnalysis) -> Document {
     if analysis.latency.measured_in.is_some() || analysis.timeline.is_none() {
         document.heading("Latency");
         document.paragraph(format!(

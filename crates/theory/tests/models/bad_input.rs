@@ -151,7 +151,7 @@ fn unknown_families_list_the_known_ones() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("mamba") && error.contains("--as FAMILY"),
+        error.contains("mamba") && error.contains("qwen3_moe"),
         "{error}"
     );
     for family in families() {

@@ -243,8 +243,8 @@ impl Reader<'_> {
         } else {
             let subject = Subject::of(plan, None)?;
             let model = GridModel {
-                name: subject.name,
-                model: subject.model,
+                name: subject.name.clone(),
+                model: subject.counted()?.clone(),
             };
             self.models.push((key, model));
             self.models.len() - 1

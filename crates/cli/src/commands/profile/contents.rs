@@ -142,10 +142,10 @@ impl Contents {
             && contents.summaries.is_empty()
             && contents.memory.is_none()
         {
-            return Err(Failure::new(format!(
-                "{} holds no profile to analyze",
-                run.display()
-            )));
+            return Err(
+                Failure::new(format!("{} holds no profile to analyze", run.display()))
+                    .hint("`llmprof runs show RUN` tells how far the run came".to_owned()),
+            );
         }
         Ok(contents)
     }
@@ -251,8 +251,7 @@ impl Findings {
     pub(super) fn has_slices(&self) -> bool {
         let timeline = self.run.as_ref().and_then(|run| run.timeline.as_ref());
         let few = |issue: &Issue| issue.code == "slices.few";
-        timeline.is_some_and(|timeline| timeline.scaled.is_some())
-            || self.issues().iter().any(few)
+        timeline.is_some_and(|timeline| timeline.scaled.is_some()) || self.issues().iter().any(few)
     }
 
     /// The analysis of what ran, where there is a timeline or recorded operators.

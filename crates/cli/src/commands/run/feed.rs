@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use llmprof_capture::{
-    dataset::{Dataset, Lengths, Synthetic},
+    dataset::{Dataset, DatasetError, Lengths, Synthetic},
     runner::protocol::{Generate, GenerateRequest, Image, Instruments, Prompt, TokenSampling},
 };
 use llmprof_record::plan::{Plan, SamplingPlan};
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    subject::{Subject, Vocabulary},
+};
 
 /// The batches that one pass runs, one after the other.
 pub(super) struct Feed {
@@ -29,13 +32,16 @@ struct Input {
 }
 
 impl Feed {
-    /// Opens the dataset and chooses its samples. `vocabulary` bounds synthetic token ids.
-    pub(super) fn of(plan: &Plan, vocabulary: u64, cwd: &Path) -> Result<Self, Failure> {
-        let failed = |error: llmprof_capture::dataset::DatasetError| {
-            Failure::new(format!("dataset {}: {error}", plan.dataset.name))
+    /// Opens the dataset and chooses its samples. Synthetic ones have token ids of the model.
+    pub(super) fn of(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Self, Failure> {
+        let failed =
+            |error: DatasetError| Failure::new(format!("dataset {}: {error}", plan.dataset.name));
+        let dataset = match &plan.dataset.root {
+            Some(root) => files(plan, root, cwd).map_err(failed)?,
+            None => synthetic(plan, &subject.vocabulary()?).map_err(failed)?,
         };
-        let dataset = dataset(plan, vocabulary, cwd).map_err(failed)?;
         let epochs = dataset.epochs(&plan.dataset.sampling);
+        check_size(plan, epochs.samples_per_epoch())?;
         let shuffle_seed = epochs.seed();
         let batch_size = usize::try_from(plan.workload.batch_size).unwrap_or(usize::MAX);
         let mut feed = Self {
@@ -125,30 +131,60 @@ impl Feed {
     }
 }
 
-fn dataset(
-    plan: &Plan,
-    vocabulary: u64,
-    cwd: &Path,
-) -> Result<Dataset, llmprof_capture::dataset::DatasetError> {
-    let data = &plan.dataset;
-    let Some(root) = &data.root else {
-        let size = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
-        let SamplingPlan {
-            num_samples_per_epoch,
-            seed,
-            ..
-        } = data.sampling;
-        let longest = plan.workload.prompt_tokens;
-        return Dataset::synthetic(Synthetic {
-            samples: size(num_samples_per_epoch.unwrap_or(plan.workload.batch_size)),
-            lengths: Lengths {
-                min: size(data.min_prompt_tokens.unwrap_or(longest)),
-                max: size(longest),
-            },
-            vocab_size: u32::try_from(vocabulary).unwrap_or(u32::MAX),
-            seed: seed.unwrap_or(0),
-        });
+/// Most prompts, and most tokens and images of all of them: a pass is held in memory.
+const MOST: [(u64, &str); 3] = [
+    (1 << 20, "prompts"),
+    (1 << 28, "tokens of prompts"),
+    (1 << 20, "images"),
+];
+
+/// Refuses a pass that would not fit in memory.
+fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), Failure> {
+    let epochs = plan.dataset.sampling.num_epochs;
+    let prompts = epochs.saturating_mul(samples_per_epoch as u64);
+    let tokens = match plan.dataset.root {
+        None => prompts.saturating_mul(plan.workload.prompt_tokens),
+        Some(_) => 0,
     };
+    let images = prompts.saturating_mul(plan.workload.images.count);
+    for (asked, (most, what)) in [prompts, tokens, images].into_iter().zip(MOST) {
+        if asked > most {
+            return Err(Failure::new(format!(
+                "one pass would have {asked} {what}; at most {most} fit"
+            ))
+            .hint(
+                "fewer epochs, samples, prompt tokens or images, or a smaller batch".to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Prompts of random tokens.
+fn synthetic(plan: &Plan, vocabulary: &Vocabulary) -> Result<Dataset, DatasetError> {
+    let size = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
+    let SamplingPlan {
+        num_samples_per_epoch,
+        seed,
+        ..
+    } = plan.dataset.sampling;
+    let longest = plan.workload.prompt_tokens;
+    let reserved = vocabulary.reserved.iter();
+    Dataset::synthetic(Synthetic {
+        samples: size(num_samples_per_epoch.unwrap_or(plan.workload.batch_size)),
+        lengths: Lengths {
+            min: size(plan.dataset.min_prompt_tokens.unwrap_or(longest)),
+            max: size(longest),
+        },
+        vocab_size: u32::try_from(vocabulary.size).unwrap_or(u32::MAX),
+        reserved: reserved.filter_map(|id| u32::try_from(*id).ok()).collect(),
+        seed: seed.unwrap_or(0),
+    })
+}
+
+/// Prompts of files.
+fn files(plan: &Plan, root: &Path, cwd: &Path) -> Result<Dataset, DatasetError> {
+    let data = &plan.dataset;
     let mut root = cwd.join(root);
     if let Some(variant) = &data.variant {
         root.push(variant);

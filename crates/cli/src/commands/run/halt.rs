@@ -12,7 +12,7 @@ pub(super) enum Halt {
 
 impl From<Failure> for Halt {
     fn from(failure: Failure) -> Self {
-        Self::Failed(failure.to_string())
+        Self::Failed(failure.in_a_line())
     }
 }
 

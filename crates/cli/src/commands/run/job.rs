@@ -30,7 +30,8 @@ use crate::{
 };
 
 /// Exit code of a job that was interrupted: 128 + SIGINT, as shells have it.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
+
 /// How a job ended.
 pub(super) struct Ended {
     /// Its directory.
@@ -69,6 +70,15 @@ impl Ended {
     }
 }
 
+/// What a runtime measured and wrote.
+pub(super) struct Told {
+    /// The conclusion, for the terminal.
+    pub(super) lines: Vec<String>,
+    pub(super) analysis: RunAnalysis,
+    /// What stopped it before its end; what it had by then is told.
+    pub(super) stopped: Option<Halt>,
+}
+
 /// What a runtime needs to run a job.
 pub(super) struct Run<'a> {
     pub(super) plan: &'a Plan,
@@ -91,10 +101,14 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     if runs && on_cpu && plan.hardware.spec == "auto" {
         measured::ensure()?;
     }
-    let subject = Subject::of(&plan, None)?;
+    // What transformers or another program runs need not be known here.
+    let subject = match plan.runtime.kind {
+        RuntimeType::Pytorch | RuntimeType::Command => Subject::of_any(&plan)?,
+        RuntimeType::Native | RuntimeType::None => Subject::of(&plan, None)?,
+    };
     let feed = match plan.runtime.kind {
         RuntimeType::None | RuntimeType::Command => None,
-        _ => Some(Feed::of(&plan, subject.vocabulary(), cwd)?),
+        _ => Some(Feed::of(&plan, &subject, cwd)?),
     };
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);
@@ -110,14 +124,16 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         let facts = serde_json::to_string_pretty(&HostFacts::collect(crate::VERSION, cwd))
             .expect("host facts have only string keys");
         store.write("env.json", facts + "\n")?;
+        for issue in &subject.issues {
+            store.add_issue(issue.clone())?;
+        }
         if plan.pipeline.static_analysis.enable {
             let started = std::time::Instant::now();
-            for issue in &subject.issues {
-                store.add_issue(issue.clone())?;
+            if subject.model.is_some() {
+                let statics = subject.statics()?;
+                write_statics(&statics, &plan, &store)?;
+                summary.extend(statics_summary(&statics));
             }
-            let statics = subject.statics()?;
-            write_statics(&statics, &plan, &store)?;
-            summary.extend(statics_summary(&statics));
             store.set_pass(Pass {
                 name: "static_analysis".to_owned(),
                 status: RunStatus::Complete,
@@ -141,13 +157,13 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             interrupt: &mut interrupt,
             show,
         };
-        let (lines, measured) = match plan.runtime.kind {
+        let told = match plan.runtime.kind {
             RuntimeType::Pytorch => pytorch::pytorch(&mut run)?,
             _ => native::native(&mut run)?,
         };
-        summary = lines;
-        analysis = Some(measured);
-        Ok(())
+        summary = told.lines;
+        analysis = Some(told.analysis);
+        told.stopped.map_or(Ok(()), Err)
     };
     let (status, error) = match stages() {
         Ok(()) if interrupt.count() > 0 => (RunStatus::Interrupted, None),

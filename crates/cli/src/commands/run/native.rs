@@ -2,24 +2,25 @@
 
 use std::path::Path;
 
-use llmprof_analysis::run::{OperatorEvent, OperatorIdentity, RunAnalysis, analyze_run};
+use llmprof_analysis::run::{OperatorEvent, OperatorIdentity, analyze_run};
 use llmprof_capture::{
     native::{events, precision},
     process::Launch,
     runner::protocol::Generate,
 };
+use llmprof_record::store::RunDir;
 use llmprof_theory::Workload;
 
 use super::{
     halt::Halt,
-    job::Run,
+    job::{Run, Told},
     passes::{Passes, load, longest},
-    watch::{Counting, Watch},
+    watch::{Counted, Counting, Watch},
 };
 use crate::outputs;
 
 /// Runs warm-up, plain and captured passes, analyzes them and writes what people read.
-pub(super) fn native(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), Halt> {
+pub(super) fn native(run: &mut Run<'_>) -> Result<Told, Halt> {
     let Run {
         plan,
         subject,
@@ -45,8 +46,56 @@ pub(super) fn native(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), Ha
     }
     watch.follow(passes.pid());
     passes.warm_up(plan.runtime.warmup)?;
-    passes.plain(plan.runtime.repeats, store)?;
+    let captured = passes
+        .plain(plan.runtime.repeats, store)
+        .and_then(|()| capture(&mut passes, &watch, &logs, store));
+    let (mut run, counted, stopped) = match captured {
+        Ok((operators, counted)) => {
+            let mut run = passes.finish()?;
+            run.operators = operators;
+            (run, counted, None)
+        }
+        Err(halt) => {
+            let (run, halt) = passes.broken_off(halt)?;
+            (run, None, Some(halt))
+        }
+    };
+    run.model.clone_from(&subject.name);
+    let samples = watch.stop(&mut run, counted, store)?;
 
+    let (prompt, new_tokens) = longest(&run);
+    let workload = Workload {
+        precision: precision(&loaded.facts),
+        prompt,
+        new_tokens,
+        ..subject.workload
+    };
+    let mut analysis = analyze_run(subject.counted()?, &workload, subject.device.as_ref(), &run)
+        .map_err(|error| Halt::Failed(format!("cannot analyze the run: {error}")))?;
+    if let Some(time) = subject
+        .device
+        .as_ref()
+        .and_then(|device| device.measured_at.as_ref())
+    {
+        analysis.assumptions.push(format!(
+            "The limits of this processor were measured at {time}; `llmprof hardware measure` does it again."
+        ));
+    }
+    let summary = outputs::write(plan, subject, &run, None, &analysis, samples, store)?;
+    Ok(Told {
+        lines: summary,
+        analysis,
+        stopped,
+    })
+}
+
+/// Runs the pass in which the engine records its operators; what they are, and what the processor counted.
+fn capture(
+    passes: &mut Passes<'_>,
+    watch: &Watch,
+    logs: &Path,
+    store: &mut RunDir,
+) -> Result<(Vec<OperatorIdentity>, Option<Counted>), Halt> {
     let counters = watch.count(passes.pid());
     let file = |number: usize| logs.join(format!("operators-{number}.events"));
     let answers = passes.captured("captured", store, |number, batch| Generate {
@@ -66,31 +115,7 @@ pub(super) fn native(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), Ha
     if let Some(captured) = passes.last() {
         captured.operators = calls;
     }
-    let mut run = passes.finish()?;
-    run.model.clone_from(&subject.name);
-    run.operators = operators;
-    let samples = watch.stop(&mut run, counted, store)?;
-
-    let (prompt, new_tokens) = longest(&run);
-    let workload = Workload {
-        precision: precision(&loaded.facts),
-        prompt,
-        new_tokens,
-        ..subject.workload
-    };
-    let mut analysis = analyze_run(&subject.model, &workload, subject.device.as_ref(), &run)
-        .map_err(|error| Halt::Failed(format!("cannot analyze the run: {error}")))?;
-    if let Some(time) = subject
-        .device
-        .as_ref()
-        .and_then(|device| device.measured_at.as_ref())
-    {
-        analysis.assumptions.push(format!(
-            "The limits of this processor were measured at {time}; `llmprof hardware measure` does it again."
-        ));
-    }
-    let summary = outputs::write(plan, subject, &run, None, &analysis, samples, store)?;
-    Ok((summary, analysis))
+    Ok((operators, counted))
 }
 
 fn read_events(path: &Path) -> Result<(Vec<OperatorIdentity>, Vec<OperatorEvent>), Halt> {

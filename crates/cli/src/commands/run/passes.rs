@@ -12,7 +12,10 @@ use llmprof_capture::{
         protocol::{Generate, Generated, Load, Loaded, Progress},
     },
 };
-use llmprof_record::store::{Pass, RunDir, RunStatus};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    store::{Pass, RunDir, RunStatus},
+};
 use llmprof_units::Nanos;
 
 use super::{feed::Feed, halt::Halt};
@@ -158,6 +161,28 @@ impl<'a> Passes<'a> {
     pub(super) fn finish(self) -> Result<MeasuredRun, Halt> {
         self.client.finish(self.interrupt)?;
         Ok(self.run)
+    }
+
+    /// Gives what was measured before something stopped the run, with an issue that says so; the worker is ended. Where no
+    /// plain pass came to its end there is nothing to tell.
+    pub(super) fn broken_off(mut self, halt: Halt) -> Result<(MeasuredRun, Halt), Halt> {
+        let passes = &self.run.passes;
+        let plain = passes.iter().filter(|pass| pass.kind == PassKind::Plain);
+        let plain = plain.count();
+        if plain == 0 {
+            return Err(halt);
+        }
+        let how = match &halt {
+            Halt::Interrupted => "was interrupted".to_owned(),
+            Halt::Failed(why) => format!("failed ({})", why.lines().next().unwrap_or_default()),
+        };
+        let passes = if plain == 1 { "pass" } else { "passes" };
+        self.run.issues.push(Issue::new(
+            Severity::Error,
+            "run.broken_off",
+            format!("the run {how}: this is what {plain} plain {passes} measured before"),
+        ));
+        Ok((self.run, halt))
     }
 
     fn stage(&self, name: String) -> Stage {

@@ -1,7 +1,7 @@
 //! The PyTorch runtime: passes of the workload on a Python worker, the trace of torch's profiler, and what both say.
 
 use llmprof_analysis::run::{
-    MeasuredRun, PassKind, RunAnalysis, TracedPass, analyze_run, analyze_trace,
+    MeasuredRun, PassKind, TracedPass, analyze_run, analyze_times, analyze_trace,
 };
 use llmprof_capture::{
     native::precision,
@@ -22,12 +22,15 @@ use serde_json::Value;
 use super::{
     cupti, device_facts,
     halt::Halt,
-    job::Run,
+    job::{Run, Told},
     passes::{Passes, load, longest},
     torch_profiler::{self, Profiled},
     watch::Watch,
 };
-use crate::{outputs, subject::Subject};
+use crate::{
+    outputs::{self, recorded::name_uncounted},
+    subject::Subject,
+};
 
 /// Where the worker's logs are.
 const FOLDER: &str = "pytorch";
@@ -36,7 +39,7 @@ const FOLDER: &str = "pytorch";
 ///
 /// Where our library recorded CUDA, its trace is the one that time is explained from, since it costs the least; torch's
 /// operators stand beside it. Without it torch's trace explains both.
-pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), Halt> {
+pub(super) fn pytorch(run: &mut Run<'_>) -> Result<Told, Halt> {
     let package = Package::unpack().map_err(|error| Halt::Failed(error.to_string()))?;
     let launch = package.launch(run.plan.runtime.python.as_deref().unwrap_or("python3"));
     let watch = Watch::start(run.plan)?;
@@ -47,10 +50,10 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
         loaded,
         profiled,
         mut answers,
+        mut stopped,
     } = measure(run, &launch, &request, &watch)?;
     let mut recorded = None;
-    let mut stopped = None;
-    if run.plan.pipeline.cupti.applies(run.plan) {
+    if stopped.is_none() && run.plan.pipeline.cupti.applies(run.plan) {
         match cupti::capture(run, &launch, &request) {
             Ok(Ok(stage)) => {
                 answers.push((PassKind::Captured, vec![stage.answer.clone()]));
@@ -97,24 +100,24 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
     let failed = |error: llmprof_analysis::run::RunAnalysisError| {
         Halt::Failed(format!("cannot analyze the run: {error}"))
     };
-    let mut analysis = match trace {
-        Some(trace) => {
+    let mut analysis = match (trace, &subject.model) {
+        (Some(trace), _) => {
             let pass = TracedPass {
                 name: &subject.name,
-                subject: Some((&subject.model, &workload)),
+                subject: subject.model.as_ref().map(|model| (model, &workload)),
                 device: subject.device.as_ref(),
                 measured: Some(&measured),
             };
             analyze_trace(trace, &pass).map_err(failed)?
         }
-        None => analyze_run(
-            &subject.model,
-            &workload,
-            subject.device.as_ref(),
-            &measured,
-        )
-        .map_err(failed)?,
+        (None, Some(model)) => {
+            analyze_run(model, &workload, subject.device.as_ref(), &measured).map_err(failed)?
+        }
+        (None, None) => analyze_times(&measured),
     };
+    if subject.model.is_none() {
+        name_uncounted(&subject.design, &mut analysis.issues);
+    }
     if plan.device == Place::Cpu {
         // The host is the device here, and its operators are in the trace.
         let issues = &mut analysis.issues;
@@ -127,10 +130,11 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<(Vec<String>, RunAnalysis), H
     }
     let mut lines = outputs::write(plan, subject, &measured, trace, &analysis, curves, store)?;
     lines.extend(summary);
-    match stopped {
-        Some(halt) => Err(halt),
-        None => Ok((lines, analysis)),
-    }
+    Ok(Told {
+        lines,
+        analysis,
+        stopped,
+    })
 }
 
 /// What the first worker gave: all passes but the one that our library records.
@@ -139,6 +143,7 @@ struct FirstWorker {
     loaded: Loaded,
     profiled: Option<Profiled>,
     answers: Vec<(PassKind, Vec<Generated>)>,
+    stopped: Option<Halt>,
 }
 
 fn measure(
@@ -167,13 +172,20 @@ fn measure(
     tell_environment(&loaded, store)?;
     watch.follow(passes.pid());
     passes.warm_up(plan.runtime.warmup)?;
-    passes.plain(plan.runtime.repeats, store)?;
-    let profiled = match plan.pipeline.torch_profiler.enable {
-        Some(false) => None,
-        _ => Some(torch_profiler::capture(&mut passes, feed, plan, store)?),
-    };
+    let made = passes.plain(plan.runtime.repeats, store).and_then(|()| {
+        match plan.pipeline.torch_profiler.enable {
+            Some(false) => Ok(None),
+            _ => torch_profiler::capture(&mut passes, feed, plan, store).map(Some),
+        }
+    });
     let answers = passes.answers().to_vec();
-    let mut measured = passes.finish()?;
+    let (mut measured, profiled, stopped) = match made {
+        Ok(profiled) => (passes.finish()?, profiled, None),
+        Err(halt) => {
+            let (measured, halt) = passes.broken_off(halt)?;
+            (measured, None, Some(halt))
+        }
+    };
     measured.model.clone_from(&subject.name);
     if let Some(profiled) = &profiled {
         measured.issues.extend(profiled.issues.iter().cloned());
@@ -183,6 +195,7 @@ fn measure(
         loaded,
         profiled,
         answers,
+        stopped,
     })
 }
 
@@ -232,7 +245,7 @@ fn tell_environment(loaded: &Loaded, store: &RunDir) -> Result<(), Halt> {
 /// What helps where the interpreter itself is the problem.
 pub(super) fn advice(problem: &Problem) -> Option<&'static str> {
     match problem {
-        Problem::Start(ProcessError::NotFound { .. }) => {
+        Problem::Start(ProcessError::NotFound { .. } | ProcessError::Spawn { .. }) => {
             Some("runtime.python=PATH names an interpreter with torch and transformers")
         }
         _ => None,

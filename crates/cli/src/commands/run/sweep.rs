@@ -81,6 +81,9 @@ pub(super) fn sweep(
     if skipped > 0 {
         output.line(&format!("{skipped} jobs were not started"))?;
     }
+    if stop.into_inner() {
+        return Ok(ExitCode::from(job::INTERRUPTED));
+    }
     let complete = skipped == 0 && rows.iter().all(|row| row.complete);
     Ok(if complete {
         ExitCode::SUCCESS

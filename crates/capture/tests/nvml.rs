@@ -55,7 +55,8 @@ fn counted(switches: &[&str], gpus: Gpus) -> (Samples, BTreeMap<(u32, String), u
             panic!("{line}");
         };
         let call = format!("{call} {detail}").replace(" 0", "");
-        ((gpu.parse().unwrap(), call), count.parse().unwrap())
+        let number = |word: &str| word.parse().expect("a number");
+        ((number(gpu), call), u64::from(number(count)))
     });
     (samples, calls.collect())
 }

@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_value_stands_until_it_is_old() {
         let mut kept = Kept::default();
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         assert_eq!(kept.latest(), None);
         assert_eq!(kept.renewed(hour, || 1), 1);
         assert_eq!(kept.renewed(hour, || 2), 1);

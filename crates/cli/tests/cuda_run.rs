@@ -126,6 +126,8 @@ fn a_run_records_one_batch_whole_and_explains_it() {
     assert_waterfalls_add_up(&ended);
     assert_decode_is_told_by_module(&ended);
     assert_files_agree(&ended);
+    // The worker ends when recording does: CUPTI need not leave it.
+    assert!(ended.issues("cupti.kept").is_empty());
 
     for name in [
         ".hydra/config.yaml",

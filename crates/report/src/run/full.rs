@@ -65,7 +65,7 @@ fn rest(mut document: Document, analysis: &RunAnalysis) -> Document {
     if analysis.latency.measured_in.is_some() || analysis.timeline.is_none() {
         document.heading("Latency");
         document.paragraph(format!(
-            "From {} passes without capture, {} warm-up passes left out; ± is half the 95 % interval of the mean.",
+            "Passes without capture: {}; warm-up passes, which are left out: {}; ± is half the 95 % interval of the mean.",
             analysis.latency.repeats, analysis.latency.warm_up_passes
         ));
         document.table(latency(analysis));

@@ -100,7 +100,8 @@ pub(super) fn capture(
     let settings = &plan.pipeline.cupti;
     let options = Options {
         overhead_ppm: (settings.overhead.unwrap_or(0.0) * 1e6).round() as u32,
-        detach: settings.detach,
+        // Without a budget the worker ends when recording does.
+        detach: settings.detach && settings.overhead.is_some(),
         all_calls: settings.all_calls,
         ..Options::default()
     };

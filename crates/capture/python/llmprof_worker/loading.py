@@ -119,6 +119,8 @@ def tokenizer_of(request: Load) -> Any:
     whole, described = place / "tokenizer.json", place / "tokenizer_config.json"
     if not request.tokenizer and not (request.path and (whole.is_file() or described.is_file())):
         return None
+    if not place.exists():
+        raise Failure("model", f"there is no tokenizer {place}", "model.tokenizer=DIR names its directory or file")
     try:
         if place.is_file() or not described.is_file():
             file = place if place.is_file() else whole

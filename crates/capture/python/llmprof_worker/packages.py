@@ -20,12 +20,12 @@ def version_of(name: str, least: tuple[int, int]) -> str:
     hint = f"{sys.executable} -m pip install torch transformers, or runtime.python=PATH of another interpreter"
     try:
         module = importlib.import_module(name)
-    except ImportError as error:
-        # A package that is there may lack one of its own.
+    except Exception as error:
+        # A package that is there may lack one of its own, or a library of the system, which is no ImportError.
         missing = getattr(error, "name", None) or name
         raise Failure("missing", f"the Python at {sys.executable} cannot import `{name}`: {error}",
                       hint if missing.split(".")[0] in NEEDED else f"install `{missing}` there") from error
-    version = str(module.__version__)
+    version = str(getattr(module, "__version__", "of no version"))
     if numbers(version) < least:
         wanted = ".".join(map(str, least))
         raise Failure("missing", f"the Python at {sys.executable} has {name} {version}; {wanted} or newer is needed", hint)

@@ -96,9 +96,10 @@ def free_memory() -> None:
 
     gc.collect()
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        try:
+    try:
+        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
-        except RuntimeError:
-            # A device that failed stays failed; the error that is being answered says why.
-            pass
+    except Exception:
+        # A device that failed stays failed, and a torch that did not come whole has no such parts; the error that is
+        # being answered says why.
+        pass

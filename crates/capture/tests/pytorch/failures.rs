@@ -33,6 +33,39 @@ fn an_interpreter_without_torch_says_what_to_install() {
     }
 }
 
+/// Packages that are too old, or that do not come whole, are told like missing ones.
+#[test]
+fn packages_that_do_not_do_are_named() {
+    let Some(python) = python() else {
+        return;
+    };
+    for (source, words) in [
+        (
+            "__version__ = '1.13.1'",
+            "torch 1.13.1; 2.4 or newer is needed",
+        ),
+        (
+            "raise OSError('libcublas.so.12: cannot open shared object file')",
+            "cannot import `torch`: libcublas.so.12",
+        ),
+        ("", "torch of no version"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("torch")).unwrap();
+        std::fs::write(folder.path().join("torch/__init__.py"), source).unwrap();
+        let package = Package::unpack().unwrap();
+        let launch = package.launch(&python);
+        let launch = launch.env("PYTHONPATH", folder.path().to_string_lossy());
+        match Worker::launch(package, &launch).err().unwrap() {
+            Problem::Failed(failure) => {
+                assert_eq!(failure.kind, FailureKind::Missing);
+                assert!(failure.message.contains(words), "{}", failure.message);
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
 #[test]
 fn an_interpreter_that_is_not_there_is_named() {
     let package = Package::unpack().unwrap();

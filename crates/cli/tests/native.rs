@@ -348,8 +348,42 @@ fn an_interrupted_run_tells_what_it_measured() {
     let report = fs::read_to_string(out.join("report.md")).unwrap();
     assert!(report.contains("the run was interrupted"), "{report}");
     assert!(!report.contains("Where the time went"), "{report}");
-    assert!(!out.join("trace.llmprof").exists());
+    assert!(!out.join("trace.llmprof").exists() && !out.join("operators.md").exists());
     common::works(folder.path(), &["analyze", "out"]);
+}
+
+/// A sweep that is interrupted exits like a run that is.
+#[test]
+fn an_interrupted_sweep_says_so() {
+    let folder = folder();
+    let more = [
+        "-m",
+        "runtime.repeats=1000000",
+        "runtime.batch_size=1,2",
+        "hydra.sweep.dir=out",
+    ];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder.path())
+        .args(words(&more))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut progress = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(progress.any(|line| line.unwrap().starts_with("plain 1")));
+    let reader = std::thread::spawn(move || progress.count());
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    reader.join().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        table.contains("interrupted") && table.contains("1 job was not started"),
+        "{table}"
+    );
 }
 
 #[test]

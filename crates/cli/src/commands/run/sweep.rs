@@ -78,8 +78,10 @@ pub(super) fn sweep(
         comparison::csv(&rows).as_bytes(),
     )?;
     let skipped = multirun.jobs.len() - rows.len();
-    if skipped > 0 {
-        output.line(&format!("{skipped} jobs were not started"))?;
+    match skipped {
+        0 => {}
+        1 => output.line("1 job was not started")?,
+        _ => output.line(&format!("{skipped} jobs were not started"))?,
     }
     if stop.into_inner() {
         return Ok(ExitCode::from(job::INTERRUPTED));

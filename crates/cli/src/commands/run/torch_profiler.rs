@@ -170,9 +170,12 @@ fn overhead(
         .collect();
     Ok((!parts.is_empty()).then(|| {
         format!(
-            "Under torch's profiler {} as long as without it (recorded batch ÷ mean of {} plain passes, same tokens).",
+            "Under torch's profiler {} as long as without it (recorded batch ÷ {}, same tokens).",
             parts.join(" and "),
-            plain.len()
+            match plain.len() {
+                1 => "the plain pass".to_owned(),
+                passes => format!("mean of {passes} plain passes"),
+            }
         )
     }))
 }

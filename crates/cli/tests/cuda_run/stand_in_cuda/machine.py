@@ -135,7 +135,7 @@ def memory_stats(*_: Any) -> dict[str, int]:
 
 def dump_snapshot(path: str) -> None:
     """The history of a real allocator."""
-    root = Path(__file__).resolve().parents[4]
+    root = Path(__file__).resolve().parents[5]
     Path(path).write_bytes(gzip.decompress((root / "fixtures/h200/memory_snapshot.pickle.gz").read_bytes()))
 
 

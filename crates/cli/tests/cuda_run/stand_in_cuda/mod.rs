@@ -2,7 +2,7 @@
 //!
 //! Most of a worker's time would be the import of torch and transformers: `prepared.py` does it once for all of them.
 
-#[path = "../../../inject/tests/support/build.rs"]
+#[path = "../../../../inject/tests/support/build.rs"]
 mod build;
 
 use std::{
@@ -41,12 +41,12 @@ fn built(python: &Path) -> &'static Built {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().unwrap();
         let device = build::compile(
-            &crate_folder.join("tests/stand_in_cuda/device.c"),
+            &crate_folder.join("tests/cuda_run/stand_in_cuda/device.c"),
             folder.path().join("device.so"),
             build::SHARED,
         );
         let socket = folder.path().join("workers");
-        let script = crate_folder.join("tests/stand_in_cuda/prepared.py");
+        let script = crate_folder.join("tests/cuda_run/stand_in_cuda/prepared.py");
         let prepared = prepare(python, &script, &socket, &device);
         let interpreter = folder.path().join("python");
         let text = format!(

@@ -1,7 +1,7 @@
 /* A CUDA device without hardware, seen through the stand-in for libcupti: one stream, whose work is done in order and takes
  * the time that it is given with. The host runs ahead of it until it waits.
  */
-#include "../../../inject/tests/stand_in/cupti.c"
+#include "../../../../inject/tests/stand_in/cupti.c"
 
 #include <time.h>
 

@@ -12,7 +12,17 @@ use llmprof_config::hydra;
     name = "llmprof",
     version,
     max_term_width = 110,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  llmprof run                                   profile a model on this processor, and report
+  llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR
+  llmprof record -- python serve.py             watch any program that uses CUDA
+  llmprof import trace.json.gz                  a profile that is there already
+  llmprof model model=qwen2_5_7b hardware.spec=h200
+
+`llmprof COMMAND --help` has more. Exit codes: 0 done, 2 a failure, 130 interrupted;
+`record` has its command's, and 125 for its own failures."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -22,21 +32,12 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Compose a config as a Hydra application would, and print it.
-    ///
-    /// Without `--config-path` it is llmprof's own: the project's conf/ where there is one, then the built-in tree.
-    #[command(after_help = "\
-Examples:
-  llmprof config                                    llmprof's own config, composed
-  llmprof config model=qwen2_5_7b --package model   one part of it
-  llmprof config --info defaults-tree               how it was put together
-  llmprof config -cp other/conf -cn config --cfg job --resolve db=mysql")]
-    Config(HydraArgs),
     /// Run the main job: compose the config, execute, analyze, report.
     #[command(after_help = "\
 Examples:
   llmprof run                                        the default job
   llmprof run model=qwen2_5_7b hardware.spec=h200    another model, compared with another device
+  llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR model.load_format=safetensors
   llmprof run --cfg job                              only show what would be run
   llmprof run runtime=command 'runtime.argv=[python3,serve.py]'
   llmprof run -m runtime.batch_size=1,4,16           a job for each")]
@@ -55,7 +56,8 @@ Examples:
     /// Read profiles of other tools into a run, and say where the time went.
     ///
     /// Kineto and Chrome JSON traces (plain, .gz, .zst), Nsight Systems exports (.sqlite, .nsys-rep where nsys is
-    /// installed) and `nsys stats` tables, Nsight Compute pages (--csv) or a directory of them. Known by content.
+    /// installed) and `nsys stats` tables, Nsight Compute pages (--csv) or a directory of them, memory snapshots of torch
+    /// (.pickle), what `llmprof record` left (RUN/cupti). Known by content.
     #[command(after_help = "\
 Examples:
   llmprof import trace.json.gz
@@ -109,6 +111,16 @@ Examples:
         #[command(subcommand)]
         command: HardwareCommand,
     },
+    /// Compose a config as a Hydra application would, and print it.
+    ///
+    /// Without `--config-path` it is llmprof's own: the project's conf/ where there is one, then the built-in tree.
+    #[command(after_help = "\
+Examples:
+  llmprof config                                    llmprof's own config, composed
+  llmprof config model=qwen2_5_7b --package model   one part of it
+  llmprof config --info defaults-tree               how it was put together
+  llmprof config -cp other/conf -cn config --cfg job --resolve db=mysql")]
+    Config(HydraArgs),
     /// Show earlier runs.
     #[command(after_help = "\
 Examples:
@@ -390,25 +402,32 @@ pub(crate) enum PredictFormat {
     Json,
 }
 
-/// A time with its unit: `20ms`, `1.5s`, `300us`.
+/// More seconds than anybody waits, and few enough to add to any clock.
+const LONGEST_S: f64 = 1e9;
+
+/// A time with its unit: `20ms`, `1.5s`, `5min`.
 fn duration(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic() || c == 'µ')
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let scale = match unit {
+        "h" => 3600.0,
+        "min" | "m" => 60.0,
         "s" => 1.0,
         "ms" => 1e-3,
         "us" | "µs" => 1e-6,
         "ns" => 1e-9,
-        _ => return Err("a time has a unit: 20ms, 1.5s, 300us".to_owned()),
+        _ => return Err("a time has a unit: 300us, 20ms, 1.5s, 5min".to_owned()),
     };
     let seconds = number
         .trim()
         .parse::<f64>()
         .map_err(|error| error.to_string())?
         * scale;
-    if seconds > 0.0 {
+    if seconds > LONGEST_S {
+        Err(format!("a time is at most {LONGEST_S} s"))
+    } else if seconds > 0.0 {
         Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
     } else {
         Err("a time is more than zero".to_owned())

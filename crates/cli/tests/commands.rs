@@ -98,6 +98,19 @@ fn usage_errors_have_their_exit_codes() {
         (&["run", "--no-such-option"][..], 2),
         (&["record", "--no-such-option", "--", "true"], 125),
         (&["record", "--for", "0s", "--", "true"], 125),
+        (
+            &["record", "--for", "99999999999999999999s", "--", "true"],
+            125,
+        ),
+        (
+            &[
+                "run",
+                "runtime=command",
+                "runtime.argv=[true]",
+                "runtime.timeout_s=1e300",
+            ],
+            2,
+        ),
         (&["record"], 125),
         (&["record", "--help"], 0),
         (&[], 2),

@@ -28,6 +28,9 @@ impl Mistake {
 /// More threads than any machine has cores: a runtime that is asked for a hundred thousand stands still for minutes.
 const MOST_THREADS: u32 = 4096;
 
+/// More seconds than anybody waits, and few enough to add to any clock.
+const LONGEST_S: f64 = 1e9;
+
 /// What neither the native engine nor the PyTorch worker does: a key, whether it is asked for, and what they do instead.
 pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 4] {
     [
@@ -201,11 +204,11 @@ impl Plan {
         if self
             .runtime
             .timeout_s
-            .is_some_and(|limit| !(limit > 0.0 && limit.is_finite()))
+            .is_some_and(|limit| !(limit > 0.0 && limit <= LONGEST_S))
         {
             wrong(
                 "runtime.timeout_s",
-                "must be a positive number of seconds".to_owned(),
+                format!("must be a positive number of seconds, at most {LONGEST_S}"),
                 None,
             );
         }

@@ -166,7 +166,10 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
         let has_operators = !analysis.phases.is_empty() || analysis.timeline.is_some();
         let documents = [
             ("report.md", Some(run::document(analysis, issues))),
-            ("operators.md", has_operators.then(|| run::operators(analysis))),
+            (
+                "operators.md",
+                has_operators.then(|| run::operators(analysis)),
+            ),
             ("kernels.md", run::kernels(analysis)),
             ("stakeholder_summary.md", Some(run::stakeholder(analysis))),
         ];

@@ -168,7 +168,7 @@ fn refused(plan: &Plan, error: &ModelError) -> Failure {
     let failure = Failure::new(format!("model {}: {error}", plan.model.name));
     match error {
         ModelError::NoModelType { .. } | ModelError::UnknownFamily { .. } => failure.hint(
-            "if the model is built like one of these, say model.config=FILE model.model_type=FAMILY, or `llmprof model --as \
+            "if the model is built like one of these, say model.config=FILE +model.model_type=FAMILY, or `llmprof model --as \
              FAMILY`; runtime=pytorch runs what transformers knows"
                 .to_owned(),
         ),
@@ -261,9 +261,7 @@ pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
 fn design(model: &ModelPlan) -> Result<Map<String, Value>, Failure> {
     let file = match (&model.config, &model.path) {
         (Some(file), _) => Some(file.clone()),
-        (None, Some(path)) if !model.design.contains_key("model_type") => {
-            Some(path.join("config.json"))
-        }
+        (None, Some(path)) if !is_whole(&model.design) => Some(path.join("config.json")),
         _ => None,
     };
     let mut design = match file {
@@ -283,6 +281,18 @@ fn design(model: &ModelPlan) -> Result<Map<String, Value>, Failure> {
         design.remove("torch_dtype");
     }
     Ok(design)
+}
+
+/// Whether keys of the config are a design by themselves, not changes to one: they state the family and a size.
+fn is_whole(design: &Map<String, Value>) -> bool {
+    let sizes = [
+        "hidden_size",
+        "n_embd",
+        "d_model",
+        "text_config",
+        "vision_config",
+    ];
+    design.contains_key("model_type") && sizes.iter().any(|key| design.contains_key(*key))
 }
 
 fn parse(file: &Path) -> Result<Map<String, Value>, Failure> {

@@ -265,6 +265,19 @@ fn a_config_json_is_read_and_edited() {
     );
     assert!(folder.path().join("out/static_compute.json").is_file());
     assert!(folder.path().join("out/static_compute.md").is_file());
+    // A directory's design is read as another family; it is not forgotten for that.
+    fs::create_dir(folder.path().join("dir")).unwrap();
+    fs::write(folder.path().join("dir/config.json"), config).unwrap();
+    let args = [
+        "model",
+        "model=local",
+        "model.path=dir",
+        "+model.model_type=mistral",
+        "--json",
+    ];
+    let statics: Value = serde_json::from_str(&stdout(folder.path(), &args)).unwrap();
+    assert_eq!(statics["totals"]["parameters"], parameters(&[]));
+
     let unknown = r#"{"model_type": "llamma"}"#;
     fs::write(folder.path().join("unknown.json"), unknown).unwrap();
     let shown = stderr(folder.path(), &["model", "--config", "unknown.json"]);

@@ -82,6 +82,9 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
             limit.unwrap_or_default()
         ));
     }
+    if lines.is_empty() {
+        document.paragraph("Nothing was recorded that would tell.");
+    }
     document.list(lines);
     document.heading("What would help");
     let helps: Vec<String> = analysis

@@ -254,7 +254,12 @@ pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
         let text = read(path)?;
         return catalog.add(spec, &text).cloned().map_err(failed);
     }
-    catalog.find(spec).map_err(failed)
+    catalog.find(spec).map_err(|error| {
+        failed(error).hint(
+            "`llmprof hardware list` shows the names; the path of a .yaml file is a device of your own"
+                .to_owned(),
+        )
+    })
 }
 
 /// The design of a model: from its config file, with the keys of the plan on top.

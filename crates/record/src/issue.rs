@@ -67,6 +67,14 @@ impl Issue {
         self.hint = Some(hint.into());
         self
     }
+
+    /// The issue with what would avoid it, for a report.
+    pub fn with_advice(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{self} ({hint})"),
+            None => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Issue {

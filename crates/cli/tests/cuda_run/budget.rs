@@ -153,7 +153,8 @@ fn a_budget_that_allows_for_no_slice_leaves_the_plain_measurements() {
     assert_eq!(issues.len(), 1);
     let hint = issues[0]["hint"].as_str().unwrap();
     assert!(hint.contains("pipeline.cupti.overhead"), "{hint}");
-    assert!(ended.read("report.md").contains("[slices.none]"));
+    assert!(ended.read("report.md").contains(hint) && ended.stdout().contains(hint));
+    assert!(ended.issues("cupti.slices").is_empty());
     assert!(!ended.path("slices.json").exists());
     let metrics = ended.json("metrics.json");
     assert!(metrics["aggregates"]["tpot_ms"]["mean"].as_f64().unwrap() > 0.0);

@@ -19,7 +19,7 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
     document.list(conclusion(analysis));
     if !issues.is_empty() {
         document.heading("Issues");
-        document.list(issues.iter().map(ToString::to_string).collect());
+        document.list(issues.iter().map(Issue::with_advice).collect());
     }
     if analysis.phases.is_empty() {
         return rest(document, analysis);

@@ -19,11 +19,7 @@ impl ReportView {
             document.heading("Issues");
             let mut issues: Vec<_> = self.issues.iter().collect();
             issues.sort_by_key(|issue| std::cmp::Reverse(issue.severity));
-            let line = |issue: &&llmprof_record::issue::Issue| match &issue.hint {
-                Some(hint) => format!("{issue} ({hint})"),
-                None => issue.to_string(),
-            };
-            document.list(issues.iter().map(line).collect());
+            document.list(issues.iter().map(|issue| issue.with_advice()).collect());
         }
         for section in &self.sections {
             document.heading(&section.title);

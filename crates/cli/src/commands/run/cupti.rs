@@ -128,15 +128,6 @@ pub(super) fn capture(
     recording.stop();
     let mut measured = passes.finish()?;
     let mut issues = recording.issues();
-    if settings.overhead.is_some() {
-        issues.push(Issue::new(
-            Severity::Info,
-            "cupti.slices",
-            "CUDA was recorded now and then, to keep within pipeline.cupti.overhead: phases are the steps that were recorded whole",
-        ));
-        // Where it was to leave and did not, the files say so.
-        issues.extend((!settings.detach).then(slices::cupti_stays));
-    }
     if feed.batches().len() > 1 {
         issues.push(Issue::new(
             Severity::Info,
@@ -158,6 +149,13 @@ pub(super) fn capture(
             issues.append(&mut trace.issues);
             return Ok(Err(issues));
         }
+        issues.push(Issue::new(
+            Severity::Info,
+            "cupti.slices",
+            "CUDA was recorded now and then, to keep within pipeline.cupti.overhead: phases are the steps that were recorded whole",
+        ));
+        // Where it was to leave and did not, the files say so.
+        issues.extend((!settings.detach).then(slices::cupti_stays));
     }
     let pass = measured
         .passes

@@ -9,6 +9,7 @@ use llmprof_analysis::{run::RunAnalysis, statics::Statics};
 use llmprof_capture::{host::HostFacts, process::Interrupt};
 use llmprof_config::hydra::Job;
 use llmprof_record::{
+    issue::Severity,
     plan::{Place, Plan, RuntimeType},
     store::{Pass, RunDir, RunStatus},
 };
@@ -172,7 +173,13 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         Err(Halt::Failed(error)) => (RunStatus::Failed, Some(error)),
     };
     // What was lost stands above every number.
-    let issues = store.manifest().issues.iter().map(ToString::to_string);
+    let issues = store.manifest().issues.iter().map(|issue| {
+        if issue.severity > Severity::Info {
+            issue.with_advice()
+        } else {
+            issue.to_string()
+        }
+    });
     let summary = issues.chain(summary).collect();
     store.finish(status, error.clone(), clock::now())?;
     Ok(Ended {

@@ -72,3 +72,19 @@ fn a_snapshot_that_asks_for_more_than_data_fails() {
     );
     assert!(!folder.path().join("run").exists());
 }
+
+/// A snapshot that is taken before anything was allocated, or on a machine without a GPU.
+#[test]
+fn an_empty_snapshot_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("empty.pickle"),
+        "(dVsegments\n(lsVdevice_traces\n(ls.",
+    )
+    .unwrap();
+    let said = stdout(&llmprof(
+        folder.path(),
+        &["import", "empty.pickle", "-o", "run"],
+    ));
+    assert!(said.contains("holds no memory of any device"), "{said}");
+}

@@ -9,6 +9,9 @@ pub(crate) const FILE: &str = "memory.csv";
 
 /// About ten lines for each device.
 pub(crate) fn lines(history: &MemoryHistory) -> Vec<String> {
+    if history.devices.is_empty() {
+        return vec!["the snapshot holds no memory of any device".to_owned()];
+    }
     history.devices.iter().flat_map(device_lines).collect()
 }
 
@@ -49,23 +52,21 @@ fn history_lines(history: &DeviceHistory) -> Vec<String> {
             failed.requested_bytes
         ));
     }
-    lines.push("  held at the peak:".to_owned());
-    lines.extend(
-        history
-            .at_peak
-            .iter()
-            .take(5)
-            .map(|held| holding(held, "allocated before the recording")),
-    );
-    lines.push("  largest allocations:".to_owned());
-    lines.extend(
-        history
-            .largest
-            .iter()
-            .take(5)
-            .map(|held| holding(held, "site not recorded")),
-    );
+    let before = "allocated before the recording";
+    lines.extend(holdings("held at the peak", &history.at_peak, before));
+    lines.extend(holdings(
+        "largest allocations",
+        &history.largest,
+        "site not recorded",
+    ));
     lines
+}
+
+/// The first of those that hold memory below a title; nothing where nobody does.
+fn holdings(title: &str, held: &[Holding], nobody: &str) -> Vec<String> {
+    let title = (!held.is_empty()).then(|| format!("  {title}:"));
+    let held = held.iter().take(5).map(|held| holding(held, nobody));
+    title.into_iter().chain(held).collect()
 }
 
 fn holding(held: &Holding, nobody: &str) -> String {

@@ -352,6 +352,22 @@ fn an_interrupted_run_tells_what_it_measured() {
     common::works(folder.path(), &["analyze", "out"]);
 }
 
+#[test]
+fn a_step_that_takes_too_long_is_ended() {
+    let folder = folder();
+    let more = ["runtime.timeout_s=0.000001", "hydra.run.dir=out"];
+    let said = refused(folder.path(), &more);
+    assert!(
+        said.contains("the worker did not load the model: it took longer than 1µs")
+            && said.contains("runtime.timeout_s=SECONDS"),
+        "{said}"
+    );
+    assert_eq!(
+        json(&folder.path().join("out/run.json"))["status"],
+        "failed"
+    );
+}
+
 /// A sweep that is interrupted exits like a run that is.
 #[test]
 fn an_interrupted_sweep_says_so() {

@@ -112,7 +112,7 @@ pub struct RuntimePlan {
     /// `command`: the directory it starts in.
     #[serde(default)]
     pub cwd: Option<PathBuf>,
-    /// `command`: seconds after which it is ended.
+    /// Seconds after which a `command` is ended, or that one step of the worker may take with `native` and `pytorch`.
     #[serde(default)]
     pub timeout_s: Option<f64>,
 }

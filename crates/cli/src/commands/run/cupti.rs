@@ -17,7 +17,11 @@ use llmprof_record::{
 use llmprof_units::Nanos;
 use llmprof_wire::Options;
 
-use super::{halt::Halt, job::Run, passes::Passes};
+use super::{
+    halt::Halt,
+    job::Run,
+    passes::{Passes, limits},
+};
 use crate::slices;
 
 /// Where wire files and the worker's logs are.
@@ -108,7 +112,15 @@ pub(super) fn capture(
     let mut recording = Recording::prepare(library, &directory, options).map_err(failed)?;
     let launch = recording.apply(launch.clone());
     store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
-    let (mut passes, _) = Passes::start(&launch, &directory, request, feed, interrupt, *show)?;
+    let (mut passes, _) = Passes::start(
+        &launch,
+        &directory,
+        limits(plan),
+        request,
+        feed,
+        interrupt,
+        *show,
+    )?;
     let asked = Generate {
         instruments: Instruments {
             module_ranges: plan.runtime.module_ranges,

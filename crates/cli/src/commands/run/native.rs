@@ -14,7 +14,7 @@ use llmprof_theory::Workload;
 use super::{
     halt::Halt,
     job::{Run, Told},
-    passes::{Passes, load, longest},
+    passes::{Passes, limits, load, longest},
     watch::{Counted, Counting, Watch},
 };
 use crate::outputs;
@@ -36,7 +36,15 @@ pub(super) fn native(run: &mut Run<'_>) -> Result<Told, Halt> {
     let logs = store.path().join("native");
     let watch = Watch::start(plan)?;
     let request = load(plan, subject, cwd);
-    let (mut passes, loaded) = Passes::start(&launch, &logs, &request, feed, interrupt, *show)?;
+    let (mut passes, loaded) = Passes::start(
+        &launch,
+        &logs,
+        limits(plan),
+        &request,
+        feed,
+        interrupt,
+        *show,
+    )?;
     if feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed(
             "the dataset is text, but the model has no tokenizer.json: name one with model.tokenizer=DIR, or use \

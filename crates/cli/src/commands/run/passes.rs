@@ -1,6 +1,6 @@
 //! The passes of a run, whichever worker makes them: load, warm up, measure with nothing attached, capture.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use llmprof_analysis::run::{
     HostInterval, MeasuredPass, MeasuredRun, PassKind, PassShape, PhaseSpan, RequestFacts, RunPhase,
@@ -36,13 +36,14 @@ impl<'a> Passes<'a> {
     pub(super) fn start(
         launch: &Launch,
         logs: &std::path::Path,
+        limits: Limits,
         load: &Load,
         feed: &'a Feed,
         interrupt: &'a mut Interrupt,
         show: Show,
     ) -> Result<(Self, Loaded), Halt> {
         let stage = Stage::start(show, "load", 0);
-        let mut client = Client::start(launch, logs, "worker", Limits::default(), interrupt)?;
+        let mut client = Client::start(launch, logs, "worker", limits, interrupt)?;
         let loaded = client.load(load, interrupt, &mut |progress| stage.at(progress.done))?;
         stage.finish(&format!(
             "{} parameters, {} of weights",
@@ -335,6 +336,21 @@ fn note(store: &mut RunDir, name: &str, duration: Nanos) -> Result<(), Halt> {
     Ok(())
 }
 
+/// How long each step of a worker may take.
+pub(super) fn limits(plan: &llmprof_record::plan::Plan) -> Limits {
+    let default = Limits::default();
+    let Some(seconds) = plan.runtime.timeout_s else {
+        return default;
+    };
+    let limit = Some(Duration::from_secs_f64(seconds));
+    Limits {
+        load: limit,
+        warm_up: limit,
+        generate: limit,
+        ..default
+    }
+}
+
 /// What every worker is asked to load.
 pub(super) fn load(
     plan: &llmprof_record::plan::Plan,
@@ -365,7 +381,7 @@ impl From<WorkerError> for Halt {
         if matches!(error.problem, Problem::Interrupted) {
             return Self::Interrupted;
         }
-        let advice = super::pytorch::advice(&error.problem);
+        let advice = super::pytorch::advice(&error);
         let advice = advice.map(|advice| format!(" (hint: {advice})"));
         Self::Failed(format!("{error}{}", advice.unwrap_or_default()))
     }

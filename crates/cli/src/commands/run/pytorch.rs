@@ -8,7 +8,7 @@ use llmprof_capture::{
     process::{Launch, ProcessError},
     pytorch::{Package, options},
     runner::{
-        Problem,
+        Problem, Step, WorkerError,
         protocol::{Generated, Load, Loaded},
     },
 };
@@ -23,7 +23,7 @@ use super::{
     cupti, device_facts,
     halt::Halt,
     job::{Run, Told},
-    passes::{Passes, load, longest},
+    passes::{Passes, limits, load, longest},
     torch_profiler::{self, Profiled},
     watch::Watch,
 };
@@ -162,7 +162,8 @@ fn measure(
         ..
     } = run;
     let logs = store.path().join(FOLDER);
-    let (mut passes, loaded) = Passes::start(launch, &logs, request, feed, interrupt, *show)?;
+    let (mut passes, loaded) =
+        Passes::start(launch, &logs, limits(plan), request, feed, interrupt, *show)?;
     if feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed(
             "the dataset is text, but the model has no tokenizer: name one with model.tokenizer=DIR, or use dataset=synthetic"
@@ -242,11 +243,16 @@ fn tell_environment(loaded: &Loaded, store: &RunDir) -> Result<(), Halt> {
     Ok(())
 }
 
-/// What helps where the interpreter itself is the problem.
-pub(super) fn advice(problem: &Problem) -> Option<&'static str> {
-    match problem {
+/// What helps where the interpreter itself, or the time it was given, is the problem.
+pub(super) fn advice(error: &WorkerError) -> Option<&'static str> {
+    match &error.problem {
         Problem::Start(ProcessError::NotFound { .. } | ProcessError::Spawn { .. }) => {
             Some("runtime.python=PATH names an interpreter with torch and transformers")
+        }
+        Problem::TimedOut { .. }
+            if matches!(error.step, Step::Load | Step::WarmUp | Step::Generate) =>
+        {
+            Some("runtime.timeout_s=SECONDS gives a step more time")
         }
         _ => None,
     }

@@ -66,6 +66,9 @@ impl Again {
         ]);
         fs::copy(recorded.join("recorded.json"), run.join("recorded.json")).unwrap();
         llmprof(&[Path::new("analyze"), &run]);
+        // By now the model is known.
+        let manifest = fs::read_to_string(run.join("run.json")).unwrap();
+        assert!(!manifest.contains("run.no_model"), "{manifest}");
         let files = FILES.map(|file| fs::read_to_string(run.join(file)).unwrap());
         Self {
             analysis: serde_json::from_str(&files[0]).unwrap(),

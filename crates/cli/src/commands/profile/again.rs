@@ -6,6 +6,7 @@ use std::{
 };
 
 use llmprof_analysis::run::RunAnalysis;
+use llmprof_record::issue::Issue;
 
 use crate::{failure::Failure, outputs::recorded::json};
 
@@ -37,6 +38,15 @@ pub(super) fn analysis(run: &Path) -> Result<RunAnalysis, Failure> {
     serde_json::from_value(value).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", file.display())).hint(advice)
     })
+}
+
+/// What the analysis of a run complained of: nothing where there is none that can be read.
+pub(super) fn issues(run: &Path) -> Vec<Issue> {
+    let value: Option<serde_json::Value> = json(&run.join("analysis.json")).ok().flatten();
+    let issues = value.and_then(|mut value| value.get_mut("issues").map(serde_json::Value::take));
+    issues
+        .and_then(|issues| serde_json::from_value(issues).ok())
+        .unwrap_or_default()
 }
 
 /// Opens a page, or says that nothing here can.

@@ -85,6 +85,9 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
     let mut contents = Contents::load(&run.path)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
     let findings = contents.analyze(device.as_ref())?;
+    // What the analysis before this one complained of may be over.
+    let before = again::issues(&run.path);
+    run.manifest.issues.retain(|issue| !before.contains(issue));
     for issue in findings.issues() {
         if !run.manifest.issues.contains(issue) {
             run.manifest.issues.push(issue.clone());

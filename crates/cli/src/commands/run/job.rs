@@ -9,7 +9,7 @@ use llmprof_analysis::{run::RunAnalysis, statics::Statics};
 use llmprof_capture::{host::HostFacts, process::Interrupt};
 use llmprof_config::hydra::Job;
 use llmprof_record::{
-    issue::Severity,
+    issue::{Issue, Severity},
     plan::{Place, Plan, RuntimeType},
     store::{Pass, RunDir, RunStatus},
 };
@@ -99,7 +99,8 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         plan.runtime.kind,
         RuntimeType::Native | RuntimeType::Pytorch
     );
-    if runs && on_cpu && plan.hardware.spec == "auto" {
+    let is_measured = runs && on_cpu && plan.hardware.spec == "auto";
+    if is_measured {
         measured::ensure()?;
     }
     // What transformers or another program runs need not be known here.
@@ -181,6 +182,13 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         }
     });
     let summary = issues.chain(summary).collect();
+    let is_below = |issue: &Issue| issue.code == "waterfall.below_floor";
+    if is_measured
+        && store.manifest().issues.iter().any(is_below)
+        && let Some(path) = measured::path()
+    {
+        measured::outdone(&path)?;
+    }
     store.finish(status, error.clone(), clock::now())?;
     Ok(Ended {
         dir: job.dir.clone(),

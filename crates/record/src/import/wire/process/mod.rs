@@ -2,23 +2,25 @@
 
 mod edges;
 mod events;
+mod graphs;
 mod numbers;
 
 use std::collections::HashMap;
 
 use llmprof_wire::{
-    Attached, Call, Capture, Cost, Device, End, GraphNode, Header, HeaderError, Overhead, Reader,
-    Record, Refused,
+    Attached, Call, Capture, Cost, Device, End, Header, HeaderError, Overhead, Reader, Record,
+    Refused,
 };
 
 use edges::Edges;
+use graphs::Node;
 pub(super) use numbers::Numbers;
 
 use super::names;
 use super::ranges::OpenRanges;
 use crate::issue::{Issue, Severity};
 use crate::trace::{
-    self, DeviceProperties, Host, HostKind, Range, RangeKind, StrId, ThreadId, TraceBuilder,
+    DeviceProperties, Host, HostKind, Range, RangeKind, StrId, ThreadId, TraceBuilder,
 };
 
 /// Reads one file into `builder`.
@@ -68,15 +70,6 @@ struct Name {
     text: StrId,
     /// Its demangled spelling, once it was asked for.
     kernel: Option<StrId>,
-}
-
-#[derive(Clone, Copy)]
-struct Node {
-    original: u64,
-    graph: u32,
-    time: i64,
-    thread: u32,
-    ranges: StrId,
 }
 
 impl<'a> Process<'a> {
@@ -334,25 +327,6 @@ impl<'a> Process<'a> {
         });
     }
 
-    fn graph_node(&mut self, node: &GraphNode<'_>) {
-        let ranges: Vec<String> = node
-            .text
-            .split(|&byte| byte == 0x1f)
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect();
-        let ranges = self.builder.intern(&ranges.join("/"));
-        self.nodes.insert(
-            node.node,
-            Node {
-                original: node.original,
-                graph: node.graph,
-                time: node.time,
-                thread: node.thread,
-                ranges,
-            },
-        );
-    }
-
     fn capture(&mut self, capture: Capture) {
         self.see(capture.time);
         let is_slice = capture.slice == 1;
@@ -385,37 +359,6 @@ impl<'a> Process<'a> {
             kind: RangeKind::CAPTURE,
             ..Range::default()
         });
-    }
-
-    /// Where a node was captured: its own place, or that of the node that it is a copy of.
-    fn origin(&self, node: u64) -> Option<Node> {
-        let mut found = *self.nodes.get(&node)?;
-        let own_graph = found.graph;
-        // A copy of a copy is possible; a ring is damage.
-        for _ in 0..16 {
-            match found.original {
-                0 => break,
-                original => found = *self.nodes.get(&original)?,
-            }
-        }
-        found.graph = own_graph;
-        Some(found)
-    }
-
-    fn graph_nodes(&mut self) {
-        for node in std::mem::take(&mut self.used_nodes) {
-            let Some(origin) = self.origin(node) else {
-                continue;
-            };
-            let row = trace::GraphNode {
-                node: self.node(node),
-                graph: self.graph(origin.graph),
-                time: origin.time,
-                thread: self.builder.thread(self.id, i64::from(origin.thread)),
-                ranges: origin.ranges,
-            };
-            self.builder.graph_nodes.push(row);
-        }
     }
 
     fn finish(mut self, end: End) {

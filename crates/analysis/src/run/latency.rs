@@ -86,7 +86,8 @@ pub struct FirstUse {
     pub extra_ns: f64,
     /// The difference in its mean time to the first token.
     pub extra_ttft_ns: f64,
-    /// Whether the first lies outside the range of the later ones.
+    /// Whether the first took longer than any later one, and than their mean by more than three of their deviations: not
+    /// by chance.
     pub outside_later_range: bool,
     /// How much longer its median step took than the median step of the later passes, its first step left out: what is
     /// paid once for each length of the cache, not once for all. Absent where it could be chance.
@@ -275,6 +276,9 @@ impl PassMeans {
     }
 }
 
+/// Deviations of later passes that the first one may differ from them by chance.
+const CHANCE: f64 = 3.0;
+
 impl FirstUse {
     fn of(run: &MeasuredRun, measured_in: Option<PassKind>) -> Option<Self> {
         // Loading is a pass without requests.
@@ -300,7 +304,8 @@ impl FirstUse {
             later_ns: whole.mean,
             extra_ns: first_ns - whole.mean,
             extra_ttft_ns: first_means.ttft? - ttft.mean,
-            outside_later_range: first_ns > whole.max,
+            outside_later_range: first_ns > whole.max
+                && first_ns - whole.mean > CHANCE * whole.deviation.unwrap_or(0.0),
             extra_step_ns: extra_step(first, &measured),
         })
     }
@@ -430,6 +435,21 @@ mod tests {
         assert_eq!(first.extra_step_ns, Some(250.0 - 35.0));
         assert_eq!(latency.requests.len(), 2);
         assert_eq!(latency.requests[1].pass, 2);
+    }
+
+    #[test]
+    fn a_first_pass_that_is_longer_by_chance_is_no_first_use() {
+        let outside = |first: i64| {
+            let mut passes = vec![pass(PassKind::WarmUp, 0, first)];
+            passes.extend([19, 20, 21].map(|pace| pass(PassKind::Plain, 100_000, pace)));
+            let run = MeasuredRun {
+                passes,
+                ..MeasuredRun::default()
+            };
+            Latency::of(&run).0.first_use.unwrap().outside_later_range
+        };
+        assert!(!outside(20) && !outside(22) && !outside(23));
+        assert!(outside(24));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The whole analysis of a trace.
 
-pub(crate) mod issues;
+mod issues;
 mod phase_rows;
 mod sums;
 
@@ -23,6 +23,7 @@ use crate::scaled::{Scaled, scaled};
 use crate::slices;
 use crate::steps::{self, Repetition, StepPatterns};
 
+pub use self::issues::MORE_SLICES;
 use self::issues::{before_launch, few_slices, issues};
 use self::phase_rows::{api_calls, count_events, phase_row};
 pub(crate) use self::sums::host_span;

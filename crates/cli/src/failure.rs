@@ -68,7 +68,7 @@ impl Failure {
 
     /// Prints it to standard error as something that does not stop the command.
     pub(crate) fn warn(&self) {
-        anstream::eprintln!("warning: {}", self.message);
+        anstream::eprintln!("warning: {}", self.in_a_line());
     }
 
     /// Prints it to standard error.

@@ -1,5 +1,6 @@
 //! What is told of recording within a budget, whether `record` or a run does it.
 
+use llmprof_analysis::analysis::MORE_SLICES;
 use llmprof_record::issue::{Issue, Severity};
 
 /// No slice was recorded at all.
@@ -9,10 +10,7 @@ pub(crate) fn none() -> Issue {
         "slices.none",
         "no slice was recorded: the program ended before its budget allowed for the first one",
     )
-    .with_hint(
-        "let it run longer (a run: more infer.max_new_tokens), allow a larger share (pipeline.cupti.overhead, --overhead), or \
-         set none, which records everything",
-    )
+    .with_hint(MORE_SLICES)
 }
 
 /// What the budget does not hold.
@@ -22,5 +20,5 @@ pub(crate) fn cupti_stays() -> Issue {
         "record.cupti_stays",
         "between slices CUPTI stays in the process and slows its launches; the budget holds for what recording adds to that",
     )
-    .with_hint("docs/record.md has what was measured; times without any recording are those of a run without it")
+    .with_hint("without --no-detach (in a run: pipeline.cupti.detach=true) it leaves between slices")
 }

@@ -10,7 +10,8 @@ use crate::launches::Launches;
 use crate::operators::{self, OperatorRow};
 
 /// What gives more slices.
-pub(crate) const MORE_SLICES: &str = "let it run longer, allow a larger share (`pipeline.cupti.overhead`, `record --overhead`), or set none, which records everything";
+pub const MORE_SLICES: &str = "let it run longer (a run: more infer.max_new_tokens), allow a larger share (pipeline.cupti.overhead, --overhead), or set \
+                               none, which records everything";
 
 /// Device events that began before the call that launched them: the clocks of host and device disagree.
 pub(super) fn before_launch(

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::measured::{MeasuredRun, RunPhase};
 use super::super::phase_analysis::plain_wall;
 use super::stretches::{Stretch, TracePhase, run_phase};
-use crate::analysis::issues::MORE_SLICES;
+use crate::analysis::MORE_SLICES;
 use crate::phases::{Phases, STEP, ranges_of};
 
 /// With fewer whole steps than this a phase may be something else than it looks like.

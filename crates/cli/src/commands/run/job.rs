@@ -187,7 +187,8 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         && store.manifest().issues.iter().any(is_below)
         && let Some(path) = measured::path()
     {
-        measured::outdone(&path)?;
+        // A cache that cannot be written is no reason to fail.
+        measured::outdone(&path).unwrap_or_else(|failure| failure.warn());
     }
     store.finish(status, error.clone(), clock::now())?;
     Ok(Ended {

@@ -74,7 +74,7 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
 }
 
 /// A run of many steps within 5 % that ended in order.
-fn within_budget(machine: &Machine, detach: &str) -> Ended {
+fn within_budget(machine: Machine, detach: &str) -> Ended {
     let ended = machine.run(&[
         NO_PROFILER,
         "runtime.repeats=1",
@@ -91,7 +91,7 @@ fn within_a_budget_whole_steps_stand_for_the_rest() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let ended = within_budget(&machine, "pipeline.cupti.detach=false");
+    let ended = within_budget(machine, "pipeline.cupti.detach=false");
     assert_eq!(ended.issues("record.cupti_stays").len(), 1);
     let recorded = assert_steps_stand_for_the_rest(&ended);
     // Warm-ups, whose ranges were recorded too, count nowhere; the interval holds what the device was given.
@@ -131,7 +131,7 @@ fn cupti_may_leave_between_slices_of_a_run() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let ended = within_budget(&machine, "pipeline.cupti.detach=true");
+    let ended = within_budget(machine, "pipeline.cupti.detach=true");
     assert!(ended.issues("record.cupti_stays").is_empty());
     assert!(ended.issues("cupti.kept").is_empty());
     assert_steps_stand_for_the_rest(&ended);

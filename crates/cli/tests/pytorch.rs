@@ -7,6 +7,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -233,18 +234,47 @@ fn a_family_that_cannot_be_counted_runs_all_the_same() {
     );
 }
 
+/// Whatever is named in place of an interpreter, the message says what it did and what to name instead.
 #[test]
-fn an_interpreter_that_is_not_there_fails_the_run_with_advice() {
+fn what_is_no_interpreter_fails_the_run_with_advice() {
     let folder = tempfile::tempdir().unwrap();
-    let output = run(folder.path(), &["runtime.python=no-such-python"]);
-    assert_eq!(output.status.code(), Some(2));
-    let text = stderr(&output);
-    assert!(
-        text.contains("no-such-python") && text.contains("runtime.python=PATH"),
-        "{text}"
-    );
-    let manifest = fs::read_to_string(folder.path().join("out/run.json")).unwrap();
-    assert!(manifest.contains("\"failed\""));
+    let old = folder.path().join("python2");
+    // What Python 2 says of the worker's first file.
+    let words = "SyntaxError: future feature annotations is not defined";
+    fs::write(&old, format!("#!/bin/sh\necho '{words}' >&2\nexit 1\n")).unwrap();
+    fs::set_permissions(&old, PermissionsExt::from_mode(0o755)).unwrap();
+    let place = folder.path().to_string_lossy().into_owned();
+    let cases = [
+        ("no-such-python", "no such program"),
+        ("/no/such/python", "no such program"),
+        (place.as_str(), "it is a directory"),
+        ("/bin/true", "it ended (exit code 0) and wrote nothing"),
+        ("/bin/false", "it ended (exit code 1) and wrote nothing"),
+        // It reads the directory of the worker.
+        ("/bin/cat", "it ended (exit code 1)"),
+        (&old.to_string_lossy(), words),
+    ];
+    for (number, (program, happened)) in cases.into_iter().enumerate() {
+        let dir = format!("out_{number}");
+        let output = run(
+            folder.path(),
+            &[
+                &format!("runtime.python={program}"),
+                &format!("hydra.run.dir={dir}"),
+            ],
+        );
+        assert_eq!(output.status.code(), Some(2));
+        let text = stderr(&output);
+        let text = text.replace('│', " ");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let advice = "was to be a Python interpreter; runtime.python=PATH names one of Python 3 with torch and transformers";
+        for words in [happened, &format!("hint: `{program}` {advice}")] {
+            assert!(text.contains(words), "{program}: {text}");
+        }
+        let manifest = folder.path().join(dir).join("run.json");
+        let manifest = fs::read_to_string(manifest).unwrap();
+        assert!(manifest.contains("\"failed\""));
+    }
 }
 
 #[test]

@@ -104,6 +104,25 @@ impl Launch {
     /// Why it did not start.
     pub(crate) fn not_started(&self, source: io::Error) -> ProcessError {
         let program = self.program.clone();
+        // A name without a slash is looked for on the `PATH`. The system says "permission denied" of a directory, and "not
+        // found" of a script whose interpreter is not there.
+        if program.contains('/') {
+            let path = self.cwd.as_deref().map_or_else(
+                || PathBuf::from(&program),
+                |directory| directory.join(&program),
+            );
+            let what = if path.is_dir() {
+                Some("it is a directory")
+            } else if source.kind() == io::ErrorKind::NotFound && path.is_file() {
+                Some("it is there, but the interpreter or loader that it names is not")
+            } else {
+                None
+            };
+            if let Some(what) = what {
+                let source = io::Error::new(source.kind(), what);
+                return ProcessError::Spawn { program, source };
+            }
+        }
         // A missing working directory is reported as "not found" too: only blame the program when the directory exists.
         let cwd_exists = self.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
         if source.kind() == io::ErrorKind::NotFound && cwd_exists {
@@ -178,5 +197,29 @@ mod tests {
             nowhere.spawn(logs.path(), "b"),
             Err(ProcessError::Spawn { .. })
         ));
+    }
+
+    #[test]
+    fn what_is_no_program_is_told_for_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |program: &str| {
+            let launch = Launch::new(program).in_directory(folder.path());
+            let error = launch.spawn(&folder.path().join("logs"), "a").unwrap_err();
+            error.to_string()
+        };
+        std::fs::create_dir(folder.path().join("place")).unwrap();
+        assert_eq!(said("./place"), "cannot start `./place`: it is a directory");
+        let script = folder.path().join("script");
+        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, runs).unwrap();
+        let words = said("./script");
+        assert!(
+            words.contains("it is there, but the interpreter"),
+            "{words}"
+        );
+        assert!(said("./neither").contains("no such program"));
+        // A name is looked for elsewhere, whatever lies here.
+        assert!(said("place").contains("no such program"));
     }
 }

@@ -52,6 +52,9 @@ pub struct WorkerError {
 impl fmt::Display for WorkerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the worker did not {}: {}", self.step, self.problem)?;
+        if matches!(self.problem, Problem::Died { .. }) && self.output.is_empty() {
+            f.write_str(" and wrote nothing")?;
+        }
         if !self.output.is_empty() {
             f.write_str("\nits last output:")?;
             for line in &self.output {

@@ -21,6 +21,7 @@ use super::{
     halt::Halt,
     job::Run,
     passes::{Passes, limits},
+    pytorch::not_started,
 };
 use crate::slices;
 
@@ -120,7 +121,8 @@ pub(super) fn capture(
         feed,
         interrupt,
         *show,
-    )?;
+    )
+    .map_err(|error| not_started(error, &launch))?;
     let asked = Generate {
         instruments: Instruments {
             module_ranges: plan.runtime.module_ranges,

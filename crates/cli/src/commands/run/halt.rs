@@ -1,6 +1,9 @@
 //! Why a stage stopped its job.
 
-use llmprof_capture::process::ProcessError;
+use llmprof_capture::{
+    process::ProcessError,
+    runner::{Problem, WorkerError},
+};
 use llmprof_record::store::StoreError;
 
 use crate::failure::Failure;
@@ -8,6 +11,17 @@ use crate::failure::Failure;
 pub(super) enum Halt {
     Failed(String),
     Interrupted,
+}
+
+impl Halt {
+    /// That of a worker, with what helps. Advice has a line of its own: a worker's last output may stand before it.
+    pub(super) fn of_worker(error: &WorkerError, advice: Option<&str>) -> Self {
+        if matches!(error.problem, Problem::Interrupted) {
+            return Self::Interrupted;
+        }
+        let advice = advice.map(|advice| format!("\nhint: {advice}"));
+        Self::Failed(format!("{error}{}", advice.unwrap_or_default()))
+    }
 }
 
 impl From<Failure> for Halt {

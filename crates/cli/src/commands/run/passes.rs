@@ -8,7 +8,7 @@ use llmprof_analysis::run::{
 use llmprof_capture::{
     process::{Interrupt, Launch},
     runner::{
-        Client, Limits, Problem, WorkerError,
+        Client, Limits, Problem, Step, WorkerError,
         protocol::{Generate, Generated, Load, Loaded, Progress},
     },
 };
@@ -41,7 +41,7 @@ impl<'a> Passes<'a> {
         feed: &'a Feed,
         interrupt: &'a mut Interrupt,
         show: Show,
-    ) -> Result<(Self, Loaded), Halt> {
+    ) -> Result<(Self, Loaded), WorkerError> {
         let stage = Stage::start(show, "load", 0);
         let mut client = Client::start(launch, logs, "worker", limits, interrupt)?;
         let loaded = client.load(load, interrupt, &mut |progress| stage.at(progress.done))?;
@@ -378,11 +378,9 @@ pub(super) fn load(
 
 impl From<WorkerError> for Halt {
     fn from(error: WorkerError) -> Self {
-        if matches!(error.problem, Problem::Interrupted) {
-            return Self::Interrupted;
-        }
-        let advice = super::pytorch::advice(&error);
-        let advice = advice.map(|advice| format!(" (hint: {advice})"));
-        Self::Failed(format!("{error}{}", advice.unwrap_or_default()))
+        let slow = matches!(error.problem, Problem::TimedOut { .. })
+            && matches!(error.step, Step::Load | Step::WarmUp | Step::Generate);
+        let advice = slow.then_some("runtime.timeout_s=SECONDS gives a step more time");
+        Self::of_worker(&error, advice)
     }
 }

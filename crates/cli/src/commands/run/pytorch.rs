@@ -163,7 +163,8 @@ fn measure(
     } = run;
     let logs = store.path().join(FOLDER);
     let (mut passes, loaded) =
-        Passes::start(launch, &logs, limits(plan), request, feed, interrupt, *show)?;
+        Passes::start(launch, &logs, limits(plan), request, feed, interrupt, *show)
+            .map_err(|error| not_started(error, launch))?;
     if feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed(
             "the dataset is text, but the model has no tokenizer: name one with model.tokenizer=DIR, or use dataset=synthetic"
@@ -243,17 +244,21 @@ fn tell_environment(loaded: &Loaded, store: &RunDir) -> Result<(), Halt> {
     Ok(())
 }
 
-/// What helps where the interpreter itself, or the time it was given, is the problem.
-pub(super) fn advice(error: &WorkerError) -> Option<&'static str> {
-    match &error.problem {
-        Problem::Start(ProcessError::NotFound { .. } | ProcessError::Spawn { .. }) => {
-            Some("runtime.python=PATH names an interpreter with torch and transformers")
+/// Why a worker did not come as far as its hello. Whatever it was, the interpreter that was named is the first suspect.
+pub(super) fn not_started(error: WorkerError, launch: &Launch) -> Halt {
+    let by_interpreter = match &error.problem {
+        Problem::Start(ProcessError::NotFound { .. } | ProcessError::Spawn { .. }) => true,
+        Problem::Died { .. } | Problem::Closed | Problem::TimedOut { .. } => {
+            matches!(error.step, Step::Connect | Step::Hello)
         }
-        Problem::TimedOut { .. }
-            if matches!(error.step, Step::Load | Step::WarmUp | Step::Generate) =>
-        {
-            Some("runtime.timeout_s=SECONDS gives a step more time")
-        }
-        _ => None,
+        _ => false,
+    };
+    if !by_interpreter {
+        return error.into();
     }
+    let advice = format!(
+        "`{}` was to be a Python interpreter; runtime.python=PATH names one of Python 3 with torch and transformers",
+        launch.program
+    );
+    Halt::of_worker(&error, Some(&advice))
 }

@@ -284,7 +284,7 @@ fn without_a_model_an_import_says_what_is_missing() {
     let trace = fixture("h200/nsys/qwen05.sqlite.gz");
     let trace = trace.to_str().unwrap();
     let text = works(folder.path(), &["import", trace, "-o", "run"]);
-    assert!(text.contains("[run.no_model]"), "{text}");
+    assert!(text.contains("[run.no_model] (name the model"), "{text}");
     let report = fs::read_to_string(folder.path().join("run/report.md")).unwrap();
     assert!(report.contains("no model was named"), "{report}");
     assert!(report.contains("129.3 ms"), "{report}");

@@ -75,6 +75,15 @@ impl Issue {
             None => self.to_string(),
         }
     }
+
+    /// The issue as a terminal tells it, whichever command found it: with advice where a number is affected.
+    pub fn in_a_line(&self) -> String {
+        if self.severity > Severity::Info {
+            self.with_advice()
+        } else {
+            self.to_string()
+        }
+    }
 }
 
 impl fmt::Display for Issue {
@@ -84,5 +93,24 @@ impl fmt::Display for Issue {
             write!(f, " ×{}", self.count)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_has_advice_where_a_number_is_affected() {
+        let line = |severity| {
+            let issue = Issue::new(severity, "a.code", "something").with_hint("do this");
+            issue.in_a_line()
+        };
+        assert_eq!(
+            line(Severity::Warning),
+            "warning: something [a.code] (do this)"
+        );
+        assert_eq!(line(Severity::Error), "error: something [a.code] (do this)");
+        assert_eq!(line(Severity::Info), "info: something [a.code]");
     }
 }

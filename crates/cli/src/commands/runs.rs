@@ -123,7 +123,7 @@ fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure>
         ));
     }
     for issue in &manifest.issues {
-        lines.push(format!("issue       {issue}"));
+        lines.push(format!("issue       {}", issue.in_a_line()));
     }
     for artifact in &manifest.artifacts {
         lines.push(format!(

@@ -263,7 +263,7 @@ impl Findings {
     pub(super) fn summary(&self) -> Vec<String> {
         let mut lines = self.sources.clone();
         // What was lost stands above every number.
-        lines.extend(self.issues().iter().map(ToString::to_string));
+        lines.extend(self.issues().iter().map(Issue::in_a_line));
         if let Some(run) = &self.run {
             lines.extend(llmprof_report::run::conclusion(run));
             lines.extend(

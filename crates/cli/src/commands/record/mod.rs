@@ -145,11 +145,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         Some(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
         None => {
             let mut words = Output::stderr();
-            let issue = no_cuda();
-            words.line(&issue.to_string())?;
-            if let Some(hint) = issue.hint {
-                words.line(&format!("hint: {hint}"))?;
-            }
+            words.line(&no_cuda().in_a_line())?;
             words.line(&format!("run: {}", dir.display()))?;
         }
     }

@@ -9,7 +9,7 @@ use llmprof_analysis::{run::RunAnalysis, statics::Statics};
 use llmprof_capture::{host::HostFacts, process::Interrupt};
 use llmprof_config::hydra::Job;
 use llmprof_record::{
-    issue::{Issue, Severity},
+    issue::Issue,
     plan::{Place, Plan, RuntimeType},
     store::{Pass, RunDir, RunStatus},
 };
@@ -174,13 +174,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         Err(Halt::Failed(error)) => (RunStatus::Failed, Some(error)),
     };
     // What was lost stands above every number.
-    let issues = store.manifest().issues.iter().map(|issue| {
-        if issue.severity > Severity::Info {
-            issue.with_advice()
-        } else {
-            issue.to_string()
-        }
-    });
+    let issues = store.manifest().issues.iter().map(Issue::in_a_line);
     let summary = issues.chain(summary).collect();
     let is_below = |issue: &Issue| issue.code == "waterfall.below_floor";
     if is_measured

@@ -22,7 +22,7 @@ pub(crate) struct Subject {
     pub(crate) name: String,
     /// Its design, with the keys of a Hugging Face config.
     pub(crate) design: Map<String, Value>,
-    /// The model, as theory counts it; absent where its family is not known and it is run all the same.
+    /// The model, as theory counts it; absent where it cannot and the model is run all the same.
     pub(crate) model: Option<Model>,
     /// What is asked of it.
     pub(crate) workload: Workload,
@@ -41,16 +41,14 @@ impl Subject {
         Self::with(plan, design, Some(model), Vec::new())
     }
 
-    /// Reads the design of a model that others run: where theory does not know its family, that is an issue.
+    /// Reads the design of a model that others run: where theory cannot count it, that is an issue. Only what nobody could run
+    /// is refused.
     pub(crate) fn of_any(plan: &Plan) -> Result<Self, Failure> {
         let design = design(&plan.model)?;
         match Model::from_config(&Value::Object(design.clone()), None) {
             Ok(model) => Self::with(plan, design, Some(model), Vec::new()),
-            Err(ModelError::NoModelType { .. } | ModelError::UnknownFamily { .. }) => {
-                let issue = uncounted(&design);
-                Self::with(plan, design, None, vec![issue])
-            }
-            Err(error) => Err(refused(plan, &error)),
+            Err(error) if error.is_absurd() => Err(refused(plan, &error)),
+            Err(error) => Self::with(plan, design, None, vec![uncounted(&error)]),
         }
     }
 
@@ -121,9 +119,9 @@ impl Subject {
         })
     }
 
-    /// The model, where theory knows its family.
+    /// The model, where theory can count it.
     pub(crate) fn counted(&self) -> Result<&Model, Failure> {
-        let unknown = || Failure::new(uncounted(&self.design).message);
+        let unknown = || Failure::new(format!("llmprof cannot count model {}", self.name));
         self.model.as_ref().ok_or_else(unknown)
     }
 
@@ -207,10 +205,11 @@ fn beyond_context(plan: &Plan, design: &Map<String, Value>) -> Option<Issue> {
 }
 
 /// That theory cannot count a model which runs all the same.
-pub(crate) fn uncounted(design: &Map<String, Value>) -> Issue {
-    let kind = match design.get("model_type").and_then(Value::as_str) {
-        Some(kind) => format!("models of type `{kind}`"),
-        None => "a model whose config has no `model_type`".to_owned(),
+pub(crate) fn uncounted(error: &ModelError) -> Issue {
+    let kind = match error {
+        ModelError::UnknownFamily { found, .. } => format!("models of type `{found}`"),
+        ModelError::NoModelType { .. } => "a model whose config has no `model_type`".to_owned(),
+        other => format!("this model ({other})"),
     };
     Issue::new(
         Severity::Warning,

@@ -234,6 +234,39 @@ fn a_family_that_cannot_be_counted_runs_all_the_same() {
     );
 }
 
+/// A known family with a value that theory has no cost for is one more model that cannot be counted.
+#[test]
+fn a_design_that_cannot_be_counted_runs_all_the_same() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let python = format!("runtime.python={python}");
+    let more = [
+        python.as_str(),
+        "+model.hidden_act=mish",
+        "runtime.warmup=0",
+        "runtime.repeats=1",
+        "runtime.threads=1",
+        "workload.prompt_tokens=8",
+        "infer.max_new_tokens=2",
+    ];
+    let output = run(folder.path(), &more);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words =
+        r#"llmprof cannot count this model (`hidden_act` is "mish"; llmprof counts silu, gelu"#;
+    assert!(
+        told.contains(words) && told.contains("First token"),
+        "{told}"
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder.path())
+        .args(["analyze", "out"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains(words), "{told}");
+}
+
 /// Whatever is named in place of an interpreter, the message says what it did and what to name instead.
 #[test]
 fn what_is_no_interpreter_fails_the_run_with_advice() {
@@ -303,6 +336,12 @@ fn mistakes_are_told_before_anything_starts() {
         (vec!["runtime.repeats=0"], "at least 1"),
         (vec!["runtime.threads=100000"], "between 1 and 4096"),
         (vec!["model.load_format=safetensors"], "model.path"),
+        // What nobody could run, unlike what is only not counted.
+        (
+            vec!["+model.num_hidden_layers=0"],
+            "`num_hidden_layers` is 0",
+        ),
+        (vec!["+model.head_dim=wide"], "`head_dim` is \"wide\""),
     ] {
         let output = run(folder.path(), &overrides);
         assert_eq!(output.status.code(), Some(2), "{overrides:?}");

@@ -28,7 +28,7 @@ pub enum ModelError {
         /// The family that needs it.
         family: &'static str,
     },
-    /// A value of the wrong type or outside its range.
+    /// A value of the wrong type or outside its range: no model has it.
     #[error("`{field}` is {found}, but must be {expected}")]
     Invalid {
         /// The key.
@@ -37,6 +37,16 @@ pub enum ModelError {
         found: String,
         /// What it may hold.
         expected: String,
+    },
+    /// A value that a model may have, and whose cost is not known.
+    #[error("`{field}` is {found}; llmprof counts {known} only")]
+    Unsupported {
+        /// The key.
+        field: String,
+        /// What it holds.
+        found: String,
+        /// What is counted.
+        known: String,
     },
     /// Two keys contradict each other.
     #[error("`{field}` is {found}, which contradicts {other}")]
@@ -48,6 +58,14 @@ pub enum ModelError {
         /// The other side.
         other: String,
     },
+}
+
+impl ModelError {
+    /// Whether no program could run such a model, as far as one value tells. What theory alone cannot count, what it misses (others
+    /// have defaults) and what contradicts its view of a family is for those to judge who run it.
+    pub fn is_absurd(&self) -> bool {
+        matches!(self, Self::NotAnObject | Self::Invalid { .. })
+    }
 }
 
 /// A workload that cannot be counted for a model.

@@ -310,10 +310,9 @@ impl Recorded {
 /// Says why a model that was named is not counted.
 pub(crate) fn name_uncounted(design: &Map<String, Value>, issues: &mut Vec<Issue>) {
     issues.retain(|issue| issue.code != "run.no_model");
-    let issue = uncounted(design);
-    if !issues.contains(&issue) {
-        issues.push(issue);
-    }
+    let counted = Model::from_config(&Value::Object(design.clone()), None);
+    let issue = counted.err().map(|error| uncounted(&error));
+    issues.extend(issue.filter(|issue| !issues.contains(issue)));
 }
 
 /// The text of a device's file, where llmprof does not ship it: the measured processor, or a file of the user's.

@@ -316,7 +316,11 @@ fn layer_types(keys: &Keys<'_>, layers: u32) -> Result<Option<Vec<bool>>, ModelE
         .map(|entry| match entry.as_str() {
             Some("full_attention") => Ok(false),
             Some("sliding_attention") => Ok(true),
-            _ => Err(keys.invalid("layer_types", entry, expected)),
+            Some(_) => {
+                let known = "`full_attention` and `sliding_attention`";
+                Err(keys.unsupported("layer_types", entry, known))
+            }
+            None => Err(keys.invalid("layer_types", entry, expected)),
         })
         .collect::<Result<_, _>>()
         .map(Some)
@@ -355,11 +359,13 @@ pub(crate) fn finish(
     };
     let parameters = model.parameters();
     if parameters > MAX_PARAMETERS {
-        return Err(keys.contradiction(
-            "hidden_size",
-            format!("so large that the model has {parameters} parameters or more"),
-            "any machine that exists; check the widths, the layers and the experts",
-        ));
+        return Err(ModelError::Invalid {
+            field: keys.field("hidden_size"),
+            found: format!("so large that the model has {parameters} parameters or more"),
+            expected:
+                "such that a machine can hold it; check the widths, the layers and the experts"
+                    .to_owned(),
+        });
     }
     Ok(model)
 }

@@ -70,6 +70,15 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A value that some model has, and that is not counted.
+    pub(crate) fn unsupported(&self, name: &str, found: &Value, known: &str) -> ModelError {
+        ModelError::Unsupported {
+            field: self.field(name),
+            found: shorten(&found.to_string()),
+            known: known.to_owned(),
+        }
+    }
+
     pub(crate) fn contradiction(
         &self,
         name: &str,
@@ -222,10 +231,10 @@ impl<'a> Keys<'a> {
                 .as_u64()
                 .filter(|side| (1..=MAX_WIDTH).contains(side))
                 .ok_or_else(|| self.invalid(name, height, "a number of pixels")),
-            _ => Err(self.invalid(
+            _ => Err(self.unsupported(
                 name,
                 &Value::Array(pair.clone()),
-                "one side, or two equal ones",
+                "one side, or two equal ones,",
             )),
         }
     }
@@ -240,10 +249,10 @@ impl<'a> Keys<'a> {
         };
         ActivationKind::from_name(name).ok_or_else(|| {
             let found = Value::String(name.to_owned());
-            self.invalid(
+            self.unsupported(
                 names[0],
                 &found,
-                "a known activation (silu, gelu, gelu_pytorch_tanh, quick_gelu, relu)",
+                "silu, gelu, gelu_pytorch_tanh, quick_gelu and relu",
             )
         })
     }

@@ -32,7 +32,7 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 index,
             }),
             8 => Ok(WeightFormat::Int8),
-            other => Err(part.invalid("bits", &Value::from(other), "4 or 8")),
+            other => Err(part.unsupported("bits", &Value::from(other), "4 and 8")),
         }
     };
     let format = match method {
@@ -58,16 +58,16 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 "FP8" => WeightFormat::FP8,
                 other => {
                     let found = Value::String(other.to_owned());
-                    return Err(part.invalid("quant_algo", &found, "NVFP4 or FP8"));
+                    return Err(part.unsupported("quant_algo", &found, "NVFP4 and FP8"));
                 }
             }
         }
         other => {
             let found = Value::String(other.to_owned());
-            return Err(part.invalid(
+            return Err(part.unsupported(
                 "quant_method",
                 &found,
-                "fp8, awq, gptq, mxfp4, nvfp4 or modelopt",
+                "fp8, awq, gptq, mxfp4, nvfp4 and modelopt",
             ));
         }
     };

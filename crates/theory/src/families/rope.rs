@@ -135,10 +135,10 @@ fn read_scaling(keys: &Keys<'_>, part: &Keys<'_>) -> Result<RopeScaling, ModelEr
         },
         other => {
             let found = Value::String(other.to_owned());
-            return Err(part.invalid(
+            return Err(part.unsupported(
                 "rope_type",
                 &found,
-                "default, linear, dynamic, llama3, yarn, longrope or mrope",
+                "default, linear, dynamic, llama3, yarn, longrope and mrope",
             ));
         }
     })

@@ -131,6 +131,31 @@ fn errors_name_the_field() {
     }
 }
 
+/// Who runs a model that theory cannot count has the last word, but not over what nobody can run.
+#[test]
+fn what_is_not_counted_differs_from_what_is_absurd() {
+    for (key, value) in [
+        ("hidden_act", json!("mish")),
+        ("num_attention_heads", json!(31)),
+        ("rope_scaling", json!({"rope_type": "spiral"})),
+        ("quantization_config", json!({"quant_method": "int3"})),
+    ] {
+        let error = changed("llama3_1_8b", key, value);
+        assert!(!error.is_absurd(), "{error}");
+    }
+    for (key, value) in [
+        ("num_hidden_layers", json!(0)),
+        ("hidden_size", json!(-4096)),
+        ("hidden_size", json!("wide")),
+        ("vocab_size", json!(1e15)),
+        ("rope_theta", json!(0)),
+        ("torch_dtype", json!("int8")),
+    ] {
+        let error = changed("llama3_1_8b", key, value);
+        assert!(error.is_absurd(), "{error}");
+    }
+}
+
 #[test]
 fn a_model_too_large_for_any_machine_is_refused() {
     let mut config = config("mixtral_8x7b");
@@ -138,7 +163,9 @@ fn a_model_too_large_for_any_machine_is_refused() {
     config["intermediate_size"] = json!(1 << 20);
     config["num_local_experts"] = json!(1 << 20);
     config["num_hidden_layers"] = json!(4096);
-    let error = Model::from_config(&config, None).unwrap_err().to_string();
+    let error = Model::from_config(&config, None).unwrap_err();
+    assert!(error.is_absurd());
+    let error = error.to_string();
     assert!(
         error.contains("hidden_size") && error.contains("parameters"),
         "{error}"

@@ -9,6 +9,11 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
 };
 
 use common::json;
@@ -189,6 +194,77 @@ fn telemetry_covers_the_run_and_can_be_left_out() {
             .get("telemetry")
             .is_none()
     );
+}
+
+/// Threads that keep every processor busy twice over, until they are dropped.
+struct Spinning {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Spinning {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let processors = thread::available_parallelism().unwrap().get();
+        let threads = (0..2 * processors).map(|_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        });
+        Self {
+            threads: threads.collect(),
+            stop,
+        }
+    }
+}
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// With two threads of others for each processor, the worker has to wait on any machine.
+#[test]
+fn programs_that_take_processors_from_a_run_are_told() {
+    let folder = folder();
+    let spinning = Spinning::start();
+    let text = works(
+        folder.path(),
+        &[
+            "workload.prompt_tokens=256",
+            "infer.max_new_tokens=64",
+            "runtime.repeats=10",
+            "pipeline.telemetry.hz=50",
+            "hydra.run.dir=out",
+        ],
+    );
+    drop(spinning);
+    assert!(
+        text.contains("[run.processors_shared]") && text.contains("`top` shows"),
+        "{text}"
+    );
+    let out = folder.path().join("out");
+    let issues = json(&out.join("run.json"))["issues"].to_string();
+    assert!(issues.contains("run.processors_shared"), "{issues}");
+    for name in ["report.md", "report.html"] {
+        let page = fs::read_to_string(out.join(name)).unwrap();
+        assert!(page.contains("other programs kept"), "{name}");
+    }
+    let summary = fs::read_to_string(out.join("stakeholder_summary.md")).unwrap();
+    assert!(summary.contains("on a quiet one it is faster"), "{summary}");
+    let found = &json(&out.join("analysis.json"))["telemetry"]["processors"];
+    let figure = |name: &str| found[name].as_f64().unwrap();
+    assert!(figure("busy") > figure("worker"), "{found}");
+    let samples = fs::read_to_string(out.join("telemetry.csv")).unwrap();
+    let columns = "usable_cores,usable_cores_busy,worker_waiting_threads,quota_throttled_cores";
+    assert!(samples.lines().next().unwrap().ends_with(columns));
 }
 
 #[test]

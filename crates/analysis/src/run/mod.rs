@@ -5,6 +5,7 @@
 //! [`utilization`] of the device, the [`classes`] of phases, and [`findings`] with the gain to expect.
 
 pub mod classes;
+pub mod contention;
 mod finding_rules;
 pub mod findings;
 mod idle_parts;
@@ -25,6 +26,7 @@ pub mod waterfall;
 mod what_if;
 
 pub use classes::{Classification, PhaseClass, PhaseSignals};
+pub use contention::ProcessorUse;
 pub use findings::{Confidence, EACH_LENGTH, Evidence, Finding, Gain, GainOf};
 pub use idle_parts::{NamedTime, UNRECORDED};
 pub use latency::{FirstUse, Latency, RequestRow};

@@ -8,6 +8,7 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::contention;
 use super::finding_rules::{Facts, findings};
 use super::findings::Finding;
 use super::latency::Latency;
@@ -85,6 +86,7 @@ pub fn analyze_run(
     let (latency, latency_issues) = Latency::of(run);
     let mut issues = run.issues.clone();
     issues.extend(latency_issues);
+    issues.extend(contention::issues(run.telemetry.as_ref()));
     let captured = captured_pass(run);
     let mut workload = *workload;
     if let Some(pass) = captured.map(|index| &run.passes[index]) {
@@ -147,6 +149,7 @@ pub fn analyze_times(run: &MeasuredRun) -> RunAnalysis {
     let (latency, latency_issues) = Latency::of(run);
     let mut issues = run.issues.clone();
     issues.extend(latency_issues);
+    issues.extend(contention::issues(run.telemetry.as_ref()));
     issues.push(no_capture());
     RunAnalysis {
         schema_version: RunAnalysis::SCHEMA_VERSION,

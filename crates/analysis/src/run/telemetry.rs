@@ -3,6 +3,7 @@
 use llmprof_units::{Basis, Bytes, Hertz, Joules, Nanos, Watts};
 use serde::{Deserialize, Serialize};
 
+use super::contention::ProcessorUse;
 use super::measured::RunPhase;
 
 /// What telemetry saw of a run.
@@ -19,6 +20,9 @@ pub struct HostTelemetry {
     pub peak_worker_rss_bytes: Option<Bytes>,
     /// The phases of the passes without capture.
     pub phases: Vec<PhaseTelemetry>,
+    /// The processors in the passes without capture: what the worker, others and nobody used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<ProcessorUse>,
     /// What the processor counted in the captured pass.
     pub counters: Option<ProcessorCounters>,
 }

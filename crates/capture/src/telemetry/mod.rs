@@ -9,10 +9,12 @@ mod kept;
 pub mod nvml;
 mod pace;
 mod procfs;
+mod quota;
 mod rapl;
 mod sampler;
 mod samples;
 mod sources;
+mod worker;
 
 pub use nvml::{
     GpuEnergy, GpuSample, GpuSeries, Gpus, ThrottleReason, ThrottleReasons, Throttling,

@@ -29,9 +29,31 @@ impl CpuTicks {
 /// Its first line is `cpu user nice system idle iowait irq softirq steal guest guest_nice`. Guest time is counted in
 /// user time already (proc_stat(5)), so it is left out of the sum.
 pub(super) fn cpu_ticks(stat: &str) -> Option<CpuTicks> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    ticks_of(stat.lines().find_map(|line| line.strip_prefix("cpu "))?)
+}
+
+/// The same of some CPUs, from their own lines (`cpu0 …`), and how many of them there are.
+pub(super) fn cpu_ticks_among(stat: &str, cpus: &CpuList) -> Option<(u32, CpuTicks)> {
+    let (mut count, mut sum) = (0, CpuTicks::default());
+    for line in stat.lines().filter_map(|line| line.strip_prefix("cpu")) {
+        let Some((number, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        if number.parse().is_ok_and(|number| cpus.contains(number)) {
+            let ticks = ticks_of(rest)?;
+            count += 1;
+            sum.total = sum.total.checked_add(ticks.total)?;
+            sum.busy = sum.busy.checked_add(ticks.busy)?;
+            sum.stolen = sum.stolen.checked_add(ticks.stolen)?;
+        }
+    }
+    (count > 0).then_some((count, sum))
+}
+
+/// The numbers of a line of `/proc/stat`.
+fn ticks_of(numbers: &str) -> Option<CpuTicks> {
     let mut ticks = [0u64; 8];
-    for (slot, word) in ticks.iter_mut().zip(line.split_whitespace()) {
+    for (slot, word) in ticks.iter_mut().zip(numbers.split_whitespace()) {
         *slot = word.parse().ok()?;
     }
     let total = ticks.iter().try_fold(0u64, |sum, &t| sum.checked_add(t))?;
@@ -75,6 +97,43 @@ pub(super) fn available_bytes(meminfo: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
+/// Some of the machine's CPUs, as the kernel lists them: `0-3,8`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CpuList(Vec<(u32, u32)>);
+
+impl CpuList {
+    /// Every CPU there may be.
+    pub(super) fn all() -> Self {
+        Self(vec![(0, u32::MAX)])
+    }
+
+    /// The CPUs that a process may run on, from `/proc/PID/status`.
+    pub(super) fn allowed(status: &str) -> Option<Self> {
+        let list = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        let ranges = list.trim().split(',').map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        });
+        ranges.collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    fn contains(&self, cpu: u32) -> bool {
+        let mut ranges = self.0.iter();
+        ranges.any(|&(first, last)| (first..=last).contains(&cpu))
+    }
+}
+
+/// Nanoseconds in which a thread was ready but waited for a CPU, from `/proc/PID/task/TID/schedstat`: time on a CPU, time
+/// waiting for one, times it got one. A kernel that does not count shows zeros (kernel/sched/stats.h, `sched_info_on`).
+pub(super) fn waited_ns(schedstat: &str) -> Option<u64> {
+    let mut fields = schedstat.split_whitespace();
+    let ran: u64 = fields.next()?.parse().ok()?;
+    let waited = fields.next()?.parse().ok()?;
+    (ran > 0).then_some(waited)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +161,41 @@ mod tests {
         assert_eq!(later.percent_since(ticks), Some((75.0, 5.0)));
         assert_eq!(ticks.percent_since(ticks), None);
         assert_eq!(ticks.percent_since(later), None);
+    }
+
+    #[test]
+    fn some_processors_by_hand() {
+        let stat = "cpu  60 0 0 40 0 0 0 4\ncpu0 10 0 0 10 0 0 0 1\ncpu1 20 0 0 10 0 0 0 1\n\
+                    cpu10 30 0 0 20 0 0 0 2\nintr 1 2\n";
+        let among = |list: &str| {
+            let cpus = CpuList::allowed(&format!("Name:\tx\nCpus_allowed_list:\t{list}\n"));
+            cpu_ticks_among(stat, &cpus.unwrap())
+        };
+        let ticks = |total, busy, stolen| CpuTicks {
+            total,
+            busy,
+            stolen,
+        };
+        assert_eq!(among("1"), Some((1, ticks(31, 21, 1))));
+        assert_eq!(among("0,8-10"), Some((2, ticks(73, 43, 3))));
+        assert_eq!(among("2-9"), None);
+        let all = cpu_ticks_among(stat, &CpuList::all());
+        assert_eq!(all, Some((3, cpu_ticks(stat).unwrap())));
+        for list in ["", "x", "1-", "1,,2"] {
+            let status = format!("Cpus_allowed_list:\t{list}\n");
+            assert_eq!(CpuList::allowed(&status), None, "{list}");
+        }
+        assert_eq!(CpuList::allowed("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn waiting_is_the_second_number() {
+        assert_eq!(waited_ns("118298 3086987 2\n"), Some(3_086_987));
+        // A kernel that does not count.
+        assert_eq!(waited_ns("0 0 0\n"), None);
+        for text in ["", "1", "1 x 2", "-1 2 3"] {
+            assert_eq!(waited_ns(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -25,6 +25,14 @@ pub struct Sample {
     pub package_energy_j: Option<Joules>,
     /// Energy of their memory since sampling began.
     pub dram_energy_j: Option<Joules>,
+    /// CPUs that the worker may run on.
+    pub usable_cores: Option<u32>,
+    /// How many of them were busy, with whatever.
+    pub usable_cores_busy: Option<f64>,
+    /// Threads of the worker that were ready but waited for a CPU: 1.0 is one thread all the time.
+    pub worker_waiting: Option<f64>,
+    /// CPUs that a quota of the worker's control groups withheld.
+    pub quota_throttled: Option<f64>,
 }
 
 /// What a [`Sampler`](super::Sampler) saw, in order of time.

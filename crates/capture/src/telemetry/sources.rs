@@ -7,14 +7,15 @@ use std::{
 };
 
 use llmprof_record::issue::{Issue, Severity};
-use llmprof_units::{Bytes, Hertz, Joules, Nanos};
+use llmprof_units::{Bytes, Hertz, Joules};
 
 use super::{
     frequency::Frequency,
     kept::{Kept, SLOW},
-    procfs::{self, CpuTicks},
+    procfs::{self, CpuList, CpuTicks},
     rapl::{Domain, Rapl},
     samples::Sample,
+    worker::Worker,
 };
 use crate::clock;
 
@@ -24,6 +25,7 @@ pub(super) struct Roots {
     pub(super) proc: PathBuf,
     pub(super) cpus: PathBuf,
     pub(super) powercap: PathBuf,
+    pub(super) cgroups: PathBuf,
 }
 
 impl Default for Roots {
@@ -32,6 +34,7 @@ impl Default for Roots {
             proc: "/proc".into(),
             cpus: "/sys/devices/system/cpu".into(),
             powercap: "/sys/class/powercap".into(),
+            cgroups: "/sys/fs/cgroup".into(),
         }
     }
 }
@@ -40,6 +43,7 @@ impl Default for Roots {
 #[derive(Debug)]
 pub(super) struct Sources {
     proc: PathBuf,
+    cgroups: PathBuf,
     frequency: Option<Frequency>,
     /// The clock rate as it was read last: the kernel asks every CPU for it.
     hertz: Kept<Option<f64>>,
@@ -48,16 +52,11 @@ pub(super) struct Sources {
     ticks_per_second: f64,
     page_bytes: u64,
     before: Option<CpuTicks>,
-    process_before: Option<ProcessTicks>,
+    /// The CPUs that this process may use, and with it the workers that it starts.
+    usable: CpuList,
+    usable_before: Option<(u32, CpuTicks)>,
+    worker: Option<Worker>,
     issues: Vec<Issue>,
-}
-
-/// A process's processor time at one moment.
-#[derive(Clone, Copy, Debug)]
-struct ProcessTicks {
-    pid: u32,
-    time: Nanos,
-    ticks: u64,
 }
 
 impl Sources {
@@ -99,8 +98,10 @@ impl Sources {
         let rapl = Rapl::open(&roots.powercap)
             .map_err(|issue| issues.push(issue))
             .ok();
+        let status = fs::read_to_string(roots.proc.join("self/status")).ok();
         Self {
             proc: roots.proc.clone(),
+            cgroups: roots.cgroups.clone(),
             frequency,
             hertz: Kept::default(),
             hertz_stands: SLOW,
@@ -108,7 +109,12 @@ impl Sources {
             ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
             page_bytes: rustix::param::page_size() as u64,
             before: None,
-            process_before: None,
+            usable: status
+                .as_deref()
+                .and_then(CpuList::allowed)
+                .unwrap_or_else(CpuList::all),
+            usable_before: None,
+            worker: None,
             issues,
         }
     }
@@ -128,27 +134,33 @@ impl Sources {
         let joules = |domain| Some(Joules(self.rapl.as_ref()?.joules(domain)?));
         let (package_energy, dram_energy) = (joules(Domain::Package), joules(Domain::Dram));
         let text = |file: &str| fs::read_to_string(self.proc.join(file)).ok();
-        let now = text("stat").as_deref().and_then(procfs::cpu_ticks);
+        let stat = text("stat");
+        let now = stat.as_deref().and_then(procfs::cpu_ticks);
         let shares = now
             .zip(self.before)
             .and_then(|(now, before)| now.percent_since(before));
-        let available = text("meminfo").as_deref().and_then(procfs::available_bytes);
-        let (process_now, resident) = process.map_or((None, None), |pid| {
-            let ticks = text(&format!("{pid}/stat"));
-            let memory = text(&format!("{pid}/statm"));
-            (
-                ticks
-                    .as_deref()
-                    .and_then(procfs::process_ticks)
-                    .map(|ticks| ProcessTicks { pid, time, ticks }),
-                memory.as_deref().and_then(procfs::resident_pages),
-            )
+        let usable = stat
+            .as_deref()
+            .and_then(|stat| procfs::cpu_ticks_among(stat, &self.usable));
+        // A CPU that came or went takes all its ticks with it.
+        let usable_busy = usable.zip(self.usable_before).and_then(|(now, before)| {
+            let (busy, _) = now.1.percent_since(before.1)?;
+            (now.0 == before.0).then(|| busy / 100.0 * f64::from(now.0))
         });
-        let cores = process_now
-            .zip(self.process_before)
-            .and_then(|(now, before)| now.cores_since(before, self.ticks_per_second));
+        let available = text("meminfo").as_deref().and_then(procfs::available_bytes);
+        let resident = process
+            .and_then(|pid| text(&format!("{pid}/statm")))
+            .as_deref()
+            .and_then(procfs::resident_pages);
         self.before = now.or(self.before);
-        self.process_before = process_now;
+        self.usable_before = usable.or(self.usable_before);
+        if self.worker.as_ref().map(Worker::pid) != process {
+            self.worker = process.map(|pid| Worker::watch(pid, &self.proc, &self.cgroups));
+        }
+        let worker = self.worker.as_mut();
+        let rates = worker
+            .map(|worker| worker.read(time, &self.proc, self.ticks_per_second))
+            .unwrap_or_default();
         let frequency = self.frequency.as_ref();
         let hertz = self
             .hertz
@@ -159,7 +171,7 @@ impl Sources {
             steal_percent: shares.map(|(_, stolen)| stolen),
             frequency_hz: hertz.map(Hertz),
             available_bytes: available.map(Bytes),
-            worker_cores: cores,
+            worker_cores: rates.cores,
             // A process that has ended but was not waited for has no pages.
             worker_rss_bytes: resident
                 .filter(|&pages| pages > 0)
@@ -167,15 +179,11 @@ impl Sources {
                 .map(Bytes),
             package_energy_j: package_energy,
             dram_energy_j: dram_energy,
+            usable_cores: usable.map(|(count, _)| count),
+            usable_cores_busy: usable_busy,
+            worker_waiting: rates.waiting,
+            quota_throttled: rates.throttled,
         }
-    }
-}
-
-impl ProcessTicks {
-    fn cores_since(self, before: Self, ticks_per_second: f64) -> Option<f64> {
-        let seconds = (self.time.0 - before.time.0) as f64 * 1e-9;
-        let ticks = self.ticks.checked_sub(before.ticks)?;
-        (self.pid == before.pid && seconds > 0.0).then(|| ticks as f64 / ticks_per_second / seconds)
     }
 }
 
@@ -199,6 +207,7 @@ mod tests {
             proc: nowhere.path().to_owned(),
             cpus: nowhere.path().to_owned(),
             powercap: nowhere.path().to_owned(),
+            cgroups: nowhere.path().to_owned(),
         };
         let mut sources = Sources::open(&roots);
         let codes: Vec<String> = sources
@@ -235,7 +244,14 @@ mod tests {
         };
         let process =
             |ticks: u64| format!("7 (w) S 1 7 7 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 1 1 1");
-        set("stat", "cpu  100 0 0 100 0 0 0 0\n");
+        set(
+            "stat",
+            "cpu  100 0 0 100 0 0 0 0\ncpu0 50 0 0 50 0 0 0 0\ncpu1 50 0 0 50 0 0 0 0\n",
+        );
+        set("self/status", "Cpus_allowed_list:\t1\n");
+        set("7/cgroup", "0::/job\n");
+        set("7/task/7/schedstat", "10 0 1\n");
+        set("cgroup/job/cpu.stat", "throttled_usec 0\n");
         set("meminfo", "MemAvailable: 4 kB\n");
         set("7/stat", &process(10));
         set("7/statm", "9 3 0 0 0 0 0\n");
@@ -243,16 +259,23 @@ mod tests {
             proc: root.path().to_owned(),
             cpus: root.path().to_owned(),
             powercap: root.path().to_owned(),
+            cgroups: root.path().join("cgroup"),
         };
         let mut sources = Sources::open(&roots);
         let first = sources.read(Some(7));
         assert_eq!((first.cpu_percent, first.worker_cores), (None, None));
+        assert_eq!((first.usable_cores, first.worker_waiting), (Some(1), None));
         assert_eq!(first.available_bytes, Some(Bytes(4096)));
         assert_eq!(
             first.worker_rss_bytes,
             Some(Bytes(3 * rustix::param::page_size() as u64))
         );
-        set("stat", "cpu  130 0 0 100 0 0 0 10\n");
+        set(
+            "stat",
+            "cpu  130 0 0 100 0 0 0 10\ncpu0 75 0 0 50 0 0 0 5\ncpu1 55 0 0 55 0 0 0 0\n",
+        );
+        set("7/task/7/schedstat", "20 4000 2\n");
+        set("cgroup/job/cpu.stat", "throttled_usec 3\n");
         set("7/stat", &process(15));
         let second = sources.read(Some(7));
         assert_eq!(
@@ -263,6 +286,11 @@ mod tests {
         let ticks =
             second.worker_cores.unwrap() * seconds * rustix::param::clock_ticks_per_second() as f64;
         assert!((ticks - 5.0).abs() < 1e-9, "{ticks}");
+        // The process may use CPU 1 alone.
+        assert_eq!(second.usable_cores_busy, Some(0.5));
+        let nanos = |rate: Option<f64>| rate.unwrap() * seconds * 1e9;
+        assert!((nanos(second.worker_waiting) - 4000.0).abs() < 1e-3);
+        assert!((nanos(second.quota_throttled) - 3000.0).abs() < 1e-3);
         // Another process under watch starts anew, and one that is gone has nothing.
         set("8/stat", &process(100));
         assert_eq!(sources.read(Some(8)).worker_cores, None);
@@ -282,6 +310,7 @@ mod tests {
             proc: root.path().to_owned(),
             cpus: root.path().to_owned(),
             powercap: root.path().to_owned(),
+            cgroups: root.path().join("cgroup"),
         };
         let mut sources = Sources::open(&roots);
         let mut read = |stands: Duration| {

@@ -11,7 +11,7 @@ struct Column {
     value: fn(&Sample) -> Option<f64>,
 }
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 12] = [
     Column {
         name: "cpu_percent",
         value: |sample| sample.cpu_percent,
@@ -43,6 +43,22 @@ const COLUMNS: [Column; 8] = [
     Column {
         name: "dram_energy_j",
         value: |sample| Some(sample.dram_energy_j?.0),
+    },
+    Column {
+        name: "usable_cores",
+        value: |sample| Some(f64::from(sample.usable_cores?)),
+    },
+    Column {
+        name: "usable_cores_busy",
+        value: |sample| sample.usable_cores_busy,
+    },
+    Column {
+        name: "worker_waiting_threads",
+        value: |sample| sample.worker_waiting,
+    },
+    Column {
+        name: "quota_throttled_cores",
+        value: |sample| sample.quota_throttled,
     },
 ];
 
@@ -81,6 +97,6 @@ mod tests {
         };
         let text = csv(&samples);
         assert!(text.starts_with("time_ns,cpu_percent,"));
-        assert!(text.ends_with("\n1000000000,,,,,,,40,\n"));
+        assert!(text.ends_with("\n1000000000,,,,,,,40,,,,,\n"));
     }
 }

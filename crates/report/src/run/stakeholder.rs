@@ -1,3 +1,4 @@
+use llmprof_analysis::run::contention::{SHARED, STOLEN_FROM, THROTTLED};
 use llmprof_analysis::run::{GainOf, PhaseClass, RunAnalysis};
 use llmprof_units::{Nanos, Percent, significant};
 
@@ -39,6 +40,7 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
         )),
         None => lines.push(format!("Recorded on {}.", device(analysis))),
     }
+    lines.extend(disturbed(analysis));
     let is_timed = latency.decode_tokens_per_s.is_some();
     for phase in analysis.phases.iter().filter(|_| !is_timed) {
         let traced = phase.traced.as_ref();
@@ -111,4 +113,25 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
     }
     document.list(helps);
     document
+}
+
+/// What took processors from the model while it was measured.
+fn disturbed(analysis: &RunAnalysis) -> Vec<String> {
+    let told = [
+        (
+            SHARED,
+            "Other programs kept the machine busy meanwhile: on a quiet one it is faster.",
+        ),
+        (
+            THROTTLED,
+            "A limit on processors held it back: with a higher one it is faster.",
+        ),
+        (
+            STOLEN_FROM,
+            "Other machines of the same host took processors from it meanwhile: alone it is faster.",
+        ),
+    ];
+    let has = |code: &str| analysis.issues.iter().any(|issue| issue.code == code);
+    let lines = told.into_iter().filter(|(code, _)| has(code));
+    lines.map(|(_, line)| line.to_owned()).collect()
 }

@@ -20,6 +20,19 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
     if let Some(peak) = telemetry.peak_worker_rss_bytes {
         facts.push(format!("The process that ran the model held up to {peak}."));
     }
+    if let Some(processors) = &telemetry.processors {
+        let mut text = format!(
+            "Of {} processors that it may use, {:.2} were busy: {:.2} with it, {:.2} with other programs",
+            processors.processors,
+            processors.busy,
+            processors.worker,
+            processors.others()
+        );
+        if let Some(waiting) = processors.waiting {
+            text += &format!("; its threads waited for one {waiting:.2} s of every second");
+        }
+        facts.push(text + ".");
+    }
     let energy = telemetry
         .phases
         .iter()

@@ -35,6 +35,7 @@ use self::module_ranges::ModuleRanges;
 use self::modules::ModuleTree;
 use self::phase::Tracing;
 use self::stretches::{TracePhase, count_passes, leave_out_parts, stretches};
+use super::contention;
 use super::finding_rules::{Facts, findings};
 use super::latency::Latency;
 use super::matching::Script;
@@ -100,6 +101,7 @@ pub fn analyze_trace(
     if let Some(run) = pass.measured {
         issues.extend(run.issues.iter().cloned());
         issues.extend(latency_issues);
+        issues.extend(contention::issues(run.telemetry.as_ref()));
     }
     let roof = pass.device.map(Roof::new);
     let floors = roof.as_ref().filter(|_| lanes.len() <= 1);

@@ -9,6 +9,7 @@ mod halt;
 mod job;
 mod native;
 mod passes;
+mod processors;
 mod pytorch;
 mod sweep;
 mod torch_profiler;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use llmprof_analysis::run::{
-    Energy, GpuPhase, HostTelemetry, MeasuredRun, PassKind, PhaseTelemetry, ProcessorCounters,
-    RunPhase,
+    Energy, GpuPhase, HostTelemetry, MeasuredPass, MeasuredRun, PassKind, PhaseTelemetry,
+    ProcessorCounters, RunPhase,
 };
 use llmprof_capture::{
     counters::Counters,
@@ -18,7 +18,7 @@ use llmprof_record::{
 use llmprof_report::view::Series;
 use llmprof_units::{Basis, Hertz, Joules, Nanos};
 
-use super::halt::Halt;
+use super::{halt::Halt, processors};
 use crate::telemetry::{curves, table};
 
 /// A run under observation; nothing is observed where telemetry is off.
@@ -136,18 +136,21 @@ fn facts(samples: &Samples, run: &MeasuredRun) -> HostTelemetry {
             .into_iter()
             .filter_map(|phase| phase_facts(samples, run, phase))
             .collect(),
+        processors: processors::during_plain(samples, run),
         counters: None,
     }
 }
 
+/// The passes without capture.
+pub(super) fn plain(run: &MeasuredRun) -> impl Iterator<Item = &MeasuredPass> {
+    run.passes
+        .iter()
+        .filter(|pass| pass.kind == PassKind::Plain)
+}
+
 /// One phase over all passes without capture.
 fn phase_facts(samples: &Samples, run: &MeasuredRun, phase: RunPhase) -> Option<PhaseTelemetry> {
-    let plain = || {
-        run.passes
-            .iter()
-            .filter(|pass| pass.kind == PassKind::Plain)
-    };
-    let spans: Vec<(Nanos, Nanos)> = plain()
+    let spans: Vec<(Nanos, Nanos)> = plain(run)
         .flat_map(|pass| &pass.phases)
         .filter(|span| span.phase == phase)
         .map(|span| (Nanos(span.start_ns), Nanos(span.end_ns)))
@@ -161,7 +164,7 @@ fn phase_facts(samples: &Samples, run: &MeasuredRun, phase: RunPhase) -> Option<
     let mean = |rate: fn(&Sample) -> Option<f64>| {
         weighted(&spans, |start, end| samples.mean_between(start, end, rate))
     };
-    let requests = plain().flat_map(|pass| &pass.requests);
+    let requests = plain(run).flat_map(|pass| &pass.requests);
     let tokens = requests
         .map(|request| match phase {
             RunPhase::Prefill => request.output_tokens.min(1),
@@ -187,7 +190,10 @@ fn phase_facts(samples: &Samples, run: &MeasuredRun, phase: RunPhase) -> Option<
 }
 
 /// A mean over several stretches, each weighted by its length.
-fn weighted(spans: &[(Nanos, Nanos)], mean: impl Fn(Nanos, Nanos) -> Option<f64>) -> Option<f64> {
+pub(super) fn weighted(
+    spans: &[(Nanos, Nanos)],
+    mean: impl Fn(Nanos, Nanos) -> Option<f64>,
+) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for &(start, end) in spans {
         if let Some(value) = mean(start, end) {

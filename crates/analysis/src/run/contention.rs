@@ -112,9 +112,9 @@ fn shared(found: &ProcessorUse) -> Option<Issue> {
         warning(
             SHARED,
             format!(
-                "other programs kept {} of {} processors busy during the passes without capture, and {what}",
+                "other programs kept {} of {} busy during the passes without capture, and {what}",
                 amount(found.others()),
-                found.processors,
+                processors(found),
             ),
             "run it again when nothing else runs; `top` shows what does",
         )
@@ -126,10 +126,10 @@ fn throttled(found: &ProcessorUse) -> Option<Issue> {
     Some(warning(
         THROTTLED,
         format!(
-            "a quota withheld {} of {} processors during the passes without capture; the worker used {}: latencies are \
+            "a quota withheld {} of {} during the passes without capture; the worker used {}: latencies are \
              those of the quota, not of the machine",
             amount(throttled),
-            found.processors,
+            processors(found),
             amount(found.worker),
         ),
         "raise the container's limit of processors (cpu.max, --cpus, limits.cpu), or give the worker no more threads than it allows",
@@ -142,10 +142,10 @@ fn stolen(found: &ProcessorUse) -> Option<Issue> {
         warning(
             STOLEN_FROM,
             format!(
-                "the hypervisor gave {} of {} processors to other machines during the passes without capture: latencies \
+                "the hypervisor gave {} of {} to other machines during the passes without capture: latencies \
                  are longer than on a machine of its own",
                 amount(found.stolen),
-                found.processors,
+                processors(found),
             ),
             "run it again later, or on a machine with processors of its own",
         )
@@ -155,6 +155,13 @@ fn stolen(found: &ProcessorUse) -> Option<Issue> {
 /// Processors or threads: ticks of a hundredth of a second tell no more.
 fn amount(value: f64) -> String {
     format!("{value:.2}")
+}
+
+/// How many the worker may use, in words.
+fn processors(found: &ProcessorUse) -> String {
+    let count = found.processors;
+    let plural = if count == 1.0 { "" } else { "s" };
+    format!("{count} processor{plural}")
 }
 
 fn warning(code: &str, message: String, hint: &str) -> Issue {

@@ -153,7 +153,7 @@ fn a_trace_of_an_unknown_model_has_a_waterfall_without_floors() {
         .find(|found| found.code == "inefficiency");
     assert_eq!(
         abstains.unwrap().abstains.as_deref(),
-        Some("no model was named")
+        Some("no model is counted")
     );
     assert!(
         analysis
@@ -161,6 +161,46 @@ fn a_trace_of_an_unknown_model_has_a_waterfall_without_floors() {
             .iter()
             .any(|found| found.code == "idle" && found.gain.is_some())
     );
+}
+
+/// Names alone tell what work does, not what a model needs; and a call is one, however many others it makes.
+#[test]
+fn without_a_model_nothing_is_said_of_what_it_needs() {
+    let trace = fixture("cpu/torch_modules.json.gz");
+    let device = Catalog::embedded().by_name("xeon_8480").unwrap();
+    let pass = TracedPass {
+        device: Some(&device),
+        ..TracedPass::default()
+    };
+    let analysis = analyze_trace(&trace, &pass).unwrap();
+    let mut calls: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for phase in &analysis.phases {
+        sums_up(phase);
+        for row in &phase.unmatched {
+            let reason = row.reason.to_string();
+            assert!(!reason.contains("operator"), "{reason}");
+            *calls.entry(&row.path).or_default() += row.calls;
+        }
+        let why = &phase.class.why;
+        assert!(!why.contains("without a device"), "{why}");
+    }
+    let operators = &analysis.timeline.as_ref().unwrap().operators;
+    for (name, calls) in calls {
+        let of_trace = operators.iter().find(|row| row.name == name).unwrap();
+        let most = of_trace.times.calls;
+        assert!(calls <= most, "{name}: {calls} calls of {most}");
+    }
+    let extra = analysis
+        .findings
+        .iter()
+        .find(|found| found.code == "extra")
+        .unwrap();
+    assert!(extra.title.contains("by its name"), "{}", extra.title);
+    assert_eq!(extra.confidence, llmprof_analysis::run::Confidence::Low);
+    let told = analysis.assumptions.join(" ");
+    for word in ["MFU", "floor", "xeon_8480", "TTFT"] {
+        assert!(!told.contains(word), "{told}");
+    }
 }
 
 /// Kernels of one decode step of a model, launched inside a range per module, as an eager framework does.

@@ -207,6 +207,22 @@ fn a_family_that_cannot_be_counted_runs_all_the_same() {
         "{metrics}"
     );
     assert!(!out.join("static_compute.md").exists());
+    // No sentence may rest on what was not counted.
+    let told = ["report.md", "report.html", "operators.md"].map(read);
+    let told = told.join("\n") + &String::from_utf8_lossy(&output.stdout);
+    for words in [
+        "no operator needs",
+        "of the model needs",
+        "no operator of the model",
+        "no model was named",
+        "without a device",
+        "MFU =",
+        "Matched − floor",
+        "KV cache",
+    ] {
+        assert!(!told.contains(words), "{words}: {told}");
+    }
+    assert!(read("report.md").contains("Batch 1, prompt 8 tokens, 3 new tokens.\n"));
 
     let again = |command: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))

@@ -149,7 +149,11 @@ pub fn classify(
             evidence.push(Evidence::share(what, share, Basis::Measured));
         }
         if share >= least {
-            let why = format!("{what} is {}, at least {}", Percent(share), Percent(least));
+            let why = format!(
+                "{what} is {} (from {} on it decides)",
+                Percent(share),
+                Percent(least)
+            );
             return given(class, why, evidence);
         }
     }
@@ -160,7 +164,7 @@ pub fn classify(
     let latency = signals.small_kernel_share.filter(|share| *share >= LATENCY);
     let latency = latency.map(|share| {
         format!(
-            "the {small} is {}, at least {}",
+            "the {small} is {} (from {} on it decides)",
             Percent(share),
             Percent(LATENCY)
         )
@@ -170,7 +174,7 @@ pub fn classify(
             return given(PhaseClass::LatencyBound, why, evidence);
         }
         return abstain(
-            "without a device there is no limit to compare with; idle time alone does not explain the phase".to_owned(),
+            "without a counted model and a device there is no limit to compare with; idle time alone does not explain the phase".to_owned(),
             evidence,
         );
     };

@@ -298,15 +298,18 @@ impl FirstUse {
         };
         let (whole, ttft) = (over(|pass| pass.end_to_end)?, over(|pass| pass.ttft)?);
         let first_ns = first_means.end_to_end?;
+        let (extra_ns, extra_ttft_ns) = (first_ns - whole.mean, first_means.ttft? - ttft.mean);
         Some(Self {
             pass: first.kind,
             first_ns,
             later_ns: whole.mean,
-            extra_ns: first_ns - whole.mean,
-            extra_ttft_ns: first_means.ttft? - ttft.mean,
+            extra_ns,
+            extra_ttft_ns,
             outside_later_range: first_ns > whole.max
                 && first_ns - whole.mean > CHANCE * whole.deviation.unwrap_or(0.0),
-            extra_step_ns: extra_step(first, &measured),
+            // A median that the sum of the steps contradicts is chance.
+            extra_step_ns: extra_step(first, &measured)
+                .filter(|extra| extra_ns - extra_ttft_ns >= *extra),
         })
     }
 }
@@ -450,6 +453,25 @@ mod tests {
         };
         assert!(!outside(20) && !outside(22) && !outside(23));
         assert!(outside(24));
+    }
+
+    /// The median of the first pass's later steps is 31 ns against 25, but its steps together take no longer.
+    #[test]
+    fn a_median_step_that_the_sum_contradicts_is_chance() {
+        let first = |gap: i64| MeasuredPass {
+            requests: vec![request("a", 0, &[1000, 1000 + gap, 1031 + gap, 1062 + gap])],
+            ..pass(PassKind::WarmUp, 0, 1)
+        };
+        let extra = |gap: i64| {
+            let run = MeasuredRun {
+                passes: vec![first(gap), pass(PassKind::Plain, 10_000, 1)],
+                ..MeasuredRun::default()
+            };
+            Latency::of(&run).0.first_use.unwrap().extra_step_ns
+        };
+        // 10 + 20 + 30 in the plain pass.
+        assert_eq!(extra(3), None);
+        assert_eq!(extra(4), Some(6.0));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub enum UnmatchedReason {
     PhaseNotCounted,
     /// No operator of its module is done by such a kernel: a cast, a concatenation, a mask, index work.
     NotNeeded,
+    /// No model says what is needed, and such work is rarely a model's own: a cast, a concatenation, a mask, a choice.
+    RarelyNeeded,
     /// It was launched outside every module.
     OutsideModules,
     /// Its name does not say what it does.
@@ -62,6 +64,7 @@ impl UnmatchedReason {
             Self::UnknownOperator => "the run does not list the operator",
             Self::PhaseNotCounted => "theory counts no operators in the phase",
             Self::NotNeeded => "no operator needs it",
+            Self::RarelyNeeded => "moves, fills, arranges or picks values, by its name",
             Self::OutsideModules => "launched outside every module",
             Self::UnknownPurpose => "the name does not say what it does",
             Self::WholeGraph => "a graph was recorded as one event, without its kernels",
@@ -71,7 +74,7 @@ impl UnmatchedReason {
     /// The part of the waterfall that such time belongs to.
     pub(super) fn class(self) -> EventClass {
         match self {
-            Self::RanAgain | Self::NotNeeded => EventClass::Extra,
+            Self::RanAgain | Self::NotNeeded | Self::RarelyNeeded => EventClass::Extra,
             _ => EventClass::Unattributed(Cow::Borrowed(self.text())),
         }
     }

@@ -4,6 +4,7 @@
 //! [`latency`] of requests, [`matching`] of what ran to what was counted, the [`waterfall`] of each phase,
 //! [`utilization`] of the device, the [`classes`] of phases, and [`findings`] with the gain to expect.
 
+mod capture_cost;
 pub mod classes;
 pub mod contention;
 mod finding_rules;

@@ -8,6 +8,7 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::capture_cost;
 use super::contention;
 use super::finding_rules::{Facts, findings};
 use super::findings::Finding;
@@ -114,6 +115,7 @@ pub fn analyze_run(
             .with_hint("name one with `hardware.spec`, or measure this machine with `llmprof hardware measure`"),
         );
     }
+    issues.extend(capture_cost::issue(phases.iter().map(|(phase, _)| phase)));
     let facts = Facts {
         subject: Some((model, &workload)),
         roof: roof.as_ref(),
@@ -132,10 +134,10 @@ pub fn analyze_run(
         family: Some(model.family.to_owned()),
         device: device.map(|device| device.name.clone()),
         workload: Some(workload),
+        assumptions: assumptions(device, &latency, true),
         latency,
         load_ns: load_time(run),
         captured_pass: captured.map(|index| index as u64),
-        assumptions: assumptions(device),
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
         findings,
         telemetry: run.telemetry.clone(),
@@ -157,10 +159,10 @@ pub fn analyze_times(run: &MeasuredRun) -> RunAnalysis {
         family: None,
         device: None,
         workload: None,
+        assumptions: assumptions(None, &latency, false),
         latency,
         load_ns: load_time(run),
         captured_pass: None,
-        assumptions: assumptions(None),
         phases: Vec::new(),
         findings: throttling::findings(run.telemetry.as_ref()),
         telemetry: run.telemetry.clone(),
@@ -186,22 +188,32 @@ pub(super) fn load_time(run: &MeasuredRun) -> Option<Nanos> {
         .map(Nanos)
 }
 
-pub(super) fn assumptions(device: Option<&Device>) -> Vec<String> {
-    let mut assumptions = vec![
-        "A multiply-add is two operations.".to_owned(),
-        "TTFT = first token − request start; TPOT = (last token − first token) ÷ (output tokens − 1); ITL is the list of gaps.".to_owned(),
-        "Intervals are of the mean over passes, 95 %, Student's t; percentiles interpolate between neighbours.".to_owned(),
-    ];
-    if let Some(device) = device {
+pub(super) fn assumptions(
+    device: Option<&Device>,
+    latency: &Latency,
+    is_counted: bool,
+) -> Vec<String> {
+    let mut assumptions = vec!["A multiply-add is two operations.".to_owned()];
+    if latency.repeats > 0 {
         assumptions.extend([
-            format!("{MFU_FORMULA}."),
-            format!("{MBU_FORMULA}."),
-            format!(
-                "Limits are those of `{}` ({}, {}).",
-                device.name, device.title, device.basis
-            ),
-            "The floor of an operator is the largest of matrix work ÷ peak, other work ÷ peak, and compulsory bytes ÷ bandwidth; compulsory are weights, KV cache and the model's inputs and outputs, activations between operators count nothing.".to_owned(),
+            "TTFT = first token − request start; TPOT = (last token − first token) ÷ (output tokens − 1); ITL is the list of gaps.".to_owned(),
+            "Intervals are of the mean over passes, 95 %, Student's t; percentiles interpolate between neighbours.".to_owned(),
         ]);
+    }
+    let Some(device) = device else {
+        return assumptions;
+    };
+    if is_counted {
+        assumptions.extend([format!("{MFU_FORMULA}."), format!("{MBU_FORMULA}.")]);
+    }
+    assumptions.push(format!(
+        "Limits are those of `{}` ({}, {}).",
+        device.name, device.title, device.basis
+    ));
+    if is_counted {
+        assumptions.push(
+            "The floor of an operator is the largest of matrix work ÷ peak, other work ÷ peak, and compulsory bytes ÷ bandwidth; compulsory are weights, KV cache and the model's inputs and outputs, activations between operators count nothing.".to_owned(),
+        );
     }
     assumptions
 }

@@ -12,7 +12,7 @@ use crate::run::findings::{Confidence, GainOf};
 use crate::run::matching::UnmatchedReason;
 use crate::run::measured::{HostInterval, OperatorEvent, OperatorIdentity, RequestFacts};
 use crate::run::phase_analysis::holds;
-use crate::run::{PhaseClass, UNRECORDED};
+use crate::run::{PhaseClass, TracedPhase, UNRECORDED};
 
 pub(crate) fn llama_8b() -> Model {
     let config = json!({
@@ -593,4 +593,32 @@ proptest! {
         }
         prop_assert_eq!(seen, inside);
     }
+}
+
+#[test]
+fn a_pass_that_recording_made_another_one_is_named() {
+    let (model, device) = (llama_8b(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.0,
+        gap: 0,
+    };
+    let analysis = analyze_run(&model, &recipe.workload, None, &recipe.run()).unwrap();
+    let phase = |ratio: f64, device: Option<u32>| {
+        let mut phase = analysis.phase(RunPhase::Decode).unwrap().clone();
+        phase.capture_ratio = Some(ratio);
+        phase.traced = device.map(|device| TracedPhase {
+            device: Some(device),
+            ..TracedPhase::default()
+        });
+        phase
+    };
+    let found = capture_cost::issue([phase(1.2, None), phase(3.02, None)].iter()).unwrap();
+    assert!(found.message.contains("decode took 3.0× as long"));
+    assert!(!found.message.contains("1.2"), "{}", found.message);
+    assert_eq!(capture_cost::issue([phase(1.4, None)].iter()), None);
+    // What a device did is judged by passes without capture.
+    assert_eq!(capture_cost::issue([phase(3.0, Some(0))].iter()), None);
 }

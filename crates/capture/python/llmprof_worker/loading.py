@@ -159,6 +159,9 @@ def facts(ready: Ready) -> dict[str, str]:
         "cuda_graph": str(options.cuda_graph).lower(),
         "kv_cache": f"fixed, {ready.request.max_positions} positions" if options.fixed_cache else "grows",
     }
+    if getattr(config.get_text_config(), "num_attention_heads", None) is None:
+        # A model of states, not of attention: it keeps no keys and values.
+        del told["attn_implementation"], told["kv_cache"]
     name = dtypes.name_of(ready.dtype)
     told.update({f"precision.{part}": name for part in ("weights", "activations", "kv")})
     if ready.device.type == "cuda":

@@ -294,6 +294,7 @@ impl Recorded {
             }
         };
         if let Some(model) = self.model.as_ref().filter(|model| model.model.is_none()) {
+            analysis.workload = self.workload;
             name_uncounted(&model.design, &mut analysis.issues);
         }
         // What the run knew beside its data, such as what a profiler cost.

@@ -9,10 +9,15 @@ use crate::{Block, Document, Table};
 /// The whole report: conclusion, issues, waterfall, steps, phases, latency, findings, operators, assumptions.
 pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
     let mut document = Document::new(format!("{} on {}", analysis.model, device(analysis)));
-    if let (Some(workload), Some(family)) = (&analysis.workload, &analysis.family) {
+    if let Some(workload) = &analysis.workload {
+        let family = analysis.family.as_ref();
+        let family = family.map(|family| format!("; family {family}"));
         document.paragraph(format!(
-            "Batch {}, prompt {} tokens, {} new tokens; family {family}.",
-            workload.batch, workload.prompt, workload.new_tokens
+            "Batch {}, prompt {} tokens, {} new tokens{}.",
+            workload.batch,
+            workload.prompt,
+            workload.new_tokens,
+            family.unwrap_or_default()
         ));
     }
     document.heading("Conclusion");
@@ -29,11 +34,25 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
         None => "Idle is the engine's own work between operators.",
         Some(_) => "Idle is time without work, by cause below.",
     };
+    let has_floors = has_floors(analysis);
+    let matched = if has_floors {
+        "floor + (matched − floor)"
+    } else {
+        "matched"
+    };
+    // What the parts mean without a model.
+    let by_name = match analysis.family {
+        None => {
+            " Matched is work that by its name computes something; extra is what by its name moves, fills, arranges or picks values, \
+             of which a model may need some."
+        }
+        Some(_) => "",
+    };
     document.paragraph(format!(
-        "Per phase of wall time W = floor + (matched − floor) + extra + copies + unattributed + idle − overlap, from the \
-         captured pass. {idle}"
+        "Per phase of wall time W = {matched} + extra + copies + unattributed + idle − overlap, from the captured pass. \
+         {idle}{by_name}"
     ));
-    document.table(waterfalls(analysis));
+    document.table(waterfalls(analysis, has_floors));
     if let Some(first) = first_use(analysis) {
         document.paragraph(first);
     }
@@ -102,7 +121,10 @@ pub fn operators(analysis: &RunAnalysis) -> Document {
             document.table(groups(&phase.by_path));
         }
         if !phase.unmatched.is_empty() {
-            document.paragraph("What ran and belongs to no operator of the model:");
+            document.paragraph(match analysis.family {
+                Some(_) => "What ran and belongs to no operator of the model:",
+                None => "What ran beside work that by its name computes something:",
+            });
             document.table(traced::unmatched(&phase.unmatched));
         }
         if !phase.missing.is_empty() {
@@ -126,21 +148,21 @@ pub(super) fn device(analysis: &RunAnalysis) -> &str {
         .unwrap_or("an undescribed device")
 }
 
-fn waterfalls(analysis: &RunAnalysis) -> Table {
-    let mut table = Table::new(
-        &[
-            "Phase",
-            "Wall",
-            "Floor",
-            "Matched − floor",
-            "Extra",
-            "Copies",
-            "Unattributed",
-            "Idle",
-            "Overlap",
-        ],
-        1,
-    );
+/// Whether some phase has a floor.
+fn has_floors(analysis: &RunAnalysis) -> bool {
+    let mut phases = analysis.phases.iter();
+    phases.any(|phase| phase.waterfall.floor_ns.is_some())
+}
+
+fn waterfalls(analysis: &RunAnalysis, has_floors: bool) -> Table {
+    let mut headers = vec!["Phase", "Wall"];
+    if has_floors {
+        headers.extend(["Floor", "Matched − floor"]);
+    } else {
+        headers.push("Matched");
+    }
+    headers.extend(["Extra", "Copies", "Unattributed", "Idle", "Overlap"]);
+    let mut table = Table::new(&headers, 1);
     for phase in &analysis.phases {
         let waterfall = &phase.waterfall;
         let share = |part: Nanos| {
@@ -151,19 +173,22 @@ fn waterfalls(analysis: &RunAnalysis) -> Table {
                 format!("{part} ({})", Percent(share))
             }
         };
-        table.row([
-            phase.name().to_owned(),
-            waterfall.wall_ns.to_string(),
-            waterfall.floor_ns.map_or_else(dash, share),
-            waterfall
-                .inefficiency_ns
-                .map_or_else(|| share(waterfall.matched_ns), share),
-            share(waterfall.extra_ns),
-            share(waterfall.copies_ns),
-            share(waterfall.unattributed_ns),
-            share(waterfall.idle_ns),
-            share(waterfall.overlap_ns),
-        ]);
+        let mut cells = vec![phase.name().to_owned(), waterfall.wall_ns.to_string()];
+        cells.extend(has_floors.then(|| waterfall.floor_ns.map_or_else(dash, share)));
+        cells.push(share(
+            waterfall.inefficiency_ns.unwrap_or(waterfall.matched_ns),
+        ));
+        cells.extend(
+            [
+                waterfall.extra_ns,
+                waterfall.copies_ns,
+                waterfall.unattributed_ns,
+                waterfall.idle_ns,
+                waterfall.overlap_ns,
+            ]
+            .map(share),
+        );
+        table.row(cells);
     }
     table
 }

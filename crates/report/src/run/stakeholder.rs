@@ -96,7 +96,7 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
             let gain = finding.gain.as_ref();
             let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;
             let what = match gain.of {
-                GainOf::Run => "up to",
+                GainOf::Run => "the whole up to",
                 GainOf::Throughput => "with more requests at once, up to",
                 GainOf::FirstRequest => "for the first request, up to",
             };

@@ -49,7 +49,10 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
         if !found.is_empty() {
             document.push(Block::Heading(
                 2,
-                format!("{}: work of no operator", phase.name()),
+                match analysis.family {
+                    Some(_) => format!("{}: work of no operator", phase.name()),
+                    None => format!("{}: extra and unattributed work", phase.name()),
+                },
             ));
             document.table(unmatched(found));
         }
@@ -76,7 +79,7 @@ fn how_known(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     if let Some(inside) = traced.in_modules_ns {
         let sum = phase.waterfall.sum_ns;
         parts.push(format!(
-            "{} of {} lie inside modules ({})",
+            "{} of {} of work lie inside modules ({})",
             inside,
             sum,
             Percent(inside.0 as f64 / sum.0.max(1) as f64)

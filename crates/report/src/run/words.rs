@@ -140,7 +140,8 @@ pub(super) fn first_use(analysis: &RunAnalysis) -> Option<String> {
     let of_lengths = |evidence: &&Evidence| evidence.what == EACH_LENGTH;
     let steps = finding.evidence.iter().find(of_lengths).map(|extra| {
         format!(
-            ", where each length of the KV cache that had not run before cost {}",
+            ", where each length of the {} that had not run before cost {}",
+            analysis.family.as_ref().map_or("sequence", |_| "KV cache"),
             figure(extra)
         )
     });

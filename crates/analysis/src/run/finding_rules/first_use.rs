@@ -67,10 +67,15 @@ impl Facts<'_> {
             .filter(|extra| *extra > WORTH_SAYING * step);
         let lengths = lengths.map(|extra| {
             evidence.push(Evidence::new(EACH_LENGTH, extra, "ns", Basis::Measured));
+            let longer = Nanos(extra.round() as i64);
+            // Whether a model that is not counted has a cache that grows is not known.
+            let (of, or) = match self.subject {
+                Some(_) => ("cache", ", or keep the cache at one size"),
+                None => ("sequence", ""),
+            };
             format!(
-                ", and its median step {} longer: each length of the cache that has not run before costs that once; warm up the \
-                 lengths that are served, or keep the cache at one size",
-                Nanos(extra.round() as i64)
+                ", and its median step {longer} longer: each length of the {of} that has not run before costs that once; warm up \
+                 the lengths that are served{or}"
             )
         });
         Some(Finding {

@@ -113,7 +113,11 @@ impl Facts<'_> {
             ),
             evidence,
             gain: Some(gain),
-            confidence: Confidence::High,
+            confidence: if phase.is_slowed_by_capture() {
+                Confidence::Low
+            } else {
+                Confidence::High
+            },
             abstains: None,
         })
     }
@@ -122,7 +126,7 @@ impl Facts<'_> {
     pub(super) fn inefficiency(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
         let about = "how far operators are from the device's limits";
         let why = match (self.subject, self.roof) {
-            (None, _) => Some("no model was named"),
+            (None, _) => Some("no model is counted"),
             (_, None) => Some("no device was named"),
             _ => None,
         };
@@ -198,12 +202,14 @@ impl Facts<'_> {
                 why,
             ));
         }
-        self.part(
-            phase,
-            "extra",
-            waterfall.extra_ns,
-            "is work that no operator of the model needs",
-        )
+        // Without a model some of it may be the model's own: a name alone does not tell.
+        let is_known = self.subject.is_some();
+        let what = if is_known {
+            "is work that no operator of the model needs"
+        } else {
+            "goes to work that by its name moves, fills, arranges or picks values"
+        };
+        self.part(phase, "extra", waterfall.extra_ns, what, is_known)
     }
 
     pub(super) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -212,10 +218,19 @@ impl Facts<'_> {
             "copies",
             phase.waterfall.copies_ns,
             "goes to copies and memory fills",
+            true,
         )
     }
 
-    fn part(&self, phase: &PhaseAnalysis, code: &str, time: Nanos, what: &str) -> Option<Finding> {
+    /// A part of the waterfall that could go, all of it where `is_known`.
+    fn part(
+        &self,
+        phase: &PhaseAnalysis,
+        code: &str,
+        time: Nanos,
+        what: &str,
+        is_known: bool,
+    ) -> Option<Finding> {
         let share = phase.judged_share(time);
         if share < WORTH_SAYING || hidden_by_the_host(phase) {
             return None;
@@ -226,9 +241,10 @@ impl Facts<'_> {
             code: code.to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}: {} of the time {what}; without it the phase would be {} faster",
+                "{}: {} of the time {what}; without it the phase would be {}{} faster",
                 phase.name(),
                 Percent(share),
+                if is_known { "" } else { "up to " },
                 Times(gain.phase_factor?)
             ),
             evidence: vec![
@@ -237,7 +253,9 @@ impl Facts<'_> {
             ],
             gain: Some(gain),
             // Nothing else gets faster by itself, but what overlaps may hide a part.
-            confidence: if phase.waterfall.overlap_ns.0 > 0 {
+            confidence: if !is_known || phase.is_slowed_by_capture() {
+                Confidence::Low
+            } else if phase.waterfall.overlap_ns.0 > 0 {
                 Confidence::Medium
             } else {
                 Confidence::High

@@ -14,6 +14,8 @@ pub(super) struct Leaf {
     pub(super) end: i64,
     pub(super) name: StrId,
     pub(super) category: Category,
+    /// Whether it is the first piece of its call.
+    pub(super) begins: bool,
 }
 
 /// The thread with the most operator time, and its leaves in order of time.
@@ -40,6 +42,7 @@ struct Open {
     end: i64,
     name: StrId,
     category: Category,
+    has_pieces: bool,
 }
 
 fn of_thread(
@@ -51,14 +54,16 @@ fn of_thread(
     let mut leaves: Vec<Leaf> = Vec::new();
     let mut open: Vec<Open> = Vec::new();
     let mut at = i64::MIN;
-    let mut emit = |from: i64, to: i64, running: &Open| {
+    let mut emit = |from: i64, to: i64, running: &mut Open| {
         if from < to {
             leaves.push(Leaf {
                 start: from,
                 end: to,
                 name: running.name,
                 category: running.category,
+                begins: !running.has_pieces,
             });
+            running.has_pieces = true;
         }
     };
     for row in rows {
@@ -67,15 +72,15 @@ fn of_thread(
         }
         let start = hosts.start[row];
         let mut end = start.saturating_add(hosts.duration[row]);
-        while let Some(running) = open.pop_if(|running| running.end <= start) {
-            emit(at, running.end, &running);
+        while let Some(mut running) = open.pop_if(|running| running.end <= start) {
+            emit(at, running.end, &mut running);
             at = at.max(running.end);
         }
         let name = hosts.name[row];
         let mut category = *categories
             .entry(name)
             .or_insert_with(|| category(trace.text(name)));
-        if let Some(running) = open.last() {
+        if let Some(running) = open.last_mut() {
             emit(at, start, running);
             // A slice that reaches beyond the one around it is broken; the outer one is believed.
             end = end.min(running.end);
@@ -86,10 +91,11 @@ fn of_thread(
             end,
             name,
             category,
+            has_pieces: false,
         });
     }
-    while let Some(running) = open.pop() {
-        emit(at, running.end, &running);
+    while let Some(mut running) = open.pop() {
+        emit(at, running.end, &mut running);
         at = at.max(running.end);
     }
     leaves
@@ -397,6 +403,9 @@ mod tests {
                 (120, 130, "aten::silu_", Category::Elementwise),
             ]
         );
+        // Three pieces of `linear` are one call.
+        let calls = leaves.iter().filter(|leaf| leaf.begins);
+        assert_eq!(calls.count(), 4);
     }
 
     #[test]

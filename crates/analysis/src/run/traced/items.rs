@@ -23,6 +23,8 @@ pub(super) struct Item {
     pub(super) category: Category,
     /// A graph that was recorded as one event.
     pub(super) whole_graph: bool,
+    /// Whether it begins a call: an operator of the host that calls others is several items.
+    pub(super) begins: bool,
     /// The row in the table of kernels, for kernels.
     pub(super) kernel: Option<u32>,
     /// The node of a graph that it came from.
@@ -104,6 +106,7 @@ pub(super) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {
                         class: event.class,
                         category: structure.events.class_of(event.name).category,
                         whole_graph: event.in_graph && trace.text(event.name) == WHOLE_GRAPH,
+                        begins: true,
                         kernel: is_kernel.then_some(event.row),
                         node: Some(node(trace, event)).filter(|&node| node != 0),
                     }
@@ -138,6 +141,7 @@ fn host(trace: &Trace, structure: &Structure) -> Option<Lane> {
             class: Class::Compute,
             category: leaf.category,
             whole_graph: false,
+            begins: leaf.begins,
             kernel: None,
             node: None,
         })

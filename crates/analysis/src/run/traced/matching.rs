@@ -34,7 +34,6 @@ impl Verdict {
         match self {
             Self::Unit(unit) => EventClass::Matched(unit),
             Self::Copy => EventClass::Copy,
-            Self::Unmatched(UnmatchedReason::NotNeeded) => EventClass::Extra,
             Self::Unmatched(reason) => match reason.class() {
                 EventClass::Unattributed(_) => {
                     EventClass::Unattributed(Cow::Owned(reason.to_string()))
@@ -89,7 +88,9 @@ impl Matching {
 
     /// Decides by names alone. Units are the groups, without calls and floors.
     pub(super) fn by_name(trace: &Trace, lanes: &[Lane]) -> Self {
-        let decide = |item: &Item| by_purpose(trace, item, |group| Verdict::Unit(group as u32));
+        let rarely = UnmatchedReason::RarelyNeeded;
+        let decide =
+            |item: &Item| by_purpose(trace, item, rarely, |group| Verdict::Unit(group as u32));
         Self {
             verdicts: verdicts(lanes, decide),
             units: WorkGroup::ALL
@@ -148,21 +149,28 @@ fn verdicts(lanes: &[Lane], decide: impl Fn(&Item) -> Verdict) -> Vec<Vec<Verdic
         .collect()
 }
 
-/// What the class of an item says by itself.
-fn without_name(item: &Item) -> Option<Verdict> {
+/// What the class of an item says by itself; `extra` is why work of no operator is none.
+fn without_name(item: &Item, extra: UnmatchedReason) -> Option<Verdict> {
     match item.class {
         Class::Copy | Class::Memset => Some(Verdict::Copy),
-        Class::Communication => Some(Verdict::Unmatched(UnmatchedReason::NotNeeded)),
+        Class::Communication => Some(Verdict::Unmatched(extra)),
         Class::Compute if item.whole_graph => Some(Verdict::Unmatched(UnmatchedReason::WholeGraph)),
         Class::Compute => None,
     }
 }
 
-fn by_purpose(trace: &Trace, item: &Item, of_group: impl Fn(WorkGroup) -> Verdict) -> Verdict {
-    without_name(item).unwrap_or_else(|| match purpose(item.category, trace.text(item.name)) {
-        Purpose::Operators(group) => of_group(group),
-        Purpose::Extra => Verdict::Unmatched(UnmatchedReason::NotNeeded),
-        Purpose::Unknown => Verdict::Unmatched(UnmatchedReason::UnknownPurpose),
+fn by_purpose(
+    trace: &Trace,
+    item: &Item,
+    extra: UnmatchedReason,
+    of_group: impl Fn(WorkGroup) -> Verdict,
+) -> Verdict {
+    without_name(item, extra).unwrap_or_else(|| {
+        match purpose(item.category, trace.text(item.name)) {
+            Purpose::Operators(group) => of_group(group),
+            Purpose::Extra => Verdict::Unmatched(extra),
+            Purpose::Unknown => Verdict::Unmatched(UnmatchedReason::UnknownPurpose),
+        }
     })
 }
 
@@ -248,7 +256,7 @@ impl<'a, 'm> ByModule<'a, 'm> {
     }
 
     fn decide(&mut self, item: &Item, run: Option<ModuleRun>) -> Verdict {
-        if let Some(verdict) = without_name(item) {
+        if let Some(verdict) = without_name(item, UnmatchedReason::NotNeeded) {
             return verdict;
         }
         let name = self.trace.text(item.name);
@@ -257,7 +265,7 @@ impl<'a, 'm> ByModule<'a, 'm> {
                 .window
                 .is_some_and(|window| self.with_modules.contains(&window));
             if !named {
-                return by_purpose(self.trace, item, |group| {
+                return by_purpose(self.trace, item, UnmatchedReason::NotNeeded, |group| {
                     let unit = item
                         .window
                         .and_then(|window| self.groups.get(&(window, group)));

@@ -35,6 +35,7 @@ use self::module_ranges::ModuleRanges;
 use self::modules::ModuleTree;
 use self::phase::Tracing;
 use self::stretches::{TracePhase, count_passes, leave_out_parts, stretches};
+use super::capture_cost;
 use super::contention;
 use super::finding_rules::{Facts, findings};
 use super::latency::Latency;
@@ -44,6 +45,7 @@ use super::phase_analysis::{Context, PhaseAnalysis};
 use super::run_analysis::{RunAnalysis, RunAnalysisError, assumptions, load_time};
 use super::throttling;
 use crate::analysis::{Structure, analyze_structure};
+use crate::operators::OperatorRow;
 
 /// What is known of a traced pass beside its trace. Everything may be absent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,6 +166,7 @@ pub fn analyze_trace(
             phases.push((judged, passes));
         }
     }
+    issues.extend(capture_cost::issue(phases.iter().map(|(phase, _)| phase)));
     let facts = Facts {
         subject: pass.subject,
         roof: floors,
@@ -177,12 +180,17 @@ pub fn analyze_trace(
     let mut findings = findings(&facts);
     let telemetry = pass.measured.and_then(|run| run.telemetry.as_ref());
     findings.extend(throttling::findings(telemetry));
+    // Without a model limits are those of single operators of the framework, where their shapes were recorded.
+    let under_roofs = |row: &OperatorRow| row.work.is_some_and(|work| work.roofline.is_some());
+    let has_limits = pass.subject.is_some() || timeline.operators.iter().any(under_roofs);
+    let limits = pass.device.filter(|_| has_limits);
     Ok(RunAnalysis {
         schema_version: RunAnalysis::SCHEMA_VERSION,
         model: name(pass, trace),
         family: pass.subject.map(|(model, _)| model.family.to_owned()),
         device: pass.device.map(|device| device.name.clone()),
         workload: pass.subject.map(|(_, workload)| *workload),
+        assumptions: assumptions(limits, &latency, pass.subject.is_some()),
         latency,
         load_ns: pass.measured.and_then(load_time),
         captured_pass: captured_pass(pass.measured),
@@ -190,7 +198,6 @@ pub fn analyze_trace(
         findings,
         telemetry: telemetry.cloned(),
         timeline: Some(Box::new(timeline)),
-        assumptions: assumptions(pass.device),
         issues,
     })
 }
@@ -203,8 +210,8 @@ fn absent(pass: &TracedPass<'_>, lanes: &[Lane], issues: &mut Vec<Issue>) {
     if pass.subject.is_none() {
         warn(
             "run.no_model",
-            "no model was named: there are no floors, no MFU and no MBU, and kernels are told apart by their names",
-            "name the model and its workload",
+            "no model was named: there are no floors, no MFU and no MBU, and work is told apart by its names",
+            "name the model and its workload: `llmprof import FILE model=NAME workload.prompt_tokens=N`",
         );
     } else if pass.device.is_none() {
         warn(

@@ -54,7 +54,7 @@ impl Tracing<'_> {
                             0,
                             0,
                         ));
-                        entry.1 += 1;
+                        entry.1 += u64::from(item.begins);
                         entry.2 = i64::saturating_add(entry.2, time);
                     }
                 }

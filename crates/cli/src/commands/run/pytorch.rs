@@ -116,6 +116,8 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<Told, Halt> {
         (None, None) => analyze_times(&measured),
     };
     if subject.model.is_none() {
+        // It was asked for all the same.
+        analysis.workload = Some(workload);
         name_uncounted(&subject.design, &mut analysis.issues);
     }
     if plan.device == Place::Cpu {

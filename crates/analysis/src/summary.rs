@@ -1,6 +1,6 @@
 //! An analysis in ten lines.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Count, Nanos};
 
 use crate::analysis::Analysis;
 use crate::phases::PhaseSource;
@@ -16,15 +16,19 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
             "–".to_owned()
         }
     };
+    if totals.kernels + totals.copies + totals.memsets == 0 {
+        return of_host(analysis);
+    }
     let mut lines = vec![
         format!(
-            "{} events in {}: {} host slices, {} kernels, {} copies, {} memsets",
-            totals.events,
+            "{} in {}: {}, {}, {}, {}{}",
+            Count(totals.events, "event"),
             time(totals.span_ns),
-            totals.host_slices,
-            totals.kernels,
-            totals.copies,
-            totals.memsets
+            Count(totals.host_slices, "host slice"),
+            Count(totals.kernels, "kernel"),
+            Count(totals.copies, "copy"),
+            Count(totals.memsets, "memset"),
+            others(analysis)
         ),
         format!(
             "device time {} (kernels {}), busy {} of {} from first to last event ({})",
@@ -48,14 +52,6 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
             time(idle.unknown_ns)
         ));
     }
-    let how = match (analysis.phase_source, analysis.phase_confidence) {
-        (PhaseSource::Annotation, _) => "from annotations".to_owned(),
-        (PhaseSource::Inferred, Some(confidence)) => {
-            format!("inferred from repeating kernels, confidence {confidence:.2}")
-        }
-        (PhaseSource::Inferred, None) => "inferred from repeating kernels".to_owned(),
-        (PhaseSource::Whole, _) => "none found: the whole trace is one".to_owned(),
-    };
     let phases: Vec<String> = analysis
         .phases
         .iter()
@@ -64,38 +60,46 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
                 sum.saturating_add(device.total.busy_ns)
             });
             format!(
-                "{} ×{} {} (busy {}, {} kernels)",
+                "{} ×{} {} (busy {}, {})",
                 phase.name,
                 phase.instances,
                 time(phase.span_ns),
                 percent(busy, phase.span_ns),
-                phase.kernels
+                Count(phase.kernels, "kernel")
             )
         })
         .collect();
-    lines.push(format!("phases ({how}): {}", phases.join(", ")));
+    lines.push(format!(
+        "phases ({}): {}",
+        how_found(analysis),
+        phases.join(", ")
+    ));
     lines.push(format!(
         "operators hold {} of device time{}",
         percent(totals.attributed_ns, totals.device_time_ns),
         match analysis.unattributed.first() {
-            Some(row) => format!("; of the rest, {1} events: {0}", row.reason, row.events),
+            Some(row) => format!(
+                "; of the rest, {}: {}",
+                Count(row.events, "event"),
+                row.reason
+            ),
             None => String::new(),
         }
     ));
     for operator in analysis.operators.iter().take(2) {
         lines.push(format!(
-            "operator {}: {} calls, device {} ({})",
+            "operator {}: {}, device {} ({})",
             operator.name,
-            operator.times.calls,
+            Count(operator.times.calls, "call"),
             time(operator.times.device_self_ns),
             percent(operator.times.device_self_ns, totals.device_time_ns)
         ));
     }
     for kernel in analysis.kernels.iter().take(3) {
         lines.push(format!(
-            "kernel {}: {} calls, {} ({:.1} %, {} of {})",
+            "kernel {}: {}, {} ({:.1} %, {} of {})",
             shortened(&kernel.name),
-            kernel.calls,
+            Count(kernel.calls, "call"),
             time(kernel.total_ns),
             kernel.share_pct,
             kernel.category,
@@ -103,6 +107,61 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What a trace without device events says: the host's part.
+fn of_host(analysis: &Analysis) -> Vec<String> {
+    let totals = &analysis.totals;
+    let phases = analysis.phases.iter();
+    let phases: Vec<String> = phases
+        .map(|phase| {
+            let span = Nanos(phase.span_ns);
+            format!("{} ×{} {span}", phase.name, phase.instances)
+        })
+        .collect();
+    let mut lines = vec![
+        format!(
+            "{} in {}: {}{}, none of a device",
+            Count(totals.events, "event"),
+            Nanos(totals.span_ns),
+            Count(totals.host_slices, "host slice"),
+            others(analysis)
+        ),
+        format!("phases ({}): {}", how_found(analysis), phases.join(", ")),
+    ];
+    let mut longest: Vec<_> = analysis.operators.iter().collect();
+    longest.sort_by_key(|operator| std::cmp::Reverse(operator.times.host_self_ns));
+    lines.extend(longest.iter().take(3).map(|operator| {
+        format!(
+            "operator {}: {}, host {} without those it calls",
+            operator.name,
+            Count(operator.times.calls, "call"),
+            Nanos(operator.times.host_self_ns)
+        )
+    }));
+    lines
+}
+
+/// Events that have no name of their own in the line, so that it adds up: ranges, samples of memory.
+fn others(analysis: &Analysis) -> String {
+    let totals = &analysis.totals;
+    let told = totals.host_slices + totals.kernels + totals.copies + totals.memsets;
+    match totals.events.saturating_sub(told) {
+        0 => String::new(),
+        others => format!(", {}", Count(others, "other")),
+    }
+}
+
+/// How phases were told apart.
+fn how_found(analysis: &Analysis) -> String {
+    match (analysis.phase_source, analysis.phase_confidence) {
+        (PhaseSource::Annotation, _) => "from annotations".to_owned(),
+        (PhaseSource::Inferred, Some(confidence)) => {
+            format!("inferred from repeating kernels, confidence {confidence:.2}")
+        }
+        (PhaseSource::Inferred, None) => "inferred from repeating kernels".to_owned(),
+        (PhaseSource::Whole, _) => "none found: the whole trace is one".to_owned(),
+    }
 }
 
 /// A name cut to a length that leaves room for figures.

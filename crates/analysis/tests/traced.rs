@@ -631,7 +631,7 @@ fn waits_for_new_lengths_are_told_apart_from_idle_time() {
     };
     let lengths_title = &finding("first_use.kv_lengths").unwrap().title;
     assert!(
-        lengths_title.contains("2 attention kernels"),
+        lengths_title.contains("attention waits 2 times"),
         "{lengths_title}"
     );
     assert!(

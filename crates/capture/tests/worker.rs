@@ -457,10 +457,10 @@ fn a_worker_that_fails_in_a_step() {
 fn answers_that_contradict_the_request_are_refused() {
     let mut worker = Worker::new();
     for (fault, words) in [
-        ("fewer times", "4 tokens have 3 times"),
+        ("fewer times", "4 tokens with 3 times"),
         ("fewer tokens", "3 tokens where 4 were due"),
         ("backwards", "run backwards"),
-        ("lost request", "1 requests were sent and 0 came back"),
+        ("lost request", "of 1 request 0 came back"),
         ("renamed", "came back as `other`"),
         ("overlap", "overlaps another"),
     ] {

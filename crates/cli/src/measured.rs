@@ -7,6 +7,7 @@ use llmprof_engine::EngineError;
 use llmprof_engine::cpu_bench::{FmaPeak, Traffic, bandwidth, fma_formats, fma_peak};
 use llmprof_record::store::write_atomically;
 use llmprof_theory::device::{Catalog, Device};
+use llmprof_units::Count;
 
 use crate::{clock, failure::Failure};
 
@@ -164,8 +165,8 @@ fn title(cpu: &Cpu) -> String {
 
 /// How a device file says that it was measured.
 fn method(cpu: &Cpu) -> String {
-    let threads = cpu.threads.unwrap_or(1);
-    format!("llmprof hardware measure, method {METHOD}, {threads} threads")
+    let threads = Count(cpu.threads.unwrap_or(1) as u64, "thread");
+    format!("llmprof hardware measure, method {METHOD}, {threads}")
 }
 
 /// Whether a file was measured on this processor as we would measure it now. What was measured on a busy machine or was
@@ -214,7 +215,8 @@ pub(crate) fn measure() -> Result<String, Failure> {
         for (name, traffic) in [("read", Traffic::Read), ("copy", Traffic::Copy)] {
             let rate = bandwidth(traffic, count, MAIN_MEMORY, RUNS).map_err(failed)?;
             notes.push(format!(
-                "Main memory, {name}, {count} threads: {:.1} GB/s.",
+                "Main memory, {name}, {}: {:.1} GB/s.",
+                Count(count as u64, "thread"),
                 rate.bytes_per_second / 1e9
             ));
         }

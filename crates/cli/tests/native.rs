@@ -495,3 +495,41 @@ fn generation_ends_at_the_end_token_when_asked_to() {
     let metrics = json(&folder.path().join("out/metrics.json"));
     assert_eq!(metrics["requests"][0]["output_tokens"], 1);
 }
+
+/// One layer, one token of prompt, one new one, one pass: whatever is counted, one of it is no plural.
+#[test]
+fn one_is_never_told_in_the_plural() {
+    let folder = folder();
+    let one = [
+        "+model.num_hidden_layers=1",
+        "workload.prompt_tokens=1",
+        "infer.max_new_tokens=1",
+        "runtime.warmup=1",
+        "hydra.run.dir=out",
+    ];
+    let output = common::llmprof(folder.path(), &words(&one));
+    assert!(output.status.success());
+    let mut texts = vec![
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    ];
+    for entry in fs::read_dir(folder.path().join("out")).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|end| end == "md" || end == "html")
+        {
+            texts.push(fs::read_to_string(path).unwrap());
+        }
+    }
+    assert!(texts.len() > 5 && texts.concat().contains("1 new token"));
+    for text in &texts {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let name = pair[1].trim_matches(|letter: char| !letter.is_alphanumeric());
+            let is_plural = name.len() > 3 && name.ends_with('s') && !name.ends_with("ss");
+            let is_one = pair[0].trim_start_matches(['(', '>']) == "1";
+            assert!(!(is_one && is_plural), "{pair:?}");
+        }
+    }
+}

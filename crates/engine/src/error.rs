@@ -1,6 +1,6 @@
 use std::{io, path::PathBuf};
 
-use llmprof_units::DType;
+use llmprof_units::{Count, DType};
 
 /// Why a model cannot be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ pub enum EngineError {
         what: &'static str,
     },
     /// Threads could not be started.
-    #[error("cannot start {threads} threads: {reason}")]
+    #[error("cannot start {}: {reason}", Count(*.threads as u64, "thread"))]
     Threads {
         /// How many.
         threads: usize,
@@ -121,7 +121,7 @@ pub enum EngineError {
         vocabulary: u64,
     },
     /// A step over another number of sequences than the cache holds.
-    #[error("the cache holds {expected} sequences, but {found} were given")]
+    #[error("the cache holds {}, but {found} were given", Count(*.expected as u64, "sequence"))]
     Batch {
         /// Given.
         found: usize,

@@ -2,7 +2,7 @@
 
 use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 use llmprof_theory::{AttentionConvention, Logits};
-use llmprof_units::{Basis, Nanos, Percent, significant};
+use llmprof_units::{Basis, Count, Nanos, Percent, significant};
 
 use crate::{Document, Table};
 
@@ -11,17 +11,17 @@ pub fn document(statics: &Statics) -> Document {
     let mut document = Document::new(format!("{}: what it must cost", statics.model));
     let workload = &statics.workload;
     document.paragraph(format!(
-        "{} parameters ({}), {} layers, family {}. Batch {}, prompt {} tokens, {} new tokens{}.",
+        "{} parameters ({}), {}, family {}. Batch {}, prompt {}, {}{}.",
         significant_count(statics.totals.parameters),
         statics.totals.parameter_bytes,
-        statics.totals.layers,
+        Count(u64::from(statics.totals.layers), "layer"),
         statics.family,
         workload.batch,
-        workload.prompt,
-        workload.new_tokens,
+        Count(workload.prompt, "token"),
+        Count(workload.new_tokens, "new token"),
         match workload.cached {
             0 => String::new(),
-            cached => format!(", {cached} tokens cached"),
+            cached => format!(", {} cached", Count(cached, "token")),
         },
     ));
     document.heading("Phases");
@@ -200,14 +200,16 @@ fn memory(document: &mut Document, statics: &Statics) {
     ));
     if let (Some(batch), Some(context)) = (memory.largest_batch, memory.largest_context_tokens) {
         document.paragraph(format!(
-            "At most {batch} such requests fit together, or contexts of {context} tokens at this batch."
+            "At most {} fit together, or contexts of {} at this batch.",
+            Count(batch, "such request"),
+            Count(context, "token")
         ));
     }
 }
 
 fn phase_title(name: &str, phase: &PhaseStatics) -> String {
     match name {
-        "decode_step" => format!("decode step at {} tokens", phase.context_tokens),
+        "decode_step" => format!("decode step at {}", Count(phase.context_tokens, "token")),
         "decode" => "decode, all steps".to_owned(),
         other => other.to_owned(),
     }

@@ -99,6 +99,35 @@ impl fmt::Display for Times {
     }
 }
 
+/// A number of things with their name, which is given for one of them: `Count(1, "pass")` is `1 pass`, `Count(3, "pass")` is
+/// `3 passes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count<'n>(
+    /// How many.
+    pub u64,
+    /// What one of them is called.
+    pub &'n str,
+);
+
+impl fmt::Display for Count<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(count, name) = self;
+        if *count == 1 {
+            return write!(f, "{count} {name}");
+        }
+        let hisses = ["s", "x", "ch", "sh"].iter().any(|end| name.ends_with(end));
+        let stem = name.strip_suffix('y').filter(|stem| {
+            let vowel = |letter: char| "aeiou".contains(letter);
+            !stem.ends_with(vowel)
+        });
+        match stem {
+            Some(stem) => write!(f, "{count} {stem}ies"),
+            None if hisses => write!(f, "{count} {name}es"),
+            None => write!(f, "{count} {name}s"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +138,16 @@ mod tests {
         assert_eq!(Times(9.996).to_string(), "10.0×");
         assert_eq!(Times(12.15).to_string(), "12.2×");
         assert_eq!(Times(556.81).to_string(), "557×");
+    }
+
+    #[test]
+    fn one_is_singular_and_all_else_is_not() {
+        let texts = |name| [0, 1, 2].map(|count| Count(count, name).to_string());
+        assert_eq!(texts("kernel"), ["0 kernels", "1 kernel", "2 kernels"]);
+        assert_eq!(texts("plain pass")[1..], ["1 plain pass", "2 plain passes"]);
+        assert_eq!(texts("batch")[1..], ["1 batch", "2 batches"]);
+        assert_eq!(texts("copy")[1..], ["1 copy", "2 copies"]);
+        assert_eq!(texts("day")[1..], ["1 day", "2 days"]);
     }
 
     #[test]

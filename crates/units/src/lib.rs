@@ -11,5 +11,5 @@ mod quantity;
 
 pub use basis::Basis;
 pub use dtype::{DType, ParseDTypeError};
-pub use format::{Percent, Times, significant};
+pub use format::{Count, Percent, Times, significant};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Watts};

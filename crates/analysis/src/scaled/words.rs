@@ -1,6 +1,6 @@
 //! What slices say of the whole, in sentences.
 
-use llmprof_units::{Nanos, Percent};
+use llmprof_units::{Count, Nanos, Percent};
 
 use super::{Estimate, Scaled};
 
@@ -17,7 +17,7 @@ impl Scaled {
                 "{} of about {:.0} steps ({:.0} to {:.0}) were recorded whole, by the pattern of launches",
                 self.sampled, found.steps.value, found.steps.low, found.steps.high
             ),
-            (None, None) => format!("{} slices, scaled by time", self.sampled),
+            (None, None) => format!("{}, scaled by time", Count(self.sampled, "slice")),
         };
         format!("Recorded {share} of the time: {sample}.")
     }

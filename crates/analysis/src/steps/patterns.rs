@@ -1,6 +1,7 @@
 //! Figures of steps that the pattern of launches shows.
 
 use llmprof_record::trace::Trace;
+use llmprof_units::{Count, Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
 use super::Repetition;
@@ -55,15 +56,13 @@ pub struct StepPattern {
 impl StepPattern {
     /// `160 steps of 15.0 ms, 1006 kernels each, 2.07 ms of kernels, 86 % idle`.
     pub fn sentence(&self) -> String {
-        use llmprof_units::{Nanos, Percent};
         let time = |ns: f64| Nanos(ns.round() as i64);
         format!(
-            "{} steps of {} (p90 {}), {} kernel{} each, {} of kernels a step, device idle {}",
-            self.steps,
+            "{} of {} (p90 {}), {} each, {} of kernels a step, device idle {}",
+            Count(self.steps, "step"),
             time(self.wall_ns.p50),
             time(self.wall_ns.p90),
-            self.kernels,
-            if self.kernels == 1 { "" } else { "s" },
+            Count(self.kernels, "kernel"),
             time(self.kernel_time_ns.mean),
             Percent(self.idle_share)
         )
@@ -94,8 +93,8 @@ pub(crate) fn patterns(
         all.unlike += units.filter(|unit| unit.pattern.is_none()).count() as u64;
     }
     for (index, pattern) in all.patterns.iter_mut().enumerate() {
-        let plural = if pattern.kernels == 1 { "" } else { "s" };
-        pattern.name = format!("pattern {} ({} kernel{plural})", index + 1, pattern.kernels);
+        let kernels = Count(pattern.kernels, "kernel");
+        pattern.name = format!("pattern {} ({kernels})", index + 1);
     }
     (!all.patterns.is_empty()).then_some(all)
 }

@@ -4,6 +4,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use llmprof_units::Count;
+
 /// Files that a message names before it only counts.
 const NAMED_FILES: usize = 20;
 
@@ -28,7 +30,7 @@ pub enum DatasetError {
         tried: Vec<PathBuf>,
     },
     /// The list of files names some that are not there.
-    #[error("{} of {total} files that {} names are missing or no files:{}", .missing.len(), .list.display(), lines(.missing))]
+    #[error("{} of {} that {} names are missing or no files:{}", .missing.len(), Count(*.total as u64, "file"), .list.display(), lines(.missing))]
     Missing {
         /// The list.
         list: PathBuf,
@@ -38,7 +40,7 @@ pub enum DatasetError {
         total: usize,
     },
     /// Files that hold no text to start from.
-    #[error("{} files of the dataset hold no text:{}", .files.len(), lines(.files))]
+    #[error("there is no text in {} of the dataset:{}", Count(.files.len() as u64, "file"), lines(.files))]
     Blank {
         /// All of them.
         files: Vec<PathBuf>,

@@ -14,7 +14,7 @@ use llmprof_record::{
     plan::LoadFormat,
 };
 use llmprof_theory::{Model, Precision};
-use llmprof_units::{Bytes, DType, Nanos};
+use llmprof_units::{Bytes, Count, DType, Nanos};
 use serde_json::Value;
 
 use self::text::{TextTokenizer, end_tokens};
@@ -167,8 +167,8 @@ impl Ready {
         }
         if prompts.len() > self.max_batch {
             return Err(bad(format!(
-                "{} requests, but at most {} were announced",
-                prompts.len(),
+                "{}, but at most {} were announced",
+                Count(prompts.len() as u64, "request"),
                 self.max_batch
             )));
         }
@@ -343,8 +343,9 @@ impl Ready {
                     Severity::Info,
                     "native.prompts_cut",
                     format!(
-                        "{count} prompts were cut to {shortest} tokens, the shortest of their batch: a batch has prompts of \
-                         one length"
+                        "{} had to be cut to {}, the shortest of their batch: a batch has prompts of one length",
+                        Count(count, "prompt"),
+                        Count(shortest as u64, "token")
                     ),
                 )
                 .counting(lost)

@@ -1,6 +1,6 @@
 //! Whether an answer can be true. A worker may be anybody's program, and its numbers end up in a report.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Count, Nanos};
 
 use super::protocol::{Finish, Generate, Generated, Loaded, RequestResult};
 
@@ -22,8 +22,8 @@ pub(super) fn generated(asked: &Generate, answer: &Generated) -> Result<(), Stri
     }
     if answer.requests.len() != asked.requests.len() {
         return Err(format!(
-            "{} requests were sent and {} came back",
-            asked.requests.len(),
+            "of {} {} came back",
+            Count(asked.requests.len() as u64, "request"),
             answer.requests.len()
         ));
     }
@@ -65,18 +65,19 @@ fn result(
     let tokens = result.output_tokens.len() as u64;
     if result.token_ns.len() as u64 != tokens {
         return Err(format!(
-            "{tokens} tokens have {} times",
-            result.token_ns.len()
+            "{} with {}",
+            Count(tokens, "token"),
+            Count(result.token_ns.len() as u64, "time")
         ));
     }
     if tokens > max_new_tokens {
-        return Err(format!(
-            "{tokens} tokens where {max_new_tokens} were allowed"
-        ));
+        let tokens = Count(tokens, "token");
+        return Err(format!("{tokens} where {max_new_tokens} were allowed"));
     }
     let whole = result.finish == Finish::Length || asked.ignore_eos;
     if whole && tokens < max_new_tokens {
-        return Err(format!("{tokens} tokens where {max_new_tokens} were due"));
+        let tokens = Count(tokens, "token");
+        return Err(format!("{tokens} where {max_new_tokens} were due"));
     }
     let mut before = batch.start_ns;
     let times = std::iter::once(result.start_ns).chain(result.token_ns.iter().copied());
@@ -97,8 +98,9 @@ fn device_times(batch: &Generated) -> Result<(), String> {
     let steps = tokens.max().unwrap_or(0);
     if batch.device_token_ns.len() != steps {
         return Err(format!(
-            "{steps} tokens have {} times on the device",
-            batch.device_token_ns.len()
+            "{} with {} on the device",
+            Count(steps as u64, "token"),
+            Count(batch.device_token_ns.len() as u64, "time")
         ));
     }
     if batch.device_token_ns[0].0 < 0 || !batch.device_token_ns.is_sorted() {

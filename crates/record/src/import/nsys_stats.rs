@@ -3,6 +3,8 @@
 //! Names of columns carry the unit, `Total Time (ns)`, which `--timeunit` changes; values are moved to ns and bytes.
 //! Lines that the tool prints before the header are passed over.
 
+use llmprof_units::Count;
+
 use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::unit;
@@ -317,8 +319,8 @@ fn collect<T>(
             // Blank but for spaces, or a line of talk after the table.
             if !row.cells[0].trim().is_empty() {
                 let text = format!(
-                    "line {line}: {} cells where the header has {}",
-                    row.cells.len(),
+                    "line {line}: {} where the header has {}",
+                    Count(row.cells.len() as u64, "cell"),
                     header.len()
                 );
                 cut.get_or_insert((0, text)).0 += 1;
@@ -328,8 +330,8 @@ fn collect<T>(
         // Without a line break after it, only a closed quote shows that the last cell is whole.
         if row.cells.len() != header.len() || row.cut_after.is_some_and(|byte| byte != b'"') {
             let text = format!(
-                "line {line}: the row is cut or damaged ({} cells where the header has {})",
-                row.cells.len(),
+                "line {line}: the row is cut or damaged ({} where the header has {})",
+                Count(row.cells.len() as u64, "cell"),
                 header.len()
             );
             cut.get_or_insert((0, text)).0 += 1;

@@ -1,3 +1,5 @@
+use llmprof_units::Count;
+
 use super::{
     WIDTH,
     axis::Axis,
@@ -13,7 +15,11 @@ const BOTTOM: f64 = 260.0;
 
 /// Bars of counts, with named values as dashed lines.
 pub fn histogram(histogram: &Histogram) -> Svg {
-    let title = format!("{} ({} values)", histogram.title, histogram.total());
+    let title = format!(
+        "{} ({})",
+        histogram.title,
+        Count(histogram.total(), "value")
+    );
     let mut svg = Svg::new(&title, WIDTH, BOTTOM + 28.0);
     svg.add(Element::text(0.0, 16.0, &title).class("heading"));
     let values = histogram.bins.iter().flat_map(|bin| [bin.low, bin.high]);

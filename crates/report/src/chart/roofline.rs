@@ -1,4 +1,4 @@
-use llmprof_units::Basis;
+use llmprof_units::{Basis, Count};
 
 use super::{
     WIDTH,
@@ -228,8 +228,12 @@ fn description(point: &RooflinePoint, roofs: &[&Roof]) -> String {
     let rate = Unit::FlopsPerSecond.format(point.flops_per_s.0);
     let intensity = Unit::FlopsPerByte.format(point.intensity);
     let mut text = format!(
-        "{}\n{} · {}\n{rate} at {intensity}\n{} in {} calls",
-        point.label, point.kind, point.phase, point.time_ns, point.calls
+        "{}\n{} · {}\n{rate} at {intensity}\n{} in {}",
+        point.label,
+        point.kind,
+        point.phase,
+        point.time_ns,
+        Count(point.calls, "call")
     );
     for roof in roofs {
         let share = Unit::Fraction.format(point.flops_per_s.0 / roof.at(point.intensity).0);

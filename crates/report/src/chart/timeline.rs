@@ -1,3 +1,5 @@
+use llmprof_units::Count;
+
 use super::{
     WIDTH,
     axis::Axis,
@@ -20,7 +22,7 @@ pub fn timeline(timeline: &Timeline) -> Svg {
     let layout = timeline.layout();
     let lanes = layout.rows.chunk_by(|a, b| a.lane == b.lane).count();
     let bottom = TOP + ROW * layout.rows.len() as f64 + GAP * lanes as f64;
-    let title = format!("Timeline of {} events", timeline.len());
+    let title = format!("Timeline of {}", Count(timeline.len() as u64, "event"));
     let mut svg = Svg::new(&title, WIDTH, bottom + 26.0);
     svg.add(Element::text(0.0, 16.0, &title).class("heading"));
     if layout.hidden > 0 {

@@ -1,6 +1,6 @@
 use llmprof_analysis::run::{Distribution, OperatorGroup, PhaseAnalysis, RunAnalysis, Summary};
 use llmprof_record::issue::Issue;
-use llmprof_units::{Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::words::{conclusion, figure, finding_line, first_use, time, with_interval};
 use super::{kernels, limits, slices, steps, telemetry, traced};
@@ -13,10 +13,10 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
         let family = analysis.family.as_ref();
         let family = family.map(|family| format!("; family {family}"));
         document.paragraph(format!(
-            "Batch {}, prompt {} tokens, {} new tokens{}.",
+            "Batch {}, prompt {}, {}{}.",
             workload.batch,
-            workload.prompt,
-            workload.new_tokens,
+            Count(workload.prompt, "token"),
+            Count(workload.new_tokens, "new token"),
             family.unwrap_or_default()
         ));
     }
@@ -132,7 +132,7 @@ pub fn operators(analysis: &RunAnalysis) -> Document {
             let missing = phase.missing.iter();
             document.list(
                 missing
-                    .map(|missing| format!("`{}`, {} calls", missing.path, missing.calls))
+                    .map(|missing| format!("`{}`, {}", missing.path, Count(missing.calls, "call")))
                     .collect(),
             );
         }

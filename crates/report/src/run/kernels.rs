@@ -5,7 +5,7 @@ use llmprof_analysis::kernels::{KernelRow, LaunchRow};
 use llmprof_analysis::operators::{OperatorRow, ShapeRow};
 use llmprof_analysis::run::RunAnalysis;
 use llmprof_record::kernel_name::brief;
-use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos, Percent, significant};
+use llmprof_units::{BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
 
 use super::full::dash;
 use crate::{
@@ -30,9 +30,9 @@ pub fn kernels(analysis: &RunAnalysis) -> Option<Document> {
     let mut document = Document::new(format!("{}: kernels", analysis.model));
     let totals = &timeline.totals;
     document.paragraph(format!(
-        "{} launches of {} kernels, {} in all.",
-        totals.kernels,
-        timeline.kernels.len(),
+        "{} of {}, {} in all.",
+        Count(totals.kernels, "launch"),
+        Count(timeline.kernels.len() as u64, "kernel"),
         Nanos(totals.kernel_time_ns)
     ));
     document.heading("By purpose");

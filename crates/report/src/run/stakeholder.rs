@@ -1,6 +1,6 @@
 use llmprof_analysis::run::contention::{SHARED, STOLEN_FROM, THROTTLED};
 use llmprof_analysis::run::{GainOf, PhaseClass, RunAnalysis};
-use llmprof_units::{Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{full::device, words::time};
 use crate::Document;
@@ -25,13 +25,13 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
     }
     match &analysis.workload {
         Some(workload) => lines.push(format!(
-            "Measured on {} with {}, {} pieces of prompt and {} of answer, {}.",
+            "Measured on {} with {}, {} of prompt and {} of answer, {}.",
             device(analysis),
             match workload.batch {
                 1 => "one request at a time".to_owned(),
                 batch => format!("{batch} requests at once"),
             },
-            workload.prompt,
+            Count(workload.prompt, "piece"),
             workload.new_tokens,
             match latency.repeats {
                 0 | 1 => "once".to_owned(),

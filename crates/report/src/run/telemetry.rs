@@ -1,7 +1,7 @@
 //! What the machine did meanwhile, as a section of the report.
 
 use llmprof_analysis::run::{HostTelemetry, PhaseTelemetry, RunAnalysis};
-use llmprof_units::{Percent, significant};
+use llmprof_units::{Count, Percent, significant};
 
 use crate::{Document, Table};
 
@@ -12,8 +12,8 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
     };
     document.heading("Telemetry");
     document.paragraph(format!(
-        "{} samples, one every {}; taking them cost {} of processor time. Means over the passes without capture.",
-        telemetry.samples, telemetry.period_ns, telemetry.cost_ns
+        "{}, one every {}; taking them cost {} of processor time. Means over the passes without capture.",
+        Count(telemetry.samples, "sample"), telemetry.period_ns, telemetry.cost_ns
     ));
     document.table(phases(telemetry));
     let mut facts = Vec::new();

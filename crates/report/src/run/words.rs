@@ -2,7 +2,9 @@ use llmprof_analysis::run::{
     Confidence, EACH_LENGTH, Evidence, Finding, GainOf, PhaseAnalysis, RunAnalysis, Summary,
 };
 use llmprof_analysis::steps::StepPattern;
-use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, Percent, Times, significant};
+use llmprof_units::{
+    Bytes, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, Times, significant,
+};
 
 /// Patterns of steps that the conclusion tells.
 const MOST_PATTERNS: usize = 2;
@@ -93,8 +95,10 @@ fn phase_line(phase: &PhaseAnalysis) -> String {
 pub(super) fn asked(analysis: &RunAnalysis) -> Option<String> {
     let workload = analysis.workload.as_ref()?;
     Some(format!(
-        "batch {}, prompt {} tokens, {} new tokens",
-        workload.batch, workload.prompt, workload.new_tokens
+        "batch {}, prompt {}, {}",
+        workload.batch,
+        Count(workload.prompt, "token"),
+        Count(workload.new_tokens, "new token")
     ))
 }
 
@@ -164,7 +168,11 @@ pub(super) fn figure(evidence: &Evidence) -> String {
         "B" => Bytes(value as u64).to_string(),
         "B/s" => BytesPerSecond(value).to_string(),
         "FLOP/s" => FlopsPerSecond(value).to_string(),
-        unit => format!("{} {unit}", significant(value)),
+        // A count of things, which one of is no plural.
+        unit => match unit.strip_suffix('s').filter(|_| value == 1.0) {
+            Some(one) => format!("1 {one}"),
+            None => format!("{} {unit}", significant(value)),
+        },
     }
 }
 

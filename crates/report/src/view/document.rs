@@ -1,6 +1,6 @@
 //! A report as text: every chart becomes a table of the same numbers, so Markdown and HTML cannot disagree.
 
-use llmprof_units::{Percent, significant};
+use llmprof_units::{Count, Percent, significant};
 
 use super::{
     Cell, Histogram, OperatorTable, Part, ReportView, Roofline, Series, Timeline, Unit, Waterfall,
@@ -144,9 +144,9 @@ fn timeline(view: &Timeline) -> String {
     let layout = view.layout();
     let span = llmprof_units::Nanos(layout.end_ns.saturating_sub(layout.start_ns));
     format!(
-        "{} events in {} lanes over {span}: see `plots/timeline.svg`, or zoom in `report.html`.",
-        view.len(),
-        view.lanes.len()
+        "{} in {} over {span}: see `plots/timeline.svg`, or zoom in `report.html`.",
+        Count(view.len() as u64, "event"),
+        Count(view.lanes.len() as u64, "lane")
     )
 }
 
@@ -164,7 +164,7 @@ fn histogram(view: &Histogram) -> String {
         _ => "none".to_owned(),
     };
     let texts: Vec<String> = std::iter::once(range).chain(marks).collect();
-    format!("{} values: {}.", view.total(), texts.join(", "))
+    format!("{}: {}.", Count(view.total(), "value"), texts.join(", "))
 }
 
 fn series(view: &Series) -> Table {

@@ -1,6 +1,6 @@
 //! What the first use costs: of the process, of a phase, of a length of the KV cache.
 
-use llmprof_units::{Basis, Nanos, Times};
+use llmprof_units::{Basis, Count, Nanos, Times};
 
 use super::super::findings::{Confidence, EACH_LENGTH, Evidence, Finding, Gain, GainOf};
 use super::super::phase_analysis::PhaseAnalysis;
@@ -25,10 +25,10 @@ impl Facts<'_> {
             code: "first_use.kv_lengths".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}: {} attention kernels wait {} on average for a length of the cache that has not run before; warm up the lengths \
-                 that are served, or keep the cache at one size, {} faster then",
+                "{}: attention waits {}, {} on average, for a length of the cache that has not run before; warm up the lengths that \
+                 are served, or keep the cache at one size, {} faster then",
                 phase.name(),
-                found.waits,
+                Count(found.waits, "time"),
                 found.mean(),
                 Times(gain.phase_factor?)
             ),
@@ -118,8 +118,9 @@ pub(super) fn first_instance(phase: &PhaseAnalysis) -> Option<Finding> {
         Some(found) => {
             evidence.extend(found.evidence());
             format!(
-                ", of which {} before attention kernels of {} lengths of the cache that had not run before",
-                found.time_ns, found.waits
+                ", of which {} before attention kernels of {} of the cache that had not run before",
+                found.time_ns,
+                Count(found.waits, "length")
             )
         }
         None => String::new(),

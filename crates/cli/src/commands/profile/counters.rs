@@ -2,7 +2,7 @@
 
 use llmprof_analysis::Analysis;
 use llmprof_record::counters::{Counters, ProfiledLaunch, RooflinePoint};
-use llmprof_units::{Nanos, significant};
+use llmprof_units::{Count, Nanos, significant};
 use serde::Serialize;
 
 use super::files::csv;
@@ -106,12 +106,12 @@ impl CountersAnalysis {
     pub(super) fn summary(&self) -> Vec<String> {
         let total: Nanos = self.launches.iter().filter_map(|row| row.duration_ns).sum();
         let mut lines = vec![format!(
-            "{} launches with counters, {total} together (measured with cold caches)",
-            self.launches.len()
+            "{} with counters, {total} together (measured with cold caches)",
+            Count(self.launches.len() as u64, "launch")
         )];
         if let Some(joined) = self.joined {
             lines.push(format!(
-                "{joined} of them have a kernel of the same name on the timeline"
+                "{joined} of them with a kernel of the same name on the timeline"
             ));
         }
         let mut longest: Vec<&LaunchRow> = self.launches.iter().collect();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use llmprof_record::summary::{Summary, SummaryTable};
-use llmprof_units::Nanos;
+use llmprof_units::{Count, Nanos};
 
 use super::counters::shortened;
 
@@ -31,31 +31,43 @@ pub(super) fn name(file: &Path) -> String {
 /// What a table of sums says, in a few lines.
 pub(super) fn table_lines(table: &SummaryTable) -> Vec<String> {
     let (title, rows) = match &table.summary {
-        Summary::CudaApi(rows) => ("CUDA API calls", rows),
-        Summary::OsRuntime(rows) => ("calls of the operating system", rows),
-        Summary::Kernels(rows) | Summary::KernelsBySize(rows) => ("kernels", rows),
-        Summary::Memory(rows) => ("copies and memsets", rows),
-        Summary::Device(rows) => ("device activities", rows),
-        Summary::Ranges(rows) => ("ranges", rows),
+        Summary::CudaApi(rows) => ("CUDA API call", rows),
+        Summary::OsRuntime(rows) => ("operating-system call", rows),
+        Summary::Kernels(rows) | Summary::KernelsBySize(rows) => ("kernel", rows),
+        Summary::Memory(rows) => ("memory operation", rows),
+        Summary::Device(rows) => ("device activity", rows),
+        Summary::Ranges(rows) => ("range", rows),
         Summary::MemorySizes(rows) => {
-            return vec![format!("{} kinds of copies, by size", rows.len())];
+            return vec![format!(
+                "copies and memsets by size: {}",
+                Count(count(rows), "kind")
+            )];
         }
         Summary::Executions(rows) => {
             return vec![format!(
-                "{} kernels with launch, queue and run times",
-                rows.len()
+                "{} with launch, queue and run times",
+                Count(count(rows), "kernel")
             )];
         }
-        Summary::RangeKernels(rows) => return vec![format!("{} kernels by range", rows.len())],
+        Summary::RangeKernels(rows) => {
+            return vec![format!("{} by range", Count(count(rows), "kernel"))];
+        }
         Summary::RangeProjections(rows) => {
-            return vec![format!("{} ranges as the device saw them", rows.len())];
+            return vec![format!(
+                "{} as the device saw them",
+                Count(count(rows), "range")
+            )];
         }
     };
     let total: i64 = rows
         .iter()
         .map(|row| row.total_ns)
         .fold(0, i64::saturating_add);
-    let mut lines = vec![format!("{} {title}, {} in all", rows.len(), Nanos(total))];
+    let mut lines = vec![format!(
+        "{}, {} in all",
+        Count(count(rows), title),
+        Nanos(total)
+    )];
     let mut longest: Vec<_> = rows.iter().collect();
     longest.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     for row in longest.into_iter().take(5) {
@@ -71,6 +83,10 @@ pub(super) fn table_lines(table: &SummaryTable) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn count<T>(rows: &[T]) -> u64 {
+    rows.len() as u64
 }
 
 /// Lines of cells as CSV.

@@ -1,7 +1,7 @@
 //! What an allocator's memory says, in lines and as a file.
 
 use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
-use llmprof_units::Percent;
+use llmprof_units::{Count, Percent};
 use serde::{Serialize, Serializer};
 
 /// The timeline of every device, for a spreadsheet.
@@ -18,11 +18,11 @@ pub(crate) fn lines(history: &MemoryHistory) -> Vec<String> {
 fn device_lines(device: &DeviceMemory) -> Vec<String> {
     let now = &device.now;
     let mut lines = vec![format!(
-        "device {}: {} allocated of {} reserved in {} segments{}; {} free between blocks in use",
+        "device {}: {} allocated of {} reserved in {}{}; {} free between blocks in use",
         device.device,
         now.allocated_bytes,
         now.reserved_bytes,
-        now.segments,
+        Count(now.segments, "segment"),
         fragmented(now.fragmentation()),
         now.inactive_split_bytes,
     )];
@@ -39,9 +39,9 @@ fn history_lines(history: &DeviceHistory) -> Vec<String> {
         _ => String::new(),
     };
     let mut lines = vec![format!(
-        "  in the {span} recorded: {} allocations, {} frees; peak {} allocated of {} reserved{}",
-        history.allocations,
-        history.frees,
+        "  in the {span} recorded: {}, {}; peak {} allocated of {} reserved{}",
+        Count(history.allocations, "allocation"),
+        Count(history.frees, "free"),
         peak.allocated_bytes,
         peak.reserved_bytes,
         fragmented(peak.fragmentation()),

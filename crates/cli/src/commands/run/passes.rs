@@ -16,7 +16,7 @@ use llmprof_record::{
     issue::{Issue, Severity},
     store::{Pass, RunDir, RunStatus},
 };
-use llmprof_units::Nanos;
+use llmprof_units::{Count, Nanos};
 
 use super::{feed::Feed, halt::Halt};
 use crate::progress::{Show, Stage};
@@ -177,11 +177,11 @@ impl<'a> Passes<'a> {
             Halt::Interrupted => "was interrupted".to_owned(),
             Halt::Failed(why) => format!("failed ({})", why.lines().next().unwrap_or_default()),
         };
-        let passes = if plain == 1 { "pass" } else { "passes" };
+        let passes = Count(plain as u64, "plain pass");
         self.run.issues.push(Issue::new(
             Severity::Error,
             "run.broken_off",
-            format!("the run {how}: this is what {plain} plain {passes} measured before"),
+            format!("the run {how}: this is what {passes} measured before"),
         ));
         Ok((self.run, halt))
     }
@@ -318,11 +318,12 @@ fn duration(answers: &[Generated]) -> Nanos {
 fn rate(answers: &[Generated]) -> String {
     let requests = answers.iter().flat_map(|answer| &answer.requests);
     let tokens: usize = requests.map(|request| request.output_tokens.len()).sum();
-    let seconds = duration(answers).seconds();
-    if seconds > 0.0 {
-        format!("{tokens} tokens, {:.1}/s", tokens as f64 / seconds)
+    let time = duration(answers);
+    let text = format!("{} in {time}", Count(tokens as u64, "token"));
+    if time.0 > 0 {
+        format!("{text}, {:.1}/s", tokens as f64 / time.seconds())
     } else {
-        format!("{tokens} tokens")
+        text
     }
 }
 

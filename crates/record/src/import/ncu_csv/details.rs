@@ -1,3 +1,5 @@
+use llmprof_units::Count;
+
 use super::launch::LaunchColumns;
 use super::{NcuError, Sink};
 use crate::counters::{EstimatedSpeedup, Metric, Reading, Rule, RuleKind, Value, unit};
@@ -79,9 +81,9 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
         rows += 1;
         if !columns.is_whole(&row) {
             let text = format!(
-                "line {}: a row of {} cells is cut or damaged",
+                "line {}: a row of {} is cut or damaged",
                 row.line,
-                row.cells.len()
+                Count(row.cells.len() as u64, "cell")
             );
             sink.lose("ncu.cut_row", text);
             continue;

@@ -1,3 +1,5 @@
+use llmprof_units::Count;
+
 use super::launch::LaunchColumns;
 use super::{NcuError, Sink, details};
 use crate::counters::{Metric, MetricId, Reading, unit};
@@ -58,9 +60,9 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
         let is_cut = row.cut_after.is_some_and(|byte| byte != b'"');
         if row.cells.len() != width || is_cut {
             let text = format!(
-                "line {}: {} cells where the header has {width}",
+                "line {}: {} where the header has {width}",
                 row.line,
-                row.cells.len()
+                Count(row.cells.len() as u64, "cell")
             );
             sink.lose("ncu.cut_row", text);
             continue;

@@ -6,6 +6,8 @@ mod frames;
 pub mod pickle;
 mod snapshot;
 
+use llmprof_units::Count;
+
 use super::{ImportError, Importer, Profile, Source};
 use crate::{
     issue::{Issue, Severity},
@@ -46,7 +48,10 @@ pub fn read(source: &Source) -> Result<MemoryHistory, ImportError> {
             Issue::new(
                 Severity::Warning,
                 "torch_memory.trailing_bytes",
-                format!("{left} bytes after the end of the pickle are not read"),
+                format!(
+                    "{} after the end of the pickle had to be left out",
+                    Count(left, "byte")
+                ),
             )
             .counting(left),
         );

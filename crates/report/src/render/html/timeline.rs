@@ -1,5 +1,6 @@
 //! The timeline's canvas and its data: rows of events that do not overlap, as variable-length integers in base64.
 
+use llmprof_units::Count;
 use serde_json::json;
 
 use super::embedded_json;
@@ -22,7 +23,8 @@ pub(super) fn figure(timeline: &Timeline) -> String {
     let hidden = match layout.hidden {
         0 => String::new(),
         hidden => format!(
-            "<p class=\"hint\">{hidden} events are not drawn: more than {MAX_ROWS_PER_LANE} at one time in a lane, or no lane.</p>\n"
+            "<p class=\"hint\">Not drawn: {}, since there are more than {MAX_ROWS_PER_LANE} at one time in a lane, or no lane.</p>\n",
+            Count(hidden as u64, "event")
         ),
     };
     let button = |action: &str, sign: &str, title: &str| {
@@ -42,11 +44,11 @@ pub(super) fn figure(timeline: &Timeline) -> String {
         "<figure class=\"timeline\">\n<div class=\"controls\">{buttons} \
          <label>colour by <select class=\"by\"><option value=\"name\">name</option><option value=\"phase\">phase</option></select></label> \
          <label>find <input type=\"search\" class=\"find\" placeholder=\"part of a name\"></label> <output></output></div>\n\
-         <canvas tabindex=\"0\" role=\"img\" aria-label=\"Timeline of {} events: wheel or + and − zoom, drag or arrows move\"></canvas>\n\
+         <canvas tabindex=\"0\" role=\"img\" aria-label=\"Timeline of {}: wheel or + and − zoom, drag or arrows move\"></canvas>\n\
          <noscript><p>The timeline needs JavaScript; a still picture is in plots/timeline.svg.</p></noscript>\n{hidden}\
          <script type=\"application/json\" class=\"meta\">{}</script>\n\
          <script type=\"application/octet-stream\" class=\"events\">{}</script>\n</figure>\n",
-        timeline.len(),
+        Count(timeline.len() as u64, "event"),
         embedded_json(&meta),
         base64(&encoded(timeline, &layout))
     )

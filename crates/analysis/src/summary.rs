@@ -19,6 +19,14 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
     if totals.kernels + totals.copies + totals.memsets == 0 {
         return of_host(analysis);
     }
+    // What lies between slices was not seen: it is neither busy nor idle.
+    let (whole, which) = if analysis.scaled.is_some() {
+        let idle = analysis.devices.iter().map(|device| device.total.idle_ns);
+        let seen = idle.fold(totals.busy_ns, i64::saturating_add);
+        (seen, "that were recorded in slices")
+    } else {
+        (totals.device_span_ns, "from first to last event")
+    };
     let mut lines = vec![
         format!(
             "{} in {}: {}, {}, {}, {}{}",
@@ -31,12 +39,12 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
             others(analysis)
         ),
         format!(
-            "device time {} (kernels {}), busy {} of {} from first to last event ({})",
+            "device time {} (kernels {}), busy {} of {} {which} ({})",
             time(totals.device_time_ns),
             time(totals.kernel_time_ns),
             time(totals.busy_ns),
-            time(totals.device_span_ns),
-            percent(totals.busy_ns, totals.device_span_ns)
+            time(whole),
+            percent(totals.busy_ns, whole)
         ),
     ];
     for device in &analysis.devices {
@@ -74,18 +82,19 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
         how_found(analysis),
         phases.join(", ")
     ));
-    lines.push(format!(
-        "operators hold {} of device time{}",
-        percent(totals.attributed_ns, totals.device_time_ns),
-        match analysis.unattributed.first() {
-            Some(row) => format!(
-                "; of the rest, {}: {}",
-                Count(row.events, "event"),
-                row.reason
-            ),
-            None => String::new(),
-        }
-    ));
+    lines.push(if analysis.operators.is_empty() {
+        "no operators of a framework were recorded".to_owned()
+    } else {
+        let rest = analysis.unattributed.first().map(|row| {
+            let events = Count(row.events, "event");
+            format!("; of the rest, {events}: {}", row.reason)
+        });
+        format!(
+            "operators of the framework launched {} of device time{}",
+            percent(totals.attributed_ns, totals.device_time_ns),
+            rest.unwrap_or_default()
+        )
+    });
     for operator in analysis.operators.iter().take(2) {
         lines.push(format!(
             "operator {}: {}, device {} ({})",
@@ -129,9 +138,8 @@ fn of_host(analysis: &Analysis) -> Vec<String> {
         ),
         format!("phases ({}): {}", how_found(analysis), phases.join(", ")),
     ];
-    let mut longest: Vec<_> = analysis.operators.iter().collect();
-    longest.sort_by_key(|operator| std::cmp::Reverse(operator.times.host_self_ns));
-    lines.extend(longest.iter().take(3).map(|operator| {
+    // Without device time they are in the order of the host's.
+    lines.extend(analysis.operators.iter().take(3).map(|operator| {
         format!(
             "operator {}: {}, host {} without those it calls",
             operator.name,

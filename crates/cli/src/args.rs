@@ -61,8 +61,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   llmprof import trace.json.gz
-  llmprof import trace.json.gz --device h200 model=qwen2_5_0_5b workload.prompt_tokens=128    with floors
-  llmprof import report.sqlite decode_raw.csv -o runs/mine     a timeline and counters of the same program
+  llmprof import trace.json.gz model=qwen2_5_0_5b workload.prompt_tokens=128     with floors
+  llmprof import report.sqlite decode_raw.csv -o runs/mine     a timeline with its counters
   llmprof import trace.json --json | jq .timeline.totals")]
     Import(ImportArgs),
     /// Analyze a run again, and write its reports anew.
@@ -97,7 +97,7 @@ Examples:
   llmprof predict hardware.spec=h100_sxm,h200 runtime.batch_size=1,8,32
   llmprof predict model=qwen2_5_7b 'model.num_key_value_heads=4,28' hardware.spec=h200
   llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --tpot 20ms
-  llmprof predict hardware.spec=l4 'workload.prompt_tokens=range(128,8192,128)' --format csv > grid.csv")]
+  llmprof predict hardware.spec=l4 'workload.prompt_tokens=range(128,8192,128)' --format csv > t.csv")]
     Predict(PredictArgs),
     /// Show devices and what is known of them.
     #[command(after_help = "\

@@ -26,6 +26,9 @@ impl Show {
     }
 }
 
+/// Room for the name of a stage, such as `profiler warm-up 1`.
+const WIDTH: usize = 18;
+
 /// One stage of a run. Dropping it without [`finish`](Stage::finish) leaves no trace of it: its error is shown instead.
 pub(crate) struct Stage {
     name: String,
@@ -67,7 +70,7 @@ impl Stage {
         if self.lines {
             let took = Nanos(i64::try_from(self.started.elapsed().as_nanos()).unwrap_or(i64::MAX));
             // Nobody may be reading; that must not end the run.
-            let line = format!("{:<10} {what} ({took})\n", self.name);
+            let line = format!("{:<WIDTH$} {what} ({took} in all)\n", self.name);
             let _ = std::io::Write::write_all(&mut anstream::stderr(), line.as_bytes());
         }
     }
@@ -83,9 +86,9 @@ impl Drop for Stage {
 
 fn style(total: u64) -> ProgressStyle {
     let template = if total == 0 {
-        "{msg:<10} {spinner} {elapsed}"
+        format!("{{msg:<{WIDTH}}} {{spinner}} {{elapsed}}")
     } else {
-        "{msg:<10} {bar:30} {pos}/{len}, {eta} left"
+        format!("{{msg:<{WIDTH}}} {{bar:30}} {{pos}}/{{len}}, {{eta}} left")
     };
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

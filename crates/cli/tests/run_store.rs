@@ -178,6 +178,31 @@ fn a_failed_command_shows_its_last_lines() {
     assert!(manifest["error"].as_str().unwrap().contains("exit code 7"));
 }
 
+/// What is on paper is the model's, what took time is the command.
+#[test]
+fn a_command_is_told_with_its_time_and_the_paper_with_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "run",
+        "runtime=command",
+        "runtime.argv=[echo,hi]",
+        "hardware.spec=h200",
+        "hydra.run.dir=out",
+    ];
+    let ended = run(folder.path(), &arguments);
+    assert_eq!(ended.status.code(), Some(0));
+    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[0], "On paper qwen2_5_0_5b costs at least:", "{told}");
+    let [.., command, end] = lines[..] else {
+        panic!("{told}");
+    };
+    assert!(command.starts_with("`echo` took "), "{told}");
+    assert_eq!(end, "complete: out");
+    let written = folder.path().join("out/command/command.stdout.log");
+    assert_eq!(fs::read_to_string(written).unwrap(), "hi\n");
+}
+
 #[test]
 fn a_time_limit_ends_the_command() {
     let folder = tempfile::tempdir().unwrap();

@@ -356,3 +356,47 @@ fn a_machine_without_an_opener_says_so() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("nothing here opens pages"), "{errors}");
 }
+
+/// The line of events adds up, and a trace of the host alone says nothing of a device that it does not have.
+#[test]
+fn the_lines_of_an_import_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = |name: &str, run: &str| {
+        let trace = fixture(name);
+        works(
+            folder.path(),
+            &["import", trace.to_str().unwrap(), "-o", run],
+        )
+    };
+    let sums_up = |text: &str| {
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.contains(" events in ")).unwrap();
+        let number = |part: &str| part.split_whitespace().next()?.parse::<u64>().ok();
+        let (events, parts) = line.split_once(':').unwrap();
+        let parts = parts.split(',').filter_map(number);
+        assert_eq!(number(events), Some(parts.sum()), "{line}");
+    };
+    let host = lines("cpu/torch_modules.json.gz", "host");
+    sums_up(&host);
+    assert!(host.contains("none of a device"), "{host}");
+    assert!(host.contains("operator aten::mm: 45 calls, host"), "{host}");
+    assert!(
+        !host.contains("device time") && !host.contains("kernels"),
+        "{host}"
+    );
+    let operators = fs::read_to_string(folder.path().join("host/operators.md")).unwrap();
+    assert!(!operators.contains("Device"), "{operators}");
+    let page = fs::read_to_string(folder.path().join("host/report.html")).unwrap();
+    assert!(page.contains("Host, self") && !page.contains("Device, self"));
+    let device = lines("h200/torch_shapes.json.gz", "device");
+    sums_up(&device);
+    assert!(device.contains("device time"), "{device}");
+    assert!(device.contains("operators of the framework launched 100.0 %"));
+    // Busy and idle time are of what slices show, and make it up: 58.7 ms + 1.82 s.
+    let slices = lines("h200/cupti/slices.wire.gz", "slices");
+    sums_up(&slices);
+    let busy = "busy 58.7 ms of 1.879 s that were recorded in slices (3.1 %)";
+    assert!(slices.contains(busy), "{slices}");
+    assert!(slices.contains("device 0: idle 1.82 s"), "{slices}");
+    assert!(slices.contains("no operators of a framework were recorded"));
+}

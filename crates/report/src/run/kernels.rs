@@ -21,6 +21,8 @@ const MOST_IN_DOCUMENT: usize = 200;
 const MOST_ON_PAGE: usize = 2000;
 /// Ways of launching that are listed of one kernel.
 const MOST_LAUNCHES: usize = 4;
+/// Columns of the framework's operators that a trace of the host alone fills.
+const OF_HOST: usize = 4;
 /// Names in tables are cut to this many characters.
 const LONGEST_NAME: usize = 90;
 
@@ -65,31 +67,33 @@ pub(super) fn framework(document: &mut Document, analysis: &RunAnalysis) {
         return;
     }
     document.push(Block::Heading(1, "Operators of the framework".to_owned()));
-    let mut table = Table::new(
-        &[
-            "Operator",
-            "Calls",
-            "Host, self",
-            "Host",
-            "Device, self",
-            "Device",
-            "Of the roof",
-        ],
-        1,
+    document.paragraph(
+        "Over the whole trace, what lies outside phases too. Self is without the operators that one calls.",
     );
+    let has_device = has_device(timeline);
+    let mut headers = vec!["Operator", "Calls", "Host, self", "Host"];
+    if has_device {
+        headers.extend(["Device, self", "Device", "Of the roof"]);
+    }
+    let mut table = Table::new(&headers, 1);
     for row in timeline.operators.iter().take(MOST_IN_DOCUMENT) {
         let times = &row.times;
-        table.row([
+        let time = |ns: i64| Nanos(ns).to_string();
+        let mut cells = vec![
             row.name.clone(),
             times.calls.to_string(),
-            Nanos(times.host_self_ns).to_string(),
-            Nanos(times.host_total_ns).to_string(),
-            Nanos(times.device_self_ns).to_string(),
-            Nanos(times.device_total_ns).to_string(),
-            row.work
-                .and_then(|work| work.roofline)
-                .map_or_else(dash, |roofline| Percent(roofline).to_string()),
-        ]);
+            time(times.host_self_ns),
+            time(times.host_total_ns),
+        ];
+        if has_device {
+            let roofline = row.work.and_then(|work| work.roofline);
+            cells.extend([
+                time(times.device_self_ns),
+                time(times.device_total_ns),
+                roofline.map_or_else(dash, |roofline| Percent(roofline).to_string()),
+            ]);
+        }
+        table.row(cells);
     }
     document.table(table);
 }
@@ -165,7 +169,11 @@ pub(super) fn framework_table(analysis: &RunAnalysis) -> Option<OperatorTable> {
         ("B/s", Align::Right),
         ("Of the roof", Align::Right),
     ];
-    let columns = Column::all(headers);
+    let mut columns: Vec<Column> = Column::all(headers);
+    let has_device = has_device(timeline);
+    if !has_device {
+        columns.truncate(OF_HOST);
+    }
     let time = |ns: i64| Cell::number(ns as f64, Nanos(ns));
     let rows: Vec<Vec<Cell>> = timeline
         .operators
@@ -176,7 +184,7 @@ pub(super) fn framework_table(analysis: &RunAnalysis) -> Option<OperatorTable> {
             let rate = work.and_then(|work| work.flops_per_s);
             let bytes = work.and_then(|work| work.bytes_per_s);
             let roof = work.and_then(|work| work.roofline);
-            vec![
+            let mut cells = vec![
                 Cell::Text(row.name.clone()),
                 Cell::number(times.calls as f64, times.calls),
                 time(times.host_self_ns),
@@ -190,7 +198,11 @@ pub(super) fn framework_table(analysis: &RunAnalysis) -> Option<OperatorTable> {
                     Cell::number(rate, BytesPerSecond(rate))
                 }),
                 roof.map_or(Cell::Missing, |roof| Cell::number(roof, Percent(roof))),
-            ]
+            ];
+            if !has_device {
+                cells.truncate(OF_HOST);
+            }
+            cells
         })
         .collect();
     (!rows.is_empty()).then(|| OperatorTable {
@@ -228,6 +240,11 @@ pub(super) fn framework_points(analysis: &RunAnalysis) -> Vec<RooflinePoint> {
         })
         .take(MOST_ON_PAGE)
         .collect()
+}
+
+/// Whether a trace has anything to say of a device.
+fn has_device(timeline: &Analysis) -> bool {
+    timeline.totals.device_time_ns > 0
 }
 
 fn with_kernels(analysis: &RunAnalysis) -> Option<&Analysis> {

@@ -88,7 +88,7 @@ fn phases(telemetry: &HostTelemetry) -> Table {
     let has_gpus = telemetry.phases.iter().any(|phase| !phase.gpus.is_empty());
     let mut headers = vec![
         "Phase",
-        "Time",
+        "Time, all passes",
         "Processors busy",
         "Cores of the worker",
         "Clock",

@@ -119,7 +119,11 @@ pub(super) fn finding_line(finding: &Finding) -> String {
             if gain.factor < NOTICED {
                 return format!("{title}. {bound}: {what} hardly faster.");
             }
-            format!("{title}. {bound}: {what} {} faster.", Times(gain.factor))
+            let more = match gain.of {
+                GainOf::Throughput => "higher",
+                GainOf::Run | GainOf::FirstRequest => "faster",
+            };
+            format!("{title}. {bound}: {what} {} {more}.", Times(gain.factor))
         }
         None => finding.title.clone(),
     }

@@ -14,14 +14,14 @@ use super::halt::Halt;
 /// How many of a failed child's last lines are shown.
 const LAST_LINES: usize = 12;
 
-/// Runs the user's command and waits for it.
+/// Runs the user's command and waits for it; the answer is what to say of it.
 pub(super) fn command(
     plan: &Plan,
     job: &Job,
     cwd: &Path,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
-) -> Result<(), Halt> {
+) -> Result<String, Halt> {
     let words: Vec<&String> = plan.runtime.argv.iter().map(|Word(text)| text).collect();
     let [program, args @ ..] = words.as_slice() else {
         return Err(Halt::Failed("runtime.argv is empty".to_owned()));
@@ -77,5 +77,9 @@ pub(super) fn command(
         Some(Halt::Failed(_)) => RunStatus::Failed,
     };
     store.set_pass(pass)?;
-    halt.map_or(Ok(()), Err)
+    let told = format!(
+        "`{program}` took {}; what it wrote is in command/",
+        ended.duration
+    );
+    halt.map_or(Ok(told), Err)
 }

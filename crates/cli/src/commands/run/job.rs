@@ -144,10 +144,10 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             })?;
         }
         let Some(feed) = &feed else {
-            return match plan.runtime.kind {
-                RuntimeType::Command => command(&plan, job, cwd, &mut store, &mut interrupt),
-                _ => Ok(()),
-            };
+            if plan.runtime.kind == RuntimeType::Command {
+                summary.push(command(&plan, job, cwd, &mut store, &mut interrupt)?);
+            }
+            return Ok(());
         };
         store.write("inputs.yaml", feed.inputs(&plan))?;
         let mut run = Run {
@@ -213,25 +213,23 @@ fn write_statics(statics: &Statics, plan: &Plan, store: &RunDir) -> Result<(), H
     Ok(())
 }
 
-/// The floor of each phase in a line.
+/// The floor of each phase in a line, below one that says whose they are.
 fn statics_summary(statics: &Statics) -> Vec<String> {
     let device = statics.device.as_deref().unwrap_or("no device");
-    statics
-        .phases
-        .iter()
-        .map(|(name, phase)| {
-            let floor = phase.floor.as_ref().map(|floor| {
-                format!(
-                    ", at least {} on {device} (bound by {})",
-                    floor.floor_ns, floor.binds
-                )
-            });
+    let title = format!("On paper {} costs at least:", statics.model);
+    let phases = statics.phases.iter().map(|(name, phase)| {
+        let floor = phase.floor.as_ref().map(|floor| {
             format!(
-                "{name:<12} {}, {} of weights{}",
-                phase.sums.flops,
-                phase.sums.weight_bytes,
-                floor.unwrap_or_default()
+                ", at least {} on {device} (bound by {})",
+                floor.floor_ns, floor.binds
             )
-        })
-        .collect()
+        });
+        format!(
+            "{name:<12} {}, {} of weights{}",
+            phase.sums.flops,
+            phase.sums.weight_bytes,
+            floor.unwrap_or_default()
+        )
+    });
+    std::iter::once(title).chain(phases).collect()
 }

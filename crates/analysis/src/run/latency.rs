@@ -172,7 +172,7 @@ impl Latency {
                     "latency.no_warm_up",
                     "there was no warm-up: the first measured pass includes what is paid once",
                 )
-                .with_hint("ask for at least one warm-up pass"),
+                .with_hint("runtime.warmup=1 asks for one"),
             );
         }
         (latency, issues)

@@ -57,6 +57,11 @@ pub(crate) fn read_rope(
     };
     let dims = (head_dim as f64 * partial) as u64;
     if partial > 1.0 || !dims.is_multiple_of(2) || dims == 0 {
+        // Where the whole head rotates, its size is what does not fit.
+        if partial_part.get(&partial_names).is_none() {
+            let other = format!("a rotation in pairs, of {dims} elements of each head");
+            return Err(keys.contradiction("head_dim", head_dim, other));
+        }
         return Err(partial_part.contradiction(
             partial_names[0],
             partial,

@@ -36,6 +36,8 @@ fn errors_name_the_field() {
         ("llama3_1_8b", "rms_norm_eps", json!(-1e-5)),
         ("llama3_1_8b", "rope_theta", json!(0)),
         ("llama3_1_8b", "hidden_act", json!("mish")),
+        ("llama3_1_8b", "head_dim", json!(7)),
+        ("llama3_1_8b", "partial_rotary_factor", json!(0.29)),
         ("llama3_1_8b", "torch_dtype", json!("int8")),
         ("llama3_1_8b", "torch_dtype", json!(16)),
         ("llama3_1_8b", "attention_bias", json!("yes")),

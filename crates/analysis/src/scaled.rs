@@ -273,11 +273,21 @@ impl Sample {
 /// The range that most slices begin with.
 fn step_name(trace: &Trace, nvtx: &[usize], slices: &[(i64, i64)]) -> Option<StrId> {
     let ranges = &trace.ranges;
-    let mut votes: FxHashMap<StrId, u64> = FxHashMap::default();
+    let marked = slices::step_starts(trace);
+    let counts = |slice: (i64, i64)| marked.is_empty() || marked.binary_search(&slice.0).is_ok();
+    // Where it is not known which slices began with a step, most have to begin with the same range: others begin somewhere
+    // near now and then.
+    let enough = if marked.is_empty() {
+        (slices.len() / 2 + 1).max(2)
+    } else {
+        2
+    };
+    let mut votes: FxHashMap<StrId, usize> = FxHashMap::default();
     for &row in nvtx {
         let start = ranges.start[row];
         let place = slices.partition_point(|slice| slice.0 <= start);
         if place > 0
+            && counts(slices[place - 1])
             && start - slices[place - 1].0 <= SOON
             && start + ranges.duration[row] <= slices[place - 1].1
         {
@@ -294,7 +304,7 @@ fn step_name(trace: &Trace, nvtx: &[usize], slices: &[(i64, i64)]) -> Option<Str
     };
     votes
         .into_iter()
-        .filter(|&(_, votes)| votes >= 2)
+        .filter(|&(_, votes)| votes >= enough)
         .max_by_key(|&(name, votes)| (votes, mean(name), name))
         .map(|(name, _)| name)
 }
@@ -407,6 +417,49 @@ mod tests {
             "{:?}",
             scaled.kernels
         );
+    }
+
+    /// Ranges of modules begin everywhere, so that some begin with two slices by chance: those are no steps.
+    #[test]
+    fn a_range_that_begins_with_some_slices_is_not_the_step() {
+        const MS: i64 = 1_000_000;
+        let slices_at = |marked: bool| {
+            let mut builder = TraceBuilder::default();
+            let (step, module) = (builder.intern("decode_step"), builder.intern("layers.5"));
+            let (slice, of_steps) = (builder.intern("slice"), builder.intern("slice of steps"));
+            let mut range = |start, duration, name, kind| {
+                builder.ranges.push(Range {
+                    start,
+                    duration,
+                    name,
+                    kind,
+                    ..Range::default()
+                });
+            };
+            for number in 0..50 {
+                range(number * 20 * MS, 19 * MS, step, RangeKind::NVTX);
+                range(number * 20 * MS + 5 * MS, MS, module, RangeKind::NVTX);
+            }
+            // Of slices by time two begin with a module; of those of steps all with a step.
+            for at in [1, 5, 14, 45] {
+                range(at * 20 * MS + at * MS, 60 * MS, slice, RangeKind::CAPTURE);
+            }
+            range(505 * MS, 60 * MS, slice, RangeKind::CAPTURE);
+            for at in [30, 35] {
+                let name = if marked { of_steps } else { slice };
+                range(at * 20 * MS - 10, 20 * MS, name, RangeKind::CAPTURE);
+            }
+            let metadata = &mut builder.metadata;
+            metadata.insert("slices".to_owned(), "true".to_owned());
+            let trace = builder.finish();
+            let slices = slices::of(&trace).unwrap();
+            let nvtx: Vec<usize> = (0..trace.ranges.len())
+                .filter(|&row| trace.ranges.kind[row] == RangeKind::NVTX)
+                .collect();
+            step_name(&trace, &nvtx, &slices).map(|name| trace.text(name).to_owned())
+        };
+        assert_eq!(slices_at(true).as_deref(), Some("decode_step"));
+        assert_eq!(slices_at(false), None);
     }
 
     #[test]

@@ -4,18 +4,13 @@ use llmprof_record::trace::{RangeKind, Trace};
 
 /// What the importer calls a stretch that was recorded within a budget.
 const SLICE: &str = "slice";
+/// What it calls one that began with a range that was taken for a step. Older recordings do not tell.
+const SLICE_OF_STEPS: &str = "slice of steps";
 
 /// The times that were recorded, in order and apart; nothing where the whole time was.
 pub(crate) fn of(trace: &Trace) -> Option<Vec<(i64, i64)>> {
     trace.metadata.get("slices")?;
-    let ranges = &trace.ranges;
-    let mut found: Vec<(i64, i64)> = (0..ranges.len())
-        .filter(|&row| ranges.kind[row] == RangeKind::CAPTURE)
-        .map(|row| {
-            let start = ranges.start[row];
-            (start, start.saturating_add(ranges.duration[row]))
-        })
-        .collect();
+    let mut found: Vec<(i64, i64)> = captures(trace).map(|(_, times)| times).collect();
     found.sort_unstable();
     let mut slices: Vec<(i64, i64)> = Vec::new();
     for (start, end) in found {
@@ -30,9 +25,27 @@ pub(crate) fn of(trace: &Trace) -> Option<Vec<(i64, i64)>> {
 /// Whether slices were chosen within a budget, so that they are a sample of the rest; one stretch from an order to the next is
 /// none.
 pub(crate) fn are_a_sample(trace: &Trace) -> bool {
+    captures(trace).any(|(name, _)| matches!(name, SLICE | SLICE_OF_STEPS))
+}
+
+/// When slices began with a range that was taken for a step, in order; none where that is not known.
+pub(crate) fn step_starts(trace: &Trace) -> Vec<i64> {
+    let of_steps = captures(trace).filter(|&(name, _)| name == SLICE_OF_STEPS);
+    let mut starts: Vec<i64> = of_steps.map(|(_, (start, _))| start).collect();
+    starts.sort_unstable();
+    starts
+}
+
+/// The names of stretches that were recorded, and when.
+fn captures(trace: &Trace) -> impl Iterator<Item = (&str, (i64, i64))> {
     let ranges = &trace.ranges;
     (0..ranges.len())
-        .any(|row| ranges.kind[row] == RangeKind::CAPTURE && trace.text(ranges.name[row]) == SLICE)
+        .filter(|&row| ranges.kind[row] == RangeKind::CAPTURE)
+        .map(|row| {
+            let (start, duration) = (ranges.start[row], ranges.duration[row]);
+            let times = (start, start.saturating_add(duration));
+            (trace.text(ranges.name[row]), times)
+        })
 }
 
 /// The parts of a stretch of time that were recorded.

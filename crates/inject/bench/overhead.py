@@ -9,7 +9,7 @@ By default, in less than eight minutes, with processes in turn (turns.py):
   slices    the same decode with a budget of 2 %: plain, slices, slices between which CUPTI leaves
   graph     a CUDA graph: plain, recorded, bare injector, slices
   residual  decode after recording: plain, never recorded, recorded and stopped, recorded and stopped and CUPTI gone
-  alone     decode steps of one process at a time, with a budget of 2 % and without: what slices add to the steps around them
+  within    decode steps of one process with a budget: those with a slice in them against those around them
 With --parts: subscription (whether it is ours that costs: a bare injector that subscribes too), gates (recording on and off in turn inside one process), others (torch.profiler and Nsight Systems against a
 plain process before them), agreement (kernels a step by all of them).
 --dry runs the default parts with loops in place of models: 10 % more for what is recorded, 2 % for slices.
@@ -34,7 +34,7 @@ import records
 import turns
 
 HERE = Path(__file__).resolve().parent
-DEFAULT = ["decode", "launches", "slices", "graph", "residual", "alone"]
+DEFAULT = ["decode", "launches", "slices", "graph", "residual", "within"]
 
 
 def cuda_unit(work):
@@ -191,20 +191,17 @@ class Bench:
         self.tell("stopped")
         self.tell("left")
 
-    def alone(self):
-        """Processes differ by more than slices cost; steps of one process differ less from those before and after."""
+    def within(self):
+        """Processes differ by more than slices cost, and hosts change their speed by half within seconds; but steps of one process differ little from those around them."""
         if self.arguments.dry:
             return
-        pairs = []
-        for _ in range(3):
-            pair = []
-            for name, environment in (("plain", None), ("slices", self.record("alone", "overhead_ppm=20000"))):
-                result = self.run(name, ["--work", "decode", "--tokens", "1", "--units", "600", "--steps"], environment)
-                pair.append(ratios.excess(result["decode"]) if result else None)
-            pairs.append(pair)
-            print(f"alone: steps ÷ steps around them: plain {pair[0]:.4f}, slices {pair[1]:.4f}, {pair[1] / pair[0]:.4f}", flush=True)
-        self.results["alone: steps over steps around them, plain and slices"] = pairs
-        self.tell("alone")
+        for percent in (2, 5):
+            folder = self.out / f"within{percent}"
+            self.run(folder.name, ["--work", "decode", "--tokens", "1", "--units", "3000", "--steps"], self.record(folder.name, f"overhead_ppm={percent}0000"))
+            found = ratios.slices(*records.cycles(folder))
+            self.results[f"within a budget of {percent} %"] = found
+            print(f"within {percent} %: {ratios.slices_line(found)}", flush=True)
+            self.tell(folder.name)
 
     def subscription(self):
         def kinds():
@@ -289,7 +286,7 @@ def main():
     parser.add_argument("--bare", default="")
     parser.add_argument("--nsys")
     parser.add_argument("--out", default="overhead")
-    parser.add_argument("--parts", default=",".join(DEFAULT), help="of decode, launches, slices, graph, residual, alone, subscription, gates, others, agreement")
+    parser.add_argument("--parts", default=",".join(DEFAULT), help="of decode, launches, slices, graph, residual, within, subscription, gates, others, agreement")
     parser.add_argument("--residual", action="store_true", help="only what stays after recording")
     parser.add_argument("--options", default="", help="more for LLMPROF_CAPTURE")
     parser.add_argument("--rounds", type=int, default=1000, help="at most, in a generation")

@@ -25,10 +25,40 @@ def sums(values, base, draws=DRAWS):
     return ratio(rounds), drawn[int(draws * 0.025)], drawn[int(draws * 0.975)]
 
 
-def excess(times, reach=10):
-    """What times sum up to, over what they would if each were the median of those around it: what comes now and then."""
-    around = [statistics.median(times[max(at - reach, 0) : at] + times[at + 1 : at + 1 + reach]) for at in range(len(times))]
-    return sum(times) / sum(around)
+def longer(times, touched, at, reach=12):
+    """By how much a time is longer than the median of the untouched ones around it."""
+    near = range(max(at - reach, 0), min(at + reach + 1, len(times)))
+    return times[at] - statistics.median(times[other] for other in near if other != at and not touched[other])
+
+
+def slices(times, touched, parts=6, draws=200):
+    """What slices add to all times, by parts of the whole, and what as many of the other times would add by chance."""
+
+    def share(chosen, of):
+        added = sum(longer(times, touched, at) for at in chosen)
+        return added / (sum(times[at] for at in of) - added)
+
+    every = range(len(times))
+    size = max(len(times) // parts, 1)
+    pieces = [every[part * size : (part + 1) * size] for part in range(parts)]
+    chosen = [at for at in every if touched[at]]
+    others = [at for at in every if not touched[at]]
+    chance = random.Random(1)
+    by_chance = [share(chance.sample(others, len(chosen)), every) for _ in range(draws)] if len(chosen) < len(others) else []
+    return dict(
+        times=len(times),
+        touched=len(chosen),
+        added=share(chosen, every),
+        parts=[share([at for at in part if touched[at]], part) for part in pieces],
+        by_chance=[statistics.fmean(by_chance), statistics.pstdev(by_chance)] if by_chance else None,
+        median_ms=statistics.median(times) / 1e6,
+    )
+
+
+def slices_line(found):
+    parts = " ".join(f"{part:.4f}" for part in found["parts"])
+    chance = "" if not found["by_chance"] else " by chance {:.4f} ± {:.4f},".format(*found["by_chance"])
+    return f"slices add {found['added']:.4f} (by sixths of the time {parts}),{chance} {found['touched']} of {found['times']} steps, {found['median_ms']:.1f} ms a step"
 
 
 def table(work, times, against):

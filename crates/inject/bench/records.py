@@ -84,6 +84,28 @@ def wire_steps(folder):
     return by_step(steps, [(calls.get(correlation), duration) for correlation, duration in kernels])
 
 
+def cycles(folder):
+    """The time from each decode step to the next, ns, and which of them have part of a slice in them, or CUPTI coming or leaving.
+
+    The first steps pay what is paid once, and are left out.
+    """
+    begins, spans, on = [], [], None
+    for kind, data, body, end in records(folder):
+        if kind == PUSH and data[body + 16 : end] == b"decode_step":
+            begins.append(struct.unpack_from("<q", data, body)[0])
+        elif kind == CAPTURE:
+            moment, is_on = struct.unpack_from("<qB", data, body)
+            if not is_on and on is not None:
+                spans.append((on, moment))
+            on = moment if is_on else None
+        elif kind == ATTACHMENT:
+            moment, took, _ = struct.unpack_from("<qQB", data, body)
+            spans.append((moment, moment + took))
+    begins = sorted(begins)[20:]
+    steps = list(zip(begins, begins[1:]))
+    return [until - begin for begin, until in steps], [any(start < until and stop > begin for start, stop in spans) for begin, until in steps]
+
+
 def by_step(steps, kernels):
     steps.sort()
     starts = [start for start, _ in steps]

@@ -29,11 +29,22 @@ struct State {
     attached: bool,
     ordered: bool,
     inside: u32,
-    slice: bool,
+    slice: Option<Slice>,
     open: bool,
     refused: bool,
     switches: u64,
     switch_time: i64,
+}
+
+/// Why recording may be on, as the wire has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slice {
+    /// There is no budget.
+    Always = 0,
+    /// A slice that began with time.
+    OfTime = 1,
+    /// A slice that began with a step.
+    OfSteps = 2,
 }
 
 /// What switching has come to.
@@ -56,7 +67,7 @@ impl Gate {
                 attached: false,
                 ordered,
                 inside: 0,
-                slice: !has_slices,
+                slice: (!has_slices).then_some(Slice::Always),
                 open: false,
                 refused: false,
                 switches: 0,
@@ -114,9 +125,14 @@ impl Gate {
         });
     }
 
-    /// A slice begins or ends.
-    pub(crate) fn slice(&self, session: &Session, on: bool) {
-        self.change(session, |state| state.slice = on);
+    /// A slice begins.
+    pub(crate) fn begin_slice(&self, session: &Session, slice: Slice) {
+        self.change(session, |state| state.slice = Some(slice));
+    }
+
+    /// It ends.
+    pub(crate) fn end_slice(&self, session: &Session) {
+        self.change(session, |state| state.slice = None);
     }
 
     /// What switching has come to so far.
@@ -131,7 +147,7 @@ impl Gate {
         Switches {
             count: state.switches,
             time: state.switch_time + leaving,
-            is_on: self.has_slices && state.slice,
+            is_on: self.has_slices && state.slice.is_some(),
             is_open_ended,
         }
     }
@@ -154,8 +170,9 @@ impl Gate {
         let Ok(mut state) = self.state.lock() else {
             return;
         };
+        let before = state.slice;
         how(&mut state);
-        let wanted = self.would_open(&state) && state.slice;
+        let wanted = self.would_open(&state) && state.slice.is_some();
         if wanted == state.open {
             return;
         }
@@ -187,7 +204,7 @@ impl Gate {
         let record = Capture {
             time,
             on: u8::from(wanted),
-            slice: u8::from(self.has_slices),
+            slice: state.slice.or(before).map_or(0, |slice| slice as u8),
         };
         session.note(|out| record.put(out));
         self.is_open.store(wanted, Ordering::Relaxed);

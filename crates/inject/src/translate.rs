@@ -16,8 +16,12 @@ pub(crate) enum Outcome {
     Written,
     /// It is a call that starts work on a device, and was written.
     Launch,
-    /// It is a kernel of a graph, and was written.
-    OfGraph,
+    /// It is a kernel, and was written: when it began, the number of its name, whether a graph holds it.
+    Kernel {
+        start: i64,
+        name: u32,
+        of_graph: bool,
+    },
     /// It is of no interest.
     Left,
     /// It has no times: CUPTI was asked for it before the device was done, or had no memory for them.
@@ -105,10 +109,10 @@ impl Translator {
             registers: kernel.registers_per_thread,
         };
         record.put(out);
-        if kernel.graph_node == 0 {
-            Outcome::Written
-        } else {
-            Outcome::OfGraph
+        Outcome::Kernel {
+            start: record.start,
+            name,
+            of_graph: kernel.graph_node != 0,
         }
     }
 

@@ -5,10 +5,11 @@ use std::fs::File;
 use llmprof_wire::control::{Order, Report};
 use llmprof_wire::{Checkpoint, Cost, Ended, Header};
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, Budget, Recorded};
 use crate::buffers::Full;
 use crate::control::{Control, Heard};
 use crate::cupti::{Attachment, Drain};
+use crate::gate::Slice;
 use crate::guard;
 use crate::nvtx::Ranges;
 use crate::output::Output;
@@ -28,7 +29,8 @@ pub(crate) fn spawn(session: &'static Session, file: File, header: Header, contr
         translator: Translator::default(),
         scratch: Vec::new(),
         records: 0,
-        launches: 0.0,
+        untimed: 0,
+        recorded: Recorded::default(),
         told_lost: 0,
         was_open: false,
         forgets: false,
@@ -55,8 +57,10 @@ struct Worker {
     scratch: Vec<u8>,
     /// Records of CUPTI that were read.
     records: u64,
-    /// Launches among them since the budget was last told, as it counts them.
-    launches: f64,
+    /// Device activities among them that had no times.
+    untimed: u64,
+    /// What the budget is to know of them.
+    recorded: Recorded,
     /// Losses that llmprof knows of.
     told_lost: u64,
     /// Whether anything was recorded since the last flush.
@@ -136,16 +140,18 @@ impl Worker {
         let Some(budget) = &session.budget else {
             return;
         };
-        let launches = std::mem::take(&mut self.launches);
         let waiting = session.gate.awaits_slice();
         if let Some(on) = budget.tick(
             (sys::now(), sys::time_of_others()),
-            launches,
+            &mut self.recorded,
             session.gate.switches(session),
             waiting,
         ) {
-            session.gate.slice(session, on);
-            if !on {
+            if on {
+                session.gate.begin_slice(session, Slice::OfTime);
+                budget.is_on(sys::now());
+            } else {
+                session.gate.end_slice(session);
                 // The launches of this slice are counted before the next one.
                 self.was_open = true;
                 self.flush_cupti();
@@ -172,8 +178,12 @@ impl Worker {
         let Some(drain) = cupti.drains(sys::now()) else {
             return;
         };
+        let untimed = self.untimed;
         cupti.flush(drain == Drain::All);
         self.drain();
+        if drain == Drain::All && self.untimed > untimed {
+            cupti.was_hasty();
+        }
         let dropped = cupti.dropped();
         self.output.lose(dropped, "CUPTI had no buffer for them");
         cupti.drained(drain == Drain::Whole && self.session.buffers.is_any_out());
@@ -235,25 +245,36 @@ impl Worker {
         let Self {
             scratch,
             translator,
+            recorded,
             ..
         } = self;
-        let (mut records, mut untimed, mut launches) = (0, 0, 0.0);
+        let has_budget = self.session.budget.is_some();
+        let (mut records, mut untimed) = (0, 0);
         scratch.clear();
         let dropped = cupti.read(full, |record| {
             records += 1;
             // SAFETY: the record is CUPTI's, of a version that is supported.
             match unsafe { translator.put(record, cupti.calls(), scratch) } {
-                Outcome::Launch => launches += 1.0,
+                Outcome::Launch => recorded.launches += 1.0,
                 Outcome::Untimed => untimed += 1,
-                Outcome::OfGraph => {
-                    cupti.finds_graph();
-                    launches += budget::KERNEL_OF_GRAPH;
+                Outcome::Kernel {
+                    start,
+                    name,
+                    of_graph,
+                } => {
+                    if has_budget {
+                        recorded.kernels.add(start, name);
+                    }
+                    if of_graph {
+                        cupti.finds_graph();
+                        recorded.launches += budget::KERNEL_OF_GRAPH;
+                    }
                 }
                 Outcome::Written | Outcome::Left => {}
             }
         });
         self.records += records;
-        self.launches += launches;
+        self.untimed += untimed;
         let scratch = std::mem::take(&mut self.scratch);
         if !self
             .output

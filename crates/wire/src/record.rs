@@ -294,7 +294,8 @@ records! {
             time: i64,
             /// 1: from now on device activities are recorded; 0: no more.
             on: u8,
-            /// 1: because a budget for the overhead says so; 0: because someone does.
+            /// 0: because someone says so; 1: because a budget for the overhead does; 2: because it does, and with a
+            /// range that it takes for a step.
             slice: u8,
         }
         /// Everything that had ended by then is in the file.

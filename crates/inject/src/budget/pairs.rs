@@ -48,16 +48,21 @@ impl Pairs {
         }
     }
 
-    /// The upper end of what recording adds to a step: the median and 1.57 × the spread of the quarters ÷ √n, which is
-    /// how the notches of box plots are drawn (McGill, Tukey, Larsen 1978).
+    /// The upper end of what recording adds to a step.
     pub(super) fn upper(&self) -> Option<f64> {
-        if self.added.len() < SAMPLES {
-            return None;
-        }
-        let mut sorted: Vec<f64> = self.added.iter().copied().collect();
-        sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
-        let spread = at(0.75) - at(0.25);
-        Some(at(0.5) + 1.57 * spread / (sorted.len() as f64).sqrt())
+        upper(&self.added, SAMPLES)
     }
+}
+
+/// The upper end of what values have in the middle: their median and 1.57 × the spread of the quarters ÷ √n, which is how
+/// the notches of box plots are drawn (McGill, Tukey, Larsen 1978). Nothing where there are fewer than `least`.
+pub(super) fn upper(values: &VecDeque<f64>, least: usize) -> Option<f64> {
+    if values.len() < least.max(1) {
+        return None;
+    }
+    let mut sorted: Vec<f64> = values.iter().copied().collect();
+    sorted.sort_by(f64::total_cmp);
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+    let spread = at(0.75) - at(0.25);
+    Some(at(0.5) + 1.57 * spread / (sorted.len() as f64).sqrt())
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use llmprof_wire::{Kept, Refused};
 
-use super::departure::{Departure, Drain, Passing};
+use super::departure::{Departure, Drain, Passing, Patience};
 use super::{Calls, Cupti, Refusal, SUCCESS, Subscriber, domain, layout, nesting};
 use crate::buffers::Full;
 use crate::session::Session;
@@ -42,6 +42,7 @@ pub(crate) struct Attachment {
 
 struct State {
     departure: Departure,
+    patience: Patience,
     subscriber: Subscriber,
     heard: Heard,
     /// Why it never leaves, other than for graphs.
@@ -101,6 +102,7 @@ impl Attachment {
             cupti,
             state: Mutex::new(State {
                 departure: Departure::Here,
+                patience: Patience::default(),
                 subscriber,
                 heard: Heard::Nothing,
                 stays,
@@ -190,7 +192,8 @@ impl Attachment {
             keep(&mut state, session, why);
             return;
         }
-        state.departure.stopped(sys::now());
+        let patience = state.patience;
+        state.departure.stopped(sys::now(), patience);
         self.is_under_way.store(true, Ordering::Relaxed);
         self.round.fetch_add(1, Ordering::Relaxed);
         // Our thread does the rest: this one may be the target's.
@@ -250,6 +253,13 @@ impl Attachment {
             self.hear(&mut state, Heard::Launches);
         } else if state.departure.is_under_way() {
             self.hear(&mut state, Heard::Waits);
+        }
+    }
+
+    /// When all was taken, some of it still ran on the device: the next time it is waited for longer.
+    pub(crate) fn was_hasty(&self) {
+        if let Some(mut state) = self.lock() {
+            state.patience.grow();
         }
     }
 

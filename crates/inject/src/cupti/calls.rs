@@ -50,8 +50,6 @@ pub(crate) struct Calls {
     names: HashMap<(u32, u32), Vec<u8>>,
     /// Those that are not recorded, likewise.
     pub(super) others: Vec<(u32, u32)>,
-    /// Calls that hardly anyone makes, by domain and number.
-    pub(super) rare: Vec<(u32, u32)>,
 }
 
 impl Calls {
@@ -65,7 +63,6 @@ impl Calls {
             launches: Vec::new(),
             names: HashMap::new(),
             others: Vec::new(),
-            rare: Vec::new(),
         };
         for domain in [domain::RUNTIME, domain::DRIVER] {
             // Numbers have gaps of one or two; a long silence is the end.
@@ -94,9 +91,6 @@ impl Calls {
                 } else {
                     calls.others.push((domain, callback));
                 }
-                if name.starts_with(b"cudaProfilerStop") || name == b"cuProfilerStop" {
-                    calls.rare.push((domain, callback));
-                }
                 calls.names.insert((domain, callback), name);
             }
         }
@@ -107,13 +101,6 @@ impl Calls {
     /// Whether a call returns when a device has done what it was given.
     pub(super) fn is_wait(&self, domain: u32, callback: u32) -> bool {
         self.waits.binary_search(&(domain, callback)).is_ok()
-    }
-
-    /// Those that are recorded, by domain and number.
-    pub(super) fn chosen(&self) -> impl Iterator<Item = (u32, u32)> {
-        let runtime = self.runtime.iter().map(|&number| (domain::RUNTIME, number));
-        let driver = self.driver.iter().map(|&number| (domain::DRIVER, number));
-        runtime.chain(driver)
     }
 
     /// The name of a call; empty where CUPTI did not tell.

@@ -13,11 +13,29 @@
 //! ```
 //!
 //! CUPTI hands out what is whole; when it keeps no buffer after that, nothing is left. It may keep one that is empty, so
-//! after a wait of the target for its device, or [`PATIENCE`], all is asked for, whole or not.
+//! after a wait of the target for its device, or a [`Patience`], all is asked for, whole or not.
 
 /// How long after the end of a slice a wait of the target for its device is hoped for, ns. Later its kernels are taken
-/// to have ended.
-pub(super) const PATIENCE: i64 = 50_000_000;
+/// to have ended. Where they had not, it is longer the next time: a device may be far behind the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Patience(i64);
+
+impl Patience {
+    const LEAST: i64 = 50_000_000;
+    const MOST: i64 = 1_600_000_000;
+
+    /// Kernels were still running.
+    pub(super) fn grow(&mut self) {
+        self.0 = (4 * self.0).min(Self::MOST);
+    }
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(Self::LEAST)
+    }
+}
+
 /// How long our thread waits before it looks again, ns.
 const PAUSE: i64 = 5_000_000;
 
@@ -26,12 +44,13 @@ const PAUSE: i64 = 5_000_000;
 pub(super) enum Departure {
     /// It is in the process, and recording or never told to go.
     Here,
-    /// Recording stopped at that time, and what was recorded may still run on the device; our thread looks then.
-    Leaving { since: i64, look: i64 },
+    /// Recording has stopped, and what was recorded may still run on the device; our thread looks now and then until it is
+    /// out of patience.
+    Leaving { until: i64, look: i64 },
     /// The target has waited for its device since.
     Quiet,
     /// Our thread takes what CUPTI holds.
-    Draining { since: i64 },
+    Draining { until: i64 },
     /// All was read. The next call that ends takes CUPTI out.
     Ready,
     /// It is out: no function of CUPTI may be called but the one that subscribes.
@@ -70,10 +89,10 @@ impl Departure {
     }
 
     /// Recording has stopped and CUPTI is to leave.
-    pub(super) fn stopped(&mut self, now: i64) {
+    pub(super) fn stopped(&mut self, now: i64, patience: Patience) {
         if self.is_present() {
             *self = Self::Leaving {
-                since: now,
+                until: now + patience.0,
                 look: now,
             };
         }
@@ -94,7 +113,7 @@ impl Departure {
     /// When our thread should look.
     pub(super) fn next(self) -> Option<i64> {
         match self {
-            Self::Leaving { since, look } => Some(look.min(since + PATIENCE)),
+            Self::Leaving { until, look } => Some(look.min(until)),
             Self::Quiet => Some(0),
             _ => None,
         }
@@ -103,23 +122,24 @@ impl Departure {
     /// What our thread should take now, if anything.
     pub(super) fn drains(&mut self, now: i64) -> Option<Drain> {
         self.next().filter(|&time| now >= time)?;
-        let (since, drain) = match *self {
-            Self::Leaving { since, .. } if now < since + PATIENCE => (since, Drain::Whole),
+        let (until, drain) = match *self {
+            Self::Leaving { until, .. } if now < until => (until, Drain::Whole),
             _ => (now, Drain::All),
         };
-        *self = Self::Draining { since };
+        *self = Self::Draining { until };
         Some(drain)
     }
 
     /// Our thread has read what it was to take, and nothing `is_left`. True if that was the last; not if recording went
     /// on meanwhile.
     pub(super) fn drained(&mut self, now: i64, is_left: bool) -> bool {
-        let Self::Draining { since } = *self else {
+        let Self::Draining { until } = *self else {
             return false;
         };
         *self = if is_left {
-            let look = now + PAUSE;
-            Self::Leaving { since, look }
+            // The longer it may take, the less often.
+            let look = now + PAUSE.max((until - now) / 16);
+            Self::Leaving { until, look }
         } else {
             Self::Ready
         };
@@ -140,7 +160,7 @@ mod tests {
     fn what_is_whole_is_read_and_then_a_call_ends() {
         let mut departure = Departure::Here;
         assert_eq!(departure.passes(true), Passing::Nothing);
-        departure.stopped(1000);
+        departure.stopped(1000, Patience::default());
         assert_eq!(departure.passes(false), Passing::Nothing);
         assert_eq!(departure.drains(1000), Some(Drain::Whole));
         // Until our thread has read, calls pass.
@@ -152,7 +172,7 @@ mod tests {
     #[test]
     fn what_is_not_whole_is_taken_after_a_wait() {
         let mut departure = Departure::Here;
-        departure.stopped(1000);
+        departure.stopped(1000, Patience::default());
         assert_eq!(departure.drains(1000), Some(Drain::Whole));
         assert!(!departure.drained(1001, true));
         assert_eq!(departure.drains(1002), None);
@@ -167,26 +187,45 @@ mod tests {
     #[test]
     fn a_program_that_never_waits_is_left_later() {
         let mut departure = Departure::Here;
-        departure.stopped(1000);
+        departure.stopped(1000, Patience::default());
         let mut now = 1000;
         while departure.drains(now) == Some(Drain::Whole) {
             assert!(!departure.drained(now, true));
             now = departure.next().expect("it looks again");
         }
-        assert_eq!(now, 1000 + PATIENCE);
+        assert_eq!(now, 1000 + Patience::LEAST);
         assert!(departure.drained(now, false));
         assert_eq!(departure.next(), None);
         assert_eq!(departure.passes(false), Passing::TakeOut);
     }
 
     #[test]
+    fn patience_grows_and_ends() {
+        let mut patience = Patience::default();
+        for expected in [200, 800, 1600, 1600] {
+            patience.grow();
+            assert_eq!(patience.0, expected * 1_000_000);
+        }
+        let mut departure = Departure::Here;
+        departure.stopped(0, patience);
+        let (mut now, mut looks) = (0, 0);
+        while departure.drains(now) == Some(Drain::Whole) {
+            assert!(!departure.drained(now, true));
+            now = departure.next().expect("it looks again");
+            looks += 1;
+        }
+        assert_eq!(now, patience.0);
+        assert!(looks < 80, "{looks}");
+    }
+
+    #[test]
     fn a_slice_that_begins_meanwhile_calls_it_off() {
         // While our thread reads, a slice begins and ends: what it recorded has not been read.
         let mut departure = Departure::Here;
-        departure.stopped(1000);
+        departure.stopped(1000, Patience::default());
         assert!(departure.drains(1001).is_some());
         departure = Departure::Here;
-        departure.stopped(2000);
+        departure.stopped(2000, Patience::default());
         assert!(!departure.drained(2001, false));
         assert_eq!(departure.passes(false), Passing::Nothing);
         assert_eq!(departure.drains(2001), Some(Drain::Whole));
@@ -204,7 +243,7 @@ mod tests {
     #[test]
     fn what_is_gone_stays_so() {
         let mut departure = Departure::Gone;
-        departure.stopped(1);
+        departure.stopped(1, Patience::default());
         assert!(!departure.is_present() && !departure.is_under_way());
         assert_eq!(departure.passes(true), Passing::Nothing);
         assert!(departure.drains(i64::MAX).is_none() && !departure.drained(0, false));

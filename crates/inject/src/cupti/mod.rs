@@ -9,7 +9,6 @@ pub(crate) mod layout;
 mod nesting;
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use attachment::{Attachment, Denied};
 pub(crate) use calls::Calls;
@@ -129,8 +128,6 @@ pub(crate) struct Cupti {
     version: u32,
     calls: Calls,
     follows_waits: bool,
-    /// Whether it was taken out of the process before.
-    has_left: AtomicBool,
 }
 
 impl Cupti {
@@ -162,7 +159,6 @@ impl Cupti {
             version,
             calls,
             follows_waits,
-            has_left: AtomicBool::new(false),
         })
     }
 
@@ -215,20 +211,12 @@ impl Cupti {
     fn prime(&self) -> Result<(), Refusal> {
         let started = self.start();
         self.stop();
-        self.hear_rare_calls();
         started
     }
 
     /// Records again.
     fn resume(&self) -> Result<(), Refusal> {
         self.start().inspect_err(|_| self.stop())
-    }
-
-    /// Leaves two calls on that hardly anyone makes. A runtime that initializes itself while none of its calls is wanted
-    /// is not heard of later either (seen with CUDA 13.0): kernels that recording is switched on for then would lack
-    /// their launches.
-    fn hear_rare_calls(&self) {
-        self.switch_each(self.calls.rare.iter().copied(), true);
     }
 
     fn enable_callback(&self, subscriber: Subscriber, domain: u32, callback: u32, on: bool) {
@@ -245,7 +233,6 @@ impl Cupti {
     fn leave(&self, subscriber: Subscriber) -> Status {
         // SAFETY: the subscriber is ours, and nobody else of us is inside CUPTI.
         unsafe { (self.api.unsubscribe)(subscriber) };
-        self.has_left.store(true, Ordering::Relaxed);
         // SAFETY: as above.
         self.api
             .finalize
@@ -290,8 +277,13 @@ impl Cupti {
         layout::kind::OVERHEAD,
     ];
 
-    /// Records from now on. A kind that CUPTI does not know is left out, but kernels must be there.
+    /// The kinds of calls.
+    const CALLS: [u32; 2] = [layout::kind::RUNTIME, layout::kind::DRIVER];
+
+    /// Records from now on. A kind that CUPTI does not know is left out, but kernels must be there. Calls come first and go
+    /// last, so that no kernel lacks its launch.
     fn start(&self) -> Result<(), Refusal> {
+        self.record_calls();
         for kind in Self::KINDS {
             // SAFETY: takes a number.
             let status = unsafe { (self.api.enable)(kind) };
@@ -299,58 +291,40 @@ impl Cupti {
                 self.check("cuptiActivityEnable", status)?;
             }
         }
-        self.switch_calls(true);
         Ok(())
     }
 
     /// Records no more. What was begun comes with the next flush.
     fn stop(&self) {
-        self.switch_calls(false);
-        for kind in Self::KINDS {
+        for kind in Self::KINDS.into_iter().chain(Self::CALLS) {
             // SAFETY: takes a number.
             unsafe { (self.api.disable)(kind) };
         }
     }
 
-    /// Whether single calls can be chosen; CUPTI before 12.5 records all or none.
-    fn chooses(&self) -> bool {
-        !self.calls.all && self.api.enable_runtime.is_some() && self.api.enable_driver.is_some()
-    }
-
-    /// Chosen calls are switched on one by one. When CUPTI has come back that gives no records (seen with CUDA 13.0): there
-    /// all calls are switched on and the others off, which has to be done in this order and every time.
-    fn switch_calls(&self, on: bool) {
-        if self.chooses() && !self.has_left.load(Ordering::Relaxed) {
-            self.switch_each(self.calls.chosen(), on);
+    /// Records the chosen calls. To switch them on one by one gives no records where the runtime initialized itself while
+    /// none of its calls was wanted, or CUPTI has come back (seen with CUDA 13.0). All calls on and then the others off
+    /// gives them; it has to be done in this order and every time.
+    fn record_calls(&self) {
+        for kind in Self::CALLS {
+            // SAFETY: takes a number.
+            unsafe { (self.api.enable)(kind) };
+        }
+        if self.calls.all {
             return;
         }
-        let switch = if on {
-            self.api.enable
-        } else {
-            self.api.disable
-        };
-        for kind in [layout::kind::RUNTIME, layout::kind::DRIVER] {
-            // SAFETY: takes a number.
-            unsafe { switch(kind) };
-        }
-        if on && self.chooses() {
-            self.switch_each(self.calls.others.iter().copied(), false);
-        }
-    }
-
-    /// Switches the records of calls, by domain and number.
-    fn switch_each(&self, calls: impl Iterator<Item = (u32, u32)>, on: bool) {
+        // CUPTI before 12.5 records all or none.
         let (Some(runtime), Some(driver)) = (self.api.enable_runtime, self.api.enable_driver)
         else {
             return;
         };
-        for (domain, callback) in calls {
+        for &(domain, callback) in &self.calls.others {
             let switch = match domain {
                 domain::RUNTIME => runtime,
                 _ => driver,
             };
             // SAFETY: takes numbers.
-            unsafe { switch(callback, u8::from(on)) };
+            unsafe { switch(callback, 0) };
         }
     }
 

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use llmprof_wire::{Mark, Pop, Push, RangeEnd, RangeStart, ThreadName};
 
 use super::domains;
+use crate::budget::Moment;
 use crate::cupti::Attachment;
+use crate::gate::Slice;
 use crate::session::Session;
 use crate::sys;
 
@@ -122,6 +124,11 @@ impl Log {
 }
 
 impl Session {
+    /// CUPTI is not on its way.
+    fn is_settled(&self) -> bool {
+        !self.cupti().is_some_and(Attachment::is_under_way)
+    }
+
     /// A range begins on this thread. The answer is how many were open in it before.
     pub(super) fn push(&self, domain: u32, name: &[u8]) -> i32 {
         let Some(thread) = this_thread(self) else {
@@ -131,10 +138,14 @@ impl Session {
         if self.gate.is_range(name) {
             self.gate.enter(self);
         }
-        if let Some(budget) = &self.budget
-            && budget.begins(name, sys::now())
-        {
-            self.gate.slice(self, true);
+        if let Some(budget) = &self.budget {
+            let moment = Moment {
+                changes: self.gate.changes(),
+                is_quiet: !self.gate.is_open() && self.is_settled(),
+            };
+            if budget.begins(name, sys::now(), moment) {
+                self.gate.begin_slice(self, Slice::OfSteps);
+            }
         }
         let Ok(mut log) = thread.log.lock() else {
             return -1;
@@ -182,8 +193,7 @@ impl Session {
         open.is_over = true;
         let (is_written, name) = (open.is_written, open.name.clone());
         let whole = (open.time, time);
-        let is_settled = !self.cupti().is_some_and(Attachment::is_under_way);
-        let is_of_one_piece = is_settled && open.changes == self.gate.changes();
+        let is_of_one_piece = self.is_settled() && open.changes == self.gate.changes();
         let is_gate = self.gate.is_range(&log.names[name.clone()]);
         let ends_slice = self.budget.as_ref().is_some_and(|budget| {
             let recorded = is_of_one_piece.then(|| self.gate.is_open());
@@ -207,7 +217,7 @@ impl Session {
             self.gate.leave(self);
         }
         if ends_slice {
-            self.gate.slice(self, false);
+            self.gate.end_slice(self);
         }
         left
     }

@@ -120,6 +120,52 @@ fn a_program_that_never_waits_is_left_all_the_same() {
     assert!(kernels(&recorded) > 0);
 }
 
+/// The device is 120 ms behind a program that never waits for it: after a while nothing is taken before it has ended.
+#[test]
+fn a_device_that_is_far_behind_is_waited_for() {
+    let run = Scene::new()
+        .capture("overhead_ppm=200000 detach=on interval_ms=20")
+        .env("STANDIN_LAG", "120")
+        .run("nvtx cuda until:6,0 steps:100,20,4 finalized");
+    assert!(finalized(&run) >= 6, "{}", run.stdout);
+    let recorded = run.one();
+    let (mut losses, mut kernels) = (Vec::new(), 0);
+    recorded.each(|record| match record {
+        Record::Loss(loss) => losses.push(String::from_utf8_lossy(loss.text).into_owned()),
+        Record::Kernel(_) => kernels += 1,
+        _ => {}
+    });
+    let hasty = "device activities that had no times";
+    assert!(losses.iter().all(|why| why == hasty), "{losses:?}");
+    // The first time, and what still ran when the process ended.
+    assert!(losses.len() <= 2, "{losses:?}");
+    assert!(kernels >= 20, "{kernels}");
+}
+
+#[test]
+fn slices_by_time_are_as_long_as_recording_is_on() {
+    let run = Scene::new()
+        .capture("overhead_ppm=1000000 detach=on interval_ms=20")
+        .env("STANDIN_START", "150")
+        .run("cuda until:4,0 layers:8,4,5 finalized");
+    let recorded = whole(&run);
+    let (mut on, mut lengths) = (0, Vec::new());
+    recorded.each(|record| {
+        if let Record::Capture(capture) = record {
+            if capture.on == 1 {
+                on = capture.time;
+            } else {
+                lengths.push((capture.time - on) / 1_000_000);
+            }
+        }
+    });
+    lengths.pop();
+    assert!(
+        lengths.len() >= 3 && lengths.iter().all(|&length| length >= 100),
+        "{lengths:?}"
+    );
+}
+
 #[test]
 fn slices_by_time_leave_too() {
     let run = Scene::new()

@@ -5,6 +5,8 @@
  * STANDIN_ENABLE   what cuptiActivityEnable returns for kernels (0)
  * STANDIN_TAKEN    "A,B": the subscriptions from the A-th on and before the B-th are refused: another tool has CUPTI
  * STANDIN_FINALIZE what cuptiFinalize returns (0)
+ * STANDIN_LAG      how far the device is behind the program, ms: what it has not done yet is handed out by force only, without times (0)
+ * STANDIN_START    how long it takes to record kernels again after it has left, ms (0)
  * STANDIN_HOLD     1: takes the next buffer when it hands out one; 2: and hands it out, with a record, when it is finalized (0)
  *
  * cuptiFinalize must be called at the end of a call, when all records were handed out and nobody is inside. It spoils the
@@ -38,6 +40,8 @@ static uint8_t enabled[64], runtime_on[1024], driver_on[1024];
 static uint8_t *buffer;
 static size_t size, used, dropped;
 static uint32_t correlation;
+/* When the device will have done all that is recorded of it. */
+static uint64_t busy_until;
 static uint8_t called_on[5][1024];
 /* The process that CUPTI is gone from, how often it went, and how often somebody subscribed. */
 static pid_t gone;
@@ -116,6 +120,7 @@ int cuptiActivityEnable(uint32_t kind) {
     if (kind == RUNTIME) memset(runtime_on, 1, sizeof runtime_on);
     if (kind == DRIVER) memset(driver_on, 1, sizeof driver_on);
     if (kind == KERNEL) started++;
+    if (kind == KERNEL && finalized) usleep(1000 * number("STANDIN_START", 0));
     enabled[kind] = 1;
     RETURN(0);
 }
@@ -169,11 +174,17 @@ static void hand_over(void) {
     used = size = 0;
     if (full) completed(NULL, 0, full, whole, bytes);
 }
+/* Takes the times off kernels that the device has not done yet. */
+static void forget_times(uint64_t now) {
+    for (uint8_t *place = buffer; place < buffer + used; place += size_of(*(uint32_t *)place))
+        if (*(uint32_t *)place == KERNEL && *(uint64_t *)(place + 24) > now) memset(place + 16, 0, 16);
+}
 int cuptiActivityFlushAll(uint32_t flag) {
-    (void)flag;
     USED;
     pthread_mutex_lock(&lock);
-    if (used) hand_over();
+    uint64_t now = timestamp ? timestamp() : 0;
+    if (used && flag && number("STANDIN_LAG", 0)) forget_times(now);
+    if (used && (flag || busy_until <= now)) hand_over();
     if (!buffer && number("STANDIN_HOLD", 0)) { size_t most = 0; requested(&buffer, &size, &most); }
     pthread_mutex_unlock(&lock);
     RETURN(0);
@@ -271,7 +282,10 @@ static void run_kernel(const char *name, uint64_t node, uint32_t graph) {
     uint64_t start = timestamp();
     api(RUNTIME, GET_DEVICE, which + 1000000, start, start + 10);
     api(RUNTIME, node ? GRAPH_LAUNCH : LAUNCH, which, start, start + 2000);
-    kernel_record(kept_name(name), node, graph, which, start + 3000, start + 4000);
+    uint64_t begin = start + 3000 + 1000000ull * number("STANDIN_LAG", 0);
+    kernel_record(kept_name(name), node, graph, which, begin, begin + 1000);
+    /* Without a lag it is done at once. */
+    if (enabled[KERNEL] && begin > start + 3000) busy_until = begin + 1000;
     pthread_mutex_unlock(&lock);
 }
 /* A launch by the runtime, inside which the driver is called. */
@@ -285,6 +299,7 @@ void standin_kernel(const char *name, uint64_t node, uint32_t graph) {
 }
 void standin_wait(void) {
     passes(2, STREAM_SYNC, 0);
+    while (timestamp && timestamp() < busy_until) usleep(1000);
     passes(2, STREAM_SYNC, 1);
 }
 void standin_others(void) {

@@ -4,6 +4,7 @@
  *   cuda nvtx push:NAME pop domain:NAME,RANGE wide:NAME start:NAME end mark:NAME
  *   kernels:N others unfinished node:ID,ORIGINAL graphkernel:NODE steps:COUNT,KERNELS,MS sleep:MS
  *   loop:COUNT,KERNELS,MS (steps that wait for the device) replay:COUNT,NODE,MS (steps of a graph) crowd:THREADS,COUNT,KERNELS
+ *   layers:COUNT,LAYERS,MS (steps of as many layers, each of which keeps a processor busy for so long)
  *   until:LEFT,STARTED (steps go on beyond their count until CUPTI has left that often and recording has begun that often from here)
  *   leave:MS (waits until CUPTI has left, no longer than that) finalized
  *   thread:NAME,KERNELS fork:CUDA spawn kill abort quick filesize:BYTES print:TEXT exit:CODE
@@ -18,6 +19,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -88,6 +90,20 @@ static void loop(long count, long launches, long ms) {
         pop();
     }
 }
+static void work(long ms) {
+    struct timespec now, begin;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+}
+static void layers(long count, long layers, long ms) {
+    while (another(&count)) {
+        kernel("lookup_kernel", 0, 0);
+        for (long i = 0; i < layers; i++) { kernels(12); work(ms); }
+        kernel("choice_kernel", 0, 0);
+        wait_for_device();
+    }
+}
 static void *in_crowd(void *argument) {
     const long *numbers = argument;
     loop(numbers[0], numbers[1], 1);
@@ -132,6 +148,7 @@ static void act(const char *word, char **self) {
     else if (sscanf(word, "graphkernel:%ld", &a) == 1) kernel("gemm_kernel", (uint64_t)a, (uint32_t)(a >> 32));
     else if (sscanf(word, "steps:%ld,%ld,%ld", &a, &b, &c) == 3)
         while (another(&a)) { push("decode_step"); kernels((int)b); rest((int)c); pop(); }
+    else if (sscanf(word, "layers:%ld,%ld,%ld", &a, &b, &c) == 3) layers(a, b, c);
     else if (sscanf(word, "loop:%ld,%ld,%ld", &a, &b, &c) == 3) loop(a, b, c);
     else if (sscanf(word, "crowd:%ld,%ld,%ld", &a, &b, &c) == 3) {
         pthread_t threads[16];

@@ -48,7 +48,7 @@ struct Process<'a> {
     nodes: HashMap<u64, Node>,
     edges: Edges,
     /// Since when is recorded.
-    recording: Option<(i64, bool)>,
+    recording: Option<(i64, u8)>,
     was_recorded: bool,
     /// The highest correlation number before CUPTI last left the process.
     earlier_correlations: u32,
@@ -329,27 +329,30 @@ impl<'a> Process<'a> {
 
     fn capture(&mut self, capture: Capture) {
         self.see(capture.time);
-        let is_slice = capture.slice == 1;
         match (capture.on, self.recording) {
             (1, None) => {
-                self.recording = Some((capture.time, is_slice));
+                self.recording = Some((capture.time, capture.slice));
                 self.edges.begin(capture.time);
                 self.was_recorded = true;
             }
-            (0, Some((since, is_slice))) => {
+            (0, Some((since, slice))) => {
                 self.recording = None;
                 self.edges.end(capture.time);
                 // Not all of the time was recorded.
                 let metadata = &mut self.builder.metadata;
                 metadata.insert("slices".to_owned(), "true".to_owned());
-                self.captured(since, capture.time, is_slice);
+                self.captured(since, capture.time, slice);
             }
             _ => {}
         }
     }
 
-    fn captured(&mut self, start: i64, end: i64, is_slice: bool) {
-        let name = if is_slice { "slice" } else { "capture" };
+    fn captured(&mut self, start: i64, end: i64, slice: u8) {
+        let name = match slice {
+            0 => "capture",
+            1 => "slice",
+            _ => "slice of steps",
+        };
         let name = self.builder.intern(name);
         self.builder.ranges.push(Range {
             start,
@@ -388,8 +391,8 @@ impl<'a> Process<'a> {
                 1,
             );
         }
-        if let Some((since, is_slice)) = self.recording.take() {
-            self.captured(since, self.last, is_slice);
+        if let Some((since, slice)) = self.recording.take() {
+            self.captured(since, self.last, slice);
         }
         self.graph_nodes();
         let open = std::mem::replace(&mut self.ranges, OpenRanges::new(id));

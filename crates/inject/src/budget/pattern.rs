@@ -1,0 +1,233 @@
+//! Steps by the pattern of kernels, where no range shows them.
+//!
+//! A program that generates text runs the same kernels again for every step. A kernel that it runs seldom, such as the one
+//! that chooses a token, comes back after a step; if nearly all others come back at the same distance, that is the step.
+//! Layers come back as well, but what lies between the last of one step and the first of the next does not fit in with
+//! them. A slice inside of one long step shows layers alone, so that a distance is certain only where something repeats
+//! inside of it.
+
+use std::collections::HashMap;
+
+/// Kernels of a slice that are kept: more do not change what repeats.
+const MOST_KERNELS: usize = 1 << 16;
+/// Fewer kernels show nothing.
+const FEWEST_KERNELS: usize = 32;
+/// The part of kernels that may differ from those a step later.
+const UNLIKE: f64 = 0.01;
+/// The part of kernels that are those of a layer later, in a step of layers.
+const ALIKE_IN_LAYERS: f64 = 0.6;
+/// How many distances are tried.
+const MOST_TRIES: usize = 32;
+
+/// The kernels of a slice: when each began, and the number of its name.
+#[derive(Default)]
+pub(crate) struct Kernels(Vec<(i64, u32)>);
+
+/// What repeats in a slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Period {
+    /// How long it takes, ns.
+    pub(super) time: i64,
+    /// Whether something repeats inside of it, as layers do in a step.
+    pub(super) holds_layers: bool,
+}
+
+impl Kernels {
+    pub(crate) fn add(&mut self, start: i64, name: u32) {
+        if self.0.len() < MOST_KERNELS {
+            self.0.push((start, name));
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether there are so few that nothing could repeat.
+    pub(super) fn are_few(&self) -> bool {
+        self.0.len() < FEWEST_KERNELS
+    }
+
+    /// What repeats; nothing where no distance fits, or the slice holds it less than twice.
+    pub(super) fn period(&mut self) -> Option<Period> {
+        if self.are_few() {
+            return None;
+        }
+        // Streams and buffers come in no order.
+        self.0.sort_unstable();
+        let names: Vec<u32> = self.0.iter().map(|&(_, name)| name).collect();
+        let distance = distances(&names, Rarest::First)
+            .into_iter()
+            .find(|&distance| alike(&names, distance) >= 1.0 - UNLIKE)?;
+        let step = &names[..distance];
+        let holds_layers = distances(step, Rarest::Last)
+            .into_iter()
+            .any(|layer| alike(step, layer) >= ALIKE_IN_LAYERS);
+        let mut times: Vec<i64> = self
+            .0
+            .iter()
+            .zip(&self.0[distance..])
+            .map(|(kernel, later)| later.0 - kernel.0)
+            .collect();
+        // Between two requests a step takes longer.
+        let middle = times.len() / 2;
+        let (_, &mut time, _) = times.select_nth_unstable(middle);
+        Some(Period { time, holds_layers })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Rarest {
+    First,
+    Last,
+}
+
+/// The distances at which names come back, no more than half of all, those of rare names first or last.
+fn distances(names: &[u32], rarest: Rarest) -> Vec<usize> {
+    /// Where a name came last, how often it came, and at which distances.
+    #[derive(Default)]
+    struct Seen {
+        last: usize,
+        count: usize,
+        distances: Vec<usize>,
+    }
+    let mut seen: HashMap<u32, Seen> = HashMap::new();
+    for (place, &name) in names.iter().enumerate() {
+        let of = seen.entry(name).or_default();
+        let distance = place - of.last;
+        if of.count > 0 && distance <= names.len() / 2 && !of.distances.contains(&distance) {
+            // A name that comes back at ever other distances says nothing.
+            if of.distances.len() < MOST_TRIES {
+                of.distances.push(distance);
+            }
+        }
+        of.count += 1;
+        of.last = place;
+    }
+    let mut seen: Vec<(u32, Seen)> = seen.into_iter().filter(|(_, of)| of.count > 1).collect();
+    seen.sort_unstable_by_key(|(name, of)| (of.count, *name));
+    if rarest == Rarest::Last {
+        seen.reverse();
+    }
+    let mut found = Vec::new();
+    for distance in seen.into_iter().flat_map(|(_, of)| of.distances) {
+        if !found.contains(&distance) {
+            found.push(distance);
+        }
+        if found.len() == MOST_TRIES {
+            break;
+        }
+    }
+    found
+}
+
+/// The part of names that are those so much later.
+fn alike(names: &[u32], distance: usize) -> f64 {
+    let later = names.get(distance..).unwrap_or_default();
+    let same = names.iter().zip(later).filter(|(a, b)| a == b).count();
+    same as f64 / later.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kernels, a microsecond each, of so many steps of `layers` layers; every step begins with a lookup and ends with a
+    /// choice, and a layer runs 12 kernels, some of the same name.
+    fn steps(count: usize, layers: usize, from: usize, until: usize) -> Kernels {
+        let layer = [10, 11, 12, 12, 12, 13, 14, 12, 10, 11, 15, 12];
+        let mut names = Vec::new();
+        for _ in 0..count {
+            names.push(1);
+            for _ in 0..layers {
+                names.extend(layer);
+            }
+            names.extend([10, 11, 2, 3]);
+        }
+        let until = until.min(names.len());
+        Kernels(
+            (from..until)
+                .map(|place| (place as i64 * 1000, names[place]))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn steps_are_found_wherever_the_slice_begins() {
+        for from in [0, 1, 7, 100, 292, 293] {
+            let period = steps(4, 24, from, usize::MAX).period();
+            let step = Period {
+                time: 293_000,
+                holds_layers: true,
+            };
+            assert_eq!(period, Some(step), "from {from}");
+        }
+    }
+
+    #[test]
+    fn layers_alone_are_not_certain() {
+        let layers = steps(1, 80, 5, 700).period().unwrap();
+        let layer = Period {
+            time: 12_000,
+            holds_layers: false,
+        };
+        assert_eq!(layers, layer);
+    }
+
+    #[test]
+    fn one_step_and_a_half_show_none() {
+        assert_eq!(steps(2, 24, 30, 30 + 440).period(), None);
+    }
+
+    #[test]
+    fn steps_that_differ_by_a_kernel_are_alike() {
+        let mut kernels = steps(6, 24, 0, usize::MAX);
+        for (index, kernel) in kernels.0.iter_mut().enumerate() {
+            if index % 401 == 5 {
+                kernel.1 = 99;
+            }
+        }
+        assert_eq!(kernels.period().map(|period| period.time), Some(293_000));
+    }
+
+    #[test]
+    fn buffers_come_in_no_order() {
+        let mut kernels = steps(4, 24, 0, usize::MAX);
+        kernels.0.reverse();
+        assert_eq!(kernels.period().map(|period| period.time), Some(293_000));
+    }
+
+    #[test]
+    fn what_is_in_no_order_has_no_period() {
+        let mut kernels = Kernels::default();
+        let mut random = 1_u64;
+        for place in 0..5000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            kernels.add(place, (random >> 60) as u32);
+        }
+        assert_eq!(kernels.period(), None);
+        let mut nothing = Kernels::default();
+        assert_eq!(nothing.period(), None);
+    }
+
+    #[test]
+    fn a_loop_of_one_kernel_is_a_period() {
+        let mut kernels = Kernels::default();
+        (0..100).for_each(|place| kernels.add(place * 50, 7));
+        let one = Period {
+            time: 50,
+            holds_layers: false,
+        };
+        assert_eq!(kernels.period(), Some(one));
+    }
+
+    #[test]
+    fn kernels_without_end_are_bounded() {
+        let mut kernels = Kernels::default();
+        (0..200_000).for_each(|place| kernels.add(place, place as u32 % 70_000));
+        assert_eq!(kernels.0.len(), MOST_KERNELS);
+        assert_eq!(kernels.period(), None);
+    }
+}

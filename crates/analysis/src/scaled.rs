@@ -282,7 +282,8 @@ fn step_name(trace: &Trace, nvtx: &[usize], slices: &[(i64, i64)]) -> Option<Str
     } else {
         2
     };
-    let mut votes: FxHashMap<StrId, usize> = FxHashMap::default();
+    // How many slices begin with a range, and how long it is in them.
+    let mut votes: FxHashMap<StrId, (usize, i64)> = FxHashMap::default();
     for &row in nvtx {
         let start = ranges.start[row];
         let place = slices.partition_point(|slice| slice.0 <= start);
@@ -291,21 +292,16 @@ fn step_name(trace: &Trace, nvtx: &[usize], slices: &[(i64, i64)]) -> Option<Str
             && start - slices[place - 1].0 <= SOON
             && start + ranges.duration[row] <= slices[place - 1].1
         {
-            *votes.entry(ranges.name[row]).or_default() += 1;
+            let (count, time) = votes.entry(ranges.name[row]).or_default();
+            *count += 1;
+            *time += ranges.duration[row];
         }
     }
     // Of nested ranges that begin together, the longest: it is the one that slices were made for.
-    let mean = |name: StrId| {
-        let rows = nvtx.iter().filter(|&&row| ranges.name[row] == name);
-        let (count, sum) = rows.fold((0, 0_i64), |(count, sum), &row| {
-            (count + 1, sum + ranges.duration[row])
-        });
-        sum / count.max(1)
-    };
     votes
         .into_iter()
-        .filter(|&(_, votes)| votes >= enough)
-        .max_by_key(|&(name, votes)| (votes, mean(name), name))
+        .filter(|&(_, (count, _))| count >= enough)
+        .max_by_key(|&(name, votes)| (votes, name))
         .map(|(name, _)| name)
 }
 
@@ -417,6 +413,38 @@ mod tests {
             "{:?}",
             scaled.kernels
         );
+    }
+
+    /// A model is inside of each step. Outside of slices steps are shorter, and the model has no range there.
+    #[test]
+    fn of_ranges_that_begin_together_the_outer_one_is_the_step() {
+        const MS: i64 = 1_000_000;
+        let mut builder = TraceBuilder::default();
+        let (step, model) = (builder.intern("decode_step"), builder.intern("model"));
+        let slice = builder.intern("slice of steps");
+        let mut range = |start, duration, name, kind| {
+            builder.ranges.push(Range {
+                start,
+                duration,
+                name,
+                kind,
+                ..Range::default()
+            });
+        };
+        for number in 0..50 {
+            let is_recorded = number % 10 == 5;
+            let (start, length) = (number * 40 * MS, if is_recorded { 30 } else { 10 });
+            range(start, length * MS, step, RangeKind::NVTX);
+            if is_recorded {
+                range(start + 100, length * MS - 200, model, RangeKind::NVTX);
+                range(start - 10, length * MS + 20, slice, RangeKind::CAPTURE);
+            }
+        }
+        let metadata = &mut builder.metadata;
+        metadata.insert("slices".to_owned(), "true".to_owned());
+        let scaled = scaled(&builder.finish()).unwrap();
+        assert_eq!(scaled.step.as_deref(), Some("decode_step"));
+        assert_eq!((scaled.units, scaled.sampled), (50, 5));
     }
 
     /// Ranges of modules begin everywhere, so that some begin with two slices by chance: those are no steps.

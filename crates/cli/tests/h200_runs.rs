@@ -14,6 +14,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const ALL: [&str; 5] = ["eager05", "graph05", "compile05", "eager7", "graph7"];
+/// A run within a budget.
+const SLICES: &str = "slices05";
 const PHASES: [&str; 2] = ["prefill", "decode"];
 /// Steps of decode in each of the runs: 16 tokens, of which prefill gives the first.
 const STEPS: u64 = 15;
@@ -49,9 +51,10 @@ struct Again {
 impl Again {
     /// The run with this name, analyzed once for all tests.
     fn of(name: &str) -> &'static Self {
-        static RUNS: [OnceLock<Again>; ALL.len()] = [const { OnceLock::new() }; ALL.len()];
-        let place = ALL.iter().position(|known| *known == name).unwrap();
-        RUNS[place].get_or_init(|| Self::analyzed(name))
+        static RUNS: [OnceLock<Again>; ALL.len() + 1] = [const { OnceLock::new() }; ALL.len() + 1];
+        let place = ALL.iter().position(|known| *known == name);
+        assert!(place.is_some() || name == SLICES);
+        RUNS[place.unwrap_or(ALL.len())].get_or_init(|| Self::analyzed(name))
     }
 
     fn analyzed(name: &str) -> Self {
@@ -378,4 +381,67 @@ fn the_same_figures_stand_in_all_files() {
         let sum: f64 = shares.map(percent).sum();
         assert!(sum > 50.0 && sum < 100.5, "{name}: {sum} %");
     }
+}
+
+#[test]
+fn slices_of_a_run_are_whole_steps_and_scale_to_all_of_them() {
+    let again = Again::of(SLICES);
+    assert_eq!(again.class("decode"), "host_bound");
+    let counts: Value =
+        serde_json::from_slice(&fs::read(fixtures().join("counts.json")).unwrap()).unwrap();
+    let scaled = &again.analysis["timeline"]["scaled"];
+    assert_eq!(scaled["step"], "decode_step");
+    assert_eq!(scaled["units"], counts[SLICES]["decode"]["steps"]);
+    let sampled = scaled["sampled"].as_i64().unwrap();
+    assert_eq!(sampled, 16);
+    // All that was recorded lies in these steps, and every step runs the kernels that each does where all are recorded.
+    let sum = |what: &str| counts[SLICES]["decode"][what].as_i64().unwrap();
+    let whole = &counts["eager05"]["decode"];
+    let a_step = whole["kernels"].as_i64().unwrap() / whole["steps"].as_i64().unwrap();
+    assert_eq!(sum("kernels"), sampled * a_step);
+    let kernels = scaled["kernels"]["value"].as_f64().unwrap();
+    assert!((kernels - (sum("steps") * a_step) as f64).abs() < 0.5);
+    let time = scaled["kernel_time_ns"]["value"].as_f64().unwrap() / sum("steps") as f64;
+    let of_work = sum("sum_ns") as f64 / sampled as f64;
+    assert!(
+        (time / of_work - 1.0).abs() < 0.01,
+        "{time} of {of_work} ns"
+    );
+    // The cache is longer than where all steps are recorded, by 150 tokens on average, and takes the device 1.8 % longer.
+    let full = whole["sum_ns"].as_f64().unwrap() / whole["steps"].as_f64().unwrap();
+    assert!((0.99..1.04).contains(&(of_work / full)), "{of_work} {full}");
+
+    assert_eq!(again.part("decode", "sum_ns"), sum("sum_ns"));
+    let report = again.read("report.md");
+    for words in [
+        "judged by 16 of 299 steps",
+        "16 of 299 ranges `decode_step` were recorded whole",
+        "prefill lies between slices",
+    ] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+    let longest = report.lines().map(|line| line.chars().count()).max();
+    assert!(longest < Some(500), "{longest:?}");
+}
+
+#[test]
+fn a_worker_that_was_killed_leaves_what_it_had_recorded() {
+    let folder = TempDir::new().unwrap();
+    let run = folder.path().join("run");
+    llmprof(&[
+        Path::new("import"),
+        &fixtures().join("killed/cupti.wire.gz"),
+        Path::new("-o"),
+        &run,
+    ]);
+    let manifest = fs::read_to_string(run.join("run.json")).unwrap();
+    assert!(manifest.contains("wire.not_ended"), "{manifest}");
+    let analysis: Value =
+        serde_json::from_slice(&fs::read(run.join("analysis.json")).unwrap()).unwrap();
+    let phases = analysis["phases"].as_array().unwrap();
+    let kernels = phases
+        .iter()
+        .map(|phase| phase["traced"]["kernels"].as_i64().unwrap());
+    // Counted with Python in the file: 1006 of prefill and of each step; the last one was under way.
+    assert_eq!(kernels.sum::<i64>(), 14_045);
 }

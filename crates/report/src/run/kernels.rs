@@ -24,7 +24,7 @@ const MOST_LAUNCHES: usize = 4;
 /// Columns of the framework's operators that a trace of the host alone fills.
 const OF_HOST: usize = 4;
 /// Names in tables are cut to this many characters.
-const LONGEST_NAME: usize = 90;
+pub(super) const LONGEST_NAME: usize = 90;
 
 /// `kernels.md`; nothing where the trace has no kernels.
 pub fn kernels(analysis: &RunAnalysis) -> Option<Document> {

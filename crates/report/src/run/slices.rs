@@ -1,7 +1,9 @@
 //! What slices say of the whole, where recording kept within a budget.
 
 use llmprof_analysis::{Scaled, run::RunAnalysis};
+use llmprof_record::kernel_name::brief;
 
+use super::kernels::LONGEST_NAME;
 use crate::{Document, Table};
 
 /// The heading.
@@ -34,7 +36,7 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
     let mut table = Table::new(&["Kernel", "Calls", "Time"], 1);
     for kernel in &scaled.by_kernel {
         table.row([
-            kernel.name.clone(),
+            brief(&kernel.name, LONGEST_NAME),
             kernel.calls.number(),
             kernel.time_ns.time(),
         ]);

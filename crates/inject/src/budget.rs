@@ -6,9 +6,9 @@
 //! recorded at what a launch costs. Credit does not pile up beyond one slice, so that a busy time after an idle one pays
 //! no more than its share.
 //!
-//! Slices hold whole steps where ranges show them: of those that come back, up to [`LONGEST_STEP`] long and not inside of
-//! one another, the range that most of the time is spent in is taken for a step. Without such ranges a slice is a stretch of time that is long enough to hold whole steps, by the `pattern`
-//! of the kernels of those before it; whoever reads the trace finds the steps in it.
+//! Slices hold whole steps where ranges show them (`step`). Without such ranges a slice is a stretch of time that is long
+//! enough to hold whole steps (`length`), by the `pattern` of the kernels of those before it; whoever reads the trace finds
+//! the steps in it.
 //!
 //! What a launch costs is measured where there are steps: the time of a recorded step less the mean of the plain steps
 //! before and after it, since the speed of a host drifts. The median of these differences, at the upper end of its
@@ -19,10 +19,11 @@ mod cycles;
 mod length;
 mod pairs;
 mod pattern;
+mod samples;
+mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Mutex;
 
 use self::cycles::Cycles;
@@ -30,6 +31,7 @@ pub(crate) use self::cycles::Moment;
 use self::length::Length;
 use self::pairs::Pairs;
 pub(crate) use self::pattern::Kernels;
+use self::step::Step;
 use crate::gate::{Slice, Switches};
 use crate::sys;
 
@@ -43,9 +45,7 @@ const LEAST_COST: f64 = PRIOR_COST / 8.0;
 const MOST_COST: f64 = PRIOR_COST * 10.0;
 /// What a kernel of a graph costs, in launches: an H200 showed 0.27 µs, and 2.6 for a launch.
 pub(crate) const KERNEL_OF_GRAPH: f64 = 0.1;
-/// The longest range that counts as a step, ns.
-const LONGEST_STEP: f64 = 250e6;
-/// The shortest.
+/// The shortest range that counts as a step, ns.
 const SHORTEST_STEP: i64 = 500_000;
 /// A slice is at least this long, ns: short steps are taken several at a time.
 const LEAST_SLICE: i64 = 10_000_000;
@@ -55,10 +55,6 @@ const PATIENCE: i64 = 500_000_000;
 const STEPS_STOP: i64 = 1_000_000_000;
 /// How long our thread waits for credit at least, ns.
 const PAUSE: i64 = 10_000_000;
-/// How many names of ranges are followed.
-const MOST_NAMES: usize = 256;
-/// How often a range must have come back to count as a step.
-const REPEATS: u64 = 3;
 
 /// The budget of a session.
 pub(crate) struct Budget {
@@ -68,23 +64,26 @@ pub(crate) struct Budget {
 struct State {
     share: f64,
     credit: f64,
+    /// What the next slice will cost, ns.
     expected: f64,
     last: i64,
     /// Processor time of the process by then.
     used: i64,
+    /// Up to when time or steps have earned. Steps of two threads, or inside of one another, do not earn twice.
+    earned_to: i64,
     /// Until when time earns nothing, since steps do.
-    earned_until: i64,
+    steps_until: i64,
     phase: Phase,
-    ranges: HashMap<Box<[u8]>, Durations>,
-    step: Option<Box<[u8]>>,
+    step: Step,
     cost: f64,
     pairs: Pairs,
     switched: i64,
-    /// What the slice that is being counted costs, ns.
+    /// Whether a slice has begun that is not all counted.
+    owes: bool,
+    /// What it costs, ns.
     slice_cost: f64,
-    /// What its switching and launches came to, and what those of the last one did.
+    /// What switching and launches came to since the last slice of steps began, ns.
     counted: f64,
-    last_cost: f64,
     cycles: Cycles,
     slices: u64,
     /// What the slice that is being counted was made for.
@@ -117,24 +116,6 @@ enum Phase {
     Timed(i64),
 }
 
-/// How long ranges of one name took.
-#[derive(Default)]
-struct Durations {
-    count: u64,
-    mean: f64,
-    /// Start and end of the last one.
-    last: (i64, i64),
-    /// Whether it lies inside one that comes back too.
-    is_inside: bool,
-}
-
-impl Durations {
-    /// All of them, ns.
-    fn total(&self) -> f64 {
-        self.mean * self.count as f64
-    }
-}
-
 impl Budget {
     /// A budget of so many millionths of the time; none for 0. With `leaves` CUPTI is taken out between slices.
     pub(crate) fn new(ppm: u32, leaves: bool) -> Option<Self> {
@@ -146,16 +127,16 @@ impl Budget {
                 expected: 1000.0 * PRIOR_COST + if leaves { PRIOR_RETURN } else { 0.0 },
                 last: sys::now(),
                 used: sys::time_of_others(),
-                earned_until: i64::MIN,
+                earned_to: i64::MIN,
+                steps_until: i64::MIN,
                 phase: Phase::Off,
-                ranges: HashMap::new(),
-                step: None,
+                step: Step::default(),
                 cost: PRIOR_COST,
                 pairs: Pairs::default(),
                 switched: 0,
+                owes: false,
                 slice_cost: 0.0,
                 counted: 0.0,
-                last_cost: 0.0,
                 cycles: Cycles::default(),
                 slices: 0,
                 slice: Slice::OfTime,
@@ -171,19 +152,17 @@ impl Budget {
         let Ok(mut state) = self.state.lock() else {
             return false;
         };
-        if state.step.as_deref() != Some(name) {
+        if !state.step.is(name) {
             return false;
         }
         state.cycles.begin(now, moment);
         if !matches!(state.phase, Phase::Armed(_)) {
             return false;
         }
-        let cost = std::mem::take(&mut state.last_cost);
+        let cost = std::mem::take(&mut state.counted);
         state.cycles.next_slice(cost);
-        let length = state.ranges.get(name).map_or(0.0, |range| range.mean);
-        let steps = (LEAST_SLICE as f64 / length.max(1.0)).ceil().max(1.0);
-        state.phase = Phase::Steps(now, steps as u64);
-        state.slice = Slice::OfSteps;
+        let steps = (LEAST_SLICE as f64 / state.step.mean().max(1.0)).ceil();
+        state.begin(Slice::OfSteps, Phase::Steps(now, steps.max(1.0) as u64));
         true
     }
 
@@ -203,13 +182,16 @@ impl Budget {
             return false;
         };
         state.learn(name, (start, end), recorded);
-        if state.step.as_deref() == Some(name) {
-            state.earn(duration, end);
+        if !state.step.is(name) {
+            return false;
         }
+        state.cycles.end(start);
+        state.earn(start, end);
         let Phase::Steps(since, left) = state.phase else {
             return false;
         };
-        if state.step.as_deref() != Some(name) {
+        // One that another thread began before the slice is not whole.
+        if start < since {
             return false;
         }
         if recorded != Some(false) {
@@ -242,24 +224,22 @@ impl Budget {
             // Of two threads one began a slice and the other ended it, and the gate heard of them the other way round.
             Phase::Off if switches.is_on => Some(false),
             Phase::Off if is_wanted && state.credit >= state.expected => {
-                if state.step.is_some() {
+                if state.step.is_known() {
                     state.phase = Phase::Armed(now);
                     None
                 } else {
-                    state.phase = Phase::Timed(now + state.length.time);
-                    state.slice = Slice::OfTime;
+                    state.begin_timed(now);
                     Some(true)
                 }
             }
             Phase::Armed(since) if now - since >= PATIENCE => {
                 // The steps have stopped; what runs now is recorded by time.
-                state.slice = Slice::OfTime;
-                state.phase = Phase::Timed(now + state.length.time);
+                state.begin_timed(now);
                 Some(true)
             }
             // A step that does not end is not a step.
             Phase::Steps(since, _) if now - since >= 4 * PATIENCE => {
-                state.step = None;
+                state.step.forget();
                 state.phase = Phase::Off;
                 Some(false)
             }
@@ -309,26 +289,41 @@ impl Budget {
     /// What a launch costs, ns, and from how many steps that is known; 0 where it is assumed.
     pub(crate) fn launch_cost(&self) -> (u64, u64) {
         self.state.lock().map_or((0, 0), |state| {
-            (state.cost as u64, state.pairs.added.len() as u64)
+            (state.cost as u64, state.pairs.added.count() as u64)
         })
     }
 }
 
 impl State {
-    /// A step took so long and ended then. Where there is credit for a slice, it begins with the next step.
-    fn earn(&mut self, duration: i64, end: i64) {
-        self.credit = (self.credit + self.share * duration as f64).min(self.expected);
-        self.earned_until = end + STEPS_STOP;
-        if self.phase == Phase::Off && self.slice_cost == 0.0 && self.credit >= self.expected {
+    /// A slice begins.
+    fn begin(&mut self, slice: Slice, phase: Phase) {
+        (self.slice, self.phase) = (slice, phase);
+        self.owes = true;
+    }
+
+    fn begin_timed(&mut self, now: i64) {
+        self.begin(Slice::OfTime, Phase::Timed(now + self.length.time));
+    }
+
+    /// There was a step. Where there is credit for a slice, it begins with the next one, once the last slice is counted.
+    fn earn(&mut self, start: i64, end: i64) {
+        let earned = (end - start.max(self.earned_to)).max(0);
+        self.credit = (self.credit + self.share * earned as f64).min(self.expected);
+        self.earned_to = self.earned_to.max(end);
+        self.steps_until = end + STEPS_STOP;
+        if self.phase == Phase::Off && !self.owes && self.credit >= self.expected {
             self.phase = Phase::Armed(end);
         }
     }
 
     /// Earns and pays; the slice that is over, once all of it is counted.
     fn pay(&mut self, (now, used): (i64, i64), launches: f64, switches: Switches) -> Option<Slice> {
-        let since = self.last.max(self.earned_until);
+        let since = self.last.max(self.steps_until);
         let busy = (now - since).min(used - self.used).max(0);
         let earned = self.share * busy as f64;
+        if now > since {
+            self.earned_to = now;
+        }
         self.last = now;
         self.used = used;
         let switching = (switches.time - self.switched).max(0) as f64;
@@ -344,72 +339,40 @@ impl State {
         }
         self.counted += counted;
         self.slice_cost += paid;
-        let is_counted = launches <= 0.0 && !switches.is_open_ended;
-        let is_over = self.phase == Phase::Off && self.slice_cost > 0.0 && is_counted;
+        let is_counted = launches <= 0.0 && !switches.is_on && !switches.is_open_ended;
+        let is_over = self.phase == Phase::Off && self.owes && is_counted;
         if is_over {
-            self.slices += 1;
-            self.expected = match self.slices {
-                1 => self.slice_cost,
-                _ => 0.5 * self.expected + 0.5 * self.slice_cost,
-            };
-            self.slice_cost = 0.0;
-            self.last_cost = std::mem::take(&mut self.counted);
+            self.owes = false;
+            // One in which recording was not wanted cost nothing, and says nothing of the next.
+            if self.slice_cost > 0.0 {
+                self.slices += 1;
+                self.expected = match self.slices {
+                    1 => self.slice_cost,
+                    _ => 0.5 * self.expected + 0.5 * self.slice_cost,
+                };
+                self.slice_cost = 0.0;
+            }
         }
         self.credit = (self.credit + earned).min(self.expected) - paid;
         is_over.then_some(self.slice)
     }
 
-    fn learn(&mut self, name: &[u8], (start, end): (i64, i64), recorded: Option<bool>) {
-        let duration = (end - start) as f64;
-        if !self.ranges.contains_key(name) && !self.makes_room(duration) {
-            return;
+    fn learn(&mut self, name: &[u8], range: (i64, i64), recorded: Option<bool>) {
+        // A slice ends with what it began with.
+        let may_change = !matches!(self.phase, Phase::Steps(..));
+        if self.step.learn(name, range, may_change) {
+            self.pairs = Pairs::default();
+            self.cycles = Cycles::default();
+            (self.steps_recorded, self.step_launches) = (0, 0.0);
         }
-        let range = self.ranges.entry(name.into()).or_default();
-        range.count += 1;
-        range.mean += (duration - range.mean) / range.count as f64;
-        range.last = (start, end);
-        let (count, mean, total) = (range.count, range.mean, range.total());
-        let may_be = count >= REPEATS && mean <= LONGEST_STEP && !range.is_inside;
-        let is_new = self.step.as_deref() != Some(name);
-        if may_be && is_new && !matches!(self.phase, Phase::Steps(..)) {
-            let known = self
-                .step
-                .as_ref()
-                .and_then(|step| self.ranges.get_mut(step));
-            let is_more = known.is_none_or(|known| {
-                // The model is nearly all of a step, and runs in prefill too; but the step is what is around it.
-                known.is_inside = start <= known.last.0 && known.last.1 <= end;
-                // By more than a little, or two that are alike would change places for ever.
-                known.is_inside || total > 1.2 * known.total()
-            });
-            if is_more {
-                self.step = Some(name.into());
-                self.pairs = Pairs::default();
-                self.cycles = Cycles::default();
-            }
-        }
-        if self.step.as_deref() == Some(name) {
-            self.pairs.add(duration, recorded);
+        if self.step.is(name) {
+            self.pairs.add((range.1 - range.0) as f64, recorded);
             self.measure();
         }
     }
 
-    /// Whether there is a place for a range that takes so long. Where there is none, the shortest one goes: what is inside of
-    /// a step ends before it, and may be of more names than are followed.
-    fn makes_room(&mut self, duration: f64) -> bool {
-        if self.ranges.len() < MOST_NAMES {
-            return true;
-        }
-        let others = self.ranges.iter();
-        let shortest = others
-            .filter(|(name, range)| self.step.as_ref() != Some(*name) && range.mean < duration)
-            .min_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))
-            .map(|(name, _)| name.clone());
-        shortest.is_some_and(|name| self.ranges.remove(&name).is_some())
-    }
-
     fn measure(&mut self) {
-        let Some(added) = self.pairs.upper() else {
+        let Some(added) = self.pairs.added.upper() else {
             return;
         };
         if self.steps_recorded > 0 && self.step_launches > 0.0 {

@@ -95,7 +95,7 @@ impl Gate {
 
     /// Launches are of another speed from now on.
     pub(crate) fn count_change(&self) {
-        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Whether a range of this name is the one to record.
@@ -207,10 +207,13 @@ impl Gate {
             slice: state.slice.or(before).map_or(0, |slice| slice as u8),
         };
         session.note(|out| record.put(out));
-        self.is_open.store(wanted, Ordering::Relaxed);
+        self.is_open.store(wanted, Ordering::Release);
         drop(state);
         if wanted {
             session.ranges.write_open(session);
+        } else {
+            // Our thread does the rest: this one may be the target's.
+            session.bell.ring();
         }
         if !self.has_slices {
             session.report(Report::Capture { on: wanted });

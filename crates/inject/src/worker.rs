@@ -32,7 +32,7 @@ pub(crate) fn spawn(session: &'static Session, file: File, header: Header, contr
         untimed: 0,
         recorded: Recorded::default(),
         told_lost: 0,
-        was_open: false,
+        asked: None,
         forgets: false,
     };
     let started = sys::without_signals(|| {
@@ -63,8 +63,8 @@ struct Worker {
     recorded: Recorded,
     /// Losses that llmprof knows of.
     told_lost: u64,
-    /// Whether anything was recorded since the last flush.
-    was_open: bool,
+    /// How often the gate had changed when CUPTI was last asked for what it holds; nothing where it may hold more since.
+    asked: Option<u64>,
     /// Whether records were dropped that later ones refer to.
     forgets: bool,
 }
@@ -110,7 +110,7 @@ impl Worker {
                         Order::Start => session.gate.order(session, true),
                         Order::Stop => session.gate.order(session, false),
                         Order::Flush(number) => {
-                            self.was_open = true;
+                            self.asked = None;
                             self.checkpoint();
                             self.control.send(&Report::Flushed { number });
                         }
@@ -140,29 +140,29 @@ impl Worker {
         let Some(budget) = &session.budget else {
             return;
         };
-        let waiting = session.gate.awaits_slice();
-        if let Some(on) = budget.tick(
-            (sys::now(), sys::time_of_others()),
-            &mut self.recorded,
-            session.gate.switches(session),
-            waiting,
-        ) {
-            if on {
+        let switches = session.gate.switches(session);
+        // The launches of a slice are counted before the next one. While CUPTI leaves it is asked for them anyway.
+        if !switches.is_on && !switches.is_open_ended {
+            self.flush_cupti();
+        }
+        let now = (sys::now(), sys::time_of_others());
+        let is_wanted = session.gate.awaits_slice();
+        match budget.tick(now, &mut self.recorded, switches, is_wanted) {
+            Some(true) => {
                 session.gate.begin_slice(session, Slice::OfTime);
                 budget.is_on(sys::now());
-            } else {
-                session.gate.end_slice(session);
-                // The launches of this slice are counted before the next one.
-                self.was_open = true;
-                self.flush_cupti();
             }
+            Some(false) => session.gate.end_slice(session),
+            None => {}
         }
     }
 
+    /// Reads what CUPTI holds and is whole. Once recording is off, until nothing comes any more.
     fn flush_cupti(&mut self) {
-        let is_open = self.session.gate.is_open();
-        if is_open || self.was_open {
-            self.was_open = is_open;
+        let gate = &self.session.gate;
+        let changes = Some(gate.changes());
+        if gate.is_open() || self.asked != changes {
+            self.asked = changes;
             if let Some(cupti) = self.session.cupti() {
                 cupti.flush(false);
             }
@@ -241,7 +241,7 @@ impl Worker {
     }
 
     fn read(&mut self, cupti: &Attachment, full: &Full) {
-        self.was_open = true;
+        self.asked = None;
         let Self {
             scratch,
             translator,

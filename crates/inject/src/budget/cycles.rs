@@ -5,15 +5,9 @@
 //! time of a launch that is recorded differs from one host to another. So what is paid is multiplied by how much more
 //! slices took than was counted.
 
-use std::collections::VecDeque;
+use super::samples::Samples;
 
-/// How many slices must have shown it.
-const SAMPLES: usize = 5;
-/// How many of the last ones it is from.
-const LAST_SAMPLES: usize = 33;
-/// How many plain cycles say what is usual.
-const LAST_PLAIN: usize = 9;
-/// How much more it is until then: an H200 host showed 1.2 to 1.6.
+/// How much more it is until enough slices have shown it: an H200 host showed 1.2 to 1.6.
 const PRIOR: f64 = 1.5;
 /// A cycle that takes so many times as long as a plain one is a pause.
 const PAUSE: f64 = 8.0;
@@ -25,12 +19,14 @@ const MOST: f64 = 4.0;
 pub(super) struct Cycles {
     /// When the last step began, and what recording was like then.
     begun: Option<(i64, Moment)>,
-    /// The last plain cycles, ns, the newest last.
-    plain: VecDeque<f64>,
+    /// Whether it has not ended.
+    is_open: bool,
+    /// The last plain cycles, ns: what is usual.
+    plain: Samples<9>,
     /// By how much those of the last slice were longer, ns; nothing where that cannot be said.
     excess: Option<f64>,
-    /// That over what was counted, the newest last.
-    ratios: VecDeque<f64>,
+    /// That over what was counted.
+    ratios: Samples<33>,
 }
 
 /// What recording is like at some moment.
@@ -45,18 +41,32 @@ pub(crate) struct Moment {
 impl Cycles {
     /// A step begins.
     pub(super) fn begin(&mut self, now: i64, moment: Moment) {
+        let overlaps = std::mem::replace(&mut self.is_open, true);
         let Some((since, before)) = self.begun.replace((now, moment)) else {
             return;
         };
+        if overlaps {
+            // Steps of several threads, or inside of one another: the time between two of them says nothing.
+            self.excess = None;
+            return;
+        }
         let cycle = (now - since) as f64;
         let is_plain = before.is_quiet && moment == before;
-        let usual = median(&self.plain);
+        let usual = self.plain.median();
         let is_pause = usual.is_some_and(|usual| cycle > PAUSE * usual);
-        if !is_plain {
+        if is_plain {
+            // Pauses as well: where all steps take as long from now on, that is usual.
+            self.plain.add(cycle);
+        } else {
             let longer = usual.filter(|_| !is_pause).map(|usual| cycle - usual);
             self.excess = self.excess.zip(longer).map(|(sum, longer)| sum + longer);
-        } else if !is_pause {
-            keep(&mut self.plain, cycle, LAST_PLAIN);
+        }
+    }
+
+    /// The step that began at `start` or shortly before ends.
+    pub(super) fn end(&mut self, start: i64) {
+        if self.begun.is_some_and(|(since, _)| start >= since) {
+            self.is_open = false;
         }
     }
 
@@ -65,27 +75,15 @@ impl Cycles {
         if let Some(excess) = self.excess.replace(0.0)
             && cost > 0.0
         {
-            keep(&mut self.ratios, excess / cost, LAST_SAMPLES);
+            self.ratios.add(excess / cost);
         }
     }
 
     /// How much more slices take than is counted, at the upper end of what is known, and no less than that.
     pub(super) fn factor(&self) -> f64 {
-        super::pairs::upper(&self.ratios, SAMPLES).map_or(PRIOR, |ratio| ratio.clamp(1.0, MOST))
+        let ratio = self.ratios.upper();
+        ratio.map_or(PRIOR, |ratio| ratio.clamp(1.0, MOST))
     }
-}
-
-fn keep(values: &mut VecDeque<f64>, value: f64, most: usize) {
-    values.push_back(value);
-    if values.len() > most {
-        values.pop_front();
-    }
-}
-
-fn median(values: &VecDeque<f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.iter().copied().collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied()
 }
 
 #[cfg(test)]
@@ -103,6 +101,7 @@ mod tests {
                 5 => {
                     cycles.begin(now, Moment { changes, is_quiet });
                     cycles.next_slice(counted);
+                    cycles.end(now);
                     changes += 2;
                     now += cycle + 70;
                     continue;
@@ -123,6 +122,7 @@ mod tests {
                     is_quiet,
                 },
             );
+            cycles.end(now);
             now += cycle;
         }
         cycles.factor()
@@ -147,6 +147,52 @@ mod tests {
     fn pauses_are_left_out() {
         let measured = factor(45.0, |step| if step % 60 == 9 { 5000 } else { 0 });
         assert_eq!(measured, 2.0);
+    }
+
+    #[test]
+    fn steps_that_all_take_longer_are_not_pauses() {
+        // Ten times as long, and so is what slices take.
+        let mut cycles = Cycles::default();
+        let (mut now, mut changes) = (0, 0);
+        for step in 0..1000 {
+            let usual = if step < 100 { 100 } else { 1000 };
+            cycles.begin(
+                now,
+                Moment {
+                    changes,
+                    is_quiet: true,
+                },
+            );
+            cycles.end(now);
+            now += usual;
+            if step % 20 == 5 {
+                cycles.next_slice(50.0);
+                changes += 2;
+                now += if step < 100 { 150 } else { 100 };
+            }
+        }
+        assert_eq!(cycles.factor(), 2.0);
+    }
+
+    #[test]
+    fn steps_across_each_other_show_nothing() {
+        let mut cycles = Cycles::default();
+        for step in 0..600 {
+            let (now, changes) = (100 * step, (step / 20) as u64);
+            cycles.begin(
+                now,
+                Moment {
+                    changes,
+                    is_quiet: true,
+                },
+            );
+            if step % 20 == 5 {
+                cycles.next_slice(1.0);
+            }
+            // Of the thread that began the one before.
+            cycles.end(now - 100);
+        }
+        assert_eq!(cycles.factor(), PRIOR);
     }
 
     #[test]

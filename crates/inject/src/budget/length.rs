@@ -29,7 +29,7 @@ impl Length {
     /// The last slice, which was that long, has shown this.
     pub(super) fn learn(&mut self, shown: Option<Period>) {
         match shown {
-            Some(step) if step.holds_layers || self.time == LONGEST => {
+            Some(step) if step.holds_layers || (self.time == LONGEST && !self.is_settled) => {
                 // Wherever it begins, it holds a whole step, and two for the next look.
                 let twice = step.time.saturating_mul(22) / 10;
                 self.time = twice.clamp(SHORTEST, LONGEST);
@@ -91,6 +91,15 @@ mod tests {
         assert_eq!(
             lengths(&[None, None, None, long, None]),
             [200, 400, 550, 528, 528]
+        );
+    }
+
+    #[test]
+    fn a_slice_of_layers_alone_unsettles_nothing() {
+        let (step, layer) = (every(260, true), every(2, false));
+        assert_eq!(
+            lengths(&[layer, layer, layer, step, layer, None]),
+            [200, 400, 550, 550, 550, 550]
         );
     }
 

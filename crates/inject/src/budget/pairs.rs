@@ -1,11 +1,6 @@
 //! What recording adds to a step.
 
-use std::collections::VecDeque;
-
-/// How many recorded steps between plain ones a measured cost needs.
-const SAMPLES: usize = 5;
-/// How many of the last ones it is from.
-const LAST_SAMPLES: usize = 33;
+use super::samples::Samples;
 
 /// Recorded steps against the plain ones around them.
 #[derive(Default)]
@@ -14,8 +9,8 @@ pub(super) struct Pairs {
     plain: Option<f64>,
     /// Recorded steps since then, and their sum, ns.
     recorded: (u32, f64),
-    /// What recording added to a step, the newest last, ns.
-    pub(super) added: VecDeque<f64>,
+    /// What recording added to a step, ns.
+    pub(super) added: Samples<33>,
 }
 
 impl Pairs {
@@ -30,11 +25,8 @@ impl Pairs {
                 if let Some(before) = before
                     && count > 0
                 {
-                    let added = sum / f64::from(count) - f64::midpoint(before, duration);
-                    self.added.push_back(added);
-                    if self.added.len() > LAST_SAMPLES {
-                        self.added.pop_front();
-                    }
+                    let mean = sum / f64::from(count);
+                    self.added.add(mean - f64::midpoint(before, duration));
                 }
                 self.plain = Some(duration);
             }
@@ -47,22 +39,4 @@ impl Pairs {
             }
         }
     }
-
-    /// The upper end of what recording adds to a step.
-    pub(super) fn upper(&self) -> Option<f64> {
-        upper(&self.added, SAMPLES)
-    }
-}
-
-/// The upper end of what values have in the middle: their median and 1.57 × the spread of the quarters ÷ √n, which is how
-/// the notches of box plots are drawn (McGill, Tukey, Larsen 1978). Nothing where there are fewer than `least`.
-pub(super) fn upper(values: &VecDeque<f64>, least: usize) -> Option<f64> {
-    if values.len() < least.max(1) {
-        return None;
-    }
-    let mut sorted: Vec<f64> = values.iter().copied().collect();
-    sorted.sort_by(f64::total_cmp);
-    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
-    let spread = at(0.75) - at(0.25);
-    Some(at(0.5) + 1.57 * spread / (sorted.len() as f64).sqrt())
 }

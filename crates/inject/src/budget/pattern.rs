@@ -67,7 +67,7 @@ impl Kernels {
             .0
             .iter()
             .zip(&self.0[distance..])
-            .map(|(kernel, later)| later.0 - kernel.0)
+            .map(|(kernel, later)| later.0.saturating_sub(kernel.0))
             .collect();
         // Between two requests a step takes longer.
         let middle = times.len() / 2;
@@ -210,6 +210,16 @@ mod tests {
         assert_eq!(kernels.period(), None);
         let mut nothing = Kernels::default();
         assert_eq!(nothing.period(), None);
+    }
+
+    #[test]
+    fn times_out_of_all_bounds_are_times() {
+        let mut kernels = Kernels::default();
+        for place in 0..100 {
+            let start = if place % 2 == 0 { i64::MIN } else { i64::MAX };
+            kernels.add(start, 7);
+        }
+        assert!(kernels.period().is_some());
     }
 
     #[test]

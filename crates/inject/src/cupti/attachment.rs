@@ -179,7 +179,7 @@ impl Attachment {
     }
 
     /// Records no more. What was begun comes with the next flush. With `leaves` CUPTI is to leave the process, where it
-    /// may.
+    /// may; our thread does that.
     pub(crate) fn stop(&self, session: &Session, leaves: bool) {
         let Some(mut state) = self.inside() else {
             return;
@@ -196,8 +196,6 @@ impl Attachment {
         state.departure.stopped(sys::now(), patience);
         self.is_under_way.store(true, Ordering::Relaxed);
         self.round.fetch_add(1, Ordering::Relaxed);
-        // Our thread does the rest: this one may be the target's.
-        session.bell.ring();
     }
 
     fn stays(&self, state: &State) -> Option<&'static str> {

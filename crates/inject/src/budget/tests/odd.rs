@@ -1,0 +1,226 @@
+//! Programs that are not one loop of steps.
+
+use super::*;
+
+const QUIET: Moment = Moment {
+    changes: 0,
+    is_quiet: true,
+};
+
+/// A budget that knows a step of 20 ms and has credit for a slice; and the time.
+fn armed() -> (Budget, i64) {
+    let budget = Budget::new(20_000, false).unwrap();
+    let mut now = 1_000_000 * MS;
+    begin(&budget, now);
+    while !matches!(budget.state.lock().unwrap().phase, Phase::Armed(_)) {
+        budget.begins(b"step", now, QUIET);
+        budget.ends(b"step", (now, now + 20 * MS), Some(false));
+        now += 20 * MS;
+    }
+    (budget, now)
+}
+
+/// So many threads whose steps of 20 ms lie across each other; all wait while recording is switched, which takes 5 ms. The
+/// share of time that this and recording took.
+fn crowd(threads: usize) -> f64 {
+    let budget = Budget::new(20_000, false).unwrap();
+    let start = sys::now();
+    begin(&budget, start);
+    let mut switches = Switches::default();
+    let (mut now, mut on, mut recorded) = (start, false, of(0.0));
+    let mut begun = vec![None; threads];
+    // A thread does something every millisecond, one after the other.
+    for turn in 0_usize.. {
+        if now - start > 20_000 * MS {
+            break;
+        }
+        now += MS / threads as i64;
+        let (thread, phase) = (
+            turn % threads,
+            (turn / threads + 20 / threads * (turn % threads)) % 20,
+        );
+        let mut to = None;
+        if phase == 19
+            && let Some((since, changes)) = begun[thread].take()
+        {
+            let whole = (changes == switches.count).then_some(on);
+            to = budget.ends(b"step", (since, now), whole).then_some(false);
+        } else if phase == 0 {
+            let moment = Moment {
+                changes: switches.count,
+                is_quiet: !on,
+            };
+            to = budget.begins(b"step", now, moment).then_some(true);
+        }
+        if on && phase < 19 {
+            recorded.launches += 50.0;
+            now += 50 * 2500 / threads as i64;
+        }
+        if turn % 40 == 0 {
+            let mut nothing = of(0.0);
+            let counted = if on { &mut nothing } else { &mut recorded };
+            to = budget.tick((now, now), counted, switches, true).or(to);
+        }
+        if let Some(to) = to.filter(|&to| to != on) {
+            on = to;
+            now += 5 * MS;
+            switches.count += 1;
+            switches.time += 5 * MS;
+        }
+        if phase == 0 {
+            begun[thread] = Some((now, switches.count));
+        }
+    }
+    assert!(switches.count >= 10, "{switches:?}");
+    let launched = budget.state.lock().unwrap().slices as f64;
+    let recording = launched * 20.0 * 50.0 * 2500.0;
+    (switches.time as f64 + recording) / (now - start) as f64
+}
+
+#[test]
+fn steps_of_many_threads_earn_no_more_than_the_time_they_take() {
+    for threads in [1, 2, 4, 10] {
+        let share = crowd(threads);
+        assert!(share <= 0.021, "{share} by {threads}");
+    }
+}
+
+#[test]
+fn a_step_inside_a_step_of_its_name_earns_once() {
+    let budget = Budget::new(20_000, false).unwrap();
+    for step in 0..5 {
+        let begin = step * 20 * MS;
+        budget.ends(b"block", (begin + 5 * MS, begin + 10 * MS), Some(false));
+        budget.ends(b"block", (begin, begin + 20 * MS), Some(false));
+    }
+    // The first of them was not known to be a step.
+    let state = budget.state.lock().unwrap();
+    assert!(state.credit <= 0.02 * 80e6, "{}", state.credit);
+}
+
+/// Steps come back after a while in which the time itself has earned, also that of the first step.
+#[test]
+fn the_time_of_a_step_earns_once() {
+    let (budget, mut now) = armed();
+    begin(&budget, now);
+    budget.state.lock().unwrap().credit = 0.0;
+    let off = Switches::default();
+    now += STEPS_STOP;
+    budget.tick((now, now), &mut of(0.0), off, false);
+    assert_eq!(budget.state.lock().unwrap().credit, 0.0);
+    now += 20 * MS;
+    budget.tick((now, now), &mut of(0.0), off, false);
+    budget.ends(b"step", (now - 20 * MS, now), Some(false));
+    assert_eq!(budget.state.lock().unwrap().credit, 0.02 * 20e6);
+}
+
+#[test]
+fn a_step_that_another_thread_began_before_the_slice_does_not_end_it() {
+    let (budget, now) = armed();
+    assert!(budget.begins(b"step", now, QUIET));
+    assert!(!budget.ends(b"step", (now - 10 * MS, now + 10 * MS), None));
+    assert!(budget.ends(b"step", (now, now + 20 * MS), Some(true)));
+    assert_eq!(budget.state.lock().unwrap().steps_recorded, 1);
+}
+
+/// Our thread comes late: until it has counted a slice, there is no other.
+#[test]
+fn a_slice_waits_until_the_last_one_is_counted() {
+    let (budget, mut now) = armed();
+    let mut slices = 0;
+    let mut steps = |now: &mut i64| {
+        for _ in 0..10 {
+            slices += usize::from(budget.begins(b"step", *now, QUIET));
+            budget.ends(b"step", (*now, *now + 20 * MS), None);
+            *now += 20 * MS;
+        }
+        slices
+    };
+    assert_eq!(steps(&mut now), 1);
+    // What it held is cheap enough for the next one at once, when all of it was counted.
+    let switches = Switches {
+        time: MS / 10,
+        ..Switches::default()
+    };
+    budget.tick((now, now), &mut of(10.0), switches, true);
+    assert_eq!(steps(&mut now), 1);
+    budget.tick((now, now), &mut of(0.0), switches, true);
+    assert_eq!(steps(&mut now), 2);
+}
+
+/// A slice ends just after our thread has asked the gate: what it cost is not known yet.
+#[test]
+fn a_slice_that_the_gate_still_has_on_is_not_counted() {
+    let (budget, now) = armed();
+    budget.begins(b"step", now, QUIET);
+    budget.ends(b"step", (now, now + 20 * MS), Some(true));
+    let mut switches = Switches {
+        time: MS,
+        is_on: true,
+        ..Switches::default()
+    };
+    budget.tick((now, now), &mut of(0.0), switches, true);
+    assert!(budget.state.lock().unwrap().owes);
+    switches.is_on = false;
+    budget.tick((now, now), &mut of(0.0), switches, true);
+    assert!(!budget.state.lock().unwrap().owes);
+}
+
+#[test]
+fn slices_that_recorded_nothing_cost_nothing() {
+    let (budget, mut now) = armed();
+    let before = budget.state.lock().unwrap().expected;
+    let mut slices = 0;
+    for _ in 0..20 {
+        slices += usize::from(budget.begins(b"step", now, QUIET));
+        budget.ends(b"step", (now, now + 20 * MS), Some(false));
+        now += 20 * MS;
+        let off = Switches::default();
+        assert_eq!(budget.tick((now, now), &mut of(0.0), off, false), None);
+    }
+    assert!(slices > 3);
+    let state = budget.state.lock().unwrap();
+    assert_eq!((state.expected, state.steps_recorded), (before, 0));
+}
+
+/// Steps stop, and a slice of time comes before the next one of steps: what both cost stands against what both took.
+#[test]
+fn a_slice_of_time_between_slices_of_steps_counts_as_well() {
+    let (budget, now) = armed();
+    let spend = |to: i64| {
+        let switches = Switches {
+            time: to,
+            ..Switches::default()
+        };
+        budget.tick((now, now), &mut of(0.0), switches, true);
+    };
+    budget.begins(b"step", now, QUIET);
+    budget.ends(b"step", (now, now + 20 * MS), Some(true));
+    spend(4 * MS);
+    budget.state.lock().unwrap().begin_timed(now);
+    budget.state.lock().unwrap().phase = Phase::Off;
+    spend(7 * MS);
+    assert_eq!(budget.state.lock().unwrap().counted, 7e6);
+}
+
+#[test]
+fn launches_of_another_step_are_not_those_of_this_one() {
+    let budget = Budget::new(20_000, false).unwrap();
+    let mut now = 0;
+    // Ten launches and 2.5 µs each; later a thousand.
+    for (name, step, launches) in [(b"small", MS, 10), (b"large", 20 * MS, 1000)] {
+        for round in 0..200 {
+            let recorded = round % 4 == 3;
+            let length = step + if recorded { launches * 2500 } else { 0 };
+            budget.ends(name, (now, now + length), Some(recorded));
+            now += length;
+            if recorded && budget.state.lock().unwrap().step.is(name) {
+                let mut state = budget.state.lock().unwrap();
+                state.steps_recorded += 1;
+                state.step_launches += launches as f64;
+            }
+        }
+        let (cost, samples) = budget.launch_cost();
+        assert!(samples >= 5 && (2300..2700).contains(&cost), "{cost}");
+    }
+}

@@ -93,6 +93,13 @@ impl Gate {
         self.changes.load(Ordering::Relaxed)
     }
 
+    /// Whether recording was on or off ever since there were so many changes; nothing where it was both.
+    pub(crate) fn since(&self, changes: u64) -> Option<bool> {
+        // In this order: a change is counted before it shows.
+        let is_open = self.is_open.load(Ordering::Acquire);
+        (self.changes.load(Ordering::Acquire) == changes).then_some(is_open)
+    }
+
     /// Launches are of another speed from now on.
     pub(crate) fn count_change(&self) {
         self.changes.fetch_add(1, Ordering::Release);

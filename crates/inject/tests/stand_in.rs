@@ -223,6 +223,44 @@ fn only_the_range_that_was_named_is_recorded() {
 }
 
 #[test]
+fn ranges_beyond_measure_do_not_end_others() {
+    let scene = Scene::new().env("LLMPROF_NVTX_RANGE", "decode");
+    let recorded = scene
+        .run("nvtx cuda push:decode deep:5000 kernels:3 pop kernels:5")
+        .one();
+    assert_eq!(kernels(&recorded), 3);
+    assert_eq!(
+        recorded.kinds()["push"],
+        recorded.kinds()["pop"],
+        "every range that was written has an end"
+    );
+}
+
+#[test]
+fn ranges_that_never_end_are_bounded_and_counted() {
+    let recorded = Scene::new().run("nvtx cuda starts:70000 start:late").one();
+    let mut lost = 0;
+    recorded.each(|record| {
+        if let Record::Loss(loss) = record {
+            lost += loss.count;
+        }
+    });
+    let written = recorded.kinds()["rangestart"];
+    assert_eq!((written, lost), (1 << 16, 70_001 - (1 << 16)));
+}
+
+/// Nobody asks for them for a minute, and they are on their way all the same.
+#[test]
+fn marks_without_ranges_are_handed_over() {
+    let recorded = Scene::new()
+        .capture("interval_ms=60000")
+        .run("nvtx cuda marks:30000 sleep:500 kill")
+        .one();
+    let marks = recorded.kinds()["mark"];
+    assert!(marks > 10_000, "{marks}");
+}
+
+#[test]
 fn a_killed_process_keeps_all_but_the_last_interval() {
     let scene = Scene::new().capture("interval_ms=20");
     let recorded = scene

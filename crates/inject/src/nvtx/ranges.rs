@@ -23,6 +23,8 @@ const CHUNK: usize = 128 << 10;
 const MOST_CHUNKS: usize = 1024;
 /// Ranges a thread may have open; those inside are not recorded.
 const DEEPEST: usize = 4096;
+/// Ranges that may be open and end on any thread; more are not recorded.
+const MOST_STARTED: usize = 1 << 16;
 /// What stands between the names in a path.
 const SEPARATOR: u8 = 0x1f;
 
@@ -31,7 +33,7 @@ const SEPARATOR: u8 = 0x1f;
 pub(crate) struct Ranges {
     threads: Mutex<Vec<&'static Thread>>,
     chunks: Mutex<Vec<Vec<u8>>>,
-    /// Events in chunks that were dropped.
+    /// Events in chunks that were dropped, and ranges beyond [`MOST_STARTED`].
     lost: AtomicU64,
     started: Mutex<HashMap<u64, Started>>,
     numbers: AtomicU64,
@@ -46,6 +48,8 @@ struct Thread {
 #[derive(Default)]
 struct Log {
     open: Vec<Open>,
+    /// Ranges beyond [`DEEPEST`] that are open.
+    deeper: u64,
     /// The names of open ranges, one after the other.
     names: Vec<u8>,
     /// Records that are not handed over yet.
@@ -110,6 +114,14 @@ impl Log {
         }
     }
 
+    /// Hands over what was gathered where it is much.
+    fn hand_over_much(&mut self, session: &Session) {
+        if self.out.len() >= CHUNK {
+            self.hand_over(&session.ranges);
+            session.bell.ring();
+        }
+    }
+
     fn write_push(&mut self, index: usize, thread: u32) {
         let open = &mut self.open[index];
         open.is_written = true;
@@ -135,7 +147,8 @@ impl Session {
             return -1;
         };
         // Before the range, so that it lies inside what is recorded.
-        if self.gate.is_range(name) {
+        let is_gate = self.gate.is_range(name);
+        if is_gate {
             self.gate.enter(self);
         }
         if let Some(budget) = &self.budget {
@@ -151,6 +164,11 @@ impl Session {
             return -1;
         };
         if log.open.len() >= DEEPEST {
+            log.deeper += 1;
+            drop(log);
+            if is_gate {
+                self.gate.leave(self);
+            }
             return -1;
         }
         let begin = log.names.len();
@@ -167,10 +185,7 @@ impl Session {
         });
         if self.gate.takes_ranges() {
             log.write_push(depth, thread.id);
-            if log.out.len() >= CHUNK {
-                log.hand_over(&self.ranges);
-                self.bell.ring();
-            }
+            log.hand_over_much(self);
         }
         depth as i32
     }
@@ -183,6 +198,10 @@ impl Session {
         let Ok(mut log) = thread.log.lock() else {
             return -1;
         };
+        if log.deeper > 0 {
+            log.deeper -= 1;
+            return -1;
+        }
         let found = log
             .open
             .iter()
@@ -193,10 +212,10 @@ impl Session {
         open.is_over = true;
         let (is_written, name) = (open.is_written, open.name.clone());
         let whole = (open.time, time);
-        let is_of_one_piece = self.is_settled() && open.changes == self.gate.changes();
+        let changes = open.changes;
         let is_gate = self.gate.is_range(&log.names[name.clone()]);
         let ends_slice = self.budget.as_ref().is_some_and(|budget| {
-            let recorded = is_of_one_piece.then(|| self.gate.is_open());
+            let recorded = self.gate.since(changes).filter(|_| self.is_settled());
             budget.ends(&log.names[name.clone()], whole, recorded)
         });
         if is_written {
@@ -238,12 +257,18 @@ impl Session {
                 text: name,
             };
             record.put(&mut log.out);
+            log.hand_over_much(self);
         }
     }
 
     /// A range begins that may end on another thread. The answer is its number.
     pub(super) fn start_range(&self, domain: u32, name: &[u8]) -> u64 {
         let number = self.ranges.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let started = self.ranges.started.lock().map(|started| started.len());
+        if started.is_ok_and(|count| count >= MOST_STARTED) {
+            self.ranges.lost.fetch_add(1, Ordering::Relaxed);
+            return number;
+        }
         if self.gate.is_range(name) {
             self.gate.enter(self);
         }

@@ -1,7 +1,8 @@
 /* A program as it looks to the library: it initializes "CUDA" and NVTX as the driver and the NVTX headers do, and then
  * does what its arguments say, one after the other.
  *
- *   cuda nvtx push:NAME pop domain:NAME,RANGE wide:NAME start:NAME end mark:NAME
+ *   cuda nvtx push:NAME pop domain:NAME,RANGE wide:NAME start:NAME mark:NAME
+ *   deep:N (so many ranges inside of one another) marks:N starts:N (ranges that never end)
  *   kernels:N others unfinished node:ID,ORIGINAL graphkernel:NODE steps:COUNT,KERNELS,MS sleep:MS
  *   loop:COUNT,KERNELS,MS (steps that wait for the device) replay:COUNT,NODE,MS (steps of a graph) crowd:THREADS,COUNT,KERNELS
  *   layers:COUNT,LAYERS,MS (steps of as many layers, each of which keeps a processor busy for so long)
@@ -141,6 +142,11 @@ static void act(const char *word, char **self) {
         kernels(1);
         ((void (*)(uint64_t))core[7])(range);
     } else if (!strncmp(word, "mark:", 5)) ((void (*)(const char *))core[2])(value);
+    else if (sscanf(word, "deep:%ld", &a) == 1) {
+        for (long i = 0; i < a; i++) push("deep");
+        for (long i = 0; i < a; i++) pop();
+    } else if (sscanf(word, "marks:%ld", &a) == 1) while (a-- > 0) ((void (*)(const char *))core[2])("here");
+    else if (sscanf(word, "starts:%ld", &a) == 1) while (a-- > 0) ((uint64_t(*)(const char *))core[5])("endless");
     else if (sscanf(word, "kernels:%ld", &a) == 1) kernels((int)a);
     else if (!strcmp(word, "others")) others();
     else if (!strcmp(word, "unfinished")) unfinished();

@@ -31,6 +31,8 @@ struct State {
     inside: u32,
     slice: Option<Slice>,
     open: bool,
+    /// Recording went off, and CUPTI stayed for a range that may come back at once.
+    stayed: bool,
     refused: bool,
     switches: u64,
     switch_time: i64,
@@ -69,6 +71,7 @@ impl Gate {
                 inside: 0,
                 slice: (!has_slices).then_some(Slice::Always),
                 open: false,
+                stayed: false,
                 refused: false,
                 switches: 0,
                 switch_time: 0,
@@ -180,10 +183,15 @@ impl Gate {
         let before = state.slice;
         how(&mut state);
         let wanted = self.would_open(&state) && state.slice.is_some();
+        let Some(cupti) = session.cupti() else { return };
+        let leaves = session.options.detach && (!state.ordered || state.slice.is_none());
         if wanted == state.open {
+            if leaves && std::mem::take(&mut state.stayed) {
+                cupti.stop(session, true);
+                session.bell.ring();
+            }
             return;
         }
-        let Some(cupti) = session.cupti() else { return };
         let begin = sys::now();
         let time = if wanted {
             match cupti.start(session) {
@@ -199,12 +207,11 @@ impl Gate {
                 }
             }
         } else {
-            // A range that is recorded by name may come back at once: CUPTI stays for it.
-            let leaves = session.options.detach && (self.has_slices || !state.ordered);
             cupti.stop(session, leaves);
             begin
         };
         state.open = wanted;
+        state.stayed = !wanted && !leaves;
         state.switch_time += sys::now() - begin;
         state.switches += 1;
         self.count_change();

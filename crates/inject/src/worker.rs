@@ -39,7 +39,14 @@ pub(crate) fn spawn(session: &'static Session, file: File, header: Header, contr
         std::thread::Builder::new()
             .name("llmprof".to_owned())
             .spawn(move || {
-                guard::quietly((), move || worker.run());
+                let is_done = guard::quietly(false, move || {
+                    worker.run();
+                    true
+                });
+                if !is_done {
+                    // Nobody reads what is recorded from now on.
+                    guard::quietly((), || session.gate.order(session, false));
+                }
                 session.set_finished();
             })
     });

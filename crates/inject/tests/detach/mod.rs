@@ -345,6 +345,33 @@ fn the_end_finds_cupti_gone() {
 }
 
 #[test]
+fn a_range_that_comes_back_in_a_slice_finds_cupti_there() {
+    let run = Scene::new()
+        .capture("overhead_ppm=100000 detach=on interval_ms=20")
+        .env("LLMPROF_NVTX_RANGE", "part")
+        .run("nvtx cuda until:4,0 parts:100,20,5 finalized");
+    let recorded = whole(&run);
+    assert!(finalized(&run) >= 4, "{}", run.stdout);
+    // A slice is a step, which has two parts.
+    let (parts, returns) = (slices(&recorded), returns(&recorded));
+    assert!(2 * returns <= parts + 1, "{returns} for {parts}");
+    assert!(kernels(&recorded) > 0);
+}
+
+#[test]
+fn recording_that_is_ended_outside_of_its_range_leaves_nothing_behind() {
+    let run = Scene::new()
+        .capture("detach=on interval_ms=20")
+        .env("LLMPROF_NVTX_RANGE", "decode")
+        .hanging_up()
+        .run(
+            "nvtx cuda push:decode kernels:40 pop leave:20000 push:decode kernels:5 pop finalized",
+        );
+    assert_eq!(finalized(&run), 1);
+    assert_eq!(kernels(&whole(&run)), 40);
+}
+
+#[test]
 fn recording_that_was_ended_leaves_nothing_behind() {
     // Nobody listens any more: the same as an order to stop.
     let run = Scene::new()

@@ -5,6 +5,7 @@
  *   deep:N (so many ranges inside of one another) marks:N starts:N (ranges that never end)
  *   kernels:N others unfinished node:ID,ORIGINAL graphkernel:NODE steps:COUNT,KERNELS,MS sleep:MS
  *   loop:COUNT,KERNELS,MS (steps that wait for the device) replay:COUNT,NODE,MS (steps of a graph) crowd:THREADS,COUNT,KERNELS
+ *   parts:COUNT,KERNELS,MS (steps with two ranges `part` in them, and launches and waits between these)
  *   layers:COUNT,LAYERS,MS (steps of as many layers, each of which keeps a processor busy for so long)
  *   until:LEFT,STARTED (steps go on beyond their count until CUPTI has left that often and recording has begun that often from here)
  *   leave:MS (waits until CUPTI has left, no longer than that) finalized
@@ -91,6 +92,24 @@ static void loop(long count, long launches, long ms) {
         pop();
     }
 }
+static void part(long launches, long ms) {
+    kernels((int)launches);
+    wait_for_device();
+    rest((int)ms);
+    wait_for_device();
+}
+static void parts(long count, long launches, long ms) {
+    while (another(&count)) {
+        push("decode_step");
+        for (int i = 0; i < 2; i++) {
+            push("part");
+            part(launches, ms);
+            pop();
+            part(launches, ms);
+        }
+        pop();
+    }
+}
 static void work(long ms) {
     struct timespec now, begin;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -156,6 +175,7 @@ static void act(const char *word, char **self) {
         while (another(&a)) { push("decode_step"); kernels((int)b); rest((int)c); pop(); }
     else if (sscanf(word, "layers:%ld,%ld,%ld", &a, &b, &c) == 3) layers(a, b, c);
     else if (sscanf(word, "loop:%ld,%ld,%ld", &a, &b, &c) == 3) loop(a, b, c);
+    else if (sscanf(word, "parts:%ld,%ld,%ld", &a, &b, &c) == 3) parts(a, b, c);
     else if (sscanf(word, "crowd:%ld,%ld,%ld", &a, &b, &c) == 3) {
         pthread_t threads[16];
         long numbers[2] = {b, c};

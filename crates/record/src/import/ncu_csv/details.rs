@@ -88,21 +88,8 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
             sink.lose("ncu.cut_row", text);
             continue;
         }
-        if row.damaged_text {
-            sink.lose(
-                "ncu.not_utf8",
-                format!("line {}: text that is not UTF-8", row.line),
-            );
-        }
-        let launch = match launches.launch(&row.cells) {
-            Ok(launch) => sink.launch(launch, row.line),
-            Err(column) => {
-                sink.lose(
-                    "ncu.bad_launch",
-                    format!("line {}, column {column:?}: does not parse", row.line),
-                );
-                continue;
-            }
+        let Some(launch) = sink.launch_of(&row, &mut launches) else {
+            continue;
         };
         let rule_name = columns
             .rule

@@ -11,7 +11,8 @@ mod raw;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::csv_text::CsvText;
+use self::launch::LaunchColumns;
+use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Reading};
 use crate::issue::{Issue, Severity};
@@ -233,6 +234,23 @@ impl<'a> Sink<'a> {
             launches,
             known,
             losses: BTreeMap::new(),
+        }
+    }
+
+    /// The launch of a row that is whole; what does not parse is a loss.
+    fn launch_of(&mut self, row: &Row, columns: &mut LaunchColumns) -> Option<usize> {
+        let line = row.line;
+        if row.damaged_text {
+            let text = format!("line {line}: text that is not UTF-8");
+            self.lose("ncu.not_utf8", text);
+        }
+        match columns.launch(&row.cells) {
+            Ok(launch) => Some(self.launch(launch, line)),
+            Err(column) => {
+                let text = format!("line {line}, column {column:?}: does not parse");
+                self.lose("ncu.bad_launch", text);
+                None
+            }
         }
     }
 

@@ -41,6 +41,15 @@ pub(crate) fn thread_id() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
+/// Whether the thread of that number has ended.
+pub(crate) fn is_gone(thread: u32) -> bool {
+    let process = i64::from(std::process::id());
+    // SAFETY: takes numbers; no signal is sent, only whether one could be is asked.
+    let status = unsafe { libc::syscall(libc::SYS_tgkill, process, i64::from(thread), 0_i64) };
+    // A sandbox may answer otherwise.
+    status != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
 /// The process that started this one.
 pub(crate) fn parent_id() -> u32 {
     // SAFETY: takes nothing and cannot fail.

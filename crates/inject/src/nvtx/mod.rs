@@ -8,6 +8,7 @@ mod attributes;
 mod callbacks;
 mod domains;
 mod ranges;
+mod threads;
 
 use std::ffi::{c_int, c_uint, c_void};
 

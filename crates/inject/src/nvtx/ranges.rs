@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use llmprof_wire::{Mark, Pop, Push, RangeEnd, RangeStart, ThreadName};
 
 use super::domains;
+use super::threads::{Thread, Threads};
 use crate::budget::Moment;
 use crate::cupti::Attachment;
 use crate::gate::Slice;
@@ -31,7 +32,7 @@ const SEPARATOR: u8 = 0x1f;
 /// All ranges of a session.
 #[derive(Default)]
 pub(crate) struct Ranges {
-    threads: Mutex<Vec<&'static Thread>>,
+    threads: Threads,
     chunks: Mutex<Vec<Vec<u8>>>,
     /// Events in chunks that were dropped, and ranges beyond [`MOST_STARTED`].
     lost: AtomicU64,
@@ -39,14 +40,9 @@ pub(crate) struct Ranges {
     numbers: AtomicU64,
 }
 
-/// One thread's ranges.
-struct Thread {
-    id: u32,
-    log: Mutex<Log>,
-}
-
+/// What a thread has open, and what of it is to be written.
 #[derive(Default)]
-struct Log {
+pub(super) struct Log {
     open: Vec<Open>,
     /// Ranges beyond [`DEEPEST`] that are open.
     deeper: u64,
@@ -86,11 +82,7 @@ fn this_thread(session: &Session) -> Option<&'static Thread> {
     if owner == key {
         return thread;
     }
-    let thread: &'static Thread = Box::leak(Box::new(Thread {
-        id: sys::thread_id(),
-        log: Mutex::default(),
-    }));
-    session.ranges.threads.lock().ok()?.push(thread);
+    let thread = session.ranges.threads.join()?;
     THREAD
         .try_with(|place| place.set((key, Some(thread))))
         .ok()?;
@@ -98,6 +90,15 @@ fn this_thread(session: &Session) -> Option<&'static Thread> {
 }
 
 impl Log {
+    /// Forgets what a thread had open that is gone; false while there is something to hand over.
+    pub(super) fn clear(&mut self) -> bool {
+        let is_empty = self.out.is_empty();
+        if is_empty {
+            *self = Self::default();
+        }
+        is_empty
+    }
+
     fn hand_over(&mut self, ranges: &Ranges) {
         if self.out.is_empty() {
             return;
@@ -184,7 +185,7 @@ impl Session {
             changes: self.gate.changes(),
         });
         if self.gate.takes_ranges() {
-            log.write_push(depth, thread.id);
+            log.write_push(depth, thread.id());
             log.hand_over_much(self);
         }
         depth as i32
@@ -221,7 +222,7 @@ impl Session {
         if is_written {
             let record = Pop {
                 time,
-                thread: thread.id,
+                thread: thread.id(),
                 domain,
             };
             record.put(&mut log.out);
@@ -252,7 +253,7 @@ impl Session {
         if let Ok(mut log) = thread.log.lock() {
             let record = Mark {
                 time: sys::now(),
-                thread: thread.id,
+                thread: thread.id(),
                 domain,
                 text: name,
             };
@@ -353,18 +354,13 @@ impl Ranges {
 
     /// Recording begins: writes the beginnings of all ranges that are open.
     pub(crate) fn write_open(&self, session: &Session) {
-        if let Ok(threads) = self.threads.lock() {
-            for thread in threads.iter() {
-                let Ok(mut log) = thread.log.lock() else {
-                    continue;
-                };
-                for index in 0..log.open.len() {
-                    if !log.open[index].is_written && !log.open[index].is_over {
-                        log.write_push(index, thread.id);
-                    }
+        self.threads.each(|id, log| {
+            for index in 0..log.open.len() {
+                if !log.open[index].is_written && !log.open[index].is_over {
+                    log.write_push(index, id);
                 }
             }
-        }
+        });
         if let Ok(mut started) = self.started.lock() {
             for (&number, range) in started.iter_mut().filter(|(_, range)| !range.is_written) {
                 write_start(session, number, range);
@@ -374,13 +370,8 @@ impl Ranges {
 
     /// All records that threads have gathered, those of one thread in their order, and how many events were lost.
     pub(crate) fn take(&self) -> (Vec<Vec<u8>>, u64) {
-        if let Ok(threads) = self.threads.lock() {
-            for thread in threads.iter() {
-                if let Ok(mut log) = thread.log.lock() {
-                    log.hand_over(self);
-                }
-            }
-        }
+        self.threads.each(|_, log| log.hand_over(self));
+        self.threads.part();
         let chunks = self
             .chunks
             .lock()

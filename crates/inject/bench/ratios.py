@@ -1,5 +1,6 @@
 """Ratios of times that were taken in turn, with their uncertainty."""
 
+import math
 import random
 import statistics
 
@@ -28,21 +29,25 @@ def sums(values, base, draws=DRAWS):
 def longer(times, touched, at, reach=12):
     """By how much a time is longer than the median of the untouched ones around it."""
     near = range(max(at - reach, 0), min(at + reach + 1, len(times)))
-    return times[at] - statistics.median(times[other] for other in near if other != at and not touched[other])
+    around = [times[other] for other in near if other != at and not touched[other]]
+    # Where none is near, those of the whole.
+    return times[at] - statistics.median(around or [time for time, is_touched in zip(times, touched) if not is_touched])
 
 
 def slices(times, touched, parts=6, draws=200):
-    """What slices add to all times, by parts of the whole, and what as many of the other times would add by chance."""
+    """What slices add to all times, by parts of the whole, and what as many of the other times would add by chance; nothing where there are none without."""
 
     def share(chosen, of):
         added = sum(longer(times, touched, at) for at in chosen)
         return added / (sum(times[at] for at in of) - added)
 
     every = range(len(times))
-    size = max(len(times) // parts, 1)
-    pieces = [every[part * size : (part + 1) * size] for part in range(parts)]
     chosen = [at for at in every if touched[at]]
     others = [at for at in every if not touched[at]]
+    if not others:
+        return None
+    size = math.ceil(len(times) / parts)
+    pieces = [every[begin : begin + size] for begin in range(0, len(times), size)]
     chance = random.Random(1)
     by_chance = [share(chance.sample(others, len(chosen)), every) for _ in range(draws)] if len(chosen) < len(others) else []
     return dict(
@@ -56,6 +61,8 @@ def slices(times, touched, parts=6, draws=200):
 
 
 def slices_line(found):
+    if not found:
+        return "no steps without slices"
     parts = " ".join(f"{part:.4f}" for part in found["parts"])
     chance = "" if not found["by_chance"] else " by chance {:.4f} ± {:.4f},".format(*found["by_chance"])
     return f"slices add {found['added']:.4f} (by sixths of the time {parts}),{chance} {found['touched']} of {found['times']} steps, {found['median_ms']:.1f} ms a step"

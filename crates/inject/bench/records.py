@@ -3,6 +3,7 @@
 import bisect
 import gzip
 import json
+import math
 import sqlite3
 import statistics
 import struct
@@ -85,22 +86,28 @@ def wire_steps(folder):
 
 
 def cycles(folder):
-    """The time from each decode step to the next, ns, and which of them have part of a slice in them, or CUPTI coming or leaving.
+    """The time from each decode step to the next, ns, and which of them have part of a slice in them, or CUPTI coming or on its way out.
 
     The first steps pay what is paid once, and are left out.
     """
-    begins, spans, on = [], [], None
+    begins, spans = [], []
     for kind, data, body, end in records(folder):
         if kind == PUSH and data[body + 16 : end] == b"decode_step":
             begins.append(struct.unpack_from("<q", data, body)[0])
         elif kind == CAPTURE:
             moment, is_on = struct.unpack_from("<qB", data, body)
-            if not is_on and on is not None:
-                spans.append((on, moment))
-            on = moment if is_on else None
+            if is_on:
+                # Until it is off, or the process ends.
+                spans.append([moment, math.inf])
+            elif spans:
+                spans[-1][1] = moment
         elif kind == ATTACHMENT:
-            moment, took, _ = struct.unpack_from("<qQB", data, body)
-            spans.append((moment, moment + took))
+            moment, took, is_back = struct.unpack_from("<qQB", data, body)
+            if is_back or not spans:
+                spans.append([moment, moment + took])
+            else:
+                # Launches are slow until CUPTI has left.
+                spans[-1][1] = moment + took
     begins = sorted(begins)[20:]
     steps = list(zip(begins, begins[1:]))
     return [until - begin for begin, until in steps], [any(start < until and stop > begin for start, stop in spans) for begin, until in steps]

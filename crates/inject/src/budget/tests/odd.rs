@@ -123,6 +123,45 @@ fn a_step_that_another_thread_began_before_the_slice_does_not_end_it() {
     assert_eq!(budget.state.lock().unwrap().steps_recorded, 1);
 }
 
+#[test]
+fn a_step_that_does_not_end_is_none() {
+    let (budget, mut now) = armed();
+    assert!(budget.begins(b"step", now, QUIET));
+    let on = Switches {
+        is_on: true,
+        ..Switches::default()
+    };
+    now += 4 * PATIENCE - 1;
+    assert_eq!(budget.tick((now, now), &mut of(0.0), on, true), None);
+    assert_eq!(budget.next_change(), Some(now + 1));
+    now += 1;
+    assert_eq!(budget.tick((now, now), &mut of(0.0), on, true), Some(false));
+    assert!(!budget.state.lock().unwrap().step.is_known());
+    // Until it comes back.
+    budget.ends(b"step", (now, now + 20 * MS), Some(false));
+    assert!(budget.state.lock().unwrap().step.is(b"step"));
+}
+
+/// What runs when no step comes is recorded by time, from when recording is on.
+#[test]
+fn a_slice_does_not_wait_for_steps_for_ever() {
+    let (budget, mut now) = armed();
+    let (mut nothing, off) = (of(0.0), Switches::default());
+    let mut tick = |now| budget.tick((now, now), &mut nothing, off, true);
+    assert_eq!(tick(now), None);
+    now += PATIENCE;
+    assert_eq!(tick(now), Some(true));
+    // The device was busy.
+    now += 300 * MS;
+    budget.is_on(now);
+    assert_eq!(budget.next_change(), Some(now + length::SHORTEST));
+    assert_eq!(tick(now + length::SHORTEST - 1), None);
+    assert_eq!(tick(now + length::SHORTEST), Some(false));
+    // Nothing to be put off.
+    budget.is_on(now);
+    assert_eq!(budget.state.lock().unwrap().phase, Phase::Off);
+}
+
 /// Our thread comes late: until it has counted a slice, there is no other.
 #[test]
 fn a_slice_waits_until_the_last_one_is_counted() {
@@ -223,4 +262,75 @@ fn launches_of_another_step_are_not_those_of_this_one() {
         let (cost, samples) = budget.launch_cost();
         assert!(samples >= 5 && (2300..2700).contains(&cost), "{cost}");
     }
+}
+
+/// Programs that do anything at any time, on three threads, with a gate that may not open and a CUPTI that may not leave.
+#[test]
+fn whatever_a_program_does_no_more_is_earned_than_its_time() {
+    let mut seed = 1_u64;
+    let mut random = move |below: i64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((seed >> 33) as i64) % below
+    };
+    let mut slices = 0;
+    for _ in 0..100 {
+        let budget = Budget::new(10_000 + random(300_000) as u32, random(2) == 0).unwrap();
+        let start = 1_000_000 * MS;
+        begin(&budget, start);
+        let (mut now, mut on, mut paid) = (start, false, 0.0);
+        let mut switches = Switches::default();
+        let mut threads = [const { Vec::new() }; 3];
+        for _ in 0..3000 {
+            now += random(8 * MS);
+            let mut to = None;
+            let open = &mut threads[random(3) as usize];
+            match random(6) {
+                0 | 1 if open.len() < 3 => {
+                    let name = ["step", "layer", "request"][random(3) as usize].as_bytes();
+                    let moment = Moment {
+                        changes: switches.count,
+                        is_quiet: !on,
+                    };
+                    to = budget.begins(name, now, moment).then_some(true);
+                    open.push((name, now));
+                }
+                2 | 3 => {
+                    if let Some((name, since)) = open.pop() {
+                        let recorded = [None, Some(on)][random(2) as usize];
+                        to = budget.ends(name, (since, now), recorded).then_some(false);
+                    }
+                }
+                4 => {
+                    let launches = random(500) as f64 * random(2) as f64;
+                    let (cost, switched) = {
+                        let state = budget.state.lock().unwrap();
+                        let steps = state.slice == Slice::OfSteps;
+                        let factor = if steps { state.cycles.factor() } else { 1.0 };
+                        (
+                            state.cost * factor,
+                            (switches.time - state.switched) as f64 * factor,
+                        )
+                    };
+                    paid += launches * cost + switched;
+                    switches.is_on = on;
+                    switches.is_open_ended = !on && random(3) == 0;
+                    to = budget.tick((now, now), &mut of(launches), switches, random(4) > 0);
+                }
+                _ => {}
+            }
+            // It may be refused.
+            if let Some(to) = to.filter(|&to| to != on && random(5) > 0) {
+                on = to;
+                slices += u64::from(on);
+                switches.count += 1;
+                switches.time += random(3 * MS);
+            }
+            let state = budget.state.lock().unwrap();
+            let earned = state.credit + paid;
+            let most = state.share * (now - start) as f64;
+            assert!(earned <= most + 1.0, "{earned} of {most}");
+            assert!(state.credit <= state.expected && state.expected.is_finite());
+        }
+    }
+    assert!(slices > 1000, "{slices}");
 }

@@ -75,7 +75,9 @@ struct State {
     steps_until: i64,
     phase: Phase,
     step: Step,
+    /// What a launch costs, ns, and from how many steps that is known.
     cost: f64,
+    cost_samples: u64,
     pairs: Pairs,
     switched: i64,
     /// Whether a slice has begun that is not all counted.
@@ -132,6 +134,7 @@ impl Budget {
                 phase: Phase::Off,
                 step: Step::default(),
                 cost: PRIOR_COST,
+                cost_samples: 0,
                 pairs: Pairs::default(),
                 switched: 0,
                 owes: false,
@@ -288,9 +291,8 @@ impl Budget {
 
     /// What a launch costs, ns, and from how many steps that is known; 0 where it is assumed.
     pub(crate) fn launch_cost(&self) -> (u64, u64) {
-        self.state.lock().map_or((0, 0), |state| {
-            (state.cost as u64, state.pairs.added.count() as u64)
-        })
+        let state = self.state.lock();
+        state.map_or((0, 0), |state| (state.cost as u64, state.cost_samples))
     }
 }
 
@@ -340,7 +342,8 @@ impl State {
         self.counted += counted;
         self.slice_cost += paid;
         let is_counted = launches <= 0.0 && !switches.is_on && !switches.is_open_ended;
-        let is_over = self.phase == Phase::Off && self.owes && is_counted;
+        let is_on = matches!(self.phase, Phase::Steps(..) | Phase::Timed(_));
+        let is_over = !is_on && self.owes && is_counted;
         if is_over {
             self.owes = false;
             // One in which recording was not wanted cost nothing, and says nothing of the next.
@@ -364,6 +367,7 @@ impl State {
             self.pairs = Pairs::default();
             self.cycles = Cycles::default();
             (self.steps_recorded, self.step_launches) = (0, 0.0);
+            self.cost_samples = 0;
         }
         if self.step.is(name) {
             self.pairs.add((range.1 - range.0) as f64, recorded);
@@ -378,6 +382,7 @@ impl State {
         if self.steps_recorded > 0 && self.step_launches > 0.0 {
             let launches = self.step_launches / self.steps_recorded as f64;
             self.cost = (added / launches).clamp(LEAST_COST, MOST_COST);
+            self.cost_samples = self.pairs.added.count();
         }
     }
 }

@@ -17,8 +17,8 @@ impl<const MOST: usize> Samples<MOST> {
         }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.0.len()
+    pub(super) fn count(&self) -> u64 {
+        self.0.len() as u64
     }
 
     fn sorted(&self) -> Vec<f64> {

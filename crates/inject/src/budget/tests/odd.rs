@@ -242,6 +242,47 @@ fn a_slice_of_time_between_slices_of_steps_counts_as_well() {
     assert_eq!(budget.state.lock().unwrap().counted, 7e6);
 }
 
+/// With one slice CUPTI is still leaving, and there is credit for the next one.
+#[test]
+fn a_slice_is_counted_while_the_next_one_waits_for_a_step() {
+    let (budget, mut now) = armed();
+    budget.begins(b"step", now, QUIET);
+    budget.ends(b"step", (now, now + 20 * MS), Some(true));
+    let mut switches = Switches {
+        time: MS,
+        is_open_ended: true,
+        ..Switches::default()
+    };
+    while budget.state.lock().unwrap().phase == Phase::Off {
+        now += 20 * MS;
+        budget.ends(b"step", (now, now + 20 * MS), Some(false));
+        budget.tick((now, now), &mut of(0.0), switches, true);
+    }
+    let before = budget.state.lock().unwrap().slices;
+    switches.is_open_ended = false;
+    budget.tick((now, now), &mut of(0.0), switches, true);
+    let state = budget.state.lock().unwrap();
+    assert!(matches!(state.phase, Phase::Armed(_)) && !state.owes);
+    assert_eq!(state.slices, before + 1);
+}
+
+#[test]
+fn a_cost_that_few_steps_have_shown_is_assumed() {
+    let budget = Budget::new(20_000, false).unwrap();
+    for step in 0..100 {
+        let recorded = step % 10 == 9;
+        let length = 20 * MS + if recorded { 2 * MS } else { 0 };
+        budget.ends(b"step", (0, length), Some(recorded));
+        let mut state = budget.state.lock().unwrap();
+        state.steps_recorded += u64::from(recorded);
+        state.step_launches += 1000.0 * f64::from(u8::from(recorded));
+        drop(state);
+        let (cost, samples) = budget.launch_cost();
+        assert_eq!(samples == 0, cost == PRIOR_COST as u64, "{cost} {samples}");
+    }
+    assert_eq!(budget.launch_cost(), (2000, 9));
+}
+
 #[test]
 fn launches_of_another_step_are_not_those_of_this_one() {
     let budget = Budget::new(20_000, false).unwrap();

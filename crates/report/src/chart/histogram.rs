@@ -77,7 +77,13 @@ pub fn histogram(histogram: &Histogram) -> Svg {
         let at = x.at(mark.value);
         let label = format!("{} {}", mark.label, histogram.unit.format(mark.value));
         let width = text_width(&label) + 8.0;
-        let begin = (at + 4.0).min(WIDTH - width);
+        // Where there is no room to the right of the line, to its left.
+        let right = at + 4.0;
+        let begin = if right + width > WIDTH {
+            at + 4.0 - width
+        } else {
+            right
+        };
         let free = taken.iter().position(|&end| end < begin);
         let line = free.unwrap_or(taken.len() - 1);
         taken[line] = begin + width;
@@ -114,6 +120,25 @@ mod tests {
         ];
         let view = Histogram::of("Time between tokens", Unit::Nanoseconds, &values, marks);
         insta::assert_snapshot!(histogram(&view).inline());
+    }
+
+    /// A mark at the right end has its label to the left, not across its line.
+    #[test]
+    fn labels_do_not_lie_across_their_lines() {
+        let view = Histogram::of(
+            "t",
+            Unit::Nanoseconds,
+            &[1e6, 2e6],
+            vec![Mark {
+                label: "p99".to_owned(),
+                value: 2e6,
+            }],
+        );
+        let text = histogram(&view).inline();
+        let (before, _) = text.split_once(">p99 2 ms<").unwrap();
+        let (_, begin) = before.rsplit_once("x=\"").unwrap();
+        let begin: f64 = begin.split('"').next().unwrap().parse().unwrap();
+        assert!(begin + text_width("p99 2 ms") < RIGHT, "{text}");
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub fn roofline(roofline: &Roofline) -> Svg {
         .iter()
         .filter(|roof| roof.is_drawable())
         .collect();
-    let kinds = distinct(roofline.points.iter().map(|point| point.kind.as_str()));
-    let phases = distinct(roofline.points.iter().map(|point| point.phase.as_str()));
+    let kinds = distinct(points.iter().map(|point| point.kind.as_str()));
+    let phases = distinct(points.iter().map(|point| point.phase.as_str()));
 
     let labels: Vec<String> = phases
         .iter()
@@ -114,7 +114,13 @@ pub fn roofline(roofline: &Roofline) -> Svg {
     }
     let absent = roofline.points.len() - points.len();
     if absent > 0 {
-        let note = format!("{absent} without arithmetic or without bytes have no place here");
+        let note = match absent {
+            1 => "1 operator without arithmetic or without compulsory bytes has no place here"
+                .to_owned(),
+            _ => format!(
+                "{absent} operators without arithmetic or without compulsory bytes have no place here"
+            ),
+        };
         svg.add(Element::text(RIGHT, 16.0, &note).class("tick end"));
     }
     svg
@@ -315,6 +321,16 @@ mod tests {
     }
 
     #[test]
+    fn the_legend_names_what_is_drawn() {
+        let mut view = sample();
+        "embedding".clone_into(&mut view.points[2].kind);
+        view.points.push(point("add", "decode", f64::INFINITY, 1e9));
+        let text = roofline(&view).inline();
+        assert!(text.contains("linear") && !text.contains("embedding"));
+        assert!(text.contains("2 operators without arithmetic or without compulsory bytes have"));
+    }
+
+    #[test]
     fn snapshot() {
         insta::assert_snapshot!(roofline(&sample()).inline());
     }
@@ -331,7 +347,7 @@ mod tests {
     fn points_without_a_place_are_counted() {
         let text = roofline(&sample()).inline();
         assert_eq!(text.matches("data-kind").count(), 2);
-        assert!(text.contains("1 without arithmetic"));
+        assert!(text.contains("1 operator without arithmetic"));
         assert!(roofline(&Roofline::default()).inline().contains("limits"));
     }
 }

@@ -13,6 +13,8 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 16.0;
 const HEIGHT: f64 = 152.0;
 const LEGEND: f64 = 16.0;
+/// Room above the lines for the names of bands.
+const NAMES: f64 = 17.0;
 
 /// Lines over time, from zero where all values are positive; time is shown from the first sample.
 pub fn series(series: &Series) -> Svg {
@@ -26,7 +28,8 @@ pub fn series(series: &Series) -> Svg {
         .map(|label| text_width(label) + 32.0)
         .collect();
     let legend = wrapped(&widths, LEFT, WIDTH);
-    let top = 32.0 + LEGEND * legend.last().map_or(0.0, |&(_, line)| line as f64 + 1.0);
+    let below_legend = 32.0 + LEGEND * legend.last().map_or(0.0, |&(_, line)| line as f64 + 1.0);
+    let top = below_legend + if series.bands.is_empty() { 0.0 } else { NAMES };
     let bottom = top + HEIGHT;
     let mut svg = Svg::new(&series.title, WIDTH, bottom + 26.0);
     svg.add(Element::text(0.0, 16.0, &series.title).class("heading"));
@@ -49,19 +52,23 @@ pub fn series(series: &Series) -> Svg {
     });
     let y = Axis::linear(low, high * 1.05, bottom, top);
 
-    let mut names = Vec::new();
     for (index, band) in series.bands.iter().enumerate() {
         let (left, right) = (x.at(since(band.start_ns.0)), x.at(since(band.end_ns.0)));
         let class = if index % 2 == 0 { "band" } else { "band odd" };
         let room = ((right - left) / 6.6) as usize;
         svg.add(
-            Element::rect(left, top, (right - left).max(0.5), bottom - top)
-                .class(class)
-                .tooltip(&band.label),
+            Element::rect(
+                left,
+                below_legend,
+                (right - left).max(0.5),
+                bottom - below_legend,
+            )
+            .class(class)
+            .tooltip(&band.label),
         );
         if room >= 4 {
             let label = shortened(&band.label, room - 1);
-            names.push(Element::text(left + 4.0, top + 12.0, &label).class("tick halo"));
+            svg.add(Element::text(left + 4.0, below_legend + 12.0, &label).class("tick"));
         }
     }
     for tick in y.ticks(4, series.unit) {
@@ -89,9 +96,6 @@ pub fn series(series: &Series) -> Svg {
         let baseline = 36.0 + LEGEND * row as f64;
         svg.add(Element::rect(left, baseline - 9.0, 10.0, 10.0).class(&format!("{color} flat")));
         svg.add(Element::text(left + 15.0, baseline, label).class("tick"));
-    }
-    for name in names {
-        svg.add(name);
     }
     svg
 }

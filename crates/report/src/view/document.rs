@@ -131,7 +131,11 @@ fn points(view: &Roofline) -> Table {
             point.label.clone(),
             point.kind.clone(),
             point.phase.clone(),
-            significant(point.intensity),
+            if point.intensity.is_finite() {
+                significant(point.intensity)
+            } else {
+                "–".to_owned()
+            },
             point.flops_per_s.to_string(),
             point.time_ns.to_string(),
             point.calls.to_string(),

@@ -10,14 +10,10 @@ use crate::{
 /// `id` keeps the radio buttons of several rooflines apart.
 pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
     let mut text = "<figure class=\"roofline\">\n<div class=\"controls\">\n".to_owned();
-    text += &choices(
-        "phase",
-        roofline.points.iter().map(|point| point.phase.as_str()),
-    );
-    text += &choices(
-        "kind",
-        roofline.points.iter().map(|point| point.kind.as_str()),
-    );
+    // Those of the legend: what has no place cannot be hidden.
+    let drawn = || roofline.points.iter().filter(|point| point.is_drawable());
+    text += &choices("phase", drawn().map(|point| point.phase.as_str()));
+    text += &choices("kind", drawn().map(|point| point.kind.as_str()));
     let has = |measured: bool| {
         let bases = roofline.roofs.iter().map(|roof| roof.basis);
         bases

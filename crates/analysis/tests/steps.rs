@@ -152,6 +152,20 @@ fn whole_launches_of_a_graph_are_steps() {
     assert_eq!(step_patterns(&fixture("cupti/graph.wire.gz")), None);
 }
 
+/// The first step of this loop waits 310 ms, the others hardly at all: idle is that of a step as the median wall is.
+#[test]
+fn a_step_that_waited_long_does_not_speak_for_the_others() {
+    let found = step_patterns(&fixture("cupti/cupy.wire.gz")).unwrap();
+    let pattern = &found.patterns[0];
+    assert_eq!(pattern.steps, 20);
+    let typical = 1.0 - pattern.kernel_time_ns.mean / pattern.wall_ns.p50;
+    assert!(
+        (pattern.idle_share - typical).abs() < 0.01,
+        "{} and {typical}",
+        pattern.idle_share
+    );
+}
+
 /// Programs that are no language models: a loop of one kernel is a step of one kernel.
 #[test]
 fn loops_are_steps() {

@@ -131,6 +131,32 @@ fn per_step(model: &Model) -> usize {
     calls
 }
 
+/// The fixture decodes four steps twice. Ranges of steps are not in it, so the workload says how many there are; where
+/// that is another number than launches show, it is told.
+#[test]
+fn a_workload_that_launches_contradict_is_told() {
+    let trace = fixture("h200/nsys/qwen05.sqlite.gz");
+    let told = |new_tokens: u64| {
+        let model = qwen(896, 24);
+        let workload = Workload {
+            prompt: 128,
+            new_tokens,
+            ..Workload::default()
+        };
+        let pass = TracedPass {
+            subject: Some((&model, &workload)),
+            ..TracedPass::default()
+        };
+        let issues = analyze_trace(&trace, &pass).unwrap().issues;
+        let mut found = issues.into_iter();
+        found.find(|issue| issue.code == "run.other_steps")
+    };
+    assert_eq!(told(5), None);
+    let issue = told(32).unwrap();
+    assert!(issue.message.contains("31 steps") && issue.message.contains("shows 4:"));
+    assert!(issue.hint.unwrap().contains("infer.max_new_tokens=5 "));
+}
+
 /// Without a model the waterfall stands, and what is missing says why.
 #[test]
 fn a_trace_of_an_unknown_model_has_a_waterfall_without_floors() {

@@ -340,7 +340,10 @@ impl Waterfall {
                     ),
                 )
                 .counting(self.below_floor.operators)
-                .with_hint("a device that was measured while the machine was busy claims too little: measure it again when it is quiet"),
+                .with_hint(
+                    "either less ran than the workload says, or bytes came from a cache, or the device was measured while the \
+                     machine was busy: `llmprof hardware measure` measures it again",
+                ),
             );
         }
         let share = self.share(self.unattributed_ns);

@@ -44,7 +44,8 @@ pub struct StepPattern {
     pub wall_deviation_ns: f64,
     /// The sum of the times of a step's kernels, ns.
     pub kernel_time_ns: Summary,
-    /// The part of the walls in which no kernel, copy or memset ran on any device that the trace has.
+    /// The part of a step's wall in which no kernel, copy or memset ran on any device that the trace has, the median over steps:
+    /// one step that waited long (the first, which compiles) says nothing of the others.
     pub idle_share: f64,
     /// When the first launch of each step was called (when its first kernel began, where calls are not known), ns on the
     /// clock of the trace, in order.
@@ -112,11 +113,12 @@ fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> V
                 .map(|step| step.end.saturating_sub(step.start) as f64)
                 .collect();
             let times: Vec<f64> = steps.iter().map(|step| step.kernel_time as f64).collect();
-            let wall: f64 = walls.iter().sum();
-            let working: f64 = steps
+            let idle: Vec<f64> = steps
                 .iter()
-                .map(|step| busy.between(step.start, step.end) as f64)
-                .sum();
+                .zip(&walls)
+                .filter(|(_, wall)| **wall > 0.0)
+                .map(|(step, wall)| 1.0 - busy.between(step.start, step.end) as f64 / wall)
+                .collect();
             Some(StepPattern {
                 name: String::new(),
                 launched_by: source(trace, repetition.source),
@@ -127,11 +129,7 @@ fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> V
                 wall_ns: Distribution::of(&walls)?,
                 wall_deviation_ns: Summary::of(&walls)?.deviation.unwrap_or(0.0),
                 kernel_time_ns: Summary::of(&times)?,
-                idle_share: if wall > 0.0 {
-                    1.0 - working / wall
-                } else {
-                    0.0
-                },
+                idle_share: Distribution::of(&idle).map_or(0.0, |idle| idle.p50),
                 start_ns: steps.iter().map(|step| step.launched).collect(),
                 step_ns: walls.iter().map(|&wall| wall as i64).collect(),
             })

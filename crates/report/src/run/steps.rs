@@ -66,7 +66,7 @@ fn fill(document: &mut Document, steps: &StepPatterns) {
     document.paragraph(format!(
         "By the pattern of launches: no range says what a step is, but the same sequence of kernels returns, in the equal ones \
          without a change. Wall is from the first kernel of a step to that of the next, with the deviation of single steps; idle \
-         is the part of it in which no device worked.{unlike}"
+         is the part of it in which no device worked, in the median step.{unlike}"
     ));
     document.table(table(steps));
 }

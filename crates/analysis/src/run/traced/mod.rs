@@ -16,6 +16,7 @@ mod modules;
 mod phase;
 mod plain;
 mod recorded_part;
+mod step_count;
 mod stretches;
 mod tables;
 
@@ -124,6 +125,9 @@ pub fn analyze_trace(
         .zip(context.as_ref())
         .map(|(subject, context)| {
             count_passes(&mut found, trace, subject.0, subject.1, pass.measured);
+            // A run that was measured says itself what it did.
+            let patterns = timeline.steps.as_ref().filter(|_| pass.measured.is_none());
+            issues.extend(step_count::issue(&found, patterns, subject.0, subject.1));
             let most = lanes.iter().map(|lane| lane.items.len()).sum::<usize>();
             count(subject, context, &found, floors, most.saturating_mul(2))
         });

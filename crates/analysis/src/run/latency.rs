@@ -3,7 +3,7 @@
 //! - TTFT = first token − request start.
 //! - TPOT = (last token − first token) ÷ (output tokens − 1).
 //! - ITL = the list of gaps between tokens that follow each other.
-//! - Tokens per second = output tokens of all requests ÷ (last token of the pass − first request start).
+//! - Tokens per second = output tokens of all requests ÷ time in which some request was between its start and its last token.
 //! - Decode tokens per second = output tokens after the first of all requests ÷ time in decode.
 //!
 //! Each pass gives one value per quantity (the mean over its requests); [`Summary`] is over passes, so its interval says

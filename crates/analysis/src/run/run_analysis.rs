@@ -1,9 +1,9 @@
 //! The whole analysis of a measured run: `analysis.json`.
 
 use llmprof_record::issue::{Issue, Severity};
-use llmprof_theory::device::Device;
+use llmprof_theory::device::{Device, Engine};
 use llmprof_theory::floor::Roof;
-use llmprof_theory::{Model, Routing, Workload, WorkloadError};
+use llmprof_theory::{Model, Routing, WeightFormat, Workload, WorkloadError};
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -134,7 +134,10 @@ pub fn analyze_run(
         family: Some(model.family.to_owned()),
         device: device.map(|device| device.name.clone()),
         workload: Some(workload),
-        assumptions: assumptions(device, &latency, true),
+        assumptions: assumptions(device, &latency, true)
+            .into_iter()
+            .chain(device.and_then(|device| arithmetic(&workload, device)))
+            .collect(),
         latency,
         load_ns: load_time(run),
         captured_pass: captured.map(|index| index as u64),
@@ -216,6 +219,24 @@ pub(super) fn assumptions(
         );
     }
     assumptions
+}
+
+/// In which format products were computed, where the device would be faster in the format that the weights are stored in: on
+/// paper that one counts.
+fn arithmetic(workload: &Workload, device: &Device) -> Option<String> {
+    let computed = workload.precision.activations?;
+    let WeightFormat::Plain(stored) = workload.precision.weights? else {
+        return None;
+    };
+    let peak = |dtype| device.peak(dtype, Engine::Tensor).ok();
+    let (used, unused) = (peak(computed)?, peak(stored)?);
+    (unused.dense_flops_per_s.0 > used.dense_flops_per_s.0).then(|| {
+        format!(
+            "The engine multiplies in {computed}: floors and MFU are against the peak of that, {}. In {stored}, as the weights are stored \
+             and static_compute.md counts, the device has {}.",
+            used.dense_flops_per_s, unused.dense_flops_per_s
+        )
+    })
 }
 
 /// The pass that waterfalls are made from: of those that recorded operators outside warm-up, the median by wall time.

@@ -241,6 +241,15 @@ fn what_is_not_quantized_keeps_its_format() {
         gap: 0,
     };
     let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    // Whoever compares with the floor on paper must know why it is another.
+    let computed =
+        "multiplies in f32: floors and MFU are against the peak of that, 66.9 TFLOP/s. In bf16";
+    let told = |line: &String| line.contains(computed);
+    assert!(
+        analysis.assumptions.iter().any(told),
+        "{:?}",
+        analysis.assumptions
+    );
     let mut findings = analysis.findings.iter();
     let quantize = findings.find(|f| f.code == "quantize_weights").unwrap();
     let weights = |name: &str| {

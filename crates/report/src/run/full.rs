@@ -24,35 +24,16 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
     document.list(conclusion(analysis));
     if !issues.is_empty() {
         document.heading("Issues");
-        document.list(issues.iter().map(Issue::with_advice).collect());
+        let mut worst_first: Vec<&Issue> = issues.iter().collect();
+        worst_first.sort_by_key(|issue| std::cmp::Reverse(issue.severity));
+        document.list(worst_first.into_iter().map(Issue::with_advice).collect());
     }
     if analysis.phases.is_empty() {
         return rest(document, analysis);
     }
     document.heading("Where the time went");
-    let idle = match &analysis.timeline {
-        None => "Idle is the engine's own work between operators.",
-        Some(_) => "Idle is time without work, by cause below.",
-    };
-    let has_floors = has_floors(analysis);
-    let matched = if has_floors {
-        "floor + (matched − floor)"
-    } else {
-        "matched"
-    };
-    // What the parts mean without a model.
-    let by_name = match analysis.family {
-        None => {
-            " Matched is work that by its name computes something; extra is what by its name moves, fills, arranges or picks values, \
-             of which a model may need some."
-        }
-        Some(_) => "",
-    };
-    document.paragraph(format!(
-        "Per phase of wall time W = {matched} + extra + copies + unattributed + idle − overlap, from the captured pass. \
-         {idle}{by_name}"
-    ));
-    document.table(waterfalls(analysis, has_floors));
+    document.paragraph(parts_of_the_wall(analysis));
+    document.table(waterfalls(analysis, has_floors(analysis)));
     if let Some(first) = first_use(analysis) {
         document.paragraph(first);
     }
@@ -77,6 +58,33 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
         ));
     }
     rest(document, analysis)
+}
+
+/// What the parts of a waterfall are.
+pub(super) fn parts_of_the_wall(analysis: &RunAnalysis) -> String {
+    let idle = match &analysis.timeline {
+        None => "Idle is the engine's own work between operators.",
+        Some(_) => "Idle is time without work, by cause below.",
+    };
+    let sum = if has_floors(analysis) {
+        "floor + (matched − floor)"
+    } else {
+        "matched"
+    };
+    let matched = match analysis.family {
+        None => {
+            "Matched is work that by its name computes something; extra is what by its name moves, fills, arranges or picks values, \
+             of which a model may need some."
+        }
+        Some(_) if has_floors(analysis) => {
+            "Floor is the least time that the device needs for the operators that ran, matched − floor what they took beyond it."
+        }
+        Some(_) => "Matched is the time of the model's operators.",
+    };
+    format!(
+        "Per phase of wall time W = {sum} + extra + copies + unattributed + idle − overlap, from the captured pass. {matched} \
+         {idle}"
+    )
 }
 
 /// What a run says beside its waterfall.
@@ -220,9 +228,9 @@ fn phases(analysis: &RunAnalysis) -> Table {
                 .plain_wall()
                 .map_or_else(dash, |wall| wall.to_string()),
             phase.waterfall.wall_ns.to_string(),
-            phase
-                .capture_ratio
-                .map_or_else(dash, |ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0)),
+            phase.capture_ratio.map_or_else(dash, |ratio| {
+                format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "−")
+            }),
             percent(used.and_then(|used| used.mfu)),
             percent(used.and_then(|used| used.mbu)),
         ]);

@@ -1,10 +1,10 @@
 use llmprof_analysis::run::{Distribution, OperatorGroup, PhaseAnalysis, RunAnalysis};
 use llmprof_record::issue::Issue;
 use llmprof_theory::device::Device;
-use llmprof_units::{DType, FlopsPerSecond, Nanos, Percent};
+use llmprof_units::{DType, Nanos, Percent};
 
 use super::{
-    full::{device, document},
+    full::{device, document, parts_of_the_wall},
     kernels, steps,
     words::{asked, conclusion},
 };
@@ -136,45 +136,49 @@ fn rest(analysis: &RunAnalysis) -> Document {
 }
 
 fn waterfalls(analysis: &RunAnalysis) -> Vec<Part> {
+    if analysis.phases.is_empty() {
+        return Vec::new();
+    }
+    let mut what = Document::default();
+    what.paragraph(parts_of_the_wall(analysis));
     let part = |label: &str, duration_ns: Nanos, kind| WaterfallPart {
         label: label.to_owned(),
         duration_ns,
         kind,
     };
-    analysis
-        .phases
-        .iter()
-        .map(|phase| {
-            let waterfall = &phase.waterfall;
-            let mut parts = match (waterfall.floor_ns, waterfall.inefficiency_ns) {
-                (Some(floor), Some(rest)) => vec![
-                    part("floor", floor, PartKind::Floor),
-                    part("matched − floor", rest, PartKind::Inefficiency),
-                ],
-                _ => vec![part(
-                    "matched",
-                    waterfall.matched_ns,
-                    PartKind::Inefficiency,
-                )],
-            };
-            parts.extend([
-                part("extra", waterfall.extra_ns, PartKind::Extra),
-                part("copies", waterfall.copies_ns, PartKind::Copies),
-                part(
-                    "unattributed",
-                    waterfall.unattributed_ns,
-                    PartKind::Unattributed,
-                ),
-                part("idle", waterfall.idle_ns, PartKind::Idle),
-                part("overlap", -waterfall.overlap_ns, PartKind::Overlap),
-            ]);
-            parts.retain(|part| part.duration_ns.0 != 0);
-            Part::Waterfall(Waterfall {
-                phase: phase.name().to_owned(),
-                wall_ns: waterfall.wall_ns,
-                parts,
-            })
+    let charts = analysis.phases.iter().map(|phase| {
+        let waterfall = &phase.waterfall;
+        let mut parts = match (waterfall.floor_ns, waterfall.inefficiency_ns) {
+            (Some(floor), Some(rest)) => vec![
+                part("floor", floor, PartKind::Floor),
+                part("matched − floor", rest, PartKind::Inefficiency),
+            ],
+            _ => vec![part(
+                "matched",
+                waterfall.matched_ns,
+                PartKind::Inefficiency,
+            )],
+        };
+        parts.extend([
+            part("extra", waterfall.extra_ns, PartKind::Extra),
+            part("copies", waterfall.copies_ns, PartKind::Copies),
+            part(
+                "unattributed",
+                waterfall.unattributed_ns,
+                PartKind::Unattributed,
+            ),
+            part("idle", waterfall.idle_ns, PartKind::Idle),
+            part("overlap", -waterfall.overlap_ns, PartKind::Overlap),
+        ]);
+        parts.retain(|part| part.duration_ns.0 != 0);
+        Part::Waterfall(Waterfall {
+            phase: phase.name().to_owned(),
+            wall_ns: waterfall.wall_ns,
+            parts,
         })
+    });
+    std::iter::once(Part::Document(what))
+        .chain(charts)
         .collect()
 }
 
@@ -203,22 +207,21 @@ fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
     let mut points = Vec::new();
     for phase in &analysis.phases {
         for group in &phase.by_path {
-            if let (Some(intensity), Some(FlopsPerSecond(rate))) =
-                (group.intensity, group.achieved_flops_per_s)
-            {
+            if let Some(rate) = group.achieved_flops_per_s {
                 points.push(RooflinePoint {
                     label: group.name.clone(),
                     kind: kind_of(phase, group),
                     phase: phase.name().to_owned(),
-                    intensity,
-                    flops_per_s: FlopsPerSecond(rate),
+                    // Without compulsory bytes it has no place, but is one of those of which the chart says so.
+                    intensity: group.intensity.unwrap_or(f64::INFINITY),
+                    flops_per_s: rate,
                     time_ns: group.measured_ns,
                     calls: group.calls,
                 });
             }
         }
     }
-    if points.is_empty() {
+    if !points.iter().any(RooflinePoint::is_drawable) {
         points = kernels::framework_points(analysis);
     }
     Roofline { roofs, points }

@@ -1,6 +1,6 @@
 //! What the machine did meanwhile, as a section of the report.
 
-use llmprof_analysis::run::{HostTelemetry, PhaseTelemetry, RunAnalysis};
+use llmprof_analysis::run::{HostTelemetry, PhaseTelemetry, ProcessorUse, RunAnalysis};
 use llmprof_units::{Count, Percent, significant};
 
 use crate::{Document, Table};
@@ -20,19 +20,7 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
     if let Some(peak) = telemetry.peak_worker_rss_bytes {
         facts.push(format!("The process that ran the model held up to {peak}."));
     }
-    if let Some(processors) = &telemetry.processors {
-        let mut text = format!(
-            "Of {} processors that it may use, {:.2} were busy: {:.2} with it, {:.2} with other programs",
-            processors.processors,
-            processors.busy,
-            processors.worker,
-            processors.others()
-        );
-        if let Some(waiting) = processors.waiting {
-            text += &format!("; its threads waited for one {waiting:.2} s of every second");
-        }
-        facts.push(text + ".");
-    }
+    facts.extend(telemetry.processors.as_ref().map(processors));
     let energy = telemetry
         .phases
         .iter()
@@ -159,4 +147,49 @@ fn phases(telemetry: &HostTelemetry) -> Table {
 
 fn dash() -> String {
     "–".to_owned()
+}
+
+/// Who used the processors that the worker may use; the parts add up.
+fn processors(found: &ProcessorUse) -> String {
+    let mut text = format!(
+        "Of {} processor{} that it may use, {:.2} were busy: {:.2} with it, {:.2} with other programs",
+        found.processors,
+        if found.processors == 1.0 { "" } else { "s" },
+        found.busy,
+        found.worker,
+        found.others()
+    );
+    // Less would be shown as nothing.
+    if found.stolen >= 0.005 {
+        text += &format!(", {:.2} taken by the hypervisor", found.stolen);
+    }
+    if let Some(waiting) = found.waiting {
+        text += &format!("; its threads waited for one {waiting:.2} s of every second");
+    }
+    text + "."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_add_up() {
+        let mut found = ProcessorUse {
+            processors: 2.0,
+            busy: 2.0,
+            worker: 0.82,
+            stolen: 0.09,
+            waiting: Some(1.04),
+            ..ProcessorUse::default()
+        };
+        assert_eq!(
+            processors(&found),
+            "Of 2 processors that it may use, 2.00 were busy: 0.82 with it, 1.09 with other programs, 0.09 taken by the \
+             hypervisor; its threads waited for one 1.04 s of every second."
+        );
+        (found.processors, found.stolen, found.waiting) = (1.0, 0.0, None);
+        assert!(processors(&found).starts_with("Of 1 processor that"));
+        assert!(processors(&found).ends_with("1.18 with other programs."));
+    }
 }

@@ -275,6 +275,10 @@ fn jobs_of_a_sweep_are_compared() {
         &["-m", "runtime.batch_size=1,2", "hydra.sweep.dir=sweep"],
     );
     assert!(text.lines().next().unwrap().contains("TOKENS/S"), "{text}");
+    for (row, batch) in text.lines().skip(1).zip(1..) {
+        let differing = format!("  runtime.batch_size={batch}  complete");
+        assert!(row.contains(&differing), "{text}");
+    }
     let csv = fs::read_to_string(folder.path().join("sweep/comparison.csv")).unwrap();
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows.len(), 3);
@@ -288,6 +292,25 @@ fn jobs_of_a_sweep_are_compared() {
     }
     let page = fs::read_to_string(folder.path().join("sweep/comparison.md")).unwrap();
     assert!(page.contains("| 1.00× |"), "{page}");
+}
+
+/// Only what differs stands in the table, and no job starts where one is a mistake.
+#[test]
+fn mistakes_of_a_sweep_are_found_before_its_first_job() {
+    let folder = folder();
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder.path())
+        .args(words(&[
+            "-m",
+            "runtime.batch_size=1,many",
+            "hydra.sweep.dir=sweep",
+        ]))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("runtime.batch_size=many"), "{text}");
+    assert!(!text.contains("job 0") && !folder.path().join("sweep").exists());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The jobs of a sweep side by side: what each measured, in one table.
 
 use llmprof_analysis::run::{RunAnalysis, RunPhase, Summary, Utilization};
+use llmprof_record::issue::{Issue, Severity};
 use llmprof_report::{Document, Table, render::markdown};
 use llmprof_units::{Nanos, Percent, significant};
 
@@ -9,11 +10,13 @@ use crate::output::csv_field;
 /// One job of a sweep.
 pub(super) struct Row {
     pub(super) number: usize,
-    pub(super) overrides: String,
+    pub(super) overrides: Vec<String>,
     pub(super) state: String,
     pub(super) dir: String,
     pub(super) complete: bool,
     pub(super) figures: Option<Figures>,
+    /// What should not be trusted.
+    pub(super) issues: Vec<Issue>,
 }
 
 /// What a job measured. What it did not measure is absent.
@@ -77,9 +80,9 @@ pub(super) fn table(rows: &[Row]) -> Table {
         ("TPOT", |of| of.tpot_ns.map(time)),
         ("TOKENS/S", |of| of.tokens_per_s.map(significant)),
         ("PREFILL", |of| of.prefill.class.clone()),
-        ("MFU", |of| of.prefill.mfu.map(percent)),
+        ("PREFILL MFU", |of| of.prefill.mfu.map(percent)),
         ("DECODE", |of| of.decode.class.clone()),
-        ("MBU", |of| of.decode.mbu.map(percent)),
+        ("DECODE MBU", |of| of.decode.mbu.map(percent)),
         ("J/TOKEN", |of| of.decode.joules_per_token.map(significant)),
     ];
     let has = |cell: Cell| {
@@ -88,6 +91,7 @@ pub(super) fn table(rows: &[Row]) -> Table {
     };
     let shown: Vec<(&str, Cell)> = columns.into_iter().filter(|(_, cell)| has(*cell)).collect();
     let speeds = speeds(rows);
+    let common = common(rows);
     let mut headers = vec!["JOB", "OVERRIDES", "STATE"];
     headers.extend(shown.iter().map(|(name, _)| *name));
     if speeds.is_some() {
@@ -98,7 +102,7 @@ pub(super) fn table(rows: &[Row]) -> Table {
     for (index, row) in rows.iter().enumerate() {
         let mut cells = vec![
             row.number.to_string(),
-            row.overrides.clone(),
+            differing(row, &common),
             row.state.clone(),
         ];
         for (_, cell) in &shown {
@@ -122,13 +126,61 @@ fn speeds(rows: &[Row]) -> Option<Vec<Option<f64>>> {
     (rows.len() > 1).then(|| rows.iter().map(|row| Some(rate(row)? / first)).collect())
 }
 
+/// Overrides that every one of several jobs has: they tell nothing apart.
+fn common(rows: &[Row]) -> Vec<String> {
+    let [first, others @ ..] = rows else {
+        return Vec::new();
+    };
+    let everywhere = |line: &&String| others.iter().all(|row| row.overrides.contains(line));
+    let found = first.overrides.iter().filter(everywhere);
+    found.filter(|_| !others.is_empty()).cloned().collect()
+}
+
+fn differing(row: &Row, common: &[String]) -> String {
+    let own = row.overrides.iter().filter(|line| !common.contains(line));
+    own.map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// What should not be trusted of the figures: a line for each kind of warning, in the words of the first job that has it.
+pub(super) fn warnings(rows: &[Row]) -> Vec<String> {
+    let mut found: Vec<(&Issue, Vec<usize>)> = Vec::new();
+    for row in rows {
+        for issue in row
+            .issues
+            .iter()
+            .filter(|issue| issue.severity > Severity::Info)
+        {
+            match found.iter_mut().find(|(known, _)| known.code == issue.code) {
+                Some((_, jobs)) if jobs.last() == Some(&row.number) => {}
+                Some((_, jobs)) => jobs.push(row.number),
+                None => found.push((issue, vec![row.number])),
+            }
+        }
+    }
+    let line = |(issue, jobs): (&Issue, Vec<usize>)| {
+        let others: Vec<String> = jobs[1..].iter().map(ToString::to_string).collect();
+        let also = match others.len() {
+            0 => String::new(),
+            1 => format!("; job {} too", others[0]),
+            _ => format!("; jobs {} too", others.join(", ")),
+        };
+        format!("job {}: {}{also}", jobs[0], issue.in_a_line())
+    };
+    found.into_iter().map(line).collect()
+}
+
 /// `comparison.md`.
 pub(super) fn document(rows: &[Row]) -> String {
     let mut document = Document::new("Jobs side by side");
     document.paragraph(
-        "TTFT, TPOT and tokens/s are means over the passes without capture; MFU is that of prefill, MBU and energy are those of \
-         decode. Each job's own report has the intervals.",
+        "TTFT, TPOT and tokens/s are means over the passes without capture, energy is that of decode; tokens/s are compared with \
+         those of job 0. Each job's own report has the intervals.",
     );
+    let common = common(rows);
+    if !common.is_empty() {
+        document.paragraph(format!("All jobs: {}", common.join(" ")));
+    }
+    document.list(warnings(rows));
     document.table(table(rows));
     markdown::document(&document)
 }
@@ -147,7 +199,7 @@ pub(super) fn csv(rows: &[Row]) -> String {
         };
         let cells = [
             row.number.to_string(),
-            csv_field(&row.overrides),
+            csv_field(&row.overrides.join(" ")),
             csv_field(&row.state),
             of(|figures| figures.ttft_ns),
             of(|figures| figures.tpot_ns),

@@ -45,6 +45,8 @@ pub(super) struct Ended {
     pub(super) summary: Vec<String>,
     /// What it measured.
     pub(super) analysis: Option<RunAnalysis>,
+    /// What should not be trusted.
+    pub(super) issues: Vec<Issue>,
 }
 
 impl Ended {
@@ -184,8 +186,10 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         // A cache that cannot be written is no reason to fail.
         measured::outdone(&path).unwrap_or_else(|failure| failure.warn());
     }
+    let issues = store.manifest().issues.clone();
     store.finish(status, error.clone(), clock::now())?;
     Ok(Ended {
+        issues,
         dir: job.dir.clone(),
         status,
         error,

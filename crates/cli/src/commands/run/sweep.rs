@@ -17,15 +17,24 @@ use super::{
     comparison::{self, Figures, Row},
     job::{self, Ended},
 };
-use crate::{failure::Failure, output::Output, progress::Show};
+use crate::{
+    failure::Failure,
+    output::Output,
+    plan::{Purpose, plan},
+    progress::Show,
+};
 
-/// Runs every job. One that fails does not stop the others; the exit code tells. After an interrupt no job starts.
+/// Runs every job. One that fails does not stop the others; the exit code tells. After an interrupt no job starts, and none does
+/// where the request of one is a mistake: it would come to light hours later.
 pub(super) fn sweep(
     multirun: &Multirun,
     jobs_at_once: usize,
     cwd: &Path,
     output: &mut Output,
 ) -> Result<ExitCode, Failure> {
+    for job in &multirun.jobs {
+        plan(&job.composed, Purpose::Run)?;
+    }
     let dir = cwd.join(&multirun.dir);
     std::fs::create_dir_all(&dir)
         .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
@@ -50,6 +59,8 @@ pub(super) fn sweep(
             let Some((number, job)) = next else {
                 return;
             };
+            let (all, overrides) = (multirun.jobs.len(), job.overrides.join(" "));
+            tell(&format!("job {number} (of {all}): {overrides}"));
             let outcome = job::run(job, cwd, show);
             if matches!(&outcome, Ok(ended) if ended.status == RunStatus::Interrupted) {
                 stop.store(true, Ordering::Relaxed);
@@ -68,6 +79,9 @@ pub(super) fn sweep(
 
     let mut rows = rows.into_inner().unwrap_or_default();
     rows.sort_by_key(|row| row.number);
+    for line in comparison::warnings(&rows) {
+        tell(&line);
+    }
     output.table(&comparison::table(&rows))?;
     write_atomically(
         &dir.join("comparison.md"),
@@ -94,11 +108,19 @@ pub(super) fn sweep(
     })
 }
 
+/// A line on standard error. Nobody may be reading; that must not end the sweep.
+fn tell(line: &str) {
+    let line = format!("{line}\n");
+    let _ = std::io::Write::write_all(&mut anstream::stderr(), line.as_bytes());
+}
+
 fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
     let mut figures = None;
+    let mut issues = Vec::new();
     let (state, complete) = match outcome {
         Ok(ended) => {
             figures = ended.analysis.as_ref().map(Figures::of);
+            issues = ended.issues;
             if let Some(error) = &ended.error {
                 Failure::new(format!("job {number}: {error}")).report();
             }
@@ -114,7 +136,8 @@ fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
     };
     Row {
         number,
-        overrides: job.overrides.join(" "),
+        overrides: job.overrides.clone(),
+        issues,
         state,
         dir: job.dir.display().to_string(),
         complete,

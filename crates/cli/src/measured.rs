@@ -25,6 +25,9 @@ const PART_OF_CACHE: usize = 2;
 /// How figures are taken. Goes up with every change that would give others, so that older files are measured again.
 const METHOD: u32 = 5;
 
+/// What the processor at hand is called.
+pub(crate) const NAME: &str = "this_cpu";
+
 /// Where the file is kept.
 pub(crate) fn path() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
@@ -183,7 +186,7 @@ pub(crate) fn measure() -> Result<String, Failure> {
     let cpu = Cpu::collect();
     let threads = cpu.threads.unwrap_or(1);
     let mut text = format!(
-        "name: this_cpu\n{title}\ndriver_names: []\nvendor: unknown\nkind: cpu\nbasis: measured\nmeasured_at: {time}\n\
+        "name: {NAME}\n{title}\ndriver_names: []\nvendor: unknown\nkind: cpu\nbasis: measured\nmeasured_at: {time}\n\
          sources:\n  llmprof: {method}, best of {RUNS} runs, of {loops} for arithmetic\n\
          units: {{ name: thread, value: {threads}, source: llmprof }}\npeaks:\n",
         title = title(&cpu),

@@ -76,6 +76,37 @@ fn agree(run: &Path) {
     }
 }
 
+/// Two runs that begin in one second do not meet in one directory.
+#[test]
+fn imports_without_a_directory_have_one_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("cpu/torch_modules.json.gz");
+    for count in 1..4 {
+        works(folder.path(), &["import", trace.to_str().unwrap()]);
+        let runs = fs::read_dir(folder.path().join("runs/import/torch_modules"));
+        assert_eq!(runs.unwrap().count(), count);
+    }
+}
+
+/// What affects numbers stands above what does not.
+#[test]
+fn issues_of_a_report_begin_with_the_worst() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("cpu/torch_modules.json.gz");
+    works(
+        folder.path(),
+        &["import", trace.to_str().unwrap(), "-o", "out"],
+    );
+    let report = fs::read_to_string(folder.path().join("out/report.md")).unwrap();
+    let issues: Vec<&str> = report
+        .lines()
+        .filter_map(|line| line.strip_prefix("- ")?.split_once(": "))
+        .map(|(severity, _)| severity)
+        .filter(|severity| ["info", "warning"].contains(severity))
+        .collect();
+    assert_eq!(issues, ["warning", "info"]);
+}
+
 /// A device trace with its model: the golden waterfall, and every file that a native run has.
 #[test]
 fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {

@@ -19,7 +19,10 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
             output.line(&format!("\nwritten to {}", file.display()))
         }
         HardwareCommand::Show { name, json } => {
-            let device = subject::device(&name)?;
+            let device = match name.as_str() {
+                "auto" | measured::NAME => this_cpu()?,
+                name => subject::device(name)?,
+            };
             if json {
                 output.json(&device)
             } else {
@@ -27,6 +30,15 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
             }
         }
     }
+}
+
+/// The processor at hand, as it was measured.
+fn this_cpu() -> Result<Device, Failure> {
+    let found = measured::path().map(|path| measured::load(&path));
+    found.transpose()?.flatten().ok_or_else(|| {
+        Failure::new("the processor at hand was not measured yet")
+            .hint("`llmprof hardware measure` does; so does the first run on it".to_owned())
+    })
 }
 
 fn list(json: bool, output: &mut Output) -> Result<(), Failure> {

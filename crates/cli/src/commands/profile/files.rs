@@ -17,7 +17,20 @@ pub(super) fn default_directory(files: &[PathBuf]) -> PathBuf {
         .unwrap_or("profile")
         .to_owned();
     let time = jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
-    Path::new("runs").join("import").join(stem).join(time)
+    free(&Path::new("runs").join("import").join(stem).join(time))
+}
+
+/// The directory, or the first like it that is not there yet: two runs may begin in one second.
+pub(crate) fn free(dir: &Path) -> PathBuf {
+    let mut found = dir.to_path_buf();
+    let mut number = 2_u32;
+    while found.exists() {
+        let mut name = dir.as_os_str().to_owned();
+        name.push(format!("-{number}"));
+        found = name.into();
+        number += 1;
+    }
+    found
 }
 
 /// The last part of a path, as text.

@@ -18,7 +18,7 @@ use llmprof_record::{
 };
 use llmprof_wire::Options;
 
-use super::profile;
+use super::profile::{self, files::free};
 use crate::{args::RecordArgs, clock, failure::Failure, output::Output, slices, subject};
 
 /// Where wire files are in a run.
@@ -200,7 +200,7 @@ fn default_directory(program: &str) -> PathBuf {
         .file_name()
         .map_or_else(|| "command".into(), |name| name.to_string_lossy());
     let time = jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
-    Path::new("runs").join("record").join(&*name).join(time)
+    free(&Path::new("runs").join("record").join(&*name).join(time))
 }
 
 fn failure(error: impl std::fmt::Display) -> Failure {

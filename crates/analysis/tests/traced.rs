@@ -154,7 +154,7 @@ fn a_workload_that_launches_contradict_is_told() {
     assert_eq!(told(5), None);
     let issue = told(32).unwrap();
     assert!(issue.message.contains("31 steps") && issue.message.contains("shows 4:"));
-    assert!(issue.hint.unwrap().contains("infer.max_new_tokens=5 "));
+    assert!(issue.hint.unwrap().contains("infer.max_new_tokens=5,"));
 }
 
 /// Without a model the waterfall stands, and what is missing says why.

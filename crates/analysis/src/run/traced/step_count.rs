@@ -51,7 +51,7 @@ pub(super) fn issue(
             ),
         )
         .with_hint(format!(
-            "if that is what ran, say so: infer.max_new_tokens={} (the first token comes from prefill)",
+            "if that is what ran, say so: infer.max_new_tokens={}, of which the first comes from prefill",
             shown + 1
         )),
     )

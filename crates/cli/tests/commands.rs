@@ -334,6 +334,32 @@ fn predictions_do_not_depend_on_how_axes_are_grouped() {
     }
 }
 
+/// Reports call it `this_cpu`, the config `auto`; both show it.
+#[test]
+fn the_processor_at_hand_is_shown_once_it_was_measured() {
+    let folder = folder();
+    for name in ["auto", "this_cpu"] {
+        let output = llmprof(folder.path(), &["hardware", "show", name]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(errors.contains("llmprof hardware measure"), "{errors}");
+    }
+    let cache = folder.path().join("cache/llmprof");
+    std::fs::create_dir_all(&cache).unwrap();
+    let device = "name: this_cpu\ntitle: A processor\ndriver_names: []\nvendor: unknown\nkind: cpu\nbasis: measured\n\
+                  measured_at: 2026-11-15\nsources: { here: measured here }\npeaks:\n  - { dtype: f32, engine: vector, \
+                  tflops: 0.5, not_recounted: measured, source: here }\nmemory: { bandwidth_gb_s: { value: 20, source: here } }\n";
+    std::fs::write(cache.join("cpu.yaml"), device).unwrap();
+    for name in ["auto", "this_cpu"] {
+        let output = llmprof(folder.path(), &["hardware", "show", name]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.contains("A processor (this_cpu)") && text.contains("20 GB/s"),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn a_failed_job_does_not_stop_the_sweep() {
     let folder = folder();

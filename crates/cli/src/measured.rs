@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use llmprof_capture::host::Cpu;
 use llmprof_engine::EngineError;
 use llmprof_engine::cpu_bench::{FmaPeak, Traffic, bandwidth, fma_formats, fma_peak};
-use llmprof_record::store::write_atomically;
+use llmprof_record::{
+    issue::{Issue, Severity},
+    store::write_atomically,
+};
 use llmprof_theory::device::{Catalog, Device};
 use llmprof_units::Count;
 
@@ -112,6 +115,25 @@ pub(crate) fn outdone(path: &Path) -> Result<(), Failure> {
 
 /// How a note about other programs begins.
 const DISTURBED: &str = "Measured while other programs took";
+
+/// Why the limits of a measured processor should not be trusted. What is told while they are measured is gone with the terminal,
+/// but every figure of a run stands against them.
+pub(crate) fn doubt(device: &Device) -> Option<Issue> {
+    let note = device
+        .notes
+        .iter()
+        .find(|note| note.starts_with(DISTURBED))?;
+    let why = lowercase(note.trim_end_matches('.'));
+    Some(
+        Issue::new(
+            Severity::Warning,
+            "hardware.disturbed",
+            format!("this processor was {why}; floors are too long, MFU and MBU too high"),
+        )
+        .with_hint("keep the machine quiet and run it again: the next run measures anew"),
+    )
+}
+
 /// The processor time of other programs, as a part of our own, from which on a measurement is doubtful.
 const MUCH: f64 = 0.1;
 
@@ -253,7 +275,10 @@ pub(crate) fn measure() -> Result<String, Failure> {
         .zip(ticks())
         .and_then(|(before, after)| others(before, after));
     if let Some(share) = taken.filter(|share| *share > MUCH) {
-        let what = format!("{DISTURBED} {:.0} % of our processor time", share * 100.0);
+        let what = format!(
+            "{DISTURBED} {:.0} % as much processor time as measuring",
+            share * 100.0
+        );
         Failure::new(format!("{}: the limits are too low", lowercase(&what)))
             .hint("keep the machine quiet; the next run measures again".to_owned())
             .warn();
@@ -421,6 +446,16 @@ mod tests {
         assert!(!is_current(&noted, &cpu));
         let device = load(&path).unwrap().unwrap();
         assert!(device.notes.iter().any(|note| note.starts_with(OUTDONE)));
+        // A run that was disturbed while it measured says so in its report.
+        assert_eq!(doubt(&device), None);
+        let note = format!("  - \"{DISTURBED} 48 % as much as we: the limits are too low.\"\n");
+        write(&path, &(text + &note)).unwrap();
+        let issue = doubt(&load(&path).unwrap().unwrap()).unwrap();
+        assert_eq!(
+            issue.message,
+            "this processor was measured while other programs took 48 % as much as we: the limits are too low; floors are too \
+             long, MFU and MBU too high"
+        );
     }
 
     #[test]

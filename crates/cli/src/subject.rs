@@ -68,6 +68,7 @@ impl Subject {
                         .flatten(),
                     Place::Cuda(index) => gpu(index, &mut issues),
                 };
+                issues.extend(known.as_ref().and_then(measured::doubt));
                 if known.is_none() {
                     issues.push(
                         Issue::new(

@@ -11,8 +11,9 @@
  *
  * cuptiFinalize must be called at the end of a call, when all records were handed out and nobody is inside. It spoils the
  * names of kernels, forgets everything, keeps a buffer and counts from 1 again, and only cuptiSubscribe may come after
- * it. Whoever does otherwise is ended. As on an H200 with CUDA 13.0: once it has been called, single calls that are switched
- * on give no records unless all of them are; and graphs that were made while kernels were recorded fail afterwards.
+ * it. Whoever does otherwise is ended. As on an H200 with CUDA 13.0: once it has been called, or where the first call of the
+ * program came while none was wanted, single calls that are switched on give no records unless all of them are; and graphs
+ * that were made while kernels were recorded fail afterwards.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -240,8 +241,10 @@ static uint8_t *record(uint32_t kind) {
 #define PUT(type, offset, value) (*(type *)(place + (offset)) = (type)(value))
 
 static void api(uint32_t kind, uint32_t id, uint32_t which, uint64_t start, uint64_t end) {
+    static int was_wanted = -1;
     const uint8_t *on = kind == RUNTIME ? runtime_on : driver_on;
-    if (!on[id] || (finalized && !enabled[kind])) return;
+    if (was_wanted < 0) was_wanted = memchr(on, 1, sizeof runtime_on) != NULL;
+    if (!on[id] || ((finalized || !was_wanted) && !enabled[kind])) return;
     uint8_t *place = record(kind);
     if (!place) return;
     PUT(uint32_t, 4, id); PUT(uint64_t, 8, start); PUT(uint64_t, 16, end);

@@ -22,20 +22,13 @@ static uint64_t queue(uint64_t called, uint64_t ns) {
     return start;
 }
 
-/* A call of the runtime. One that initialized itself while none of its calls was wanted is not heard of later either. */
-static void call(uint32_t id, uint32_t which, uint64_t start, uint64_t end) {
-    static int heard = -1;
-    if (heard < 0) heard = memchr(runtime_on, 1, sizeof runtime_on) != NULL;
-    if (heard) api(RUNTIME, id, which, start, end);
-}
-
 /* Names must live as long as the process, as those of a program's kernels do. */
 void device_kernel(const char *name, uint64_t ns) {
     passes(2, LAUNCH, 0);
     pthread_mutex_lock(&lock);
     uint64_t called = now(), start = queue(called, ns);
     uint32_t which = ++correlation;
-    call(LAUNCH, which, called, called + CALL);
+    api(RUNTIME, LAUNCH, which, called, called + CALL);
     kernel_record(name, 0, 0, which, start, start + ns);
     pthread_mutex_unlock(&lock);
     passes(2, LAUNCH, 1);
@@ -46,7 +39,7 @@ void device_graph(uint32_t graph, uint32_t count, const char *const *names, cons
     pthread_mutex_lock(&lock);
     uint64_t called = now();
     uint32_t which = ++correlation;
-    call(GRAPH_LAUNCH, which, called, called + CALL);
+    api(RUNTIME, GRAPH_LAUNCH, which, called, called + CALL);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t start = queue(called, ns[i]);
         kernel_record(names[i], (uint64_t)graph << 32 | (i + 1), graph, which, start, start + ns[i]);
@@ -59,7 +52,7 @@ void device_copy(uint8_t kind, uint64_t bytes, uint64_t ns) {
     pthread_mutex_lock(&lock);
     uint64_t called = now(), start = queue(called, ns);
     uint32_t which = ++correlation;
-    call(MEMCPY_ASYNC, which, called, called + CALL);
+    api(RUNTIME, MEMCPY_ASYNC, which, called, called + CALL);
     uint8_t *place = enabled[MEMCPY] ? record(MEMCPY) : NULL;
     if (place) {
         PUT(uint8_t, 4, kind); PUT(uint8_t, 5, kind == 1 ? 2 : 3); PUT(uint8_t, 6, kind == 1 ? 3 : 2); PUT(uint64_t, 8, bytes);
@@ -82,7 +75,7 @@ void device_wait(uint64_t until) {
     }
     uint64_t end = now();
     pthread_mutex_lock(&lock);
-    call(STREAM_SYNC, ++correlation, called, end);
+    api(RUNTIME, STREAM_SYNC, ++correlation, called, end);
     uint8_t *place = enabled[SYNC] ? record(SYNC) : NULL;
     if (place) {
         PUT(uint32_t, 4, 3); PUT(uint64_t, 8, called); PUT(uint64_t, 16, end);

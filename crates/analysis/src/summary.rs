@@ -20,12 +20,20 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
         return of_host(analysis);
     }
     // What lies between slices was not seen: it is neither busy nor idle.
+    // Devices work at once: together they have as much time as there are of them.
+    let devices = i64::try_from(analysis.devices.len().max(1)).unwrap_or(i64::MAX);
+    let of_devices = |ns: i64| ns.saturating_mul(devices);
     let (whole, which) = if analysis.scaled.is_some() {
         let idle = analysis.devices.iter().map(|device| device.total.idle_ns);
         let seen = idle.fold(totals.busy_ns, i64::saturating_add);
-        (seen, "that were recorded in slices")
+        (seen, "that were recorded in slices".to_owned())
     } else {
-        (totals.device_span_ns, "from first to last event")
+        let each = match devices {
+            1 => String::new(),
+            several => format!(" on {several} devices"),
+        };
+        let whole = of_devices(totals.device_span_ns);
+        (whole, format!("from first to last event{each}"))
     };
     let mut lines = vec![
         format!(
@@ -72,7 +80,7 @@ pub fn summary_lines(analysis: &Analysis) -> Vec<String> {
                 phase.name,
                 phase.instances,
                 time(phase.span_ns),
-                percent(busy, phase.span_ns),
+                percent(busy, of_devices(phase.span_ns)),
                 Count(phase.kernels, "kernel")
             )
         })

@@ -6,6 +6,7 @@ use llmprof_analysis::analysis::{Analysis, analyze};
 use llmprof_analysis::attribution::Reason;
 use llmprof_analysis::device_events::Class;
 use llmprof_analysis::phases::PhaseSource;
+use llmprof_analysis::summary_lines;
 use llmprof_record::import::{Limits, Source, kineto};
 use llmprof_record::trace::{
     Copy, Host, HostKind, Kernel, Memset, Range, RangeKind, Trace, TraceBuilder,
@@ -68,6 +69,26 @@ impl Scene {
     fn analyze(self) -> Analysis {
         analyze(&self.0.finish(), None)
     }
+}
+
+/// Two devices that are busy for 80 ns of 100 each are busy for 80 %, not for 160 %.
+#[test]
+fn devices_that_work_at_once_are_not_busy_twice() {
+    let mut scene = Scene::default();
+    for device in [0, 1] {
+        for start in [0, 60] {
+            scene.kernel("gemm", start, start + 40, 0, 7);
+            let devices = scene.0.kernels.device.make_mut();
+            *devices.last_mut().expect("row") = device;
+        }
+    }
+    let lines = summary_lines(&scene.analyze());
+    let told = |text: &str| lines.iter().any(|line| line.contains(text));
+    assert!(
+        told("busy 160 ns of 200 ns from first to last event on 2 devices (80.0 %)"),
+        "{lines:?}"
+    );
+    assert!(told("(busy 80.0 %, 4 kernels)"), "{lines:?}");
 }
 
 #[test]

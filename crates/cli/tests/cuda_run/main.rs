@@ -215,7 +215,7 @@ fn assert_files_agree(ended: &Ended) {
         for figure in [
             nanos(&phase["waterfall"]["wall_ns"]),
             nanos(&told[0]["plain_wall_ns"]),
-            format!("{:+.1} %", (ratio - 1.0) * 100.0),
+            format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "−"),
         ] {
             assert!(report.contains(&figure), "{name}: {figure} in report.md");
             assert!(page.contains(&figure), "{name}: {figure} in report.html");

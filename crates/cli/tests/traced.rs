@@ -88,6 +88,19 @@ fn imports_without_a_directory_have_one_each() {
     }
 }
 
+/// Nobody saw what was asked of a program that a trace is of: the default workload is no fact about it.
+#[test]
+fn a_trace_does_not_say_what_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("h200/torch_full.json.gz");
+    let trace = trace.to_str().unwrap();
+    let args = ["import", trace, "-o", "out", "model=qwen2_5_0_5b"];
+    works(folder.path(), &args);
+    let report = fs::read_to_string(folder.path().join("out/report.md")).unwrap();
+    assert!(report.contains("\nCounted with batch 1, prompt 128 tokens; family qwen2.\n"));
+    assert!(!report.contains("new token"), "{report}");
+}
+
 /// What affects numbers stands above what does not.
 #[test]
 fn issues_of_a_report_begin_with_the_worst() {

@@ -2,21 +2,20 @@ use llmprof_analysis::run::{Distribution, OperatorGroup, PhaseAnalysis, RunAnaly
 use llmprof_record::issue::Issue;
 use llmprof_units::{Count, Nanos, Percent, significant};
 
-use super::words::{conclusion, figure, finding_line, first_use, time, with_interval};
+use super::words::{asked, conclusion, figure, finding_line, first_use, time, with_interval};
 use super::{kernels, limits, slices, steps, telemetry, traced};
 use crate::{Block, Document, Table};
 
 /// The whole report: conclusion, issues, waterfall, steps, phases, latency, findings, operators, assumptions.
 pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
     let mut document = Document::new(format!("{} on {}", analysis.model, device(analysis)));
-    if let Some(workload) = &analysis.workload {
+    if let Some(asked) = asked(analysis) {
+        let (first, rest) = asked.split_at(1);
         let family = analysis.family.as_ref();
         let family = family.map(|family| format!("; family {family}"));
         document.paragraph(format!(
-            "Batch {}, prompt {}, {}{}.",
-            workload.batch,
-            Count(workload.prompt, "token"),
-            Count(workload.new_tokens, "new token"),
+            "{}{rest}{}.",
+            first.to_uppercase(),
             family.unwrap_or_default()
         ));
     }

@@ -91,15 +91,20 @@ fn phase_line(phase: &PhaseAnalysis) -> String {
     text + "."
 }
 
-/// What was asked of the model, in one line; nothing where the model is not known.
+/// What was asked of the model, in one line; nothing where the model is not known. Of a trace alone nobody saw what was asked:
+/// it is what the model is counted with, and how long decode was the trace itself shows.
 pub(super) fn asked(analysis: &RunAnalysis) -> Option<String> {
     let workload = analysis.workload.as_ref()?;
-    Some(format!(
-        "batch {}, prompt {}, {}",
+    let input = format!(
+        "batch {}, prompt {}",
         workload.batch,
-        Count(workload.prompt, "token"),
-        Count(workload.new_tokens, "new token")
-    ))
+        Count(workload.prompt, "token")
+    );
+    if analysis.timeline.is_some() && analysis.latency.measured_in.is_none() {
+        return Some(format!("counted with {input}"));
+    }
+    let output = Count(workload.new_tokens, "new token");
+    Some(format!("{input}, {output}"))
 }
 
 /// A finding in one line, with its gain.

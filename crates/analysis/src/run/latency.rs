@@ -7,7 +7,7 @@
 //! - Decode tokens per second = output tokens after the first of all requests ÷ time in decode.
 //!
 //! Each pass gives one value per quantity (the mean over its requests); [`Summary`] is over passes, so its interval says
-//! how far another run may lie. Warm-up passes are in no statistics.
+//! how far another run may lie. Rates are those of all passes together. Warm-up passes are in no statistics.
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_units::Nanos;
@@ -36,9 +36,9 @@ pub struct Latency {
     pub prefill_ns: Option<Summary>,
     /// Time in decode, over passes.
     pub decode_ns: Option<Summary>,
-    /// Generated tokens per second, over passes.
+    /// Generated tokens per second, of all passes.
     pub tokens_per_s: Option<Summary>,
-    /// Generated tokens after the first per second of decode, over passes.
+    /// Generated tokens after the first per second of decode, of all passes.
     pub decode_tokens_per_s: Option<Summary>,
     /// Times to the first token of all requests.
     pub ttft_spread_ns: Option<Distribution>,
@@ -103,8 +103,10 @@ struct PassMeans {
     end_to_end: Option<f64>,
     prefill: Option<f64>,
     decode: Option<f64>,
-    tokens_per_s: Option<f64>,
-    decode_tokens_per_s: Option<f64>,
+    /// Tokens, and the seconds they took.
+    tokens: Option<(f64, f64)>,
+    /// The same of decode.
+    decode_tokens: Option<(f64, f64)>,
 }
 
 impl Latency {
@@ -155,8 +157,11 @@ impl Latency {
         latency.end_to_end_ns = over(|pass| pass.end_to_end);
         latency.prefill_ns = over(|pass| pass.prefill);
         latency.decode_ns = over(|pass| pass.decode);
-        latency.tokens_per_s = over(|pass| pass.tokens_per_s);
-        latency.decode_tokens_per_s = over(|pass| pass.decode_tokens_per_s);
+        let rate = |value: fn(&PassMeans) -> Option<(f64, f64)>| {
+            Summary::of_rates(&means.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        latency.tokens_per_s = rate(|pass| pass.tokens);
+        latency.decode_tokens_per_s = rate(|pass| pass.decode_tokens);
         let ttfts: Vec<f64> = latency
             .requests
             .iter()
@@ -268,10 +273,10 @@ impl PassMeans {
             end_to_end: mean(ordered.iter().map(|&(r, _, last)| since(r, last)).collect()),
             prefill: phase(RunPhase::Prefill),
             decode,
-            tokens_per_s: span.map(|span| tokens as f64 / (span / 1e9)),
-            decode_tokens_per_s: decode
+            tokens: span.map(|span| (tokens as f64, span / 1e9)),
+            decode_tokens: decode
                 .filter(|_| later_tokens > 0)
-                .map(|decode| later_tokens as f64 / (decode / 1e9)),
+                .map(|decode| (later_tokens as f64, decode / 1e9)),
         }
     }
 }
@@ -422,8 +427,9 @@ mod tests {
         assert_eq!(mean(latency.tpot_ns), 30.0);
         assert_eq!(mean(latency.prefill_ns), 150.0);
         assert_eq!(mean(latency.decode_ns), 90.0);
-        assert!((mean(latency.tokens_per_s) - 18.75e6).abs() < 1.0);
-        assert!((mean(latency.decode_tokens_per_s) - 37.5e6).abs() < 1.0);
+        // 8 tokens in 480 ns, and 6 in 180 ns of decode: one every 30 ns, as TPOT has it.
+        assert!((mean(latency.tokens_per_s) - 8e9 / 480.0).abs() < 1.0);
+        assert!((mean(latency.decode_tokens_per_s) - 1e9 / 30.0).abs() < 1.0);
         let itl = latency.itl_ns.unwrap();
         // 10, 20, 20, 30, 40, 60: the median lies between 20 and 30.
         assert_eq!((itl.count, itl.p50, itl.max), (6, 25.0, 60.0));

@@ -44,6 +44,9 @@ pub struct StepPattern {
     pub wall_deviation_ns: f64,
     /// The sum of the times of a step's kernels, ns.
     pub kernel_time_ns: Summary,
+    /// The same, the median over steps.
+    #[serde(default)]
+    pub usual_kernel_time_ns: f64,
     /// The part of a step's wall in which no kernel, copy or memset ran on any device that the trace has, the median over steps:
     /// one step that waited long (the first, which compiles) says nothing of the others.
     pub idle_share: f64,
@@ -64,7 +67,7 @@ impl StepPattern {
             time(self.wall_ns.p50),
             time(self.wall_ns.p90),
             Count(self.kernels, "kernel"),
-            time(self.kernel_time_ns.mean),
+            time(self.usual_kernel_time_ns),
             Percent(self.idle_share)
         )
     }
@@ -129,6 +132,7 @@ fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> V
                 wall_ns: Distribution::of(&walls)?,
                 wall_deviation_ns: Summary::of(&walls)?.deviation.unwrap_or(0.0),
                 kernel_time_ns: Summary::of(&times)?,
+                usual_kernel_time_ns: Distribution::of(&times)?.p50,
                 idle_share: Distribution::of(&idle).map_or(0.0, |idle| idle.p50),
                 start_ns: steps.iter().map(|step| step.launched).collect(),
                 step_ns: walls.iter().map(|&wall| wall as i64).collect(),

@@ -331,11 +331,8 @@ impl State {
         let switching = (switches.time - self.switched).max(0) as f64;
         self.switched = switches.time;
         let counted = switching + launches * self.cost;
-        // All that comes with a slice; without steps the assumed cost of a launch has room for it.
-        let paid = match self.slice {
-            Slice::OfSteps => counted * self.cycles.factor(),
-            _ => counted,
-        };
+        // All that comes with a slice.
+        let paid = counted * self.cycles.factor();
         if self.slice == Slice::OfSteps {
             self.step_launches += launches;
         }

@@ -10,6 +10,7 @@
 //! steps there are in all as an estimate of its own.
 
 mod by_pattern;
+mod step_range;
 mod words;
 
 use llmprof_record::trace::{RangeKind, StrId, Trace};
@@ -17,13 +18,12 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::by_pattern::StepCount;
+use self::step_range::step_name;
 use crate::run::Summary;
 use crate::slices;
 
 /// Kernels that are named.
 const MOST_KERNELS: usize = 20;
-/// A range that begins so soon after its slice, ns, began it.
-const SOON: i64 = 1_000_000;
 
 /// A figure for the whole, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -270,41 +270,6 @@ impl Sample {
     }
 }
 
-/// The range that most slices begin with.
-fn step_name(trace: &Trace, nvtx: &[usize], slices: &[(i64, i64)]) -> Option<StrId> {
-    let ranges = &trace.ranges;
-    let marked = slices::step_starts(trace);
-    let counts = |slice: (i64, i64)| marked.is_empty() || marked.binary_search(&slice.0).is_ok();
-    // Where it is not known which slices began with a step, most have to begin with the same range: others begin somewhere
-    // near now and then.
-    let enough = if marked.is_empty() {
-        (slices.len() / 2 + 1).max(2)
-    } else {
-        2
-    };
-    // How many slices begin with a range, and how long it is in them.
-    let mut votes: FxHashMap<StrId, (usize, i64)> = FxHashMap::default();
-    for &row in nvtx {
-        let start = ranges.start[row];
-        let place = slices.partition_point(|slice| slice.0 <= start);
-        if place > 0
-            && counts(slices[place - 1])
-            && start - slices[place - 1].0 <= SOON
-            && start + ranges.duration[row] <= slices[place - 1].1
-        {
-            let (count, time) = votes.entry(ranges.name[row]).or_default();
-            *count += 1;
-            *time += ranges.duration[row];
-        }
-    }
-    // Of nested ranges that begin together, the longest: it is the one that slices were made for.
-    votes
-        .into_iter()
-        .filter(|&(_, (count, _))| count >= enough)
-        .max_by_key(|&(name, votes)| (votes, name))
-        .map(|(name, _)| name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -413,81 +378,6 @@ mod tests {
             "{:?}",
             scaled.kernels
         );
-    }
-
-    /// A model is inside of each step. Outside of slices steps are shorter, and the model has no range there.
-    #[test]
-    fn of_ranges_that_begin_together_the_outer_one_is_the_step() {
-        const MS: i64 = 1_000_000;
-        let mut builder = TraceBuilder::default();
-        let (step, model) = (builder.intern("decode_step"), builder.intern("model"));
-        let slice = builder.intern("slice of steps");
-        let mut range = |start, duration, name, kind| {
-            builder.ranges.push(Range {
-                start,
-                duration,
-                name,
-                kind,
-                ..Range::default()
-            });
-        };
-        for number in 0..50 {
-            let is_recorded = number % 10 == 5;
-            let (start, length) = (number * 40 * MS, if is_recorded { 30 } else { 10 });
-            range(start, length * MS, step, RangeKind::NVTX);
-            if is_recorded {
-                range(start + 100, length * MS - 200, model, RangeKind::NVTX);
-                range(start - 10, length * MS + 20, slice, RangeKind::CAPTURE);
-            }
-        }
-        let metadata = &mut builder.metadata;
-        metadata.insert("slices".to_owned(), "true".to_owned());
-        let scaled = scaled(&builder.finish()).unwrap();
-        assert_eq!(scaled.step.as_deref(), Some("decode_step"));
-        assert_eq!((scaled.units, scaled.sampled), (50, 5));
-    }
-
-    /// Ranges of modules begin everywhere, so that some begin with two slices by chance: those are no steps.
-    #[test]
-    fn a_range_that_begins_with_some_slices_is_not_the_step() {
-        const MS: i64 = 1_000_000;
-        let slices_at = |marked: bool| {
-            let mut builder = TraceBuilder::default();
-            let (step, module) = (builder.intern("decode_step"), builder.intern("layers.5"));
-            let (slice, of_steps) = (builder.intern("slice"), builder.intern("slice of steps"));
-            let mut range = |start, duration, name, kind| {
-                builder.ranges.push(Range {
-                    start,
-                    duration,
-                    name,
-                    kind,
-                    ..Range::default()
-                });
-            };
-            for number in 0..50 {
-                range(number * 20 * MS, 19 * MS, step, RangeKind::NVTX);
-                range(number * 20 * MS + 5 * MS, MS, module, RangeKind::NVTX);
-            }
-            // Of slices by time two begin with a module; of those of steps all with a step.
-            for at in [1, 5, 14, 45] {
-                range(at * 20 * MS + at * MS, 60 * MS, slice, RangeKind::CAPTURE);
-            }
-            range(505 * MS, 60 * MS, slice, RangeKind::CAPTURE);
-            for at in [30, 35] {
-                let name = if marked { of_steps } else { slice };
-                range(at * 20 * MS - 10, 20 * MS, name, RangeKind::CAPTURE);
-            }
-            let metadata = &mut builder.metadata;
-            metadata.insert("slices".to_owned(), "true".to_owned());
-            let trace = builder.finish();
-            let slices = slices::of(&trace).unwrap();
-            let nvtx: Vec<usize> = (0..trace.ranges.len())
-                .filter(|&row| trace.ranges.kind[row] == RangeKind::NVTX)
-                .collect();
-            step_name(&trace, &nvtx, &slices).map(|name| trace.text(name).to_owned())
-        };
-        assert_eq!(slices_at(true).as_deref(), Some("decode_step"));
-        assert_eq!(slices_at(false), None);
     }
 
     #[test]

@@ -177,13 +177,12 @@ impl Budget {
         (start, end): (i64, i64),
         recorded: Option<bool>,
     ) -> bool {
-        let duration = end - start;
-        if duration < SHORTEST_STEP {
-            return false;
-        }
         let Ok(mut state) = self.state.lock() else {
             return false;
         };
+        if end - start < SHORTEST_STEP && !state.step.is(name) {
+            return false;
+        }
         state.learn(name, (start, end), recorded);
         if !state.step.is(name) {
             return false;
@@ -226,7 +225,8 @@ impl Budget {
         match state.phase {
             // Of two threads one began a slice and the other ended it, and the gate heard of them the other way round.
             Phase::Off if switches.is_on => Some(false),
-            Phase::Off if is_wanted && state.credit >= state.expected => {
+            // Not before the last one is counted: until CUPTI has left, launches are slow.
+            Phase::Off if is_wanted && !state.owes && state.credit >= state.expected => {
                 if state.step.is_known() {
                     state.phase = Phase::Armed(now);
                     None

@@ -35,6 +35,26 @@ pub(crate) struct Translator {
     devices: HashSet<u32>,
 }
 
+/// Copies between devices have a structure of their own, with the same fields.
+macro_rules! copy_of {
+    ($copy:ident) => {
+        Copy {
+            start: $copy.start as i64,
+            end: $copy.end as i64,
+            graph_node: $copy.graph_node,
+            bytes: $copy.bytes,
+            device: $copy.device,
+            context: $copy.context,
+            stream: $copy.stream,
+            correlation: $copy.correlation,
+            graph: $copy.graph,
+            kind: $copy.copy_kind,
+            source: $copy.source_kind,
+            target: $copy.target_kind,
+        }
+    };
+}
+
 impl Translator {
     /// Writes one record to `out`.
     ///
@@ -51,9 +71,13 @@ impl Translator {
         unsafe {
             match (*record).kind {
                 kind::KERNEL => self.kernel(&record.cast::<layout::Kernel>().read_unaligned(), out),
-                kind::MEMCPY => self.copy(&record.cast::<layout::Memcpy>().read_unaligned(), out),
+                kind::MEMCPY => {
+                    let copy = record.cast::<layout::Memcpy>().read_unaligned();
+                    self.copy(&copy_of!(copy), out)
+                }
                 kind::MEMCPY_PEER => {
-                    self.peer_copy(&record.cast::<layout::MemcpyPeer>().read_unaligned(), out)
+                    let copy = record.cast::<layout::MemcpyPeer>().read_unaligned();
+                    self.copy(&copy_of!(copy), out)
                 }
                 kind::MEMSET => self.memset(&record.cast::<layout::Memset>().read_unaligned(), out),
                 kind::SYNCHRONIZATION => sync(
@@ -116,49 +140,12 @@ impl Translator {
         }
     }
 
-    fn copy(&mut self, copy: &layout::Memcpy, out: &mut Vec<u8>) -> Outcome {
-        if !is_timed(copy.start, copy.end) {
+    fn copy(&mut self, copy: &Copy, out: &mut Vec<u8>) -> Outcome {
+        if !is_timed(copy.start as u64, copy.end as u64) {
             return Outcome::Untimed;
         }
         self.device(copy.device, out);
-        let record = Copy {
-            start: copy.start as i64,
-            end: copy.end as i64,
-            graph_node: copy.graph_node,
-            bytes: copy.bytes,
-            device: copy.device,
-            context: copy.context,
-            stream: copy.stream,
-            correlation: copy.correlation,
-            graph: copy.graph,
-            kind: copy.copy_kind,
-            source: copy.source_kind,
-            target: copy.target_kind,
-        };
-        record.put(out);
-        Outcome::Written
-    }
-
-    fn peer_copy(&mut self, copy: &layout::MemcpyPeer, out: &mut Vec<u8>) -> Outcome {
-        if !is_timed(copy.start, copy.end) {
-            return Outcome::Untimed;
-        }
-        self.device(copy.device, out);
-        let record = Copy {
-            start: copy.start as i64,
-            end: copy.end as i64,
-            graph_node: copy.graph_node,
-            bytes: copy.bytes,
-            device: copy.device,
-            context: copy.context,
-            stream: copy.stream,
-            correlation: copy.correlation,
-            graph: copy.graph,
-            kind: copy.copy_kind,
-            source: copy.source_kind,
-            target: copy.target_kind,
-        };
-        record.put(out);
+        copy.put(out);
         Outcome::Written
     }
 

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! CUPTI hands out what is whole; when it keeps no buffer after that, nothing is left. It may keep one that is empty, so
-//! after a wait of the target for its device, or a [`Patience`], all is asked for, whole or not.
+//! after a wait of the target for its device, or a [`Patience`], all is asked for, whole or not. A wait may have been for one
+//! stream of several: once kernels were lost, waits only make our thread look.
 
 /// How long after the end of a slice a wait of the target for its device is hoped for, ns. Later its kernels are taken
 /// to have ended. Where they had not, it is longer the next time: a device may be far behind the host.
@@ -27,6 +28,11 @@ impl Patience {
     /// Kernels were still running.
     pub(super) fn grow(&mut self) {
         self.0 = (4 * self.0).min(Self::MOST);
+    }
+
+    /// Whether nothing runs any more after a wait, as far as is known.
+    fn trusts_waits(self) -> bool {
+        self.0 == Self::LEAST
     }
 }
 
@@ -46,15 +52,23 @@ pub(super) enum Departure {
     Here,
     /// Recording has stopped, and what was recorded may still run on the device; our thread looks now and then until it is
     /// out of patience.
-    Leaving { until: i64, look: i64 },
+    Leaving { limit: Limit, look: i64 },
     /// The target has waited for its device since.
     Quiet,
     /// Our thread takes what CUPTI holds.
-    Draining { until: i64 },
+    Draining(Limit),
     /// All was read. The next call that ends takes CUPTI out.
     Ready,
     /// It is out: no function of CUPTI may be called but the one that subscribes.
     Gone,
+}
+
+/// When what CUPTI holds is taken whether whole or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    until: i64,
+    /// Or after a wait.
+    trusts_waits: bool,
 }
 
 /// What is to be done at the end of a call.
@@ -91,18 +105,23 @@ impl Departure {
     /// Recording has stopped and CUPTI is to leave.
     pub(super) fn stopped(&mut self, now: i64, patience: Patience) {
         if self.is_present() {
-            *self = Self::Leaving {
+            let limit = Limit {
                 until: now + patience.0,
-                look: now,
+                trusts_waits: patience.trusts_waits(),
             };
+            *self = Self::Leaving { limit, look: now };
         }
     }
 
     /// A call of the target ends; `is_wait` if it waited for a device.
     pub(super) fn passes(&mut self, is_wait: bool) -> Passing {
         match self {
-            Self::Leaving { .. } if is_wait => {
-                *self = Self::Quiet;
+            Self::Leaving { limit, look } if is_wait => {
+                if limit.trusts_waits {
+                    *self = Self::Quiet;
+                } else {
+                    *look = 0;
+                }
                 Passing::Wake
             }
             Self::Ready => Passing::TakeOut,
@@ -113,7 +132,7 @@ impl Departure {
     /// When our thread should look.
     pub(super) fn next(self) -> Option<i64> {
         match self {
-            Self::Leaving { until, look } => Some(look.min(until)),
+            Self::Leaving { limit, look } => Some(look.min(limit.until)),
             Self::Quiet => Some(0),
             _ => None,
         }
@@ -122,24 +141,30 @@ impl Departure {
     /// What our thread should take now, if anything.
     pub(super) fn drains(&mut self, now: i64) -> Option<Drain> {
         self.next().filter(|&time| now >= time)?;
-        let (until, drain) = match *self {
-            Self::Leaving { until, .. } if now < until => (until, Drain::Whole),
-            _ => (now, Drain::All),
+        let (limit, drain) = match *self {
+            Self::Leaving { limit, .. } if now < limit.until => (limit, Drain::Whole),
+            _ => {
+                let limit = Limit {
+                    until: now,
+                    trusts_waits: true,
+                };
+                (limit, Drain::All)
+            }
         };
-        *self = Self::Draining { until };
+        *self = Self::Draining(limit);
         Some(drain)
     }
 
     /// Our thread has read what it was to take, and nothing `is_left`. True if that was the last; not if recording went
     /// on meanwhile.
     pub(super) fn drained(&mut self, now: i64, is_left: bool) -> bool {
-        let Self::Draining { until } = *self else {
+        let Self::Draining(limit) = *self else {
             return false;
         };
         *self = if is_left {
             // The longer it may take, the less often.
-            let look = now + PAUSE.max((until - now) / 16);
-            Self::Leaving { until, look }
+            let look = now + PAUSE.max((limit.until - now) / 16);
+            Self::Leaving { limit, look }
         } else {
             Self::Ready
         };
@@ -216,6 +241,22 @@ mod tests {
         }
         assert_eq!(now, patience.0);
         assert!(looks < 80, "{looks}");
+    }
+
+    #[test]
+    fn a_wait_is_no_end_once_kernels_were_lost() {
+        let mut patience = Patience::default();
+        patience.grow();
+        let mut departure = Departure::Here;
+        departure.stopped(0, patience);
+        let mut now = 0;
+        while departure.drains(now) == Some(Drain::Whole) {
+            assert!(!departure.drained(now, true));
+            assert_eq!(departure.passes(true), Passing::Wake);
+            assert_eq!(departure.next(), Some(0));
+            now += 1_000_000;
+        }
+        assert_eq!(now, patience.0);
     }
 
     #[test]

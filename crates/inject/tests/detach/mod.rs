@@ -120,26 +120,30 @@ fn a_program_that_never_waits_is_left_all_the_same() {
     assert!(kernels(&recorded) > 0);
 }
 
-/// The device is 120 ms behind a program that never waits for it: after a while nothing is taken before it has ended.
+/// The device is 120 ms behind a program that never waits for it, or waits for another stream: after a while nothing is taken
+/// before it has ended.
 #[test]
 fn a_device_that_is_far_behind_is_waited_for() {
-    let run = Scene::new()
-        .capture("overhead_ppm=200000 detach=on interval_ms=20")
-        .env("STANDIN_LAG", "120")
-        .run("nvtx cuda until:3,0 steps:100,20,4 finalized");
-    assert!(finalized(&run) >= 3, "{}", run.stdout);
-    let recorded = run.one();
-    let (mut losses, mut kernels) = (Vec::new(), 0);
-    recorded.each(|record| match record {
-        Record::Loss(loss) => losses.push(String::from_utf8_lossy(loss.text).into_owned()),
-        Record::Kernel(_) => kernels += 1,
-        _ => {}
-    });
-    let hasty = "device activities that had no times";
-    assert!(losses.iter().all(|why| why == hasty), "{losses:?}");
-    // The first time, and what still ran when the process ended.
-    assert!(losses.len() <= 2, "{losses:?}");
-    assert!(kernels >= 20, "{kernels}");
+    for (words, aside) in [("steps:100,20,4", "0"), ("loop:100,20,4", "1")] {
+        let run = Scene::new()
+            .capture("overhead_ppm=200000 detach=on interval_ms=20")
+            .env("STANDIN_LAG", "120")
+            .env("STANDIN_ASIDE", aside)
+            .run(&format!("nvtx cuda until:6,0 {words} finalized"));
+        assert!(finalized(&run) >= 6, "{}", run.stdout);
+        let recorded = run.one();
+        let (mut losses, mut kernels) = (Vec::new(), 0);
+        recorded.each(|record| match record {
+            Record::Loss(loss) => losses.push(String::from_utf8_lossy(loss.text).into_owned()),
+            Record::Kernel(_) => kernels += 1,
+            _ => {}
+        });
+        let hasty = "device activities that had no times";
+        assert!(losses.iter().all(|why| why == hasty), "{losses:?}");
+        // The first time, and what still ran when the process ended.
+        assert!(losses.len() <= 2, "{words} {losses:?}");
+        assert!(kernels >= 20, "{words} {kernels}");
+    }
 }
 
 #[test]

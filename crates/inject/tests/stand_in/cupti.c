@@ -6,6 +6,7 @@
  * STANDIN_TAKEN    "A,B": the subscriptions from the A-th on and before the B-th are refused: another tool has CUPTI
  * STANDIN_FINALIZE what cuptiFinalize returns (0)
  * STANDIN_LAG      how far the device is behind the program, ms: what it has not done yet is handed out by force only, without times (0)
+ * STANDIN_ASIDE    1: waits are for another stream, on which nothing runs (0)
  * STANDIN_START    how long it takes to record kernels again after it has left, ms (0)
  * STANDIN_HOLD     1: takes the next buffer when it hands out one; 2: and hands it out, with a record, when it is finalized (0)
  *
@@ -302,7 +303,7 @@ void standin_kernel(const char *name, uint64_t node, uint32_t graph) {
 }
 void standin_wait(void) {
     passes(2, STREAM_SYNC, 0);
-    while (timestamp && timestamp() < busy_until) usleep(1000);
+    while (!number("STANDIN_ASIDE", 0) && timestamp && timestamp() < busy_until) usleep(1000);
     passes(2, STREAM_SYNC, 1);
 }
 void standin_others(void) {

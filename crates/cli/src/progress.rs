@@ -1,8 +1,12 @@
 //! How far a run has come, on standard error: a bar per stage with the time left on a terminal, a line per stage elsewhere.
 
-use std::{io::IsTerminal, time::Instant};
+use std::{
+    io::IsTerminal,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use llmprof_units::Nanos;
 
 /// How progress is shown.
@@ -34,23 +38,36 @@ pub(crate) struct Stage {
     name: String,
     started: Instant,
     bar: Option<ProgressBar>,
+    first: First,
     lines: bool,
 }
+
+/// When steps were first reported, and how many: what comes before is a prefill, which says nothing about later steps.
+type First = Arc<OnceLock<(Instant, u64)>>;
 
 impl Stage {
     /// A stage of `total` steps; 0 where that is not known.
     pub(crate) fn start(show: Show, name: impl Into<String>, total: u64) -> Self {
-        let name = name.into();
+        let stage = Self::on(ProgressDrawTarget::stderr(), show, name.into(), total);
+        if let Some(bar) = &stage.bar {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        stage
+    }
+
+    fn on(target: ProgressDrawTarget, show: Show, name: String, total: u64) -> Self {
+        let first = First::default();
         let bar = (show == Show::Bars).then(|| {
-            let bar = ProgressBar::new(total).with_style(style(total));
+            let bar = ProgressBar::with_draw_target(Some(total), target)
+                .with_style(style(total, Arc::clone(&first)));
             bar.set_message(name.clone());
-            bar.enable_steady_tick(std::time::Duration::from_millis(200));
             bar
         });
         Self {
             name,
             started: Instant::now(),
             bar,
+            first,
             lines: show == Show::Lines,
         }
     }
@@ -58,6 +75,9 @@ impl Stage {
     /// Says how many steps are done.
     pub(crate) fn at(&self, done: u64) {
         if let Some(bar) = &self.bar {
+            if done > 0 {
+                self.first.get_or_init(|| (Instant::now(), done));
+            }
             bar.set_position(done);
         }
     }
@@ -84,11 +104,93 @@ impl Drop for Stage {
     }
 }
 
-fn style(total: u64) -> ProgressStyle {
+fn style(total: u64, first: First) -> ProgressStyle {
     let template = if total == 0 {
         format!("{{msg:<{WIDTH}}} {{spinner}} {{elapsed}}")
     } else {
-        format!("{{msg:<{WIDTH}}} {{bar:30}} {{pos}}/{{len}}, {{eta}} left")
+        format!("{{msg:<{WIDTH}}} {{bar:30}} {{pos}}/{{len}}{{left}}")
     };
-    ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    let left = move |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+        if let Some(left) = left(&first, state) {
+            // What cannot be drawn is not worth an end.
+            let _ = write!(text, ", {:#} left", HumanDuration(left));
+        }
+    };
+    ProgressStyle::with_template(&template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .with_key("left", left)
+}
+
+/// The time left, by the steps that came after the first reported ones; not known before there are some.
+fn left(first: &First, state: &ProgressState) -> Option<Duration> {
+    let (since, done) = first.get()?;
+    let steps = state.pos().checked_sub(*done).filter(|steps| *steps > 0)?;
+    let to_come = state.len()?.saturating_sub(state.pos());
+    Duration::try_from_secs_f64(since.elapsed().as_secs_f64() * to_come as f64 / steps as f64).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Mutex};
+
+    use indicatif::TermLike;
+
+    use super::*;
+
+    /// A terminal that keeps what is written to it.
+    #[derive(Clone, Debug, Default)]
+    struct Screen(Arc<Mutex<String>>);
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            100
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.0.lock().unwrap().clear();
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_time_left_is_given_once_steps_have_been_timed() {
+        let screen = Screen::default();
+        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+        let stage = Stage::on(target, Show::Bars, "plain 1".to_owned(), 40);
+        let line = |done: u64| {
+            stage.at(done);
+            stage.bar.as_ref().unwrap().force_draw();
+            screen.0.lock().unwrap().clone()
+        };
+        assert!(line(0).contains(" 0/40"), "{}", line(0));
+        assert!(!line(0).contains("left"), "{}", line(0));
+        // The first token took the prefill: further ones take another time.
+        assert!(!line(1).contains("left"), "{}", line(1));
+        let second = line(2);
+        assert!(
+            second.contains(" 2/40, ") && second.trim_end().ends_with(" left"),
+            "{second}"
+        );
+    }
 }

@@ -120,7 +120,7 @@ impl<'a> Passes<'a> {
 
     /// Runs one batch whose times do not count and whose records are dropped, so that a profiler's own first use is over.
     pub(super) fn rehearse(&mut self, name: &str, batch: &Generate) -> Result<(), Halt> {
-        let stage = self.stage(name.to_owned());
+        let stage = Stage::start(self.show, name, steps(batch));
         let mut progress = |progress: Progress| stage.at(progress.done);
         let answer = self.client.warm_up(batch, self.interrupt, &mut progress)?;
         stage.finish(&rate(&[answer]));
@@ -135,7 +135,7 @@ impl<'a> Passes<'a> {
         batch: &Generate,
         keep: bool,
     ) -> Result<Generated, Halt> {
-        let stage = self.stage(name.to_owned());
+        let stage = Stage::start(self.show, name, steps(batch));
         let mut progress = |progress: Progress| stage.at(progress.done);
         let answer = self.client.generate(batch, self.interrupt, &mut progress)?;
         let answers = [answer];
@@ -188,8 +188,7 @@ impl<'a> Passes<'a> {
 
     fn stage(&self, name: String) -> Stage {
         let batches = self.feed.batches().iter();
-        let steps = batches.map(|batch| batch.requests.first().map_or(0, |one| one.max_new_tokens));
-        Stage::start(self.show, name, steps.sum())
+        Stage::start(self.show, name, batches.map(steps).sum())
     }
 
     fn all(
@@ -209,7 +208,7 @@ impl<'a> Passes<'a> {
                 self.client
                     .generate(&batch, self.interrupt, &mut progress)?
             };
-            done += batch.requests.first().map_or(0, |one| one.max_new_tokens);
+            done += steps(&batch);
             answers.push(answer);
         }
         Ok(answers)
@@ -225,6 +224,14 @@ impl<'a> Passes<'a> {
         self.run.passes.push(measured(kind, answers));
         self.answers.push((kind, answers.to_vec()));
     }
+}
+
+/// Steps that a batch takes.
+fn steps(batch: &Generate) -> u64 {
+    batch
+        .requests
+        .first()
+        .map_or(0, |request| request.max_new_tokens)
 }
 
 /// The longest prompt and the most new tokens of any request that was measured.

@@ -72,6 +72,19 @@ pub struct Gain {
     pub saved_ns: Option<Nanos>,
     /// How the factor follows from the numbers.
     pub derivation: String,
+    /// Whether no software gains more: it removes all of something of which a part will stay.
+    #[serde(default)]
+    pub is_bound: bool,
+}
+
+impl Gain {
+    /// The same as the most that can be gained.
+    pub(super) fn at_most(self) -> Self {
+        Self {
+            is_bound: true,
+            ..self
+        }
+    }
 }
 
 /// How sure a conclusion is.

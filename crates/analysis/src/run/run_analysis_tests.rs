@@ -371,6 +371,7 @@ fn what_differs_from_theory_is_listed_with_its_reason() {
     (again.start_ns, again.end_ns) = (again.end_ns + 1, again.end_ns + 11);
     let mut stray = again;
     (stray.operator, stray.start_ns, stray.end_ns) = (unknown, again.end_ns + 1, again.end_ns + 8);
+    assert!(!gain.is_bound);
     let mut nameless = stray;
     (nameless.operator, nameless.start_ns, nameless.end_ns) =
         (9_999_999, stray.end_ns + 1, stray.end_ns + 4);
@@ -418,6 +419,8 @@ fn what_differs_from_theory_is_listed_with_its_reason() {
     assert_eq!(prefill.missing[0].path, "model.layers.9.mlp.up_proj");
     // Decode has the wrong dtype once per step and nothing else.
     let decode = analysis.phase(RunPhase::Decode).unwrap();
+    // No software leaves nothing of it.
+    assert!(idle.gain.as_ref().unwrap().is_bound);
     assert_eq!((decode.unmatched.len(), decode.unmatched[0].calls), (1, 3));
     let matched: u64 = analysis
         .phases

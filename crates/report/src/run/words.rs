@@ -117,10 +117,9 @@ pub(super) fn finding_line(finding: &Finding) -> String {
                 GainOf::Throughput => "throughput",
                 GainOf::FirstRequest => "the first request",
             };
-            let bound = match (gain.of, finding.confidence) {
-                (GainOf::Run, Confidence::Low) => "At most",
-                _ => "Expected",
-            };
+            let is_bound =
+                gain.is_bound || (gain.of == GainOf::Run && finding.confidence == Confidence::Low);
+            let bound = if is_bound { "At most" } else { "Expected" };
             if gain.factor < NOTICED {
                 return format!("{title}. {bound}: {what} hardly faster.");
             }
@@ -196,4 +195,39 @@ pub(super) fn with_interval(summary: &Summary) -> String {
 /// Nanoseconds as text.
 pub(super) fn time(ns: f64) -> String {
     Nanos(ns.round() as i64).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_analysis::run::Gain;
+
+    use super::*;
+
+    /// What a title calls "up to" is no expectation, however sure the time is that would go.
+    #[test]
+    fn a_bound_is_called_one() {
+        let line = |is_bound, confidence| {
+            finding_line(&Finding {
+                code: "idle".to_owned(),
+                phase: None,
+                title: "it idles".to_owned(),
+                evidence: Vec::new(),
+                gain: Some(Gain {
+                    of: GainOf::Run,
+                    factor: 2.65,
+                    phase_factor: None,
+                    saved_ns: None,
+                    derivation: String::new(),
+                    is_bound,
+                }),
+                confidence,
+                abstains: None,
+            })
+        };
+        let most = "it idles. At most: the run 2.65× faster.";
+        assert_eq!(line(true, Confidence::High), most);
+        assert_eq!(line(false, Confidence::Low), most);
+        let expected = "it idles. Expected: the run 2.65× faster.";
+        assert_eq!(line(false, Confidence::Medium), expected);
+    }
 }

@@ -34,7 +34,8 @@ impl Facts<'_> {
                 "{wall} ÷ ({wall} − {time} of these kernels − {gaps} of gaps behind them), an upper bound: fused into their \
                  neighbours they would take no time of their own"
             ),
-        )?;
+        )?
+        .at_most();
         let steps = traced.step_ns.len().max(1) as u64;
         let each = if traced.step_ns.is_empty() {
             ""

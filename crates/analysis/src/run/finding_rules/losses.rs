@@ -43,11 +43,13 @@ impl Facts<'_> {
         } else {
             (String::new(), "; without that".to_owned())
         };
-        let gain = self.saving(
-            phase,
-            removable.seconds(),
-            format!("{wall} ÷ ({wall} − {removable} idle){but}"),
-        )?;
+        let gain = self
+            .saving(
+                phase,
+                removable.seconds(),
+                format!("{wall} ÷ ({wall} − {removable} idle){but}"),
+            )?
+            .at_most();
         let on_device = phase.device().is_some();
         let bound = if phase.class.class == Some(PhaseClass::HostBound) {
             if on_device {
@@ -142,16 +144,18 @@ impl Facts<'_> {
             if (lost as f64) < WORTH_SAYING * wall as f64 {
                 return None;
             }
-            let gain = self.saving(
-                phase,
-                Nanos(lost).seconds(),
-                format!(
-                    "{} ÷ ({0} − ({} measured − {} floor)), an upper bound",
-                    phase.judged_wall(),
-                    group.measured_ns,
-                    group.floor_ns?
-                ),
-            )?;
+            let gain = self
+                .saving(
+                    phase,
+                    Nanos(lost).seconds(),
+                    format!(
+                        "{} ÷ ({0} − ({} measured − {} floor)), an upper bound",
+                        phase.judged_wall(),
+                        group.measured_ns,
+                        group.floor_ns?
+                    ),
+                )?
+                .at_most();
             let fraction = group.fraction_of_roof?;
             let where_it_stands = match group.binds {
                 Some(resource) => format!(
@@ -236,7 +240,8 @@ impl Facts<'_> {
             return None;
         }
         let wall = phase.judged_wall();
-        let gain = self.saving(phase, time.seconds(), format!("{wall} ÷ ({wall} − {time})"))?;
+        let mut gain = self.saving(phase, time.seconds(), format!("{wall} ÷ ({wall} − {time})"))?;
+        gain.is_bound = !is_known;
         Some(Finding {
             code: code.to_owned(),
             phase: Some(phase.phase),

@@ -203,6 +203,7 @@ impl Facts<'_> {
                         ""
                     }
                 ),
+                is_bound: false,
             }),
             confidence: if batch > workload_now.batch.saturating_mul(FAR) {
                 Confidence::Low

@@ -74,4 +74,5 @@ impl Facts<'_> {
             derivation,
         })
     }
+            is_bound: false,
 }

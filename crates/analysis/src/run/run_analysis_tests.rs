@@ -264,6 +264,95 @@ fn what_is_not_quantized_keeps_its_format() {
     );
 }
 
+/// Weights in bf16 that are multiplied in f32, as the native engine does, with a prompt of 2,048 tokens.
+fn widened() -> Workload {
+    Workload {
+        prompt: 2048,
+        precision: Precision {
+            weights: Some(WeightFormat::Plain(DType::Bf16)),
+            activations: Some(DType::F32),
+            kv: Some(DType::F32),
+            ..Precision::default()
+        },
+        ..small()
+    }
+}
+
+fn faster_formats(device: &Device, workload: Workload) -> (RunAnalysis, Vec<Finding>) {
+    let model = llama_8b();
+    let recipe = Recipe {
+        model: &model,
+        workload,
+        device,
+        slowness: 1.25,
+        gap: 0,
+    };
+    let analysis = analyze_run(&model, &workload, Some(device), &recipe.run()).unwrap();
+    let found = analysis.findings.iter();
+    let found = found.filter(|finding| finding.code == "faster_format");
+    let found = found.cloned().collect();
+    (analysis, found)
+}
+
+/// A prefill of Llama-3.1-8B multiplies 6,979,321,856 weights with 2,048 tokens: 2.8587e13 operations, 427.3 ms at an H200's
+/// 66.9 TFLOP/s in f32 and 28.9 ms at its 989.4 TFLOP/s in bf16. All take 1.25 times their floor, so that
+/// 1.25 × (427.3 ms − 28.9 ms) = 498.0 ms go.
+#[test]
+fn products_in_a_slow_format_are_counted_again_in_the_fast_one() {
+    let device = h200();
+    let (analysis, found) = faster_formats(&device, widened());
+    let prefill = analysis.phase(RunPhase::Prefill).unwrap();
+    assert_eq!(prefill.class.class, Some(PhaseClass::ComputeBound));
+    let [finding] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!(finding.phase, Some(RunPhase::Prefill));
+    let gain = finding.gain.as_ref().unwrap();
+    let operations = 2.0 * 6_979_321_856.0 * 2048.0;
+    let saved = 1.25 * operations * (1.0 / 66.9e12 - 1.0 / 989.4e12);
+    assert!((gain.saved_ns.unwrap().seconds() / saved - 1.0).abs() < 1e-3);
+    let wall = prefill.waterfall.wall_ns.seconds();
+    assert!((gain.phase_factor.unwrap() / (wall / (wall - saved)) - 1.0).abs() < 1e-3);
+    // What is left is no shorter than the products' own floor, and what is not a product stays.
+    let linear = prefill.by_kind.iter().find(|g| g.kind == Kind::Linear);
+    let rest = wall - linear.unwrap().measured_ns.seconds();
+    assert!(wall - saved > rest + operations / 989.4e12);
+    for part in ["66.9 TFLOP/s", "989.4 TFLOP/s", "14.8×", "runtime=pytorch"] {
+        assert!(finding.title.contains(part), "{part}: {}", finding.title);
+    }
+}
+
+#[test]
+fn a_faster_format_is_named_only_where_the_device_and_the_phase_have_use_for_it() {
+    // No units for 16 bits: their peak is that of f32.
+    let mut without = h200();
+    without.peaks.retain(|peak| peak.dtype == DType::F32);
+    let (analysis, found) = faster_formats(&without, widened());
+    let prefill = analysis.phase(RunPhase::Prefill).unwrap();
+    assert_eq!(prefill.class.class, Some(PhaseClass::ComputeBound));
+    assert_eq!(found, []);
+    // Units that are only a little faster.
+    let mut little = h200();
+    for peak in &mut little.peaks {
+        if peak.dtype == DType::Bf16 {
+            peak.dense_flops_per_s.0 = 1.4 * 66.9e12;
+        }
+    }
+    assert_eq!(faster_formats(&little, widened()).1, []);
+    // Memory holds it back: a prompt of one token reads all weights for it.
+    let short = Workload {
+        prompt: 1,
+        ..widened()
+    };
+    assert_eq!(faster_formats(&h200(), short).1, []);
+    // It multiplies in the fast format already.
+    let narrow = Workload {
+        precision: Precision::default(),
+        ..widened()
+    };
+    assert_eq!(faster_formats(&h200(), narrow).1, []);
+}
+
 /// A step of Llama-3.1-8B reads products of 6,979,321,856 elements and a head of 525,336,576, in bf16 15,009,316,864 B. In
 /// int8 the products take 6,979,321,856 B and 4 B for each of 32 × 43,008 output rows, the head stays: 8,035,500,032 B.
 /// All run at 80 % of the roof, so decode gets 15,009,316,864 ÷ 8,035,500,032 = 1.868 times faster, less a little for

@@ -135,7 +135,8 @@ impl Subject<'_> {
                         .filter(|elsewhere| *elsewhere > if changed { 0.0 } else { fraction });
                     let time = new.seconds() / elsewhere.unwrap_or(fraction);
                     if new.seconds() < old.seconds() {
-                        time
+                        // What passes its roof by a slip of measuring must not pass the new one.
+                        time.max(new.seconds()).min(measured)
                     } else {
                         time.max(measured)
                     }

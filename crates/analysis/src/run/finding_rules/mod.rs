@@ -1,5 +1,6 @@
 //! The rules that findings are drawn by. Each computes its gain, or says why it cannot.
 
+mod arithmetic;
 mod first_use;
 mod fusion;
 mod losses;
@@ -37,6 +38,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         found.extend(facts.extra(phase));
         found.extend(facts.copies(phase));
         found.extend(facts.fusion(phase));
+        found.extend(facts.faster_format(phase, passes));
         found.extend(facts.fewer_bytes(phase, passes));
         found.extend(facts.batching(phase, passes));
         found.extend(facts.on_chip(phase));
@@ -72,7 +74,7 @@ impl Facts<'_> {
             phase_factor: Some(wall / (wall - saved)),
             saved_ns: Some(Nanos::from_seconds(saved)),
             derivation,
+            is_bound: false,
         })
     }
-            is_bound: false,
 }

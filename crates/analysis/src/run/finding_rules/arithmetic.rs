@@ -1,0 +1,169 @@
+//! Products in a format that the device multiplies slowly, where it has units for a narrower one.
+
+use llmprof_theory::device::Engine;
+use llmprof_theory::floor::Resource;
+use llmprof_theory::{Kind, Pass, Precision, Workload};
+use llmprof_units::{Basis, DType, FlopsPerSecond, Nanos, Percent, Times};
+
+use super::super::classes::PhaseClass;
+use super::super::findings::{Confidence, Evidence, Finding};
+use super::super::measured::RunPhase;
+use super::super::operator_groups::OperatorGroup;
+use super::super::phase_analysis::PhaseAnalysis;
+use super::super::what_if::Subject;
+use super::{Facts, WORTH_SAYING, hidden_by_the_host};
+
+/// A peak that is this many times the one that products are judged by has units of its own.
+const WELL_ABOVE: f64 = 1.5;
+/// Part of a phase that products must take, where its class does not say that arithmetic holds it back.
+const MOST: f64 = 0.5;
+
+impl Facts<'_> {
+    /// Products with weights in f32 on a device that multiplies 16-bit floats much faster, in a phase that their arithmetic
+    /// holds back.
+    ///
+    /// The products alone are counted again in the narrow format: weights, cache and everything else stay in theirs, so
+    /// that nothing is gained but arithmetic. Products of attention stay in f32 too.
+    pub(super) fn faster_format(&self, phase: &PhaseAnalysis, passes: &[Pass]) -> Option<Finding> {
+        let ((model, workload_now), roof) = (self.subject?, self.roof?);
+        let formats = model.formats(&workload_now.precision);
+        if formats.compute != DType::F32 || hidden_by_the_host(phase) {
+            return None;
+        }
+        let narrow = match formats.weights.element() {
+            DType::F16 => DType::F16,
+            _ => DType::Bf16,
+        };
+        let peak = |dtype| roof.device().peak(dtype, Engine::Tensor).ok();
+        let (used, unused) = (peak(formats.compute)?, peak(narrow)?);
+        let times = unused.dense_flops_per_s.0 / used.dense_flops_per_s.0;
+        // Without units for it the peak of a narrow format is that of f32.
+        if times < WELL_ABOVE {
+            return None;
+        }
+        let products = Products::of(phase)?;
+        let share = phase.judged_share(products.time);
+        let is_held_back = phase.class.class == Some(PhaseClass::ComputeBound) || share >= MOST;
+        if !is_held_back {
+            return None;
+        }
+        let workload = Workload {
+            precision: Precision {
+                weights: Some(formats.weights),
+                plain: Some(formats.plain),
+                activations: Some(formats.activations),
+                kv: Some(formats.kv),
+                compute: Some(narrow),
+            },
+            ..*workload_now
+        };
+        let subject = Subject {
+            model,
+            workload: workload_now,
+            passes,
+            phase,
+        };
+        // Where memory holds products back then, they read as decode does, which it holds back now.
+        let decode = self.phases.iter().map(|(other, _)| *other);
+        let decode = decode
+            .filter(|other| other.phase != phase.phase)
+            .find(|other| other.phase == RunPhase::Decode);
+        let outcome = subject.with(roof, &workload, passes, decode, 1.0)?;
+        let wall = phase.judged_wall();
+        let saved = wall.seconds() - outcome.wall;
+        if saved < WORTH_SAYING * wall.seconds() {
+            return None;
+        }
+        let gain = self.saving(
+            phase,
+            saved,
+            format!(
+                "{wall} ÷ {}: products with weights counted again in {narrow} have {:.2} of the phase's floor, each keeps its fraction \
+                 of the roof, and everything else its time",
+                Nanos::from_seconds(outcome.wall),
+                outcome.floor_ratio
+            ),
+        )?
+        .at_most();
+        let achieved = FlopsPerSecond(products.flops / products.time.seconds());
+        Some(Finding {
+            code: "faster_format".to_owned(),
+            phase: Some(phase.phase),
+            title: format!(
+                "{}: products with weights take {} of the time and multiply in {}, {} of at most {}; in {narrow} the device has {}, {} as \
+                 much, and the phase would be up to {} faster{}",
+                phase.name(),
+                Percent(share),
+                formats.compute,
+                achieved,
+                used.dense_flops_per_s,
+                unused.dense_flops_per_s,
+                Times(times),
+                Times(gain.phase_factor?),
+                remedy(phase, narrow)
+            ),
+            evidence: vec![
+                Evidence::time("products with weights", products.time, Basis::Measured),
+                Evidence::new(
+                    format!("achieved, in {}", formats.compute),
+                    achieved.0,
+                    "FLOP/s",
+                    Basis::Derived,
+                ),
+                Evidence::new(
+                    format!("peak in {}", formats.compute),
+                    used.dense_flops_per_s.0,
+                    "FLOP/s",
+                    used.basis,
+                ),
+                Evidence::new(
+                    format!("peak in {narrow}"),
+                    unused.dense_flops_per_s.0,
+                    "FLOP/s",
+                    unused.basis,
+                ),
+                Evidence::share("floor after ÷ before", outcome.floor_ratio, Basis::Derived),
+            ],
+            gain: Some(gain),
+            // Other kernels on other units: the faster they are, the harder they are to feed.
+            confidence: Confidence::Low,
+            abstains: None,
+        })
+    }
+}
+
+/// What products with weights that arithmetic holds back did.
+struct Products {
+    time: Nanos,
+    flops: f64,
+}
+
+impl Products {
+    fn of(phase: &PhaseAnalysis) -> Option<Self> {
+        let is_product = |group: &&OperatorGroup| {
+            matches!(group.kind, Kind::Linear | Kind::Experts)
+                && group.binds == Some(Resource::Tensor)
+        };
+        let mut products = Self {
+            time: Nanos(0),
+            flops: 0.0,
+        };
+        for group in phase.by_kind.iter().filter(is_product) {
+            products.time += group.measured_ns;
+            products.flops += group.flops.0 as f64;
+        }
+        (products.time.0 > 0).then_some(products)
+    }
+}
+
+/// What multiplies in the narrow format: the native engine, whose phases come from no trace, has no kernels for it.
+fn remedy(phase: &PhaseAnalysis, narrow: DType) -> String {
+    if phase.traced.is_none() {
+        format!(
+            "; the native engine has kernels for f32 alone, an engine with products in {narrow} is needed (torch has them: compare \
+             `runtime=pytorch model.dtype={narrow}`)"
+        )
+    } else {
+        format!("; load the model in {narrow} where its precision is enough")
+    }
+}

@@ -152,7 +152,20 @@ fn a_run_is_as_complete_as_a_native_one() {
     });
     assert_eq!(traces.count(), 2);
     let overhead: Value = serde_json::from_str(&read("torch_profiler/overhead.json")).unwrap();
-    assert!(overhead["decode"]["ratio"].as_f64().unwrap() > 0.0);
+    // What recording cost is one figure, wherever it is told: of the first batch's three recorded steps.
+    for phase in phases {
+        let name = phase["phase"].as_str().unwrap();
+        let ratio = phase["capture_ratio"].as_f64().unwrap();
+        let told = overhead[name]["ratio"].as_f64().unwrap();
+        assert!((told / ratio - 1.0).abs() < 1e-9, "{name}: {told} {ratio}");
+        let captured = &phase["waterfall"]["wall_ns"];
+        assert_eq!(&overhead[name]["captured_ns"], captured);
+        let decimals = if ratio < 9.995 { 2 } else { 1 };
+        assert!(
+            text.contains(&format!("{name} took {ratio:.decimals$}×")),
+            "{ratio}: {text}"
+        );
+    }
     let env: Value = serde_json::from_str(&read("env.json")).unwrap();
     assert_eq!(env["worker"]["model_class"], "Qwen2ForCausalLM");
     assert!(read("ops.csv").contains("aten::addmm"));

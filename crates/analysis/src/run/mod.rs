@@ -26,6 +26,7 @@ pub mod utilization;
 pub mod waterfall;
 mod what_if;
 
+pub use capture_cost::CaptureCost;
 pub use classes::{Classification, PhaseClass, PhaseSignals};
 pub use contention::ProcessorUse;
 pub use findings::{Confidence, EACH_LENGTH, Evidence, Finding, Gain, GainOf};

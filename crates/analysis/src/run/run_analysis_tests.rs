@@ -12,7 +12,7 @@ use crate::run::findings::{Confidence, GainOf};
 use crate::run::matching::UnmatchedReason;
 use crate::run::measured::{HostInterval, OperatorEvent, OperatorIdentity, RequestFacts};
 use crate::run::phase_analysis::holds;
-use crate::run::{PhaseClass, TracedPhase, UNRECORDED};
+use crate::run::{CaptureCost, PhaseClass, TracedPhase, UNRECORDED};
 
 pub(crate) fn llama_8b() -> Model {
     let config = json!({
@@ -371,6 +371,7 @@ fn gains_are_counted_again_from_theory() {
     let find = |code: &str| analysis.findings.iter().find(|f| f.code == code).unwrap();
     let quantize = find("quantize_weights");
     let gain = quantize.gain.as_ref().unwrap();
+    assert!(!gain.is_bound);
     let phase_factor = gain.phase_factor.unwrap();
     assert!((1.866..1.868).contains(&phase_factor), "{quantize:?}");
     // Decode alone gets faster: 1 ÷ (1 − share × (1 − 1 ÷ factor)).
@@ -418,6 +419,8 @@ fn idle_time_is_a_finding_with_its_factor() {
     let factor = idle.gain.as_ref().unwrap().phase_factor.unwrap();
     let expected = waterfall.wall_ns.0 as f64 / waterfall.busy_ns.0 as f64;
     assert!((factor - expected).abs() < 1e-9);
+    // No software leaves nothing of it.
+    assert!(idle.gain.as_ref().unwrap().is_bound);
     assert!(idle.title.contains("host-bound"), "{}", idle.title);
     assert_eq!(waterfall.idle[0].name, UNRECORDED);
     // Bytes are not what holds it back.
@@ -460,7 +463,6 @@ fn what_differs_from_theory_is_listed_with_its_reason() {
     (again.start_ns, again.end_ns) = (again.end_ns + 1, again.end_ns + 11);
     let mut stray = again;
     (stray.operator, stray.start_ns, stray.end_ns) = (unknown, again.end_ns + 1, again.end_ns + 8);
-    assert!(!gain.is_bound);
     let mut nameless = stray;
     (nameless.operator, nameless.start_ns, nameless.end_ns) =
         (9_999_999, stray.end_ns + 1, stray.end_ns + 4);
@@ -508,8 +510,6 @@ fn what_differs_from_theory_is_listed_with_its_reason() {
     assert_eq!(prefill.missing[0].path, "model.layers.9.mlp.up_proj");
     // Decode has the wrong dtype once per step and nothing else.
     let decode = analysis.phase(RunPhase::Decode).unwrap();
-    // No software leaves nothing of it.
-    assert!(idle.gain.as_ref().unwrap().is_bound);
     assert_eq!((decode.unmatched.len(), decode.unmatched[0].calls), (1, 3));
     let matched: u64 = analysis
         .phases
@@ -717,9 +717,20 @@ fn a_pass_that_recording_made_another_one_is_named() {
         phase
     };
     let found = capture_cost::issue([phase(1.2, None), phase(3.02, None)].iter()).unwrap();
-    assert!(found.message.contains("decode took 3.0× as long"));
+    assert!(found.message.contains("decode took 3.02× as long"));
     assert!(!found.message.contains("1.2"), "{}", found.message);
     assert_eq!(capture_cost::issue([phase(1.4, None)].iter()), None);
     // What a device did is judged by passes without capture.
     assert_eq!(capture_cost::issue([phase(3.0, Some(0))].iter()), None);
+
+    // What else tells the cost of a capture has the same figure, once for a phase of several devices.
+    let mut of_devices = analysis.clone();
+    of_devices.phases = vec![phase(3.02, Some(0)), phase(3.02, Some(1))];
+    let costs = CaptureCost::of(&of_devices);
+    assert_eq!(costs.len(), 1);
+    assert_eq!(costs[0].words(), "decode took 3.02×");
+    let captured = of_devices.phases[0].waterfall.wall_ns;
+    assert_eq!(costs[0].captured_ns, captured);
+    let plain = costs[0].plain_ns.0 as f64;
+    assert!((captured.0 as f64 / plain / 3.02 - 1.0).abs() < 1e-6);
 }

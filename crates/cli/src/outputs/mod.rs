@@ -101,19 +101,21 @@ pub(crate) fn write_framework(
     trace: &Trace,
     device: Option<&Device>,
     store: &RunDir,
-) -> Result<(), Failure> {
+) -> Result<RunAnalysis, Failure> {
     let pass = TracedPass {
         device,
         ..TracedPass::default()
+    measured: &MeasuredRun,
     };
     let analysis = analyze_trace(trace, &pass).map_err(|error| Failure::new(error.to_string()))?;
     if let Some((name, text)) = tables::ops(&analysis, None) {
         store.write(&name, text)?;
+        measured: Some(measured),
     }
     if let Some((name, text)) = tables::framework(&analysis) {
         store.write(&format!("torch_profiler/{name}"), text)?;
     }
-    Ok(())
+    Ok(analysis)
 }
 
 fn write_results(

@@ -78,15 +78,18 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<Told, Halt> {
     curves.extend(facts.curves);
     let mut summary = facts.lines;
     let torch = profiled.as_ref().map(|profiled| &*profiled.trace);
+    let mut overhead = None;
     if let Some(stage) = &mut recorded {
+        if let Some(torch) = torch {
+            let device = subject.device.as_ref();
+            let framework = outputs::write_framework(torch, device, &measured, store)?;
+            overhead = torch_profiler::overhead(&framework, store)?;
+        }
         measured
             .passes
             .retain(|pass| pass.kind != PassKind::Captured);
         measured.passes.push(std::mem::take(&mut stage.pass));
         measured.issues.append(&mut stage.issues);
-        if let Some(torch) = torch {
-            outputs::write_framework(torch, subject.device.as_ref(), store)?;
-        }
     }
     let trace = recorded.as_ref().map(|stage| &stage.trace).or(torch);
 
@@ -126,10 +129,11 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<Told, Halt> {
         issues.retain(|issue| issue.code != "analysis.no_device_events");
     }
     analysis.assumptions.extend(how_it_ran(&loaded));
-    if let Some(profiled) = &profiled {
-        analysis.assumptions.extend(profiled.overhead.clone());
-        summary.extend(profiled.overhead.clone());
+    if recorded.is_none() && torch.is_some() {
+        overhead = torch_profiler::overhead(&analysis, store)?;
     }
+    analysis.assumptions.extend(overhead.clone());
+    summary.extend(overhead);
     let mut lines = outputs::write(plan, subject, &measured, trace, &analysis, curves, store)?;
     lines.extend(summary);
     Ok(Told {

@@ -1,9 +1,11 @@
 //! The stage of torch's own profiler: a batch of its own, its trace, and what recording it cost.
 
-use llmprof_analysis::run::PassKind;
+use std::collections::BTreeMap;
+
+use llmprof_analysis::run::{CaptureCost, RunAnalysis};
 use llmprof_capture::{
     pytorch::{profile, trace_name},
-    runner::protocol::{Generate, Generated, Instruments},
+    runner::protocol::{Generate, Instruments},
 };
 use llmprof_record::{
     import::{self, Limits, Profile as Imported},
@@ -24,8 +26,6 @@ const FOLDER: &str = "torch_profiler";
 pub(super) struct Profiled {
     /// The trace of the first recorded batch.
     pub(super) trace: Box<Trace>,
-    /// What recording cost, in a sentence.
-    pub(super) overhead: Option<String>,
     /// What was lost.
     pub(super) issues: Vec<Issue>,
 }
@@ -73,13 +73,11 @@ pub(super) fn capture(
             0 => "torch_profiler".to_owned(),
             _ => format!("torch_profiler {}", number + 1),
         };
-        let answer = passes.captured_batch(&name, store, &asked, number == 0)?;
+        passes.captured_batch(&name, store, &asked, number == 0)?;
         asked.instruments.memory_snapshot = None;
-        if first.is_none() {
-            first = Some((answer, file));
-        }
+        first.get_or_insert(file);
     }
-    let Some((answer, file)) = first else {
+    let Some(file) = first else {
         return Err(Halt::Failed("nothing was recorded".to_owned()));
     };
     let (_, imported) = import::import(&file, &Limits::default())
@@ -90,12 +88,7 @@ pub(super) fn capture(
     trace
         .save(&store.path().join(TRACE_FILE))
         .map_err(|error| Halt::Failed(error.to_string()))?;
-    let overhead = overhead(passes, &answer, store)?;
-    Ok(Profiled {
-        trace,
-        overhead,
-        issues,
-    })
+    Ok(Profiled { trace, issues })
 }
 
 /// The batch as it is recorded: it ends with the last step that is wanted.
@@ -129,83 +122,23 @@ fn described(settings: &TorchProfilerSettings) -> String {
     )
 }
 
-/// Compares the recorded batch with the same tokens of the plain passes, phase by phase.
-fn overhead(
-    passes: &Passes<'_>,
-    captured: &Generated,
-    store: &RunDir,
-) -> Result<Option<String>, Halt> {
-    let plain: Vec<Times> = passes
-        .answers()
-        .iter()
-        .filter(|(kind, _)| *kind == PassKind::Plain)
-        .filter_map(|(_, answers)| Times::of(answers.first()?, tokens(captured)))
-        .collect();
-    let Some(recorded) = Times::of(captured, tokens(captured)).filter(|_| !plain.is_empty()) else {
+/// What recording cost, by the analysis of what was recorded: `overhead.json`, and a sentence.
+pub(super) fn overhead(recorded: &RunAnalysis, store: &RunDir) -> Result<Option<String>, Halt> {
+    let costs = CaptureCost::of(recorded);
+    if costs.is_empty() {
         return Ok(None);
-    };
-    let mean = |value: fn(&Times) -> f64| plain.iter().map(value).sum::<f64>() / plain.len() as f64;
-    let rows = [
-        ("prefill", mean(|times| times.prefill), recorded.prefill),
-        ("decode", mean(|times| times.decode), recorded.decode),
-    ];
-    let rows: Vec<_> = rows
-        .into_iter()
-        .filter(|(_, plain, captured)| *plain > 0.0 && *captured > 0.0)
-        .collect();
-    let table: serde_json::Map<_, _> = rows
-        .iter()
-        .map(|(phase, plain, captured)| {
-            let row =
-                json!({"plain_ns": plain, "captured_ns": captured, "ratio": captured / plain});
-            ((*phase).to_owned(), row)
-        })
-        .collect();
-    let text = serde_json::to_string_pretty(&table)
+    }
+    let rows = costs.iter().map(|cost| (cost.phase.as_str(), cost));
+    let text = serde_json::to_string_pretty(&rows.collect::<BTreeMap<_, _>>())
         .map_err(|error| Halt::Failed(format!("cannot write JSON: {error}")))?;
     store.write(&format!("{FOLDER}/overhead.json"), text + "\n")?;
-    let parts: Vec<String> = rows
-        .iter()
-        .map(|(phase, plain, captured)| format!("{phase} took {:.2}×", captured / plain))
-        .collect();
-    Ok((!parts.is_empty()).then(|| {
-        format!(
-            "Under torch's profiler {} as long as without it (recorded batch ÷ {}, same tokens).",
-            parts.join(" and "),
-            match plain.len() {
-                1 => "the plain pass".to_owned(),
-                passes => format!("mean of {passes} plain passes"),
-            }
-        )
-    }))
-}
-
-/// Tokens of the longest request.
-fn tokens(answer: &Generated) -> usize {
-    let requests = answer.requests.iter();
-    requests
-        .map(|request| request.token_ns.len())
-        .max()
-        .unwrap_or(0)
-}
-
-/// Times of a batch up to some token, ns.
-struct Times {
-    prefill: f64,
-    decode: f64,
-}
-
-impl Times {
-    fn of(answer: &Generated, tokens: usize) -> Option<Self> {
-        let longest = answer
-            .requests
-            .iter()
-            .max_by_key(|request| request.token_ns.len())?;
-        let first = longest.token_ns.first()?;
-        let last = longest.token_ns.get(tokens.checked_sub(1)?)?;
-        Some(Self {
-            prefill: (*first - answer.start_ns).0 as f64,
-            decode: (*last - *first).0 as f64,
-        })
-    }
+    let parts: Vec<String> = costs.iter().map(CaptureCost::words).collect();
+    Ok(Some(format!(
+        "Under torch's profiler {} as long as without it (recorded batch ÷ {}, same work).",
+        parts.join(" and "),
+        match recorded.latency.repeats {
+            1 => "the plain pass".to_owned(),
+            passes => format!("mean of {passes} plain passes"),
+        }
+    )))
 }

@@ -5,7 +5,11 @@ mod sample;
 
 use std::{fs, path::PathBuf};
 
-use llmprof_report::{chart, render::html, view::Part};
+use llmprof_report::{
+    chart::{self, Width},
+    render::html,
+    view::Part,
+};
 
 fn main() -> std::io::Result<()> {
     let directory = std::env::args_os()
@@ -18,11 +22,11 @@ fn main() -> std::io::Result<()> {
     let parts = view.sections.iter().flat_map(|section| &section.parts);
     for (index, part) in parts.enumerate() {
         let (name, svg) = match part {
-            Part::Waterfall(view) => ("waterfall", chart::waterfall(view)),
-            Part::Roofline(view) => ("roofline", chart::roofline(view)),
+            Part::Waterfall(view) => ("waterfall", chart::waterfall(view, Width::Wide)),
+            Part::Roofline(view) => ("roofline", chart::roofline(view, Width::Wide)),
             Part::Timeline(view) => ("timeline", chart::timeline(view)),
-            Part::Histogram(view) => ("histogram", chart::histogram(view)),
-            Part::Series(view) => ("series", chart::series(view)),
+            Part::Histogram(view) => ("histogram", chart::histogram(view, Width::Wide)),
+            Part::Series(view) => ("series", chart::series(view, Width::Wide)),
             Part::Document(_) | Part::Operators(_) => continue,
         };
         fs::write(plots.join(format!("{index}-{name}.svg")), svg.file())?;

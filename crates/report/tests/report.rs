@@ -4,7 +4,7 @@
 mod sample;
 
 use llmprof_report::{
-    chart,
+    chart::{self, Width},
     render::{html, markdown, terminal},
     view::{Part, ReportView},
 };
@@ -92,7 +92,13 @@ fn nothing_outside_the_page_is_named() {
         .flat_map(|section| &section.parts)
     {
         if let Part::Waterfall(view) = part {
-            assert_eq!(chart::waterfall(view).file().matches("http").count(), 1);
+            assert_eq!(
+                chart::waterfall(view, Width::Wide)
+                    .file()
+                    .matches("http")
+                    .count(),
+                1
+            );
         }
     }
 }

@@ -18,7 +18,8 @@ use llmprof_record::{
     trace::Trace,
 };
 use llmprof_report::{
-    chart,
+    Document,
+    chart::{self, Width},
     render::{html, markdown},
     run::{self, Extras, trace_timeline},
     view::{Event, Part, ReportView, Series, Timeline},
@@ -228,7 +229,11 @@ fn plots(page: &ReportView) -> Vec<Output> {
         let (name, plot) = match part {
             Part::Waterfall(waterfall) => (
                 format!("waterfall_{}", file_name(&waterfall.phase)),
-                chart::waterfall(waterfall),
+                chart::waterfall(waterfall, Width::Wide),
+            ),
+            Part::Roofline(roofline) => (
+                "roofline".to_owned(),
+                chart::roofline(roofline, Width::Wide),
             ),
             Part::Roofline(roofline) => ("roofline".to_owned(), chart::roofline(roofline)),
             Part::Timeline(timeline) => ("timeline".to_owned(), chart::timeline(timeline)),
@@ -237,11 +242,11 @@ fn plots(page: &ReportView) -> Vec<Output> {
                     "Gaps between tokens" => "token_gaps".to_owned(),
                     title => file_name(title),
                 };
-                (name, chart::histogram(histogram))
+                (name, chart::histogram(histogram, Width::Wide))
             }
             Part::Series(series) => (
                 format!("telemetry_{}", file_name(&series.title)),
-                chart::series(series),
+                chart::series(series, Width::Wide),
             ),
             Part::Document(_) | Part::Operators(_) => continue,
         };

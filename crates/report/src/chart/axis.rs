@@ -1,5 +1,6 @@
 //! Scales from values to pixels, and ticks at numbers that people read.
 
+use super::{Width, svg::Element, text_width};
 use crate::view::Unit;
 
 /// A mapping from values to pixels.
@@ -54,6 +55,14 @@ impl Axis {
             (value - self.low) / (self.high - self.low)
         };
         self.from + share * (self.to - self.from)
+    }
+
+    /// A tick below a horizontal axis, in the middle of its place but never across the edges of the chart.
+    pub(super) fn label(&self, tick: f64, y: f64, unit: Unit, width: Width) -> Element {
+        let text = unit.tick(tick);
+        let half = text_width(&text) / 2.0;
+        let most = (width.pixels() - half).max(half);
+        Element::text(self.at(tick).clamp(half, most), y, &text).class("tick middle")
     }
 
     /// The ends of the domain.

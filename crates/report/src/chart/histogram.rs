@@ -1,34 +1,32 @@
 use llmprof_units::Count;
 
 use super::{
-    WIDTH,
+    Width,
     axis::Axis,
     svg::{Element, Svg},
     text_width,
 };
 use crate::view::{Histogram, Unit};
 
-const LEFT: f64 = 60.0;
-const RIGHT: f64 = WIDTH - 16.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 260.0;
 
 /// Bars of counts, with named values as dashed lines.
-pub fn histogram(histogram: &Histogram) -> Svg {
+pub fn histogram(histogram: &Histogram, width: Width) -> Svg {
+    let (left, right) = (width.pick(60.0, 36.0), width.pixels() - 16.0);
     let title = format!(
         "{} ({})",
         histogram.title,
         Count(histogram.total(), "value")
     );
-    let mut svg = Svg::new(&title, WIDTH, BOTTOM + 28.0);
-    svg.add(Element::text(0.0, 16.0, &title).class("heading"));
+    let mut svg = Svg::new(&title, width, BOTTOM + 28.0);
     let values = histogram.bins.iter().flat_map(|bin| [bin.low, bin.high]);
     let values = values.chain(histogram.marks.iter().map(|mark| mark.value));
     let finite = values.filter(|value| value.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
     });
-    let x = Axis::linear(low, high, LEFT, RIGHT);
+    let x = Axis::linear(low, high, left, right);
     let most = histogram
         .bins
         .iter()
@@ -42,27 +40,26 @@ pub fn histogram(histogram: &Histogram) -> Svg {
         .filter(|tick| tick.fract() == 0.0)
     {
         let at = y.at(tick);
-        svg.add(Element::line(LEFT, at, RIGHT, at).class("grid"));
-        svg.add(Element::text(LEFT - 8.0, at + 4.0, &Unit::Count.tick(tick)).class("tick end"));
+        svg.add(Element::line(left, at, right, at).class("grid"));
+        svg.add(Element::text(left - 8.0, at + 4.0, &Unit::Count.tick(tick)).class("tick end"));
     }
-    for tick in x.ticks(7, histogram.unit) {
-        let at = x.at(tick);
-        svg.add(Element::text(at, BOTTOM + 18.0, &histogram.unit.tick(tick)).class("tick middle"));
+    for tick in x.ticks(width.pick(7, 4), histogram.unit) {
+        svg.add(x.label(tick, BOTTOM + 18.0, histogram.unit, width));
     }
     for bin in histogram.bins.iter().filter(|bin| bin.count > 0) {
-        let (left, right, top) = (x.at(bin.low), x.at(bin.high), y.at(bin.count as f64));
+        let (from, to, top) = (x.at(bin.low), x.at(bin.high), y.at(bin.count as f64));
         let span = format!(
             "{} to {}",
             histogram.unit.format(bin.low),
             histogram.unit.format(bin.high)
         );
         svg.add(
-            Element::rect(left, top, (right - left - 1.0).max(2.0), BOTTOM - top)
+            Element::rect(from, top, (to - from - 1.0).max(2.0), BOTTOM - top)
                 .class("bar c0 flat")
                 .tooltip(&format!("{span}: {}", bin.count)),
         );
     }
-    svg.add(Element::line(LEFT, BOTTOM, RIGHT, BOTTOM).class("axis"));
+    svg.add(Element::line(left, BOTTOM, right, BOTTOM).class("axis"));
 
     // Labels of neighbours would cover each other: each takes the first of three lines that is free.
     let mut taken = [f64::NEG_INFINITY; 3];
@@ -76,17 +73,16 @@ pub fn histogram(histogram: &Histogram) -> Svg {
     for mark in marks {
         let at = x.at(mark.value);
         let label = format!("{} {}", mark.label, histogram.unit.format(mark.value));
-        let width = text_width(&label) + 8.0;
+        let room = text_width(&label) + 8.0;
         // Where there is no room to the right of the line, to its left.
-        let right = at + 4.0;
-        let begin = if right + width > WIDTH {
-            at + 4.0 - width
+        let begin = if at + 4.0 + room > width.pixels() {
+            at + 4.0 - room
         } else {
-            right
+            at + 4.0
         };
         let free = taken.iter().position(|&end| end < begin);
         let line = free.unwrap_or(taken.len() - 1);
-        taken[line] = begin + width;
+        taken[line] = begin + room;
         let baseline = 34.0 + 12.0 * line as f64;
         svg.add(
             Element::line(at, baseline - 9.0, at, BOTTOM)
@@ -119,7 +115,7 @@ mod tests {
             mark("p90", 1.08e6),
         ];
         let view = Histogram::of("Time between tokens", Unit::Nanoseconds, &values, marks);
-        insta::assert_snapshot!(histogram(&view).inline());
+        insta::assert_snapshot!(histogram(&view, Width::Wide).inline());
     }
 
     /// A mark at the right end has its label to the left, not across its line.
@@ -134,16 +130,19 @@ mod tests {
                 value: 2e6,
             }],
         );
-        let text = histogram(&view).inline();
+        let text = histogram(&view, Width::Wide).inline();
         let (before, _) = text.split_once(">p99 2 ms<").unwrap();
         let (_, begin) = before.rsplit_once("x=\"").unwrap();
         let begin: f64 = begin.split('"').next().unwrap().parse().unwrap();
-        assert!(begin + text_width("p99 2 ms") < RIGHT, "{text}");
+        assert!(
+            begin + text_width("p99 2 ms") < Width::Wide.pixels() - 16.0,
+            "{text}"
+        );
     }
 
     #[test]
     fn no_values_draw_no_bars() {
         let view = Histogram::of("t", Unit::Count, &[], vec![]);
-        assert!(!histogram(&view).inline().contains("<rect"));
+        assert!(!histogram(&view, Width::Wide).inline().contains("<rect"));
     }
 }

@@ -22,8 +22,35 @@ pub use waterfall::waterfall;
 pub(crate) use svg::escaped;
 pub(crate) use theme::{CATEGORIES, page_theme};
 
-/// The width of every chart in CSS pixels; a page scales it down where it is narrower.
-const WIDTH: f64 = 960.0;
+/// How much room a chart is drawn for. A page has both drawings and shows the one that fits its window, since letters of a wide one
+/// that is scaled down to a narrow window cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// A window of a desktop, a page of paper, a file.
+    Wide,
+    /// A telephone, or a window beside others.
+    Narrow,
+}
+
+impl Width {
+    /// The width in CSS pixels, which a page scales a little.
+    fn pixels(self) -> f64 {
+        self.pick(960.0, 400.0)
+    }
+
+    /// What a drawing of this width has.
+    fn pick<T>(self, wide: T, narrow: T) -> T {
+        match self {
+            Self::Wide => wide,
+            Self::Narrow => narrow,
+        }
+    }
+
+    /// How many letters of a tick fit between a place and the right edge.
+    fn letters(self, from: f64) -> usize {
+        ((self.pixels() - from) / text_width("0")).max(1.0) as usize
+    }
+}
 
 /// `text` with at most `width` characters, the end replaced by an ellipsis.
 fn shortened(text: &str, width: usize) -> String {

@@ -1,7 +1,7 @@
 use llmprof_units::{Basis, Count};
 
 use super::{
-    WIDTH,
+    Width,
     axis::Axis,
     distinct, shortened,
     svg::{Element, Svg},
@@ -12,15 +12,26 @@ use super::{
 use crate::view::{Roof, Roofline, RooflinePoint, Unit};
 
 const TITLE: &str = "Operators under the device's limits";
-const LEFT: f64 = 104.0;
-const RIGHT: f64 = WIDTH - 16.0;
-const HEIGHT: f64 = 420.0;
 const LEGEND: f64 = 18.0;
+
+/// The area in which operators have their place.
+#[derive(Clone, Copy)]
+struct Plane {
+    width: Width,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    x: Axis,
+    y: Axis,
+}
 
 /// Operators on logarithmic axes under the device's limits. Area tells time, colour the kind, shape the phase.
 ///
 /// Points carry `data-kind` and `data-phase`, roofs `data-basis`, for pages that filter them.
-pub fn roofline(roofline: &Roofline) -> Svg {
+pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
+    let (left, right) = (width.pick(104.0, 84.0), width.pixels() - 16.0);
+    let legend_left = width.pick(left, 0.0);
     let points: Vec<&RooflinePoint> = roofline
         .points
         .iter()
@@ -43,26 +54,36 @@ pub fn roofline(roofline: &Roofline) -> Svg {
         .iter()
         .map(|label| text_width(label) + 32.0)
         .collect();
-    let legend = wrapped(&widths, LEFT, RIGHT);
+    let legend = wrapped(&widths, legend_left, right);
     let top = 36.0 + LEGEND * legend.last().map_or(0.0, |&(_, line)| line as f64 + 1.0);
-    let bottom = top + HEIGHT;
-    let mut svg = Svg::new(TITLE, WIDTH, bottom + 46.0);
-    svg.add(Element::text(0.0, 16.0, TITLE).class("heading"));
-    for (index, (label, &(left, line))) in labels.iter().zip(&legend).enumerate() {
+    let bottom = top + width.pick(420.0, 340.0);
+    let absent = roofline.points.len() - points.len();
+    let has_note = absent > 0 && width == Width::Narrow;
+    let mut svg = Svg::new(TITLE, width, bottom + if has_note { 64.0 } else { 46.0 });
+    for (index, (label, &(at, line))) in labels.iter().zip(&legend).enumerate() {
         let y = 36.0 + LEGEND * line as f64;
         let sign = match index.checked_sub(phases.len()) {
             None => Element::new("path")
-                .attribute("d", &shape(index, left + 5.0, y - 4.0, 5.0))
+                .attribute("d", &shape(index, at + 5.0, y - 4.0, 5.0))
                 .class("total"),
-            Some(kind) => Element::rect(left, y - 9.0, 10.0, 10.0)
+            Some(kind) => Element::rect(at, y - 9.0, 10.0, 10.0)
                 .class(&format!("c{} flat", kind % CATEGORIES)),
         };
         svg.add(sign);
-        svg.add(Element::text(left + 16.0, y, label).class("tick"));
+        svg.add(Element::text(at + 16.0, y, label).class("tick"));
     }
 
-    let (x, y) = axes(&roofs, &points, top, bottom);
-    grid(&mut svg, x, y, top, bottom);
+    let (x, y) = axes(&roofs, &points, (left, right), (top, bottom));
+    let plane = Plane {
+        width,
+        left,
+        right,
+        top,
+        bottom,
+        x,
+        y,
+    };
+    plane.grid(&mut svg);
     let by_basis: Vec<(Basis, Vec<&Roof>)> = [Basis::Datasheet, Basis::Measured]
         .into_iter()
         .map(|basis| {
@@ -72,7 +93,7 @@ pub fn roofline(roofline: &Roofline) -> Svg {
         })
         .collect();
     for (basis, roofs) in &by_basis {
-        svg.add(roof_lines(roofs, *basis, x, y));
+        svg.add(plane.roof_lines(roofs, *basis));
     }
     let longest = points
         .iter()
@@ -110,23 +131,33 @@ pub fn roofline(roofline: &Roofline) -> Svg {
     }
     let mut levels = Vec::new();
     for (basis, roofs) in &by_basis {
-        svg.add(roof_labels(roofs, *basis, &mut levels, x, y));
+        svg.add(plane.roof_labels(roofs, *basis, &mut levels));
     }
-    let absent = roofline.points.len() - points.len();
     if absent > 0 {
-        let note = match absent {
-            1 => "1 operator without arithmetic or without compulsory bytes has no place here"
-                .to_owned(),
-            _ => format!(
+        let note = match (absent, width) {
+            (1, Width::Wide) => {
+                "1 operator without arithmetic or without compulsory bytes has no place here"
+                    .to_owned()
+            }
+            (_, Width::Wide) => format!(
                 "{absent} operators without arithmetic or without compulsory bytes have no place here"
             ),
+            (_, Width::Narrow) => {
+                format!("without a place: {absent} without arithmetic or compulsory bytes")
+            }
         };
-        svg.add(Element::text(RIGHT, 16.0, &note).class("tick end"));
+        let line = width.pick(16.0, bottom + 54.0);
+        svg.add(Element::text(right, line, &note).class("tick end"));
     }
     svg
 }
 
-fn axes(roofs: &[&Roof], points: &[&RooflinePoint], top: f64, bottom: f64) -> (Axis, Axis) {
+fn axes(
+    roofs: &[&Roof],
+    points: &[&RooflinePoint],
+    across: (f64, f64),
+    along: (f64, f64),
+) -> (Axis, Axis) {
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values.fold(
             (f64::INFINITY, f64::NEG_INFINITY),
@@ -136,43 +167,102 @@ fn axes(roofs: &[&Roof], points: &[&RooflinePoint], top: f64, bottom: f64) -> (A
     let ridges = roofs.iter().map(|roof| roof.ridge());
     let intensities = points.iter().map(|point| point.intensity);
     let (left, right) = range(&mut ridges.chain(intensities));
-    let x = Axis::logarithmic(left / 3.0, right * 4.0, LEFT, RIGHT);
+    let x = Axis::logarithmic(left / 3.0, right * 4.0, across.0, across.1);
     let peaks = roofs.iter().map(|roof| roof.peak_flops_per_s.0);
     // A roof far above every point still shows its slope, but only its lowest decade below the points.
     let rates = points.iter().map(|point| point.flops_per_s.0);
     let feet = roofs.iter().map(|roof| roof.at(left).0);
     let (low, high) = range(&mut peaks.chain(rates).chain(feet));
-    (x, Axis::logarithmic(low / 2.0, high * 2.5, bottom, top))
+    (
+        x,
+        Axis::logarithmic(low / 2.0, high * 2.5, along.1, along.0),
+    )
 }
 
-fn grid(svg: &mut Svg, x: Axis, y: Axis, top: f64, bottom: f64) {
-    for tick in x.ticks(0, Unit::FlopsPerByte) {
-        let at = x.at(tick);
-        svg.add(Element::line(at, top, at, bottom).class("grid"));
-        svg.add(
-            Element::text(at, bottom + 16.0, &llmprof_units::significant(tick))
-                .class("tick middle"),
+impl Plane {
+    fn grid(&self, svg: &mut Svg) {
+        let Self { left, right, .. } = *self;
+        for tick in self.x.ticks(0, Unit::FlopsPerByte) {
+            let at = self.x.at(tick);
+            svg.add(Element::line(at, self.top, at, self.bottom).class("grid"));
+            let text = llmprof_units::significant(tick);
+            svg.add(Element::text(at, self.bottom + 16.0, &text).class("tick middle"));
+        }
+        for tick in self.y.ticks(0, Unit::FlopsPerSecond) {
+            let at = self.y.at(tick);
+            svg.add(Element::line(left, at, right, at).class("grid"));
+            let text = Unit::FlopsPerSecond.tick(tick);
+            svg.add(Element::text(left - 8.0, at + 4.0, &text).class("tick end"));
+        }
+        let (middle, label) = self.width.pick(
+            (
+                f64::midpoint(left, right),
+                "arithmetic intensity: operations per compulsory byte (FLOP/B)",
+            ),
+            (
+                f64::midpoint(0.0, right),
+                "operations per compulsory byte (FLOP/B)",
+            ),
         );
+        svg.add(Element::text(middle, self.bottom + 36.0, label).class("quiet middle"));
     }
-    for tick in y.ticks(0, Unit::FlopsPerSecond) {
-        let at = y.at(tick);
-        svg.add(Element::line(LEFT, at, RIGHT, at).class("grid"));
-        svg.add(
-            Element::text(LEFT - 8.0, at + 4.0, &Unit::FlopsPerSecond.tick(tick)).class("tick end"),
-        );
-    }
-    let middle = f64::midpoint(LEFT, RIGHT);
-    let label = "arithmetic intensity: operations per compulsory byte (FLOP/B)";
-    svg.add(Element::text(middle, bottom + 36.0, label).class("quiet middle"));
-}
 
-/// Where a roof leaves the chart on the left or at the bottom, and where it turns flat.
-fn foot_and_knee(roof: &Roof, x: Axis, y: Axis) -> [(f64, f64); 2] {
-    let (left, right) = x.domain();
-    let (lowest, _) = y.domain();
-    let begin = left.max(lowest / roof.bandwidth.0);
-    let ridge = roof.ridge().clamp(begin, right.max(begin));
-    [begin, ridge].map(|intensity| (x.at(intensity), y.at(roof.at(intensity).0)))
+    /// Where a roof leaves the chart on the left or at the bottom, and where it turns flat.
+    fn foot_and_knee(&self, roof: &Roof) -> [(f64, f64); 2] {
+        let (left, right) = self.x.domain();
+        let (lowest, _) = self.y.domain();
+        let begin = left.max(lowest / roof.bandwidth.0);
+        let ridge = roof.ridge().clamp(begin, right.max(begin));
+        [begin, ridge].map(|intensity| (self.x.at(intensity), self.y.at(roof.at(intensity).0)))
+    }
+
+    fn roof_lines(&self, roofs: &[&Roof], basis: Basis) -> Element {
+        roofs.iter().fold(basis_group(basis), |group, roof| {
+            let [foot, knee] = self.foot_and_knee(roof);
+            let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
+            let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
+            let tooltip = format!("{} ({}): {peak}, {bandwidth}", roof.label, roof.basis);
+            let line = Element::polyline(&[foot, knee, (self.right, knee.1)]);
+            group.child(line.class("roof").tooltip(&tooltip))
+        })
+    }
+
+    /// Labels cover the points: peaks at the right end, away from the `levels` that are taken, each bandwidth once along its slope.
+    fn roof_labels(&self, roofs: &[&Roof], basis: Basis, levels: &mut Vec<f64>) -> Element {
+        let mut group = basis_group(basis);
+        let mut sloped = Vec::new();
+        for roof in roofs {
+            let [foot, knee] = self.foot_and_knee(roof);
+            let mut level = knee.1 - 6.0;
+            while levels
+                .iter()
+                .any(|taken: &f64| (taken - level).abs() < 13.0)
+            {
+                // The first step leads from above the line to below it.
+                level += if level < knee.1 { 20.0 } else { 13.0 };
+            }
+            levels.push(level);
+            let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
+            let label = format!("{} {peak}, {}", roof.label, roof.basis);
+            let text = Element::text(self.right - 4.0, level, &label);
+            group = group.child(text.class("tick end halo"));
+            if !sloped.contains(&roof.bandwidth.0) {
+                sloped.push(roof.bandwidth.0);
+                // Slopes of two bases lie close together: their labels stand at different places.
+                let share = if basis == Basis::Measured { 0.58 } else { 0.25 };
+                let (at, height) = (
+                    foot.0 + share * (knee.0 - foot.0),
+                    foot.1 + share * (knee.1 - foot.1),
+                );
+                let degrees = (knee.1 - foot.1).atan2(knee.0 - foot.0).to_degrees();
+                let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
+                let text = Element::text(0.0, -6.0, &format!("{bandwidth}, {}", roof.basis));
+                let turn = format!("translate({at:.1} {height:.1}) rotate({degrees:.1})");
+                group = group.child(text.attribute("transform", &turn).class("tick middle halo"));
+            }
+        }
+        group
+    }
 }
 
 /// A group that a page shows or hides.
@@ -181,53 +271,6 @@ fn basis_group(basis: Basis) -> Element {
     Element::new("g")
         .class(&format!("roofs {name}"))
         .attribute("data-basis", &name)
-}
-
-fn roof_lines(roofs: &[&Roof], basis: Basis, x: Axis, y: Axis) -> Element {
-    roofs.iter().fold(basis_group(basis), |group, roof| {
-        let [foot, knee] = foot_and_knee(roof, x, y);
-        let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
-        let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
-        let tooltip = format!("{} ({}): {peak}, {bandwidth}", roof.label, roof.basis);
-        let line = Element::polyline(&[foot, knee, (RIGHT, knee.1)]);
-        group.child(line.class("roof").tooltip(&tooltip))
-    })
-}
-
-/// Labels cover the points: peaks at the right end, away from the `levels` that are taken, each bandwidth once along its slope.
-fn roof_labels(roofs: &[&Roof], basis: Basis, levels: &mut Vec<f64>, x: Axis, y: Axis) -> Element {
-    let mut group = basis_group(basis);
-    let mut sloped = Vec::new();
-    for roof in roofs {
-        let [foot, knee] = foot_and_knee(roof, x, y);
-        let mut level = knee.1 - 6.0;
-        while levels
-            .iter()
-            .any(|taken: &f64| (taken - level).abs() < 13.0)
-        {
-            // The first step leads from above the line to below it.
-            level += if level < knee.1 { 20.0 } else { 13.0 };
-        }
-        levels.push(level);
-        let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
-        let label = format!("{} {peak}, {}", roof.label, roof.basis);
-        group = group.child(Element::text(RIGHT - 4.0, level, &label).class("tick end halo"));
-        if !sloped.contains(&roof.bandwidth.0) {
-            sloped.push(roof.bandwidth.0);
-            // Slopes of two bases lie close together: their labels stand at different places.
-            let share = if basis == Basis::Measured { 0.58 } else { 0.25 };
-            let (at, height) = (
-                foot.0 + share * (knee.0 - foot.0),
-                foot.1 + share * (knee.1 - foot.1),
-            );
-            let degrees = (knee.1 - foot.1).atan2(knee.0 - foot.0).to_degrees();
-            let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
-            let text = Element::text(0.0, -6.0, &format!("{bandwidth}, {}", roof.basis));
-            let turn = format!("translate({at:.1} {height:.1}) rotate({degrees:.1})");
-            group = group.child(text.attribute("transform", &turn).class("tick middle halo"));
-        }
-    }
-    group
 }
 
 fn description(point: &RooflinePoint, roofs: &[&Roof]) -> String {
@@ -325,14 +368,14 @@ mod tests {
         let mut view = sample();
         "embedding".clone_into(&mut view.points[2].kind);
         view.points.push(point("add", "decode", f64::INFINITY, 1e9));
-        let text = roofline(&view).inline();
+        let text = roofline(&view, Width::Wide).inline();
         assert!(text.contains("linear") && !text.contains("embedding"));
         assert!(text.contains("2 operators without arithmetic or without compulsory bytes have"));
     }
 
     #[test]
     fn snapshot() {
-        insta::assert_snapshot!(roofline(&sample()).inline());
+        insta::assert_snapshot!(roofline(&sample(), Width::Wide).inline());
     }
 
     #[test]
@@ -345,9 +388,13 @@ mod tests {
 
     #[test]
     fn points_without_a_place_are_counted() {
-        let text = roofline(&sample()).inline();
+        let text = roofline(&sample(), Width::Wide).inline();
         assert_eq!(text.matches("data-kind").count(), 2);
         assert!(text.contains("1 operator without arithmetic"));
-        assert!(roofline(&Roofline::default()).inline().contains("limits"));
+        assert!(
+            roofline(&Roofline::default(), Width::Wide)
+                .inline()
+                .contains("limits")
+        );
     }
 }

@@ -1,5 +1,5 @@
 use super::{
-    WIDTH,
+    Width,
     axis::Axis,
     shortened,
     svg::{Element, Svg},
@@ -9,30 +9,32 @@ use super::{
 };
 use crate::view::{Line, Series, Unit};
 
-const LEFT: f64 = 84.0;
-const RIGHT: f64 = WIDTH - 16.0;
 const HEIGHT: f64 = 152.0;
 const LEGEND: f64 = 16.0;
 /// Room above the lines for the names of bands.
 const NAMES: f64 = 17.0;
 
 /// Lines over time, from zero where all values are positive; time is shown from the first sample.
-pub fn series(series: &Series) -> Svg {
+pub fn series(series: &Series, width: Width) -> Svg {
+    let (left, right) = (width.pick(84.0, 64.0), width.pixels() - 16.0);
+    let legend_left = width.pick(left, 0.0);
     let labels: Vec<String> = series
         .lines
         .iter()
-        .map(|line| summary(line, series.unit))
+        .map(|line| {
+            let summary = summary(line, series.unit);
+            shortened(&summary, width.letters(legend_left + 16.0))
+        })
         .collect();
     let widths: Vec<f64> = labels
         .iter()
         .map(|label| text_width(label) + 32.0)
         .collect();
-    let legend = wrapped(&widths, LEFT, WIDTH);
+    let legend = wrapped(&widths, legend_left, width.pixels());
     let below_legend = 32.0 + LEGEND * legend.last().map_or(0.0, |&(_, line)| line as f64 + 1.0);
     let top = below_legend + if series.bands.is_empty() { 0.0 } else { NAMES };
     let bottom = top + HEIGHT;
-    let mut svg = Svg::new(&series.title, WIDTH, bottom + 26.0);
-    svg.add(Element::text(0.0, 16.0, &series.title).class("heading"));
+    let mut svg = Svg::new(&series.title, width, bottom + 26.0);
     let samples = || series.lines.iter().flat_map(|line| &line.samples);
     let times = || {
         let bands = series
@@ -43,7 +45,7 @@ pub fn series(series: &Series) -> Svg {
     };
     let start = times().min().unwrap_or(0);
     let since = |time: i64| time.saturating_sub(start) as f64;
-    let x = Axis::linear(0.0, since(times().max().unwrap_or(0)), LEFT, RIGHT);
+    let x = Axis::linear(0.0, since(times().max().unwrap_or(0)), left, right);
     let values = samples()
         .map(|&(_, value)| value)
         .filter(|value| value.is_finite());
@@ -53,14 +55,14 @@ pub fn series(series: &Series) -> Svg {
     let y = Axis::linear(low, high * 1.05, bottom, top);
 
     for (index, band) in series.bands.iter().enumerate() {
-        let (left, right) = (x.at(since(band.start_ns.0)), x.at(since(band.end_ns.0)));
+        let (from, to) = (x.at(since(band.start_ns.0)), x.at(since(band.end_ns.0)));
         let class = if index % 2 == 0 { "band" } else { "band odd" };
-        let room = ((right - left) / 6.6) as usize;
+        let room = ((to - from) / text_width("0")) as usize;
         svg.add(
             Element::rect(
-                left,
+                from,
                 below_legend,
-                (right - left).max(0.5),
+                (to - from).max(0.5),
                 bottom - below_legend,
             )
             .class(class)
@@ -68,21 +70,18 @@ pub fn series(series: &Series) -> Svg {
         );
         if room >= 4 {
             let label = shortened(&band.label, room - 1);
-            svg.add(Element::text(left + 4.0, below_legend + 12.0, &label).class("tick"));
+            svg.add(Element::text(from + 4.0, below_legend + 12.0, &label).class("tick"));
         }
     }
     for tick in y.ticks(4, series.unit) {
         let at = y.at(tick);
-        svg.add(Element::line(LEFT, at, RIGHT, at).class("grid"));
-        svg.add(Element::text(LEFT - 8.0, at + 4.0, &series.unit.tick(tick)).class("tick end"));
+        svg.add(Element::line(left, at, right, at).class("grid"));
+        svg.add(Element::text(left - 8.0, at + 4.0, &series.unit.tick(tick)).class("tick end"));
     }
-    for tick in x.ticks(8, Unit::Nanoseconds) {
-        svg.add(
-            Element::text(x.at(tick), bottom + 18.0, &Unit::Nanoseconds.tick(tick))
-                .class("tick middle"),
-        );
+    for tick in x.ticks(width.pick(8, 4), Unit::Nanoseconds) {
+        svg.add(x.label(tick, bottom + 18.0, Unit::Nanoseconds, width));
     }
-    for (index, ((line, label), (left, row))) in
+    for (index, ((line, label), (at, row))) in
         series.lines.iter().zip(&labels).zip(legend).enumerate()
     {
         let color = format!("c{}", index % CATEGORIES);
@@ -94,8 +93,8 @@ pub fn series(series: &Series) -> Svg {
             );
         }
         let baseline = 36.0 + LEGEND * row as f64;
-        svg.add(Element::rect(left, baseline - 9.0, 10.0, 10.0).class(&format!("{color} flat")));
-        svg.add(Element::text(left + 15.0, baseline, label).class("tick"));
+        svg.add(Element::rect(at, baseline - 9.0, 10.0, 10.0).class(&format!("{color} flat")));
+        svg.add(Element::text(at + 15.0, baseline, label).class("tick"));
     }
     svg
 }
@@ -194,7 +193,7 @@ mod tests {
                 band("decode", 250_000_000, 480_000_000),
             ],
         };
-        insta::assert_snapshot!(series(&view).inline());
+        insta::assert_snapshot!(series(&view, Width::Wide).inline());
     }
 
     #[test]

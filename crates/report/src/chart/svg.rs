@@ -1,6 +1,6 @@
 //! A small writer of SVG: elements with escaped attributes and text, and numbers printed the same everywhere.
 
-use super::theme;
+use super::{Width, shortened, theme};
 
 /// Ground around a chart that is a file of its own.
 const MARGIN: f64 = 16.0;
@@ -9,19 +9,24 @@ const MARGIN: f64 = 16.0;
 #[derive(Clone, Debug)]
 pub struct Svg {
     title: String,
-    width: f64,
+    width: Width,
     height: f64,
     body: String,
 }
 
 impl Svg {
-    pub(super) fn new(title: impl Into<String>, width: f64, height: f64) -> Self {
-        Self {
+    /// A chart with its title as the heading.
+    pub(super) fn new(title: impl Into<String>, width: Width, height: f64) -> Self {
+        let mut svg = Self {
             title: title.into(),
             width,
             height,
             body: String::new(),
-        }
+        };
+        // Letters of a heading are larger and bolder than others.
+        let heading = shortened(&svg.title, width.letters(0.0) * 5 / 6);
+        svg.add(Element::text(0.0, 16.0, &heading).class("heading"));
+        svg
     }
 
     pub(super) fn add(&mut self, element: Element) {
@@ -44,7 +49,7 @@ impl Svg {
         let ground = Element::rect(
             -MARGIN,
             -MARGIN,
-            self.width + 2.0 * MARGIN,
+            self.width.pixels() + 2.0 * MARGIN,
             self.height + 2.0 * MARGIN,
         );
         ground.class("ground").print(&mut head);
@@ -55,12 +60,13 @@ impl Svg {
     fn element(&self, attributes: &str, margin: f64, head: &str) -> String {
         let (corner, width, height) = (
             number(-margin),
-            number(self.width + 2.0 * margin),
+            number(self.width.pixels() + 2.0 * margin),
             number(self.height + 2.0 * margin),
         );
         format!(
-            "<svg{attributes} class=\"chart\" viewBox=\"{corner} {corner} {width} {height}\" width=\"{width}\" height=\"{height}\" \
+            "<svg{attributes} class=\"chart {}\" viewBox=\"{corner} {corner} {width} {height}\" width=\"{width}\" height=\"{height}\" \
              role=\"img\" aria-label=\"{}\">\n{head}{}</svg>\n",
+            self.width.pick("wide", "narrow"),
             escaped(&self.title),
             self.body
         )

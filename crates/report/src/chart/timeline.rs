@@ -1,7 +1,7 @@
 use llmprof_units::Count;
 
 use super::{
-    WIDTH,
+    Width,
     axis::Axis,
     shortened,
     svg::{Element, Svg},
@@ -10,21 +10,20 @@ use super::{
 use crate::view::{Row, Timeline, Unit};
 
 const LEFT: f64 = 160.0;
-const RIGHT: f64 = WIDTH - 8.0;
+const RIGHT: f64 = 952.0;
 const TOP: f64 = 34.0;
 const ROW: f64 = 12.0;
 const GAP: f64 = 6.0;
 const COLUMNS: usize = (RIGHT - LEFT) as usize;
 
-/// All events on one picture. Where several share a pixel, the one that fills most of it gives the colour and all of them the
+/// All events on one picture, for a file: pages draw their own. Where several share a pixel, the one that fills most of it gives the colour and all of them the
 /// opacity, so the picture stays small however many events there are.
 pub fn timeline(timeline: &Timeline) -> Svg {
     let layout = timeline.layout();
     let lanes = layout.rows.chunk_by(|a, b| a.lane == b.lane).count();
     let bottom = TOP + ROW * layout.rows.len() as f64 + GAP * lanes as f64;
     let title = format!("Timeline of {}", Count(timeline.len() as u64, "event"));
-    let mut svg = Svg::new(&title, WIDTH, bottom + 26.0);
-    svg.add(Element::text(0.0, 16.0, &title).class("heading"));
+    let mut svg = Svg::new(&title, Width::Wide, bottom + 26.0);
     if layout.hidden > 0 {
         let note = format!("{} more at the same time are not drawn", layout.hidden);
         svg.add(Element::text(RIGHT, 16.0, &note).class("tick end"));

@@ -1,21 +1,74 @@
 use llmprof_units::{Nanos, Percent};
 
 use super::{
-    WIDTH,
+    Width,
     axis::Axis,
     shortened,
     svg::{Element, Svg},
 };
 use crate::view::{Unit, Waterfall};
 
-const LABELS: f64 = 250.0;
-const VALUES: f64 = 150.0;
 const TOP: f64 = 34.0;
-const ROW: f64 = 28.0;
-const BAR: f64 = 18.0;
+
+/// Where the parts of a row are: its bar, its label and its value beside the bar, or above it where there is no room beside.
+struct Rows {
+    width: Width,
+    height: f64,
+    bar: f64,
+    /// From the top of a row to that of its bar.
+    to_bar: f64,
+    /// From the top of a row to the baseline of its text.
+    to_text: f64,
+    left: f64,
+    right: f64,
+}
+
+impl Rows {
+    fn of(width: Width) -> Self {
+        match width {
+            Width::Wide => Self {
+                width,
+                height: 28.0,
+                bar: 18.0,
+                to_bar: 5.0,
+                to_text: 18.0,
+                left: 250.0,
+                right: width.pixels() - 150.0,
+            },
+            Width::Narrow => Self {
+                width,
+                height: 42.0,
+                bar: 14.0,
+                to_bar: 22.0,
+                to_text: 17.0,
+                left: 0.0,
+                right: width.pixels() - 1.0,
+            },
+        }
+    }
+
+    fn top(&self, index: usize) -> f64 {
+        TOP + self.height * index as f64
+    }
+
+    fn label(&self, y: f64, label: &str, class: &str) -> Element {
+        let (x, end) = self.width.pick((self.left - 12.0, "end"), (0.0, "halo"));
+        Element::text(x, y + self.to_text, &shortened(label, 38)).class(&format!("{class}{end}"))
+    }
+
+    fn value(&self, y: f64, value: &str, class: &str) -> Element {
+        let halo = self.width.pick("", " halo");
+        Element::text(self.width.pixels(), y + self.to_text, value)
+            .class(&format!("{class}end{halo}"))
+    }
+
+    fn bar(&self, y: f64, from: f64, to: f64) -> Element {
+        Element::rect(from, y + self.to_bar, (to - from).max(1.0), self.bar)
+    }
+}
 
 /// Parts of a phase's wall time, each starting where the one before it ended.
-pub fn waterfall(waterfall: &Waterfall) -> Svg {
+pub fn waterfall(waterfall: &Waterfall, width: Width) -> Svg {
     let remainder = waterfall.remainder_ns();
     let mut rows: Vec<(&str, Nanos, &str)> = waterfall
         .parts
@@ -25,10 +78,10 @@ pub fn waterfall(waterfall: &Waterfall) -> Svg {
     if remainder != Nanos(0) {
         rows.push(("not in any part", remainder, "unattributed"));
     }
-    let bottom = TOP + ROW * (rows.len() + 1) as f64;
+    let place = Rows::of(width);
+    let bottom = place.top(rows.len() + 1);
     let title = format!("Where the time of {} went", waterfall.phase);
-    let mut svg = Svg::new(&title, WIDTH, bottom + 26.0);
-    svg.add(Element::text(0.0, 16.0, &title).class("heading"));
+    let mut svg = Svg::new(&title, width, bottom + 26.0);
 
     let mut ends = Vec::with_capacity(rows.len());
     let mut sum = Nanos(0);
@@ -43,56 +96,40 @@ pub fn waterfall(waterfall: &Waterfall) -> Svg {
         .max()
         .unwrap_or(0)
         .max(waterfall.wall_ns.0);
-    let x = Axis::linear(low as f64, high as f64, LABELS, WIDTH - VALUES);
-    for tick in x.ticks(6, Unit::Nanoseconds) {
+    let x = Axis::linear(low as f64, high as f64, place.left, place.right);
+    for tick in x.ticks(width.pick(6, 4), Unit::Nanoseconds) {
         let at = x.at(tick);
         svg.add(Element::line(at, TOP - 4.0, at, bottom).class("grid"));
-        svg.add(
-            Element::text(at, bottom + 16.0, &Unit::Nanoseconds.tick(tick)).class("tick middle"),
-        );
+        svg.add(x.label(tick, bottom + 16.0, Unit::Nanoseconds, width));
     }
     for (index, ((label, duration, kind), (from, to))) in rows.iter().zip(&ends).enumerate() {
-        let y = TOP + ROW * index as f64;
+        let y = place.top(index);
         let (left, right) = (x.at(from.0.min(to.0) as f64), x.at(from.0.max(to.0) as f64));
         let negative = if duration.0 < 0 { " negative" } else { "" };
         let value = value(*duration, waterfall.wall_ns);
-        svg.add(row_label(y, label, ""));
+        svg.add(place.label(y, label, ""));
         svg.add(
-            Element::rect(left, y + (ROW - BAR) / 2.0, (right - left).max(1.0), BAR)
+            place
+                .bar(y, left, right)
                 .class(&format!("bar {kind}{negative}"))
                 .tooltip(&format!("{label}: {value}")),
         );
-        svg.add(
-            Element::line(
-                x.at(to.0 as f64),
-                y + f64::midpoint(ROW, BAR),
-                x.at(to.0 as f64),
-                y + ROW + (ROW - BAR) / 2.0,
-            )
-            .class("link"),
-        );
-        svg.add(Element::text(WIDTH, y + ROW / 2.0 + 4.0, &value).class("end"));
+        let end = x.at(to.0 as f64);
+        let below = y + place.to_bar + place.bar;
+        svg.add(Element::line(end, below, end, y + place.height + place.to_bar).class("link"));
+        svg.add(place.value(y, &value, ""));
     }
-    let y = TOP + ROW * rows.len() as f64;
+    let y = place.top(rows.len());
     let wall = waterfall.wall_ns;
-    svg.add(row_label(y, "wall time", "strong "));
+    svg.add(place.label(y, "wall time", "strong "));
     svg.add(
-        Element::rect(
-            x.at(0.0),
-            y + (ROW - BAR) / 2.0,
-            (x.at(wall.0 as f64) - x.at(0.0)).max(1.0),
-            BAR,
-        )
-        .class("bar total")
-        .tooltip(&format!("wall time: {wall}")),
+        place
+            .bar(y, x.at(0.0), x.at(wall.0 as f64))
+            .class("bar total")
+            .tooltip(&format!("wall time: {wall}")),
     );
-    svg.add(Element::text(WIDTH, y + ROW / 2.0 + 4.0, &value(wall, wall)).class("strong end"));
+    svg.add(place.value(y, &value(wall, wall), "strong "));
     svg
-}
-
-fn row_label(y: f64, label: &str, class: &str) -> Element {
-    Element::text(LABELS - 12.0, y + ROW / 2.0 + 4.0, &shortened(label, 38))
-        .class(&format!("{class}end"))
 }
 
 fn value(part: Nanos, whole: Nanos) -> String {
@@ -127,17 +164,23 @@ mod tests {
 
     #[test]
     fn snapshot() {
-        insta::assert_snapshot!(waterfall(&sample(10_000_000)).inline());
+        insta::assert_snapshot!(waterfall(&sample(10_000_000), Width::Wide).inline());
+    }
+
+    /// Labels and values above the bars, which have the whole width.
+    #[test]
+    fn narrow_snapshot() {
+        insta::assert_snapshot!(waterfall(&sample(10_000_000), Width::Narrow).inline());
     }
 
     #[test]
     fn a_sum_that_misses_the_wall_is_shown() {
         assert!(
-            !waterfall(&sample(10_000_000))
+            !waterfall(&sample(10_000_000), Width::Wide)
                 .inline()
                 .contains("not in any part")
         );
-        let text = waterfall(&sample(10_000_700)).inline();
+        let text = waterfall(&sample(10_000_700), Width::Wide).inline();
         assert!(text.contains("not in any part: 700 ns"), "{text}");
     }
 
@@ -148,6 +191,10 @@ mod tests {
             wall_ns: Nanos(0),
             parts: vec![],
         };
-        assert!(waterfall(&empty).inline().contains("wall time: 0 ns"));
+        assert!(
+            waterfall(&empty, Width::Wide)
+                .inline()
+                .contains("wall time: 0 ns")
+        );
     }
 }

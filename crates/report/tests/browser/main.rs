@@ -15,7 +15,7 @@ use chromium::Chromium;
 use llmprof_analysis::run::{TracedPass, analyze_trace};
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_report::{
-    chart,
+    chart::{self, Width},
     render::html,
     run::{self, Extras, trace_timeline},
     view::{Event, Part, ReportView, Section, Timeline},
@@ -124,7 +124,7 @@ fn loads_alone_and_quietly_with_marks_in_every_chart() {
     page.quiet();
     let marks = [
         (".waterfall .bar", 2 * 8),
-        (".roofline .point", 2 * 6 * 4),
+        (".roofline .wide .point", 2 * 6 * 4),
         (".roofline .roof", 4),
         (".histogram .bar", 10),
         (".histogram .mark", 3),
@@ -208,7 +208,7 @@ fn the_table_sorts_and_filters() {
 #[test]
 fn the_roofline_filters_and_tells_what_is_under_the_pointer() {
     let Some(mut page) = page() else { return };
-    let shown = "[...document.querySelectorAll('.roofline .point')].filter(p => getComputedStyle(p).display !== 'none')";
+    let shown = "[...document.querySelectorAll('.roofline .wide .point')].filter(p => getComputedStyle(p).display !== 'none')";
     assert_eq!(page.browser.number(&format!("{shown}.length")), 48.0);
     page.click(".roofline [data-filter=phase][value=prefill]");
     let phases = page.strings(&format!("[...new Set({shown}.map(p => p.dataset.phase))]"));
@@ -227,7 +227,7 @@ fn the_roofline_filters_and_tells_what_is_under_the_pointer() {
     page.click(".roofline .basis[value=datasheet]");
     assert_eq!(page.strings(bases), ["datasheet"]);
 
-    let at = page.center(".roofline .point[data-kind=attention]:not(.hidden)");
+    let at = page.center(".roofline .wide .point[data-kind=attention]:not(.hidden)");
     page.browser.mouse("mouseMoved", at, json!({}));
     let tip = page.browser.value(
         "document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent",
@@ -487,17 +487,54 @@ fn both_themes_are_drawn() {
     page.quiet();
 }
 
+/// At any width all of a chart can be seen and read: nothing scrolls sideways, no text is cut off at an edge, and letters have a
+/// size.
+#[test]
+fn charts_fit_narrow_windows() {
+    let Some(mut page) = page() else { return };
+    for width in [360, 480, 600, 700, 760, 1280] {
+        page.browser.call(
+            "Emulation.setDeviceMetricsOverride",
+            json!({"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": false}),
+        );
+        page.browser.frame();
+        let wide = "[document.documentElement, ...document.querySelectorAll('figure')].filter(part => part.scrollWidth > \
+                    part.clientWidth).map(part => part.className)";
+        assert_eq!(page.strings(wide), Vec::<String>::new(), "at {width}");
+        let shown = "[...document.querySelectorAll('svg.chart')].filter(svg => svg.getClientRects().length > 0)";
+        let drawn = "document.querySelectorAll('svg.chart').length";
+        assert_eq!(
+            2.0 * page.browser.number(&format!("{shown}.length")),
+            page.browser.number(drawn),
+            "one of two at {width}"
+        );
+        let cut = format!(
+            "{shown}.flatMap(svg => {{ const box = svg.getBoundingClientRect(); return [...svg.querySelectorAll('text')].filter(text => text.getClientRects().length > 0).filter(text => {{ \
+             const place = text.getBoundingClientRect(); return place.left < box.left - 1 || place.right > box.right + 1; }}) \
+             .map(text => text.textContent); }})"
+        );
+        assert_eq!(page.strings(&cut), Vec::<String>::new(), "at {width}");
+        let smallest = format!(
+            "Math.min(...{shown}.map(svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width))"
+        );
+        let smallest = 11.0 * page.browser.number(&smallest);
+        assert!(smallest >= 8.0, "letters of {smallest:.1} px at {width}");
+        screenshot(&mut page, &format!("at-{width}"), "header, section");
+    }
+    page.quiet();
+}
+
 #[test]
 fn plots_are_files_of_their_own() {
     let Some(mut page) = page() else { return };
     let report = sample::report(2_000);
     let parts = report.sections.iter().flat_map(|section| &section.parts);
     let plots = parts.filter_map(|part| match part {
-        Part::Waterfall(view) => Some(chart::waterfall(view)),
-        Part::Roofline(view) => Some(chart::roofline(view)),
+        Part::Waterfall(view) => Some(chart::waterfall(view, Width::Wide)),
+        Part::Roofline(view) => Some(chart::roofline(view, Width::Wide)),
         Part::Timeline(view) => Some(chart::timeline(view)),
-        Part::Histogram(view) => Some(chart::histogram(view)),
-        Part::Series(view) => Some(chart::series(view)),
+        Part::Histogram(view) => Some(chart::histogram(view, Width::Wide)),
+        Part::Series(view) => Some(chart::series(view, Width::Wide)),
         Part::Document(_) | Part::Operators(_) => None,
     });
     for plot in plots {

@@ -8,7 +8,7 @@ mod timeline;
 use llmprof_record::issue::Issue;
 
 use crate::{
-    chart::{self, escaped, page_theme},
+    chart::{self, Svg, Width, escaped, page_theme},
     view::{Part, ReportView, Section},
 };
 
@@ -74,17 +74,26 @@ pub fn report(view: &ReportView) -> String {
 fn part(part: &Part, id: &str) -> String {
     match part {
         Part::Document(document) => block::blocks(&document.blocks),
-        Part::Waterfall(waterfall) => figure("waterfall", &chart::waterfall(waterfall)),
+        Part::Waterfall(waterfall) => {
+            figure("waterfall", |width| chart::waterfall(waterfall, width))
+        }
         Part::Roofline(roofline) => roofline::figure(roofline, id),
         Part::Timeline(timeline) => timeline::figure(timeline),
-        Part::Histogram(histogram) => figure("histogram", &chart::histogram(histogram)),
-        Part::Series(series) => figure("series", &chart::series(series)),
+        Part::Histogram(histogram) => {
+            figure("histogram", |width| chart::histogram(histogram, width))
+        }
+        Part::Series(series) => figure("series", |width| chart::series(series, width)),
         Part::Operators(table) => operators::figure(table),
     }
 }
 
-fn figure(class: &str, svg: &chart::Svg) -> String {
-    format!("<figure class=\"{class}\">\n{}</figure>\n", svg.inline())
+fn figure(class: &str, drawn: impl Fn(Width) -> Svg) -> String {
+    format!("<figure class=\"{class}\">\n{}</figure>\n", both(drawn))
+}
+
+/// A chart for wide and for narrow windows: the style sheet shows the one that fits.
+fn both(drawn: impl Fn(Width) -> Svg) -> String {
+    drawn(Width::Wide).inline() + &drawn(Width::Narrow).inline()
 }
 
 fn issues(issues: &[Issue]) -> String {

@@ -35,7 +35,7 @@ pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
         text += "</fieldset>\n";
     }
     text += "<output></output>\n</div>\n";
-    text += &chart::roofline(roofline).inline();
+    text += &super::both(|width| chart::roofline(roofline, width));
     text + "</figure>\n"
 }
 

@@ -2,12 +2,13 @@
 //!
 //! [`statics`] is what a model must cost, on paper. [`analysis::analyze`] takes a trace apart: [`phases`] cut its time,
 //! [`attribution`] says where each device event comes from, [`breakdown`] where the time of a device went,
-//! [`operators`] and [`kernels`] sum it up by name, [`steps`] finds what returns in it. [`run::analyze_run`] joins what a
-//! run measured with what it should have cost.
+//! [`operators`] and [`kernels`] sum it up by name, [`steps`] finds what returns in it, [`counters`] are
+//! those of single launches. [`run::analyze_run`] joins what a run measured with what it should have cost.
 
 pub mod analysis;
 pub mod attribution;
 pub mod breakdown;
+pub mod counters;
 pub mod device_events;
 pub mod idle;
 mod intervals;

@@ -4,11 +4,13 @@
 //! sections of a page are plain data too: [`view`].
 
 pub mod chart;
+pub mod counters;
 mod document;
 pub mod memory;
 pub mod render;
 pub mod run;
 pub mod statics;
+pub mod sums;
 pub mod view;
 
 pub use document::{Align, Block, Column, Document, Table};

@@ -18,6 +18,37 @@ pub fn section(history: &MemoryHistory) -> Option<Section> {
     Some(Section::new("Memory of the allocator", parts))
 }
 
+/// What a snapshot says, a sentence for each device.
+pub fn conclusion(history: &MemoryHistory) -> Vec<String> {
+    if history.devices.is_empty() {
+        return vec!["The snapshot holds no memory of any device.".to_owned()];
+    }
+    let free = |share: Option<f64>| {
+        share.map_or_else(String::new, |share| format!(" ({} free)", Percent(share)))
+    };
+    let devices = history.devices.iter();
+    let sentence = |device: &DeviceMemory| {
+        let now = &device.now;
+        let end = format!(
+            "{} allocated of {} reserved{}",
+            now.allocated_bytes,
+            now.reserved_bytes,
+            free(now.fragmentation())
+        );
+        let number = device.device;
+        match &device.history {
+            Some(recorded) => format!(
+                "Device {number}: at its peak {} allocated of {} reserved{}; at the end {end}.",
+                recorded.peak.allocated_bytes,
+                recorded.peak.reserved_bytes,
+                free(recorded.peak.fragmentation())
+            ),
+            None => format!("Device {number}: {end}; no history was recorded."),
+        }
+    };
+    devices.map(sentence).collect()
+}
+
 /// One chart for each device with a recorded history.
 pub fn series(history: &MemoryHistory) -> Vec<Series> {
     history
@@ -106,11 +137,19 @@ fn device_text(device: &DeviceMemory, document: &mut Document) {
     );
     if !recorded.at_peak.is_empty() {
         document.heading(format!("Who held memory of device {number} at the peak"));
-        document.table(holdings(&recorded.at_peak, "Bytes", "before the recording"));
+        document.table(holdings(
+            &recorded.at_peak,
+            "Requested",
+            "before the recording",
+        ));
     }
     if !recorded.largest.is_empty() {
         document.heading(format!("Largest allocations on device {number}"));
-        document.table(holdings(&recorded.largest, "Bytes each", "not recorded"));
+        document.table(holdings(
+            &recorded.largest,
+            "Requested, each",
+            "not recorded",
+        ));
     }
 }
 
@@ -175,6 +214,13 @@ mod tests {
         assert!(text.contains("| 25"), "{text}");
         assert!(text.contains("before the recording"), "{text}");
         assert_eq!(section(&history).unwrap().parts.len(), 2);
+        assert_eq!(
+            conclusion(&history),
+            [
+                "Device 3: at its peak 3 KiB allocated of 4 KiB reserved (25.0 % free); at the end 1 KiB allocated of 4 KiB \
+                 reserved (75.0 % free)."
+            ]
+        );
         assert_eq!(section(&MemoryHistory::default()), None);
     }
 }

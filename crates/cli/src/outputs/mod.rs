@@ -22,7 +22,7 @@ use llmprof_report::{
     chart::{self, Width},
     render::{html, markdown},
     run::{self, Extras, trace_timeline},
-    view::{Event, Part, ReportView, Series, Timeline},
+    view::{Event, Part, ReportView, Section, Series, Timeline},
 };
 use llmprof_theory::device::Device;
 use llmprof_units::Nanos;
@@ -44,6 +44,8 @@ pub(crate) struct Results<'a> {
     pub(crate) trace: Option<&'a Trace>,
     /// Curves of samples.
     pub(crate) telemetry: Vec<Series>,
+    /// What other profiles of the same program say: counters, memory, sums.
+    pub(crate) others: Vec<Section>,
 }
 
 /// A file of a run: its path in the directory, and its contents.
@@ -93,25 +95,27 @@ pub(crate) fn write(
         measured: Some(measured),
         trace,
         telemetry,
+        others: Vec::new(),
     };
     write_results(&results, store, plan.output.json, plan.output.markdown)
 }
 
-/// Writes what the trace of a framework's own profiler says of its operators, where another trace explains the time.
+/// Writes what the trace of a framework's own profiler says of its operators, where another trace explains the time; `measured`
+/// has the pass that it is of. The answer is its analysis.
 pub(crate) fn write_framework(
     trace: &Trace,
     device: Option<&Device>,
+    measured: &MeasuredRun,
     store: &RunDir,
 ) -> Result<RunAnalysis, Failure> {
     let pass = TracedPass {
         device,
+        measured: Some(measured),
         ..TracedPass::default()
-    measured: &MeasuredRun,
     };
     let analysis = analyze_trace(trace, &pass).map_err(|error| Failure::new(error.to_string()))?;
     if let Some((name, text)) = tables::ops(&analysis, None) {
         store.write(&name, text)?;
-        measured: Some(measured),
     }
     if let Some((name, text)) = tables::framework(&analysis) {
         store.write(&format!("torch_profiler/{name}"), text)?;
@@ -168,7 +172,7 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
     if text {
         let has_operators = !analysis.phases.is_empty() || analysis.timeline.is_some();
         let documents = [
-            ("report.md", Some(run::document(analysis, issues))),
+            ("report.md", Some(document(results, issues))),
             (
                 "operators.md",
                 has_operators.then(|| run::operators(analysis)),
@@ -181,6 +185,15 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
         }
     }
     files
+}
+
+/// The report as text.
+fn document(results: &Results<'_>, issues: &[Issue]) -> Document {
+    let mut document = run::document(results.analysis, issues);
+    for section in &results.others {
+        document.section(section);
+    }
+    document
 }
 
 /// `slices.json`: what slices say of the whole, where recording kept within a budget.
@@ -219,11 +232,13 @@ fn page(results: &Results<'_>, issues: &[Issue]) -> ReportView {
         telemetry: results.telemetry.clone(),
         gaps_ns: results.measured.map(gaps).unwrap_or_default(),
     };
-    run::view(results.analysis, &issues, results.device, extras)
+    let mut page = run::view(results.analysis, &issues, results.device, extras);
+    page.sections.extend(results.others.iter().cloned());
+    page
 }
 
-/// A picture for each chart of the page.
-fn plots(page: &ReportView) -> Vec<Output> {
+/// A picture for each chart of a page.
+pub(crate) fn plots(page: &ReportView) -> Vec<Output> {
     let mut plots = Vec::new();
     for part in page.sections.iter().flat_map(|section| &section.parts) {
         let (name, plot) = match part {
@@ -235,7 +250,6 @@ fn plots(page: &ReportView) -> Vec<Output> {
                 "roofline".to_owned(),
                 chart::roofline(roofline, Width::Wide),
             ),
-            Part::Roofline(roofline) => ("roofline".to_owned(), chart::roofline(roofline)),
             Part::Timeline(timeline) => ("timeline".to_owned(), chart::timeline(timeline)),
             Part::Histogram(histogram) => {
                 let name = match histogram.title.as_str() {

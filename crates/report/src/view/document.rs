@@ -3,7 +3,8 @@
 use llmprof_units::{Count, Percent, significant};
 
 use super::{
-    Cell, Histogram, OperatorTable, Part, ReportView, Roofline, Series, Timeline, Unit, Waterfall,
+    Cell, Histogram, OperatorTable, Part, ReportView, Roofline, Section, Series, Timeline, Unit,
+    Waterfall,
 };
 use crate::{Block, Document, Table};
 
@@ -22,12 +23,20 @@ impl ReportView {
             document.list(issues.iter().map(|issue| issue.with_advice()).collect());
         }
         for section in &self.sections {
-            document.heading(&section.title);
-            for part in &section.parts {
-                add(&mut document, part);
-            }
+            document.section(section);
         }
         document
+    }
+}
+
+impl Document {
+    /// Adds a section of a page: its charts become tables of the same numbers.
+    pub fn section(&mut self, section: &Section) -> &mut Self {
+        self.heading(&section.title);
+        for part in &section.parts {
+            add(self, part);
+        }
+        self
     }
 }
 

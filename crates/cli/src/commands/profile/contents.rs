@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_analysis::{run::RunAnalysis, summary_lines};
+use llmprof_analysis::{counters::CountersAnalysis, run::RunAnalysis, summary_lines};
 use llmprof_record::{
     counters::Counters,
     import::{self, Limits, Profile},
@@ -15,10 +15,7 @@ use llmprof_record::{
 use llmprof_theory::device::Device;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    counters::{CountersAnalysis, LaunchRow},
-    files, memory,
-};
+use super::{counters, files, memory, page};
 pub(crate) use crate::outputs::recorded::TRACE_FILE;
 use crate::{
     failure::Failure,
@@ -38,9 +35,9 @@ const ANALYSIS_FILE: &str = "analysis.json";
 /// A table of sums and the file it came from.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Summary {
-    file: String,
+    pub(super) file: String,
     #[serde(flatten)]
-    table: SummaryTable,
+    pub(super) table: SummaryTable,
 }
 
 /// Profiles of one program: a timeline, counters, tables of sums.
@@ -49,9 +46,9 @@ pub(super) struct Contents {
     /// What is known beside the timeline.
     pub(super) recorded: Recorded,
     trace: Option<Box<Trace>>,
-    counters: Option<Box<Counters>>,
-    summaries: Vec<Summary>,
-    memory: Option<Box<MemoryHistory>>,
+    pub(super) counters: Option<Box<Counters>>,
+    pub(super) summaries: Vec<Summary>,
+    pub(super) memory: Option<Box<MemoryHistory>>,
     /// `name: format`, for the summary.
     sources: Vec<String>,
 }
@@ -167,6 +164,11 @@ impl Contents {
         Ok(())
     }
 
+    /// Whether they say where time went: a timeline, or operators that passes recorded.
+    pub(super) fn tells_time(&self) -> bool {
+        self.trace.is_some() || self.recorded.captured == Captured::Operators
+    }
+
     /// Limits are those of `device`, of the recorded one, or of the one that the timeline names.
     pub(super) fn analyze(&mut self, device: Option<&Device>) -> Result<Findings, Failure> {
         let mut other_issues = Vec::new();
@@ -177,8 +179,8 @@ impl Contents {
         {
             (self.recorded.device, unknown) = described(trace);
         }
-        let has_run = self.trace.is_some() || self.recorded.captured == Captured::Operators;
-        let mut run = has_run
+        let mut run = self
+            .tells_time()
             .then(|| self.recorded.analyze(self.trace.as_deref(), device))
             .transpose()?;
         let timeline = run.as_ref().and_then(|run| run.timeline.as_deref());
@@ -228,6 +230,7 @@ impl Contents {
             measured: self.recorded.measured.as_ref(),
             trace: self.trace.as_deref(),
             telemetry: curves::load(run)?,
+            others: page::Others::of(self, analysis.timeline.as_deref()).sections(),
         })
     }
 }
@@ -274,7 +277,7 @@ impl Findings {
             );
         }
         if let Some(counters) = &self.counters {
-            lines.extend(counters.summary());
+            lines.extend(counters::lines(counters));
         }
         for table in &self.summaries {
             lines.extend(files::table_lines(table));
@@ -285,9 +288,10 @@ impl Findings {
         lines
     }
 
-    /// The files that follow: the analysis, reports where there is a timeline, tables of counters and memory.
+    /// The files that follow: the analysis, reports, tables of counters and memory.
     pub(super) fn files(
         &self,
+        contents: &Contents,
         results: Option<&Results<'_>>,
         issues: &[Issue],
     ) -> Result<Vec<Output>, Failure> {
@@ -295,12 +299,11 @@ impl Findings {
         if let Some(results) = results {
             files.push(outputs::metrics_file(results)?);
             files.extend(outputs::files(results, issues, true));
+        } else {
+            files.extend(page::Others::of(contents, None).files(issues));
         }
         if let Some(counters) = &self.counters {
-            files.push((
-                "counters.csv".to_owned(),
-                LaunchRow::csv(&counters.launches),
-            ));
+            files.push(("counters.csv".to_owned(), counters::csv(&counters.launches)));
         }
         if let Some(timeline) = self.memory.as_ref().and_then(memory::csv) {
             files.push((memory::FILE.to_owned(), timeline));

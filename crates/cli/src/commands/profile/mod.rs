@@ -5,6 +5,7 @@ mod contents;
 mod counters;
 pub(crate) mod files;
 pub(crate) mod memory;
+mod page;
 mod request;
 
 use std::{
@@ -58,7 +59,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
             .run()
             .map(|run| contents.results(run, None, &dir))
             .transpose()?;
-        for (name, text) in findings.files(results.as_ref(), findings.issues())? {
+        for (name, text) in findings.files(&contents, results.as_ref(), findings.issues())? {
             store.write(&name, text)?;
         }
         store.set_pass(Pass {
@@ -97,7 +98,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
         .run()
         .map(|analysis| contents.results(analysis, device.as_ref(), &run.path))
         .transpose()?;
-    let files = findings.files(results.as_ref(), &run.manifest.issues)?;
+    let files = findings.files(&contents, results.as_ref(), &run.manifest.issues)?;
     contents::replace(&run.path, &files)?;
     let dir = run.path.clone();
     relist(run)?;
@@ -107,11 +108,17 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
 /// Renders the reports of a run again from its analysis.
 pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failure> {
     let run = StoredRun::open(&args.run)?;
-    let analysis = again::analysis(&run.path)?;
     let contents = Contents::load(&run.path)?;
-    let results = contents.results(&analysis, None, &run.path)?;
-    let mut files = crate::outputs::files(&results, &run.manifest.issues, true);
-    files.push(crate::outputs::metrics_file(&results)?);
+    let issues = &run.manifest.issues;
+    let files = if contents.tells_time() {
+        let analysis = again::analysis(&run.path)?;
+        let results = contents.results(&analysis, None, &run.path)?;
+        let mut files = crate::outputs::files(&results, issues, true);
+        files.push(crate::outputs::metrics_file(&results)?);
+        files
+    } else {
+        page::Others::of(&contents, None).files(issues)
+    };
     contents::replace(&run.path, &files)?;
     let page = run.path.join("report.html");
     relist(run)?;
@@ -146,7 +153,7 @@ pub(crate) fn keep(
         .run()
         .map(|run| contents.results(run, None, &dir))
         .transpose()?;
-    for (name, text) in findings.files(results.as_ref(), findings.issues())? {
+    for (name, text) in findings.files(&contents, results.as_ref(), findings.issues())? {
         store.write(&name, text)?;
     }
     Ok(findings)

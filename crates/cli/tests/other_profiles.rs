@@ -1,0 +1,142 @@
+//! Profiles without a timeline: counters, sums and memory have reports too, alone and beside a timeline.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use llmprof_units::{Bytes, Nanos};
+
+use common::{json, refused, works};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/h200")
+        .join(name)
+}
+
+/// Imports files, and reads `report.md` and `report.html`. Made again, by `report` and by `analyze`, they are the same.
+fn reports(folder: &Path, files: &[&Path]) -> [String; 2] {
+    let mut args = vec!["import"];
+    args.extend(files.iter().map(|file| file.to_str().unwrap()));
+    args.extend(["-o", "run"]);
+    works(folder, &args);
+    let read = || {
+        ["run/report.md", "run/report.html"]
+            .map(|name| fs::read_to_string(folder.join(name)).unwrap())
+    };
+    let first = read();
+    for again in ["report", "analyze"] {
+        for name in ["run/report.md", "run/report.html"] {
+            fs::remove_file(folder.join(name)).unwrap();
+        }
+        works(folder, &[again, "run"]);
+        assert!(read() == first, "{again}");
+    }
+    first
+}
+
+#[test]
+fn a_snapshot_of_memory_has_a_report_with_its_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let [text, page] = reports(folder.path(), &[&fixture("memory_snapshot.pickle.gz")]);
+    let counts = json(&fixture("memory_snapshot.counts.json"));
+    let bytes = |when: &str, what: &str| Bytes(counts[when][what].as_u64().unwrap());
+    let end = format!(
+        "at the end {} allocated of {} reserved",
+        bytes("now", "allocated_bytes"),
+        bytes("now", "reserved_bytes")
+    );
+    let peak = format!("at its peak {} allocated", bytes("peak", "allocated_bytes"));
+    for report in [&text, &page] {
+        assert!(report.contains(&end), "{end}");
+        assert!(report.contains(&peak), "{peak}");
+        assert!(report.contains("Who held memory of device 0 at the peak"));
+    }
+    assert!(page.contains("<figure class=\"series\">"));
+    let plot = folder
+        .path()
+        .join("run/plots/telemetry_memory_of_device_0.svg");
+    assert!(fs::read_to_string(plot).unwrap().contains("polyline"));
+}
+
+#[test]
+fn counters_have_a_report_with_their_launches_and_sections() {
+    let folder = tempfile::tempdir().unwrap();
+    let [text, page] = reports(folder.path(), &[&fixture("ncu/decode_details.csv.gz")]);
+    for report in [&text, &page] {
+        assert!(report.contains("40 launches with counters, 121.8 µs together"));
+        // Of a kernel with one block the grid is the fault, not the pipelines that it leaves empty.
+        assert!(report.contains("LaunchConfiguration"));
+        assert!(!report.contains("HighPipeUtilization"));
+    }
+    assert!(page.contains("Readings by section") && page.contains("Achieved Occupancy"));
+    assert!(!text.contains("Readings by section"), "too many for a text");
+    // The raw page has no sections, but more to compute from.
+    let raw = tempfile::tempdir().unwrap();
+    let [_, page] = reports(raw.path(), &[&fixture("ncu/decode_raw.csv.gz")]);
+    assert!(page.contains(">DRAM<") && !page.contains("Readings by section"));
+}
+
+#[test]
+fn sums_have_a_report_and_their_times_are_those_of_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = fixture("nsys/stats_cuda_gpu_kern_sum.csv");
+    let table = fs::read_to_string(&file).unwrap();
+    // Time (%), Total Time (ns), Instances, …, Name
+    let column =
+        |line: &str, index: usize| -> i64 { line.split(',').nth(index).unwrap().parse().unwrap() };
+    let rows: Vec<&str> = table
+        .lines()
+        .skip(1)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let total: i64 = rows.iter().map(|line| column(line, 1)).sum();
+    let calls: i64 = rows.iter().map(|line| column(line, 2)).sum();
+    let said = format!(
+        "{} kernels in {calls} calls, {} in all",
+        rows.len(),
+        Nanos(total)
+    );
+    for report in reports(folder.path(), &[&file]) {
+        assert!(report.contains(&said), "{said}");
+        for line in &rows[..5] {
+            assert!(report.contains(&Nanos(column(line, 1)).to_string()));
+        }
+    }
+}
+
+/// Beside a timeline they are sections of its report.
+#[test]
+fn counters_and_memory_stand_in_the_report_of_a_timeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        fixture("torch_full.json.gz"),
+        fixture("ncu/decode_raw.csv.gz"),
+        fixture("memory_snapshot.pickle.gz"),
+    ];
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    for report in reports(folder.path(), &files) {
+        for part in [
+            "Where the time went",
+            "Launches with counters",
+            "Mean on the timeline",
+            "Memory of the allocator",
+        ] {
+            assert!(report.contains(part), "{part}");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_counters_are_broken_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    reports(folder.path(), &[&fixture("ncu/decode_raw.csv.gz")]);
+    fs::write(folder.path().join("run/counters.json"), "{").unwrap();
+    let message = refused(folder.path(), &["report", "run"]);
+    assert!(message.contains("counters.json"), "{message}");
+}

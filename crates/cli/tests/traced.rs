@@ -12,7 +12,7 @@ use std::{
 
 use common::{json, refused, works};
 
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, Percent};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -161,6 +161,15 @@ fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {
     assert_eq!(decode["waterfall"]["wall_ns"], 129_277_747);
     assert_eq!(decode["waterfall"]["floor_ns"], 825_000);
     assert_eq!(analysis["device"], "h200", "the driver's name tells");
+    // Each limit stands with its own share of the wall.
+    let report = fs::read_to_string(run.join("report.md")).unwrap();
+    let wall = decode["waterfall"]["wall_ns"].as_i64().unwrap();
+    for limit in ["floor_ns", "whole_ns"] {
+        let time = decode["floor"][limit].as_i64().unwrap();
+        let share = Percent(time as f64 / wall as f64);
+        let cell = format!("| {} ({share}) |", Nanos(time));
+        assert!(report.contains(&cell), "{limit}: {cell}");
+    }
 
     // Once more from the analysis, and once more from the trace: nothing changes.
     let before = rendered(&run);

@@ -1,7 +1,7 @@
 //! Where phases stand under the roof of the device, as a section of the report.
 
 use llmprof_analysis::run::{PhaseAnalysis, RunAnalysis};
-use llmprof_units::{Percent, significant};
+use llmprof_units::{Nanos, Percent, significant};
 
 use crate::{Document, Table};
 
@@ -11,10 +11,16 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
         return;
     }
     document.heading("Roofline");
-    document.paragraph(
+    let is_plain = analysis
+        .phases
+        .iter()
+        .any(|phase| phase.plain_wall().is_some());
+    document.paragraph(format!(
         "Intensity is operations per compulsory byte; below the ridge, bytes bind, above it, arithmetic. The whole-phase limit \
-         lets all operators overlap: max(Σ operations ÷ peak, Σ bytes ÷ bandwidth). plots/roofline.svg has every operator.",
-    );
+         lets all operators overlap: max(Σ operations ÷ peak, Σ bytes ÷ bandwidth). Shares are of the wall time {}. \
+         plots/roofline.svg has every operator.",
+        if is_plain { "without capture" } else { "of the captured pass" }
+    ));
     let mut table = Table::new(
         &[
             "Phase",
@@ -25,7 +31,6 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
             "Compulsory bytes",
             "Floor",
             "Whole-phase limit",
-            "Of the wall",
         ],
         2,
     );
@@ -33,6 +38,10 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
     for phase in &analysis.phases {
         let Some(floor) = &phase.floor else { continue };
         let wall = phase.plain_wall().unwrap_or(phase.waterfall.wall_ns);
+        let share = |time: Nanos| {
+            let share = Percent(time.0 as f64 / wall.0.max(1) as f64);
+            format!("{time} ({share})")
+        };
         table.row([
             phase.name().to_owned(),
             floor.binds.to_string(),
@@ -40,9 +49,8 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
             floor.ridge.map_or_else(dash, significant),
             floor.flops.to_string(),
             floor.compulsory_bytes.to_string(),
-            floor.floor_ns.to_string(),
-            floor.whole_ns.to_string(),
-            Percent(floor.floor_ns.0 as f64 / wall.0.max(1) as f64).to_string(),
+            share(floor.floor_ns),
+            share(floor.whole_ns),
         ]);
         homes.extend(home(phase));
     }

@@ -149,19 +149,20 @@ fn dash() -> String {
     "–".to_owned()
 }
 
-/// Who used the processors that the worker may use; the parts add up.
+/// Who used the processors that the worker may use; the parts add up as they are printed.
 fn processors(found: &ProcessorUse) -> String {
+    let printed = |value: f64| (value * 100.0).round() / 100.0;
+    let [busy, worker, stolen] = [found.busy, found.worker, found.stolen].map(printed);
+    // Rounded by itself it could miss the sum by one in the last place.
+    let others = (busy - worker - stolen).max(0.0);
     let mut text = format!(
-        "Of {} processor{} that it may use, {:.2} were busy: {:.2} with it, {:.2} with other programs",
+        "Of {} processor{} that it may use, {busy:.2} were busy: {worker:.2} with it, {others:.2} with other programs",
         found.processors,
         if found.processors == 1.0 { "" } else { "s" },
-        found.busy,
-        found.worker,
-        found.others()
     );
     // Less would be shown as nothing.
-    if found.stolen >= 0.005 {
-        text += &format!(", {:.2} taken by the hypervisor", found.stolen);
+    if stolen > 0.0 {
+        text += &format!(", {stolen:.2} taken by the hypervisor");
     }
     if let Some(waiting) = found.waiting {
         text += &format!("; its threads waited for one {waiting:.2} s of every second");
@@ -187,6 +188,19 @@ mod tests {
             processors(&found),
             "Of 2 processors that it may use, 2.00 were busy: 0.82 with it, 1.09 with other programs, 0.09 taken by the \
              hypervisor; its threads waited for one 1.04 s of every second."
+        );
+        // By themselves they would be 1.91, 1.90 and 0.02.
+        let (busy, worker) = (1.914, 1.899);
+        let rounded = ProcessorUse {
+            busy,
+            worker,
+            stolen: 0.0,
+            ..found
+        };
+        assert!(
+            processors(&rounded).contains("1.91 were busy: 1.90 with it, 0.01 with other programs"),
+            "{}",
+            processors(&rounded)
         );
         (found.processors, found.stolen, found.waiting) = (1.0, 0.0, None);
         assert!(processors(&found).starts_with("Of 1 processor that"));

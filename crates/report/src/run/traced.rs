@@ -94,7 +94,7 @@ fn how_known(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     }
     if phase.waterfall.carried_in_ns.0 > 0 {
         parts.push(format!(
-            "{} were launched before the phase",
+            "{} of device work was launched before the phase",
             phase.waterfall.carried_in_ns
         ));
     }

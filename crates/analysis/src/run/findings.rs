@@ -72,7 +72,8 @@ pub struct Gain {
     pub saved_ns: Option<Nanos>,
     /// How the factor follows from the numbers.
     pub derivation: String,
-    /// Whether no software gains more: it removes all of something of which a part will stay.
+    /// Whether it is the most to hope for, not what to expect: it removes all of something of which a part will stay, or supposes
+    /// kernels as good as the present ones on faster units.
     #[serde(default)]
     pub is_bound: bool,
 }

@@ -90,12 +90,11 @@ impl Facts<'_> {
             code: "faster_format".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}: products with weights take {} of the time and multiply in {}, {} of at most {}; in {narrow} the device has {}, {} as \
-                 much: as near to that limit as now, the phase would be up to {} faster{}",
+                "{}: products with weights take {} of the time and multiply in {}, where the device has {}; in {narrow} it has {}, {} as \
+                 much, and the phase would be up to {} faster{}",
                 phase.name(),
                 Percent(share),
                 formats.compute,
-                achieved,
                 used.dense_flops_per_s,
                 unused.dense_flops_per_s,
                 Times(times),
@@ -160,10 +159,7 @@ impl Products {
 /// What multiplies in the narrow format: the native engine, whose phases come from no trace, has no kernels for it.
 fn remedy(phase: &PhaseAnalysis, narrow: DType) -> String {
     if phase.traced.is_none() {
-        format!(
-            "; the native engine has kernels for f32 alone, an engine with products in {narrow} is needed (torch has them: compare \
-             `runtime=pytorch model.dtype={narrow}`)"
-        )
+        "; the native engine has no kernels for that, torch has (`runtime=pytorch`)".to_owned()
     } else {
         format!("; load the model in {narrow} where its precision is enough")
     }

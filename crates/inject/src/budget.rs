@@ -30,7 +30,7 @@ use self::cycles::Cycles;
 pub(crate) use self::cycles::Moment;
 use self::length::Length;
 use self::pairs::Pairs;
-pub(crate) use self::pattern::Kernels;
+pub(crate) use self::pattern::{Kernels, Stream};
 use self::step::Step;
 use crate::gate::{Slice, Switches};
 use crate::sys;

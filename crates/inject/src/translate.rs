@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use llmprof_wire::{Call, Copy, Kernel, Memset, Overhead, Sync};
 
+use crate::budget::Stream;
 use crate::cupti::layout::{self, Activity, kind};
 use crate::cupti::{Calls, domain};
 use crate::driver;
@@ -16,10 +17,12 @@ pub(crate) enum Outcome {
     Written,
     /// It is a call that starts work on a device, and was written.
     Launch,
-    /// It is a kernel, and was written: when it began, the number of its name, whether a graph holds it.
+    /// It is a kernel, and was written: when it began and ended, the number of its name, where it ran, whether a graph holds
+    /// it.
     Kernel {
-        start: i64,
+        times: (i64, i64),
         name: u32,
+        stream: Stream,
         of_graph: bool,
     },
     /// It is of no interest.
@@ -134,8 +137,9 @@ impl Translator {
         };
         record.put(out);
         Outcome::Kernel {
-            start: record.start,
+            times: (record.start, record.end),
             name,
+            stream: (record.device, record.context, record.stream),
             of_graph: kernel.graph_node != 0,
         }
     }

@@ -265,12 +265,13 @@ impl Worker {
                 Outcome::Launch => recorded.launches += 1.0,
                 Outcome::Untimed => untimed += 1,
                 Outcome::Kernel {
-                    start,
+                    times,
                     name,
+                    stream,
                     of_graph,
                 } => {
                     if has_budget {
-                        recorded.kernels.add(start, name);
+                        recorded.kernels.add(times, name, stream);
                     }
                     if of_graph {
                         cupti.finds_graph();

@@ -4,7 +4,8 @@
 //! that chooses a token, comes back after a step; if nearly all others come back at the same distance, that is the step.
 //! Layers come back as well, but what lies between the last of one step and the first of the next does not fit in with
 //! them. A slice inside of one long step shows layers alone, so that a distance is certain only where something repeats
-//! inside of it.
+//! inside of it. Kernels of other streams lie between those of a step anywhere: what counts is the stream that most of the
+//! device's time is spent on.
 
 use std::collections::HashMap;
 
@@ -19,9 +20,25 @@ const ALIKE_IN_LAYERS: f64 = 0.6;
 /// How many distances are tried.
 const MOST_TRIES: usize = 32;
 
-/// The kernels of a slice: when each began, and the number of its name.
+/// The kernels of a slice.
 #[derive(Default)]
-pub(crate) struct Kernels(Vec<(i64, u32)>);
+pub(crate) struct Kernels {
+    kernels: Vec<Kernel>,
+    /// The time of kernels by stream, ns.
+    times: HashMap<Stream, i64>,
+}
+
+/// A stream: its device, context and number.
+pub(crate) type Stream = (u32, u32, u32);
+
+/// What is looked at of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kernel {
+    start: i64,
+    /// The number of its name.
+    name: u32,
+    stream: Stream,
+}
 
 /// What repeats in a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,29 +50,46 @@ pub(super) struct Period {
 }
 
 impl Kernels {
-    pub(crate) fn add(&mut self, start: i64, name: u32) {
-        if self.0.len() < MOST_KERNELS {
-            self.0.push((start, name));
+    /// A kernel that ran from `start` to `end`, with the number of its name.
+    pub(crate) fn add(&mut self, (start, end): (i64, i64), name: u32, stream: Stream) {
+        if self.kernels.len() < MOST_KERNELS {
+            let time = self.times.entry(stream).or_default();
+            *time = time.saturating_add(end.saturating_sub(start));
+            self.kernels.push(Kernel {
+                start,
+                name,
+                stream,
+            });
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.kernels.clear();
+        self.times.clear();
     }
 
     /// Whether there are so few that nothing could repeat.
     pub(super) fn are_few(&self) -> bool {
-        self.0.len() < FEWEST_KERNELS
+        self.kernels.len() < FEWEST_KERNELS
+    }
+
+    /// Those of the stream with most of the time, in order: streams and buffers come in none.
+    fn of_main_stream(&self) -> Vec<Kernel> {
+        let times = self.times.iter();
+        let main = times.max_by_key(|&(&stream, &time)| (time, stream));
+        let is_main = |kernel: &&Kernel| main.is_some_and(|(&main, _)| kernel.stream == main);
+        let mut kernels: Vec<Kernel> = self.kernels.iter().filter(is_main).copied().collect();
+        kernels.sort_unstable();
+        kernels
     }
 
     /// What repeats; nothing where no distance fits, or the slice holds it less than twice.
-    pub(super) fn period(&mut self) -> Option<Period> {
-        if self.are_few() {
+    pub(super) fn period(&self) -> Option<Period> {
+        let kernels = self.of_main_stream();
+        if kernels.len() < FEWEST_KERNELS {
             return None;
         }
-        // Streams and buffers come in no order.
-        self.0.sort_unstable();
-        let names: Vec<u32> = self.0.iter().map(|&(_, name)| name).collect();
+        let names: Vec<u32> = kernels.iter().map(|kernel| kernel.name).collect();
         let distance = distances(&names, Rarest::First)
             .into_iter()
             .find(|&distance| alike(&names, distance) >= 1.0 - UNLIKE)?;
@@ -63,11 +97,10 @@ impl Kernels {
         let holds_layers = distances(step, Rarest::Last)
             .into_iter()
             .any(|layer| alike(step, layer) >= ALIKE_IN_LAYERS);
-        let mut times: Vec<i64> = self
-            .0
+        let mut times: Vec<i64> = kernels
             .iter()
-            .zip(&self.0[distance..])
-            .map(|(kernel, later)| later.0.saturating_sub(kernel.0))
+            .zip(&kernels[distance..])
+            .map(|(kernel, later)| later.start.saturating_sub(kernel.start))
             .collect();
         // Between two requests a step takes longer.
         let middle = times.len() / 2;
@@ -132,6 +165,8 @@ fn alike(names: &[u32], distance: usize) -> f64 {
 mod tests {
     use super::*;
 
+    const STREAM: Stream = (0, 1, 7);
+
     /// Kernels, a microsecond each, of so many steps of `layers` layers; every step begins with a lookup and ends with a
     /// choice, and a layer runs 12 kernels, some of the same name.
     fn steps(count: usize, layers: usize, from: usize, until: usize) -> Kernels {
@@ -144,12 +179,12 @@ mod tests {
             }
             names.extend([10, 11, 2, 3]);
         }
-        let until = until.min(names.len());
-        Kernels(
-            (from..until)
-                .map(|place| (place as i64 * 1000, names[place]))
-                .collect(),
-        )
+        let mut kernels = Kernels::default();
+        for (place, &name) in names.iter().enumerate().take(until).skip(from) {
+            let start = place as i64 * 1000;
+            kernels.add((start, start + 1000), name, STREAM);
+        }
+        kernels
     }
 
     #[test]
@@ -182,9 +217,9 @@ mod tests {
     #[test]
     fn steps_that_differ_by_a_kernel_are_alike() {
         let mut kernels = steps(6, 24, 0, usize::MAX);
-        for (index, kernel) in kernels.0.iter_mut().enumerate() {
+        for (index, kernel) in kernels.kernels.iter_mut().enumerate() {
             if index % 401 == 5 {
-                kernel.1 = 99;
+                kernel.name = 99;
             }
         }
         assert_eq!(kernels.period().map(|period| period.time), Some(293_000));
@@ -193,7 +228,18 @@ mod tests {
     #[test]
     fn buffers_come_in_no_order() {
         let mut kernels = steps(4, 24, 0, usize::MAX);
-        kernels.0.reverse();
+        kernels.kernels.reverse();
+        assert_eq!(kernels.period().map(|period| period.time), Some(293_000));
+    }
+
+    /// A thread with a stream of its own runs many short kernels meanwhile.
+    #[test]
+    fn the_stream_with_most_of_the_time_shows_the_steps() {
+        let mut kernels = steps(4, 24, 0, usize::MAX);
+        for place in 0..3000 {
+            let start = place * 390;
+            kernels.add((start, start + 50), 7, (0, 1, 13));
+        }
         assert_eq!(kernels.period().map(|period| period.time), Some(293_000));
     }
 
@@ -205,11 +251,10 @@ mod tests {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            kernels.add(place, (random >> 60) as u32);
+            kernels.add((place, place + 1), (random >> 60) as u32, STREAM);
         }
         assert_eq!(kernels.period(), None);
-        let mut nothing = Kernels::default();
-        assert_eq!(nothing.period(), None);
+        assert_eq!(Kernels::default().period(), None);
     }
 
     #[test]
@@ -217,7 +262,7 @@ mod tests {
         let mut kernels = Kernels::default();
         for place in 0..100 {
             let start = if place % 2 == 0 { i64::MIN } else { i64::MAX };
-            kernels.add(start, 7);
+            kernels.add((start, i64::MAX), 7, STREAM);
         }
         assert!(kernels.period().is_some());
     }
@@ -225,7 +270,7 @@ mod tests {
     #[test]
     fn a_loop_of_one_kernel_is_a_period() {
         let mut kernels = Kernels::default();
-        (0..100).for_each(|place| kernels.add(place * 50, 7));
+        (0..100).for_each(|place| kernels.add((place * 50, place * 50 + 40), 7, STREAM));
         let one = Period {
             time: 50,
             holds_layers: false,
@@ -236,8 +281,9 @@ mod tests {
     #[test]
     fn kernels_without_end_are_bounded() {
         let mut kernels = Kernels::default();
-        (0..200_000).for_each(|place| kernels.add(place, place as u32 % 70_000));
-        assert_eq!(kernels.0.len(), MOST_KERNELS);
+        (0..200_000)
+            .for_each(|place| kernels.add((place, place + 1), place as u32 % 70_000, STREAM));
+        assert_eq!(kernels.kernels.len(), MOST_KERNELS);
         assert_eq!(kernels.period(), None);
     }
 }

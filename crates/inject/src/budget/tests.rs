@@ -105,7 +105,10 @@ fn simulate_switching(
                 paid += extra;
                 pending.launches += launches as f64 / 4.0;
                 for place in quarter * launches / 4..(quarter + 1) * launches / 4 {
-                    pending.kernels.add(now + place as i64, name(place));
+                    let start = now + place as i64;
+                    pending
+                        .kernels
+                        .add((start, start + 1), name(place), (0, 1, 7));
                 }
             }
             let mut nothing = of(0.0);

@@ -13,7 +13,7 @@ mod by_pattern;
 mod step_range;
 mod words;
 
-use llmprof_record::trace::{RangeKind, StrId, Trace};
+use llmprof_record::trace::{RangeKind, StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,7 @@ use self::by_pattern::StepCount;
 use self::step_range::step_name;
 use crate::run::Summary;
 use crate::slices;
+use crate::steps::Source;
 
 /// Kernels that are named.
 const MOST_KERNELS: usize = 20;
@@ -112,14 +113,16 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
     let sample = Sample::of(trace, &slices)?;
     let mut counts: FxHashMap<StrId, Vec<(f64, f64)>> = FxHashMap::default();
     let mut all = vec![(0.0, 0.0); sample.windows.len()];
-    let launched = launch_times(trace);
+    let calls = calls(trace);
     let kernels = &trace.kernels;
     for row in 0..kernels.len() {
-        let at = launched
-            .get(&kernels.correlation[row])
-            .copied()
-            .unwrap_or(kernels.start[row]);
-        let Some(unit) = sample.unit(at) else {
+        let call = calls.get(&kernels.correlation[row]);
+        let (at, source) = match call {
+            Some(&(at, thread)) => (at, Source::Thread(thread)),
+            None => (kernels.start[row], stream_of(trace, row)),
+        };
+        // Meanwhile other threads may launch what is no part of a step.
+        let Some(unit) = sample.unit(at).filter(|_| sample.holds(source)) else {
             continue;
         };
         let of_name = counts
@@ -173,13 +176,27 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
     })
 }
 
-/// When the call began that launched what carries a correlation id.
-fn launch_times(trace: &Trace) -> FxHashMap<u32, i64> {
+/// When the call began that launched what carries a correlation id, and on which thread.
+fn calls(trace: &Trace) -> FxHashMap<u32, (i64, ThreadId)> {
     let hosts = &trace.hosts;
     (0..hosts.len())
         .filter(|&row| hosts.correlation[row] != 0)
-        .map(|row| (hosts.correlation[row], hosts.start[row]))
+        .map(|row| {
+            (
+                hosts.correlation[row],
+                (hosts.start[row], hosts.thread[row]),
+            )
+        })
         .collect()
+}
+
+fn stream_of(trace: &Trace, row: usize) -> Source {
+    let kernels = &trace.kernels;
+    Source::Stream(
+        kernels.device[row],
+        kernels.context[row],
+        kernels.stream[row],
+    )
 }
 
 impl Sample {
@@ -235,6 +252,12 @@ impl Sample {
         let place = self.windows.partition_point(|window| window.0 <= at);
         let unit = place.checked_sub(1)?;
         (at <= self.windows[unit].1).then_some(unit)
+    }
+
+    /// Whether what is launched there belongs to the units.
+    fn holds(&self, source: Source) -> bool {
+        let steps = self.count.as_ref().and_then(|count| count.source);
+        steps.is_none_or(|steps| steps == source)
     }
 
     /// What the whole holds, by what each unit holds.

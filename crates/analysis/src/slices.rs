@@ -60,6 +60,22 @@ pub(crate) fn inside(
         .map(move |&(from, to)| (from.max(start), to.min(end)))
 }
 
+/// The slice that a moment belongs to: the one around it, else the nearest. Calls are recorded a little longer than the
+/// kernels that mark a slice, at both ends.
+pub(crate) fn nearest(slices: &[(i64, i64)], at: i64) -> usize {
+    let next = slices.partition_point(|&(from, _)| from <= at);
+    let Some(before) = next.checked_sub(1) else {
+        return 0;
+    };
+    let since = at.saturating_sub(slices[before].1);
+    let is_nearer = |&(from, _): &(i64, i64)| from.saturating_sub(at) < since;
+    if slices.get(next).is_some_and(is_nearer) {
+        next
+    } else {
+        before
+    }
+}
+
 /// Whether all of a stretch was recorded.
 pub(crate) fn hold(slices: &[(i64, i64)], (start, end): (i64, i64)) -> bool {
     let begun = slices.partition_point(|&(from, _)| from <= start);
@@ -77,6 +93,12 @@ mod tests {
         assert_eq!(parts, [(5, 10), (20, 30), (40, 45)]);
         assert_eq!(inside(&slices, (10, 20)).count(), 0);
         assert!(hold(&slices, (20, 30)) && hold(&slices, (41, 42)));
+        let nearest: Vec<usize> = [-3, 0, 12, 19, 20, 25, 37, 70]
+            .iter()
+            .map(|&at| nearest(&slices, at))
+            .collect();
+        assert_eq!(nearest, [0, 0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!(super::nearest(&[], 7), 0);
         assert!(!hold(&slices, (5, 25)) && !hold(&slices, (12, 15)) && !hold(&slices, (49, 51)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llmprof_analysis::run::{RunPhase, TracedPass, analyze_trace};
+use llmprof_analysis::run::{PhaseAnalysis, RunPhase, TracedPass, analyze_trace};
 use llmprof_analysis::scaled;
 use llmprof_analysis::scaled::Estimate;
 use llmprof_record::import::{self, Limits, Profile};
@@ -17,8 +17,12 @@ const KERNELS_A_STEP: f64 = 1006.0;
 const KERNEL_TIME_A_STEP_NS: f64 = 2_070_189.0;
 
 fn slices() -> Trace {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/h200/cupti/slices.wire.gz");
+    fixture("slices")
+}
+
+fn fixture(name: &str) -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../../fixtures/h200/cupti/{name}.wire.gz"));
     let (_, profile) = import::import(&path, &Limits::default()).expect("the fixture");
     let Profile::Trace(trace) = profile else {
         panic!("a timeline");
@@ -91,6 +95,49 @@ fn without_ranges_the_pattern_gives_what_a_step_holds() {
     assert!(time.high - time.low < 0.01 * time.value, "{time:?}");
     assert!(holds(steps.steps, STEPS), "{:?}", steps.steps);
     assert!(holds(scaled.kernels, STEPS * KERNELS_A_STEP));
+}
+
+/// The device is the limit: while CUPTI comes back it catches up with the host, which then launches three steps in the time
+/// of 2.2. 202 prefills in all, a few of them after the last slice; another process of the same program, recorded whole, has
+/// 1093 kernels and 240.1 ms of kernels a prefill.
+#[test]
+fn a_host_that_catches_up_in_slices_does_not_count_for_more_steps() {
+    let scaled = scaled(&fixture("prefill_slices")).unwrap();
+    let steps = scaled.pattern.unwrap();
+    assert_eq!(steps.kernels.value, 1093.0);
+    assert!(
+        holds(steps.kernel_time_ns, 240.1e6),
+        "{:?}",
+        steps.kernel_time_ns
+    );
+    for all in [197.0, 202.0] {
+        assert!(holds(steps.steps, all), "{:?}", steps.steps);
+    }
+    assert!(
+        steps.steps.high - steps.steps.low < 50.0,
+        "{:?}",
+        steps.steps
+    );
+}
+
+/// 214 prefills of 1093 kernels, and a thread that launches its own meanwhile. Slices of 100 ms hold parts of prefills of
+/// 119 ms, which the edges of slices cut: they are no forward pass of another kind.
+#[test]
+fn slices_that_are_shorter_than_steps_count_their_parts() {
+    let trace = fixture("streams_slices");
+    let scaled = scaled(&trace).unwrap();
+    let steps = scaled.pattern.unwrap();
+    assert_eq!(steps.kernels.value, 1093.0);
+    for all in [208.0, 214.0] {
+        assert!(holds(steps.steps, all), "{:?}", steps.steps);
+    }
+    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let names: Vec<&str> = analysis.phases.iter().map(PhaseAnalysis::name).collect();
+    assert_eq!(names, ["step"]);
+    for pattern in analysis.timeline.unwrap().steps.unwrap().patterns {
+        // None reaches from one slice into the next.
+        assert!(pattern.wall_ns.max < 600e6, "{}", pattern.sentence());
+    }
 }
 
 /// Numbers that follow from a seed.

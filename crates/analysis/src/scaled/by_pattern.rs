@@ -2,7 +2,10 @@
 //!
 //! Slice j, of length l, holds c steps: the whole ones, and of steps that its edges cut the part of their launches that it
 //! holds. Parts are counted so that a step is seen in proportion to the time that is recorded of it: to count whole steps
-//! alone would miss one at every edge, long ones more often. Slices do not come evenly: a budget lets more of them come
+//! alone would miss one at every edge, long ones more often. The length is that of the device: a slice begins after a pause in
+//! which CUPTI came back and the device caught up with its host, and the host gets ahead again in the slice. It launches more
+//! than goes on launching, and the device takes longer for it by as much as launches wait longer at the slice's end than at its
+//! beginning. Slices do not come evenly: a budget lets more of them come
 //! first. So each speaks for the time T around it, up to halfway to its neighbours, at its own rate r = c ÷ l, and there
 //! are N = Σ T r steps: one unit of each of as many strata (Cochran, Sampling Techniques, 1977, §5A.12, collapsed strata).
 //! The variance inside a stratum is that of the rate between neighbours, d² = ½ (r − r')², averaged over the two; of N it is
@@ -18,7 +21,7 @@ use llmprof_record::trace::Trace;
 
 use super::Estimate;
 use crate::run::{Summary, student_t_975};
-use crate::steps;
+use crate::steps::{self, Source};
 
 /// Whole steps that a sample needs.
 const FEWEST: usize = 4;
@@ -27,6 +30,8 @@ const FEWEST: usize = 4;
 pub(super) struct StepCount {
     /// Kernels of the usual step.
     pub(super) usual_kernels: u64,
+    /// What launches them.
+    pub(super) source: Option<Source>,
     steps: f64,
     /// The root of the variance of `steps`.
     error: f64,
@@ -47,6 +52,12 @@ impl StepCount {
         for &(slice, part) in &found.parts {
             *counts.get_mut(slice as usize)? += part;
         }
+        let mut lengths: Vec<f64> = slices.iter().map(|&slice| length(slice)).collect();
+        for &(slice, delay) in &found.delays {
+            let length = lengths.get_mut(slice as usize)?;
+            // One that would be shorter than half is not understood.
+            *length = (*length + delay as f64).max(0.5 * *length);
+        }
         let mut windows = Vec::new();
         let mut kernels = Vec::new();
         for step in found.steps().filter(|step| step.pattern == Some(0)) {
@@ -60,21 +71,26 @@ impl StepCount {
         kernels.sort_unstable();
         let count = Self {
             usual_kernels: kernels[kernels.len() / 2],
-            ..Self::of_slices(slices, &counts, whole)?
+            source: Some(found.source),
+            ..Self::of_slices(slices, &lengths, &counts, whole)?
         };
         Some((count, windows))
     }
 
-    /// The steps in the whole time, by those in each slice.
-    fn of_slices(slices: &[(i64, i64)], counts: &[f64], whole: (i64, i64)) -> Option<Self> {
-        let length = |(start, end): (i64, i64)| end.saturating_sub(start) as f64;
-        if slices.len() < 2 || slices.iter().any(|&slice| length(slice) <= 0.0) {
+    /// The steps in the whole time, by those in each slice, for which the device took so long.
+    fn of_slices(
+        slices: &[(i64, i64)],
+        lengths: &[f64],
+        counts: &[f64],
+        whole: (i64, i64),
+    ) -> Option<Self> {
+        if slices.len() < 2 || lengths.iter().any(|&length| length <= 0.0) {
             return None;
         }
         let rates: Vec<f64> = counts
             .iter()
-            .zip(slices)
-            .map(|(count, &slice)| count / length(slice))
+            .zip(lengths)
+            .map(|(count, length)| count / length)
             .collect();
         let differences: Vec<f64> = rates
             .windows(2)
@@ -93,7 +109,7 @@ impl StepCount {
             let around = &differences[index.saturating_sub(1)..(index + 1).min(differences.len())];
             let difference = around.iter().sum::<f64>() / around.len().max(1) as f64;
             steps += time * rates[index];
-            parts.push(time * (time - length(slice)).max(0.0) * difference);
+            parts.push(time * (time - lengths[index]).max(0.0) * difference);
         }
         let variance: f64 = parts.iter().sum();
         let squares: f64 = parts.iter().map(|part| part * part).sum();
@@ -104,6 +120,7 @@ impl StepCount {
         };
         Some(Self {
             usual_kernels: 0,
+            source: None,
             steps,
             error: variance.sqrt(),
             freedom: (freedom.round() as u64).max(1),
@@ -139,6 +156,10 @@ impl StepCount {
     }
 }
 
+fn length((start, end): (i64, i64)) -> f64 {
+    end.saturating_sub(start) as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +170,7 @@ mod tests {
     #[test]
     fn three_slices_by_hand() {
         let slices = [(0, 10), (40, 50), (80, 90)];
-        let count = StepCount::of_slices(&slices, &[1.0, 2.0, 3.0], (0, 90)).unwrap();
+        let count = StepCount::of_slices(&slices, &[10.0; 3], &[1.0, 2.0, 3.0], (0, 90)).unwrap();
         assert!((count.steps - 18.0).abs() < 1e-9);
         assert!((count.error - 9.75_f64.sqrt()).abs() < 1e-9);
         assert_eq!(count.freedom, 2);
@@ -165,7 +186,8 @@ mod tests {
 
     #[test]
     fn slices_without_length_say_nothing() {
-        assert!(StepCount::of_slices(&[(0, 10), (40, 40)], &[1.0, 0.0], (0, 90)).is_none());
-        assert!(StepCount::of_slices(&[(0, 10)], &[1.0], (0, 90)).is_none());
+        let two = StepCount::of_slices(&[(0, 10), (40, 40)], &[10.0, 0.0], &[1.0, 0.0], (0, 90));
+        assert!(two.is_none());
+        assert!(StepCount::of_slices(&[(0, 10)], &[10.0], &[1.0], (0, 90)).is_none());
     }
 }

@@ -8,7 +8,7 @@ use crate::launches::{ApiKind, ApiKinds, is_api};
 
 /// Where launches come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// A host thread.
     Thread(ThreadId),
     /// Device, context and stream, of kernels without a call.
@@ -100,18 +100,16 @@ struct Open {
 
 struct Reader<'a> {
     trace: &'a Trace,
-    /// Beginnings of slices.
-    slices: Vec<i64>,
+    slices: Vec<(i64, i64)>,
     marks: FxHashMap<StrId, Marks>,
     found: FxHashMap<Source, Open>,
 }
 
 /// The sequences of a trace, that with the most kernels first.
 pub(super) fn sequences(trace: &Trace) -> Vec<Sequence> {
-    let slices = crate::slices::of(trace).unwrap_or_default();
     let mut reader = Reader {
         trace,
-        slices: slices.iter().map(|&(start, _)| start).collect(),
+        slices: crate::slices::of(trace).unwrap_or_default(),
         marks: FxHashMap::default(),
         found: FxHashMap::default(),
     };
@@ -281,7 +279,7 @@ impl Reader<'_> {
             graph => What::Graph(graph),
         };
         let (at, until) = call.unwrap_or((start, end));
-        let slice = self.slices.partition_point(|&begin| begin <= at);
+        let slice = crate::slices::nearest(&self.slices, at);
         let trace = self.trace;
         let open = self.found.entry(source).or_default();
         let next = open.numbers.len() as u32;
@@ -312,7 +310,7 @@ impl Reader<'_> {
             kernels: kernels.len() as u32,
             time,
             after_wait,
-            slice: slice.saturating_sub(1) as u32,
+            slice: slice as u32,
         });
     }
 }

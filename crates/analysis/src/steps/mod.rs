@@ -24,13 +24,14 @@ mod units;
 use llmprof_record::trace::{RangeKind, Trace};
 
 use self::grams::Grams;
-use self::launches::{Launch, Sequence, Source, sequences};
+use self::launches::{Launch, Sequence, sequences};
 use self::likeness::Comparison;
 use self::parts::parts;
 use self::units::{Cut, Unit};
 use crate::device_events::DeviceEvents;
 use crate::phases::phase_of_name;
 
+pub(crate) use self::launches::Source;
 pub(crate) use self::patterns::patterns;
 pub use self::patterns::{StepPattern, StepPatterns};
 pub(crate) use self::phases::phases;
@@ -47,13 +48,17 @@ const FEWEST_ALONE: usize = 3;
 /// The steps of one sequence that one pattern of launches shows.
 #[derive(Debug)]
 pub(crate) struct Repetition {
-    source: Source,
+    /// What launches them.
+    pub(crate) source: Source,
     /// Steps, and what lies between two of them, in order.
     pub(crate) units: Vec<Unit>,
     /// How many patterns there are.
     patterns: usize,
     /// By slice, the parts of steps of the first pattern that its edges cut.
     pub(crate) parts: Vec<(u32, f64)>,
+    /// By slice, how much longer the device took for what was launched in it than the slice is, ns: the host may run ahead of
+    /// the device, and further at its end than at its beginning.
+    pub(crate) delays: Vec<(u32, i64)>,
     /// Whether names of kernels say that these are steps of a language model.
     marked: bool,
     /// Whether something repeats inside a step.
@@ -114,7 +119,8 @@ pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
 
 fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
     let kernels = sequence.kernels(0, sequence.len());
-    let mut stretches = slices(&sequence.launches);
+    let slices = slices(&sequence.launches);
+    let mut stretches = slices.clone();
     let mut found = Vec::new();
     for _ in 0..ROUNDS {
         let rest: u64 = stretches
@@ -131,7 +137,12 @@ fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
             break;
         }
         stretches = outside(&stretches, repetition.steps());
-        repetition.beside = stretches.iter().any(|&(start, end)| {
+        // What lies at the edge of a slice may be part of a step.
+        let is_cut = |&(start, end): &(usize, usize)| {
+            slices.len() > 1 && slices.iter().any(|&(a, b)| start == a || end == b)
+        };
+        let mut whole = stretches.iter().filter(|stretch| !is_cut(stretch));
+        repetition.beside = whole.any(|&(start, end)| {
             let mut symbols = sequence.symbols[start..end].iter();
             symbols.any(|&symbol| {
                 let marks = sequence.marks[symbol as usize];
@@ -164,6 +175,18 @@ fn slices(launches: &[Launch]) -> Vec<(usize, usize)> {
             let start = end;
             end += slice.len();
             (start, end)
+        })
+        .collect()
+}
+
+/// By slice, how much later after its launch the last kernel began than the first one.
+fn delays(sequence: &Sequence) -> Vec<(u32, i64)> {
+    let slices = sequence.launches.chunk_by(|a, b| a.slice == b.slice);
+    let delay = |launch: &Launch| launch.start.saturating_sub(launch.at);
+    slices
+        .filter_map(|slice| {
+            let (first, last) = (slice.first()?, slice.last()?);
+            Some((first.slice, delay(last).saturating_sub(delay(first))))
         })
         .collect()
 }
@@ -205,6 +228,7 @@ fn repetition(
     let repetition = Repetition {
         source: sequence.source,
         parts: parts(sequence, stretches, &found.units, &found.usual),
+        delays: delays(sequence),
         patterns: found.usual.len(),
         marked: choice.marked,
         holds_layers: choice.holds_layers,

@@ -4,6 +4,11 @@ use super::grams::Piece;
 use super::launches::Sequence;
 use super::units::Unit;
 
+/// The part of launches that are the same in a stretch inside of steps.
+const SAME: f64 = 0.95;
+/// How many of them must be the same at its beginning.
+const FIRST: usize = 4;
+
 /// The parts of steps of the first pattern that lie at the edges of stretches: what comes before the first unit is the end
 /// of a step as far as the launches are those that steps end with, what follows the last is the beginning of one.
 pub(super) fn parts(
@@ -53,12 +58,39 @@ fn matching<'a>(
     pairs.take_while(|(a, b)| a == b).count()
 }
 
-/// The launches of a stretch that lies inside a step.
+/// How many launches of a stretch without a whole step are those of steps: all of them where, laid along steps that follow one
+/// another, most are the same.
 fn inside(step: &[u32], found: &[u32]) -> usize {
-    let mut places = step.windows(found.len().max(1));
-    if places.any(|place| place == found) {
+    let along = |place: usize| found.iter().zip(step.iter().cycle().skip(place));
+    let fits = |place: &usize| {
+        // A place where not even the first ones are the same is not looked at further.
+        let first = along(*place).take(FIRST);
+        let equal = || along(*place).filter(|(a, b)| a == b).count();
+        first.into_iter().all(|(a, b)| a == b) && equal() as f64 >= SAME * found.len() as f64
+    };
+    if (0..step.len()).any(|place| fits(&place)) {
         found.len()
     } else {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_without_a_whole_step_is_laid_along_steps() {
+        let step: Vec<u32> = (0..40).chain([7, 8, 9]).collect();
+        let steps: Vec<u32> = step.iter().copied().cycle().take(129).collect();
+        for (start, end) in [(3, 30), (0, 43), (20, 60), (41, 120), (42, 43)] {
+            assert_eq!(inside(&step, &steps[start..end]), end - start);
+        }
+        // One that is not the usual one in a while does no harm; another program has no part.
+        let mut other = steps[20..60].to_vec();
+        other[11] = 99;
+        assert_eq!(inside(&step, &other), 40);
+        other.reverse();
+        assert_eq!(inside(&step, &other), 0);
     }
 }

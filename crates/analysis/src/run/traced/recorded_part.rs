@@ -2,7 +2,7 @@
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::trace::Trace;
-use llmprof_units::{Nanos, Percent};
+use llmprof_units::{Count, Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
 use super::super::measured::{MeasuredRun, RunPhase};
@@ -18,10 +18,10 @@ const FEWEST_STEPS: u64 = 4;
 /// counts nowhere, least of all as idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedPart {
-    /// Steps of decode that were recorded whole, without those that are left out as first use; absent where no range shows
+    /// Steps of decode that were recorded whole, without those that are left out as first use; absent where nothing shows
     /// steps.
     pub steps: Option<u64>,
-    /// Steps of decode in all.
+    /// Steps of decode in all; absent where no range shows them.
     pub of_steps: Option<u64>,
     /// The time of what was recorded and not left out.
     pub time_ns: Nanos,
@@ -31,8 +31,10 @@ pub struct RecordedPart {
 
 impl std::fmt::Display for RecordedPart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let (Some(steps), Some(all)) = (self.steps, self.of_steps) {
-            return write!(f, "{steps} of {all} steps");
+        match (self.steps, self.of_steps) {
+            (Some(steps), Some(all)) => return write!(f, "{steps} of {all} steps"),
+            (Some(steps), None) => return write!(f, "{}", Count(steps, "whole step")),
+            (None, _) => {}
         }
         let share = self.time_ns.0 as f64 / self.of_ns.0.max(1) as f64;
         write!(f, "{} of {}", Percent(share), self.of_ns)
@@ -62,7 +64,7 @@ impl RecordedPart {
         let steps = (phase.phase == RunPhase::Decode && steps > 0).then_some(steps as u64);
         (recorded < of).then(|| Self {
             steps,
-            of_steps: steps.map(|_| ranges_of(trace, STEP).len() as u64),
+            of_steps: steps.and(Some(ranges_of(trace, STEP).len() as u64).filter(|&all| all > 0)),
             time_ns: Nanos(length(judged())),
             of_ns: Nanos(of),
         })
@@ -208,6 +210,19 @@ mod tests {
                 "decode was recorded in 1 of 6 steps: others may differ from them"
             ]
         );
+    }
+
+    #[test]
+    fn how_many_steps_there_are_in_all_may_not_be_known() {
+        let part = |steps, of_steps| RecordedPart {
+            steps,
+            of_steps,
+            time_ns: Nanos(1_000),
+            of_ns: Nanos(4_000),
+        };
+        assert_eq!(part(Some(3), Some(9)).to_string(), "3 of 9 steps");
+        assert_eq!(part(Some(1), None).to_string(), "1 whole step");
+        assert_eq!(part(None, None).to_string(), "25.0 % of 4 µs");
     }
 
     #[test]

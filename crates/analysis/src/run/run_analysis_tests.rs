@@ -279,12 +279,17 @@ fn widened() -> Workload {
 }
 
 fn faster_formats(device: &Device, workload: Workload) -> (RunAnalysis, Vec<Finding>) {
+    slow_formats(device, workload, 1.25)
+}
+
+/// The findings where each operator takes `slowness` times its floor.
+fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (RunAnalysis, Vec<Finding>) {
     let model = llama_8b();
     let recipe = Recipe {
         model: &model,
         workload,
         device,
-        slowness: 1.25,
+        slowness,
         gap: 0,
     };
     let analysis = analyze_run(&model, &workload, Some(device), &recipe.run()).unwrap();
@@ -339,6 +344,9 @@ fn a_faster_format_is_named_only_where_the_device_and_the_phase_have_use_for_it(
         }
     }
     assert_eq!(faster_formats(&little, widened()).1, []);
+    // Products that are far from any limit would stay so.
+    assert_eq!(slow_formats(&h200(), widened(), 4.0).1.len(), 1);
+    assert_eq!(slow_formats(&h200(), widened(), 6.0).1, []);
     // Memory holds it back: a prompt of one token reads all weights for it.
     let short = Workload {
         prompt: 1,

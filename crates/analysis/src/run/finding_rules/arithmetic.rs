@@ -17,6 +17,8 @@ use super::{Facts, WORTH_SAYING, hidden_by_the_host};
 const WELL_ABOVE: f64 = 1.5;
 /// Part of a phase that products must take, where its class does not say that arithmetic holds it back.
 const MOST: f64 = 0.5;
+/// Products below this fraction of the roof have other problems than their format.
+const SOME_OF_THE_ROOF: f64 = 0.2;
 
 impl Facts<'_> {
     /// Products with weights in f32 on a device that multiplies 16-bit floats much faster, in a phase that their arithmetic
@@ -44,7 +46,7 @@ impl Facts<'_> {
         let products = Products::of(phase)?;
         let share = phase.judged_share(products.time);
         let is_held_back = phase.class.class == Some(PhaseClass::ComputeBound) || share >= MOST;
-        if !is_held_back {
+        if !is_held_back || products.fraction_of_roof() < SOME_OF_THE_ROOF {
             return None;
         }
         let workload = Workload {
@@ -135,6 +137,7 @@ impl Facts<'_> {
 /// What products with weights that arithmetic holds back did.
 struct Products {
     time: Nanos,
+    floor: Nanos,
     flops: f64,
 }
 
@@ -146,20 +149,26 @@ impl Products {
         };
         let mut products = Self {
             time: Nanos(0),
+            floor: Nanos(0),
             flops: 0.0,
         };
         for group in phase.by_kind.iter().filter(is_product) {
             products.time += group.measured_ns;
+            products.floor += group.floor_ns?;
             products.flops += group.flops.0 as f64;
         }
         (products.time.0 > 0).then_some(products)
     }
+
+    fn fraction_of_roof(&self) -> f64 {
+        self.floor.seconds() / self.time.seconds()
+    }
 }
 
-/// What multiplies in the narrow format: the native engine, whose phases come from no trace, has no kernels for it.
+/// What multiplies in the narrow format: the native engine, whose phases come from no trace, does not.
 fn remedy(phase: &PhaseAnalysis, narrow: DType) -> String {
     if phase.traced.is_none() {
-        "; the native engine has no kernels for that, torch has (`runtime=pytorch`)".to_owned()
+        format!("; the native engine cannot multiply in {narrow}, torch can (`runtime=pytorch`)")
     } else {
         format!("; load the model in {narrow} where its precision is enough")
     }

@@ -49,6 +49,8 @@ pub(crate) const KERNEL_OF_GRAPH: f64 = 0.1;
 const SHORTEST_STEP: i64 = 500_000;
 /// A slice is at least this long, ns: short steps are taken several at a time.
 const LEAST_SLICE: i64 = 10_000_000;
+/// A slice of steps is at most this long, ns, or one step.
+const LONGEST_SLICE: i64 = 250_000_000;
 /// How long a slice waits for the next step to begin before it begins without, ns.
 const PATIENCE: i64 = 500_000_000;
 /// When no step has ended for so long, ns, time earns credit again.
@@ -84,6 +86,10 @@ struct State {
     owes: bool,
     /// What it costs, ns.
     slice_cost: f64,
+    /// The part of that, as it is counted, which is switching.
+    slice_switching: f64,
+    /// What switching comes to in a slice of steps, ns.
+    switching: f64,
     /// What switching and launches came to since the last slice of steps began, ns.
     counted: f64,
     cycles: Cycles,
@@ -139,6 +145,8 @@ impl Budget {
                 switched: 0,
                 owes: false,
                 slice_cost: 0.0,
+                slice_switching: 0.0,
+                switching: 0.0,
                 counted: 0.0,
                 cycles: Cycles::default(),
                 slices: 0,
@@ -164,8 +172,8 @@ impl Budget {
         }
         let cost = std::mem::take(&mut state.counted);
         state.cycles.next_slice(cost);
-        let steps = (LEAST_SLICE as f64 / state.step.mean().max(1.0)).ceil();
-        state.begin(Slice::OfSteps, Phase::Steps(now, steps.max(1.0) as u64));
+        let steps = state.steps_of_slice();
+        state.begin(Slice::OfSteps, Phase::Steps(now, steps));
         true
     }
 
@@ -303,6 +311,20 @@ impl State {
         self.owes = true;
     }
 
+    /// How many steps the next slice holds: so many that recording them costs as much as switching. Fewer would be dear, and
+    /// the first step after CUPTI has come is the slowest; more would be fewer slices.
+    fn steps_of_slice(&self) -> u64 {
+        let mean = self.step.mean().max(1.0);
+        let balanced = if self.steps_recorded > 0 && self.step_launches > 0.0 {
+            let step = self.cost * self.step_launches / self.steps_recorded as f64;
+            self.switching / step
+        } else {
+            0.0
+        };
+        let (least, most) = (LEAST_SLICE as f64 / mean, LONGEST_SLICE as f64 / mean);
+        balanced.floor().min(most).max(least.ceil()).max(1.0) as u64
+    }
+
     fn begin_timed(&mut self, now: i64) {
         self.begin(Slice::OfTime, Phase::Timed(now + self.length.time));
     }
@@ -338,6 +360,7 @@ impl State {
         }
         self.counted += counted;
         self.slice_cost += paid;
+        self.slice_switching += switching;
         let is_counted = launches <= 0.0 && !switches.is_on && !switches.is_open_ended;
         let is_on = matches!(self.phase, Phase::Steps(..) | Phase::Timed(_));
         let is_over = !is_on && self.owes && is_counted;
@@ -351,6 +374,13 @@ impl State {
                     _ => 0.5 * self.expected + 0.5 * self.slice_cost,
                 };
                 self.slice_cost = 0.0;
+                if self.slice == Slice::OfSteps {
+                    self.switching = match self.switching {
+                        0.0 => self.slice_switching,
+                        known => 0.5 * known + 0.5 * self.slice_switching,
+                    };
+                }
+                self.slice_switching = 0.0;
             }
         }
         self.credit = (self.credit + earned).min(self.expected) - paid;

@@ -311,13 +311,14 @@ impl State {
         self.owes = true;
     }
 
-    /// How many steps the next slice holds: so many that recording them costs as much as switching. Fewer would be dear, and
-    /// the first step after CUPTI has come is the slowest; more would be fewer slices.
+    /// How many steps the next slice holds: so many that recording them costs as much as switching. Fewer would be dear; more
+    /// would be fewer slices. The first step after CUPTI has come costs far more than the others, so that what a launch was
+    /// measured to cost in slices of one step says little of more.
     fn steps_of_slice(&self) -> u64 {
         let mean = self.step.mean().max(1.0);
         let balanced = if self.steps_recorded > 0 && self.step_launches > 0.0 {
-            let step = self.cost * self.step_launches / self.steps_recorded as f64;
-            self.switching / step
+            let launches = self.step_launches / self.steps_recorded as f64;
+            self.switching / (launches * self.cost.min(PRIOR_COST))
         } else {
             0.0
         };

@@ -55,6 +55,8 @@ const LONGEST_SLICE: i64 = 250_000_000;
 const PATIENCE: i64 = 500_000_000;
 /// When no step has ended for so long, ns, time earns credit again.
 const STEPS_STOP: i64 = 1_000_000_000;
+/// When CUPTI has not left so long after a slice, ns, it will not, and the next slice may begin all the same.
+const STUCK: i64 = 5_000_000_000;
 /// How long our thread waits for credit at least, ns.
 const PAUSE: i64 = 10_000_000;
 
@@ -84,6 +86,8 @@ struct State {
     switched: i64,
     /// Whether a slice has begun that is not all counted.
     owes: bool,
+    /// When the last slice ended.
+    ended: i64,
     /// What it costs, ns.
     slice_cost: f64,
     /// The part of that, as it is counted, which is switching.
@@ -144,6 +148,7 @@ impl Budget {
                 pairs: Pairs::default(),
                 switched: 0,
                 owes: false,
+                ended: 0,
                 slice_cost: 0.0,
                 slice_switching: 0.0,
                 switching: 0.0,
@@ -211,7 +216,7 @@ impl Budget {
             state.phase = Phase::Steps(since, left - 1);
             return false;
         }
-        state.phase = Phase::Off;
+        state.end(end);
         true
     }
 
@@ -233,8 +238,7 @@ impl Budget {
         match state.phase {
             // Of two threads one began a slice and the other ended it, and the gate heard of them the other way round.
             Phase::Off if switches.is_on => Some(false),
-            // Not before the last one is counted: until CUPTI has left, launches are slow.
-            Phase::Off if is_wanted && !state.owes && state.credit >= state.expected => {
+            Phase::Off if is_wanted && state.is_ready(now) && state.credit >= state.expected => {
                 if state.step.is_known() {
                     state.phase = Phase::Armed(now);
                     None
@@ -251,11 +255,11 @@ impl Budget {
             // A step that does not end is not a step.
             Phase::Steps(since, _) if now - since >= 4 * PATIENCE => {
                 state.step.forget();
-                state.phase = Phase::Off;
+                state.end(now);
                 Some(false)
             }
             Phase::Timed(until) if now >= until => {
-                state.phase = Phase::Off;
+                state.end(now);
                 Some(false)
             }
             _ => None,
@@ -311,6 +315,17 @@ impl State {
         self.owes = true;
     }
 
+    /// It ends.
+    fn end(&mut self, now: i64) {
+        self.phase = Phase::Off;
+        self.ended = now;
+    }
+
+    /// Whether the last slice is counted: until CUPTI has left, launches are slow.
+    fn is_ready(&self, now: i64) -> bool {
+        !self.owes || now.saturating_sub(self.ended) >= STUCK
+    }
+
     /// How many steps the next slice holds: so many that recording them costs as much as switching. Fewer would be dear; more
     /// would be fewer slices. The first step after CUPTI has come costs far more than the others, so that what a launch was
     /// measured to cost in slices of one step says little of more.
@@ -336,7 +351,7 @@ impl State {
         self.credit = (self.credit + self.share * earned as f64).min(self.expected);
         self.earned_to = self.earned_to.max(end);
         self.steps_until = end + STEPS_STOP;
-        if self.phase == Phase::Off && !self.owes && self.credit >= self.expected {
+        if self.phase == Phase::Off && self.is_ready(end) && self.credit >= self.expected {
             self.phase = Phase::Armed(end);
         }
     }

@@ -270,6 +270,25 @@ fn a_slice_is_counted_before_the_next_one() {
 }
 
 #[test]
+fn a_cupti_that_does_not_leave_does_not_end_recording() {
+    let (budget, mut now) = armed();
+    budget.begins(b"step", now, QUIET);
+    budget.ends(b"step", (now, now + 20 * MS), Some(true));
+    let switches = Switches {
+        is_open_ended: true,
+        ..Switches::default()
+    };
+    let began = now;
+    while budget.state.lock().unwrap().phase == Phase::Off {
+        now += 20 * MS;
+        budget.ends(b"step", (now, now + 20 * MS), Some(false));
+        budget.tick((now, now), &mut of(0.0), switches, true);
+        assert!(now - began < 2 * STUCK);
+    }
+    assert!(now - began >= STUCK);
+}
+
+#[test]
 fn steps_that_became_short_end_their_slice() {
     let (budget, mut now) = armed();
     assert!(budget.begins(b"step", now, QUIET));

@@ -212,7 +212,8 @@ impl Budget {
         if recorded != Some(false) {
             state.steps_recorded += 1;
         }
-        if left > 1 {
+        // There may be much time between steps.
+        if left > 1 && end - since < LONGEST_SLICE {
             state.phase = Phase::Steps(since, left - 1);
             return false;
         }
@@ -311,6 +312,10 @@ impl Budget {
 impl State {
     /// A slice begins.
     fn begin(&mut self, slice: Slice, phase: Phase) {
+        if self.owes {
+            // CUPTI has not left, and will not.
+            self.count_slice();
+        }
         (self.slice, self.phase) = (slice, phase);
         self.owes = true;
     }
@@ -381,26 +386,32 @@ impl State {
         let is_on = matches!(self.phase, Phase::Steps(..) | Phase::Timed(_));
         let is_over = !is_on && self.owes && is_counted;
         if is_over {
-            self.owes = false;
-            // One in which recording was not wanted cost nothing, and says nothing of the next.
-            if self.slice_cost > 0.0 {
-                self.slices += 1;
-                self.expected = match self.slices {
-                    1 => self.slice_cost,
-                    _ => 0.5 * self.expected + 0.5 * self.slice_cost,
-                };
-                self.slice_cost = 0.0;
-                if self.slice == Slice::OfSteps {
-                    self.switching = match self.switching {
-                        0.0 => self.slice_switching,
-                        known => 0.5 * known + 0.5 * self.slice_switching,
-                    };
-                }
-                self.slice_switching = 0.0;
-            }
+            self.count_slice();
         }
         self.credit = (self.credit + earned).min(self.expected) - paid;
         is_over.then_some(self.slice)
+    }
+
+    /// All of a slice is counted. One in which recording was not wanted cost nothing, and says nothing of the next.
+    fn count_slice(&mut self) {
+        self.owes = false;
+        let cost = std::mem::take(&mut self.slice_cost);
+        let switching = std::mem::take(&mut self.slice_switching);
+        if cost <= 0.0 {
+            return;
+        }
+        self.slices += 1;
+        let mean = |known: f64, new: f64, is_first| {
+            if is_first {
+                new
+            } else {
+                0.5 * known + 0.5 * new
+            }
+        };
+        self.expected = mean(self.expected, cost, self.slices == 1);
+        if self.slice == Slice::OfSteps {
+            self.switching = mean(self.switching, switching, self.switching == 0.0);
+        }
     }
 
     fn learn(&mut self, name: &[u8], range: (i64, i64), recorded: Option<bool>) {

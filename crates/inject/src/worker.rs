@@ -188,8 +188,8 @@ impl Worker {
         let untimed = self.untimed;
         cupti.flush(drain == Drain::All);
         self.drain();
-        if drain == Drain::All && self.untimed > untimed {
-            cupti.was_hasty();
+        if drain == Drain::All {
+            cupti.took_all(self.untimed > untimed);
         }
         let dropped = cupti.dropped();
         self.output.lose(dropped, "CUPTI had no buffer for them");

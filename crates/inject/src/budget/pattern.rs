@@ -4,8 +4,8 @@
 //! that chooses a token, comes back after a step; if nearly all others come back at the same distance, that is the step.
 //! Layers come back as well, but what lies between the last of one step and the first of the next does not fit in with
 //! them. A slice inside of one long step shows layers alone, so that a distance is certain only where something repeats
-//! inside of it. Kernels of other streams lie between those of a step anywhere: what counts is the stream that most of the
-//! device's time is spent on.
+//! inside of it. Kernels of other streams lie between those of a step anywhere, so that each stream is looked at by itself,
+//! those that more of the device's time is spent on first.
 
 use std::collections::HashMap;
 
@@ -17,6 +17,8 @@ const FEWEST_KERNELS: usize = 32;
 const UNLIKE: f64 = 0.01;
 /// The part of kernels that are those of a layer later, in a step of layers.
 const ALIKE_IN_LAYERS: f64 = 0.6;
+/// How many streams are looked at.
+const MOST_STREAMS: usize = 4;
 /// How many distances are tried.
 const MOST_TRIES: usize = 32;
 
@@ -73,22 +75,35 @@ impl Kernels {
         self.kernels.len() < FEWEST_KERNELS
     }
 
-    /// Those of the stream with most of the time, in order: streams and buffers come in none.
-    fn of_main_stream(&self) -> Vec<Kernel> {
-        let times = self.times.iter();
-        let main = times.max_by_key(|&(&stream, &time)| (time, stream));
-        let is_main = |kernel: &&Kernel| main.is_some_and(|(&main, _)| kernel.stream == main);
-        let mut kernels: Vec<Kernel> = self.kernels.iter().filter(is_main).copied().collect();
-        kernels.sort_unstable();
-        kernels
+    /// What repeats on the busiest stream that shows a step for certain, else on the busiest that shows anything; nothing where no
+    /// distance fits, or the slice holds it less than twice.
+    pub(super) fn period(&self) -> Option<Period> {
+        let mut streams: Vec<(i64, Stream)> = self
+            .times
+            .iter()
+            .map(|(&stream, &time)| (time, stream))
+            .collect();
+        streams.sort_unstable_by(|a, b| b.cmp(a));
+        streams.truncate(MOST_STREAMS);
+        let mut first = None;
+        for (_, stream) in streams {
+            let period = self.period_of(stream);
+            if period.is_some_and(|period| period.holds_layers) {
+                return period;
+            }
+            first = first.or(period);
+        }
+        first
     }
 
-    /// What repeats; nothing where no distance fits, or the slice holds it less than twice.
-    pub(super) fn period(&self) -> Option<Period> {
-        let kernels = self.of_main_stream();
+    fn period_of(&self, stream: Stream) -> Option<Period> {
+        let of_stream = self.kernels.iter().filter(|kernel| kernel.stream == stream);
+        let mut kernels: Vec<Kernel> = of_stream.copied().collect();
         if kernels.len() < FEWEST_KERNELS {
             return None;
         }
+        // Buffers come in no order.
+        kernels.sort_unstable();
         let names: Vec<u32> = kernels.iter().map(|kernel| kernel.name).collect();
         let distance = distances(&names, Rarest::First)
             .into_iter()
@@ -232,15 +247,18 @@ mod tests {
         assert_eq!(kernels.period().map(|period| period.time), Some(293_000));
     }
 
-    /// A thread with a stream of its own runs many short kernels meanwhile.
+    /// Meanwhile short kernels of a thread of its own run on another stream, or long ones that wait for other devices.
     #[test]
-    fn the_stream_with_most_of_the_time_shows_the_steps() {
-        let mut kernels = steps(4, 24, 0, usize::MAX);
-        for place in 0..3000 {
-            let start = place * 390;
-            kernels.add((start, start + 50), 7, (0, 1, 13));
+    fn each_stream_is_looked_at_by_itself() {
+        for time in [50, 380] {
+            let mut kernels = steps(4, 24, 0, usize::MAX);
+            for place in 0..3000 {
+                let start = place * 390;
+                kernels.add((start, start + time), 7, (0, 1, 13));
+                kernels.add((start, start + time), 8, (0, 1, 14));
+            }
+            assert_eq!(kernels.period().map(|period| period.time), Some(293_000));
         }
-        assert_eq!(kernels.period().map(|period| period.time), Some(293_000));
     }
 
     #[test]

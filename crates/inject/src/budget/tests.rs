@@ -214,15 +214,45 @@ fn a_slice_holds_several_steps_where_switching_is_dear() {
     };
     let (share, whole, _) = simulate_switching(50_000, step, true, switching);
     assert!(share <= 0.0515 && whole >= 75, "{share} {whole}");
-    // Where it costs next to nothing one step is enough, and there are many slices.
-    let slices_of = |starting| {
-        let switching = Switching {
-            starting,
-            ..Switching::default()
-        };
-        simulate_switching(20_000, step, true, switching).1
+}
+
+#[test]
+fn recording_costs_as_much_as_switching() {
+    let steps = |switching: f64, mean: i64| {
+        let budget = Budget::new(20_000, true).unwrap();
+        let mut state = budget.state.lock().unwrap();
+        for step in 0..4 {
+            state.learn(b"step", (step * mean, (step + 1) * mean), Some(false));
+        }
+        (state.switching, state.cost) = (switching, 2500.0);
+        (state.steps_recorded, state.step_launches) = (10, 10_000.0);
+        state.steps_of_slice()
     };
-    assert!(slices_of(MS / 10) > 100, "{}", slices_of(MS / 10));
+    assert_eq!(steps(20e6, 15 * MS), 8);
+    assert_eq!(steps(0.1e6, 15 * MS), 1);
+    // No longer than a quarter of a second, nor shorter than 10 ms.
+    assert_eq!((steps(20e6, 100 * MS), steps(20e6, 240 * MS)), (2, 1));
+    assert_eq!(steps(0.1e6, MS), 10);
+}
+
+/// Steps of 1 ms that come every 21 ms.
+#[test]
+fn a_slice_of_short_steps_far_apart_ends() {
+    let budget = Budget::new(20_000, true).unwrap();
+    let mut now = 0;
+    for _ in 0..4 {
+        budget.ends(b"step", (now, now + MS), Some(false));
+        now += 21 * MS;
+    }
+    let mut state = budget.state.lock().unwrap();
+    state.phase = Phase::Steps(now, 1000);
+    drop(state);
+    let mut steps = 1;
+    while !budget.ends(b"step", (now, now + MS), Some(true)) {
+        now += 21 * MS;
+        steps += 1;
+    }
+    assert_eq!(steps, 13);
 }
 
 /// Steps are slower for a while after CUPTI has left, by as much again as was counted.

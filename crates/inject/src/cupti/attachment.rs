@@ -254,10 +254,14 @@ impl Attachment {
         }
     }
 
-    /// When all was taken, some of it still ran on the device: the next time it is waited for longer.
-    pub(crate) fn was_hasty(&self) {
+    /// All was taken: if some of it still ran on the device it is waited for longer the next time, else less.
+    pub(crate) fn took_all(&self, was_hasty: bool) {
         if let Some(mut state) = self.lock() {
-            state.patience.grow();
+            if was_hasty {
+                state.patience.grow();
+            } else {
+                state.patience.shrink();
+            }
         }
     }
 
@@ -277,7 +281,7 @@ impl Attachment {
         };
         match state
             .departure
-            .passes(self.calls().is_wait(domain, callback))
+            .passes(self.calls().waited_for(domain, callback))
         {
             Passing::Nothing => {}
             Passing::Wake => session.bell.ring(),

@@ -52,6 +52,15 @@ pub(crate) struct Calls {
     pub(super) others: Vec<(u32, u32)>,
 }
 
+/// What was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// All that a device was given.
+    Device,
+    /// A stream, an event or a copy.
+    Part,
+}
+
 impl Calls {
     /// Chooses among the calls that `name_of` knows by domain and number.
     pub(super) fn choose(name_of: impl Fn(u32, u32) -> Option<Vec<u8>>, all: bool) -> Self {
@@ -98,9 +107,13 @@ impl Calls {
         calls
     }
 
-    /// Whether a call returns when a device has done what it was given.
-    pub(super) fn is_wait(&self, domain: u32, callback: u32) -> bool {
-        self.waits.binary_search(&(domain, callback)).is_ok()
+    /// What a call has waited for when it returns.
+    pub(super) fn waited_for(&self, domain: u32, callback: u32) -> Option<Wait> {
+        self.waits.binary_search(&(domain, callback)).ok()?;
+        let name = self.name(domain, callback);
+        let is = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
+        let all = is(b"DeviceSynchronize") || is(b"CtxSynchronize");
+        Some(if all { Wait::Device } else { Wait::Part })
     }
 
     /// The name of a call; empty where CUPTI did not tell.
@@ -173,7 +186,9 @@ mod tests {
             [(runtime, 211), (runtime, 430), (driver, 307)]
         );
         assert_eq!(calls.others, [(runtime, 20), (runtime, 300), (driver, 310)]);
-        assert!(calls.is_wait(runtime, 131) && !calls.is_wait(runtime, 41));
+        assert_eq!(calls.waited_for(runtime, 131), Some(Wait::Part));
+        assert_eq!(calls.waited_for(driver, 17), Some(Wait::Device));
+        assert_eq!(calls.waited_for(runtime, 41), None);
         assert!(calls.wants(domain::RUNTIME, 211));
         assert!(!calls.wants(domain::RUNTIME, 20));
         assert!(!calls.wants(domain::DRIVER, 211));

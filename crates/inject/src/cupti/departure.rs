@@ -14,7 +14,9 @@
 //!
 //! CUPTI hands out what is whole; when it keeps no buffer after that, nothing is left. It may keep one that is empty, so
 //! after a wait of the target for its device, or a [`Patience`], all is asked for, whole or not. A wait may have been for one
-//! stream of several: once kernels were lost, waits only make our thread look.
+//! stream of several: once kernels were lost, such waits only make our thread look.
+
+use super::calls::Wait;
 
 /// How long after the end of a slice a wait of the target for its device is hoped for, ns. Later its kernels are taken
 /// to have ended. Where they had not, it is longer the next time: a device may be far behind the host.
@@ -30,7 +32,12 @@ impl Patience {
         self.0 = (4 * self.0).min(Self::MOST);
     }
 
-    /// Whether nothing runs any more after a wait, as far as is known.
+    /// None was: it was in vain.
+    pub(super) fn shrink(&mut self) {
+        self.0 = (self.0 / 2).max(Self::LEAST);
+    }
+
+    /// Whether nothing runs any more after a wait for a stream, as far as is known.
     fn trusts_waits(self) -> bool {
         self.0 == Self::LEAST
     }
@@ -52,7 +59,11 @@ pub(super) enum Departure {
     Here,
     /// Recording has stopped, and what was recorded may still run on the device; our thread looks now and then until it is
     /// out of patience.
-    Leaving { limit: Limit, look: i64 },
+    Leaving {
+        limit: Limit,
+        looked: i64,
+        look: i64,
+    },
     /// The target has waited for its device since.
     Quiet,
     /// Our thread takes what CUPTI holds.
@@ -67,7 +78,7 @@ pub(super) enum Departure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     until: i64,
-    /// Or after a wait.
+    /// Or after a wait for part of what runs.
     trusts_waits: bool,
 }
 
@@ -109,22 +120,33 @@ impl Departure {
                 until: now + patience.0,
                 trusts_waits: patience.trusts_waits(),
             };
-            *self = Self::Leaving { limit, look: now };
+            *self = Self::Leaving {
+                limit,
+                looked: now,
+                look: now,
+            };
         }
     }
 
-    /// A call of the target ends; `is_wait` if it waited for a device.
-    pub(super) fn passes(&mut self, is_wait: bool) -> Passing {
-        match self {
-            Self::Leaving { limit, look } if is_wait => {
-                if limit.trusts_waits {
-                    *self = Self::Quiet;
-                } else {
-                    *look = 0;
-                }
+    /// A call of the target ends, and what it waited for.
+    pub(super) fn passes(&mut self, waited: Option<Wait>) -> Passing {
+        match (&mut *self, waited) {
+            (Self::Leaving { limit, .. }, Some(wait))
+                if limit.trusts_waits || wait == Wait::Device =>
+            {
+                *self = Self::Quiet;
                 Passing::Wake
             }
-            Self::Ready => Passing::TakeOut,
+            (Self::Leaving { looked, look, .. }, Some(_)) => {
+                // Programs may wait all the time.
+                let soon = *looked + PAUSE;
+                if soon >= *look {
+                    return Passing::Nothing;
+                }
+                *look = soon;
+                Passing::Wake
+            }
+            (Self::Ready, _) => Passing::TakeOut,
             _ => Passing::Nothing,
         }
     }
@@ -132,7 +154,7 @@ impl Departure {
     /// When our thread should look.
     pub(super) fn next(self) -> Option<i64> {
         match self {
-            Self::Leaving { limit, look } => Some(look.min(limit.until)),
+            Self::Leaving { limit, look, .. } => Some(look.min(limit.until)),
             Self::Quiet => Some(0),
             _ => None,
         }
@@ -164,7 +186,11 @@ impl Departure {
         *self = if is_left {
             // The longer it may take, the less often.
             let look = now + PAUSE.max((limit.until - now) / 16);
-            Self::Leaving { limit, look }
+            Self::Leaving {
+                limit,
+                looked: now,
+                look,
+            }
         } else {
             Self::Ready
         };
@@ -181,17 +207,19 @@ impl Departure {
 mod tests {
     use super::*;
 
+    const WAIT: Option<Wait> = Some(Wait::Part);
+
     #[test]
     fn what_is_whole_is_read_and_then_a_call_ends() {
         let mut departure = Departure::Here;
-        assert_eq!(departure.passes(true), Passing::Nothing);
+        assert_eq!(departure.passes(WAIT), Passing::Nothing);
         departure.stopped(1000, Patience::default());
-        assert_eq!(departure.passes(false), Passing::Nothing);
+        assert_eq!(departure.passes(None), Passing::Nothing);
         assert_eq!(departure.drains(1000), Some(Drain::Whole));
         // Until our thread has read, calls pass.
-        assert_eq!(departure.passes(true), Passing::Nothing);
+        assert_eq!(departure.passes(WAIT), Passing::Nothing);
         assert!(departure.drained(1001, false));
-        assert_eq!(departure.passes(false), Passing::TakeOut);
+        assert_eq!(departure.passes(None), Passing::TakeOut);
     }
 
     #[test]
@@ -203,10 +231,10 @@ mod tests {
         assert_eq!(departure.drains(1002), None);
         assert_eq!(departure.drains(1001 + PAUSE), Some(Drain::Whole));
         assert!(!departure.drained(1002 + PAUSE, true));
-        assert_eq!(departure.passes(true), Passing::Wake);
+        assert_eq!(departure.passes(WAIT), Passing::Wake);
         assert_eq!(departure.drains(1003 + PAUSE), Some(Drain::All));
         assert!(departure.drained(1004 + PAUSE, false));
-        assert_eq!(departure.passes(true), Passing::TakeOut);
+        assert_eq!(departure.passes(WAIT), Passing::TakeOut);
     }
 
     #[test]
@@ -221,7 +249,7 @@ mod tests {
         assert_eq!(now, 1000 + Patience::LEAST);
         assert!(departure.drained(now, false));
         assert_eq!(departure.next(), None);
-        assert_eq!(departure.passes(false), Passing::TakeOut);
+        assert_eq!(departure.passes(None), Passing::TakeOut);
     }
 
     #[test]
@@ -244,19 +272,34 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_no_end_once_kernels_were_lost() {
+    fn a_wait_for_a_stream_is_no_end_once_kernels_were_lost() {
         let mut patience = Patience::default();
+        patience.grow();
         patience.grow();
         let mut departure = Departure::Here;
         departure.stopped(0, patience);
-        let mut now = 0;
+        let (mut now, mut looks) = (0, 0);
         while departure.drains(now) == Some(Drain::Whole) {
             assert!(!departure.drained(now, true));
-            assert_eq!(departure.passes(true), Passing::Wake);
-            assert_eq!(departure.next(), Some(0));
-            now += 1_000_000;
+            // Waits make it look sooner, but not all the time.
+            let is_late = departure.next() > Some(now + PAUSE);
+            assert_eq!(departure.passes(WAIT) == Passing::Wake, is_late);
+            assert_eq!(departure.passes(WAIT), Passing::Nothing);
+            let next = departure.next().expect("it looks again");
+            assert!(next == now + PAUSE || next == patience.0);
+            now = next;
+            looks += 1;
         }
-        assert_eq!(now, patience.0);
+        assert_eq!((now, looks), (patience.0, 160));
+        // One for the device is.
+        departure.stopped(0, patience);
+        assert_eq!(departure.passes(Some(Wait::Device)), Passing::Wake);
+        assert_eq!(departure.drains(1), Some(Drain::All));
+        // When it was in vain often enough, any is again.
+        (0..4).for_each(|_| patience.shrink());
+        departure.stopped(0, patience);
+        assert_eq!(departure.passes(WAIT), Passing::Wake);
+        assert_eq!(departure.drains(1), Some(Drain::All));
     }
 
     #[test]
@@ -268,7 +311,7 @@ mod tests {
         departure = Departure::Here;
         departure.stopped(2000, Patience::default());
         assert!(!departure.drained(2001, false));
-        assert_eq!(departure.passes(false), Passing::Nothing);
+        assert_eq!(departure.passes(None), Passing::Nothing);
         assert_eq!(departure.drains(2001), Some(Drain::Whole));
     }
 
@@ -276,7 +319,7 @@ mod tests {
     fn what_came_late_is_read_first() {
         let mut departure = Departure::Ready;
         departure.found_more();
-        assert_eq!(departure.passes(true), Passing::Nothing);
+        assert_eq!(departure.passes(WAIT), Passing::Nothing);
         assert_eq!(departure.drains(0), Some(Drain::All));
         assert!(departure.drained(0, false));
     }
@@ -286,7 +329,7 @@ mod tests {
         let mut departure = Departure::Gone;
         departure.stopped(1, Patience::default());
         assert!(!departure.is_present() && !departure.is_under_way());
-        assert_eq!(departure.passes(true), Passing::Nothing);
+        assert_eq!(departure.passes(WAIT), Passing::Nothing);
         assert!(departure.drains(i64::MAX).is_none() && !departure.drained(0, false));
     }
 }

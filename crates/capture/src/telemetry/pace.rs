@@ -9,6 +9,7 @@ use std::{
 };
 
 use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::Count;
 
 /// What the threads of telemetry and their owner share.
 #[derive(Debug, Default)]
@@ -88,7 +89,8 @@ pub(super) fn missed_samples(what: &str, missed: u64) -> Option<Issue> {
             Severity::Warning,
             "telemetry.missed_samples",
             format!(
-                "the machine was too busy for {missed} samples of {what}; rates cover longer times there"
+                "the machine was too busy for {} of {what}; rates cover longer times there",
+                Count(missed, "sample")
             ),
         )
         .counting(missed)

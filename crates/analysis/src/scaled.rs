@@ -113,6 +113,8 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
     let sample = Sample::of(trace, &slices)?;
     let mut counts: FxHashMap<StrId, Vec<(f64, f64)>> = FxHashMap::default();
     let mut all = vec![(0.0, 0.0); sample.windows.len()];
+    // What other threads launch meanwhile is no part of a step.
+    let mut own = all.clone();
     let calls = calls(trace);
     let kernels = &trace.kernels;
     for row in 0..kernels.len() {
@@ -121,16 +123,20 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
             Some(&(at, thread)) => (at, Source::Thread(thread)),
             None => (kernels.start[row], stream_of(trace, row)),
         };
-        // Meanwhile other threads may launch what is no part of a step.
-        let Some(unit) = sample.unit(at).filter(|_| sample.holds(source)) else {
+        let Some(unit) = sample.unit(at) else {
             continue;
         };
         let of_name = counts
             .entry(kernels.name[row])
             .or_insert_with(|| vec![(0.0, 0.0); sample.windows.len()]);
-        for sum in [&mut all[unit], &mut of_name[unit]] {
+        let add = |sum: &mut (f64, f64)| {
             sum.0 += 1.0;
             sum.1 += kernels.duration[row] as f64;
+        };
+        add(&mut all[unit]);
+        add(&mut of_name[unit]);
+        if sample.holds(source) {
+            add(&mut own[unit]);
         }
     }
     let estimate = |units: &[(f64, f64)]| {
@@ -139,7 +145,7 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
     };
     let (total, kernel_time_ns) = estimate(&all)?;
     let pattern = sample.count.as_ref().and_then(|count| {
-        let (kernels, times): (Vec<f64>, Vec<f64>) = all.iter().copied().unzip();
+        let (kernels, times): (Vec<f64>, Vec<f64>) = own.iter().copied().unzip();
         Some(ScaledSteps {
             usual_kernels: count.usual_kernels,
             steps: count.estimate(),
@@ -169,7 +175,7 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
         units: sample.units,
         sampled: sample.windows.len() as u64,
         recorded_ns: sample.recorded,
-        whole_ns: sample.whole.1 - sample.whole.0,
+        whole_ns: sample.whole.1.saturating_sub(sample.whole.0),
         kernels: total,
         kernel_time_ns,
         by_kernel,
@@ -212,7 +218,10 @@ impl Sample {
             first.unwrap_or(i64::MAX).min(slices.first()?.0),
             last.unwrap_or(i64::MIN).max(slices.last()?.1),
         );
-        let recorded = slices.iter().map(|(start, end)| end - start).sum();
+        let recorded = slices
+            .iter()
+            .map(|(start, end)| end.saturating_sub(*start))
+            .fold(0, i64::saturating_add);
         let step = step_name(trace, &nvtx, slices);
         let inside = |window: (i64, i64)| {
             let place = slices.partition_point(|slice| slice.0 <= window.0);
@@ -275,7 +284,7 @@ impl Sample {
             let lengths: Vec<f64> = self
                 .windows
                 .iter()
-                .map(|(start, end)| (end - start) as f64)
+                .map(|(start, end)| end.saturating_sub(*start) as f64)
                 .collect();
             let length: f64 = lengths.iter().sum();
             let rate = units.iter().sum::<f64>() / length;
@@ -284,7 +293,7 @@ impl Sample {
                 .zip(&lengths)
                 .map(|(unit, length)| unit - rate * length)
                 .collect();
-            let whole = (self.whole.1 - self.whole.0) as f64;
+            let whole = self.whole.1.saturating_sub(self.whole.0) as f64;
             let unseen = (1.0 - length / whole).max(0.0).sqrt();
             let half = Summary::of(&residuals)?.ci95_half_width? * unseen;
             (rate * whole, half * whole / (length / sampled))

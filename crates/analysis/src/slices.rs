@@ -22,6 +22,13 @@ pub(crate) fn of(trace: &Trace) -> Option<Vec<(i64, i64)>> {
     Some(slices)
 }
 
+/// Whether CUPTI came back to the process for every slice but the first: while it does, launches wait, and the device catches up
+/// with its host.
+pub(crate) fn follow_pauses(trace: &Trace) -> bool {
+    let has = |what: &str| trace.metadata.contains_key(what);
+    has("cupti_returns") && !has("cupti_stays")
+}
+
 /// Whether slices were chosen within a budget, so that they are a sample of the rest; one stretch from an order to the next is
 /// none.
 pub(crate) fn are_a_sample(trace: &Trace) -> bool {

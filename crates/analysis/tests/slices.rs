@@ -266,3 +266,80 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
         assert!((0.917..=0.99).contains(&share), "{what}: {share}");
     }
 }
+
+/// Every half second the host launches eight steps at once, which the device works off in 400 ms while the host waits; slices
+/// begin anywhere, since CUPTI stays. How many steps the estimate has for each there are.
+fn of_bursts(seed: u64) -> Option<f64> {
+    const MS: i64 = 1_000_000;
+    const KERNELS: i64 = 12;
+    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for _ in 0..8 {
+        numbers.uniform();
+    }
+    let mut builder = TraceBuilder::default();
+    let thread = builder.thread(1, 1);
+    let (slice, call) = (builder.intern("slice"), builder.intern("cudaLaunchKernel"));
+    let names: Vec<_> = (0..KERNELS)
+        .map(|kernel| builder.intern(&format!("kernel_{kernel}")))
+        .collect();
+    let mut slices = Vec::new();
+    let mut at = 0;
+    while slices.len() < 40 {
+        slices.push((at, at + 120 * MS));
+        at += 300 * MS + (800.0 * numbers.uniform()) as i64 * MS;
+    }
+    let end = slices[slices.len() - 1].1;
+    let (mut steps, mut correlation) = (0.0, 0);
+    for burst in 0..end / (500 * MS) {
+        for step in 0..8 {
+            steps += 1.0;
+            for kernel in 0..KERNELS {
+                let number = step * KERNELS + kernel;
+                // 96 launches in 48 ms, and 4 ms of device time each.
+                let start = burst * 500 * MS + number * MS / 2;
+                if !slices.iter().any(|&(from, to)| (from..to).contains(&start)) {
+                    continue;
+                }
+                correlation += 1;
+                builder.hosts.push(Host {
+                    start,
+                    duration: 4_000,
+                    name: call,
+                    thread,
+                    kind: HostKind::RUNTIME,
+                    correlation,
+                    ..Host::default()
+                });
+                builder.kernels.push(Kernel {
+                    start: burst * 500 * MS + 10_000 + number * 4 * MS,
+                    duration: 4 * MS,
+                    name: names[kernel as usize],
+                    correlation,
+                    ..Kernel::default()
+                });
+            }
+        }
+    }
+    for (start, end) in slices {
+        builder.ranges.push(Range {
+            start,
+            duration: end - start,
+            name: slice,
+            kind: RangeKind::CAPTURE,
+            ..Range::default()
+        });
+    }
+    let metadata = &mut builder.metadata;
+    metadata.insert("slices".to_owned(), "true".to_owned());
+    let found = scaled(&builder.finish())?.pattern?.steps.value;
+    Some(found / steps)
+}
+
+/// Over many programs the mean is what there is; a correction for pauses that there were not would make it a third of that.
+#[test]
+fn bursts_of_launches_do_not_count_for_less() {
+    let found: Vec<f64> = (1..=60).filter_map(of_bursts).collect();
+    assert!(found.len() >= 50, "{}", found.len());
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    assert!((0.9..1.1).contains(&mean), "{mean}");
+}

@@ -278,9 +278,23 @@ fn each_thread_has_its_steps() {
             script.launch_from(2, &[kernel + 40], 0);
         }
     }
-    let found = step_patterns(&script.finish()).unwrap();
+    let mut trace = script.finish();
+    let found = step_patterns(&trace).unwrap();
     assert_eq!(counts(Some(&found)), [(20, 30), (20, 15)]);
     assert_ne!(found.patterns[0].launched_by, found.patterns[1].launched_by);
+
+    // That with more of the device's time comes first, not that with more kernels.
+    let mut kernels = Kernels::default();
+    for kernel in trace.kernels.rows() {
+        let is_first = kernel.correlation % 3 == 1;
+        kernels.push(Kernel {
+            duration: if is_first { 5_000 } else { 2_000 },
+            ..kernel
+        });
+    }
+    trace.kernels = kernels;
+    let found = step_patterns(&trace);
+    assert_eq!(counts(found.as_ref()), [(20, 15), (20, 30)]);
 }
 
 /// Where a tool recorded no calls, kernels of a stream follow each other by when they began.

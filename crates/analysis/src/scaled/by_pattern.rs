@@ -2,10 +2,11 @@
 //!
 //! Slice j, of length l, holds c steps: the whole ones, and of steps that its edges cut the part of their launches that it
 //! holds. Parts are counted so that a step is seen in proportion to the time that is recorded of it: to count whole steps
-//! alone would miss one at every edge, long ones more often. The length is that of the device: a slice begins after a pause in
-//! which CUPTI came back and the device caught up with its host, and the host gets ahead again in the slice. It launches more
-//! than goes on launching, and the device takes longer for it by as much as launches wait longer at the slice's end than at its
-//! beginning. Slices do not come evenly: a budget lets more of them come
+//! alone would miss one at every edge, long ones more often. Where CUPTI leaves between slices, the length is that of the
+//! device: a slice begins after a pause in which CUPTI came back and the device caught up with its host, and the host gets ahead
+//! again in the slice. It launches more than it could go on launching, and the device takes longer for it by as much as
+//! launches wait longer at the slice's end than at its beginning. Slices without such pauses fall into bursts of launches as
+//! often as into waits, and need no correction. Slices do not come evenly: a budget lets more of them come
 //! first. So each speaks for the time T around it, up to halfway to its neighbours, at its own rate r = c ÷ l, and there
 //! are N = Σ T r steps: one unit of each of as many strata (Cochran, Sampling Techniques, 1977, §5A.12, collapsed strata).
 //! The variance inside a stratum is that of the rate between neighbours, d² = ½ (r − r')², averaged over the two; of N it is
@@ -21,6 +22,7 @@ use llmprof_record::trace::Trace;
 
 use super::Estimate;
 use crate::run::{Summary, student_t_975};
+use crate::slices;
 use crate::steps::{self, Source};
 
 /// Whole steps that a sample needs.
@@ -53,10 +55,11 @@ impl StepCount {
             *counts.get_mut(slice as usize)? += part;
         }
         let mut lengths: Vec<f64> = slices.iter().map(|&slice| length(slice)).collect();
-        for &(slice, delay) in &found.delays {
-            let length = lengths.get_mut(slice as usize)?;
-            // One that would be shorter than half is not understood.
-            *length = (*length + delay as f64).max(0.5 * *length);
+        if slices::follow_pauses(trace) {
+            for &(slice, delay) in &found.delays {
+                let length = lengths.get_mut(slice as usize)?;
+                *length = of_device(*length, delay);
+            }
         }
         let mut windows = Vec::new();
         let mut kernels = Vec::new();
@@ -109,7 +112,7 @@ impl StepCount {
             let around = &differences[index.saturating_sub(1)..(index + 1).min(differences.len())];
             let difference = around.iter().sum::<f64>() / around.len().max(1) as f64;
             steps += time * rates[index];
-            parts.push(time * (time - lengths[index]).max(0.0) * difference);
+            parts.push(time * (time - length(slice)).max(0.0) * difference);
         }
         let variance: f64 = parts.iter().sum();
         let squares: f64 = parts.iter().map(|part| part * part).sum();
@@ -156,6 +159,12 @@ impl StepCount {
     }
 }
 
+/// How long the device takes for the launches of a slice, in which they come to wait so much longer. What would be far more or
+/// less than the slice is not understood.
+fn of_device(length: f64, delay: i64) -> f64 {
+    (length + delay as f64).clamp(0.5 * length, 4.0 * length)
+}
+
 fn length((start, end): (i64, i64)) -> f64 {
     end.saturating_sub(start) as f64
 }
@@ -182,6 +191,17 @@ mod tests {
         let step = count.a_step(&[3.0, 4.0, 5.0]).unwrap();
         let half = 4.3027 * (15.0_f64 / 18.0).sqrt() / 3.0_f64.sqrt();
         assert!((step.high - step.value - half).abs() < 1e-3, "{step:?}");
+    }
+
+    /// Three steps were launched in slices of 10, and the device took 15 for them: 0.2 steps in the time of 1.
+    #[test]
+    fn the_length_is_that_of_the_device() {
+        let slices = [(0, 10), (40, 50), (80, 90)];
+        let lengths: Vec<f64> = slices.map(|slice| of_device(length(slice), 5)).to_vec();
+        let count = StepCount::of_slices(&slices, &lengths, &[3.0; 3], (0, 90)).unwrap();
+        assert!((count.steps - 18.0).abs() < 1e-9);
+        assert_eq!(of_device(10.0, i64::MAX), 40.0);
+        assert_eq!(of_device(10.0, i64::MIN), 5.0);
     }
 
     #[test]

@@ -77,6 +77,12 @@ impl Sequence {
         self.kernels_before[end] - self.kernels_before[start]
     }
 
+    /// The time of all kernels, ns.
+    fn time(&self) -> i64 {
+        let times = self.launches.iter().map(|launch| launch.time);
+        times.fold(0, i64::saturating_add)
+    }
+
     /// How many launches.
     pub(super) fn len(&self) -> usize {
         self.launches.len()
@@ -105,7 +111,7 @@ struct Reader<'a> {
     found: FxHashMap<Source, Open>,
 }
 
-/// The sequences of a trace, that with the most kernels first.
+/// The sequences of a trace, that with the most kernel time first: another thread may launch more, shorter kernels.
 pub(super) fn sequences(trace: &Trace) -> Vec<Sequence> {
     let mut reader = Reader {
         trace,
@@ -134,10 +140,7 @@ pub(super) fn sequences(trace: &Trace) -> Vec<Sequence> {
             }
         })
         .collect();
-    sequences.sort_by_key(|sequence| {
-        let kernels = sequence.kernels(0, sequence.len());
-        (std::cmp::Reverse(kernels), sequence.source)
-    });
+    sequences.sort_by_key(|sequence| (std::cmp::Reverse(sequence.time()), sequence.source));
     sequences
 }
 

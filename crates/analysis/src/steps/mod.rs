@@ -42,6 +42,8 @@ const WORTH_LOOKING: f64 = 0.1;
 const ROUNDS: usize = 4;
 /// The part of all kernels that is a pattern beside another, wherever its steps are.
 const MUCH: f64 = 0.25;
+/// Launches at the edge of a slice that show how far the host is ahead.
+const AT_AN_EDGE: usize = 9;
 /// Steps beside another pattern, each in a stretch of its own.
 const FEWEST_ALONE: usize = 3;
 
@@ -103,7 +105,7 @@ fn has_step_ranges(trace: &Trace) -> bool {
     })
 }
 
-/// Finds the steps of a trace, those of the thread or stream with the most kernels first.
+/// Finds the steps of a trace, those of the thread or stream with the most kernel time first.
 pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
     let sequences = sequences(trace);
     let all: u64 = sequences
@@ -139,7 +141,9 @@ fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
         stretches = outside(&stretches, repetition.steps());
         // What lies at the edge of a slice may be part of a step.
         let is_cut = |&(start, end): &(usize, usize)| {
-            slices.len() > 1 && slices.iter().any(|&(a, b)| start == a || end == b)
+            let begins = slices.binary_search_by_key(&start, |slice| slice.0);
+            let ends = slices.binary_search_by_key(&end, |slice| slice.1);
+            slices.len() > 1 && (begins.is_ok() || ends.is_ok())
         };
         let mut whole = stretches.iter().filter(|stretch| !is_cut(stretch));
         repetition.beside = whole.any(|&(start, end)| {
@@ -179,14 +183,24 @@ fn slices(launches: &[Launch]) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// By slice, how much later after its launch the last kernel began than the first one.
-fn delays(sequence: &Sequence) -> Vec<(u32, i64)> {
-    let slices = sequence.launches.chunk_by(|a, b| a.slice == b.slice);
-    let delay = |launch: &Launch| launch.start.saturating_sub(launch.at);
+/// By slice, how much later after their launches its last kernels began than its first ones: the median of a few, since some
+/// may be of another stream.
+fn delays(launches: &[Launch]) -> Vec<(u32, i64)> {
+    let slices = launches.chunk_by(|a, b| a.slice == b.slice);
+    let median = |launches: &[Launch]| {
+        let delays = launches.iter();
+        let mut delays: Vec<i64> = delays
+            .map(|launch| launch.start.saturating_sub(launch.at))
+            .collect();
+        delays.sort_unstable();
+        delays.get(delays.len() / 2).copied()
+    };
     slices
         .filter_map(|slice| {
-            let (first, last) = (slice.first()?, slice.last()?);
-            Some((first.slice, delay(last).saturating_sub(delay(first))))
+            let few = AT_AN_EDGE.min(slice.len());
+            let first = median(&slice[..few])?;
+            let last = median(&slice[slice.len() - few..])?;
+            Some((slice.first()?.slice, last.saturating_sub(first)))
         })
         .collect()
 }
@@ -228,7 +242,7 @@ fn repetition(
     let repetition = Repetition {
         source: sequence.source,
         parts: parts(sequence, stretches, &found.units, &found.usual),
-        delays: delays(sequence),
+        delays: delays(&sequence.launches),
         patterns: found.usual.len(),
         marked: choice.marked,
         holds_layers: choice.holds_layers,

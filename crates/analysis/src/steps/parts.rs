@@ -8,6 +8,8 @@ use super::units::Unit;
 const SAME: f64 = 0.95;
 /// How many of them must be the same at its beginning.
 const FIRST: usize = 4;
+/// Places of a step where a stretch may begin that are tried: a step with more of them is the same all along.
+const MOST_PLACES: usize = 256;
 
 /// The parts of steps of the first pattern that lie at the edges of stretches: what comes before the first unit is the end
 /// of a step as far as the launches are those that steps end with, what follows the last is the beginning of one.
@@ -61,14 +63,18 @@ fn matching<'a>(
 /// How many launches of a stretch without a whole step are those of steps: all of them where, laid along steps that follow one
 /// another, most are the same.
 fn inside(step: &[u32], found: &[u32]) -> usize {
+    let unlike = ((1.0 - SAME) * found.len() as f64) as usize;
     let along = |place: usize| found.iter().zip(step.iter().cycle().skip(place));
-    let fits = |place: &usize| {
-        // A place where not even the first ones are the same is not looked at further.
-        let first = along(*place).take(FIRST);
-        let equal = || along(*place).filter(|(a, b)| a == b).count();
-        first.into_iter().all(|(a, b)| a == b) && equal() as f64 >= SAME * found.len() as f64
-    };
-    if (0..step.len()).any(|place| fits(&place)) {
+    let begins = |place: &usize| along(*place).take(FIRST).all(|(a, b)| a == b);
+    let places = (0..step.len()).filter(begins).take(MOST_PLACES);
+    // No further than it takes to see that too many differ.
+    let mut differ = places.map(|place| {
+        along(place)
+            .filter(|(a, b)| a != b)
+            .take(unlike + 1)
+            .count()
+    });
+    if differ.any(|count| count <= unlike) {
         found.len()
     } else {
         0

@@ -153,8 +153,9 @@ impl Products {
             flops: 0.0,
         };
         for group in phase.by_kind.iter().filter(is_product) {
-            products.time += group.measured_ns;
-            products.floor += group.floor_ns?;
+            let add = |sum: Nanos, time: Nanos| Nanos(sum.0.saturating_add(time.0));
+            products.time = add(products.time, group.measured_ns);
+            products.floor = add(products.floor, group.floor_ns?);
             products.flops += group.flops.0 as f64;
         }
         (products.time.0 > 0).then_some(products)

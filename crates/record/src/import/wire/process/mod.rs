@@ -174,11 +174,14 @@ impl<'a> Process<'a> {
                     ),
                 );
                 self.builder.issues.push(issue);
+                self.note("cupti_stays");
             }
             Record::Attachment(attachment) => {
                 self.see(attachment.time);
                 if attachment.on == 0 {
                     self.renumber();
+                } else {
+                    self.note("cupti_returns");
                 }
             }
             Record::Checkpoint(checkpoint) => {
@@ -191,6 +194,12 @@ impl<'a> Process<'a> {
             }
             Record::Unknown(_) => self.unknown += 1,
         }
+    }
+
+    /// Says something of the whole recording.
+    fn note(&mut self, what: &str) {
+        let metadata = &mut self.builder.metadata;
+        metadata.insert(what.to_owned(), "true".to_owned());
     }
 
     fn see(&mut self, time: i64) {
@@ -339,8 +348,7 @@ impl<'a> Process<'a> {
                 self.recording = None;
                 self.edges.end(capture.time);
                 // Not all of the time was recorded.
-                let metadata = &mut self.builder.metadata;
-                metadata.insert("slices".to_owned(), "true".to_owned());
+                self.note("slices");
                 self.captured(since, capture.time, slice);
             }
             _ => {}

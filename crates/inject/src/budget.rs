@@ -331,9 +331,9 @@ impl State {
         !self.owes || now.saturating_sub(self.ended) >= STUCK
     }
 
-    /// How many steps the next slice holds: so many that recording them costs as much as switching. Fewer would be dear; more
-    /// would be fewer slices. The first step after CUPTI has come costs far more than the others, so that what a launch was
-    /// measured to cost in slices of one step says little of more.
+    /// How many steps the next slice holds: so many that recording them would cost as much as switching, with a launch at
+    /// [`PRIOR_COST`] or at what it was measured to be where that is less. Fewer make poor use of what it costs to come and go,
+    /// more are fewer slices. Where launches are dearer (an H200 showed 7 to 12 µs) a slice costs more, and there are fewer.
     fn steps_of_slice(&self) -> u64 {
         let mean = self.step.mean().max(1.0);
         let balanced = if self.steps_recorded > 0 && self.step_launches > 0.0 {

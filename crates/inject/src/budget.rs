@@ -35,16 +35,20 @@ use self::step::Step;
 use crate::gate::{Slice, Switches};
 use crate::sys;
 
-/// What a launch costs while it is recorded, ns, until it was measured: the upper end of what an H200 host showed.
+/// What a launch costs while it is recorded, ns, until steps have shown it: what an H200 host showed where nothing but launches
+/// was made.
 const PRIOR_COST: f64 = 3000.0;
+/// What it is taken to cost where there are no steps to show it, ns: with all that comes with a slice that makes the 12 µs that
+/// an H200 host showed in a model, where another showed 7.
+const UNMEASURED_COST: f64 = 8000.0;
 /// What it costs for CUPTI to leave and come back, ns, until it was measured: an H200 showed 11 to 30 ms.
 const PRIOR_RETURN: f64 = 20e6;
 /// A measured cost is believed down to this part of the prior one, ns.
 const LEAST_COST: f64 = PRIOR_COST / 8.0;
 /// A measured cost is believed up to this many times the prior one.
 const MOST_COST: f64 = PRIOR_COST * 10.0;
-/// What a kernel of a graph costs, in launches: an H200 showed 0.27 µs, and 2.6 for a launch.
-pub(crate) const KERNEL_OF_GRAPH: f64 = 0.1;
+/// What a kernel of a graph costs, in launches: an H200 showed 0.27 µs, and 3 for a launch.
+const KERNEL_OF_GRAPH: f64 = 0.1;
 /// The shortest range that counts as a step, ns.
 const SHORTEST_STEP: i64 = 500_000;
 /// A slice is at least this long, ns: short steps are taken several at a time.
@@ -110,8 +114,10 @@ struct State {
 /// What was read of the records of a slice since the budget was last told.
 #[derive(Default)]
 pub(crate) struct Recorded {
-    /// Launches; a kernel of a graph is [`KERNEL_OF_GRAPH`] of one.
+    /// Launches.
     pub(crate) launches: f64,
+    /// Kernels of graphs.
+    pub(crate) of_graphs: f64,
     /// Kernels, of all of the slice.
     pub(crate) kernels: Kernels,
 }
@@ -230,8 +236,11 @@ impl Budget {
         switches: Switches,
         is_wanted: bool,
     ) -> Option<bool> {
-        let launches = std::mem::take(&mut recorded.launches);
-        let ended = self.state.lock().ok()?.pay((now, used), launches, switches);
+        let counts = (
+            std::mem::take(&mut recorded.launches),
+            std::mem::take(&mut recorded.of_graphs),
+        );
+        let ended = self.state.lock().ok()?.pay((now, used), counts, switches);
         if let Some(slice) = ended {
             self.learn_length(slice, &mut recorded.kernels);
         }
@@ -361,8 +370,13 @@ impl State {
         }
     }
 
-    /// Earns and pays; the slice that is over, once all of it is counted.
-    fn pay(&mut self, (now, used): (i64, i64), launches: f64, switches: Switches) -> Option<Slice> {
+    /// Earns, and pays for launches and kernels of graphs; the slice that is over, once all of it is counted.
+    fn pay(
+        &mut self,
+        (now, used): (i64, i64),
+        (launches, of_graphs): (f64, f64),
+        switches: Switches,
+    ) -> Option<Slice> {
         let since = self.last.max(self.steps_until);
         let busy = (now - since).min(used - self.used).max(0);
         let earned = self.share * busy as f64;
@@ -373,7 +387,13 @@ impl State {
         self.used = used;
         let switching = (switches.time - self.switched).max(0) as f64;
         self.switched = switches.time;
-        let counted = switching + launches * self.cost;
+        let launch = match self.slice {
+            Slice::OfTime if self.cost_samples == 0 => UNMEASURED_COST,
+            _ => self.cost,
+        };
+        let of_graphs = KERNEL_OF_GRAPH * of_graphs;
+        let counted = switching + launches * launch + of_graphs * self.cost;
+        let launches = launches + of_graphs;
         // All that comes with a slice.
         let paid = counted * self.cycles.factor();
         if self.slice == Slice::OfSteps {

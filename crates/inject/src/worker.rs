@@ -5,7 +5,7 @@ use std::fs::File;
 use llmprof_wire::control::{Order, Report};
 use llmprof_wire::{Checkpoint, Cost, Ended, Header};
 
-use crate::budget::{self, Budget, Recorded};
+use crate::budget::{Budget, Recorded};
 use crate::buffers::Full;
 use crate::control::{Control, Heard};
 use crate::cupti::{Attachment, Drain};
@@ -275,7 +275,7 @@ impl Worker {
                     }
                     if of_graph {
                         cupti.finds_graph();
-                        recorded.launches += budget::KERNEL_OF_GRAPH;
+                        recorded.of_graphs += 1.0;
                     }
                 }
                 Outcome::Written | Outcome::Left => {}

@@ -213,8 +213,9 @@ impl Worker {
             self.translator = Translator::default();
             Ranges::announce(self.session);
         }
-        self.take_notes();
+        // Ranges are taken first: a domain that is noted between the two would come after a range in it.
         let (chunks, lost) = self.session.ranges.take();
+        self.take_notes();
         self.output.lose(lost, "too many ranges at once");
         for chunk in chunks {
             self.add(&chunk);

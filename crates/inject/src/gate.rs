@@ -58,6 +58,8 @@ pub(crate) struct Switches {
     pub(crate) is_on: bool,
     /// CUPTI is on its way out of the process, and the time of that is to come.
     pub(crate) is_open_ended: bool,
+    /// CUPTI stays between slices, since the process has graphs.
+    pub(crate) stays_for_graphs: bool,
 }
 
 impl Gate {
@@ -159,6 +161,7 @@ impl Gate {
             time: state.switch_time + leaving,
             is_on: self.has_slices && state.slice.is_some(),
             is_open_ended,
+            stays_for_graphs: cupti.is_some_and(Attachment::sees_graphs),
         }
     }
 

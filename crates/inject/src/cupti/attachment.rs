@@ -345,6 +345,11 @@ impl Attachment {
         self.sees_graph(Graphs::Found);
     }
 
+    /// Whether the process has graphs, as far as was seen: CUPTI stays then.
+    pub(crate) fn sees_graphs(&self) -> bool {
+        self.graphs.load(Ordering::Relaxed) != Graphs::Unseen as u8
+    }
+
     fn sees_graph(&self, graphs: Graphs) {
         let (unseen, graphs) = (Graphs::Unseen as u8, graphs as u8);
         let order = Ordering::Relaxed;

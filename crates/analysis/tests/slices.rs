@@ -144,6 +144,14 @@ fn slices_that_are_shorter_than_steps_count_their_parts() {
 struct Numbers(u64);
 
 impl Numbers {
+    fn of(seed: u64) -> Self {
+        let mut numbers = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        for _ in 0..8 {
+            numbers.uniform();
+        }
+        numbers
+    }
+
     /// Between 0 and 1 (Marsaglia's xorshift64, times an odd constant).
     fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
@@ -158,6 +166,65 @@ impl Numbers {
     }
 }
 
+/// A program of which slices see the launches that are made in them.
+struct Sliced {
+    builder: TraceBuilder,
+    slices: Vec<(i64, i64)>,
+    correlation: u32,
+}
+
+impl Sliced {
+    fn new(slices: Vec<(i64, i64)>) -> Self {
+        Self {
+            builder: TraceBuilder::default(),
+            slices,
+            correlation: 0,
+        }
+    }
+
+    fn launch(&mut self, at: i64, kernel: i64, (start, duration): (i64, i64)) {
+        let mut slices = self.slices.iter();
+        if !slices.any(|&(from, to)| (from..to).contains(&at)) {
+            return;
+        }
+        let thread = self.builder.thread(1, 1);
+        let name = self.builder.intern(&format!("kernel_{kernel}"));
+        self.correlation += 1;
+        self.builder.hosts.push(Host {
+            start: at,
+            duration: 4_000,
+            thread,
+            kind: HostKind::RUNTIME,
+            correlation: self.correlation,
+            ..Host::default()
+        });
+        self.builder.kernels.push(Kernel {
+            start,
+            duration,
+            name,
+            correlation: self.correlation,
+            ..Kernel::default()
+        });
+    }
+
+    fn finish(self) -> Trace {
+        let mut builder = self.builder;
+        let name = builder.intern("slice");
+        for (start, end) in self.slices {
+            builder.ranges.push(Range {
+                start,
+                duration: end - start,
+                name,
+                kind: RangeKind::CAPTURE,
+                ..Range::default()
+            });
+        }
+        let metadata = &mut builder.metadata;
+        metadata.insert("slices".to_owned(), "true".to_owned());
+        builder.finish()
+    }
+}
+
 /// What a made program did.
 struct Truth {
     steps: f64,
@@ -169,10 +236,7 @@ struct Truth {
 fn recorded(seed: u64) -> (Trace, Truth) {
     const KERNELS: i64 = 12;
     const MS: f64 = 1e6;
-    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    for _ in 0..8 {
-        numbers.uniform();
-    }
+    let mut numbers = Numbers::of(seed);
     let mut slices: Vec<(i64, i64)> = Vec::new();
     let mut at = 200.0 * MS * numbers.uniform();
     while slices.len() < 24 {
@@ -180,14 +244,9 @@ fn recorded(seed: u64) -> (Trace, Truth) {
         at += (300.0 + 400.0 * numbers.uniform()) * MS;
     }
     let (first, last) = (slices[0].0, slices[slices.len() - 1].1);
-    let mut builder = TraceBuilder::default();
-    let thread = builder.thread(1, 1);
-    let names: Vec<_> = (0..KERNELS)
-        .map(|kernel| builder.intern(&format!("kernel_{kernel}")))
-        .collect();
+    let mut program = Sliced::new(slices);
     let (mut steps, mut whole, mut time) = (0.0, 0_u32, 0.0);
     let mut whole_time = 0.0;
-    let mut correlation = 0;
     let (mut at, mut pace) = (-50.0 * MS, 20.0 * MS);
     while at < last as f64 + 50.0 * MS {
         pace = 20.0 * MS + 0.9 * (pace - 20.0 * MS) + 0.4 * MS * numbers.normal();
@@ -202,48 +261,17 @@ fn recorded(seed: u64) -> (Trace, Truth) {
                 steps += 1.0 / KERNELS as f64;
                 time += work / KERNELS as f64;
             }
-            let seen = slices.iter().any(|&(from, to)| (from..to).contains(&start));
-            if !seen {
-                continue;
-            }
-            correlation += 1;
-            builder.hosts.push(Host {
-                start,
-                duration: 4_000,
-                thread,
-                kind: HostKind::RUNTIME,
-                correlation,
-                ..Host::default()
-            });
-            builder.kernels.push(Kernel {
-                start: start + 5_000,
-                duration: (work / KERNELS as f64) as i64,
-                name: names[kernel as usize],
-                correlation,
-                ..Kernel::default()
-            });
+            let duration = (work / KERNELS as f64) as i64;
+            program.launch(start, kernel, (start + 5_000, duration));
         }
         at += wall;
     }
-    let slice = builder.intern("slice");
-    for &(start, end) in &slices {
-        builder.ranges.push(Range {
-            start,
-            duration: end - start,
-            name: slice,
-            kind: RangeKind::CAPTURE,
-            ..Range::default()
-        });
-    }
-    builder
-        .metadata
-        .insert("slices".to_owned(), "true".to_owned());
     let truth = Truth {
         steps,
         kernel_time_ns: time,
         kernel_time_a_step_ns: whole_time / f64::from(whole),
     };
-    (builder.finish(), truth)
+    (program.finish(), truth)
 }
 
 /// Of many programs, about 95 in 100 have what they did inside the interval: at least as many less three deviations of a
@@ -272,16 +300,7 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
 fn of_bursts(seed: u64) -> Option<f64> {
     const MS: i64 = 1_000_000;
     const KERNELS: i64 = 12;
-    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    for _ in 0..8 {
-        numbers.uniform();
-    }
-    let mut builder = TraceBuilder::default();
-    let thread = builder.thread(1, 1);
-    let (slice, call) = (builder.intern("slice"), builder.intern("cudaLaunchKernel"));
-    let names: Vec<_> = (0..KERNELS)
-        .map(|kernel| builder.intern(&format!("kernel_{kernel}")))
-        .collect();
+    let mut numbers = Numbers::of(seed);
     let mut slices = Vec::new();
     let mut at = 0;
     while slices.len() < 40 {
@@ -289,49 +308,21 @@ fn of_bursts(seed: u64) -> Option<f64> {
         at += 300 * MS + (800.0 * numbers.uniform()) as i64 * MS;
     }
     let end = slices[slices.len() - 1].1;
-    let (mut steps, mut correlation) = (0.0, 0);
+    let mut program = Sliced::new(slices);
+    let mut steps = 0.0;
     for burst in 0..end / (500 * MS) {
         for step in 0..8 {
             steps += 1.0;
             for kernel in 0..KERNELS {
-                let number = step * KERNELS + kernel;
                 // 96 launches in 48 ms, and 4 ms of device time each.
-                let start = burst * 500 * MS + number * MS / 2;
-                if !slices.iter().any(|&(from, to)| (from..to).contains(&start)) {
-                    continue;
-                }
-                correlation += 1;
-                builder.hosts.push(Host {
-                    start,
-                    duration: 4_000,
-                    name: call,
-                    thread,
-                    kind: HostKind::RUNTIME,
-                    correlation,
-                    ..Host::default()
-                });
-                builder.kernels.push(Kernel {
-                    start: burst * 500 * MS + 10_000 + number * 4 * MS,
-                    duration: 4 * MS,
-                    name: names[kernel as usize],
-                    correlation,
-                    ..Kernel::default()
-                });
+                let number = step * KERNELS + kernel;
+                let begin = burst * 500 * MS;
+                let start = begin + 10_000 + number * 4 * MS;
+                program.launch(begin + number * MS / 2, kernel, (start, 4 * MS));
             }
         }
     }
-    for (start, end) in slices {
-        builder.ranges.push(Range {
-            start,
-            duration: end - start,
-            name: slice,
-            kind: RangeKind::CAPTURE,
-            ..Range::default()
-        });
-    }
-    let metadata = &mut builder.metadata;
-    metadata.insert("slices".to_owned(), "true".to_owned());
-    let found = scaled(&builder.finish())?.pattern?.steps.value;
+    let found = scaled(&program.finish())?.pattern?.steps.value;
     Some(found / steps)
 }
 

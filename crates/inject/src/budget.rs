@@ -386,7 +386,8 @@ impl State {
     ) -> Option<Slice> {
         let since = self.last.max(self.steps_until);
         let busy = (now - since).min(used - self.used).max(0);
-        self.left = if switches.stays_for_graphs {
+        // Before anything was recorded CUPTI slows nothing down.
+        self.left = if switches.stays_for_graphs && switches.count > 0 {
             (self.share - STANDING).max(LEAST_LEFT * self.share)
         } else {
             self.share

@@ -232,19 +232,20 @@ fn recording_costs_as_much_as_switching() {
 /// Graphs take longer while CUPTI stays for them: that is paid from the share too, and something is left for slices.
 #[test]
 fn what_graphs_cost_between_slices_is_paid() {
-    let earned = |ppm, stays_for_graphs| {
+    let earned = |ppm, count| {
         let budget = Budget::new(ppm, true).unwrap();
         begin(&budget, 0);
         let switches = Switches {
-            stays_for_graphs,
+            count,
+            stays_for_graphs: true,
             ..Switches::default()
         };
         budget.tick((100 * MS, 100 * MS), &mut of(0.0), switches, false);
         let state = budget.state.lock().unwrap();
         (state.credit / 1e5).round()
     };
-    assert_eq!((earned(20_000, false), earned(20_000, true)), (20.0, 5.0));
-    assert_eq!((earned(50_000, true), earned(4_000, true)), (35.0, 1.0));
+    assert_eq!((earned(20_000, 0), earned(20_000, 2)), (20.0, 5.0));
+    assert_eq!((earned(50_000, 2), earned(4_000, 2)), (35.0, 1.0));
 }
 
 /// Steps of 1 ms that come every 21 ms.

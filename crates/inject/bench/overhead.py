@@ -3,13 +3,15 @@
     gcc -O2 -shared -fPIC -o libbare_injector.so bare_injector.c -ldl
     python3 overhead.py --library $PWD/target/release/libllmprof_inject.so --bare $PWD/libbare_injector.so --out results
 
-By default, in less than eight minutes, with processes in turn (turns.py):
+By default, in fifteen minutes, with processes in turn (turns.py):
   decode    eager decode: plain, attached but off, recorded, bare injector
   launches  one launch after the other: the same four
   slices    the same decode with a budget of 2 %: plain, slices, slices between which CUPTI leaves
-  graph     a CUDA graph: plain, recorded, bare injector, slices
+  graph     a CUDA graph: plain, recorded, bare injector
+  replays   the same graph with a budget: plain, slices of 2 %, of 5 %, recorded and stopped
   residual  decode after recording: plain, never recorded, recorded and stopped, recorded and stopped and CUPTI gone
   within    decode steps of one process with a budget: those with a slice in them against those around them
+  marks     the same without ranges that would show the steps
 With --parts: subscription (whether it is ours that costs: a bare injector that subscribes too), gates (recording on and off in turn inside one process), others (torch.profiler and Nsight Systems against a
 plain process before them), agreement (kernels a step by all of them).
 --dry runs the default parts with loops in place of models: 10 % more for what is recorded, 2 % for slices.
@@ -34,7 +36,7 @@ import records
 import turns
 
 HERE = Path(__file__).resolve().parent
-DEFAULT = ["decode", "launches", "slices", "graph", "residual", "within"]
+DEFAULT = ["decode", "launches", "slices", "graph", "replays", "residual", "within", "marks"]
 
 
 def cuda_unit(work):
@@ -157,12 +159,28 @@ class Bench:
                 "plain": {},
                 "recorded": self.record("graph"),
                 "bare injector": self.bare(),
-                "slices": self.record("graph_slices", "overhead_ppm=20000 detach=on"),
             }
 
-        self.group("graph", "graph", kinds, 60, 2)
+        self.group("graph", "graph", kinds, 45, 2)
         self.tell("graph")
-        self.tell("graph_slices")
+
+    def replays(self):
+        """One generation: slices are few. What was recorded and stopped shows what CUPTI costs by staying."""
+        lines = []
+
+        def kinds():
+            path = Path(tempfile.mkdtemp()) / "stopped"
+            lines.append(turns.Line(path))
+            return {
+                "plain": {},
+                "slices of 2 %": self.record("replays2", "overhead_ppm=20000 detach=on"),
+                "slices of 5 %": self.record("replays5", "overhead_ppm=50000 detach=on"),
+                "recorded, stopped": self.record("replays_stopped", "detach=on", control=path),
+            }
+
+        self.group("graph, budget", "graph", kinds, 110, 1, before=lambda: self.hang_up(lines))
+        for folder in ("replays2", "replays5", "replays_stopped"):
+            self.tell(folder)
 
     def residual(self):
         """Which part keeps launches slow after recording."""
@@ -180,27 +198,35 @@ class Bench:
                 "recorded, stopped, CUPTI gone": self.record("left", "detach=on", control=paths["left"]),
             }
 
-        def stop():
-            for line in lines:
-                if not self.arguments.dry:
-                    line.hang_up()
-                line.close()
-            lines.clear()
-
-        self.group("after recording", "decode", kinds, 60, 2, before=stop)
+        self.group("after recording", "decode", kinds, 60, 2, before=lambda: self.hang_up(lines))
         self.tell("stopped")
         self.tell("left")
 
+    def hang_up(self, lines):
+        """Stops recording in the processes at the other ends."""
+        for line in lines:
+            if not self.arguments.dry:
+                line.hang_up()
+            line.close()
+        lines.clear()
+
     def within(self):
+        self.steps("steps", records.PUSH, b"decode_step")
+
+    def marks(self):
+        self.steps("marks", records.MARK, b"unit")
+
+    def steps(self, option, kind, name):
         """Processes differ by more than slices cost, and hosts change their speed by half within seconds; but steps of one process differ little from those around them."""
         if self.arguments.dry:
             return
         for percent in (2, 5):
-            folder = self.out / f"within{percent}"
-            self.run(folder.name, ["--work", "decode", "--tokens", "1", "--units", "3000", "--steps"], self.record(folder.name, f"overhead_ppm={percent}0000"))
-            found = ratios.slices(*records.cycles(folder))
-            self.results[f"within a budget of {percent} %"] = found
-            print(f"within {percent} %: {ratios.slices_line(found)}", flush=True)
+            folder = self.out / f"{option}{percent}"
+            self.run(folder.name, ["--work", "decode", "--tokens", "1", "--units", "3000", f"--{option}"], self.record(folder.name, f"overhead_ppm={percent}0000"))
+            found = ratios.slices(*records.cycles(folder, kind, name))
+            title = f"within {percent} %, {option}"
+            self.results[title] = found
+            print(f"{title}: {ratios.slices_line(found)}", flush=True)
             self.tell(folder.name)
 
     def subscription(self):
@@ -286,7 +312,7 @@ def main():
     parser.add_argument("--bare", default="")
     parser.add_argument("--nsys")
     parser.add_argument("--out", default="overhead")
-    parser.add_argument("--parts", default=",".join(DEFAULT), help="of decode, launches, slices, graph, residual, within, subscription, gates, others, agreement")
+    parser.add_argument("--parts", default=",".join(DEFAULT), help="of decode, launches, slices, graph, replays, residual, within, marks, subscription, gates, others, agreement")
     parser.add_argument("--residual", action="store_true", help="only what stays after recording")
     parser.add_argument("--options", default="", help="more for LLMPROF_CAPTURE")
     parser.add_argument("--rounds", type=int, default=1000, help="at most, in a generation")

@@ -167,6 +167,7 @@ def main(words=None):
     parser.add_argument("--warm", type=int, default=2)
     parser.add_argument("--gate", help="put every second unit into a range of this name")
     parser.add_argument("--steps", action="store_true", help="a range around every decode step")
+    parser.add_argument("--marks", action="store_true", help="a mark before every unit, and no range that comes back")
     parser.add_argument("--modules", action="store_true", help="a range around every module")
     parser.add_argument("--profiler", help="record with torch.profiler into this file")
     arguments = parser.parse_args(words)
@@ -195,6 +196,8 @@ def main(words=None):
             gated = arguments.gate and unit % 2 == 0
             if gated:
                 torch.cuda.nvtx.range_push(arguments.gate)
+            if arguments.marks:
+                torch.cuda.nvtx.mark("unit")
             units.append(timed(work)[0])
             if gated:
                 torch.cuda.nvtx.range_pop()

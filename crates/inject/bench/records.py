@@ -9,7 +9,7 @@ import statistics
 import struct
 
 # Kinds of records: docs/wire-format.md.
-KERNEL, CALL, PUSH, POP, CAPTURE, LOSS, REFUSED, COST, ATTACHMENT, KEPT = 5, 9, 12, 13, 20, 21, 22, 25, 26, 27
+KERNEL, CALL, PUSH, POP, MARK, CAPTURE, LOSS, REFUSED, COST, ATTACHMENT, KEPT = 5, 9, 12, 13, 16, 20, 21, 22, 25, 26, 27
 
 
 def records(folder):
@@ -85,14 +85,14 @@ def wire_steps(folder):
     return by_step(steps, [(calls.get(correlation), duration) for correlation, duration in kernels])
 
 
-def cycles(folder):
-    """The time from each decode step to the next, ns, and which of them have part of a slice in them, or CUPTI coming or on its way out.
+def cycles(folder, kind_of_begin, name):
+    """The time from each of these ranges or marks to the next, ns, and which of them have part of a slice in them, or CUPTI coming or on its way out.
 
     The first steps pay what is paid once, and are left out.
     """
     begins, spans = [], []
     for kind, data, body, end in records(folder):
-        if kind == PUSH and data[body + 16 : end] == b"decode_step":
+        if kind == kind_of_begin and data[body + 16 : end] == name:
             begins.append(struct.unpack_from("<q", data, body)[0])
         elif kind == CAPTURE:
             moment, is_on = struct.unpack_from("<qB", data, body)

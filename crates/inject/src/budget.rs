@@ -41,6 +41,8 @@ const PRIOR_COST: f64 = 3000.0;
 /// What it is taken to cost where there are no steps to show it, ns: with all that comes with a slice that makes the 12 µs that
 /// an H200 host showed in a model, where another showed 7.
 const UNMEASURED_COST: f64 = 8000.0;
+/// What a slice costs, ns, until one has shown it: a thousand launches.
+const PRIOR_SLICE: f64 = 1000.0 * PRIOR_COST;
 /// What it costs for CUPTI to leave and come back, ns, until it was measured: an H200 showed 11 to 30 ms.
 const PRIOR_RETURN: f64 = 20e6;
 /// A measured cost is believed down to this part of the prior one, ns.
@@ -49,10 +51,11 @@ const LEAST_COST: f64 = PRIOR_COST / 8.0;
 const MOST_COST: f64 = PRIOR_COST * 10.0;
 /// What a kernel of a graph costs, in launches: an H200 showed 0.27 µs, and 3 for a launch.
 const KERNEL_OF_GRAPH: f64 = 0.1;
-/// The part of the time that graphs take longer while CUPTI stays for them and nothing is recorded: an H200 showed 1.4 to 1.9 %.
-const STANDING: f64 = 0.015;
+/// The part of the time that graphs take longer while CUPTI stays for them and nothing is recorded: an H200 showed 0.7 to 1.9 %
+/// for a small model.
+const STANDING: f64 = 0.018;
 /// The least part of the share that is left for slices, whatever else costs.
-const LEAST_LEFT: f64 = 0.25;
+const LEAST_LEFT: f64 = 0.1;
 /// The shortest range that counts as a step, ns.
 const SHORTEST_STEP: i64 = 500_000;
 /// A slice is at least this long, ns: short steps are taken several at a time.
@@ -148,8 +151,7 @@ impl Budget {
                 share: f64::from(ppm) / 1e6,
                 left: f64::from(ppm) / 1e6,
                 credit: 0.0,
-                // Until a slice has shown its cost: a thousand launches.
-                expected: 1000.0 * PRIOR_COST + if leaves { PRIOR_RETURN } else { 0.0 },
+                expected: PRIOR_SLICE + if leaves { PRIOR_RETURN } else { 0.0 },
                 last: sys::now(),
                 used: sys::time_of_others(),
                 earned_to: i64::MIN,
@@ -386,8 +388,10 @@ impl State {
     ) -> Option<Slice> {
         let since = self.last.max(self.steps_until);
         let busy = (now - since).min(used - self.used).max(0);
-        // Before anything was recorded CUPTI slows nothing down.
-        self.left = if switches.stays_for_graphs && switches.count > 0 {
+        self.left = if switches.stays_for_graphs {
+            if self.slices == 0 {
+                self.expected = PRIOR_SLICE;
+            }
             (self.share - STANDING).max(LEAST_LEFT * self.share)
         } else {
             self.share

@@ -10,6 +10,8 @@ use crate::buffers::Full;
 use crate::guard::quietly;
 use crate::{nvtx, session, sys};
 
+/// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
+pub(super) const CONTEXT_CREATED: u32 = 1;
 /// `CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED`.
 pub(super) const NODE_CREATED: u32 = 13;
 /// `CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED`.
@@ -99,6 +101,12 @@ pub(super) unsafe extern "C" fn called(
                 && let Some(cupti) = session.cupti()
             {
                 cupti.call_passes(session, domain, callback, site);
+            }
+        }),
+        // Here our thread is not inside CUPTI with a lock of ours, since nothing was recorded that it could ask for.
+        domain::RESOURCE if callback == CONTEXT_CREATED => quietly((), || {
+            if let Some(session) = session::current() {
+                session.has_context();
             }
         }),
         domain::RESOURCE if !data.is_null() => quietly((), || {

@@ -18,34 +18,41 @@
 
 use super::calls::Wait;
 
-/// How long after the end of a slice a wait of the target for its device is hoped for, ns. Later its kernels are taken
-/// to have ended. Where they had not, it is longer the next time: a device may be far behind the host.
+/// How long after the end of a slice a wait of the target for its device is hoped for. Later its kernels are taken to have
+/// ended. Where they had not, it is longer the next time: a device may be far behind the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Patience(i64);
+pub(super) struct Patience {
+    /// So long, ns.
+    time: i64,
+    /// Whether nothing runs any more after a wait for a stream, as far as is known.
+    trusts_waits: bool,
+}
 
 impl Patience {
     const LEAST: i64 = 50_000_000;
+    /// A host runs ahead by about a thousand launches: those of a large prefill run for so long, ns.
+    const FIRST: i64 = 800_000_000;
     const MOST: i64 = 1_600_000_000;
 
     /// Kernels were still running.
     pub(super) fn grow(&mut self) {
-        self.0 = (4 * self.0).min(Self::MOST);
+        self.time = (4 * self.time).min(Self::MOST);
+        self.trusts_waits = false;
     }
 
     /// None was: it was in vain.
     pub(super) fn shrink(&mut self) {
-        self.0 = (self.0 / 2).max(Self::LEAST);
-    }
-
-    /// Whether nothing runs any more after a wait for a stream, as far as is known.
-    fn trusts_waits(self) -> bool {
-        self.0 == Self::LEAST
+        self.time = (self.time / 2).max(Self::LEAST);
+        self.trusts_waits |= self.time == Self::LEAST;
     }
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self(Self::LEAST)
+        Self {
+            time: Self::FIRST,
+            trusts_waits: true,
+        }
     }
 }
 
@@ -77,6 +84,7 @@ pub(super) enum Departure {
 /// When what CUPTI holds is taken whether whole or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
+    since: i64,
     until: i64,
     /// Or after a wait for part of what runs.
     trusts_waits: bool,
@@ -117,8 +125,9 @@ impl Departure {
     pub(super) fn stopped(&mut self, now: i64, patience: Patience) {
         if self.is_present() {
             let limit = Limit {
-                until: now + patience.0,
-                trusts_waits: patience.trusts_waits(),
+                since: now,
+                until: now + patience.time,
+                trusts_waits: patience.trusts_waits,
             };
             *self = Self::Leaving {
                 limit,
@@ -137,10 +146,17 @@ impl Departure {
                 *self = Self::Quiet;
                 Passing::Wake
             }
-            (Self::Leaving { looked, look, .. }, Some(_)) => {
+            (
+                Self::Leaving {
+                    limit,
+                    looked,
+                    look,
+                },
+                Some(_),
+            ) => {
                 // Programs may wait all the time.
                 let soon = *looked + PAUSE;
-                if soon >= *look {
+                if soon >= limit.until.min(*look) {
                     return Passing::Nothing;
                 }
                 *look = soon;
@@ -167,6 +183,7 @@ impl Departure {
             Self::Leaving { limit, .. } if now < limit.until => (limit, Drain::Whole),
             _ => {
                 let limit = Limit {
+                    since: now,
                     until: now,
                     trusts_waits: true,
                 };
@@ -184,8 +201,8 @@ impl Departure {
             return false;
         };
         *self = if is_left {
-            // The longer it may take, the less often.
-            let look = now + PAUSE.max((limit.until - now) / 16);
+            // The longer it takes, the less often.
+            let look = now + PAUSE.max((now - limit.since) / 4);
             Self::Leaving {
                 limit,
                 looked: now,
@@ -246,18 +263,22 @@ mod tests {
             assert!(!departure.drained(now, true));
             now = departure.next().expect("it looks again");
         }
-        assert_eq!(now, 1000 + Patience::LEAST);
+        assert_eq!(now, 1000 + Patience::FIRST);
         assert!(departure.drained(now, false));
         assert_eq!(departure.next(), None);
         assert_eq!(departure.passes(None), Passing::TakeOut);
     }
 
     #[test]
-    fn patience_grows_and_ends() {
+    fn patience_shrinks_and_grows_and_ends() {
         let mut patience = Patience::default();
+        for expected in [400, 200, 100, 50, 50] {
+            patience.shrink();
+            assert_eq!(patience.time, expected * 1_000_000);
+        }
         for expected in [200, 800, 1600, 1600] {
             patience.grow();
-            assert_eq!(patience.0, expected * 1_000_000);
+            assert_eq!(patience.time, expected * 1_000_000);
         }
         let mut departure = Departure::Here;
         departure.stopped(0, patience);
@@ -267,13 +288,14 @@ mod tests {
             now = departure.next().expect("it looks again");
             looks += 1;
         }
-        assert_eq!(now, patience.0);
-        assert!(looks < 80, "{looks}");
+        assert_eq!(now, patience.time);
+        assert!((20..40).contains(&looks), "{looks}");
     }
 
     #[test]
     fn a_wait_for_a_stream_is_no_end_once_kernels_were_lost() {
         let mut patience = Patience::default();
+        (0..4).for_each(|_| patience.shrink());
         patience.grow();
         patience.grow();
         let mut departure = Departure::Here;
@@ -286,11 +308,11 @@ mod tests {
             assert_eq!(departure.passes(WAIT) == Passing::Wake, is_late);
             assert_eq!(departure.passes(WAIT), Passing::Nothing);
             let next = departure.next().expect("it looks again");
-            assert!(next == now + PAUSE || next == patience.0);
+            assert!(next == now + PAUSE || next == patience.time);
             now = next;
             looks += 1;
         }
-        assert_eq!((now, looks), (patience.0, 160));
+        assert_eq!((now, looks), (patience.time, 160));
         // One for the device is.
         departure.stopped(0, patience);
         assert_eq!(departure.passes(Some(Wait::Device)), Passing::Wake);

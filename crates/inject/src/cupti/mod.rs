@@ -195,8 +195,13 @@ impl Cupti {
                 (api.register_callbacks)(callbacks::requested, callbacks::completed),
             )?;
         }
-        // Without these, kernels of graphs are not traced back to where they were captured.
-        for callback in [callbacks::NODE_CREATED, callbacks::NODE_CLONED] {
+        // Recording begins with the first context. Without the others, kernels of graphs are not traced back to where they were
+        // captured.
+        for callback in [
+            callbacks::CONTEXT_CREATED,
+            callbacks::NODE_CREATED,
+            callbacks::NODE_CLONED,
+        ] {
             self.enable_callback(subscriber, domain::RESOURCE, callback, true);
         }
         if self.follows_waits {

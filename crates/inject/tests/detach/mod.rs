@@ -386,6 +386,29 @@ fn recording_that_was_ended_leaves_nothing_behind() {
     let recorded = whole(&run);
     assert_eq!(kernels(&recorded), 40);
 }
+
+/// Where CUPTI must stay, recording ends all the same.
+#[test]
+fn recording_that_was_ended_takes_no_kernels_of_graphs() {
+    let (node, copy) = (5_u64 << 32 | 1, 6_u64 << 32 | 1);
+    let run = Scene::new()
+        .capture("detach=on interval_ms=20")
+        .hanging_up()
+        .run(&format!(
+            "nvtx cuda node:{node},0 node:{copy},{node} replay:200,{copy},5 finalized"
+        ));
+    let recorded = whole(&run);
+    let (mut stopped, mut last) = (i64::MAX, 0);
+    recorded.each(|record| match record {
+        Record::Capture(capture) if capture.on == 0 => stopped = capture.time,
+        Record::Kernel(kernel) => last = last.max(kernel.start),
+        _ => {}
+    });
+    assert_eq!(finalized(&run), 0);
+    // One may be on its way.
+    assert!(last > 0 && last < stopped + 4_000_000, "{last} {stopped}");
+}
+
 /// A slice that began and ended between two checkpoints is in the file by the next one.
 #[test]
 fn what_slices_hold_is_written_where_cupti_stays() {

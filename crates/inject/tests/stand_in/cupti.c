@@ -13,8 +13,9 @@
  * cuptiFinalize must be called at the end of a call, when all records were handed out and nobody is inside. It spoils the
  * names of kernels, forgets everything, keeps a buffer and counts from 1 again, and only cuptiSubscribe may come after
  * it. Whoever does otherwise is ended. As on an H200 with CUDA 13.0: once it has been called, or where the first call of the
- * program came while none was wanted, single calls that are switched on give no records unless all of them are; and graphs
- * that were made while kernels were recorded fail afterwards.
+ * program came while none was wanted, single calls that are switched on give no records unless all of them are; graphs
+ * that were made while kernels were recorded fail afterwards; and kernels of graphs are recorded for good, until recording is
+ * begun and ended once more, in a context that was made while kernels were recorded.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -49,6 +50,8 @@ static uint8_t called_on[5][1024];
 static pid_t gone;
 static uint32_t finalized, subscribed, graphs_recorded;
 static uint32_t started;
+/* Whether kernels of graphs are recorded whoever stops it. */
+static uint8_t sticks;
 /* Functions of CUPTI that are being called. */
 static _Atomic int inside;
 /* Calls of the program that are under way on this thread, and whether the innermost is at its end. */
@@ -121,7 +124,7 @@ int cuptiActivityEnable(uint32_t kind) {
     if (kind == KERNEL && number("STANDIN_ENABLE", 0)) RETURN((int)number("STANDIN_ENABLE", 0));
     if (kind == RUNTIME) memset(runtime_on, 1, sizeof runtime_on);
     if (kind == DRIVER) memset(driver_on, 1, sizeof driver_on);
-    if (kind == KERNEL) started++;
+    if (kind == KERNEL) { started++; sticks = 0; }
     if (kind == KERNEL && finalized) usleep(1000 * number("STANDIN_START", 0));
     enabled[kind] = 1;
     RETURN(0);
@@ -254,7 +257,7 @@ static void api(uint32_t kind, uint32_t id, uint32_t which, uint64_t start, uint
 
 /* What a program does on its device. Each makes the records that CUPTI would. */
 static void kernel_record(const char *name, uint64_t node, uint32_t graph, uint32_t which, uint64_t start, uint64_t end) {
-    uint8_t *place = enabled[KERNEL] ? record(KERNEL) : NULL;
+    uint8_t *place = enabled[KERNEL] || (node && sticks) ? record(KERNEL) : NULL;
     if (!place) return;
     PUT(uint16_t, 6, 32); PUT(uint64_t, 16, start); PUT(uint64_t, 24, end);
     PUT(uint32_t, 40, 0); PUT(uint32_t, 44, 1); PUT(uint32_t, 48, 7);
@@ -344,6 +347,11 @@ void standin_unfinished(void) {
     uint8_t *place = enabled[KERNEL] ? record(KERNEL) : NULL;
     if (place) { PUT(uint64_t, 16, 0); PUT(uint64_t, 24, 0); PUT(const char *, 104, NULL); }
     pthread_mutex_unlock(&lock);
+}
+void standin_context(void) {
+    void *resource[3] = {NULL, NULL, NULL};
+    sticks = enabled[KERNEL];
+    if (called && called_on[3][1]) called(NULL, 3, 1, resource);
 }
 void standin_node(uint64_t node, uint64_t original, uint32_t graph) {
     void *data[8] = {(void *)(uintptr_t)graph, NULL, (void *)(uintptr_t)node, (void *)(uintptr_t)original, NULL, NULL, NULL, NULL};

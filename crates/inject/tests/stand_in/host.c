@@ -66,6 +66,8 @@ static void start_cuda(void) {
     started = (uint32_t (*)(void))dlsym(cupti, "standin_started");
     unfinished = (void (*)(void))dlsym(cupti, "standin_unfinished");
     make_node = (void (*)(uint64_t, uint64_t, uint32_t))dlsym(cupti, "standin_node");
+    /* CUDA makes a context when it is first needed. */
+    ((void (*)(void))dlsym(cupti, "standin_context"))();
 }
 static void start_nvtx(void) {
     for (int i = 0; i < 16; i++) { core[i] = core2[i] = noop; core_table[i] = &core[i]; core2_table[i] = &core2[i]; }

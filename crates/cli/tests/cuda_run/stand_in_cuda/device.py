@@ -47,6 +47,7 @@ class Device:
             injected = os.environ.get("CUDA_INJECTION64_PATH")
             if injected:
                 ctypes.CDLL(injected).InitializeInjection()
+            self._library.standin_context()
 
     def launch(self, name: str, ns: int) -> None:
         # Records hold the address of a name: it stays.

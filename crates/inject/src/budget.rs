@@ -80,6 +80,8 @@ struct State {
     share: f64,
     /// What of the share is left for slices.
     left: f64,
+    /// Whether CUPTI stays for graphs.
+    stays: bool,
     credit: f64,
     /// What the next slice will cost, ns.
     expected: f64,
@@ -150,6 +152,7 @@ impl Budget {
             state: Mutex::new(State {
                 share: f64::from(ppm) / 1e6,
                 left: f64::from(ppm) / 1e6,
+                stays: false,
                 credit: 0.0,
                 expected: PRIOR_SLICE + if leaves { PRIOR_RETURN } else { 0.0 },
                 last: sys::now(),
@@ -388,10 +391,11 @@ impl State {
     ) -> Option<Slice> {
         let since = self.last.max(self.steps_until);
         let busy = (now - since).min(used - self.used).max(0);
-        self.left = if switches.stays_for_graphs {
-            if self.slices == 0 {
-                self.expected = PRIOR_SLICE;
-            }
+        if switches.stays_for_graphs && !std::mem::replace(&mut self.stays, true) {
+            // It need not come back from now on.
+            self.expected = self.expected.min(PRIOR_SLICE);
+        }
+        self.left = if self.stays {
             (self.share - STANDING).max(LEAST_LEFT * self.share)
         } else {
             self.share

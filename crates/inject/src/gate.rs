@@ -115,7 +115,7 @@ impl Gate {
         self.range.as_ref().is_some_and(|range| **range == *name)
     }
 
-    /// CUPTI is there, and a context.
+    /// CUPTI is there.
     pub(crate) fn attach(&self, session: &Session) {
         self.change(session, |state| state.attached = true);
     }

@@ -44,8 +44,6 @@ pub(crate) struct Session {
     notes: Mutex<Vec<u8>>,
     lost_notes: AtomicU64,
     reports: Mutex<Vec<Report>>,
-    /// Whether the process has made a context.
-    has_context: AtomicBool,
     /// Whether our thread should write now, whatever the interval.
     hurry: AtomicBool,
     finishing: AtomicBool,
@@ -129,7 +127,6 @@ fn start() -> Option<&'static Session> {
         notes: Mutex::default(),
         lost_notes: AtomicU64::new(0),
         reports: Mutex::default(),
-        has_context: AtomicBool::new(false),
         hurry: AtomicBool::new(false),
         finishing: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
@@ -175,6 +172,7 @@ pub(crate) fn attach() {
             session.note(|out| record.put(out));
             session.report(Report::Attached { cupti: version });
             session.buffers.prepare();
+            session.gate.attach(session);
         }
         Err(refusal) => session.refuse(&refusal),
     }
@@ -184,14 +182,6 @@ impl Session {
     /// CUPTI, once it is in use.
     pub(crate) fn cupti(&self) -> Option<&Attachment> {
         self.cupti.get()
-    }
-
-    /// The process has made a context, and kernels may come. Not before: recording goes on for the graphs of a context that
-    /// was made while kernels are recorded, whoever stops it (seen with CUDA 13.0).
-    pub(crate) fn has_context(&self) {
-        if !self.has_context.swap(true, Ordering::Relaxed) {
-            self.gate.attach(self);
-        }
     }
 
     /// Adds records that our thread will write.

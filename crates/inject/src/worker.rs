@@ -164,12 +164,11 @@ impl Worker {
         }
     }
 
-    /// Reads what CUPTI holds and is whole. Not before something was recorded; once recording is off, until nothing comes
-    /// any more.
+    /// Reads what CUPTI holds and is whole. Once recording is off, until nothing comes any more.
     fn flush_cupti(&mut self) {
         let gate = &self.session.gate;
         let changes = Some(gate.changes());
-        if gate.is_open() || (changes > Some(0) && self.asked != changes) {
+        if gate.is_open() || self.asked != changes {
             self.asked = changes;
             if let Some(cupti) = self.session.cupti() {
                 cupti.flush(false);

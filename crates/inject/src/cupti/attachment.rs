@@ -34,6 +34,8 @@ pub(crate) struct Attachment {
     is_leaving: AtomicBool,
     /// Callbacks that use CUPTI without the lock.
     visitors: AtomicU32,
+    /// Whether a context was made while recording was on that was not stopped since.
+    new_context: AtomicBool,
     /// What is known of graphs: a [`Graphs`].
     graphs: AtomicU8,
     /// Time that taking it out has cost, ns.
@@ -114,6 +116,7 @@ impl Attachment {
             is_under_way: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             visitors: AtomicU32::new(0),
+            new_context: AtomicBool::new(false),
             graphs: AtomicU8::new(Graphs::Unseen as u8),
             time: AtomicI64::new(0),
         })
@@ -185,6 +188,9 @@ impl Attachment {
             return;
         };
         self.cupti.stop();
+        if self.new_context.swap(false, Ordering::Relaxed) {
+            self.cupti.stop_graphs();
+        }
         if !leaves {
             return;
         }
@@ -336,6 +342,11 @@ impl Attachment {
     /// Time that taking it out has cost so far, ns.
     pub(crate) fn time(&self) -> i64 {
         self.time.load(Ordering::Relaxed)
+    }
+
+    /// The process has made a context while recording is on.
+    pub(super) fn sees_context(&self) {
+        self.new_context.store(true, Ordering::Relaxed);
     }
 
     /// A kernel of a graph ran. Graphs are few launches for many kernels, so that CUPTI costs little by staying from now

@@ -103,10 +103,12 @@ pub(super) unsafe extern "C" fn called(
                 cupti.call_passes(session, domain, callback, site);
             }
         }),
-        // Here our thread is not inside CUPTI with a lock of ours, since nothing was recorded that it could ask for.
         domain::RESOURCE if callback == CONTEXT_CREATED => quietly((), || {
-            if let Some(session) = session::current() {
-                session.has_context();
+            if let Some(session) = session::current()
+                && session.gate.is_open()
+                && let Some(cupti) = session.cupti()
+            {
+                cupti.sees_context();
             }
         }),
         domain::RESOURCE if !data.is_null() => quietly((), || {

@@ -195,8 +195,7 @@ impl Cupti {
                 (api.register_callbacks)(callbacks::requested, callbacks::completed),
             )?;
         }
-        // Recording begins with the first context. Without the others, kernels of graphs are not traced back to where they were
-        // captured.
+        // Without those about nodes, kernels of graphs are not traced back to where they were captured.
         for callback in [
             callbacks::CONTEXT_CREATED,
             callbacks::NODE_CREATED,
@@ -304,6 +303,16 @@ impl Cupti {
         for kind in Self::KINDS.into_iter().chain(Self::CALLS) {
             // SAFETY: takes a number.
             unsafe { (self.api.disable)(kind) };
+        }
+    }
+
+    /// Records no more kernels of graphs either. They are recorded for good, at their full cost, in a context that was made
+    /// while kernels are recorded, until that is begun and ended once more (seen with CUDA 13.0).
+    fn stop_graphs(&self) {
+        // SAFETY: both take a number.
+        unsafe {
+            (self.api.enable)(layout::kind::KERNEL);
+            (self.api.disable)(layout::kind::KERNEL);
         }
     }
 

@@ -3,7 +3,7 @@
  *
  *   cuda nvtx push:NAME pop domain:NAME,RANGE wide:NAME start:NAME mark:NAME
  *   deep:N (so many ranges inside of one another) marks:N starts:N (ranges that never end)
- *   kernels:N others unfinished node:ID,ORIGINAL graphkernel:NODE steps:COUNT,KERNELS,MS sleep:MS
+ *   kernels:N context others unfinished node:ID,ORIGINAL graphkernel:NODE steps:COUNT,KERNELS,MS sleep:MS
  *   loop:COUNT,KERNELS,MS (steps that wait for the device) replay:COUNT,NODE,MS (steps of a graph) crowd:THREADS,COUNT,KERNELS
  *   parts:COUNT,KERNELS,MS (steps with two ranges `part` in them, and launches and waits between these)
  *   layers:COUNT,LAYERS,MS (steps of as many layers, each of which keeps a processor busy for so long)
@@ -33,6 +33,7 @@ static uint32_t (*started)(void);
 static uint32_t wanted_left, wanted_started;
 static void (*unfinished)(void);
 static void (*make_node)(uint64_t, uint64_t, uint32_t);
+static void (*make_context)(void);
 
 typedef void (*function)(void);
 /* The tables of NVTX: places for functions, by number. */
@@ -66,8 +67,8 @@ static void start_cuda(void) {
     started = (uint32_t (*)(void))dlsym(cupti, "standin_started");
     unfinished = (void (*)(void))dlsym(cupti, "standin_unfinished");
     make_node = (void (*)(uint64_t, uint64_t, uint32_t))dlsym(cupti, "standin_node");
-    /* CUDA makes a context when it is first needed. */
-    ((void (*)(void))dlsym(cupti, "standin_context"))();
+    make_context = (void (*)(void))dlsym(cupti, "standin_context");
+    make_context();
 }
 static void start_nvtx(void) {
     for (int i = 0; i < 16; i++) { core[i] = core2[i] = noop; core_table[i] = &core[i]; core2_table[i] = &core2[i]; }
@@ -169,6 +170,7 @@ static void act(const char *word, char **self) {
     } else if (sscanf(word, "marks:%ld", &a) == 1) while (a-- > 0) ((void (*)(const char *))core[2])("here");
     else if (sscanf(word, "starts:%ld", &a) == 1) while (a-- > 0) ((uint64_t(*)(const char *))core[5])("endless");
     else if (sscanf(word, "kernels:%ld", &a) == 1) kernels((int)a);
+    else if (!strcmp(word, "context")) make_context();
     else if (!strcmp(word, "others")) others();
     else if (!strcmp(word, "unfinished")) unfinished();
     else if (sscanf(word, "node:%ld,%ld", &a, &b) == 2) make_node((uint64_t)a, (uint64_t)b, (uint32_t)(a >> 32));

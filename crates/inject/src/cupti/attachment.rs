@@ -286,7 +286,7 @@ impl Attachment {
         };
         match state
             .departure
-            .passes(self.calls().waited_for(domain, callback))
+            .passes(sys::now(), self.calls().waited_for(domain, callback))
         {
             Passing::Nothing => {}
             Passing::Wake => session.bell.ring(),
@@ -302,7 +302,7 @@ impl Attachment {
             return;
         }
         if session.buffers.has_full() {
-            state.departure.found_more();
+            state.departure.found_more(sys::now());
             session.bell.ring();
             return;
         }

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! CUPTI hands out what is whole; when it keeps no buffer after that, nothing is left. It may keep one that is empty, so
-//! after a wait of the target for its device, or a [`Patience`], all is asked for, whole or not. A wait may have been for one
-//! stream of several: once kernels were lost, such waits only make our thread look.
+//! a [`GRACE`] after a wait of the target for its device, or after a [`Patience`], all is asked for, whole or not. A wait may
+//! have been for one stream of several: once kernels were lost, such waits only make our thread look.
 
 use super::calls::Wait;
 
@@ -59,6 +59,10 @@ impl Default for Patience {
 /// How long our thread waits before it looks again, ns.
 const PAUSE: i64 = 5_000_000;
 
+/// How long after a wait CUPTI may need to know the times of what was waited for, ns: right after one an H200 had none for kernels
+/// of the last 90 ms.
+const GRACE: i64 = 20_000_000;
+
 /// Where CUPTI is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
@@ -71,8 +75,6 @@ pub(super) enum Departure {
         looked: i64,
         look: i64,
     },
-    /// The target has waited for its device since.
-    Quiet,
     /// Our thread takes what CUPTI holds.
     Draining(Limit),
     /// All was read. The next call that ends takes CUPTI out.
@@ -138,12 +140,18 @@ impl Departure {
     }
 
     /// A call of the target ends, and what it waited for.
-    pub(super) fn passes(&mut self, waited: Option<Wait>) -> Passing {
+    pub(super) fn passes(&mut self, now: i64, waited: Option<Wait>) -> Passing {
         match (&mut *self, waited) {
-            (Self::Leaving { limit, .. }, Some(wait))
+            (Self::Leaving { limit, look, .. }, Some(wait))
                 if limit.trusts_waits || wait == Wait::Device =>
             {
-                *self = Self::Quiet;
+                // The first one counts.
+                let until = now + GRACE;
+                if until >= limit.until {
+                    return Passing::Nothing;
+                }
+                (limit.since, limit.until) = (now, until);
+                *look = now;
                 Passing::Wake
             }
             (
@@ -171,7 +179,6 @@ impl Departure {
     pub(super) fn next(self) -> Option<i64> {
         match self {
             Self::Leaving { limit, look, .. } => Some(look.min(limit.until)),
-            Self::Quiet => Some(0),
             _ => None,
         }
     }
@@ -215,8 +222,17 @@ impl Departure {
     }
 
     /// Something came after all was read.
-    pub(super) fn found_more(&mut self) {
-        *self = Self::Quiet;
+    pub(super) fn found_more(&mut self, now: i64) {
+        let limit = Limit {
+            since: now,
+            until: now + GRACE,
+            trusts_waits: true,
+        };
+        *self = Self::Leaving {
+            limit,
+            looked: now,
+            look: now,
+        };
     }
 }
 
@@ -229,14 +245,14 @@ mod tests {
     #[test]
     fn what_is_whole_is_read_and_then_a_call_ends() {
         let mut departure = Departure::Here;
-        assert_eq!(departure.passes(WAIT), Passing::Nothing);
+        assert_eq!(departure.passes(999, WAIT), Passing::Nothing);
         departure.stopped(1000, Patience::default());
-        assert_eq!(departure.passes(None), Passing::Nothing);
+        assert_eq!(departure.passes(1000, None), Passing::Nothing);
         assert_eq!(departure.drains(1000), Some(Drain::Whole));
         // Until our thread has read, calls pass.
-        assert_eq!(departure.passes(WAIT), Passing::Nothing);
+        assert_eq!(departure.passes(1000, WAIT), Passing::Nothing);
         assert!(departure.drained(1001, false));
-        assert_eq!(departure.passes(None), Passing::TakeOut);
+        assert_eq!(departure.passes(1001, None), Passing::TakeOut);
     }
 
     #[test]
@@ -248,10 +264,35 @@ mod tests {
         assert_eq!(departure.drains(1002), None);
         assert_eq!(departure.drains(1001 + PAUSE), Some(Drain::Whole));
         assert!(!departure.drained(1002 + PAUSE, true));
-        assert_eq!(departure.passes(WAIT), Passing::Wake);
-        assert_eq!(departure.drains(1003 + PAUSE), Some(Drain::All));
-        assert!(departure.drained(1004 + PAUSE, false));
-        assert_eq!(departure.passes(WAIT), Passing::TakeOut);
+        let mut now = 1003 + PAUSE;
+        let until = now + GRACE;
+        assert_eq!(departure.passes(now, WAIT), Passing::Wake);
+        // CUPTI may hear of it later than the program. Other waits add nothing.
+        let mut looks = 0;
+        while departure.drains(now) == Some(Drain::Whole) {
+            assert!(!departure.drained(now, true));
+            assert_eq!(departure.passes(now + 1, WAIT), Passing::Nothing);
+            now = departure.next().expect("it looks again");
+            looks += 1;
+        }
+        assert_eq!((now, looks), (until, 4));
+        assert!(departure.drained(now, false));
+        assert_eq!(departure.passes(now, WAIT), Passing::TakeOut);
+    }
+
+    #[test]
+    fn what_is_whole_soon_after_a_wait_is_not_taken_by_force() {
+        let mut departure = Departure::Here;
+        departure.stopped(0, Patience::default());
+        let late = 400_000_000;
+        assert_eq!(departure.drains(late), Some(Drain::Whole));
+        assert!(!departure.drained(late, true));
+        assert_eq!(departure.passes(late + 1, WAIT), Passing::Wake);
+        assert_eq!(departure.drains(late + 1), Some(Drain::Whole));
+        assert!(!departure.drained(late + 2, true));
+        assert_eq!(departure.drains(late + 2 + PAUSE), Some(Drain::Whole));
+        assert!(departure.drained(late + 3 + PAUSE, false));
+        assert_eq!(departure.passes(late + 4 + PAUSE, None), Passing::TakeOut);
     }
 
     #[test]
@@ -266,7 +307,7 @@ mod tests {
         assert_eq!(now, 1000 + Patience::FIRST);
         assert!(departure.drained(now, false));
         assert_eq!(departure.next(), None);
-        assert_eq!(departure.passes(None), Passing::TakeOut);
+        assert_eq!(departure.passes(now, None), Passing::TakeOut);
     }
 
     #[test]
@@ -305,8 +346,8 @@ mod tests {
             assert!(!departure.drained(now, true));
             // Waits make it look sooner, but not all the time.
             let is_late = departure.next() > Some(now + PAUSE);
-            assert_eq!(departure.passes(WAIT) == Passing::Wake, is_late);
-            assert_eq!(departure.passes(WAIT), Passing::Nothing);
+            assert_eq!(departure.passes(now, WAIT) == Passing::Wake, is_late);
+            assert_eq!(departure.passes(now, WAIT), Passing::Nothing);
             let next = departure.next().expect("it looks again");
             assert!(next == now + PAUSE || next == patience.time);
             now = next;
@@ -315,13 +356,13 @@ mod tests {
         assert_eq!((now, looks), (patience.time, 160));
         // One for the device is.
         departure.stopped(0, patience);
-        assert_eq!(departure.passes(Some(Wait::Device)), Passing::Wake);
-        assert_eq!(departure.drains(1), Some(Drain::All));
+        assert_eq!(departure.passes(1, Some(Wait::Device)), Passing::Wake);
+        assert_eq!(departure.drains(1 + GRACE), Some(Drain::All));
         // When it was in vain often enough, any is again.
         (0..4).for_each(|_| patience.shrink());
         departure.stopped(0, patience);
-        assert_eq!(departure.passes(WAIT), Passing::Wake);
-        assert_eq!(departure.drains(1), Some(Drain::All));
+        assert_eq!(departure.passes(1, WAIT), Passing::Wake);
+        assert_eq!(departure.drains(1 + GRACE), Some(Drain::All));
     }
 
     #[test]
@@ -333,17 +374,18 @@ mod tests {
         departure = Departure::Here;
         departure.stopped(2000, Patience::default());
         assert!(!departure.drained(2001, false));
-        assert_eq!(departure.passes(None), Passing::Nothing);
+        assert_eq!(departure.passes(2001, None), Passing::Nothing);
         assert_eq!(departure.drains(2001), Some(Drain::Whole));
     }
 
     #[test]
     fn what_came_late_is_read_first() {
         let mut departure = Departure::Ready;
-        departure.found_more();
-        assert_eq!(departure.passes(WAIT), Passing::Nothing);
-        assert_eq!(departure.drains(0), Some(Drain::All));
-        assert!(departure.drained(0, false));
+        departure.found_more(5);
+        assert_eq!(departure.passes(5, None), Passing::Nothing);
+        assert_eq!(departure.drains(5), Some(Drain::Whole));
+        assert!(departure.drained(5, false));
+        assert_eq!(departure.passes(5, None), Passing::TakeOut);
     }
 
     #[test]
@@ -351,7 +393,7 @@ mod tests {
         let mut departure = Departure::Gone;
         departure.stopped(1, Patience::default());
         assert!(!departure.is_present() && !departure.is_under_way());
-        assert_eq!(departure.passes(WAIT), Passing::Nothing);
+        assert_eq!(departure.passes(2, WAIT), Passing::Nothing);
         assert!(departure.drains(i64::MAX).is_none() && !departure.drained(0, false));
     }
 }

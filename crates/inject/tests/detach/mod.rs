@@ -146,6 +146,19 @@ fn a_device_that_is_far_behind_is_waited_for() {
     }
 }
 
+/// A program that has waited knows of it before CUPTI does.
+#[test]
+fn what_cupti_learns_late_is_not_lost() {
+    let run = Scene::new()
+        .capture("overhead_ppm=200000 detach=on interval_ms=20")
+        .env("STANDIN_LAG", "30")
+        .env("STANDIN_LATE", "15")
+        .run("nvtx cuda until:4,0 loop:50,20,4 sleep:60 finalized");
+    assert!(finalized(&run) >= 4, "{}", run.stdout);
+    let count = whole(&run).count(|record| matches!(record, Record::Kernel(_)));
+    assert!(count >= 80, "{count}");
+}
+
 #[test]
 fn slices_by_time_are_as_long_as_recording_is_on() {
     let run = Scene::new()

@@ -6,6 +6,7 @@
  * STANDIN_TAKEN    "A,B": the subscriptions from the A-th on and before the B-th are refused: another tool has CUPTI
  * STANDIN_FINALIZE what cuptiFinalize returns (0)
  * STANDIN_LAG      how far the device is behind the program, ms: what it has not done yet is handed out by force only, without times (0)
+ * STANDIN_LATE     how long after the device it knows the times of what was done, ms (0)
  * STANDIN_ASIDE    1: waits are for another stream, on which nothing runs (0)
  * STANDIN_START    how long it takes to record kernels again after it has left, ms (0)
  * STANDIN_HOLD     1: takes the next buffer when it hands out one; 2: and hands it out, with a record, when it is finalized (0)
@@ -187,7 +188,7 @@ static void forget_times(uint64_t now) {
 int cuptiActivityFlushAll(uint32_t flag) {
     USED;
     pthread_mutex_lock(&lock);
-    uint64_t now = timestamp ? timestamp() : 0;
+    uint64_t now = timestamp ? timestamp() - 1000000ull * number("STANDIN_LATE", 0) : 0;
     if (used && flag && number("STANDIN_LAG", 0)) forget_times(now);
     if (used && (flag || busy_until <= now)) hand_over();
     if (!buffer && number("STANDIN_HOLD", 0)) { size_t most = 0; requested(&buffer, &size, &most); }

@@ -233,6 +233,26 @@ fn time_and_ranges_bound_what_is_recorded() {
 }
 
 #[test]
+fn bounds_that_leave_nothing_are_told() {
+    for (bounds, words, why) in [
+        ("--for 100ms", "HOST nvtx sleep:600 cuda kernels:5", "--for"),
+        ("--after 30s", "HOST nvtx cuda kernels:5", "--after"),
+        (
+            "--nvtx-range decode",
+            "HOST nvtx cuda push:prefill kernels:5 pop",
+            "`decode`",
+        ),
+    ] {
+        let output = Place::new().record(bounds, words);
+        let said = stderr(&output);
+        let line = said.lines().find(|line| line.contains("record.never_on"));
+        assert!(line.is_some_and(|line| line.contains(why)), "{said}");
+    }
+    let output = Place::new().record("--for 20s", "HOST nvtx cuda kernels:5");
+    assert!(!stderr(&output).contains("record.never_on"));
+}
+
+#[test]
 fn slices_are_scaled_to_the_whole() {
     let place = Place::new();
     let output = place.record("--overhead 2%", "HOST nvtx cuda steps:500,20,4");

@@ -24,6 +24,8 @@ pub struct Watched {
     pub refused: Option<String>,
     /// Whether it records now.
     pub is_capturing: bool,
+    /// Whether it ever did; not known with a budget.
+    pub has_captured: bool,
     /// Records that were lost, and why.
     pub lost: Option<(u64, String)>,
     /// The last flush that it has done.
@@ -167,7 +169,10 @@ impl Connection {
             }
             Report::Attached { cupti } => watched.cupti = Some(cupti),
             Report::Refused { why } => watched.refused = Some(why),
-            Report::Capture { on } => watched.is_capturing = on,
+            Report::Capture { on } => {
+                watched.is_capturing = on;
+                watched.has_captured |= on;
+            }
             Report::Flushed { number } => watched.flushed = number,
             Report::Lost { count, why } => watched.lost = Some((count, why)),
             Report::Ended => watched.has_ended = true,
@@ -203,6 +208,7 @@ mod tests {
                 cupti: Some(130_001),
                 refused: None,
                 is_capturing: false,
+                has_captured: false,
                 lost: Some((3, "no space".to_owned())),
                 flushed: 1,
                 has_ended: false,

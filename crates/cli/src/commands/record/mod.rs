@@ -128,6 +128,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
             store.add_issue(no_cuda())?;
             return Ok(None);
         }
+        issues.extend(never_on(args, &processes));
         let in_slices = args.overhead.is_some();
         let device = args.device.as_deref();
         let findings = profile::keep(&[directory], device, in_slices, issues, &mut store)?;
@@ -181,6 +182,35 @@ fn issues(processes: &[Watched]) -> Vec<Issue> {
         Some(Issue::new(Severity::Error, "record.lost", text).counting(*count))
     });
     lost.collect()
+}
+
+/// Where recording was bounded, and none of the processes that used CUDA did so within the bounds.
+fn never_on(args: &RecordArgs, processes: &[Watched]) -> Option<Issue> {
+    let is_refused = |process: &Watched| process.refused.is_some();
+    if args.overhead.is_some()
+        || processes
+            .iter()
+            .any(|process| process.has_captured || is_refused(process))
+    {
+        return None;
+    }
+    let (why, hint) = match (&args.nvtx_range, args.length) {
+        (Some(range), _) => (
+            format!("no range `{range}` was open"),
+            "ranges have the names that the program gives them, such as `decode_step`".to_owned(),
+        ),
+        (None, Some(_)) => (
+            "the time of --for was over, or that of --after not".to_owned(),
+            "both count from the start of the command: after 60 s, `--after 60s --for 10s` records ten"
+                .to_owned(),
+        ),
+        (None, None) => (
+            "the time of --after was not over".to_owned(),
+            "it counts from the start of the command".to_owned(),
+        ),
+    };
+    let text = format!("nothing was recorded: {why} while the command used CUDA");
+    Some(Issue::new(Severity::Error, "record.never_on", text).with_hint(hint))
 }
 
 fn no_cuda() -> Issue {

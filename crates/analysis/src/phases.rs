@@ -263,6 +263,7 @@ fn annotated(
     }
     // A tower may leave nothing of what is around it.
     found.retain(|&(start, end, _)| end > start);
+    drop_chatter(&mut found, &names);
     if found.is_empty() {
         return None;
     }
@@ -274,10 +275,22 @@ fn annotated(
             .map(|event| i128::from(event.duration()))
             .sum()
     };
-    let recognized = PHASE_WORDS
-        .iter()
-        .any(|(_, phase)| names.iter().any(|name| name == phase));
+    let recognized = names.iter().any(|name| is_phase(name));
     (recognized || 2 * time(true) >= time(false)).then_some(phases)
+}
+
+fn is_phase(name: &str) -> bool {
+    PHASE_WORDS.iter().any(|(_, phase)| *phase == name)
+}
+
+/// Libraries put ranges around small things of their own: a name with a thousandth of the time is no phase.
+fn drop_chatter(found: &mut Vec<(i64, i64, usize)>, names: &[String]) {
+    let mut times = vec![0_i128; names.len()];
+    for &(start, end, name) in found.iter() {
+        times[name] += i128::from(end) - i128::from(start);
+    }
+    let all: i128 = times.iter().sum();
+    found.retain(|&(_, _, name)| is_phase(&names[name]) || times[name] * 1000 >= all);
 }
 
 /// Cuts ranges that may overlap (on several threads) into stretches; where two phases run at once it is `mixed`.
@@ -355,6 +368,18 @@ mod tests {
         assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
         assert_eq!(phase("upload"), None);
         assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
+    }
+
+    #[test]
+    fn ranges_of_libraries_are_no_phases() {
+        let names = ["graph", "cub::DeviceScan", "vision"].map(str::to_owned);
+        let mut found = vec![(0, 3, 1), (10, 11, 2), (20, 10_000, 0)];
+        drop_chatter(&mut found, &names);
+        assert_eq!(found, [(10, 11, 2), (20, 10_000, 0)]);
+        // Where there is nothing else, they are all there is.
+        let mut found = vec![(0, 3, 1)];
+        drop_chatter(&mut found, &names);
+        assert_eq!(found.len(), 1);
     }
 
     #[test]

@@ -63,8 +63,8 @@ enum Heard {
     Launches,
 }
 
-/// What is known of the graphs of a process. Those that are made while kernels are recorded fail when CUPTI leaves ("unspecified
-/// launch failure", seen with CUDA 13.0); others go on.
+/// What is known of the graphs of a process. Those that were made while kernels are recorded, or that ran both then and
+/// afterwards, fail when CUPTI leaves ("unspecified launch failure", seen with CUDA 13.0); others go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Graphs {

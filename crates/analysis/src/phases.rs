@@ -64,14 +64,24 @@ impl Phases {
             .or_else(|| inferred(steps))
             .unwrap_or_else(|| whole(trace, events));
         if let Some(slices) = slices::of(trace) {
-            phases.keep_recorded(&slices, &ranges_of(trace, STEP));
+            let named = ranges_of(trace, STEP);
+            if named.is_empty() {
+                phases.keep_recorded(&slices, &steps::launched(steps), by_pattern);
+            } else {
+                phases.keep_recorded(&slices, &named, |_| Some(STEP));
+            }
         }
         phases
     }
 
     /// Leaves out what was not recorded: it belongs to no phase. Of a phase that was recorded in part its whole steps are
-    /// kept, as phases of their own, where ranges show any.
-    fn keep_recorded(&mut self, slices: &[(i64, i64)], steps: &[(i64, i64)]) {
+    /// kept, as phases of their own, where there are any; `name_of` says what steps are in a phase of a name.
+    fn keep_recorded(
+        &mut self,
+        slices: &[(i64, i64)],
+        steps: &[(i64, i64)],
+        name_of: impl Fn(&str) -> Option<&'static str>,
+    ) {
         let mut spans = vec![0_i64; self.names.len()];
         for window in &self.windows {
             add(
@@ -86,10 +96,14 @@ impl Phases {
                 self.windows.push(window);
                 continue;
             }
+            let name = name_of(&self.names[window.name]);
             let first = steps.partition_point(|step| step.0 < start);
             let inside = steps[first..].iter().take_while(|step| step.1 <= end);
-            let whole: Vec<_> = inside.filter(|step| slices::hold(slices, **step)).collect();
-            if whole.is_empty() {
+            let mut whole = inside
+                .filter(|step| slices::hold(slices, **step))
+                .filter_map(|&step| Some((name?, step)))
+                .peekable();
+            if whole.peek().is_none() {
                 let parts = slices::inside(slices, (start, end));
                 self.windows.extend(parts.map(|(start, end)| Window {
                     start,
@@ -98,8 +112,8 @@ impl Phases {
                     ..window
                 }));
             }
-            for &(start, end) in whole {
-                self.push(STEP, start, end);
+            for (name, (start, end)) in whole {
+                self.push(name, start, end);
             }
         }
     }
@@ -150,6 +164,15 @@ impl Phases {
             name,
             is_whole: true,
         });
+    }
+}
+
+/// What steps by the pattern of launches are in a range of this name: one range may hold all prefills of a program.
+fn by_pattern(name: &str) -> Option<&'static str> {
+    match name {
+        "prefill" => Some("prefill"),
+        "decode" => Some(STEP),
+        _ => None,
     }
 }
 
@@ -423,7 +446,7 @@ mod tests {
         let names = ["prefill".to_owned(), "decode".to_owned()];
         let mut phases = partition(&[(0, 30, 0), (30, 100, 1), (100, 120, 0)], &names);
         let steps = [(30, 50), (50, 70), (70, 90), (90, 100)];
-        phases.keep_recorded(&[(10, 55), (69, 95), (98, 200)], &steps);
+        phases.keep_recorded(&[(10, 55), (69, 95), (98, 200)], &steps, |_| Some(STEP));
         let windows: Vec<_> = phases
             .windows
             .iter()
@@ -442,6 +465,23 @@ mod tests {
             ]
         );
         assert_eq!(phases.spans, Some(vec![50, 70]));
+    }
+
+    #[test]
+    fn in_one_range_around_all_prefills_each_is_one() {
+        let names = ["prefill".to_owned(), "other".to_owned()];
+        let mut phases = partition(&[(0, 100, 0), (100, 200, 1)], &names);
+        let steps = [(0, 20), (20, 40), (40, 60), (60, 80), (110, 120)];
+        phases.keep_recorded(&[(10, 65), (105, 130)], &steps, by_pattern);
+        let windows: Vec<_> = phases
+            .windows
+            .iter()
+            .map(|window| (window.start, window.end, window.name, window.is_whole))
+            .collect();
+        assert_eq!(
+            windows,
+            [(20, 40, 0, true), (40, 60, 0, true), (105, 130, 1, false)]
+        );
     }
 
     #[test]

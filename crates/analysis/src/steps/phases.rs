@@ -73,6 +73,25 @@ pub(crate) fn phases(found: &[Repetition]) -> Option<StepPhases> {
     })
 }
 
+/// Stretches of the host's time, in order, in which each step was launched that another follows at once.
+pub(crate) fn launched(found: &[Repetition]) -> Vec<(i64, i64)> {
+    let Some(main) = found
+        .first()
+        .filter(|main| main.marked || main.holds_layers)
+    else {
+        return Vec::new();
+    };
+    let pairs = main.units.iter().zip(main.units.iter().skip(1));
+    let mut steps: Vec<(i64, i64)> = pairs
+        .filter(|(unit, next)| {
+            unit.pattern.is_some() && next.piece.start == unit.piece.end && next.slice == unit.slice
+        })
+        .map(|(unit, next)| (unit.launched, next.launched))
+        .collect();
+    steps.sort_unstable();
+    steps
+}
+
 /// The units of the main repetition, and steps of others of the same source in place of what is like no other; each with
 /// whether it is the usual step.
 fn units<'a>(found: &'a [Repetition], main: &Repetition) -> Vec<(&'a Unit, bool)> {

@@ -260,7 +260,8 @@ pub(crate) struct RecordArgs {
     /// Record only inside NVTX ranges of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) nvtx_range: Option<String>,
-    /// Record in slices, such that recording adds no more than this share of the time: 2%.
+    /// Record in slices, such that recording adds no more than this share of the time: 2%. With CUDA graphs less than that is
+    /// not kept.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(crate) overhead: Option<Share>,
     /// Leave CUPTI in the process between slices and after --for. It slows launches there, but a slice begins sooner.

@@ -250,6 +250,44 @@ fn bounds_that_leave_nothing_are_told() {
     }
     let output = Place::new().record("--for 20s", "HOST nvtx cuda kernels:5");
     assert!(!stderr(&output).contains("record.never_on"));
+    let output = Place::new().record(
+        "--overhead 2% --nvtx-range decode",
+        "HOST nvtx cuda push:prefill kernels:5 pop",
+    );
+    let said = stderr(&output);
+    assert!(
+        said.contains("[slices.none]") && said.contains("the range that recording"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_process_that_cannot_write_is_told_apart_from_one_without_cuda() {
+    let place = Place::new();
+    let mut command = place.command("", "sh -c");
+    command.arg(format!(
+        "LLMPROF_WIRE_DIR=/no/such/folder {} nvtx cuda kernels:5",
+        built().host.display()
+    ));
+    let said = stderr(&command.output().unwrap());
+    assert!(
+        said.contains("[record.refused]") && said.contains("cannot create its file"),
+        "{said}"
+    );
+    assert!(!said.contains("record.no_cuda"), "{said}");
+}
+
+#[test]
+fn a_budget_that_graphs_break_is_told() {
+    let node = 5_u64 << 32 | 1;
+    for (share, is_broken) in [("1.9%", true), ("5%", false)] {
+        // Until the second slice has begun: by then the first one has ended.
+        let words = format!("HOST nvtx cuda node:{node},0 until:0,2 loop:10,20,4");
+        let output = Place::new().record(&format!("--overhead {share}"), &words);
+        let said = stderr(&output);
+        assert!(said.contains("[cupti.kept]"), "{said}");
+        assert_eq!(said.contains("[slices.not_kept]"), is_broken, "{said}");
+    }
 }
 
 #[test]

@@ -31,6 +31,18 @@ impl Control {
         }
     }
 
+    /// Another end of the same channel, to say something with when this one is gone.
+    pub(crate) fn another(&self) -> Self {
+        let stream = self
+            .stream
+            .as_ref()
+            .and_then(|stream| stream.try_clone().ok());
+        Self {
+            stream,
+            received: Vec::new(),
+        }
+    }
+
     /// Its descriptor, for waiting.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
         self.stream.as_ref().map(AsRawFd::as_raw_fd)

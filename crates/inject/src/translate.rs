@@ -15,8 +15,8 @@ use crate::names::Names;
 pub(crate) enum Outcome {
     /// It was written.
     Written,
-    /// It is a call that starts work on a device, and was written.
-    Launch,
+    /// It is a call that starts work on a device, and was written; whether it starts a graph.
+    Launch { of_graph: bool },
     /// It is a kernel, and was written: when it began and ended, the number of its name, where it ran, whether a graph holds
     /// it.
     Kernel {
@@ -27,8 +27,9 @@ pub(crate) enum Outcome {
     },
     /// It is of no interest.
     Left,
-    /// It has no times: CUPTI was asked for it before the device was done, or had no memory for them.
-    Untimed,
+    /// It has no times: CUPTI was asked for it before the device was done, or had no memory for them. And whether a graph holds
+    /// it.
+    Untimed { of_graph: bool },
 }
 
 /// What was told already.
@@ -111,7 +112,9 @@ impl Translator {
 
     fn kernel(&mut self, kernel: &layout::Kernel, out: &mut Vec<u8>) -> Outcome {
         if !is_timed(kernel.start, kernel.end) {
-            return Outcome::Untimed;
+            return Outcome::Untimed {
+                of_graph: kernel.graph_node != 0,
+            };
         }
         self.device(kernel.device, out);
         // SAFETY: CUPTI keeps the names of kernels until it leaves the process, and it is asked to only after all of its
@@ -146,7 +149,9 @@ impl Translator {
 
     fn copy(&mut self, copy: &Copy, out: &mut Vec<u8>) -> Outcome {
         if !is_timed(copy.start as u64, copy.end as u64) {
-            return Outcome::Untimed;
+            return Outcome::Untimed {
+                of_graph: copy.graph_node != 0,
+            };
         }
         self.device(copy.device, out);
         copy.put(out);
@@ -155,7 +160,9 @@ impl Translator {
 
     fn memset(&mut self, memset: &layout::Memset, out: &mut Vec<u8>) -> Outcome {
         if !is_timed(memset.start, memset.end) {
-            return Outcome::Untimed;
+            return Outcome::Untimed {
+                of_graph: memset.graph_node != 0,
+            };
         }
         self.device(memset.device, out);
         let record = Memset {
@@ -185,7 +192,7 @@ impl Translator {
             return Outcome::Left;
         }
         if !is_timed(call.start, call.end) {
-            return Outcome::Untimed;
+            return Outcome::Untimed { of_graph: false };
         }
         let name = calls.name(domain, call.callback);
         let launches = name.windows(6).any(|part| part == b"Launch");
@@ -200,7 +207,8 @@ impl Translator {
         };
         record.put(out);
         if launches {
-            Outcome::Launch
+            let of_graph = name.windows(11).any(|part| part == b"GraphLaunch");
+            Outcome::Launch { of_graph }
         } else {
             Outcome::Written
         }
@@ -209,7 +217,7 @@ impl Translator {
 
 fn sync(sync: &layout::Synchronization, out: &mut Vec<u8>) -> Outcome {
     if !is_timed(sync.start, sync.end) {
-        return Outcome::Untimed;
+        return Outcome::Untimed { of_graph: false };
     }
     let record = Sync {
         start: sync.start as i64,
@@ -225,7 +233,7 @@ fn sync(sync: &layout::Synchronization, out: &mut Vec<u8>) -> Outcome {
 
 fn overhead(overhead: &layout::Overhead, out: &mut Vec<u8>) -> Outcome {
     if !is_timed(overhead.start, overhead.end) {
-        return Outcome::Untimed;
+        return Outcome::Untimed { of_graph: false };
     }
     let record = Overhead {
         start: overhead.start as i64,

@@ -22,6 +22,7 @@ const TOO_LATE: &str = "buffers that came when CUPTI had left";
 
 /// Starts the thread. Where the system refuses one, llmprof is told, and nothing is recorded.
 pub(crate) fn spawn(session: &'static Session, file: File, header: Header, control: Control) {
+    let last_words = control.another();
     let worker = Worker {
         session,
         control,
@@ -50,7 +51,10 @@ pub(crate) fn spawn(session: &'static Session, file: File, header: Header, contr
                 session.set_finished();
             })
     });
-    if started.is_err() {
+    if let Err(error) = started {
+        last_words.send(&Report::Refused {
+            why: format!("the system has no thread for the library: {error}"),
+        });
         session.gate.order(session, false);
         session.set_finished();
     }
@@ -262,9 +266,15 @@ impl Worker {
         let dropped = cupti.read(full, |record| {
             records += 1;
             // SAFETY: the record is CUPTI's, of a version that is supported.
-            match unsafe { translator.put(record, cupti.calls(), scratch) } {
-                Outcome::Launch => recorded.launches += 1.0,
-                Outcome::Untimed => untimed += 1,
+            let is_of_graph = match unsafe { translator.put(record, cupti.calls(), scratch) } {
+                Outcome::Launch { of_graph } => {
+                    recorded.launches += 1.0;
+                    of_graph
+                }
+                Outcome::Untimed { of_graph } => {
+                    untimed += 1;
+                    of_graph
+                }
                 Outcome::Kernel {
                     times,
                     name,
@@ -274,12 +284,13 @@ impl Worker {
                     if has_budget {
                         recorded.kernels.add(times, name, stream);
                     }
-                    if of_graph {
-                        cupti.finds_graph();
-                        recorded.of_graphs += 1.0;
-                    }
+                    recorded.of_graphs += f64::from(u8::from(of_graph));
+                    of_graph
                 }
-                Outcome::Written | Outcome::Left => {}
+                Outcome::Written | Outcome::Left => false,
+            };
+            if is_of_graph {
+                cupti.finds_graph();
             }
         });
         self.records += records;

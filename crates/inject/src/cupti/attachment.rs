@@ -349,7 +349,7 @@ impl Attachment {
         self.new_context.store(true, Ordering::Relaxed);
     }
 
-    /// A kernel of a graph ran. Graphs are few launches for many kernels, so that CUPTI costs little by staying from now
+    /// A graph ran while kernels were recorded. Graphs are few launches for many kernels, so that CUPTI costs little by staying from now
     /// on, and nodes that are captured while it is out cannot be traced back.
     pub(crate) fn finds_graph(&self) {
         self.sees_graph(Graphs::Found);

@@ -296,6 +296,23 @@ fn a_graph_that_was_made_while_cupti_was_out_is_noticed_when_it_runs() {
     assert_eq!(order.last(), Some(&2), "{order:?}");
 }
 
+/// What was recorded of it has no times, and is not written.
+#[test]
+fn a_graph_is_noticed_though_its_kernels_are_lost() {
+    let node = 5_u64 << 32 | 1;
+    let run = Scene::new()
+        .capture("overhead_ppm=200000 detach=on interval_ms=20")
+        .env("STANDIN_LAG", "3000")
+        .env("STANDIN_ASIDE", "1")
+        .run(&format!(
+            "nvtx cuda until:1,0 loop:100,20,4 until:1,3 replay:100,{node},4 finalized"
+        ));
+    assert_eq!(run.status, Some(0), "{}", run.stdout);
+    let recorded = run.one();
+    assert!(losses(&recorded) > 0);
+    assert_eq!(kept(&recorded).len(), 1);
+}
+
 #[test]
 fn a_cupti_that_cannot_leave_or_should_not_stays() {
     for (variable, value, why) in [

@@ -15,7 +15,7 @@
  * names of kernels, forgets everything, keeps a buffer and counts from 1 again, and only cuptiSubscribe may come after
  * it. Whoever does otherwise is ended. As on an H200 with CUDA 13.0: once it has been called, or where the first call of the
  * program came while none was wanted, single calls that are switched on give no records unless all of them are; graphs
- * that were made while kernels were recorded fail afterwards; and kernels of graphs are recorded for good, until recording is
+ * that were made or ran while kernels were recorded fail afterwards; and kernels of graphs are recorded for good, until recording is
  * begun and ended once more, in a context that was made while kernels were recorded.
  */
 #include <pthread.h>
@@ -199,7 +199,7 @@ int cuptiFinalize(void) {
     if (gone == getpid()) fail("cuptiFinalize twice");
     if (calls_open != 1 || !at_end) fail("cuptiFinalize elsewhere than at the end of the outermost call");
     if (inside) fail("cuptiFinalize while somebody is inside");
-    if (graphs_recorded) fail("cuptiFinalize after graphs were made while kernels were recorded");
+    if (graphs_recorded) fail("cuptiFinalize after graphs were made or ran while kernels were recorded");
     if (number("STANDIN_FINALIZE", 0)) return (int)number("STANDIN_FINALIZE", 0);
     pthread_mutex_lock(&lock);
     if (used) fail("cuptiFinalize before all records were handed out");
@@ -292,6 +292,7 @@ static void run_kernel(const char *name, uint64_t node, uint32_t graph) {
     api(RUNTIME, node ? GRAPH_LAUNCH : LAUNCH, which, start, start + 2000);
     uint64_t begin = start + 3000 + 1000000ull * number("STANDIN_LAG", 0);
     kernel_record(kept_name(name), node, graph, which, begin, begin + 1000);
+    if (node) graphs_recorded |= enabled[KERNEL];
     /* Without a lag it is done at once. */
     if (enabled[KERNEL] && begin > start + 3000) busy_until = begin + 1000;
     pthread_mutex_unlock(&lock);

@@ -1,6 +1,7 @@
 //! What a request says about recording CUDA with our own library.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Place, Plan, RuntimeType};
 
@@ -10,7 +11,8 @@ use super::{Place, Plan, RuntimeType};
 pub struct CuptiPlan {
     /// Whether it is; absent is where the model runs on a GPU.
     pub enable: Option<bool>,
-    /// The share of time that recording may cost, as `0.02`; absent records everything.
+    /// The share of time that recording may cost, as `0.02` or `2%`; absent records everything.
+    #[serde(deserialize_with = "share")]
     pub overhead: Option<f64>,
     /// Whether CUPTI leaves the process while nothing is recorded.
     pub detach: bool,
@@ -50,5 +52,43 @@ impl CuptiPlan {
                 Some("pipeline.cupti.overhead=0.02"),
             );
         }
+    }
+}
+
+/// A share as a number, or as a text in percent.
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Share {
+        Number(f64),
+        Text(String),
+    }
+    let number = match Option::<Share>::deserialize(deserializer)? {
+        None => return Ok(None),
+        Some(Share::Number(number)) => Some(number),
+        Some(Share::Text(text)) => text
+            .strip_suffix('%')
+            .and_then(|percent| percent.trim().parse::<f64>().ok())
+            .map(|percent| percent / 100.0),
+    };
+    number
+        .map(Some)
+        .ok_or_else(|| D::Error::custom("expected a share such as 0.02 or 2%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_numbers_or_percent() {
+        let read = |text: &str| serde_json::from_str::<CuptiPlan>(text).map(|plan| plan.overhead);
+        let of = |value: &str| read(&format!(r#"{{"overhead":{value}}}"#));
+        assert_eq!(of("0.02").unwrap(), Some(0.02));
+        assert_eq!(of("\"2%\"").unwrap(), Some(0.02));
+        assert_eq!(of("\"2.5 %\"").unwrap(), Some(0.025));
+        assert_eq!((of("null").unwrap(), read("{}").unwrap()), (None, None));
+        let error = of("\"much\"").unwrap_err().to_string();
+        assert!(error.contains("0.02 or 2%"), "{error}");
     }
 }

@@ -28,7 +28,8 @@ use crate::{
     clock,
     failure::Failure,
     output::Output,
-    slices, subject,
+    slices::Sliced,
+    subject,
 };
 
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
@@ -134,7 +135,7 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
 pub(crate) fn keep(
     profiles: &[PathBuf],
     device: Option<&str>,
-    in_slices: bool,
+    sliced: Option<Sliced>,
     mut issues: Vec<Issue>,
     store: &mut RunDir,
 ) -> Result<Findings, Failure> {
@@ -142,7 +143,9 @@ pub(crate) fn keep(
     let described = device.map(subject::device).transpose()?;
     request::describe(&mut contents.recorded, None, described, device);
     let mut findings = contents.analyze(None)?;
-    issues.extend((in_slices && !findings.has_slices()).then(slices::none));
+    if let Some(sliced) = sliced {
+        issues.extend(sliced.issues(findings.has_slices(), findings.issues()));
+    }
     findings.add_issues(issues);
     contents.save(store)?;
     for issue in findings.issues() {

@@ -19,7 +19,14 @@ use llmprof_record::{
 use llmprof_wire::Options;
 
 use super::profile::{self, files::free};
-use crate::{args::RecordArgs, clock, failure::Failure, output::Output, slices, subject};
+use crate::{
+    args::RecordArgs,
+    clock,
+    failure::Failure,
+    output::Output,
+    slices::{self, Sliced},
+    subject,
+};
 
 /// Where wire files are in a run.
 const FOLDER: &str = "cupti";
@@ -125,14 +132,18 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
             exit_code: end.status.code(),
         })?;
         if !uses_cuda(&directory, &processes)? {
-            store.add_issue(no_cuda())?;
-            return Ok(None);
+            let why = nothing(&processes);
+            store.add_issue(why.clone())?;
+            return Ok(Err(why));
         }
         issues.extend(never_on(args, &processes));
-        let in_slices = args.overhead.is_some();
+        let sliced = args.overhead.map(|share| Sliced {
+            share: f64::from(share.0) / 1e6,
+            is_bounded: is_bounded(args),
+        });
         let device = args.device.as_deref();
-        let findings = profile::keep(&[directory], device, in_slices, issues, &mut store)?;
-        Ok(Some(findings))
+        let findings = profile::keep(&[directory], device, sliced, issues, &mut store)?;
+        Ok(Ok(findings))
     })();
     let kept = match kept {
         Ok(kept) => kept,
@@ -142,11 +153,11 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
     // What the command printed comes first.
     let _ = std::io::stdout().flush();
     match kept {
-        Some(findings) if args.json => profile::print(&findings, true, &dir, output)?,
-        Some(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
-        None => {
+        Ok(findings) if args.json => profile::print(&findings, true, &dir, output)?,
+        Ok(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
+        Err(why) => {
             let mut words = Output::stderr();
-            words.line(&no_cuda().in_a_line())?;
+            words.line(&why.in_a_line())?;
             words.line(&format!("run: {}", dir.display()))?;
         }
     }
@@ -186,12 +197,8 @@ fn issues(processes: &[Watched]) -> Vec<Issue> {
 
 /// Where recording was bounded, and none of the processes that used CUDA did so within the bounds.
 fn never_on(args: &RecordArgs, processes: &[Watched]) -> Option<Issue> {
-    let is_refused = |process: &Watched| process.refused.is_some();
-    if args.overhead.is_some()
-        || processes
-            .iter()
-            .any(|process| process.has_captured || is_refused(process))
-    {
+    let is_on = |process: &Watched| process.has_captured || process.refused.is_some();
+    if !is_bounded(args) || args.overhead.is_some() || processes.iter().any(is_on) {
         return None;
     }
     let (why, hint) = match (&args.nvtx_range, args.length) {
@@ -213,7 +220,23 @@ fn never_on(args: &RecordArgs, processes: &[Watched]) -> Option<Issue> {
     Some(Issue::new(Severity::Error, "record.never_on", text).with_hint(hint))
 }
 
-fn no_cuda() -> Issue {
+fn is_bounded(args: &RecordArgs) -> bool {
+    args.after.is_some() || args.length.is_some() || args.nvtx_range.is_some()
+}
+
+/// Why there is nothing of any process.
+fn nothing(processes: &[Watched]) -> Issue {
+    let refused = processes.iter().find_map(|process| {
+        let why = process.refused.as_ref()?;
+        let text = match process.process {
+            0 => format!("nothing was recorded: {why}"),
+            process => format!("nothing was recorded of process {process}: {why}"),
+        };
+        Some(Issue::new(Severity::Error, "record.refused", text))
+    });
+    if let Some(refused) = refused {
+        return refused;
+    }
     Issue::new(
         Severity::Error,
         "record.no_cuda",

@@ -23,7 +23,7 @@ use super::{
     passes::{Passes, limits},
     pytorch::not_started,
 };
-use crate::slices;
+use crate::slices::{self, Sliced};
 
 /// Where wire files and the worker's logs are.
 const FOLDER: &str = "cupti";
@@ -155,11 +155,16 @@ pub(super) fn capture(
     let files = wire::files(&directory).map_err(failed)?;
     let mut trace = wire::read_files(&files, &Limits::default())
         .map_err(|error| Halt::Failed(error.to_string()))?;
-    if settings.overhead.is_some() {
+    if let Some(share) = settings.overhead {
+        let sliced = Sliced {
+            share,
+            is_bounded: false,
+        };
         leave_out_warm_up(&mut trace, answer.start_ns);
         let mut kinds = trace.ranges.kind.iter();
-        if !kinds.any(|kind| *kind == RangeKind::CAPTURE) {
-            issues.push(slices::none());
+        let has_slices = kinds.any(|kind| *kind == RangeKind::CAPTURE);
+        issues.extend(sliced.issues(has_slices, &trace.issues));
+        if !has_slices {
             issues.append(&mut trace.issues);
             return Ok(Err(issues));
         }

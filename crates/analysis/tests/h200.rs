@@ -60,6 +60,29 @@ fn phase<'a>(analysis: &'a Analysis, name: &str) -> &'a PhaseRow {
     phases.find(|phase| phase.name == name).expect("phase")
 }
 
+/// One model and prompt, recorded by our library, by Nsight Systems and by torch's profiler, in processes of their own.
+#[test]
+fn three_tools_have_the_same_kernels_in_a_step() {
+    const KERNELS: u64 = 1006;
+    let a_step = |analysis: &Analysis, name: &str| {
+        // The first decode of a process runs what was never run before.
+        let windows = &phase(analysis, name).windows;
+        let windows = &windows[usize::from(name == "decode" && windows.len() > 1)..];
+        let kernels: u64 = windows.iter().map(|window| window.kernels).sum();
+        let time: i64 = windows.iter().map(|window| window.device_time_ns).sum();
+        assert_eq!(kernels % KERNELS, 0, "{name}");
+        time as f64 / (kernels / KERNELS) as f64
+    };
+    let own = analyze(&import("h200/runs/eager05/cupti.wire.gz"), None);
+    let own = a_step(&own, "decode");
+    for (tool, other) in [
+        ("Nsight Systems", a_step(nsys(), "decode")),
+        ("torch", a_step(&shapes().1, "decode_step")),
+    ] {
+        assert!((own / other - 1.0).abs() < 0.01, "{tool}: {own} {other}");
+    }
+}
+
 #[test]
 fn all_rows_equal_torchs_key_averages() {
     let trace = &shapes().0;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::device_events::DeviceEvents;
 use crate::intervals::add;
 use crate::slices;
-use crate::steps::{self, Repetition};
+use crate::steps::{self, Repetition, StepLabel};
 
 /// How the phases of a trace are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +116,17 @@ impl Phases {
                 self.push(name, start, end);
             }
         }
+    }
+
+    /// Says what steps are that only the pattern of launches shows, all of one kind; false where there are none.
+    pub(crate) fn name_steps(&mut self, name: &str) -> bool {
+        let unnamed = StepLabel::Step.name();
+        let found = self.names.iter_mut().find(|known| *known == unnamed);
+        let Some(known) = found.filter(|_| self.source == PhaseSource::Inferred) else {
+            return false;
+        };
+        name.clone_into(known);
+        true
     }
 
     /// The window that holds a moment.

@@ -186,6 +186,46 @@ fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {
 }
 
 /// A trace without ranges: its steps by the pattern of launches are the same wherever they are told.
+/// Prefills of 7B that only the pattern of launches shows, recorded in slices: inside of one range that holds all of them, and
+/// inside of none. FLOPs of a prefill are 2 × 6.53 × 10⁹ parameters of layers × tokens, and up to a sixth of that for
+/// attention.
+#[test]
+fn prefills_that_only_their_launches_show_are_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, tokens, step_s) in [
+        ("prefill_slices", 8192_u32, 0.244),
+        ("streams_slices", 4096, 0.119),
+    ] {
+        let trace = fixture(&format!("h200/cupti/{name}.wire.gz"));
+        let tokens_asked = format!("workload.prompt_tokens={tokens}");
+        let args = [
+            "import",
+            trace.to_str().unwrap(),
+            "--device",
+            "h200",
+            "model=qwen2_5_7b",
+            &tokens_asked,
+            "infer.max_new_tokens=1",
+            "-o",
+            name,
+        ];
+        let said = works(folder.path(), &args);
+        let analysis = json(&folder.path().join(name).join("analysis.json"));
+        let phases = analysis["phases"].as_array().unwrap();
+        assert_eq!(phases.len(), 1, "{said}");
+        assert_eq!(phases[0]["phase"], "prefill");
+        let mfu = phases[0]["utilization"]["mfu"].as_f64().unwrap();
+        let least = 2.0 * 6.53e9 * f64::from(tokens) / step_s / 989.4e12;
+        assert!(
+            (0.97..1.17).contains(&(mfu / least)),
+            "{name}: {mfu}, by hand {least}"
+        );
+        let part = |name: &str| phases[0]["waterfall"][name].as_f64().unwrap();
+        let (extra, wall) = (part("extra_ns"), part("wall_ns"));
+        assert!(extra < 0.2 * wall, "{name}: {extra} of {wall}");
+    }
+}
+
 #[test]
 fn steps_by_the_pattern_of_launches_are_told_alike_everywhere() {
     let folder = tempfile::tempdir().unwrap();

@@ -34,7 +34,7 @@ use crate::phases::phase_of_name;
 pub(crate) use self::launches::Source;
 pub(crate) use self::patterns::patterns;
 pub use self::patterns::{StepPattern, StepPatterns};
-pub(crate) use self::phases::{launched, phases};
+pub(crate) use self::phases::{StepLabel, launched, phases};
 
 /// Kernels of a sequence, or of the rest of one, that are looked at: this part of all.
 const WORTH_LOOKING: f64 = 0.1;

@@ -59,7 +59,8 @@ fn phase_line(phase: &PhaseAnalysis) -> String {
     if let Some(class) = phase.class.class {
         text += &format!(", {class}");
     }
-    if let Some(floor) = waterfall.floor_ns {
+    // Of a phase of an unknown kind nothing is known to be needed.
+    if let Some(floor) = waterfall.floor_ns.filter(|floor| floor.0 > 0) {
         let of = if phase.plain_wall_ns.is_some() && judged == waterfall.wall_ns {
             "the captured pass"
         } else {

@@ -5,6 +5,7 @@ use llmprof_units::{Basis, Nanos, Percent, Times};
 use super::super::classes::PhaseClass;
 use super::super::findings::{Confidence, Evidence, Finding};
 use super::super::idle_parts::{HOST_BUSY, LAUNCH_LATENCY, QUEUED_GAP};
+use super::super::measured::RunPhase;
 use super::super::operator_groups::OperatorGroup;
 use super::super::phase_analysis::PhaseAnalysis;
 use super::first_use::new_lengths;
@@ -204,6 +205,14 @@ impl Facts<'_> {
                 phase,
                 "work that no operator needs",
                 why,
+            ));
+        }
+        if self.subject.is_some() && phase.phase == RunPhase::Other {
+            return Some(Finding::abstain(
+                "extra",
+                phase,
+                "work that no operator needs",
+                "which operators of the model this phase runs is not known; ranges `prefill` and `decode` tell",
             ));
         }
         // Without a model some of it may be the model's own: a name alone does not tell.

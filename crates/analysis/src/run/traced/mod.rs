@@ -83,12 +83,16 @@ pub fn analyze_trace(
     if let Some((model, workload)) = pass.subject {
         model.costs(workload)?;
     }
-    let structure = Structure::of(trace);
+    let mut structure = Structure::of(trace);
+    let named = pass
+        .subject
+        .and_then(|(_, workload)| stretches::name_steps(&mut structure.phases, workload));
     let timeline = analyze_structure(trace, &structure, pass.device);
     let lanes = lanes(trace, &structure);
     // What was lost comes first. That a trace of the host has no device is no loss.
     let of_host = lanes.iter().any(|lane| lane.device.is_none());
     let mut issues = timeline.issues.clone();
+    issues.extend(named);
     issues.retain(|issue| !(of_host && issue.code == "analysis.no_device_events"));
     if of_host && pass.measured.is_none() {
         issues.push(

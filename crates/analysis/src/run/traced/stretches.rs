@@ -59,6 +59,27 @@ pub(super) fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
     })
 }
 
+/// The workload says what steps are that nothing names.
+pub(super) fn name_steps(phases: &mut Phases, workload: &Workload) -> Option<Issue> {
+    let (name, what, hint) = if workload.new_tokens > 1 {
+        (
+            STEP,
+            "steps of decode",
+            "infer.max_new_tokens=1 says that they are prefills",
+        )
+    } else {
+        (
+            "prefill",
+            "prefills",
+            "infer.max_new_tokens=2 or more says that they are steps of decode",
+        )
+    };
+    let text = format!("nothing in the trace says what its steps are: they are taken for {what}");
+    phases
+        .name_steps(name)
+        .then(|| Issue::new(Severity::Info, "run.unnamed_steps", text).with_hint(hint))
+}
+
 /// The phases of a trace in order of first use, load and warm-up left out.
 pub(super) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
     let phases = &structure.phases;

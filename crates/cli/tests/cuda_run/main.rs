@@ -8,6 +8,7 @@
 
 mod budget;
 mod stand_in_cuda;
+mod telemetry;
 
 use std::collections::BTreeMap;
 

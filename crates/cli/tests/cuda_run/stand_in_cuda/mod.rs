@@ -3,7 +3,7 @@
 //! Most of a worker's time would be the import of torch and transformers: `prepared.py` does it once for all of them.
 
 #[path = "../../../../inject/tests/support/build.rs"]
-mod build;
+pub(crate) mod build;
 
 use std::{
     fs,

@@ -90,7 +90,8 @@ pub struct FirstUse {
     /// by chance.
     pub outside_later_range: bool,
     /// How much longer its median step took than the median step of the later passes, its first step left out: what is
-    /// paid once for each length of the cache, not once for all. Absent where it could be chance.
+    /// paid once for each length of the cache, not once for all. Absent where it could be chance, or the cache has one
+    /// length.
     #[serde(default)]
     pub extra_step_ns: Option<f64>,
 }
@@ -314,7 +315,7 @@ impl FirstUse {
                 && first_ns - whole.mean > CHANCE * whole.deviation.unwrap_or(0.0),
             // A median that the sum of the steps contradicts is chance.
             extra_step_ns: extra_step(first, &measured)
-                .filter(|extra| extra_ns - extra_ttft_ns >= *extra),
+                .filter(|extra| !run.fixed_cache && extra_ns - extra_ttft_ns >= *extra),
         })
     }
 }
@@ -442,6 +443,12 @@ mod tests {
         assert!(first.outside_later_range);
         // Steps after the first one: 200 and 300 in the warm-up; 20, 30, 40 and 60 in the others.
         assert_eq!(first.extra_step_ns, Some(250.0 - 35.0));
+        let fixed = MeasuredRun {
+            fixed_cache: true,
+            ..run
+        };
+        let fixed = Latency::of(&fixed).0.first_use.unwrap();
+        assert_eq!(fixed.extra_step_ns, None, "no length is new");
         assert_eq!(latency.requests.len(), 2);
         assert_eq!(latency.requests[1].pass, 2);
     }

@@ -19,6 +19,9 @@ pub struct MeasuredRun {
     pub operators: Vec<OperatorIdentity>,
     /// The passes in the order in which they ran, warm-up included.
     pub passes: Vec<MeasuredPass>,
+    /// Whether the KV cache had its full size from the start, so that no step met a length that was new.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fixed_cache: bool,
     /// What the machine did meanwhile, where that was sampled.
     pub telemetry: Option<HostTelemetry>,
     /// What was lost or is doubtful.

@@ -5,8 +5,8 @@ its id is in host memory, which is also when the device has finished its step. P
 the phases the worker waits for the device; inside a step it waits only for the token. On a CUDA device an event after each
 step gives the same moments on the device's clock.
 
-With a fixed cache (compile, cuda_graph) and nothing to decide on the host between steps, the next step is queued before
-the token of this one is read, so that the device never waits for the host.
+With a fixed cache (compile, cuda_graph) on a CUDA device and nothing to decide on the host between steps, the next step is
+queued before the token of this one is read, so that the device never waits for the host.
 """
 
 from __future__ import annotations
@@ -110,10 +110,11 @@ class Loop:
                 tokens = self._take(queued.pop(0))
 
     def _runs_ahead(self) -> bool:
-        """Whether no step depends on what the host does with the tokens before it."""
+        """Whether steps can be queued, and none depends on what the host does with the tokens before it."""
         sampling = self._batch.sampling
         decided = sampling.do_sample or sampling.no_repeat_ngram_size or not self._batch.ignore_eos
-        return self._ready.request.options.fixed_cache and not decided
+        # On a CPU a step is done when its call returns: one ahead would only make the token of this one late.
+        return self._on_cuda and self._ready.request.options.fixed_cache and not decided
 
     def _prefill(self, decoder: Decoder) -> torch.Tensor:
         module, wanted = self._ready.module, self._batch.instruments.module_ranges

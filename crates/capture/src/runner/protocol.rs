@@ -152,6 +152,11 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
+    /// Whether the KV cache has its full size from the start, as compiled and captured steps need it.
+    pub fn has_fixed_cache(&self) -> bool {
+        self.cuda_graph || self.compile != Compile::Off
+    }
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

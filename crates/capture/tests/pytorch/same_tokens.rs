@@ -113,8 +113,9 @@ for repetition in range(2):
             token = decoder.decode(token, False).argmax(-1)
             out.append(token.item())
     print(out)
-# The whole batch with steps that are queued ahead, where compiling would leave the model as it is.
+# The whole batch with steps that are queued ahead, as on a CUDA device, where compiling would leave the model as it is.
 from llmprof_worker import batch as batches
+batches.Loop._runs_ahead = lambda loop: True
 torch.compile = lambda forward, **_: forward
 ready.request.options.compile = "default"
 batch.requests[0].max_new_tokens = 8

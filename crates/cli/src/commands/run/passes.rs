@@ -50,6 +50,7 @@ impl<'a> Passes<'a> {
             loaded.parameters, loaded.weight_bytes
         ));
         let mut run = MeasuredRun {
+            fixed_cache: load.options.has_fixed_cache(),
             issues: loaded.issues.clone(),
             ..MeasuredRun::default()
         };

@@ -5,6 +5,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod compiled;
+mod weights;
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -19,10 +22,16 @@ const TINY: &str = r#"{"model_type": "qwen2", "hidden_size": 64, "intermediate_s
     "use_sliding_window": false, "max_position_embeddings": 128}"#;
 
 fn run(folder: &Path, more: &[&str]) -> Output {
+    run_with(folder, &[], more)
+}
+
+/// A run with more in its environment.
+fn run_with(folder: &Path, environment: &[(&str, &str)], more: &[&str]) -> Output {
     fs::write(folder.join("tiny.json"), TINY).unwrap();
     Command::new(env!("CARGO_BIN_EXE_llmprof"))
         .current_dir(folder)
         .env("NO_COLOR", "1")
+        .envs(environment.iter().copied())
         .args([
             "run",
             "runtime=pytorch",
@@ -39,6 +48,15 @@ fn run(folder: &Path, more: &[&str]) -> Output {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The codes of the issues in a file of a run.
+fn issues(text: &str) -> Vec<String> {
+    let manifest: Value = serde_json::from_str(text).unwrap();
+    let issues = manifest["issues"].as_array().unwrap().iter();
+    issues
+        .map(|issue| issue["code"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The interpreter, where it has what the worker needs.
@@ -202,14 +220,6 @@ fn a_family_that_cannot_be_counted_runs_all_the_same() {
     assert!(output.status.success(), "{}", stderr(&output));
     let out = folder.path().join("out");
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_else(|_| panic!("{name}"));
-    let issues = |text: &str| {
-        let manifest: Value = serde_json::from_str(text).unwrap();
-        let issues = manifest["issues"].as_array().unwrap().clone();
-        let codes = issues
-            .iter()
-            .map(|issue| issue["code"].as_str().unwrap().to_owned());
-        codes.collect::<Vec<_>>()
-    };
     let lacks = "model.uncounted".to_owned();
     assert!(issues(&read("run.json")).contains(&lacks));
     assert!(!issues(&read("analysis.json")).contains(&"run.no_model".to_owned()));

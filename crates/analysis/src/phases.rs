@@ -1,8 +1,12 @@
 //! The phases of a trace: from annotations, else from patterns of launches, else one phase.
 
-use llmprof_record::trace::{RangeKind, Trace};
+mod annotations;
+
+use llmprof_record::trace::Trace;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::annotations::{STEP, is_annotation, phase_of_name, ranges_of};
+use self::annotations::{annotated, own_name};
 use crate::device_events::DeviceEvents;
 use crate::intervals::add;
 use crate::slices;
@@ -187,187 +191,6 @@ fn by_pattern(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The name of a step of decode.
-pub(crate) const STEP: &str = "decode_step";
-
-/// Words in the names of annotations, and the phases that they stand for. The first that is found decides.
-const PHASE_WORDS: &[(&str, &str)] = &[
-    ("warmup", "warmup"),
-    ("warm_up", "warmup"),
-    ("warm-up", "warmup"),
-    (STEP, STEP),
-    ("prefill", "prefill"),
-    ("decode", "decode"),
-    ("vision", "vision"),
-    ("image_encoder", "vision"),
-    ("load_model", "load"),
-    ("model_load", "load"),
-];
-
-pub(crate) fn phase_of_name(text: &str) -> Option<String> {
-    let text = text.to_ascii_lowercase();
-    if text == "load" {
-        return Some(text);
-    }
-    let found = PHASE_WORDS.iter().find(|(word, _)| text.contains(word));
-    found.map(|(_, phase)| (*phase).to_owned())
-}
-
-/// Start and end of the ranges that stand for `phase`, in order of time.
-pub(crate) fn ranges_of(trace: &Trace, phase: &str) -> Vec<(i64, i64)> {
-    let ranges = &trace.ranges;
-    let mut cache = rustc_hash::FxHashMap::default();
-    let mut found: Vec<(i64, i64)> = (0..ranges.len())
-        .filter(|&row| {
-            is_annotation(ranges.kind[row])
-                && *cache.entry(ranges.name[row]).or_insert_with(|| {
-                    phase_of_name(trace.text(ranges.name[row])).as_deref() == Some(phase)
-                })
-        })
-        .map(|row| {
-            let start = ranges.start[row];
-            (start, start.saturating_add(ranges.duration[row]))
-        })
-        .collect();
-    found.sort_unstable();
-    found
-}
-
-/// Whether a range is one that a program put on a host's thread.
-pub(crate) fn is_annotation(kind: RangeKind) -> bool {
-    matches!(
-        kind,
-        RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
-    )
-}
-
-/// The name of an annotation without the number that counts its repetitions (`ProfilerStep#12`).
-fn own_name(text: &str) -> Option<String> {
-    let name = text
-        .trim_end_matches(|c: char| c.is_ascii_digit())
-        .trim_end_matches(['#', ' ', ':', '-']);
-    (!name.is_empty()).then(|| name.to_owned())
-}
-
-/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
-fn annotated(
-    trace: &Trace,
-    events: &DeviceEvents,
-    name_of: impl Fn(&str) -> Option<String>,
-) -> Option<Phases> {
-    let ranges = &trace.ranges;
-    let mut cache = rustc_hash::FxHashMap::default();
-    let mut found: Vec<(i64, i64, usize)> = Vec::new();
-    let mut names: Vec<String> = Vec::new();
-    let mut outermost: Option<(u32, i64)> = None;
-    for row in 0..ranges.len() {
-        if !is_annotation(ranges.kind[row]) {
-            continue;
-        }
-        let name = cache.entry(ranges.name[row]).or_insert_with(|| {
-            let name = name_of(trace.text(ranges.name[row]))?;
-            let known = names.iter().position(|known| *known == name);
-            Some(known.unwrap_or_else(|| {
-                names.push(name);
-                names.len() - 1
-            }))
-        });
-        let Some(name) = *name else { continue };
-        let (start, thread) = (ranges.start[row], ranges.thread[row].0);
-        let end = start.saturating_add(ranges.duration[row]);
-        // A phase inside a phase of the same thread is a part of it; but an image tower runs inside the forward pass of
-        // its model, and what stands before it there only prepares it.
-        if outermost.is_some_and(|(holder, until)| holder == thread && end <= until) {
-            let tower = |around: &&mut (i64, i64, usize)| {
-                names[name] == "vision" && around.2 != name && start >= around.0
-            };
-            if let Some(around) = found.last_mut().filter(tower) {
-                let begin = std::mem::replace(&mut around.0, end);
-                match found.len().checked_sub(2).map(|before| &mut found[before]) {
-                    Some(before) if before.2 == name && before.1 == begin => before.1 = end,
-                    _ => found.insert(found.len() - 1, (begin, end, name)),
-                }
-            }
-            continue;
-        }
-        if end > start {
-            outermost = Some((thread, end));
-            found.push((start, end, name));
-        }
-    }
-    // A tower may leave nothing of what is around it.
-    found.retain(|&(start, end, _)| end > start);
-    drop_chatter(&mut found, &names);
-    if found.is_empty() {
-        return None;
-    }
-    let phases = partition(&found, &names);
-    let time = |inside: bool| -> i128 {
-        let events = events.all().iter();
-        events
-            .filter(|event| !inside || phases.at(event.start).is_some())
-            .map(|event| i128::from(event.duration()))
-            .sum()
-    };
-    let recognized = names.iter().any(|name| is_phase(name));
-    (recognized || 2 * time(true) >= time(false)).then_some(phases)
-}
-
-fn is_phase(name: &str) -> bool {
-    PHASE_WORDS.iter().any(|(_, phase)| *phase == name)
-}
-
-/// Libraries put ranges around small things of their own: a name with a thousandth of the time is no phase.
-fn drop_chatter(found: &mut Vec<(i64, i64, usize)>, names: &[String]) {
-    let mut times = vec![0_i128; names.len()];
-    for &(start, end, name) in found.iter() {
-        times[name] += i128::from(end) - i128::from(start);
-    }
-    let all: i128 = times.iter().sum();
-    found.retain(|&(_, _, name)| is_phase(&names[name]) || times[name] * 1000 >= all);
-}
-
-/// Cuts ranges that may overlap (on several threads) into stretches; where two phases run at once it is `mixed`.
-fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases {
-    let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
-    for &(start, end, name) in found {
-        points.push((start, true, name));
-        points.push((end, false, name));
-    }
-    // Ends come before starts at one moment, so that ranges that touch stay apart.
-    points.sort_unstable();
-    let mut phases = Phases::empty(PhaseSource::Annotation);
-    let mut active = vec![0_u32; names.len()];
-    let mut current: Option<(String, i64)> = None;
-    for (index, &(time, begins, name)) in points.iter().enumerate() {
-        if begins {
-            active[name] += 1;
-        } else {
-            active[name] -= 1;
-        }
-        let next = points.get(index + 1);
-        if next.is_some_and(|&(at, begins_next, _)| at == time && begins_next == begins) {
-            continue;
-        }
-        let mut running = (0..names.len()).filter(|&name| active[name] > 0);
-        let state = match (running.next(), running.next()) {
-            (None, _) => None,
-            (Some(one), None) => Some(names[one].as_str()),
-            (Some(_), Some(_)) => Some("mixed"),
-        };
-        let changed = current.as_ref().map(|(name, _)| name.as_str()) != state;
-        if changed {
-            if let Some((name, start)) = current.take()
-                && time > start
-            {
-                phases.push(&name, start, time);
-            }
-            current = state.map(|name| (name.to_owned(), time));
-        }
-    }
-    phases
-}
-
 fn inferred(steps: &[Repetition]) -> Option<Phases> {
     let steps = steps::phases(steps)?;
     let mut phases = Phases::empty(PhaseSource::Inferred);
@@ -393,64 +216,8 @@ fn whole(trace: &Trace, events: &DeviceEvents) -> Phases {
 
 #[cfg(test)]
 mod tests {
+    use super::annotations::partition;
     use super::*;
-
-    #[test]
-    fn names_of_phases_are_recognized() {
-        let phase = |name| phase_of_name(name);
-        assert_eq!(phase("Prefill[0]").as_deref(), Some("prefill"));
-        assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
-        assert_eq!(phase("upload"), None);
-        assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
-    }
-
-    #[test]
-    fn ranges_of_libraries_are_no_phases() {
-        let names = ["graph", "cub::DeviceScan", "vision"].map(str::to_owned);
-        let mut found = vec![(0, 3, 1), (10, 11, 2), (20, 10_000, 0)];
-        drop_chatter(&mut found, &names);
-        assert_eq!(found, [(10, 11, 2), (20, 10_000, 0)]);
-        // Where there is nothing else, they are all there is.
-        let mut found = vec![(0, 3, 1)];
-        drop_chatter(&mut found, &names);
-        assert_eq!(found.len(), 1);
-    }
-
-    #[test]
-    fn an_image_tower_inside_prefill_is_a_phase() {
-        let mut builder = llmprof_record::trace::TraceBuilder::default();
-        let thread = builder.thread(1, 1);
-        let mut range = |name: &str, start: i64, end: i64| {
-            let name = builder.intern(name);
-            builder.ranges.push(llmprof_record::trace::Range {
-                start,
-                duration: end - start,
-                name,
-                kind: RangeKind::NVTX,
-                thread,
-                ..Default::default()
-            });
-        };
-        range("prefill", 0, 100);
-        range("vision", 10, 30);
-        range("vision_tower.layers.0", 12, 28);
-        range("decode", 100, 200);
-        let trace = builder.finish();
-        let phases = Phases::of(&trace, &DeviceEvents::of(&trace));
-        let windows: Vec<_> = phases
-            .windows
-            .iter()
-            .map(|window| (window.start, window.end, phases.names[window.name].as_str()))
-            .collect();
-        assert_eq!(
-            windows,
-            [
-                (0, 30, "vision"),
-                (30, 100, "prefill"),
-                (100, 200, "decode")
-            ]
-        );
-    }
 
     #[test]
     fn of_phases_that_were_recorded_in_part_whole_steps_are_left() {
@@ -493,27 +260,5 @@ mod tests {
             windows,
             [(20, 40, 0, true), (40, 60, 0, true), (105, 130, 1, false)]
         );
-    }
-
-    #[test]
-    fn overlapping_phases_of_two_threads_are_mixed() {
-        let names = ["prefill".to_owned(), "decode".to_owned()];
-        let phases = partition(&[(0, 10, 0), (5, 20, 1), (20, 30, 1)], &names);
-        let windows: Vec<_> = phases
-            .windows
-            .iter()
-            .map(|window| (window.start, window.end, phases.names[window.name].as_str()))
-            .collect();
-        assert_eq!(
-            windows,
-            [
-                (0, 5, "prefill"),
-                (5, 10, "mixed"),
-                (10, 20, "decode"),
-                (20, 30, "decode")
-            ]
-        );
-        assert_eq!(phases.at(20), Some(3));
-        assert_eq!(phases.at(30), None);
     }
 }

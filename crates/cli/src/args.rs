@@ -5,6 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use llmprof_config::hydra;
+use llmprof_record::plan::read_share;
 
 /// Profiles LLM inference: what a model did on a device, what it should have cost, and where the difference went.
 #[derive(Debug, Parser)]
@@ -287,15 +288,8 @@ pub(crate) struct Share(pub(crate) u32);
 
 /// A share: `2%`, `0.02`.
 fn share(text: &str) -> Result<Share, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(number) => (number, 1e4),
-        None => (text, 1e6),
-    };
-    let ppm = number
-        .trim()
-        .parse::<f64>()
-        .map_err(|error| error.to_string())?
-        * scale;
+    let share = read_share(text).ok_or("not a number, such as 2% or 0.02")?;
+    let ppm = share * 1e6;
     if (1.0..=1e6).contains(&ppm) {
         Ok(Share(ppm.round() as u32))
     } else {

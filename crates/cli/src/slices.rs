@@ -28,7 +28,7 @@ impl Sliced {
     }
 
     /// No slice was recorded at all.
-    pub(crate) fn none(self) -> Issue {
+    fn none(self) -> Issue {
         let bounds = if self.is_bounded {
             ", or outside of the times or the range that recording was bounded to"
         } else {

@@ -190,6 +190,14 @@ pub(super) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases
 mod tests {
     use super::*;
 
+    fn windows(phases: &Phases) -> Vec<(i64, i64, &str)> {
+        let name = |number: usize| phases.names[number].as_str();
+        let windows = phases.windows.iter();
+        windows
+            .map(|window| (window.start, window.end, name(window.name)))
+            .collect()
+    }
+
     #[test]
     fn names_of_phases_are_recognized() {
         let phase = |name| phase_of_name(name);
@@ -232,13 +240,8 @@ mod tests {
         range("decode", 100, 200);
         let trace = builder.finish();
         let phases = Phases::of(&trace, &DeviceEvents::of(&trace));
-        let windows: Vec<_> = phases
-            .windows
-            .iter()
-            .map(|window| (window.start, window.end, phases.names[window.name].as_str()))
-            .collect();
         assert_eq!(
-            windows,
+            windows(&phases),
             [
                 (0, 30, "vision"),
                 (30, 100, "prefill"),
@@ -251,13 +254,8 @@ mod tests {
     fn overlapping_phases_of_two_threads_are_mixed() {
         let names = ["prefill".to_owned(), "decode".to_owned()];
         let phases = partition(&[(0, 10, 0), (5, 20, 1), (20, 30, 1)], &names);
-        let windows: Vec<_> = phases
-            .windows
-            .iter()
-            .map(|window| (window.start, window.end, phases.names[window.name].as_str()))
-            .collect();
         assert_eq!(
-            windows,
+            windows(&phases),
             [
                 (0, 5, "prefill"),
                 (5, 10, "mixed"),

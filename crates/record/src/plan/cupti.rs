@@ -66,14 +66,20 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::E
     let number = match Option::<Share>::deserialize(deserializer)? {
         None => return Ok(None),
         Some(Share::Number(number)) => Some(number),
-        Some(Share::Text(text)) => text
-            .strip_suffix('%')
-            .and_then(|percent| percent.trim().parse::<f64>().ok())
-            .map(|percent| percent / 100.0),
+        Some(Share::Text(text)) => read_share(&text),
     };
     number
         .map(Some)
         .ok_or_else(|| D::Error::custom("expected a share such as 0.02 or 2%"))
+}
+
+/// A share as people write it: `0.02` or `2%`.
+pub fn read_share(text: &str) -> Option<f64> {
+    let (number, whole) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    number.trim().parse::<f64>().ok().map(|share| share / whole)
 }
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ fn never_on(args: &RecordArgs, processes: &[Watched]) -> Option<Issue> {
         ),
         (None, Some(_)) => (
             "the time of --for was over, or that of --after not".to_owned(),
-            "both count from the start of the command: after 60 s, `--after 60s --for 10s` records ten"
+            "both count from the start of the command: `--after 60s --for 10s` records ten seconds, a minute later"
                 .to_owned(),
         ),
         (None, None) => (

@@ -1,336 +1,79 @@
-//! The whole analysis of a trace.
-
-mod issues;
-mod phase_rows;
-mod sums;
+//! What a run says, as a whole: `analysis.json`.
 
 use llmprof_record::issue::Issue;
-use llmprof_record::trace::Trace;
-use llmprof_theory::device::Device;
+use llmprof_record::memory::MemoryHistory;
+use llmprof_record::run::RunPhase;
+use llmprof_record::summary::SummaryTable;
+use llmprof_theory::{Workload, WorkloadError};
+use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-use crate::attribution::{Attribution, AttributionRow, Reason};
-use crate::breakdown::{DeviceBreakdown, DeviceTimeline, queue_depths};
-use crate::device_events::{DeviceEvent, DeviceEvents};
-use crate::idle::HostActivity;
-use crate::kernels::{self, KernelRow};
-use crate::key_averages::SliceTimes;
-use crate::launches::{ApiKind, Launches};
-use crate::nesting::Nesting;
-use crate::operators::{self, OperatorRow};
-use crate::phases::{PhaseSource, Phases};
-use crate::scaled::{Scaled, scaled};
-use crate::slices;
-use crate::steps::{self, Repetition, StepPatterns};
+use crate::counters::CountersAnalysis;
+use crate::findings::Finding;
+use crate::latency::Latency;
+use crate::phase_analysis::PhaseAnalysis;
+use crate::telemetry::HostTelemetry;
+use crate::trace::TraceAnalysis;
 
-pub use self::issues::MORE_SLICES;
-use self::issues::{before_launch, few_slices, issues};
-use self::phase_rows::{api_calls, count_events, phase_row};
-pub(crate) use self::sums::host_span;
-use self::sums::{totals, transfers, unattributed};
+/// Why a run cannot be analyzed.
+#[derive(Debug, Error)]
+pub enum AnalysisError {
+    /// The workload does not suit the model.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+}
 
-/// What a trace says: `analysis.json`. Times are integer ns, on the clock of the trace where they are moments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Everything that follows from a record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
-    /// The version of this layout.
-    pub schema: u32,
-    /// The tool that wrote the trace, where known.
-    pub tool: Option<String>,
-    /// The device that rooflines are of, where one was given.
-    pub roofline_device: Option<String>,
-    /// Sums over the whole trace.
-    pub totals: Totals,
-    /// How the phases are known.
-    pub phase_source: PhaseSource,
-    /// For inferred phases, how alike the repetitions are; 1 where all steps launch the same kernels.
-    pub phase_confidence: Option<f64>,
-    /// The phases, in order of first use.
-    pub phases: Vec<PhaseRow>,
-    /// Steps by the pattern of launches, where no range shows them and something repeats.
-    #[serde(default)]
-    pub steps: Option<StepPatterns>,
-    /// What slices say of the whole, where recording kept within a budget.
+    pub schema_version: u32,
+    /// Name of the model, or of the program that was traced.
+    pub model: String,
+    /// Family that its config was read as; absent where the model is not known.
+    pub family: Option<String>,
+    /// The device that roofline times are of; absent where none is known.
+    pub device: Option<String>,
+    /// What was asked for; absent where the model is not known. Routing is what was measured, where the run reports it.
+    pub workload: Option<Workload>,
+    pub latency: Latency,
+    /// Time that loading took, where the run has such a phase.
+    pub load_ns: Option<Nanos>,
+    /// Index of the pass that waterfalls are made from; absent where none was captured.
+    pub captured_pass: Option<u64>,
+    /// In the order of time.
+    pub phases: Vec<PhaseAnalysis>,
+    /// In the order of their gains.
+    pub findings: Vec<Finding>,
+    /// What the machine did meanwhile, where that was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scaled: Option<Scaled>,
-    /// Every device from its first to its last event.
-    pub devices: Vec<DeviceBreakdown>,
-    /// Device time by origin; the rows hold all of it.
-    pub attribution: Vec<AttributionRow>,
-    /// Device time without an operator, by reason.
-    pub unattributed: Vec<UnattributedRow>,
-    /// Operators of the framework.
-    pub operators: Vec<OperatorRow>,
-    /// Kernels by name.
-    pub kernels: Vec<KernelRow>,
-    /// Copies and memory fills by name.
-    pub transfers: Vec<TransferRow>,
-    /// Calls of the CUDA API by function.
-    pub api: Vec<ApiRow>,
-    /// What was lost or is doubtful.
+    pub telemetry: Option<HostTelemetry>,
+    /// What the trace of the captured pass says by itself: kernels, operators of the framework, idle causes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Box<TraceAnalysis>>,
+    /// Hardware counters of single launches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<CountersAnalysis>,
+    /// Sums by name of other tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub summaries: Vec<SummaryTable>,
+    /// A caching allocator's memory, without the points of its timelines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryHistory>,
+    /// What the traces beside the first say: the operators of a framework where another trace explains the time.
+    #[serde(skip)]
+    pub beside: Vec<Self>,
+    /// What the derived numbers rest on.
+    pub assumptions: Vec<String>,
+    /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
 }
 
-/// The version of [`Analysis`] that this program writes.
-pub const SCHEMA: u32 = 1;
+impl Analysis {
+    /// The version of the layout that is written.
+    pub const SCHEMA_VERSION: u32 = 2;
 
-/// Sums over a whole trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// Events that were read.
-    pub events: u64,
-    /// Host slices.
-    pub host_slices: u64,
-    /// Kernels.
-    pub kernels: u64,
-    /// Copies.
-    pub copies: u64,
-    /// Memory fills.
-    pub memsets: u64,
-    /// The sum of all kernel times, ns.
-    pub kernel_time_ns: i64,
-    /// The sum of the times of all device events, ns.
-    pub device_time_ns: i64,
-    /// Time with at least one device event, per device and summed, ns.
-    pub busy_ns: i64,
-    /// From the first start to the last end of a device event, ns.
-    pub device_span_ns: i64,
-    /// From the first to the last moment of any event, ns.
-    pub span_ns: i64,
-    /// Device time of events with a known operator, ns.
-    pub attributed_ns: i64,
-    /// Device time of events that began outside every phase, ns.
-    pub outside_phases_ns: i64,
-}
-
-/// One phase: all stretches of time with one name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PhaseRow {
-    /// Its name.
-    pub name: String,
-    /// How often it occurs.
-    pub instances: u64,
-    /// All stretches together, ns.
-    pub span_ns: i64,
-    /// Device events that belong to it: launched in it, or begun in it where phases are inferred.
-    pub events: u64,
-    /// Kernels among them.
-    pub kernels: u64,
-    /// The sum of the times of those events, whole, ns.
-    pub device_time_ns: i64,
-    /// Calls that launched device events, per occurrence: per step, and per token where a step makes one.
-    pub launches_per_instance: f64,
-    /// The stretches, in order of time.
-    pub windows: Vec<PhaseWindow>,
-    /// What each device did.
-    pub devices: Vec<DeviceBreakdown>,
-    /// Calls of the CUDA API that began in it.
-    pub api: Vec<ApiRow>,
-}
-
-/// One stretch of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PhaseWindow {
-    /// When it begins, ns.
-    pub start_ns: i64,
-    /// How long it lasts, ns.
-    pub span_ns: i64,
-    /// Kernels that belong to it.
-    pub kernels: u64,
-    /// The sum of the times of device events that belong to it, whole, ns.
-    pub device_time_ns: i64,
-}
-
-/// Device time without an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnattributedRow {
-    /// Why.
-    pub reason: Reason,
-    /// Events.
-    pub events: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
-}
-
-/// Copies or memory fills with one name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TransferRow {
-    /// The name as the tool wrote it.
-    pub name: String,
-    /// How many.
-    pub calls: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-/// Calls of one API function. A driver call inside a runtime call is part of that call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApiRow {
-    /// The function.
-    pub name: String,
-    /// What it is for.
-    pub kind: ApiKind,
-    /// Calls.
-    pub calls: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
-}
-
-/// How the rows of a trace hang together: what every question about it starts from.
-pub(crate) struct Structure {
-    pub(crate) events: DeviceEvents,
-    pub(crate) nesting: Nesting,
-    pub(crate) phases: Phases,
-    pub(crate) attribution: Attribution,
-    /// Steps by the pattern of launches.
-    repetitions: Vec<Repetition>,
-    /// Device events that began before their launch.
-    early: Option<Issue>,
-}
-
-impl Structure {
-    pub(crate) fn of(trace: &Trace) -> Self {
-        let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
-        let (launches, repetitions) = rayon::join(|| Launches::of(trace), || steps::unnamed(trace));
-        let phases = Phases::with_steps(trace, &events, &repetitions);
-        let attribution = Attribution::of(trace, &events, &launches, &nesting, &phases);
-        let early = before_launch(trace, &events, &launches);
-        Self {
-            events,
-            nesting,
-            phases,
-            attribution,
-            repetitions,
-            early,
-        }
+    pub fn phase(&self, phase: RunPhase) -> Option<&PhaseAnalysis> {
+        self.phases.iter().find(|found| found.phase == phase)
     }
-}
-
-/// Analyzes a trace; rooflines are of `device` where one is given.
-pub fn analyze(trace: &Trace, device: Option<&Device>) -> Analysis {
-    analyze_structure(trace, &Structure::of(trace), device)
-}
-
-pub(crate) fn analyze_structure(
-    trace: &Trace,
-    structure: &Structure,
-    device: Option<&Device>,
-) -> Analysis {
-    let Structure {
-        events,
-        nesting,
-        phases,
-        attribution,
-        repetitions,
-        early,
-    } = structure;
-    let (operators, parts) = rayon::join(
-        || {
-            let times = SliceTimes::of(trace, nesting, events, |index| attribution.operator(index));
-            operators::operators(trace, &times, attribution, events, device)
-        },
-        || Parts::of(trace, events, nesting, attribution, phases),
-    );
-    let Parts {
-        mut phase_rows,
-        devices,
-        api,
-        kernels,
-    } = parts;
-    let totals = totals(trace, events, attribution, &devices);
-    let is_sample = slices::are_a_sample(trace);
-    let scaled = is_sample.then(|| scaled(trace)).flatten();
-    phase_rows.retain(|row| row.instances > 0);
-    Analysis {
-        schema: SCHEMA,
-        tool: trace.metadata.get("tool").cloned(),
-        roofline_device: device.map(|device| device.name.clone()),
-        totals,
-        phase_source: phases.source,
-        phase_confidence: phases.confidence,
-        phases: phase_rows,
-        steps: steps::patterns(trace, events, repetitions),
-        devices,
-        attribution: attribution.rows(trace, events, phases),
-        unattributed: unattributed(events, attribution),
-        issues: early
-            .iter()
-            .cloned()
-            .chain(issues(trace, events, &kernels, &operators))
-            .chain((is_sample && scaled.is_none()).then(few_slices))
-            .collect(),
-        scaled,
-        operators,
-        kernels,
-        transfers: transfers(trace),
-        api,
-    }
-}
-
-/// What does not need the operators, worked out beside them.
-struct Parts {
-    phase_rows: Vec<PhaseRow>,
-    devices: Vec<DeviceBreakdown>,
-    api: Vec<ApiRow>,
-    kernels: Vec<KernelRow>,
-}
-
-impl Parts {
-    fn of(
-        trace: &Trace,
-        events: &DeviceEvents,
-        nesting: &Nesting,
-        attribution: &Attribution,
-        phases: &Phases,
-    ) -> Self {
-        let activity = HostActivity::of(trace, nesting, attribution);
-        let mut first = 0;
-        let timelines: Vec<DeviceTimeline<'_>> = events
-            .devices()
-            .map(|events| {
-                let timeline = DeviceTimeline {
-                    trace,
-                    attribution,
-                    activity: &activity,
-                    events,
-                    first,
-                    depths: queue_depths(trace, attribution, events, first),
-                };
-                first += events.len();
-                timeline
-            })
-            .collect();
-        let slices = slices::of(trace);
-        let devices = timelines
-            .iter()
-            .map(|timeline| {
-                let span = span_of(timeline.events);
-                match &slices {
-                    Some(slices) => {
-                        let parts: Vec<_> = slices::inside(slices, span).collect();
-                        timeline.break_down(&parts, true)
-                    }
-                    None => timeline.break_down(&[span], true),
-                }
-            })
-            .collect();
-        let api = api_calls(trace, nesting, phases);
-        let mut phase_rows: Vec<PhaseRow> = (0..phases.names.len())
-            .map(|name| phase_row(name, phases, &timelines, api.get(name + 1)))
-            .collect();
-        count_events(&mut phase_rows, events, attribution, phases);
-        Self {
-            phase_rows,
-            devices,
-            api: api.into_iter().next().unwrap_or_default(),
-            kernels: kernels::kernels(trace, events),
-        }
-    }
-}
-
-fn span_of(events: &[DeviceEvent]) -> (i64, i64) {
-    let start = events.first().map_or(0, |event| event.start);
-    let end = events.iter().map(|event| event.end).max().unwrap_or(start);
-    (start, end)
 }

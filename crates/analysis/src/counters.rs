@@ -2,9 +2,9 @@
 
 use llmprof_record::counters::{Counters, ProfiledLaunch, RooflinePoint, Rule};
 use llmprof_units::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::Analysis;
+use crate::trace::TraceAnalysis;
 
 /// Metrics that every reader wants: our name, that of the raw page, section and name of the details page.
 const PERCENTAGES: &[(&str, &str, &str, &str)] = &[
@@ -40,7 +40,7 @@ pub fn percentages() -> impl Iterator<Item = &'static str> {
 }
 
 /// All profiled launches.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CountersAnalysis {
     /// One row a launch, in the order of the report.
     pub launches: Vec<LaunchRow>,
@@ -49,7 +49,7 @@ pub struct CountersAnalysis {
 }
 
 /// One profiled launch.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchRow {
     /// The kernel, under the name by which all tools meet.
     pub kernel: String,
@@ -62,7 +62,7 @@ pub struct LaunchRow {
     /// Mean of the same kernel on the timeline.
     pub timeline_mean_ns: Option<f64>,
     /// Use of the device's parts in percent of their peak, by [`percentages`].
-    pub percentages: Vec<(&'static str, Option<f64>)>,
+    pub percentages: Vec<(String, Option<f64>)>,
     /// Bytes that main memory moved.
     pub dram_bytes: Option<u64>,
     /// Matrix units.
@@ -74,7 +74,7 @@ pub struct LaunchRow {
 }
 
 /// Where a launch stands under a roofline.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Operations per second.
     pub flops_per_s: f64,
@@ -85,7 +85,7 @@ pub struct Point {
 }
 
 /// What the profiler of counters advises.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// The rule's name: `SOLBottleneck`.
     pub rule: String,
@@ -107,7 +107,7 @@ impl From<RooflinePoint> for Point {
 
 impl CountersAnalysis {
     /// Rows of all launches; with a timeline, beside their kernels there.
-    pub fn of(counters: &Counters, timeline: Option<&Analysis>) -> Self {
+    pub fn of(counters: &Counters, timeline: Option<&TraceAnalysis>) -> Self {
         let launches: Vec<LaunchRow> = counters
             .launches
             .iter()
@@ -124,7 +124,7 @@ impl CountersAnalysis {
 }
 
 impl LaunchRow {
-    fn of(counters: &Counters, launch: &ProfiledLaunch, timeline: Option<&Analysis>) -> Self {
+    fn of(counters: &Counters, launch: &ProfiledLaunch, timeline: Option<&TraceAnalysis>) -> Self {
         let percentage = |raw: &str, section: &str, name: &str| {
             counters
                 .number(launch, raw)
@@ -154,7 +154,9 @@ impl LaunchRow {
             timeline_mean_ns: on_timeline.map(|kernel| kernel.mean_ns),
             percentages: PERCENTAGES
                 .iter()
-                .map(|(column, raw, section, name)| (*column, percentage(raw, section, name)))
+                .map(|(column, raw, section, name)| {
+                    ((*column).to_owned(), percentage(raw, section, name))
+                })
                 .collect(),
             dram_bytes: counters.dram_bytes(launch).map(|bytes| bytes.0),
             tensor: counters.tensor_point(launch).map(Point::from),

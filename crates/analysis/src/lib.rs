@@ -1,32 +1,37 @@
-//! Why what happened differs from what should have. Pure functions: no file is read or written here.
+//! Why what happened differs from what should have happened. Pure: no file is read or written here.
 //!
-//! [`statics`] is what a model must cost, on paper. [`analysis::analyze`] takes a trace apart: [`phases`] cut its time,
-//! [`attribution`] says where each device event comes from, [`breakdown`] where the time of a device went,
-//! [`operators`] and [`kernels`] sum it up by name, [`steps`] finds what returns in it, [`counters`] are
-//! those of single launches. [`run::analyze_run`] joins what a run measured with what it should have cost.
+//! [`analyze`] takes a [`RunRecord`](llmprof_record::run::RunRecord), whatever ran it, and gives an [`Analysis`]. Modules
+//! are ordered by what they need: [`stats`] → [`timeline`] (what a device did when, why it was idle) → [`attribution`]
+//! (which operator launched it) → [`steps`] (launch patterns) → [`phases`] → [`trace`] (all that a trace says by itself) →
+//! [`matching`] (which operator of the model each event is) → [`waterfall`], [`roofline`], [`latency`], [`telemetry`],
+//! [`counters`] → [`findings`] → [`analyze`]. [`statics`] is what a model should cost.
 
-pub mod analysis;
+mod analysis;
+mod analyze;
 pub mod attribution;
-pub mod breakdown;
+pub mod bottleneck;
+mod capture_cost;
 pub mod counters;
-pub mod device_events;
-pub mod idle;
-mod intervals;
-pub mod kernels;
-pub mod key_averages;
-pub mod launches;
-pub mod nesting;
-pub mod occupancy;
-pub mod operator_cost;
-pub mod operators;
+pub mod evidence;
+pub mod findings;
+mod labels;
+pub mod latency;
+pub mod matching;
+pub mod phase_analysis;
+pub mod phase_facts;
 pub mod phases;
-pub mod run;
-pub mod scaled;
-mod slices;
+mod recorded_part;
+pub mod roofline;
 pub mod statics;
+pub mod stats;
 pub mod steps;
-pub mod summary;
+pub mod telemetry;
+pub mod timeline;
+pub mod trace;
+pub mod waterfall;
 
-pub use analysis::{Analysis, analyze};
-pub use scaled::{Scaled, scaled};
-pub use summary::summary_lines;
+pub use analysis::{Analysis, AnalysisError};
+pub use analyze::analyze;
+pub use capture_cost::CaptureCost;
+pub use phase_analysis::PhaseAnalysis;
+pub use trace::TraceAnalysis;

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for issue in &samples.issues {
         eprintln!("{issue}");
     }
-    if let Ok(facts) = GpuFacts::collect(None) {
+    if let Ok(facts) = nvml::gpu_facts(None) {
         eprintln!("{}", serde_json::to_string_pretty(&facts)?);
     }
     for gpu in &samples.gpus {

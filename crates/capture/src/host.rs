@@ -1,11 +1,11 @@
-//! The machine a run happened on: the contents of `env.json`.
+//! Reads what is known of this machine for `env.json`.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
+use llmprof_record::run::{Cpu, HostFacts};
 use llmprof_units::Bytes;
-use serde::Serialize;
 
-use crate::telemetry::nvml::GpuFacts;
+use crate::telemetry::nvml;
 
 /// Environment variables that may be recorded: they change how a model runs and hold no secret.
 const RECORDED_VARIABLES: &[&str] = &[
@@ -38,82 +38,38 @@ const RECORDED_FLAGS: &[&str] = &[
     "sve",
 ];
 
-/// What is known of the machine and the software on it. What could not be read is absent.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct HostFacts {
-    /// Version of llmprof.
-    pub llmprof: String,
-    /// Operating system and its version.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub os: Option<String>,
-    /// Kernel release.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<String>,
-    /// Processor.
-    pub cpu: Cpu,
-    /// Memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<Bytes>,
-    /// The NVIDIA driver and its GPUs; absent where there is no driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nvidia: Option<GpuFacts>,
-    /// Commit of the project the run was started in; `+` where files differ from it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub git_revision: Option<String>,
-    /// Variables of the environment, those of a fixed list alone.
-    pub environment: BTreeMap<String, String>,
-}
-
-/// The processor.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Cpu {
-    /// As it calls itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Architecture.
-    pub architecture: &'static str,
-    /// Hardware threads this process may use.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<usize>,
-    /// Instruction sets that matter for inference.
-    pub features: Vec<String>,
-}
-
-impl HostFacts {
-    /// Looks at this machine; `project` is where the run was started.
-    pub fn collect(version: &str, project: &Path) -> Self {
-        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let os_release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-        let uname = rustix::system::uname();
-        Self {
-            llmprof: version.to_owned(),
-            os: os_release
-                .lines()
-                .find_map(|line| line.strip_prefix("PRETTY_NAME="))
-                .map(|name| name.trim_matches('"').to_owned()),
-            kernel: uname.release().to_str().ok().map(str::to_owned),
-            cpu: Cpu::collect(),
-            memory_bytes: field(&meminfo, "MemTotal").and_then(kibibytes),
-            nvidia: GpuFacts::collect(None).ok(),
-            git_revision: git_revision(project),
-            environment: RECORDED_VARIABLES
-                .iter()
-                .filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?)))
-                .collect(),
-        }
+/// Looks at this machine; `project` is where the run was started.
+pub fn collect(version: &str, project: &Path) -> HostFacts {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let os_release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let uname = rustix::system::uname();
+    HostFacts {
+        llmprof: version.to_owned(),
+        os: os_release
+            .lines()
+            .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+            .map(|name| name.trim_matches('"').to_owned()),
+        kernel: uname.release().to_str().ok().map(str::to_owned),
+        cpu: cpu(),
+        memory_bytes: field(&meminfo, "MemTotal").and_then(kibibytes),
+        nvidia: nvml::gpu_facts(None).ok(),
+        git_revision: git_revision(project),
+        environment: RECORDED_VARIABLES
+            .iter()
+            .filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?)))
+            .collect(),
+        worker: std::collections::BTreeMap::new(),
     }
 }
 
-impl Cpu {
-    /// Looks at the processor alone.
-    pub fn collect() -> Self {
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        Self {
-            model: field(&cpuinfo, "model name").map(str::to_owned),
-            architecture: std::env::consts::ARCH,
-            threads: std::thread::available_parallelism().ok().map(usize::from),
-            features: features(&cpuinfo),
-        }
+/// Looks at the processor alone.
+pub fn cpu() -> Cpu {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    Cpu {
+        model: field(&cpuinfo, "model name").map(str::to_owned),
+        architecture: std::env::consts::ARCH.to_owned(),
+        threads: std::thread::available_parallelism().ok().map(usize::from),
+        features: features(&cpuinfo),
     }
 }
 
@@ -180,7 +136,7 @@ mod tests {
 
     #[test]
     fn nothing_outside_the_list_is_recorded() {
-        let facts = HostFacts::collect("0.0.0", Path::new("/"));
+        let facts = collect("0.0.0", Path::new("/"));
         assert!(
             facts
                 .environment

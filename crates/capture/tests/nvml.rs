@@ -393,7 +393,7 @@ fn the_rate_is_kept_without_drift() {
 #[test]
 fn the_machine_is_described() {
     let folder = tempfile::tempdir().unwrap();
-    let facts = GpuFacts::collect(Some(&stand_in(folder.path(), &[]))).unwrap();
+    let facts = nvml::gpu_facts(Some(&stand_in(folder.path(), &[]))).unwrap();
     assert_eq!(facts.driver_version.as_deref(), Some("580.159.04"));
     assert_eq!(facts.cuda_version.as_deref(), Some("13.0"));
     assert_eq!(facts.gpus.len(), 2);

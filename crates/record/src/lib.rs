@@ -10,6 +10,8 @@ pub mod kernel_name;
 mod mapped;
 pub mod memory;
 pub mod plan;
+pub mod run;
+pub mod samples;
 pub mod store;
 pub mod summary;
 pub mod trace;

@@ -1,74 +1,13 @@
 //! Ranges of a program as phases: which names say what, and what lies inside of what.
 
-use llmprof_record::trace::{RangeKind, Trace};
+use llmprof_record::trace::Trace;
 
-use super::{PhaseSource, Phases};
-use crate::device_events::DeviceEvents;
-
-/// The name of a step of decode.
-pub(crate) const STEP: &str = "decode_step";
-
-/// Words in the names of annotations, and the phases that they stand for. The first that is found decides.
-const PHASE_WORDS: &[(&str, &str)] = &[
-    ("warmup", "warmup"),
-    ("warm_up", "warmup"),
-    ("warm-up", "warmup"),
-    (STEP, STEP),
-    ("prefill", "prefill"),
-    ("decode", "decode"),
-    ("vision", "vision"),
-    ("image_encoder", "vision"),
-    ("load_model", "load"),
-    ("model_load", "load"),
-];
-
-pub(crate) fn phase_of_name(text: &str) -> Option<String> {
-    let text = text.to_ascii_lowercase();
-    if text == "load" {
-        return Some(text);
-    }
-    let found = PHASE_WORDS.iter().find(|(word, _)| text.contains(word));
-    found.map(|(_, phase)| (*phase).to_owned())
-}
-
-/// Start and end of the ranges that stand for `phase`, in order of time.
-pub(crate) fn ranges_of(trace: &Trace, phase: &str) -> Vec<(i64, i64)> {
-    let ranges = &trace.ranges;
-    let mut cache = rustc_hash::FxHashMap::default();
-    let mut found: Vec<(i64, i64)> = (0..ranges.len())
-        .filter(|&row| {
-            is_annotation(ranges.kind[row])
-                && *cache.entry(ranges.name[row]).or_insert_with(|| {
-                    phase_of_name(trace.text(ranges.name[row])).as_deref() == Some(phase)
-                })
-        })
-        .map(|row| {
-            let start = ranges.start[row];
-            (start, start.saturating_add(ranges.duration[row]))
-        })
-        .collect();
-    found.sort_unstable();
-    found
-}
-
-/// Whether a range is one that a program put on a host's thread.
-pub(crate) fn is_annotation(kind: RangeKind) -> bool {
-    matches!(
-        kind,
-        RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
-    )
-}
-
-/// The name of an annotation without the number that counts its repetitions (`ProfilerStep#12`).
-pub(super) fn own_name(text: &str) -> Option<String> {
-    let name = text
-        .trim_end_matches(|c: char| c.is_ascii_digit())
-        .trim_end_matches(['#', ' ', ':', '-']);
-    (!name.is_empty()).then(|| name.to_owned())
-}
+use crate::labels::{is_annotation, is_phase};
+use crate::phases::{PhaseSource, Phases};
+use crate::timeline::device_events::DeviceEvents;
 
 /// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
-pub(super) fn annotated(
+pub(crate) fn annotated(
     trace: &Trace,
     events: &DeviceEvents,
     name_of: impl Fn(&str) -> Option<String>,
@@ -131,10 +70,6 @@ pub(super) fn annotated(
     (recognized || 2 * time(true) >= time(false)).then_some(phases)
 }
 
-fn is_phase(name: &str) -> bool {
-    PHASE_WORDS.iter().any(|(_, phase)| *phase == name)
-}
-
 /// Libraries put ranges around small things of their own: a name with a thousandth of the time is no phase.
 fn drop_chatter(found: &mut Vec<(i64, i64, usize)>, names: &[String]) {
     let mut times = vec![0_i128; names.len()];
@@ -146,7 +81,7 @@ fn drop_chatter(found: &mut Vec<(i64, i64, usize)>, names: &[String]) {
 }
 
 /// Cuts ranges that may overlap (on several threads) into stretches; where two phases run at once it is `mixed`.
-pub(super) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases {
+pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases {
     let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
     for &(start, end, name) in found {
         points.push((start, true, name));
@@ -188,6 +123,8 @@ pub(super) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases
 
 #[cfg(test)]
 mod tests {
+    use llmprof_record::trace::RangeKind;
+
     use super::*;
 
     fn windows(phases: &Phases) -> Vec<(i64, i64, &str)> {
@@ -196,15 +133,6 @@ mod tests {
         windows
             .map(|window| (window.start, window.end, name(window.name)))
             .collect()
-    }
-
-    #[test]
-    fn names_of_phases_are_recognized() {
-        let phase = |name| phase_of_name(name);
-        assert_eq!(phase("Prefill[0]").as_deref(), Some("prefill"));
-        assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
-        assert_eq!(phase("upload"), None);
-        assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! the lookup of embeddings; between these, or anywhere where names tell nothing, it begins after the host waited for
 //! the device, and where the host usually took longest until the next launch.
 
-use super::grams::{ANCHORS, Grams, NONE, Piece};
-use super::launches::{Marks, Sequence};
-use super::levels::Level;
-use super::likeness::Comparison;
+use crate::steps::grams::{ANCHORS, Grams, NONE, Piece};
+use crate::steps::launches::{Marks, Sequence};
+use crate::steps::levels::Level;
+use crate::steps::likeness::Comparison;
 
 /// Launches around a kernel with a telling name in which a step may begin, where only one such kernel is known.
 const AROUND: usize = 16;
@@ -17,7 +17,7 @@ const LOOKED_AT: usize = 64;
 const LONG_ROW: usize = 4;
 
 /// Where steps begin: places in the sequence.
-pub(super) fn starts(
+pub(crate) fn starts(
     sequence: &Sequence,
     grams: &Grams,
     comparison: &Comparison<'_>,

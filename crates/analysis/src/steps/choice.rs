@@ -5,10 +5,10 @@
 //! is not known to be a language model: there a step is the longest repetition, unless that is itself a row of pieces
 //! of about one size (a request: a prefill, then steps), which steps with few kernels outside of their layers are not.
 
-use super::grams::Piece;
-use super::launches::{Marks, Sequence};
-use super::levels::Level;
-use super::likeness::Comparison;
+use crate::steps::grams::Piece;
+use crate::steps::launches::{Marks, Sequence};
+use crate::steps::levels::Level;
+use crate::steps::likeness::Comparison;
 
 /// Of levels that cover less than this part of what the best one covers nothing is said.
 const COVERS: f64 = 0.6;
@@ -26,15 +26,15 @@ const ALIKE: f64 = 0.95;
 const FEWEST_KERNELS: f64 = 8.0;
 
 /// A level, and whether the names of its kernels say that it is one of steps.
-pub(super) struct Choice<'a> {
-    pub(super) level: &'a Level,
-    pub(super) marked: bool,
+pub(crate) struct Choice<'a> {
+    pub(crate) level: &'a Level,
+    pub(crate) marked: bool,
     /// Whether a shorter level lies inside it.
-    pub(super) holds_layers: bool,
+    pub(crate) holds_layers: bool,
 }
 
 /// The level of steps; nothing where no level is one.
-pub(super) fn choose<'a>(
+pub(crate) fn choose<'a>(
     sequence: &Sequence,
     stretches: &[(usize, usize)],
     levels: &'a [Level],

@@ -3,14 +3,14 @@
 use rustc_hash::FxHashMap;
 
 /// The lengths of runs.
-pub(super) const SIZES: [usize; 5] = [1, 2, 4, 8, 16];
+pub(crate) const SIZES: [usize; 5] = [1, 2, 4, 8, 16];
 /// Those that may mark where a pattern begins; the longest serve comparison alone.
-pub(super) const ANCHORS: usize = 4;
+pub(crate) const ANCHORS: usize = 4;
 /// No run of this length begins here that occurs again: it would leave its stretch, or a part of it occurs only once.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// The runs of a sequence, one list for each of [`SIZES`].
-pub(super) struct Grams {
+pub(crate) struct Grams {
     by_size: Vec<Runs>,
     /// The number of the stretch that holds each launch; [`NONE`] outside of all.
     stretch: Vec<u32>,
@@ -66,7 +66,7 @@ impl Runs {
 
 impl Grams {
     /// The runs inside some stretches of a sequence.
-    pub(super) fn of(symbols: &[u32], kinds: usize, stretches: &[(usize, usize)]) -> Self {
+    pub(crate) fn of(symbols: &[u32], kinds: usize, stretches: &[(usize, usize)]) -> Self {
         let mut stretch = vec![NONE; symbols.len()];
         let mut ids = vec![NONE; symbols.len()];
         for (number, &(start, end)) in stretches.iter().enumerate() {
@@ -100,30 +100,30 @@ impl Grams {
     }
 
     /// The numbers of the runs of one length, by where they begin.
-    pub(super) fn ids(&self, size: usize) -> &[u32] {
+    pub(crate) fn ids(&self, size: usize) -> &[u32] {
         &self.by_size[size].ids
     }
 
     /// How many different runs of one length there are.
-    pub(super) fn kinds(&self, size: usize) -> usize {
+    pub(crate) fn kinds(&self, size: usize) -> usize {
         self.by_size[size].kinds()
     }
 
     /// Where a run occurs, in order.
-    pub(super) fn places(&self, size: usize, id: u32) -> &[u32] {
+    pub(crate) fn places(&self, size: usize, id: u32) -> &[u32] {
         let runs = &self.by_size[size];
         let id = id as usize;
         &runs.places[runs.offsets[id] as usize..runs.offsets[id + 1] as usize]
     }
 
     /// Where the stretch ends that holds a launch; nothing outside of all stretches.
-    pub(super) fn end_at(&self, place: usize) -> Option<usize> {
+    pub(crate) fn end_at(&self, place: usize) -> Option<usize> {
         let stretch = *self.stretch.get(place)?;
         self.ends.get(stretch as usize).map(|&end| end as usize)
     }
 
     /// Whether two launches lie in one stretch.
-    pub(super) fn joined(&self, a: usize, b: usize) -> bool {
+    pub(crate) fn joined(&self, a: usize, b: usize) -> bool {
         match (self.stretch.get(a), self.stretch.get(b)) {
             (Some(a), Some(b)) => a == b && *a != NONE,
             _ => false,
@@ -132,7 +132,7 @@ impl Grams {
 
     /// The pieces that a sequence falls into when it is cut at some places: each lasts until the next place, or to the
     /// end of its stretch, which may cut it short.
-    pub(super) fn pieces(&self, cuts: &[u32]) -> impl Iterator<Item = Piece> {
+    pub(crate) fn pieces(&self, cuts: &[u32]) -> impl Iterator<Item = Piece> {
         cuts.iter().enumerate().filter_map(|(index, &cut)| {
             let start = cut as usize;
             let limit = self.end_at(start)?;
@@ -155,15 +155,15 @@ impl Grams {
 
 /// Launches from one cut to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) start: usize,
-    pub(super) end: usize,
+pub(crate) struct Piece {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
     /// Whether it ends where its stretch does.
-    pub(super) last: bool,
+    pub(crate) last: bool,
 }
 
 impl Piece {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
 }

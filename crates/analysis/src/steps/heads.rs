@@ -1,8 +1,8 @@
 //! Steps that follow something else than a step, such as those at the beginning of a stretch.
 
-use super::grams::{Grams, Piece};
-use super::launches::Sequence;
-use super::likeness::Comparison;
+use crate::steps::grams::{Grams, Piece};
+use crate::steps::launches::Sequence;
+use crate::steps::likeness::Comparison;
 
 /// A first step of another kind (a prefill) has between these parts of the launches of the usual one.
 const LEAST: f64 = 0.5;
@@ -13,7 +13,7 @@ const MOST: f64 = 2.0;
 /// Before the first known step that is where as many launches as a step has are a step, or where the last lookup of
 /// embeddings stands where steps have it. A run of launches that marks the beginning may include the end of the step before,
 /// so that a step behind a prefill is missed: a long piece that ends with a step is two.
-pub(super) fn with_heads(
+pub(crate) fn with_heads(
     sequence: &Sequence,
     grams: &Grams,
     comparison: &mut Comparison<'_>,

@@ -4,7 +4,7 @@ use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::trace::{StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::launches::{ApiKind, ApiKinds, is_api};
+use crate::timeline::launches::{ApiKind, ApiKinds, is_api};
 
 /// Where launches come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,32 +17,32 @@ pub(crate) enum Source {
 
 /// One launch: a kernel, or a graph with all of its kernels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Launch {
+pub(crate) struct Launch {
     /// When its call began, ns; when it began on the device where there is no call.
-    pub(super) at: i64,
+    pub(crate) at: i64,
     /// When the call, or the kernel in its place, ended.
-    pub(super) until: i64,
+    pub(crate) until: i64,
     /// When the first of its kernels began, ns.
-    pub(super) start: i64,
+    pub(crate) start: i64,
     /// When the last of them ended.
-    pub(super) end: i64,
+    pub(crate) end: i64,
     /// How many kernels.
-    pub(super) kernels: u32,
+    pub(crate) kernels: u32,
     /// The sum of their times, ns.
-    pub(super) time: i64,
+    pub(crate) time: i64,
     /// Whether the thread waited for the device since the launch before.
-    pub(super) after_wait: bool,
+    pub(crate) after_wait: bool,
     /// The slice of the capture that holds it.
-    pub(super) slice: u32,
+    pub(crate) slice: u32,
 }
 
 /// What the names of kernels say of their place in a step of a language model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     /// It chooses tokens: near the end of a step.
-    pub(super) chooses: bool,
+    pub(crate) chooses: bool,
     /// It looks up embeddings: near the beginning.
-    pub(super) embeds: bool,
+    pub(crate) embeds: bool,
 }
 
 impl Marks {
@@ -60,20 +60,20 @@ impl Marks {
 /// The launches of one source in order, each with a symbol that says what was launched: grids and arguments change with
 /// the length of a cache, so that they are no part of it.
 #[derive(Debug)]
-pub(super) struct Sequence {
-    pub(super) source: Source,
-    pub(super) launches: Vec<Launch>,
+pub(crate) struct Sequence {
+    pub(crate) source: Source,
+    pub(crate) launches: Vec<Launch>,
     /// A number for each launch; equal for the same kernel, or the same graph.
-    pub(super) symbols: Vec<u32>,
+    pub(crate) symbols: Vec<u32>,
     /// By symbol.
-    pub(super) marks: Vec<Marks>,
+    pub(crate) marks: Vec<Marks>,
     /// Kernels before each launch, and in all.
     kernels_before: Vec<u64>,
 }
 
 impl Sequence {
     /// Kernels of the launches from `start` to before `end`.
-    pub(super) fn kernels(&self, start: usize, end: usize) -> u64 {
+    pub(crate) fn kernels(&self, start: usize, end: usize) -> u64 {
         self.kernels_before[end] - self.kernels_before[start]
     }
 
@@ -84,7 +84,7 @@ impl Sequence {
     }
 
     /// How many launches.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.launches.len()
     }
 }
@@ -112,10 +112,10 @@ struct Reader<'a> {
 }
 
 /// The sequences of a trace, that with the most kernel time first: another thread may launch more, shorter kernels.
-pub(super) fn sequences(trace: &Trace) -> Vec<Sequence> {
+pub(crate) fn sequences(trace: &Trace) -> Vec<Sequence> {
     let mut reader = Reader {
         trace,
-        slices: crate::slices::of(trace).unwrap_or_default(),
+        slices: crate::timeline::slices::of(trace).unwrap_or_default(),
         marks: FxHashMap::default(),
         found: FxHashMap::default(),
     };
@@ -282,7 +282,7 @@ impl Reader<'_> {
             graph => What::Graph(graph),
         };
         let (at, until) = call.unwrap_or((start, end));
-        let slice = crate::slices::nearest(&self.slices, at);
+        let slice = crate::timeline::slices::nearest(&self.slices, at);
         let trace = self.trace;
         let open = self.found.entry(source).or_default();
         let next = open.numbers.len() as u32;

@@ -6,9 +6,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::grams::{ANCHORS, Grams, Piece};
-use super::launches::Sequence;
-use super::likeness::{Comparison, Kind};
+use crate::steps::grams::{ANCHORS, Grams, Piece};
+use crate::steps::launches::Sequence;
+use crate::steps::likeness::{Comparison, Kind};
 
 /// A distance is regular where it is within this part of the usual one…
 const NEAR: f64 = 0.05;
@@ -31,24 +31,24 @@ const APART: f64 = 1.4;
 
 /// Runs of launches that return at one distance.
 #[derive(Clone, Debug)]
-pub(super) struct Level {
+pub(crate) struct Level {
     /// Launches in the usual piece.
-    pub(super) period: usize,
+    pub(crate) period: usize,
     /// Where the run occurs.
-    pub(super) anchors: Vec<u32>,
-    pub(super) pieces: Vec<Piece>,
+    pub(crate) anchors: Vec<u32>,
+    pub(crate) pieces: Vec<Piece>,
     /// The usual piece: that of the kind with the most kernels.
-    pub(super) usual: Piece,
+    pub(crate) usual: Piece,
     /// Pieces that repeat.
-    pub(super) repeated: usize,
+    pub(crate) repeated: usize,
     /// Kernels in them.
-    pub(super) covered: u64,
+    pub(crate) covered: u64,
     /// Those of them in pieces of the usual kind.
-    pub(super) usual_covered: u64,
+    pub(crate) usual_covered: u64,
 }
 
 /// The levels of a sequence, the shortest first.
-pub(super) fn levels(
+pub(crate) fn levels(
     sequence: &Sequence,
     grams: &Grams,
     comparison: &mut Comparison<'_>,

@@ -1,6 +1,6 @@
 //! Which pieces of a sequence are alike, and the kinds of pieces that there are.
 
-use super::grams::{Grams, NONE, Piece, SIZES};
+use crate::steps::grams::{Grams, NONE, Piece, SIZES};
 
 /// Pieces are alike where they share this part of their launches, in any order…
 const SHARED: f64 = 0.95;
@@ -17,16 +17,16 @@ const MOST_KINDS: usize = 16;
 
 /// Pieces that are alike.
 #[derive(Clone, Debug)]
-pub(super) struct Kind {
+pub(crate) struct Kind {
     /// Different sequences among them, each with how many pieces are equal to it; the first ones that were met.
     variants: Vec<(Piece, u32)>,
     /// How many pieces.
-    pub(super) members: u32,
+    pub(crate) members: u32,
 }
 
 impl Kind {
     /// The sequence that most of them have.
-    pub(super) fn usual(&self) -> Piece {
+    pub(crate) fn usual(&self) -> Piece {
         let usual = self
             .variants
             .iter()
@@ -35,20 +35,20 @@ impl Kind {
     }
 
     /// Whether each of them ends where its stretch does: others would have come first.
-    pub(super) fn always_last(&self) -> bool {
+    pub(crate) fn always_last(&self) -> bool {
         self.variants[0].0.last
     }
 }
 
 /// Compares pieces of one sequence.
-pub(super) struct Comparison<'a> {
+pub(crate) struct Comparison<'a> {
     symbols: &'a [u32],
     grams: &'a Grams,
     counts: Vec<i32>,
 }
 
 impl<'a> Comparison<'a> {
-    pub(super) fn new(symbols: &'a [u32], grams: &'a Grams) -> Self {
+    pub(crate) fn new(symbols: &'a [u32], grams: &'a Grams) -> Self {
         let kinds = (0..SIZES.len()).map(|size| grams.kinds(size)).max();
         Self {
             symbols,
@@ -57,12 +57,12 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    pub(super) fn equal(&self, a: Piece, b: Piece) -> bool {
+    pub(crate) fn equal(&self, a: Piece, b: Piece) -> bool {
         self.symbols[a.start..a.end] == self.symbols[b.start..b.end]
     }
 
     /// Whether two pieces are nearly the same sequence.
-    pub(super) fn alike(&mut self, a: Piece, b: Piece) -> bool {
+    pub(crate) fn alike(&mut self, a: Piece, b: Piece) -> bool {
         let (short, long) = (a.len().min(b.len()), a.len().max(b.len()));
         if (short as f64) < SHARED * long as f64 {
             return false;
@@ -75,7 +75,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// The part of runs of one length that two pieces have in common, of those that the longer one has.
-    pub(super) fn shared(&mut self, size: usize, a: Piece, b: Piece) -> f64 {
+    pub(crate) fn shared(&mut self, size: usize, a: Piece, b: Piece) -> f64 {
         let inside = SIZES[size] - 1;
         let ids = self.grams.ids(size);
         let of =
@@ -99,7 +99,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Puts pieces into kinds; the second answer is the kind of each piece, where it has one.
-    pub(super) fn kinds(&mut self, pieces: &[Piece]) -> (Vec<Kind>, Vec<Option<usize>>) {
+    pub(crate) fn kinds(&mut self, pieces: &[Piece]) -> (Vec<Kind>, Vec<Option<usize>>) {
         let mut kinds: Vec<Kind> = Vec::new();
         let mut of = vec![None; pieces.len()];
         // Pieces that the end of a stretch may have cut come last, so that they do not make kinds that others fill.

@@ -23,18 +23,18 @@ mod units;
 
 use llmprof_record::trace::{RangeKind, Trace};
 
-use self::grams::Grams;
-use self::launches::{Launch, Sequence, sequences};
-use self::likeness::Comparison;
-use self::parts::parts;
-use self::units::{Cut, Unit};
-use crate::device_events::DeviceEvents;
-use crate::phases::phase_of_name;
+use crate::labels::phase_of_name;
+use crate::steps::grams::Grams;
+use crate::steps::launches::{Launch, Sequence, sequences};
+use crate::steps::likeness::Comparison;
+use crate::steps::parts::parts;
+use crate::steps::units::{Cut, Unit};
+use crate::timeline::device_events::DeviceEvents;
 
-pub(crate) use self::launches::Source;
-pub(crate) use self::patterns::patterns;
-pub use self::patterns::{StepPattern, StepPatterns};
-pub(crate) use self::phases::{StepLabel, launched, phases};
+pub(crate) use crate::steps::launches::Source;
+pub(crate) use crate::steps::patterns::patterns;
+pub use crate::steps::patterns::{StepPattern, StepPatterns};
+pub(crate) use crate::steps::phases::{StepLabel, launched, phases};
 
 /// Kernels of a sequence, or of the rest of one, that are looked at: this part of all.
 const WORTH_LOOKING: f64 = 0.1;

@@ -1,8 +1,8 @@
 //! Steps that the edges of slices cut.
 
-use super::grams::Piece;
-use super::launches::Sequence;
-use super::units::Unit;
+use crate::steps::grams::Piece;
+use crate::steps::launches::Sequence;
+use crate::steps::units::Unit;
 
 /// The part of launches that are the same in a stretch inside of steps.
 const SAME: f64 = 0.95;
@@ -13,7 +13,7 @@ const MOST_PLACES: usize = 256;
 
 /// The parts of steps of the first pattern that lie at the edges of stretches: what comes before the first unit is the end
 /// of a step as far as the launches are those that steps end with, what follows the last is the beginning of one.
-pub(super) fn parts(
+pub(crate) fn parts(
     sequence: &Sequence,
     stretches: &[(usize, usize)],
     units: &[Unit],

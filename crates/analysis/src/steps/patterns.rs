@@ -4,11 +4,11 @@ use llmprof_record::trace::Trace;
 use llmprof_units::{Count, Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
-use super::Repetition;
-use super::launches::Source;
-use super::units::Unit;
-use crate::device_events::DeviceEvents;
-use crate::run::{Distribution, Summary};
+use crate::stats::{Distribution, Summary};
+use crate::steps::Repetition;
+use crate::steps::launches::Source;
+use crate::steps::units::Unit;
+use crate::timeline::device_events::DeviceEvents;
 
 /// Steps of a pattern before figures are given.
 const FEWEST: usize = 4;

@@ -1,7 +1,7 @@
 //! What inferred steps seem to be, for traces whose ranges do not say so.
 
-use super::Repetition;
-use super::units::Unit;
+use crate::steps::Repetition;
+use crate::steps::units::Unit;
 
 /// Phases that are steps.
 pub(crate) struct StepPhases {

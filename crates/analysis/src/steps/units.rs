@@ -1,8 +1,8 @@
 //! Steps, once it is known where they begin: which are whole, which are alike, how long they took.
 
-use super::grams::{Grams, Piece};
-use super::launches::Sequence;
-use super::likeness::{Comparison, Kind};
+use crate::steps::grams::{Grams, Piece};
+use crate::steps::launches::Sequence;
+use crate::steps::likeness::{Comparison, Kind};
 
 /// Launches at the end of a step that must be the usual ones for it to be whole.
 const TAIL: usize = 4;
@@ -38,20 +38,20 @@ pub(crate) struct Unit {
     /// The slice that holds it.
     pub(crate) slice: u32,
     /// Its launches.
-    pub(super) piece: Piece,
+    pub(crate) piece: Piece,
 }
 
 /// Steps and what lies between them, with the usual launches of each pattern, that with the most steps first.
-pub(super) struct Cut {
-    pub(super) units: Vec<Unit>,
-    pub(super) usual: Vec<Piece>,
+pub(crate) struct Cut {
+    pub(crate) units: Vec<Unit>,
+    pub(crate) usual: Vec<Piece>,
     /// The mean part of its launches that a unit shares with the more similar neighbour.
-    pub(super) likeness: f64,
+    pub(crate) likeness: f64,
 }
 
 impl Cut {
     /// Cuts a sequence where steps begin.
-    pub(super) fn of(
+    pub(crate) fn of(
         sequence: &Sequence,
         grams: &Grams,
         comparison: &mut Comparison<'_>,

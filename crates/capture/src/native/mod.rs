@@ -1,6 +1,6 @@
 //! The native runtime: llmprof's own engine on the CPU, as a worker like any other.
 
-pub mod events;
+mod events;
 mod text;
 
 use std::{collections::BTreeMap, fs::File};
@@ -10,6 +10,7 @@ use llmprof_engine::{
     now_ns,
 };
 use llmprof_record::{
+    import::engine,
     issue::{Issue, Severity},
     plan::LoadFormat,
 };
@@ -270,18 +271,16 @@ impl Ready {
                 output_tokens: tokens,
             })
             .collect();
-        if recorder.lost() > 0 {
-            let issue = Issue::new(
-                Severity::Warning,
-                "native.events_lost",
-                "calls of operators found no room in the recorder",
-            );
-            issues.push(issue.counting(recorder.lost()));
-        }
         let events = match &batch.events {
             Some(path) => {
                 let written = File::create(path).and_then(|mut file| {
-                    events::write(&mut file, self.engine.operators(), recorder.events())
+                    events::write(
+                        &mut file,
+                        self.engine.operators(),
+                        &recorder,
+                        &phases,
+                        &host,
+                    )
                 });
                 written.map_err(|error| {
                     Failure::new(
@@ -291,7 +290,7 @@ impl Ready {
                 })?;
                 Some(EventsFile {
                     path: path.clone(),
-                    format: events::FORMAT.to_owned(),
+                    format: engine::FORMAT.to_owned(),
                     events: recorder.events().len() as u64,
                 })
             }

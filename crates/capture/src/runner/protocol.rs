@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use llmprof_record::{
     issue::Issue,
     plan::{Activity, Compile, LoadFormat},
+    run::AllocatorFacts,
 };
 use llmprof_units::{Bytes, DType, Nanos};
 use serde::{Deserialize, Serialize};
@@ -399,24 +400,9 @@ pub struct EventsFile {
 
 /// What the device's allocator did during a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DeviceMemory {
-    /// Held by tensors when the batch began: weights and what earlier batches left.
-    pub start_allocated_bytes: Bytes,
-    /// Held by tensors, at most.
-    pub peak_allocated_bytes: Bytes,
-    /// Taken from the driver, at most.
-    pub peak_reserved_bytes: Bytes,
-    /// Held by tensors when the batch ended.
-    pub end_allocated_bytes: Bytes,
-    /// Taken from the driver when the batch ended.
-    pub end_reserved_bytes: Bytes,
-    /// Free pieces of blocks in use, at most: lost to fragmentation unless a later request fits.
-    pub peak_inactive_split_bytes: Bytes,
-    /// Allocations during the batch.
-    pub allocations: u64,
-    /// Allocations that only succeeded after cached blocks went back to the driver.
-    pub retries: u64,
+    #[serde(flatten)]
+    pub facts: AllocatorFacts,
     /// The file of the allocator's history, where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<PathBuf>,

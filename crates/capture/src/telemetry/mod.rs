@@ -1,7 +1,7 @@
 //! What the machine did while a model ran: utilization, frequency, memory, energy, of processors and GPUs.
 //!
 //! A [`Sampler`] reads counters of the kernel and of NVML at a fixed rate in threads of its own and returns them as
-//! [`Samples`] on the run's clock. What cannot be read on this machine is one [`Issue`](llmprof_record::issue::Issue) each and
+//! [`Samples`](llmprof_record::samples::Samples) on the run's clock. What cannot be read on this machine is one [`Issue`](llmprof_record::issue::Issue) each and
 //! leaves its column empty.
 
 mod frequency;
@@ -12,12 +12,8 @@ mod procfs;
 mod quota;
 mod rapl;
 mod sampler;
-mod samples;
 mod sources;
 mod worker;
 
-pub use nvml::{
-    GpuEnergy, GpuSample, GpuSeries, Gpus, ThrottleReason, ThrottleReasons, Throttling,
-};
+pub use nvml::Gpus;
 pub use sampler::{Sampler, Settings, TelemetryError};
-pub use samples::{Sample, Samples};

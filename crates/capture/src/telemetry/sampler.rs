@@ -1,11 +1,11 @@
 use std::{path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
 
+use llmprof_record::samples::Samples;
 use llmprof_units::Nanos;
 
 use super::{
-    nvml::{self, Gpus},
+    nvml::{self, GpuSamples, Gpus},
     pace::{self, Shared},
-    samples::{GpuSamples, Samples},
     sources::{Roots, Sources},
 };
 use crate::clock;
@@ -93,7 +93,7 @@ impl Sampler {
         self.shared.stop();
         let mut samples = join(self.host.take())?.ok_or(TelemetryError::Panicked)?;
         if let Some(gpus) = join(self.gpus.take())? {
-            samples.add(gpus);
+            gpus.join(&mut samples);
         }
         Ok(samples)
     }

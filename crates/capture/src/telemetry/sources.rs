@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    samples::Sample,
+};
 use llmprof_units::{Bytes, Hertz, Joules};
 
 use super::{
@@ -14,7 +17,6 @@ use super::{
     kept::{Kept, SLOW},
     procfs::{self, CpuList, CpuTicks},
     rapl::{Domain, Rapl},
-    samples::Sample,
     worker::Worker,
 };
 use crate::clock;

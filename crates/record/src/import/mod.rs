@@ -6,6 +6,7 @@
 //! nothing could be read.
 
 mod csv_text;
+pub mod engine;
 pub mod kineto;
 pub mod ncu_csv;
 pub mod nsys_report;
@@ -57,6 +58,7 @@ pub const IMPORTERS: &[Importer] = &[
     ncu_csv::IMPORTER,
     nsys_stats::IMPORTER,
     wire::IMPORTER,
+    engine::IMPORTER,
     torch_memory::IMPORTER,
 ];
 

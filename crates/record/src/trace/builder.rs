@@ -13,7 +13,7 @@ use super::raw_inputs::RawInputLists;
 use super::redact::without_user;
 use super::{
     Column, Copies, DeviceProperties, GraphNodes, Hosts, Interner, Kernels, MemoryEvents, Memsets,
-    Ranges, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
+    OperatorCalls, Ranges, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
 };
 use crate::issue::Issue;
 
@@ -38,6 +38,8 @@ pub struct TraceBuilder {
     pub syncs: Syncs,
     /// See [`Trace::graph_nodes`].
     pub graph_nodes: GraphNodes,
+    /// See [`Trace::operator_calls`].
+    pub operator_calls: OperatorCalls,
     /// See [`Trace::devices`].
     pub devices: Vec<DeviceProperties>,
     /// See [`Trace::clock_origin_ns`].
@@ -259,6 +261,7 @@ impl TraceBuilder {
         self.memory.append(other.memory);
         self.syncs.append(other.syncs);
         self.graph_nodes.append(other.graph_nodes);
+        self.operator_calls.append(other.operator_calls);
         self.devices.append(&mut other.devices);
         self.clock_origin_ns = self.clock_origin_ns.or(other.clock_origin_ns);
         self.events_read += other.events_read;
@@ -277,6 +280,8 @@ impl TraceBuilder {
             &mut self.ranges.domain,
             &mut self.syncs.name,
             &mut self.graph_nodes.ranges,
+            &mut self.operator_calls.kind,
+            &mut self.operator_calls.dtype,
         ] {
             renumber_strings(column, strings);
         }
@@ -299,7 +304,7 @@ impl TraceBuilder {
     fn used_strings(&self, threads: &Threads, inputs: &mut Inputs) -> Vec<bool> {
         let mut used = vec![false; self.strings.len()];
         used[0] = true;
-        let of_rows: [&Column<StrId>; 13] = [
+        let of_rows: [&Column<StrId>; 15] = [
             &self.hosts.name,
             &self.kernels.name,
             &self.kernels.mangled,
@@ -309,6 +314,8 @@ impl TraceBuilder {
             &self.ranges.domain,
             &self.syncs.name,
             &self.graph_nodes.ranges,
+            &self.operator_calls.kind,
+            &self.operator_calls.dtype,
             &threads.process_label,
             &threads.label,
             &threads.process_name,
@@ -365,6 +372,7 @@ impl TraceBuilder {
         order::sort_memory(&mut self.memory);
         order::sort_syncs(&mut self.syncs);
         order::sort_graph_nodes(&mut self.graph_nodes);
+        order::sort_operator_calls(&mut self.operator_calls);
         self.devices
             .sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         self.devices.dedup();
@@ -380,6 +388,7 @@ impl TraceBuilder {
             memory: self.memory,
             syncs: self.syncs,
             graph_nodes: self.graph_nodes,
+            operator_calls: self.operator_calls,
             devices: self.devices,
             clock_origin_ns: self.clock_origin_ns,
             events_read: self.events_read,

@@ -348,3 +348,28 @@ table! {
         ranges: StrId,
     }
 }
+
+table! {
+    /// What operator calls computed, where the recorder knows it: llmprof's own engine does. A row belongs to the row of
+    /// [`Hosts`] with the same `external`. Sorted by `external`.
+    OperatorCalls as "operator_calls",
+    /// One row of [`OperatorCalls`].
+    OperatorCall {
+        /// The id of the call in [`Hosts`].
+        external: u64,
+        /// The kind of operator as theory names it: `linear`.
+        kind: StrId,
+        /// The format that is multiplied: `bf16`.
+        dtype: StrId,
+        /// Independent problems of the same size.
+        groups: u64,
+        /// Rows.
+        m: u64,
+        /// Columns of the result.
+        n: u64,
+        /// The summed dimension.
+        k: u64,
+        /// For experts: how many distinct ones the tokens reached. 0 for other operators.
+        experts: u32,
+    }
+}

@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use super::column::{Bounds, Column, ColumnBytes, Element};
 use super::{
-    Copies, DeviceProperties, GraphNodes, Hosts, Inputs, Kernels, MemoryEvents, Memsets, Ranges,
-    Strings, Syncs, Threads, Trace,
+    Copies, DeviceProperties, GraphNodes, Hosts, Inputs, Kernels, MemoryEvents, Memsets,
+    OperatorCalls, Ranges, Strings, Syncs, Threads, Trace,
 };
 use crate::issue::Issue;
 use crate::mapped;
@@ -130,7 +130,7 @@ impl Trace {
     }
 
     /// Every table with its columns, in the order of the file.
-    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 11] {
+    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 12] {
         [
             (Strings::NAME, self.strings.columns()),
             (Inputs::NAME, self.inputs.columns()),
@@ -143,6 +143,7 @@ impl Trace {
             (MemoryEvents::NAME, self.memory.columns()),
             (Syncs::NAME, self.syncs.columns()),
             (GraphNodes::NAME, self.graph_nodes.columns()),
+            (OperatorCalls::NAME, self.operator_calls.columns()),
         ]
     }
 
@@ -225,11 +226,16 @@ impl Trace {
             ranges: checked!(Ranges),
             memory: checked!(MemoryEvents),
             syncs: checked!(Syncs),
-            // Files from before this table was added are still whole.
+            // Files from before these tables were added are still whole.
             graph_nodes: if sections.has(GraphNodes::NAME) {
                 checked!(GraphNodes)
             } else {
                 GraphNodes::default()
+            },
+            operator_calls: if sections.has(OperatorCalls::NAME) {
+                checked!(OperatorCalls)
+            } else {
+                OperatorCalls::default()
             },
             strings,
             inputs,

@@ -27,8 +27,8 @@ pub use column::{Column, Element};
 pub use device::DeviceProperties;
 pub use events::{
     Copies, Copy, CopyKind, GraphNode, GraphNodes, Host, HostKind, Hosts, Kernel, Kernels,
-    MemoryEvent, MemoryEvents, MemoryKind, MemoryPlace, Memset, Memsets, Range, RangeKind, Ranges,
-    Sync, SyncKind, Syncs,
+    MemoryEvent, MemoryEvents, MemoryKind, MemoryPlace, Memset, Memsets, OperatorCall,
+    OperatorCalls, Range, RangeKind, Ranges, Sync, SyncKind, Syncs,
 };
 pub use file::{FORMAT_VERSION, TraceFileError};
 pub use inputs::{Argument, Inputs, InputsId, Tensor};
@@ -63,6 +63,8 @@ pub struct Trace {
     pub syncs: Syncs,
     /// Nodes of graphs, with where they were captured.
     pub graph_nodes: GraphNodes,
+    /// What operator calls computed, where the recorder knows it.
+    pub operator_calls: OperatorCalls,
     /// The devices, in the order of their numbers.
     pub devices: Vec<DeviceProperties>,
     /// Where the clock's 0 lies on the Unix clock, ns, where the tool says so.

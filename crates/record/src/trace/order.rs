@@ -8,7 +8,8 @@ use std::cmp::{Ordering, Reverse};
 use rayon::slice::ParallelSliceMut;
 
 use super::{
-    Copies, GraphNodes, Hosts, Kernels, MemoryEvents, Memsets, Ranges, Syncs, ThreadId, Threads,
+    Copies, GraphNodes, Hosts, Kernels, MemoryEvents, Memsets, OperatorCalls, Ranges, Syncs,
+    ThreadId, Threads,
 };
 
 /// The rows in sorted order, or nothing where they already are.
@@ -76,6 +77,7 @@ sorts! {
         t.external[i],
     ];
     sort_graph_nodes(GraphNodes) by |t, i| [t.node[i], t.graph[i], t.time[i], t.thread[i], t.ranges[i]];
+    sort_operator_calls(OperatorCalls) by |t, i| [t.external[i], t.kind[i], t.dtype[i], t.groups[i], t.m[i], t.n[i], t.k[i], t.experts[i]];
 }
 
 /// Sorts threads by their numbers, "none" staying first; the map gives the new id of an old one.

@@ -1,8 +1,8 @@
 use llmprof_units::Basis;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A number with where it comes from: what [`crate::device::Device`] is made of.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure<T> {
     /// The number, in the unit of its type.
     pub value: T,

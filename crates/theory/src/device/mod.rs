@@ -21,7 +21,7 @@ pub use figure::Figure;
 pub use peak::{Engine, MissingPeak, Peak, Recount};
 
 /// What a device can do at most.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
     /// Name in configs and on the command line: `h100_sxm`.
     pub name: String,
@@ -79,7 +79,7 @@ pub enum DeviceKind {
 }
 
 /// How many of which unit a device has.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Units {
     /// What the maker calls one: SM, CU, core.
     pub name: String,
@@ -88,7 +88,7 @@ pub struct Units {
 }
 
 /// Main memory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// `HBM3`, `GDDR6X`, `LPDDR5X`…
     pub technology: Option<String>,
@@ -99,7 +99,7 @@ pub struct Memory {
 }
 
 /// One level of on-chip memory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cache {
     /// `l1`, `l2`, `llc`, `sram`…
     pub level: String,
@@ -126,7 +126,7 @@ pub enum CacheScope {
 }
 
 /// A link to other devices or to the host.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interconnect {
     /// Name and generation.
     pub name: String,

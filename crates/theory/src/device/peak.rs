@@ -28,7 +28,7 @@ impl fmt::Display for Engine {
 /// The most operations per second that a device does in one number format on one kind of unit.
 ///
 /// For integer formats "FLOP" reads as an integer operation. A multiply-add is two operations.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
     /// Format of the factors.
     pub dtype: DType,
@@ -49,7 +49,7 @@ pub struct Peak {
 }
 
 /// How a peak follows from units × operations per clock × clock.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recount {
     /// The three factors.

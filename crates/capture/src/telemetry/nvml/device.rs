@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    samples::{GpuSample, GpuSeries, ThrottleReasons},
+};
 use llmprof_units::{Bytes, Hertz, Joules, Watts};
 use nvml_wrapper::{
     Device, Nvml,
@@ -14,8 +17,6 @@ use nvml_wrapper::{
 use super::{
     processes::{Processes, Usage},
     questions::{Refused, SOON, field},
-    series::{GpuSample, GpuSeries},
-    throttle::ThrottleReasons,
     traffic::{Gpm, PcieMeter, Rates},
 };
 use crate::{

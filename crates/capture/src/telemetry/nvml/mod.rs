@@ -3,27 +3,24 @@
 //! The library is loaded at run time. Without it there is one [`Issue`] and no failure; what a GPU does not tell stays
 //! absent.
 
-mod csv;
 mod device;
 mod facts;
 mod library;
 mod processes;
 mod questions;
-mod series;
-mod throttle;
 mod traffic;
 
 use std::{path::PathBuf, thread, time::Duration};
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    samples::{GpuSeries, Samples},
+};
 use llmprof_units::Nanos;
 
 pub use self::{
-    csv::{FILE, csv},
-    facts::{Gpu, GpuFacts},
+    facts::gpu_facts,
     library::{LIBRARY_VARIABLE, NvmlUnavailable},
-    series::{GpuEnergy, GpuSample, GpuSeries, Throttling},
-    throttle::{ThrottleReason, ThrottleReasons},
 };
 
 use self::{
@@ -34,7 +31,6 @@ use self::{
 use super::{
     kept::SLOW,
     pace::{self, Shared},
-    samples::GpuSamples,
 };
 use crate::clock;
 
@@ -58,6 +54,23 @@ impl Gpus {
             Some([]) => Self::None,
             Some(devices) => Self::Chosen(devices.to_vec()),
         }
+    }
+}
+
+/// What the thread that reads GPUs saw.
+#[derive(Debug, Default)]
+pub(super) struct GpuSamples {
+    gpus: Vec<GpuSeries>,
+    cost_ns: Nanos,
+    issues: Vec<Issue>,
+}
+
+impl GpuSamples {
+    /// Adds it to what was seen of the host.
+    pub(super) fn join(self, samples: &mut Samples) {
+        samples.gpus = self.gpus;
+        samples.cost_ns += self.cost_ns;
+        samples.issues.extend(self.issues);
     }
 }
 
@@ -199,7 +212,39 @@ fn unreadable(index: u32, count: u32, error: &str) -> Issue {
 
 #[cfg(test)]
 mod tests {
+    use llmprof_record::samples::{ThrottleReason, ThrottleReasons};
+    use nvml_wrapper::bitmasks::device::ThrottleReasons as Vendor;
+
     use super::*;
+
+    #[test]
+    fn bits_are_those_of_nvml() {
+        let pairs = [
+            (Vendor::GPU_IDLE, ThrottleReason::GpuIdle),
+            (
+                Vendor::APPLICATIONS_CLOCKS_SETTING,
+                ThrottleReason::ApplicationClocks,
+            ),
+            (Vendor::SW_POWER_CAP, ThrottleReason::SoftwarePowerCap),
+            (Vendor::HW_SLOWDOWN, ThrottleReason::HardwareSlowdown),
+            (Vendor::SYNC_BOOST, ThrottleReason::SyncBoost),
+            (Vendor::SW_THERMAL_SLOWDOWN, ThrottleReason::SoftwareThermal),
+            (Vendor::HW_THERMAL_SLOWDOWN, ThrottleReason::HardwareThermal),
+            (
+                Vendor::HW_POWER_BRAKE_SLOWDOWN,
+                ThrottleReason::HardwarePowerBrake,
+            ),
+            (Vendor::DISPLAY_CLOCK_SETTING, ThrottleReason::DisplayClocks),
+        ];
+        for (vendor, ours) in pairs {
+            let found: Vec<_> = ThrottleReasons(vendor.bits()).iter().collect();
+            assert_eq!(found, [ours]);
+        }
+        let covered = pairs
+            .iter()
+            .fold(0, |bits, (vendor, _)| bits | vendor.bits());
+        assert_eq!(covered, Vendor::all().bits());
+    }
 
     #[test]
     fn gpus_are_read_once_each_in_order() {

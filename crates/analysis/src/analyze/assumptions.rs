@@ -1,0 +1,55 @@
+//! What the derived numbers of an analysis rest on.
+
+use llmprof_theory::device::{Device, Engine};
+use llmprof_theory::{WeightFormat, Workload};
+
+use crate::latency::Latency;
+use crate::roofline::{MBU_FORMULA, MFU_FORMULA};
+
+pub(super) fn assumptions(
+    device: Option<&Device>,
+    latency: &Latency,
+    is_counted: bool,
+) -> Vec<String> {
+    let mut assumptions = vec!["A multiply-add is two operations.".to_owned()];
+    if latency.repeats > 0 {
+        assumptions.extend([
+            "TTFT = first token − request start; TPOT = (last token − first token) ÷ (output tokens − 1); ITL is the list of gaps.".to_owned(),
+            "Intervals are of the mean over passes, 95 %, Student's t; percentiles interpolate between neighbours.".to_owned(),
+        ]);
+    }
+    let Some(device) = device else {
+        return assumptions;
+    };
+    if is_counted {
+        assumptions.extend([format!("{MFU_FORMULA}."), format!("{MBU_FORMULA}.")]);
+    }
+    assumptions.push(format!(
+        "Limits are those of `{}` ({}, {}).",
+        device.name, device.title, device.basis
+    ));
+    if is_counted {
+        assumptions.push(
+            "The floor of an operator is the largest of matrix work ÷ peak, other work ÷ peak, and compulsory bytes ÷ bandwidth; compulsory are weights, KV cache and the model's inputs and outputs, activations between operators count nothing.".to_owned(),
+        );
+    }
+    assumptions
+}
+
+/// In which format products were computed, where the device would be faster in the format that the weights are stored in: on
+/// paper that one counts.
+pub(super) fn arithmetic(workload: &Workload, device: &Device) -> Option<String> {
+    let computed = workload.precision.activations?;
+    let WeightFormat::Plain(stored) = workload.precision.weights? else {
+        return None;
+    };
+    let peak = |dtype| device.peak(dtype, Engine::Tensor).ok();
+    let (used, unused) = (peak(computed)?, peak(stored)?);
+    (unused.dense_flops_per_s.0 > used.dense_flops_per_s.0).then(|| {
+        format!(
+            "The engine multiplies in {computed}: floors and MFU are against the peak of that, {}. In {stored}, as the weights are stored \
+             and static_compute.md counts, the device has {}.",
+            used.dense_flops_per_s, unused.dense_flops_per_s
+        )
+    })
+}

@@ -1,0 +1,130 @@
+//! What is paid once: a first stretch that takes longer for the same work, and waits before attention kernels.
+
+use llmprof_record::kernel_name::Category;
+use llmprof_units::Nanos;
+
+use crate::matching::lanes::Lane;
+use crate::phase_facts::{FirstInstance, NewLengths, PhaseInstance};
+
+/// A first stretch is first use if it takes this many times as long as the later ones…
+const SLOWER: f64 = 1.5;
+/// …while its device time differs by less than this factor.
+const SAME_WORK: f64 = 1.5;
+/// Waits from here on…
+const LONG_NS: i64 = 5_000_000;
+/// …and above this many times the usual one are not usual.
+const FAR_ABOVE: i64 = 20;
+
+/// Whether the first of some stretches took longer than the others for the same work; it is then marked as left out.
+pub(crate) fn first_instance(instances: &mut [PhaseInstance]) -> Option<FirstInstance> {
+    let [first, later @ ..] = instances else {
+        return None;
+    };
+    let middle = |value: fn(&PhaseInstance) -> i64| {
+        let mut values: Vec<i64> = later.iter().map(value).collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied()
+    };
+    let wall = middle(|one| one.wall_ns.0)?;
+    let sum = middle(|one| one.sum_ns.0)?;
+    let slower = first.wall_ns.0 as f64 >= SLOWER * wall as f64;
+    let same = (first.sum_ns.0 as f64) < SAME_WORK * sum as f64
+        && first.sum_ns.0 as f64 * SAME_WORK > sum as f64;
+    if !slower || !same {
+        return None;
+    }
+    first.left_out = true;
+    let total: f64 = later.iter().map(|one| one.wall_ns.0 as f64).sum();
+    Some(FirstInstance {
+        wall_ns: first.wall_ns,
+        later_ns: total / later.len() as f64,
+        new_lengths: None,
+    })
+}
+
+/// Waits before the attention kernels of some stretches.
+#[derive(Default)]
+pub(crate) struct AttentionWaits {
+    waits: Vec<i64>,
+}
+
+impl AttentionWaits {
+    /// Adds those of one stretch.
+    pub(crate) fn add(&mut self, lane: &Lane, window: (i64, i64)) {
+        let mut covered = window.0;
+        for item in &lane.items[lane.around(window)] {
+            if item.inside(window).is_none() {
+                continue;
+            }
+            if item.category == Category::Attention && item.start >= window.0 {
+                self.waits.push(item.start.saturating_sub(covered).max(0));
+            }
+            covered = covered.max(item.end);
+        }
+    }
+
+    /// Those far above the usual wait, which is the median of these and `others`.
+    pub(crate) fn unusual(&self, others: &Self) -> Option<NewLengths> {
+        let mut all: Vec<i64> = self.waits.iter().chain(&others.waits).copied().collect();
+        all.sort_unstable();
+        let usual = *all.get(all.len() / 2)?;
+        let least = LONG_NS.max(usual.saturating_mul(FAR_ABOVE));
+        let mut found = NewLengths {
+            usual_ns: Nanos(usual),
+            ..NewLengths::default()
+        };
+        for &wait in self.waits.iter().filter(|&&wait| wait >= least) {
+            found.waits += 1;
+            found.time_ns.0 = found.time_ns.0.saturating_add(wait - usual);
+        }
+        (found.waits > 0).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(wall: i64, sum: i64) -> PhaseInstance {
+        PhaseInstance {
+            wall_ns: Nanos(wall),
+            sum_ns: Nanos(sum),
+            ..PhaseInstance::default()
+        }
+    }
+
+    #[test]
+    fn a_slow_first_stretch_of_the_same_work_is_first_use() {
+        let mut instances = [instance(932, 8), instance(129, 8), instance(131, 9)];
+        let first = first_instance(&mut instances).unwrap();
+        assert_eq!((first.wall_ns, first.later_ns), (Nanos(932), 130.0));
+        assert!(instances[0].left_out && !instances[1].left_out);
+    }
+
+    #[test]
+    fn more_work_is_no_first_use() {
+        assert_eq!(
+            first_instance(&mut [instance(932, 80), instance(129, 8)]),
+            None
+        );
+        assert_eq!(
+            first_instance(&mut [instance(140, 8), instance(129, 8)]),
+            None
+        );
+        assert_eq!(first_instance(&mut [instance(140, 8)]), None);
+    }
+
+    /// 23 waits of 0.1 ms and one of 58 ms.
+    #[test]
+    fn one_wait_far_above_the_others_is_told() {
+        let mut waits = vec![100_000; 23];
+        waits.push(58_000_000);
+        let waits = AttentionWaits { waits };
+        let found = waits.unusual(&AttentionWaits::default()).unwrap();
+        assert_eq!((found.waits, found.time_ns), (1, Nanos(57_900_000)));
+        let even = AttentionWaits {
+            waits: vec![58_000_000; 24],
+        };
+        assert_eq!(even.unusual(&AttentionWaits::default()), None);
+    }
+}

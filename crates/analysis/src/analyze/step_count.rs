@@ -1,0 +1,58 @@
+//! Whether a trace holds as many steps as the workload says.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_theory::{Model, Workload};
+
+use crate::analyze::stretches::TracePhase;
+use crate::steps::StepPatterns;
+use llmprof_record::run::RunPhase;
+
+/// Says where decode is counted with the workload's steps, since no range shows any, but the pattern of launches shows
+/// another number of them.
+///
+/// A pattern may also be a layer: as many as all layers of the workload's steps are no contradiction. Nor are a few steps that
+/// are unlike the others.
+pub(crate) fn issue(
+    found: &[TracePhase],
+    patterns: Option<&StepPatterns>,
+    model: &Model,
+    workload: &Workload,
+) -> Option<Issue> {
+    let assumed = workload.decode_steps();
+    let layers = u64::from(model.decoder.as_ref()?.layer_count());
+    let is_other = |shown: u64| {
+        shown > 0
+            && shown.abs_diff(assumed) > (assumed / 20).max(1)
+            && shown != assumed.saturating_mul(layers)
+    };
+    let patterns = &patterns?.patterns;
+    let decode = found.iter().filter(|phase| phase.phase == RunPhase::Decode);
+    let shown = decode
+        .flat_map(|phase| &phase.stretches)
+        .filter(|stretch| {
+            let counted: u64 = stretch.passes.iter().map(|pass| pass.steps).sum();
+            stretch.steps.is_empty() && counted == assumed
+        })
+        .filter_map(|stretch| {
+            let inside = |start: &&i64| (stretch.start..stretch.end).contains(*start);
+            let steps = patterns
+                .iter()
+                .map(|pattern| pattern.start_ns.iter().filter(inside).count() as u64);
+            steps.max()
+        })
+        .find(|&shown| is_other(shown))?;
+    Some(
+        Issue::new(
+            Severity::Warning,
+            "run.other_steps",
+            format!(
+                "decode is counted with the {assumed} steps of the workload, but the pattern of launches shows {shown}: floors, MFU and \
+                 MBU of decode are those of {assumed}"
+            ),
+        )
+        .with_hint(format!(
+            "if that is what ran, say so: infer.max_new_tokens={}, of which the first comes from prefill",
+            shown + 1
+        )),
+    )
+}

@@ -1,0 +1,318 @@
+//! The stretches of a trace's phases, with what the model did in each.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::trace::Trace;
+use llmprof_theory::{Pass, Workload};
+
+use crate::labels::{STEP, ranges_of};
+use crate::phases::Phases;
+use crate::roofline::Theory;
+use crate::trace::Structure;
+use llmprof_record::run::{RunPhase, RunRecord};
+
+/// One stretch of a phase.
+#[derive(Clone, Debug)]
+pub(crate) struct Stretch {
+    /// Its number in [`Phases::windows`].
+    pub(crate) window: usize,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    /// Its place among the stretches with the same name.
+    pub(crate) order: usize,
+    /// The number of that name.
+    pub(crate) name: usize,
+    /// Lengths of the steps of decode in it, where ranges show them.
+    pub(crate) steps: Vec<i64>,
+    /// What the decoder did in it.
+    pub(crate) passes: Vec<Pass>,
+    /// Whether all of it was recorded.
+    pub(crate) is_whole: bool,
+}
+
+impl Stretch {
+    pub(crate) fn window(&self) -> (i64, i64) {
+        (self.start, self.end)
+    }
+
+    pub(crate) fn length(&self) -> i64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// The stretches of one phase.
+#[derive(Clone, Debug)]
+pub(crate) struct TracePhase {
+    pub(crate) phase: RunPhase,
+    /// Its name in the trace, where that is not the phase's own.
+    pub(crate) label: Option<String>,
+    pub(crate) stretches: Vec<Stretch>,
+}
+
+/// The phase that a name in a trace stands for; nothing for warm-up, which belongs to none.
+pub(crate) fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
+    Some(match name {
+        "prefill" => (RunPhase::Prefill, None),
+        "decode" | STEP => (RunPhase::Decode, None),
+        "vision" => (RunPhase::Vision, None),
+        "load" => (RunPhase::Load, None),
+        "mixed" => (RunPhase::Mixed, None),
+        "warmup" => return None,
+        other => (RunPhase::Other, Some(other.to_owned())),
+    })
+}
+
+/// The workload says what steps are that nothing names.
+pub(crate) fn name_steps(phases: &mut Phases, workload: &Workload) -> Option<Issue> {
+    let (name, what, hint) = if workload.new_tokens > 1 {
+        (
+            STEP,
+            "steps of decode",
+            "infer.max_new_tokens=1 says that they are prefills",
+        )
+    } else {
+        (
+            "prefill",
+            "prefills",
+            "infer.max_new_tokens=2 or more says that they are steps of decode",
+        )
+    };
+    let text = format!("nothing in the trace says what its steps are: they are taken for {what}");
+    phases
+        .name_steps(name)
+        .then(|| Issue::new(Severity::Info, "run.unnamed_steps", text).with_hint(hint))
+}
+
+/// The phases of a trace in order of first use, load and warm-up left out.
+pub(crate) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
+    let phases = &structure.phases;
+    let mut found: Vec<TracePhase> = Vec::new();
+    let mut orders = vec![0; phases.names.len()];
+    for (window, stretch) in phases.windows.iter().enumerate() {
+        let order = orders[stretch.name];
+        orders[stretch.name] += 1;
+        let Some((phase, label)) = run_phase(&phases.names[stretch.name]) else {
+            continue;
+        };
+        if phase == RunPhase::Load {
+            continue;
+        }
+        let known = found
+            .iter()
+            .position(|known| known.phase == phase && known.label == label);
+        let place = known.unwrap_or_else(|| {
+            found.push(TracePhase {
+                phase,
+                label,
+                stretches: Vec::new(),
+            });
+            found.len() - 1
+        });
+        let is_step = phases.names[stretch.name] == STEP && stretch.is_whole;
+        found[place].stretches.push(Stretch {
+            window,
+            start: stretch.start,
+            end: stretch.end,
+            order,
+            name: stretch.name,
+            steps: if is_step {
+                vec![stretch.end.saturating_sub(stretch.start)]
+            } else {
+                Vec::new()
+            },
+            passes: Vec::new(),
+            is_whole: stretch.is_whole,
+        });
+    }
+    add_steps(&ranges_of(trace, STEP), phases, &mut found);
+    found
+}
+
+/// Leaves out stretches that were recorded in part, where there are whole ones or theory counts what a whole one holds, with
+/// which a part cannot be compared.
+pub(crate) fn leave_out_parts(
+    found: &mut Vec<TracePhase>,
+    is_counted: bool,
+    issues: &mut Vec<Issue>,
+) {
+    for phase in found.iter_mut() {
+        let parts = phase.stretches.iter().filter(|one| !one.is_whole).count();
+        let has_whole = parts < phase.stretches.len();
+        if parts == 0 || !(has_whole || is_counted) {
+            continue;
+        }
+        phase.stretches.retain(|stretch| stretch.is_whole);
+        // A phase that is left out as a whole is named with those that were not recorded at all.
+        if has_whole {
+            let name = phase.label.as_deref().unwrap_or(phase.phase.name());
+            let message = format!("{name} was recorded in part, and that part is left out");
+            issues.push(
+                Issue::new(Severity::Info, "run.partial_phase", message).counting(parts as u64),
+            );
+        }
+    }
+    found.retain(|phase| !phase.stretches.is_empty());
+}
+
+/// Puts the ranges of single steps into the stretches of decode that hold them.
+fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
+    let mut by_window = rustc_hash::FxHashMap::<usize, Vec<i64>>::default();
+    for &(start, end) in steps {
+        if let Some(window) = phases.at(start)
+            && phases.names[phases.windows[window].name] != STEP
+        {
+            by_window.entry(window).or_default().push(end - start);
+        }
+    }
+    for stretch in found.iter_mut().flat_map(|phase| &mut phase.stretches) {
+        if let Some(steps) = by_window.remove(&stretch.window) {
+            stretch.steps = steps;
+        }
+    }
+}
+
+/// Says what the decoder did in each stretch.
+///
+/// A measured pass that says so is believed first; then the number of steps that ranges show; then the workload.
+pub(crate) fn count_passes(
+    found: &mut [TracePhase],
+    trace: &Trace,
+    theory: &Theory<'_>,
+    record: &RunRecord,
+    captured: Option<usize>,
+) {
+    let (model, workload) = (theory.model, theory.workload);
+    let context = model.context(workload);
+    for phase in found.iter_mut() {
+        let stated = stated(phase.phase, record, captured);
+        let as_many = stated.len() == phase.stretches.len();
+        for (index, stretch) in phase.stretches.iter_mut().enumerate() {
+            stretch.passes = match phase.phase {
+                _ if as_many && !stated[index].is_empty() => stated[index].clone(),
+                RunPhase::Prefill => model.prefill_passes(workload).collect(),
+                RunPhase::Decode => {
+                    let steps = match stretch.steps.len() as u64 {
+                        0 => workload.decode_steps(),
+                        steps => steps,
+                    };
+                    (steps > 0)
+                        .then(|| Pass::decode(workload.batch, context, steps))
+                        .into_iter()
+                        .collect()
+                }
+                _ => Vec::new(),
+            };
+        }
+    }
+    follow_steps(found, trace);
+}
+
+/// Single steps that follow each other each find one token more in the cache; prefill begins anew. Steps that were not
+/// recorded count where ranges show them.
+fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
+    let steps = ranges_of(trace, STEP);
+    let mut beginnings: Vec<i64> = found
+        .iter()
+        .filter(|phase| phase.phase == RunPhase::Prefill)
+        .flat_map(|phase| phase.stretches.iter().map(|stretch| stretch.start))
+        .chain(ranges_of(trace, "prefill").iter().map(|range| range.0))
+        .collect();
+    beginnings.sort_unstable();
+    let steps_before = |time: i64| steps.partition_point(|step| step.0 < time) as u64;
+    for phase in found
+        .iter_mut()
+        .filter(|phase| phase.phase == RunPhase::Decode)
+    {
+        let mut since = None;
+        let mut done = 0;
+        for stretch in &mut phase.stretches {
+            let request = beginnings.partition_point(|&begin| begin <= stretch.start);
+            if since != Some(request) {
+                (since, done) = (Some(request), 0);
+            }
+            // A stretch of a whole generation begins where its prefill ended.
+            let single = stretch.steps.len() == 1;
+            let begin = request.checked_sub(1).map_or(i64::MIN, |at| beginnings[at]);
+            for pass in &mut stretch.passes {
+                if single && pass.steps == 1 {
+                    let shown = steps_before(stretch.start) - steps_before(begin);
+                    pass.past = pass.past.saturating_add(done.max(shown));
+                    done += 1;
+                }
+            }
+        }
+    }
+}
+
+/// What the captured pass says that the decoder did in the intervals of a phase, in order of time.
+fn stated(phase: RunPhase, record: &RunRecord, captured: Option<usize>) -> Vec<Vec<Pass>> {
+    let Some((counted, captured)) = phase.counted().zip(captured) else {
+        return Vec::new();
+    };
+    let mut spans: Vec<_> = record.passes[captured]
+        .phases
+        .iter()
+        .filter(|span| span.phase == phase)
+        .collect();
+    spans.sort_by_key(|span| span.start_ns);
+    spans
+        .iter()
+        .map(|span| {
+            let shapes = span.passes.iter();
+            shapes.map(|shape| shape.pass(counted)).collect()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::trace::{Range, RangeKind, TraceBuilder};
+
+    use super::*;
+
+    #[test]
+    fn steps_that_were_not_recorded_still_made_the_cache_longer() {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        let mut range = |name: &str, start: i64, duration: i64| {
+            let name = builder.intern(name);
+            builder.ranges.push(Range {
+                start,
+                duration,
+                name,
+                kind: RangeKind::NVTX,
+                thread,
+                ..Range::default()
+            });
+        };
+        // A warm-up of two steps, then prefill and six steps, of which the second and the fifth were recorded.
+        range(STEP, 0, 10);
+        range(STEP, 10, 10);
+        range("prefill", 20, 10);
+        for step in 0..6 {
+            range(STEP, 30 + 10 * step, 10);
+        }
+        let trace = builder.finish();
+        let stretch = |start: i64| Stretch {
+            window: 0,
+            start,
+            end: start + 10,
+            order: 0,
+            name: 0,
+            steps: vec![10],
+            passes: vec![Pass::decode(1, 100, 1)],
+            is_whole: true,
+        };
+        let mut found = [TracePhase {
+            phase: RunPhase::Decode,
+            label: None,
+            stretches: vec![stretch(40), stretch(70)],
+        }];
+        follow_steps(&mut found, &trace);
+        let past: Vec<u64> = found[0]
+            .stretches
+            .iter()
+            .map(|one| one.passes[0].past)
+            .collect();
+        assert_eq!(past, [101, 104]);
+    }
+}

@@ -1,0 +1,172 @@
+//! The tables of a phase: operators by kind and by place, work that matched none, operators that nothing matched.
+
+use llmprof_record::kernel_name::brief;
+use llmprof_record::trace::StrId;
+use llmprof_units::Nanos;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::analyze::phase::Tracing;
+use crate::analyze::stretches::Stretch;
+use crate::matching::groups::{Groups, OperatorGroup};
+use crate::matching::kernel_table::WorkGroup;
+use crate::matching::units::Verdict;
+use crate::matching::unmatched::{MissingOperator, UnmatchedOperator, UnmatchedReason};
+
+/// Kernel names in tables are cut to this many characters.
+const LONGEST_NAME: usize = 96;
+
+#[derive(Default)]
+struct Sums {
+    units: FxHashSet<u32>,
+    kinds: Groups,
+    paths: Groups,
+    calls: u64,
+    unmatched: FxHashMap<(StrId, UnmatchedReason), (usize, u64, i64)>,
+}
+
+/// The tables of a phase.
+pub(crate) struct Tables {
+    pub(crate) calls: u64,
+    pub(crate) by_kind: Vec<OperatorGroup>,
+    pub(crate) by_path: Vec<OperatorGroup>,
+    pub(crate) unmatched: Vec<UnmatchedOperator>,
+    pub(crate) missing: Vec<MissingOperator>,
+}
+
+impl Tracing<'_> {
+    /// What the events of these stretches add up to.
+    pub(crate) fn tables(&self, included: &[&Stretch], number: usize, wall: i64) -> Tables {
+        let lane = &self.lanes[number];
+        let mut sums = Sums::default();
+        for stretch in included {
+            for index in lane.around(stretch.window()) {
+                let (item, verdict) = (&lane.items[index], &self.matching.verdicts[number][index]);
+                let Some(time) = item.inside(stretch.window()) else {
+                    continue;
+                };
+                match *verdict {
+                    Verdict::Copy => {}
+                    Verdict::Unit(unit) => self.add_unit(&mut sums, unit, time),
+                    Verdict::Unmatched(reason) => {
+                        let key = (item.name, reason);
+                        let entry = sums.unmatched.entry(key).or_insert((index, 0, 0));
+                        entry.1 += u64::from(item.begins);
+                        entry.2 = i64::saturating_add(entry.2, time);
+                    }
+                }
+            }
+        }
+        let missing = self.missing(included, &sums);
+        let mut unmatched: Vec<UnmatchedOperator> = sums
+            .unmatched
+            .into_iter()
+            .map(|((name, reason), (first, calls, time))| {
+                let mismatch = self.matching.mismatches.get(&first);
+                let category = || lane.items[first].category.name().to_owned();
+                UnmatchedOperator {
+                    path: brief(self.trace.text(name), LONGEST_NAME),
+                    reason,
+                    found: mismatch.map_or_else(category, |mismatch| mismatch.found.clone()),
+                    expected: mismatch.and_then(|mismatch| mismatch.expected.clone()),
+                    calls,
+                    time_ns: Nanos(time),
+                }
+            })
+            .collect();
+        unmatched.sort_by(|a, b| {
+            b.time_ns
+                .cmp(&a.time_ns)
+                .then_with(|| (&a.path, a.reason).cmp(&(&b.path, b.reason)))
+        });
+        let script = self.theory.as_ref().map(|(_, counted)| &counted.script);
+        let group_name = |number: u32| group_of(number).map(|group| group.name().to_owned());
+        Tables {
+            calls: sums.calls,
+            by_kind: sums.kinds.finish(wall, |number, kind| {
+                group_name(number).unwrap_or_else(|| kind.name().to_owned())
+            }),
+            by_path: sums.paths.finish(wall, |number, kind| {
+                group_name(number)
+                    .or_else(|| Some(script?.place_text(number).to_owned()))
+                    .unwrap_or_else(|| kind.name().to_owned())
+            }),
+            unmatched,
+            missing,
+        }
+    }
+
+    /// Adds an event of a unit; the unit's work the first time.
+    fn add_unit(&self, sums: &mut Sums, number: u32, time: i64) {
+        let Some((_, counted)) = &self.theory else {
+            return;
+        };
+        let unit = &self.matching.units[number as usize];
+        if sums.units.insert(number) {
+            sums.calls += unit.calls.len() as u64;
+            for &index in &unit.calls {
+                let call = &counted.script.calls[index as usize];
+                if let Some(group) = unit.group {
+                    sums.kinds.add_work(group_number(group), group.kind(), call);
+                    sums.paths.add_work(group_number(group), group.kind(), call);
+                } else {
+                    sums.kinds.add_work(call.kind as u32, call.kind, call);
+                    sums.paths.add_work(call.place, call.kind, call);
+                }
+            }
+        }
+        match (unit.group, unit.calls.first()) {
+            (Some(group), _) => {
+                sums.kinds.add_time(group_number(group), group.kind(), time);
+                sums.paths.add_time(group_number(group), group.kind(), time);
+            }
+            (None, Some(&index)) => {
+                let call = &counted.script.calls[index as usize];
+                sums.kinds.add_time(call.kind as u32, call.kind, time);
+                sums.paths.add_time(call.place, call.kind, time);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Calls of the stretches that no event was matched to.
+    fn missing(&self, included: &[&Stretch], sums: &Sums) -> Vec<MissingOperator> {
+        let Some((_, counted)) = &self.theory else {
+            return Vec::new();
+        };
+        let mut met = vec![false; counted.script.calls.len()];
+        for &unit in &sums.units {
+            for &call in &self.matching.units[unit as usize].calls {
+                met[call as usize] = true;
+            }
+        }
+        let mut missed: FxHashMap<u32, u64> = FxHashMap::default();
+        for stretch in included {
+            let calls = counted.windows.get(&stretch.window).cloned();
+            for index in calls.unwrap_or_default() {
+                if !met[index] {
+                    let place = counted.script.calls[index].place;
+                    *missed.entry(place).or_default() += 1;
+                }
+            }
+        }
+        let mut missing: Vec<MissingOperator> = missed
+            .into_iter()
+            .map(|(place, calls)| MissingOperator {
+                path: counted.script.place_text(place).to_owned(),
+                calls,
+            })
+            .collect();
+        missing.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.path.cmp(&b.path)));
+        missing
+    }
+}
+
+/// The number of a group among the rows of a table, where places of the model have numbers from 0.
+fn group_number(group: WorkGroup) -> u32 {
+    u32::MAX - group as u32
+}
+
+/// The group of such a number; none for that of a place.
+fn group_of(number: u32) -> Option<WorkGroup> {
+    WorkGroup::ALL.get((u32::MAX - number) as usize).copied()
+}

@@ -1,0 +1,747 @@
+//! Runs made from theory itself: every operator takes a chosen multiple of its floor, so the answers are known.
+
+use llmprof_theory::device::Catalog;
+use llmprof_theory::floor::MemoryLevel;
+use llmprof_theory::{Kind, Pass, Precision, Shape, WeightFormat};
+use llmprof_units::{Basis, DType};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::bottleneck::PhaseClass;
+use crate::capture_cost::CaptureCost;
+use crate::findings::finding::{Confidence, GainOf};
+use crate::matching::unmatched::UnmatchedReason;
+use crate::phase_analysis::holds;
+use crate::phase_facts::TracedPhase;
+use crate::waterfall::idle_parts::UNRECORDED;
+use llmprof_record::run::{HostInterval, OperatorEvent, OperatorIdentity, RequestFacts};
+
+pub(crate) fn llama_8b() -> Model {
+    let config = json!({
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128_256, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 131_072, "tie_word_embeddings": false, "hidden_act": "silu",
+        "rope_theta": 500_000.0, "torch_dtype": "bfloat16",
+    });
+    Model::from_config(&config, None).unwrap()
+}
+
+fn tiny_moe() -> Model {
+    let config = json!({
+        "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 512, "num_local_experts": 8, "num_experts_per_tok": 2,
+        "hidden_act": "silu", "rope_theta": 1e6, "torch_dtype": "float32",
+    });
+    Model::from_config(&config, None).unwrap()
+}
+
+/// Time of an operator that has no floor, ns.
+const NO_FLOOR_NS: i64 = 40;
+
+/// A pass in which each operator takes `slowness` × its floor and `gap` ns pass after each.
+struct Recipe<'a> {
+    model: &'a Model,
+    workload: Workload,
+    device: &'a Device,
+    slowness: f64,
+    gap: i64,
+}
+
+impl Recipe<'_> {
+    fn run(&self) -> MeasuredRun {
+        let mut run = MeasuredRun {
+            model: "made".to_owned(),
+            ..MeasuredRun::default()
+        };
+        let mut clock = 1_000;
+        for kind in [PassKind::WarmUp, PassKind::Plain, PassKind::Captured] {
+            let pass = self.pass(kind, &mut clock, &mut run.operators);
+            run.passes.push(pass);
+            clock += 5_000;
+        }
+        run
+    }
+
+    fn pass(
+        &self,
+        kind: PassKind,
+        clock: &mut i64,
+        identities: &mut Vec<OperatorIdentity>,
+    ) -> MeasuredPass {
+        let roof = Roof::new(self.device);
+        let mut pass = MeasuredPass {
+            kind,
+            ..MeasuredPass::default()
+        };
+        let begin = *clock;
+        let mut tokens = Vec::new();
+        let prefill: Vec<Pass> = self.model.prefill_passes(&self.workload).collect();
+        let decode: Vec<Pass> = self.model.decode_pass(&self.workload).into_iter().collect();
+        for (phase, passes) in [(RunPhase::Prefill, prefill), (RunPhase::Decode, decode)] {
+            let start_ns = *clock;
+            for whole in passes {
+                for step in 0..whole.steps {
+                    let single = Pass {
+                        past: whole.past + step * whole.queries,
+                        steps: 1,
+                        ..whole
+                    };
+                    self.model
+                        .lower_in_order(&self.workload, &single, &mut |operator| {
+                            let floor = roof.operator(operator, MemoryLevel::Main).unwrap();
+                            let took = (floor.seconds() * 1e9 * self.slowness).ceil() as i64;
+                            let took = if took == 0 { NO_FLOOR_NS } else { took };
+                            let path = operator.path.to_string();
+                            let known = identities.iter().position(|known| known.path == path);
+                            let index = known.unwrap_or_else(|| {
+                                identities.push(OperatorIdentity {
+                                    path,
+                                    kind: operator.kind,
+                                    dtype: operator.tensor.dtype,
+                                });
+                                identities.len() - 1
+                            });
+                            if kind == PassKind::Captured {
+                                pass.operators.push(OperatorEvent {
+                                    operator: index as u32,
+                                    shape: operator.shape,
+                                    touched: (operator.kind == Kind::Experts).then_some(3),
+                                    start_ns: *clock,
+                                    end_ns: *clock + took,
+                                });
+                            }
+                            *clock += took + self.gap;
+                        });
+                    pass.host.push(HostInterval {
+                        name: "sampling".to_owned(),
+                        start_ns: *clock,
+                        end_ns: *clock + 10,
+                    });
+                    *clock += 10;
+                    tokens.push(*clock);
+                }
+            }
+            pass.phases.push(PhaseSpan {
+                phase,
+                start_ns,
+                end_ns: *clock,
+                passes: Vec::new(),
+            });
+        }
+        pass.requests.push(RequestFacts {
+            id: "0".to_owned(),
+            start_ns: begin,
+            prompt_tokens: self.workload.prompt,
+            output_tokens: tokens.len() as u64,
+            token_ns: tokens,
+            batch: self.workload.batch,
+        });
+        pass
+    }
+}
+
+fn small() -> Workload {
+    Workload {
+        prompt: 16,
+        new_tokens: 4,
+        ..Workload::default()
+    }
+}
+
+fn h200() -> Device {
+    Catalog::embedded().by_name("h200").unwrap()
+}
+
+fn codes(analysis: &RunAnalysis) -> Vec<&str> {
+    analysis
+        .issues
+        .iter()
+        .map(|issue| issue.code.as_str())
+        .collect()
+}
+
+#[test]
+fn a_run_of_theory_itself_is_matched_whole() {
+    let (model, device) = (llama_8b(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.25,
+        gap: 0,
+    };
+    let run = recipe.run();
+    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &run).unwrap();
+    assert_eq!(codes(&analysis), Vec::<&str>::new());
+    assert_eq!(analysis.captured_pass, Some(2));
+    assert_eq!(analysis.phases.len(), 2);
+    let calls: u64 = analysis
+        .phases
+        .iter()
+        .map(|phase| phase.matched_calls)
+        .sum();
+    assert_eq!(calls, run.passes[2].operators.len() as u64);
+    for phase in &analysis.phases {
+        assert!(phase.unmatched.is_empty() && phase.missing.is_empty());
+        let total: i64 = phase.waterfall.parts().iter().map(|(_, time)| time.0).sum();
+        assert_eq!(total, phase.waterfall.wall_ns.0);
+        assert_eq!(phase.capture_ratio, Some(1.0));
+        // Every step ends with 10 ns of sampling, and nothing else is idle.
+        assert_eq!(phase.waterfall.idle[0].name, "sampling");
+        assert_eq!(phase.waterfall.idle.len(), 1);
+        let linear = phase
+            .by_kind
+            .iter()
+            .find(|g| g.kind == Kind::Linear)
+            .unwrap();
+        assert!((linear.fraction_of_roof.unwrap() - 0.8).abs() < 1e-3);
+        // The floor of the phase and the sum of matched floors are the same figure by two ways.
+        let floor = phase.floor.as_ref().unwrap().floor_ns.0;
+        assert!(
+            (phase.waterfall.floor_ns.unwrap().0 - floor).abs() <= 2,
+            "{floor}"
+        );
+    }
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    assert_eq!(decode.class.class, Some(PhaseClass::MemoryBound));
+    assert_eq!(decode.waterfall.idle_ns, Nanos(30));
+    let names: Vec<_> = decode
+        .by_path
+        .iter()
+        .map(|group| group.name.as_str())
+        .collect();
+    assert!(
+        names.contains(&"model.layers.*.self_attn.q_proj"),
+        "{names:?}"
+    );
+    assert!(names.contains(&"lm_head"), "{names:?}");
+    // The last digit of a float may change on the way through text; whole numbers may not.
+    let text = serde_json::to_string(&analysis).unwrap();
+    let back: RunAnalysis = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.phases[1].waterfall, decode.waterfall);
+    assert_eq!(back.findings.len(), analysis.findings.len());
+    assert_eq!(back.phases[1].by_path[0].shape, decode.by_path[0].shape);
+}
+
+/// Weights in bf16 under activations in f32, as the native engine has them: those that int8 leaves alone stay in bf16, so
+/// that a step reads as much as in [`gains_are_counted_again_from_theory`], and the gain is the same.
+#[test]
+fn what_is_not_quantized_keeps_its_format() {
+    let (model, device) = (llama_8b(), h200());
+    let mut workload = small();
+    workload.precision = Precision {
+        weights: Some(WeightFormat::Plain(DType::Bf16)),
+        activations: Some(DType::F32),
+        ..Precision::default()
+    };
+    let recipe = Recipe {
+        model: &model,
+        workload,
+        device: &device,
+        slowness: 1.25,
+        gap: 0,
+    };
+    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    // Whoever compares with the floor on paper must know why it is another.
+    let computed =
+        "multiplies in f32: floors and MFU are against the peak of that, 66.9 TFLOP/s. In bf16";
+    let told = |line: &String| line.contains(computed);
+    assert!(
+        analysis.assumptions.iter().any(told),
+        "{:?}",
+        analysis.assumptions
+    );
+    let mut findings = analysis.findings.iter();
+    let quantize = findings.find(|f| f.code == "quantize_weights").unwrap();
+    let weights = |name: &str| {
+        let found = quantize.evidence.iter().find(|e| e.what == name);
+        found.unwrap().value as u64
+    };
+    // 16,060,522,496 B in all; the products give up half of theirs for 4 B a row.
+    assert_eq!(weights("weights now"), 16_060_522_496);
+    assert_eq!(
+        weights("weights in int8"),
+        16_060_522_496 - 6_979_321_856 + 4 * 32 * 43_008
+    );
+}
+
+/// Weights in bf16 that are multiplied in f32, as the native engine does, with a prompt of 2,048 tokens.
+fn widened() -> Workload {
+    Workload {
+        prompt: 2048,
+        precision: Precision {
+            weights: Some(WeightFormat::Plain(DType::Bf16)),
+            activations: Some(DType::F32),
+            kv: Some(DType::F32),
+            ..Precision::default()
+        },
+        ..small()
+    }
+}
+
+fn faster_formats(device: &Device, workload: Workload) -> (RunAnalysis, Vec<Finding>) {
+    slow_formats(device, workload, 1.25)
+}
+
+/// The findings where each operator takes `slowness` times its floor.
+fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (RunAnalysis, Vec<Finding>) {
+    let model = llama_8b();
+    let recipe = Recipe {
+        model: &model,
+        workload,
+        device,
+        slowness,
+        gap: 0,
+    };
+    let analysis = analyze_run(&model, &workload, Some(device), &recipe.run()).unwrap();
+    let found = analysis.findings.iter();
+    let found = found.filter(|finding| finding.code == "faster_format");
+    let found = found.cloned().collect();
+    (analysis, found)
+}
+
+/// A prefill of Llama-3.1-8B multiplies 6,979,321,856 weights with 2,048 tokens: 2.8587e13 operations, 427.3 ms at an H200's
+/// 66.9 TFLOP/s in f32 and 28.9 ms at its 989.4 TFLOP/s in bf16. All take 1.25 times their floor, so that
+/// 1.25 × (427.3 ms − 28.9 ms) = 498.0 ms go.
+#[test]
+fn products_in_a_slow_format_are_counted_again_in_the_fast_one() {
+    let device = h200();
+    let (analysis, found) = faster_formats(&device, widened());
+    let prefill = analysis.phase(RunPhase::Prefill).unwrap();
+    assert_eq!(prefill.class.class, Some(PhaseClass::ComputeBound));
+    let [finding] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!(finding.phase, Some(RunPhase::Prefill));
+    let gain = finding.gain.as_ref().unwrap();
+    let operations = 2.0 * 6_979_321_856.0 * 2048.0;
+    let saved = 1.25 * operations * (1.0 / 66.9e12 - 1.0 / 989.4e12);
+    assert!((gain.saved_ns.unwrap().seconds() / saved - 1.0).abs() < 1e-3);
+    let wall = prefill.waterfall.wall_ns.seconds();
+    assert!((gain.phase_factor.unwrap() / (wall / (wall - saved)) - 1.0).abs() < 1e-3);
+    // What is left is no shorter than the products' own floor, and what is not a product stays.
+    let linear = prefill.by_kind.iter().find(|g| g.kind == Kind::Linear);
+    let rest = wall - linear.unwrap().measured_ns.seconds();
+    assert!(wall - saved > rest + operations / 989.4e12);
+    for part in ["66.9 TFLOP/s", "989.4 TFLOP/s", "14.8×", "runtime=pytorch"] {
+        assert!(finding.title.contains(part), "{part}: {}", finding.title);
+    }
+}
+
+#[test]
+fn a_faster_format_is_named_only_where_the_device_and_the_phase_have_use_for_it() {
+    // No units for 16 bits: their peak is that of f32.
+    let mut without = h200();
+    without.peaks.retain(|peak| peak.dtype == DType::F32);
+    let (analysis, found) = faster_formats(&without, widened());
+    let prefill = analysis.phase(RunPhase::Prefill).unwrap();
+    assert_eq!(prefill.class.class, Some(PhaseClass::ComputeBound));
+    assert_eq!(found, []);
+    // Units that are only a little faster.
+    let mut little = h200();
+    for peak in &mut little.peaks {
+        if peak.dtype == DType::Bf16 {
+            peak.dense_flops_per_s.0 = 1.4 * 66.9e12;
+        }
+    }
+    assert_eq!(faster_formats(&little, widened()).1, []);
+    // Products that are far from any limit would stay so.
+    assert_eq!(slow_formats(&h200(), widened(), 4.0).1.len(), 1);
+    assert_eq!(slow_formats(&h200(), widened(), 6.0).1, []);
+    // Memory holds it back: a prompt of one token reads all weights for it.
+    let short = Workload {
+        prompt: 1,
+        ..widened()
+    };
+    assert_eq!(faster_formats(&h200(), short).1, []);
+    // It multiplies in the fast format already.
+    let narrow = Workload {
+        precision: Precision::default(),
+        ..widened()
+    };
+    assert_eq!(faster_formats(&h200(), narrow).1, []);
+}
+
+/// A step of Llama-3.1-8B reads products of 6,979,321,856 elements and a head of 525,336,576, in bf16 15,009,316,864 B. In
+/// int8 the products take 6,979,321,856 B and 4 B for each of 32 × 43,008 output rows, the head stays: 8,035,500,032 B.
+/// All run at 80 % of the roof, so decode gets 15,009,316,864 ÷ 8,035,500,032 = 1.868 times faster, less a little for
+/// what is not products.
+#[test]
+fn gains_are_counted_again_from_theory() {
+    let (model, device) = (llama_8b(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.25,
+        gap: 0,
+    };
+    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    let find = |code: &str| analysis.findings.iter().find(|f| f.code == code).unwrap();
+    let quantize = find("quantize_weights");
+    let gain = quantize.gain.as_ref().unwrap();
+    assert!(!gain.is_bound);
+    let phase_factor = gain.phase_factor.unwrap();
+    assert!((1.866..1.868).contains(&phase_factor), "{quantize:?}");
+    // Decode alone gets faster: 1 ÷ (1 − share × (1 − 1 ÷ factor)).
+    let wall = |phase| analysis.phase(phase).unwrap().waterfall.wall_ns.0 as f64;
+    let share = wall(RunPhase::Decode) / (wall(RunPhase::Decode) + wall(RunPhase::Prefill));
+    let expected = 1.0 / (1.0 - share * (1.0 - 1.0 / phase_factor));
+    assert!((gain.factor - expected).abs() < 1e-6);
+    let batching = find("batching");
+    let gain = batching.gain.as_ref().unwrap();
+    assert_eq!(gain.of, GainOf::Throughput);
+    assert!(gain.factor > 16.0, "{batching:?}");
+    // Those of the same workload come first, the larger first.
+    let order: Vec<_> = analysis
+        .findings
+        .iter()
+        .filter_map(|finding| finding.gain.as_ref())
+        .map(|gain| (gain.of, gain.factor))
+        .collect();
+    assert!(
+        order.is_sorted_by(|a, b| (a.0, -a.1) <= (b.0, -b.1)),
+        "{order:?}"
+    );
+}
+
+/// Gaps as long as all operators together: half of the time is idle, so without it the phase is twice as fast.
+#[test]
+fn idle_time_is_a_finding_with_its_factor() {
+    let (model, device) = (llama_8b(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.0,
+        gap: 100_000,
+    };
+    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    assert_eq!(decode.class.class, Some(PhaseClass::HostBound));
+    let waterfall = &decode.waterfall;
+    let idle = analysis
+        .findings
+        .iter()
+        .find(|f| f.code == "idle" && f.phase == Some(RunPhase::Decode))
+        .unwrap();
+    let factor = idle.gain.as_ref().unwrap().phase_factor.unwrap();
+    let expected = waterfall.wall_ns.0 as f64 / waterfall.busy_ns.0 as f64;
+    assert!((factor - expected).abs() < 1e-9);
+    // No software leaves nothing of it.
+    assert!(idle.gain.as_ref().unwrap().is_bound);
+    assert!(idle.title.contains("host-bound"), "{}", idle.title);
+    assert_eq!(waterfall.idle[0].name, UNRECORDED);
+    // Bytes are not what holds it back.
+    assert!(
+        !analysis
+            .findings
+            .iter()
+            .any(|f| f.code == "quantize_weights")
+    );
+}
+
+#[test]
+fn what_differs_from_theory_is_listed_with_its_reason() {
+    let (model, device) = (llama_8b(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.1,
+        gap: 50,
+    };
+    let mut run = recipe.run();
+    let all = run.passes[2].operators.len() as u64;
+    let at = |run: &MeasuredRun, path: &str| {
+        let index = run.operators.iter().position(|o| o.path == path).unwrap() as u32;
+        let found = run.passes[2]
+            .operators
+            .iter()
+            .position(|e| e.operator == index);
+        found.unwrap()
+    };
+    run.operators.push(OperatorIdentity {
+        path: "debug.dump".to_owned(),
+        kind: Kind::Scale,
+        dtype: llmprof_units::DType::Bf16,
+    });
+    let unknown = run.operators.len() as u32 - 1;
+    let late = at(&run, "model.layers.5.self_attn.q_proj");
+    let mut again = run.passes[2].operators[late];
+    (again.start_ns, again.end_ns) = (again.end_ns + 1, again.end_ns + 11);
+    let mut stray = again;
+    (stray.operator, stray.start_ns, stray.end_ns) = (unknown, again.end_ns + 1, again.end_ns + 8);
+    let mut nameless = stray;
+    (nameless.operator, nameless.start_ns, nameless.end_ns) =
+        (9_999_999, stray.end_ns + 1, stray.end_ns + 4);
+    let events = &mut run.passes[2].operators;
+    events.extend([again, stray, nameless]);
+    let index = at(&run, "model.layers.7.mlp.down_proj");
+    run.passes[2].operators[index].shape = Shape::matmul(1, 2, 3);
+    let index = at(&run, "model.layers.9.mlp.up_proj");
+    run.passes[2].operators.remove(index);
+    let index = at(&run, "model.layers.11.self_attn.o_proj");
+    let operator = run.passes[2].operators[index].operator as usize;
+    run.operators[operator].dtype = llmprof_units::DType::F16;
+
+    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &run).unwrap();
+    let prefill = analysis.phase(RunPhase::Prefill).unwrap();
+    let mut reasons: Vec<_> = prefill
+        .unmatched
+        .iter()
+        .map(|o| (o.reason, o.path.as_str(), o.calls))
+        .collect();
+    reasons.sort();
+    assert_eq!(
+        reasons,
+        [
+            (UnmatchedReason::NotInTheory, "debug.dump", 1),
+            (
+                UnmatchedReason::RanAgain,
+                "model.layers.5.self_attn.q_proj",
+                1
+            ),
+            (
+                UnmatchedReason::ShapeDiffers,
+                "model.layers.7.mlp.down_proj",
+                1
+            ),
+            (
+                UnmatchedReason::DtypeDiffers,
+                "model.layers.11.self_attn.o_proj",
+                1
+            ),
+            (UnmatchedReason::UnknownOperator, "operator 9999999", 1),
+        ]
+    );
+    assert_eq!(prefill.missing.len(), 1);
+    assert_eq!(prefill.missing[0].path, "model.layers.9.mlp.up_proj");
+    // Decode has the wrong dtype once per step and nothing else.
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    assert_eq!((decode.unmatched.len(), decode.unmatched[0].calls), (1, 3));
+    let matched: u64 = analysis
+        .phases
+        .iter()
+        .map(|phase| phase.matched_calls)
+        .sum();
+    assert_eq!(matched, all - 1 - 1 - 4);
+    assert_eq!(prefill.waterfall.extra_ns, Nanos(10));
+    let unattributed: i64 = prefill.unmatched.iter().map(|o| o.time_ns.0).sum::<i64>() - 10;
+    assert_eq!(prefill.waterfall.unattributed_ns, Nanos(unattributed));
+    let codes = codes(&analysis);
+    assert!(codes.contains(&"run.unmatched_operators") && codes.contains(&"run.missing_operators"));
+}
+
+#[test]
+fn without_a_device_findings_abstain_and_say_why() {
+    let (model, device) = (llama_8b(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.0,
+        gap: 0,
+    };
+    let analysis = analyze_run(&model, &recipe.workload, None, &recipe.run()).unwrap();
+    assert_eq!(codes(&analysis), ["run.no_device"]);
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    assert_eq!(
+        (decode.class.class, decode.waterfall.floor_ns),
+        (None, None)
+    );
+    assert!(decode.utilization.is_none());
+    assert!(!analysis.findings.is_empty());
+    for finding in &analysis.findings {
+        assert_eq!(finding.confidence, Confidence::Abstains, "{finding:?}");
+        assert!(finding.abstains.as_ref().unwrap().contains("no device"));
+    }
+}
+
+#[test]
+fn a_model_in_the_cache_is_not_judged_against_main_memory() {
+    let (model, device) = (tiny_moe(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.0,
+        gap: 1,
+    };
+    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    assert_eq!(
+        decode.residence.as_ref().unwrap().level,
+        MemoryLevel::OnChip
+    );
+    assert_eq!(decode.residence.as_ref().unwrap().name, "l1");
+    // The H200's file has no bandwidths of caches: no class is claimed.
+    assert_eq!(decode.floor.as_ref().unwrap().memory_ns, Nanos(0));
+    assert!(
+        analysis
+            .findings
+            .iter()
+            .any(|f| f.code == "weights_on_chip")
+    );
+    let refused = analysis
+        .findings
+        .iter()
+        .find(|f| f.code == "quantize_weights");
+    assert!(refused.is_none_or(|finding| finding.confidence == Confidence::Abstains));
+    // Each call of the experts said that it reached three.
+    assert_eq!(
+        analysis.workload.unwrap().routing,
+        Routing::Measured {
+            prefill: 3.0,
+            decode: 3.0
+        }
+    );
+    assert_eq!(decode.basis, Basis::Measured);
+}
+
+#[test]
+fn passes_of_a_span_stand_in_for_the_workload() {
+    let (model, device) = (llama_8b(), h200());
+    let mut recipe = Recipe {
+        model: &model,
+        workload: Workload {
+            prompt: 24,
+            chunk: Some(8),
+            ..small()
+        },
+        device: &device,
+        slowness: 1.0,
+        gap: 0,
+    };
+    let mut run = recipe.run();
+    recipe.workload = small();
+    let shape = |queries, past, steps, logits| crate::run::PassShape {
+        batch: 1,
+        queries,
+        past,
+        steps,
+        logits,
+    };
+    for pass in &mut run.passes {
+        pass.phases[0].passes = vec![shape(8, 0, 2, 0), shape(8, 16, 1, 1)];
+        pass.phases[1].passes = vec![shape(1, 24, 3, 1)];
+    }
+    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &run).unwrap();
+    for phase in &analysis.phases {
+        assert!(phase.unmatched.is_empty(), "{:?}", phase.unmatched);
+        assert!(phase.missing.is_empty(), "{:?}", phase.missing);
+    }
+}
+
+/// A workload may ask for millions of steps of which a run made three.
+#[test]
+fn a_generation_that_stopped_early_has_missing_operators() {
+    let (model, device) = (tiny_moe(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.0,
+        gap: 0,
+    };
+    let run = recipe.run();
+    let longer = Workload {
+        new_tokens: 1 << 24,
+        ..small()
+    };
+    let analysis = analyze_run(&model, &longer, None, &run).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    assert!(decode.unmatched.is_empty());
+    assert!(!decode.missing.is_empty());
+    assert!(codes(&analysis).contains(&"run.missing_operators"));
+}
+
+#[test]
+fn nothing_measured_is_an_issue_and_a_bad_workload_an_error() {
+    let model = llama_8b();
+    let analysis = analyze_run(&model, &small(), None, &MeasuredRun::default()).unwrap();
+    assert!(codes(&analysis).contains(&"run.no_capture"));
+    let bad = Workload {
+        batch: 0,
+        ..Workload::default()
+    };
+    assert!(analyze_run(&model, &bad, None, &MeasuredRun::default()).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is dropped, repeated or shifted: every event is matched or listed, and parts sum to the whole.
+    #[test]
+    fn no_event_is_lost(
+        drops in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        repeats in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        shifts in prop::collection::vec((any::<prop::sample::Index>(), -5_000i64..5_000), 0..5),
+    ) {
+        let (model, device) = (tiny_moe(), h200());
+        let recipe = Recipe { model: &model, workload: small(), device: &device, slowness: 2.0, gap: 3 };
+        let mut run = recipe.run();
+        let events = &mut run.passes[2].operators;
+        for index in drops { let at = index.index(events.len()); events.remove(at); }
+        for index in repeats { let event = events[index.index(events.len())]; events.push(event); }
+        for (index, by) in shifts {
+            let at = index.index(events.len());
+            events[at].start_ns += by;
+            events[at].end_ns += by;
+        }
+        let inside = run.passes[2].operators.iter()
+            .filter(|event| run.passes[2].phases.iter().any(|span| holds(span, event)))
+            .count() as u64;
+        let analysis = analyze_run(&model, &recipe.workload, Some(&device), &run).unwrap();
+        let mut seen = 0;
+        for phase in &analysis.phases {
+            seen += phase.matched_calls + phase.unmatched.iter().map(|o| o.calls).sum::<u64>();
+            let total: i64 = phase.waterfall.parts().iter().map(|(_, time)| time.0).sum();
+            prop_assert_eq!(total, phase.waterfall.wall_ns.0);
+            let grouped: u64 = phase.by_path.iter().map(|group| group.calls).sum();
+            prop_assert_eq!(grouped, phase.matched_calls);
+        }
+        prop_assert_eq!(seen, inside);
+    }
+}
+
+#[test]
+fn a_pass_that_recording_made_another_one_is_named() {
+    let (model, device) = (llama_8b(), h200());
+    let recipe = Recipe {
+        model: &model,
+        workload: small(),
+        device: &device,
+        slowness: 1.0,
+        gap: 0,
+    };
+    let analysis = analyze_run(&model, &recipe.workload, None, &recipe.run()).unwrap();
+    let phase = |ratio: f64, device: Option<u32>| {
+        let mut phase = analysis.phase(RunPhase::Decode).unwrap().clone();
+        phase.capture_ratio = Some(ratio);
+        phase.traced = device.map(|device| TracedPhase {
+            device: Some(device),
+            ..TracedPhase::default()
+        });
+        phase
+    };
+    let found = capture_cost::issue([phase(1.2, None), phase(3.02, None)].iter()).unwrap();
+    assert!(found.message.contains("decode took 3.02× as long"));
+    assert!(!found.message.contains("1.2"), "{}", found.message);
+    assert_eq!(capture_cost::issue([phase(1.4, None)].iter()), None);
+    // What a device did is judged by passes without capture.
+    assert_eq!(capture_cost::issue([phase(3.0, Some(0))].iter()), None);
+
+    // What else tells the cost of a capture has the same figure, once for a phase of several devices.
+    let mut of_devices = analysis.clone();
+    of_devices.phases = vec![phase(3.02, Some(0)), phase(3.02, Some(1))];
+    let costs = CaptureCost::of(&of_devices);
+    assert_eq!(costs.len(), 1);
+    assert_eq!(costs[0].words(), "decode took 3.02×");
+    let captured = of_devices.phases[0].waterfall.wall_ns;
+    assert_eq!(costs[0].captured_ns, captured);
+    let plain = costs[0].plain_ns.0 as f64;
+    assert!((captured.0 as f64 / plain / 3.02 - 1.0).abs() < 1e-6);
+}

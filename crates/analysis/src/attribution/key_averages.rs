@@ -1,0 +1,139 @@
+//! The table of `torch.profiler`'s `key_averages()`, by its own rules.
+//!
+//! Every operator, API call and overhead is a host row under its name; a slice's time is subtracted from the own time
+//! of the slice around it. Device time goes to the operator whose id the event carries, and to all operators around it.
+//! Device events are rows too, so the column of device times sums to twice the device time.
+
+use llmprof_record::trace::{HostKind, StrId, Trace};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::intervals::add;
+use crate::timeline::nesting::{NONE, Nesting};
+
+/// One row of the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyAverage {
+    /// The name.
+    pub key: String,
+    /// How many events have it.
+    pub count: u64,
+    /// Time on the host less that of slices inside, ns.
+    pub self_host_ns: i64,
+    /// Time on the host, ns.
+    pub host_ns: i64,
+    /// Time on the device of what the slice itself launched, ns.
+    pub self_device_ns: i64,
+    /// Time on the device of what was launched inside, ns.
+    pub device_ns: i64,
+}
+
+/// The host slices that torch counts.
+fn counts(kind: HostKind) -> bool {
+    matches!(
+        kind,
+        HostKind::OPERATOR | HostKind::RUNTIME | HostKind::DRIVER | HostKind::OVERHEAD
+    )
+}
+
+/// Times of every host slice: its own and all, on the host and on the device. In the order of [`Trace::hosts`].
+pub struct SliceTimes {
+    /// Duration less that of counted slices directly inside, ns.
+    pub self_host: Vec<i64>,
+    /// Device time of events that carry the slice's id, ns.
+    pub self_device: Vec<i64>,
+    /// The same with all slices inside, ns.
+    pub device: Vec<i64>,
+}
+
+impl SliceTimes {
+    /// Works out the times of all slices, taking the operator of each event from `operator_of`.
+    pub fn of(
+        trace: &Trace,
+        nesting: &Nesting,
+        events: &DeviceEvents,
+        operator_of: impl Fn(usize) -> Option<u32>,
+    ) -> Self {
+        let hosts = &trace.hosts;
+        let (kind, duration) = (&hosts.kind[..], &hosts.duration[..]);
+        // The nearest counted slice around each row; Python functions lie between operators.
+        let holders = nesting.inherit(|row, around| {
+            if counts(kind[row]) {
+                row as u32
+            } else {
+                around
+            }
+        });
+        let holder = |row: usize| {
+            nesting
+                .parent(row as u32)
+                .map_or(NONE, |parent| holders[parent as usize])
+        };
+        let mut self_host = duration.to_vec();
+        let mut self_device = vec![0_i64; hosts.len()];
+        for (index, event) in events.all().iter().enumerate() {
+            if let Some(row) = operator_of(index) {
+                let time = &mut self_device[row as usize];
+                *time = time.saturating_add(event.duration());
+            }
+        }
+        let mut device = self_device.clone();
+        // Inner rows come after outer ones: backwards, every row is complete before it is passed on.
+        for row in (0..hosts.len()).rev() {
+            if !counts(kind[row]) {
+                continue;
+            }
+            let around = holder(row);
+            if around != NONE {
+                let around = around as usize;
+                self_host[around] = self_host[around].saturating_sub(duration[row]);
+                device[around] = device[around].saturating_add(device[row]);
+            }
+        }
+        Self {
+            self_host,
+            self_device,
+            device,
+        }
+    }
+}
+
+/// The table, the longest time on the device first.
+pub fn key_averages(trace: &Trace, times: &SliceTimes, events: &DeviceEvents) -> Vec<KeyAverage> {
+    let mut rows: FxHashMap<StrId, KeyAverage> = FxHashMap::default();
+    let row_of = |name| KeyAverage {
+        key: trace.text(name).to_owned(),
+        count: 0,
+        self_host_ns: 0,
+        host_ns: 0,
+        self_device_ns: 0,
+        device_ns: 0,
+    };
+    let hosts = &trace.hosts;
+    for row in 0..hosts.len() {
+        if !counts(hosts.kind[row]) {
+            continue;
+        }
+        let name = hosts.name[row];
+        let sum = rows.entry(name).or_insert_with(|| row_of(name));
+        sum.count += 1;
+        add(&mut sum.self_host_ns, times.self_host[row]);
+        add(&mut sum.host_ns, hosts.duration[row]);
+        add(&mut sum.self_device_ns, times.self_device[row]);
+        add(&mut sum.device_ns, times.device[row]);
+    }
+    for event in events.all() {
+        let sum = rows.entry(event.name).or_insert_with(|| row_of(event.name));
+        sum.count += 1;
+        add(&mut sum.self_device_ns, event.duration());
+        add(&mut sum.device_ns, event.duration());
+    }
+    let mut rows: Vec<KeyAverage> = rows.into_values().collect();
+    rows.sort_by(|a, b| {
+        b.self_device_ns
+            .cmp(&a.self_device_ns)
+            .then_with(|| a.key.cmp(&b.key))
+    });
+    rows
+}

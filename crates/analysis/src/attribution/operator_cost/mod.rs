@@ -1,0 +1,162 @@
+//! What a call of an operator must cost, from its name and the shapes and dtypes of its inputs.
+//!
+//! Operations: a multiply-add is two; an elementwise function is one per element of its output, whatever it computes;
+//! softmax is five per element (maximum, subtraction, exponential, sum, division), a layer norm seven, an RMS norm four.
+//! Bytes: every distinct input element is read once and every output element written once.
+
+mod arguments;
+mod rules;
+
+use llmprof_record::trace::{InputsId, StrId, Trace};
+use llmprof_theory::device::{Device, Engine};
+use llmprof_units::DType;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::attribution::operator_cost::arguments::{Arguments, on_vectors};
+use crate::attribution::operator_cost::rules::{RULES, Rule};
+
+/// What one call must cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperatorCost {
+    /// Operations.
+    pub flops: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// The format that it computes in.
+    pub dtype: DType,
+    /// Whether matrix units can do it.
+    pub engine: Engine,
+}
+
+impl OperatorCost {
+    /// The least time on a device, seconds: the longer of computing and moving. Nothing where the device has no peak.
+    pub fn floor_seconds(&self, device: &Device) -> Option<f64> {
+        let moving = self.bytes as f64 / device.bandwidth().0;
+        if self.flops == 0 {
+            return Some(moving);
+        }
+        let peak = device.peak(self.dtype, self.engine).ok()?;
+        Some((self.flops as f64 / peak.dense_flops_per_s.0).max(moving))
+    }
+}
+
+/// The rules by the names of a trace.
+pub struct Costs<'a> {
+    trace: &'a Trace,
+    rules: FxHashMap<StrId, Rule>,
+}
+
+impl<'a> Costs<'a> {
+    /// Looks up which names of a trace have a rule.
+    pub fn of(trace: &'a Trace) -> Self {
+        let rules = RULES
+            .iter()
+            .filter_map(|&(name, rule)| Some((trace.strings.find(name)?, rule)))
+            .collect();
+        Self { trace, rules }
+    }
+
+    /// What a call must cost; nothing for an operator without a rule, or where shapes or dtypes are not recorded.
+    pub fn cost(&self, name: StrId, inputs: InputsId) -> Option<OperatorCost> {
+        let rule = *self.rules.get(&name)?;
+        let arguments = Arguments {
+            trace: self.trace,
+            inputs,
+        };
+        match rule {
+            Rule::Product { a, b } => arguments.matrix_product(a, b),
+            Rule::Linear => arguments.linear(),
+            Rule::Attention {
+                heads_first,
+                causal,
+            } => arguments.attention(heads_first, causal),
+            Rule::Convolution {
+                stride,
+                padding,
+                dilation,
+            } => arguments.convolution(stride, padding, dilation),
+            Rule::Elementwise => arguments.elementwise(),
+            Rule::Rowwise(per_element) => arguments.rowwise(per_element),
+            Rule::Reduction => {
+                let input = arguments.tensor(0)?;
+                Some(on_vectors(input.elements()?, input.bytes()?, input.dtype))
+            }
+            Rule::Lookup { table, indices } => arguments.lookup(table, indices),
+            Rule::Copy => {
+                let (to, from) = (arguments.tensor(0)?, arguments.tensor(1)?);
+                let written = to.dtype.bytes_for(to.elements()?)?;
+                Some(on_vectors(0, written.checked_add(from.bytes()?)?, to.dtype))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::trace::{Host, HostKind, RawInputs, TraceBuilder};
+
+    use super::*;
+
+    fn cost(name: &str, dims: &str, dtypes: &str, values: &str) -> Option<OperatorCost> {
+        let mut builder = TraceBuilder::default();
+        let inputs = builder.inputs(RawInputs {
+            dims: dims.as_bytes(),
+            dtypes: dtypes.as_bytes(),
+            values: values.as_bytes(),
+            ..RawInputs::default()
+        });
+        let row = Host {
+            name: builder.intern(name),
+            thread: builder.thread(1, 1),
+            kind: HostKind::OPERATOR,
+            inputs,
+            ..Host::default()
+        };
+        builder.hosts.push(row);
+        let trace = builder.finish();
+        Costs::of(&trace).cost(trace.hosts.name[0], trace.hosts.inputs[0])
+    }
+
+    const TWO: &str = r#"["c10::BFloat16", "c10::BFloat16"]"#;
+
+    #[test]
+    fn products_worked_by_hand() {
+        // 2·128·64·32; 2 bytes for 128·32 + 32·64 + 128·64 elements.
+        let product = cost("aten::mm", "[[128, 32], [32, 64]]", TWO, "").expect("cost");
+        assert_eq!(
+            (product.flops, product.bytes),
+            (524_288, 2 * (4096 + 2048 + 8192))
+        );
+        assert_eq!(product.engine, Engine::Tensor);
+        let linear = cost("aten::linear", "[[1, 128, 32], [64, 32]]", TWO, "").expect("cost");
+        assert_eq!((linear.flops, linear.bytes), (product.flops, product.bytes));
+        // Batches broadcast: 4 products of 2×3 and 3×5.
+        let batched = cost("aten::matmul", "[[4, 2, 3], [3, 5]]", TWO, "").expect("cost");
+        assert_eq!(batched.flops, 4 * 2 * 2 * 3 * 5);
+        assert_eq!(cost("aten::mm", "[[128, 32], [31, 64]]", TWO, ""), None);
+        assert_eq!(cost("aten::mm", "[[128, 32], [-32, 64]]", TWO, ""), None);
+    }
+
+    #[test]
+    fn a_convolution_worked_by_hand() {
+        // 3×3 window, stride 2, padding 1 on 8×8: 4×4 places; 2·16·16·3·9.
+        let dims = "[[1, 3, 8, 8], [16, 3, 3, 3], [], [], [], []]";
+        let dtypes = r#"["float", "float", "", "ScalarList", "ScalarList", "ScalarList"]"#;
+        let values = r#"["", "", "", "[2, 2]", "[1, 1]", "[1, 1]"]"#;
+        let conv = cost("aten::convolution", dims, dtypes, values).expect("cost");
+        assert_eq!(conv.flops, 2 * 16 * 16 * 3 * 9);
+        assert_eq!(conv.bytes, 4 * (3 * 64 + 16 * 27 + 16 * 16));
+        let never = values.replace("[2, 2]", "[0, 0]");
+        assert_eq!(cost("aten::convolution", dims, dtypes, &never), None);
+    }
+
+    #[test]
+    fn elementwise_work_broadcasts() {
+        let dtypes = r#"["float", "float", "Scalar"]"#;
+        let sum = cost("aten::add", "[[4, 1, 3], [5, 1], []]", dtypes, "").expect("cost");
+        assert_eq!((sum.flops, sum.bytes), (60, 4 * (12 + 5 + 60)));
+        assert_eq!(cost("aten::add", "[[4], [5], []]", dtypes, ""), None);
+        assert_eq!(cost("aten::view", "[[4], [5], []]", dtypes, ""), None);
+    }
+}

@@ -1,0 +1,284 @@
+//! Operators by name and by shapes: calls, time on the host and on the device, and how near they come to the limit.
+
+use llmprof_record::trace::{HostKind, InputsId, StrId, Trace};
+use llmprof_theory::device::Device;
+use llmprof_units::DType;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::attribution::Attribution;
+use crate::attribution::key_averages::SliceTimes;
+use crate::attribution::operator_cost::{Costs, OperatorCost};
+use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::intervals::add;
+
+/// Calls and times of some calls of one operator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperatorTimes {
+    /// Calls.
+    pub calls: u64,
+    /// Time on the host less that of what it called, ns.
+    pub host_self_ns: i64,
+    /// Time on the host, ns.
+    pub host_total_ns: i64,
+    /// Device time of what it launched itself, ns.
+    pub device_self_ns: i64,
+    /// Device time of what was launched inside, ns.
+    pub device_total_ns: i64,
+    /// Calls of the API by which it launched something itself.
+    pub launches: u64,
+    /// Device events that it launched itself; more than launches where graphs were launched.
+    pub device_events: u64,
+}
+
+impl OperatorTimes {
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        add(&mut self.host_self_ns, other.host_self_ns);
+        add(&mut self.host_total_ns, other.host_total_ns);
+        add(&mut self.device_self_ns, other.device_self_ns);
+        add(&mut self.device_total_ns, other.device_total_ns);
+        self.launches += other.launches;
+        self.device_events += other.device_events;
+    }
+}
+
+/// Work and traffic of calls whose cost is known, and the rates that the device reached in them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorWork {
+    /// Calls whose cost is known.
+    pub calls: u64,
+    /// Their operations.
+    pub flops: u64,
+    /// Bytes that they must read and write.
+    pub bytes: u64,
+    /// Their device time, ns.
+    pub device_ns: i64,
+    /// Operations a second of device time.
+    pub flops_per_s: Option<f64>,
+    /// Bytes a second of device time; above the memory's bandwidth where caches served them.
+    pub bytes_per_s: Option<f64>,
+    /// The least time that the device needs, ns; absent without a device or a peak of it.
+    pub floor_ns: Option<f64>,
+    /// The least time over the device time: 1 is the roofline. Above 1 where caches served what memory need not.
+    pub roofline: Option<f64>,
+}
+
+/// One operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorRow {
+    /// Its name.
+    pub name: String,
+    /// All calls.
+    #[serde(flatten)]
+    pub times: OperatorTimes,
+    /// Work of the calls whose cost is known.
+    pub work: Option<OperatorWork>,
+    /// The same by shapes of the inputs, the longest device time first.
+    pub shapes: Vec<ShapeRow>,
+}
+
+/// The calls of an operator with one list of inputs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShapeRow {
+    /// The inputs: `bf16[128,896]` for a tensor, the value for anything else; empty where not recorded.
+    pub inputs: Vec<String>,
+    /// These calls.
+    #[serde(flatten)]
+    pub times: OperatorTimes,
+    /// What one call must cost.
+    pub cost: Option<OperatorCost>,
+    /// Work of all of them.
+    pub work: Option<OperatorWork>,
+}
+
+/// Operators beyond this many are summed up in one row: names were generated.
+pub const MOST_ROWS: usize = 20_000;
+
+/// The name of the row that sums up what is beyond [`MOST_ROWS`].
+pub const OTHER_ROW: &str = "(other operators)";
+
+/// Rows of shapes that are kept for one operator; the rest is in the operator's sums.
+pub const MOST_SHAPES: usize = 1000;
+
+/// All operators of a trace, the longest own device time first.
+pub fn operators(
+    trace: &Trace,
+    times: &SliceTimes,
+    attribution: &Attribution,
+    events: &DeviceEvents,
+    device: Option<&Device>,
+) -> Vec<OperatorRow> {
+    let sums = sums(trace, times, attribution, events);
+    let costs = Costs::of(trace);
+    let mut by_name: FxHashMap<StrId, OperatorRow> = FxHashMap::default();
+    for ((name, inputs), times) in sums {
+        let cost = costs.cost(name, inputs);
+        let row = by_name.entry(name).or_insert_with(|| OperatorRow {
+            name: trace.text(name).to_owned(),
+            times: OperatorTimes::default(),
+            work: None,
+            shapes: Vec::new(),
+        });
+        row.times.add(&times);
+        row.shapes.push(ShapeRow {
+            inputs: describe(trace, inputs),
+            cost,
+            work: cost.map(|cost| work(&cost, &times, device)),
+            times,
+        });
+    }
+    let mut rows: Vec<OperatorRow> = by_name.into_values().collect();
+    for row in &mut rows {
+        row.work = sum_work(row.shapes.iter().filter_map(|shape| shape.work.as_ref()));
+        row.shapes.sort_by(|a, b| {
+            let key = |row: &ShapeRow| {
+                std::cmp::Reverse((row.times.device_total_ns, row.times.host_total_ns))
+            };
+            key(a).cmp(&key(b)).then_with(|| a.inputs.cmp(&b.inputs))
+        });
+        row.shapes.truncate(MOST_SHAPES);
+    }
+    rows.sort_by(|a, b| {
+        let key = |row: &OperatorRow| {
+            std::cmp::Reverse((row.times.device_self_ns, row.times.host_self_ns))
+        };
+        key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+    });
+    if rows.len() > MOST_ROWS {
+        let mut times = OperatorTimes::default();
+        for row in rows.drain(MOST_ROWS..) {
+            times.add(&row.times);
+        }
+        rows.push(OperatorRow {
+            name: OTHER_ROW.to_owned(),
+            times,
+            work: None,
+            shapes: Vec::new(),
+        });
+    }
+    rows
+}
+
+fn sums(
+    trace: &Trace,
+    times: &SliceTimes,
+    attribution: &Attribution,
+    events: &DeviceEvents,
+) -> FxHashMap<(StrId, InputsId), OperatorTimes> {
+    let hosts = &trace.hosts;
+    let mut sums: FxHashMap<(StrId, InputsId), OperatorTimes> = FxHashMap::default();
+    for row in 0..hosts.len() {
+        if hosts.kind[row] != HostKind::OPERATOR {
+            continue;
+        }
+        let sum = sums
+            .entry((hosts.name[row], hosts.inputs[row]))
+            .or_default();
+        sum.calls += 1;
+        add(&mut sum.host_self_ns, times.self_host[row]);
+        add(&mut sum.host_total_ns, hosts.duration[row]);
+        add(&mut sum.device_self_ns, times.self_device[row]);
+        add(&mut sum.device_total_ns, times.device[row]);
+    }
+    let mut launches: Vec<(u32, u32)> = Vec::new();
+    for index in 0..events.all().len() {
+        let Some(operator) = attribution.operator(index) else {
+            continue;
+        };
+        let key = (
+            hosts.name[operator as usize],
+            hosts.inputs[operator as usize],
+        );
+        sums.entry(key).or_default().device_events += 1;
+        if let Some(call) = attribution.call(index) {
+            launches.push((operator, call));
+        }
+    }
+    launches.sort_unstable();
+    launches.dedup();
+    for (operator, _) in launches {
+        let key = (
+            hosts.name[operator as usize],
+            hosts.inputs[operator as usize],
+        );
+        sums.entry(key).or_default().launches += 1;
+    }
+    sums
+}
+
+fn work(cost: &OperatorCost, times: &OperatorTimes, device: Option<&Device>) -> OperatorWork {
+    let floor = device.and_then(|device| cost.floor_seconds(device));
+    rates(
+        times.calls,
+        cost.flops.saturating_mul(times.calls),
+        cost.bytes.saturating_mul(times.calls),
+        times.device_total_ns,
+        floor.map(|floor| floor * 1e9 * times.calls as f64),
+    )
+}
+
+fn rates(
+    calls: u64,
+    flops: u64,
+    bytes: u64,
+    device_ns: i64,
+    floor_ns: Option<f64>,
+) -> OperatorWork {
+    let seconds = device_ns as f64 / 1e9;
+    let ran = device_ns > 0;
+    OperatorWork {
+        calls,
+        flops,
+        bytes,
+        device_ns,
+        flops_per_s: ran.then(|| flops as f64 / seconds),
+        bytes_per_s: ran.then(|| bytes as f64 / seconds),
+        floor_ns,
+        roofline: floor_ns
+            .filter(|_| ran)
+            .map(|floor| floor / device_ns as f64),
+    }
+}
+
+fn sum_work<'a>(parts: impl Iterator<Item = &'a OperatorWork>) -> Option<OperatorWork> {
+    parts.copied().reduce(|a, b| {
+        rates(
+            a.calls + b.calls,
+            a.flops.saturating_add(b.flops),
+            a.bytes.saturating_add(b.bytes),
+            a.device_ns.saturating_add(b.device_ns),
+            a.floor_ns.zip(b.floor_ns).map(|(a, b)| a + b),
+        )
+    })
+}
+
+fn describe(trace: &Trace, inputs: InputsId) -> Vec<String> {
+    let arguments = trace.inputs.arguments(inputs);
+    arguments
+        .map(|argument| {
+            let written = trace.text(argument.dtype());
+            let dtype = match written.parse::<DType>() {
+                Ok(known) => known.name(),
+                Err(_) => written,
+            };
+            let value = trace.text(argument.value());
+            if !value.is_empty() {
+                return value.to_owned();
+            }
+            let tensors: Vec<String> = argument
+                .tensors()
+                .map(|tensor| {
+                    let dims: Vec<String> = tensor.dims.iter().map(i64::to_string).collect();
+                    format!("[{}]", dims.join(","))
+                })
+                .collect();
+            match (dtype, &tensors[..]) {
+                ("", []) => "none".to_owned(),
+                (dtype, []) => dtype.to_owned(),
+                (dtype, [one]) => format!("{dtype}{one}"),
+                (dtype, many) => format!("{dtype}({})", many.join(",")),
+            }
+        })
+        .collect()
+}

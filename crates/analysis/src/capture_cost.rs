@@ -1,0 +1,89 @@
+//! What recording did to the pass that it recorded.
+//!
+//! There is one figure for it, [`PhaseAnalysis::capture_ratio`]: the wall time of a phase in the captured pass ÷ the mean that passes
+//! without capture took for the same work, which is the same batches and, of decode, as many steps.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::{Nanos, Times};
+use serde::Serialize;
+
+use crate::analysis::Analysis;
+use crate::phase_analysis::PhaseAnalysis;
+
+/// A captured pass that took this many times as long as plain ones is another pass than they are.
+const MUCH: f64 = 1.5;
+
+impl PhaseAnalysis {
+    /// Whether recording, or what else the machine did meanwhile, made the pass that the phase is judged by much longer.
+    /// A phase of a device is judged by its passes without capture.
+    pub(crate) fn is_slowed_by_capture(&self) -> bool {
+        self.device().is_none() && self.capture_ratio.is_some_and(|ratio| ratio >= MUCH)
+    }
+}
+
+/// What recording one phase cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CaptureCost {
+    /// The phase.
+    #[serde(skip)]
+    pub phase: String,
+    /// Mean wall time of the same work in passes without capture.
+    pub plain_ns: Nanos,
+    /// Wall time in the captured pass.
+    pub captured_ns: Nanos,
+    /// The second ÷ the first.
+    pub ratio: f64,
+}
+
+impl CaptureCost {
+    /// What recording cost in each phase that also ran without; several devices share their phases.
+    pub fn of(analysis: &Analysis) -> Vec<Self> {
+        let mut costs: Vec<Self> = Vec::new();
+        for phase in &analysis.phases {
+            let name = phase.phase.name();
+            if costs.iter().any(|cost| cost.phase == name) {
+                continue;
+            }
+            if let (Some(ratio), Some(plain_ns)) = (phase.capture_ratio, phase.plain_wall()) {
+                costs.push(Self {
+                    phase: name.to_owned(),
+                    plain_ns,
+                    captured_ns: phase.waterfall.wall_ns,
+                    ratio,
+                });
+            }
+        }
+        costs
+    }
+
+    /// The phase and its factor in words: `decode took 1.06×`.
+    pub fn words(&self) -> String {
+        took(&self.phase, self.ratio)
+    }
+}
+
+fn took(phase: &str, ratio: f64) -> String {
+    format!("{phase} took {}", Times(ratio))
+}
+
+/// Says which phases were recorded in a pass that is not like the others.
+pub(crate) fn issue<'p>(phases: impl Iterator<Item = &'p PhaseAnalysis>) -> Option<Issue> {
+    let slowed: Vec<String> = phases
+        .filter(|phase| phase.is_slowed_by_capture())
+        .filter_map(|phase| {
+            let ratio = phase.capture_ratio?;
+            Some(took(phase.name(), ratio))
+        })
+        .collect();
+    (!slowed.is_empty()).then(|| {
+        Issue::new(
+            Severity::Warning,
+            "run.slowed_by_capture",
+            format!(
+                "in the pass that was recorded {} as long as without: shares of time, and what changes would gain, are of that pass",
+                slowed.join(" and ")
+            ),
+        )
+        .with_hint("run it again on a quiet machine, or record less of it")
+    })
+}

@@ -1,0 +1,119 @@
+//! Conclusions, each with its evidence and the gain to expect.
+//!
+//! A gain is a factor: time now ÷ time after the change, other things equal. Gains of the same workload come first, the
+//! largest first; then those that need more requests at once; then those of the first request alone; then what is worth
+//! knowing without a gain; last what could not be supported, with the reason.
+
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Evidence;
+use crate::phase_analysis::PhaseAnalysis;
+use llmprof_record::run::RunPhase;
+
+/// What the evidence of a first use calls the time that each length of the KV cache cost that had not run before.
+pub const EACH_LENGTH: &str = "more for each later step, at a length that had not run before";
+
+/// What becomes faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GainOf {
+    /// The run as it is.
+    Run,
+    /// Tokens per second of all requests together, with more of them at once.
+    Throughput,
+    /// The first request after a start.
+    FirstRequest,
+}
+
+/// What a change would give.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// What becomes faster.
+    pub of: GainOf,
+    /// By which factor.
+    pub factor: f64,
+    /// By which factor the phase becomes faster, where the finding is about one.
+    pub phase_factor: Option<f64>,
+    /// Time saved in the run, where that is what is gained.
+    pub saved_ns: Option<Nanos>,
+    /// How the factor follows from the numbers.
+    pub derivation: String,
+    /// Whether it is the most to hope for, not what to expect: it removes all of something of which a part will stay, or supposes
+    /// kernels as good as the present ones on faster units.
+    #[serde(default)]
+    pub is_bound: bool,
+}
+
+impl Gain {
+    /// The same as the most that can be gained.
+    pub(crate) fn at_most(self) -> Self {
+        Self {
+            is_bound: true,
+            ..self
+        }
+    }
+}
+
+/// How sure a conclusion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// It follows from measured times.
+    High,
+    /// It assumes that operators keep their efficiency.
+    Medium,
+    /// It is an upper bound that software seldom reaches.
+    Low,
+    /// The data do not support it; [`Finding::abstains`] says why.
+    Abstains,
+}
+
+/// A conclusion with its evidence and the gain to expect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// A stable name that a machine may match: `idle`.
+    pub code: String,
+    /// The phase it is about; absent for the whole run.
+    pub phase: Option<RunPhase>,
+    /// The conclusion in one sentence.
+    pub title: String,
+    /// The numbers behind it.
+    pub evidence: Vec<Evidence>,
+    /// The gain to expect; absent where there is none, or none can be computed.
+    pub gain: Option<Gain>,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// Why it cannot be supported.
+    pub abstains: Option<String>,
+}
+
+/// Puts findings in their order.
+pub(crate) fn sort(findings: &mut [Finding]) {
+    let rank = |finding: &Finding| match (&finding.gain, finding.confidence) {
+        (_, Confidence::Abstains) => 4,
+        (Some(gain), _) => gain.of as u8,
+        (None, _) => 3,
+    };
+    let factor = |finding: &Finding| finding.gain.as_ref().map_or(0.0, |gain| gain.factor);
+    findings.sort_by(|a, b| {
+        rank(a)
+            .cmp(&rank(b))
+            .then_with(|| factor(b).total_cmp(&factor(a)))
+    });
+}
+
+impl Finding {
+    /// A conclusion that the data do not support.
+    pub(crate) fn abstain(code: &str, phase: &PhaseAnalysis, about: &str, why: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            phase: Some(phase.phase),
+            title: format!("{}: nothing can be said about {about}", phase.name()),
+            evidence: Vec::new(),
+            gain: None,
+            confidence: Confidence::Abstains,
+            abstains: Some(why.to_owned()),
+        }
+    }
+}

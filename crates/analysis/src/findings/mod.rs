@@ -1,0 +1,84 @@
+//! The rules that findings are drawn by. Each computes its gain, or says why it cannot.
+
+mod arithmetic;
+pub(crate) mod finding;
+mod first_use;
+mod fusion;
+mod losses;
+mod memory;
+pub(crate) mod throttling;
+mod what_if;
+
+use llmprof_theory::floor::Roof;
+use llmprof_theory::{Model, Pass, Workload};
+use llmprof_units::Nanos;
+
+use self::finding::sort;
+pub use self::finding::{Confidence, EACH_LENGTH, Finding, Gain, GainOf};
+use crate::bottleneck::PhaseClass;
+use crate::latency::Latency;
+use crate::phase_analysis::PhaseAnalysis;
+
+/// Parts of a phase below this are not worth a sentence.
+const WORTH_SAYING: f64 = 0.05;
+/// What findings are drawn from.
+pub(crate) struct Facts<'a> {
+    /// What was asked of which model; absent for a trace of an unknown one.
+    pub(crate) subject: Option<(&'a Model, &'a Workload)>,
+    pub(crate) roof: Option<&'a Roof<'a>>,
+    pub(crate) latency: &'a Latency,
+    /// What phases that were not recorded take in passes without capture.
+    pub(crate) unrecorded_seconds: f64,
+    /// Each phase with the passes that it ran.
+    pub(crate) phases: Vec<(&'a PhaseAnalysis, Vec<Pass>)>,
+}
+
+/// All findings of a run, in the order of their gains.
+pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (phase, passes) in &facts.phases {
+        found.extend(facts.idle(phase));
+        found.extend(facts.inefficiency(phase));
+        found.extend(facts.extra(phase));
+        found.extend(facts.copies(phase));
+        found.extend(facts.fusion(phase));
+        found.extend(facts.faster_format(phase, passes));
+        found.extend(facts.fewer_bytes(phase, passes));
+        found.extend(facts.batching(phase, passes));
+        found.extend(facts.on_chip(phase));
+        found.extend(facts.new_lengths(phase));
+        found.extend(first_use::first_instance(phase));
+    }
+    found.extend(facts.first_use());
+    sort(&mut found);
+    found
+}
+
+/// Whether the device waits for the host so much that it would only wait longer if it worked faster.
+fn hidden_by_the_host(phase: &PhaseAnalysis) -> bool {
+    phase.device().is_some() && phase.class.class == Some(PhaseClass::HostBound)
+}
+
+impl Facts<'_> {
+    /// Wall time of all phases of a pass, of which less may have been captured, seconds.
+    fn run_seconds(&self) -> f64 {
+        self.phases
+            .iter()
+            .map(|(phase, _)| phase.judged_wall().seconds() * phase.whole_over_captured())
+            .sum::<f64>()
+            + self.unrecorded_seconds
+    }
+
+    /// The gain of making a phase `saved` seconds shorter.
+    fn saving(&self, phase: &PhaseAnalysis, saved: f64, derivation: String) -> Option<Gain> {
+        let (wall, run) = (phase.judged_wall().seconds(), self.run_seconds());
+        (saved > 0.0 && saved < wall).then(|| Gain {
+            of: GainOf::Run,
+            factor: run / (run - saved * phase.whole_over_captured()),
+            phase_factor: Some(wall / (wall - saved)),
+            saved_ns: Some(Nanos::from_seconds(saved)),
+            derivation,
+            is_bound: false,
+        })
+    }
+}

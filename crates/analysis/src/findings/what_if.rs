@@ -1,0 +1,163 @@
+//! How long a phase would take if the model or the workload were different.
+//!
+//! Each group of operators keeps its present fraction of the roof: its new time is its new floor ÷ that fraction. Where
+//! another resource holds it back than before, the fraction of the same operators in another phase is taken, if that
+//! phase was held back by that resource; where the same does and the other phase comes closer to the roof, its fraction: small
+//! kernels are far from the roof because of their size, and more work lets them grow into it. More work never takes less time
+//! than now. Everything that is not matched time stays as it is, but in a phase that waits for the host the device first works
+//! in the time in which it was idle.
+
+use llmprof_theory::floor::{MemoryLevel, OperatorFloor, Resource, Roof};
+use llmprof_theory::{Kind, Model, Operator, Pass, Workload};
+use rustc_hash::FxHashMap;
+
+use crate::bottleneck::PhaseClass;
+use crate::matching::groups::OperatorGroup;
+use crate::matching::kernel_table::WorkGroup;
+use crate::matching::script::place;
+use crate::phase_analysis::PhaseAnalysis;
+
+/// A measured phase, with what theory needs to count it again.
+pub(crate) struct Subject<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) workload: &'a Workload,
+    pub(crate) passes: &'a [Pass],
+    pub(crate) phase: &'a PhaseAnalysis,
+}
+
+/// What a change would give.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Outcome {
+    /// Wall time of the phase, seconds.
+    pub(crate) wall: f64,
+    /// Floor after the change ÷ floor before.
+    pub(crate) floor_ratio: f64,
+}
+
+type Floors = FxHashMap<(String, Kind), OperatorFloor>;
+
+/// The group that an operator is measured in: its place, or its kernels' where nothing finer is known.
+fn group_of(operator: &Operator<'_>, by_kernels: bool) -> (String, Kind) {
+    if by_kernels {
+        let group = WorkGroup::of(operator.kind);
+        return (group.name().to_owned(), group.kind());
+    }
+    (place(&operator.path), operator.kind)
+}
+
+fn floors(
+    model: &Model,
+    workload: &Workload,
+    passes: &[Pass],
+    roof: &Roof<'_>,
+    level: MemoryLevel,
+    by_kernels: bool,
+) -> Option<Floors> {
+    let mut floors = Floors::default();
+    let mut complete = true;
+    for pass in passes {
+        model.lower(workload, pass, &mut |operator| {
+            let Ok(floor) = roof.operator(operator, level) else {
+                complete = false;
+                return;
+            };
+            let sum = floors.entry(group_of(operator, by_kernels)).or_default();
+            sum.tensor += floor.tensor;
+            sum.vector += floor.vector;
+            sum.memory += floor.memory;
+        });
+    }
+    complete.then_some(floors)
+}
+
+/// The fraction of the roof that the operators of `group` reach in another phase, where `resource` binds them there. A phase
+/// that tells kernels apart may be compared with one that tells modules apart: there they are all whose kernels look alike.
+fn fraction_in(
+    other: &PhaseAnalysis,
+    group: &OperatorGroup,
+    by_kernels: bool,
+    resource: Resource,
+) -> Option<f64> {
+    let same = |found: &&OperatorGroup| {
+        if by_kernels && !other.by_kernels() {
+            WorkGroup::of(found.kind) == WorkGroup::of(group.kind)
+        } else {
+            found.name == group.name
+        }
+    };
+    let (mut floor, mut bound, mut measured) = (0.0, 0.0, 0.0);
+    for found in other.by_path.iter().filter(same) {
+        let time = found.measured_ns.seconds();
+        let least = found.fraction_of_roof? * time;
+        floor += least;
+        measured += time;
+        if found.binds == Some(resource) {
+            bound += least;
+        }
+    }
+    (floor > 0.0 && measured > 0.0 && 2.0 * bound > floor).then(|| floor / measured)
+}
+
+impl Subject<'_> {
+    /// The phase with another workload and other passes. Operators that have no floor take `rest` times as long.
+    /// Nothing where the device cannot do the work.
+    pub(crate) fn with(
+        &self,
+        roof: &Roof<'_>,
+        workload: &Workload,
+        passes: &[Pass],
+        other: Option<&PhaseAnalysis>,
+        rest: f64,
+    ) -> Option<Outcome> {
+        let level = self.phase.floor.as_ref()?.memory_level;
+        let by_kernels = self.phase.by_kernels();
+        let before = floors(
+            self.model,
+            self.workload,
+            self.passes,
+            roof,
+            level,
+            by_kernels,
+        )?;
+        let after = floors(self.model, workload, passes, roof, level, by_kernels)?;
+        let (mut saved, mut old_sum, mut new_sum) = (0.0, 0.0, 0.0);
+        for group in &self.phase.by_path {
+            let key = (group.name.clone(), group.kind);
+            let (old, new) = (before.get(&key)?, after.get(&key)?);
+            let measured = group.measured_ns.seconds();
+            old_sum += old.seconds();
+            new_sum += new.seconds();
+            let time = match group.fraction_of_roof {
+                Some(fraction) if fraction > 0.0 && old.seconds() > 0.0 => {
+                    let changed = new.binds() != old.binds();
+                    let elsewhere = other
+                        .and_then(|other| fraction_in(other, group, by_kernels, new.binds()))
+                        .filter(|elsewhere| *elsewhere > if changed { 0.0 } else { fraction });
+                    let time = new.seconds() / elsewhere.unwrap_or(fraction);
+                    if new.seconds() < old.seconds() {
+                        // What passes its roof by a slip of measuring must not pass the new one.
+                        time.max(new.seconds()).min(measured)
+                    } else {
+                        time.max(measured)
+                    }
+                }
+                _ => measured * rest,
+            };
+            saved += measured - time;
+        }
+        let waterfall = &self.phase.waterfall;
+        // Where events run at once, a part of what one saves is hidden behind another.
+        let visible = waterfall.busy_ns.seconds() / waterfall.sum_ns.seconds().max(1e-12);
+        let shorter = saved * visible.min(1.0);
+        let hidden = if self.phase.class.class == Some(PhaseClass::HostBound) {
+            (-shorter).clamp(0.0, self.phase.judged_idle().seconds())
+        } else {
+            0.0
+        };
+        let wall = self.phase.judged_wall().seconds() - shorter - hidden;
+        (old_sum > 0.0 && wall > 0.0).then(|| Outcome {
+            wall,
+            floor_ratio: new_sum / old_sum,
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! What the names of ranges say about the phases of a program.
+
+use llmprof_record::trace::{RangeKind, Trace};
+
+/// The name of a step of decode.
+pub(crate) const STEP: &str = "decode_step";
+
+/// Words in the names of annotations, and the phases that they stand for. The first that is found decides.
+const PHASE_WORDS: &[(&str, &str)] = &[
+    ("warmup", "warmup"),
+    ("warm_up", "warmup"),
+    ("warm-up", "warmup"),
+    (STEP, STEP),
+    ("prefill", "prefill"),
+    ("decode", "decode"),
+    ("vision", "vision"),
+    ("image_encoder", "vision"),
+    ("load_model", "load"),
+    ("model_load", "load"),
+];
+
+pub(crate) fn phase_of_name(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    if text == "load" {
+        return Some(text);
+    }
+    let found = PHASE_WORDS.iter().find(|(word, _)| text.contains(word));
+    found.map(|(_, phase)| (*phase).to_owned())
+}
+
+/// Start and end of the ranges that stand for `phase`, in order of time.
+pub(crate) fn ranges_of(trace: &Trace, phase: &str) -> Vec<(i64, i64)> {
+    let ranges = &trace.ranges;
+    let mut cache = rustc_hash::FxHashMap::default();
+    let mut found: Vec<(i64, i64)> = (0..ranges.len())
+        .filter(|&row| {
+            is_annotation(ranges.kind[row])
+                && *cache.entry(ranges.name[row]).or_insert_with(|| {
+                    phase_of_name(trace.text(ranges.name[row])).as_deref() == Some(phase)
+                })
+        })
+        .map(|row| {
+            let start = ranges.start[row];
+            (start, start.saturating_add(ranges.duration[row]))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Whether a range is one that a program put on a host's thread.
+pub(crate) fn is_annotation(kind: RangeKind) -> bool {
+    matches!(
+        kind,
+        RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
+    )
+}
+
+/// The name of an annotation without the number that counts its repetitions (`ProfilerStep#12`).
+pub(crate) fn own_name(text: &str) -> Option<String> {
+    let name = text
+        .trim_end_matches(|c: char| c.is_ascii_digit())
+        .trim_end_matches(['#', ' ', ':', '-']);
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+pub(crate) fn is_phase(name: &str) -> bool {
+    PHASE_WORDS.iter().any(|(_, phase)| *phase == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_phases_are_recognized() {
+        let phase = |name| phase_of_name(name);
+        assert_eq!(phase("Prefill[0]").as_deref(), Some("prefill"));
+        assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
+        assert_eq!(phase("upload"), None);
+        assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
+    }
+}

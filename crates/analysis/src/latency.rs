@@ -1,0 +1,563 @@
+//! How fast requests were answered.
+//!
+//! - TTFT = first token − request start.
+//! - TPOT = (last token − first token) ÷ (output tokens − 1).
+//! - ITL = the list of gaps between tokens that follow each other.
+//! - Tokens per second = output tokens of all requests ÷ time in which some request was between its start and its last token.
+//! - Decode tokens per second = output tokens after the first of all requests ÷ time in decode.
+//!
+//! Each pass gives one value per quantity (the mean over its requests); [`Summary`] is over passes, so its interval says
+//! how far another run may lie. Rates are those of all passes together. Warm-up passes are in no statistics.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::stats::{Distribution, Summary};
+use crate::timeline::intervals::union_length;
+use llmprof_record::run::{MeasuredPass, PassKind, Request, RunPhase, RunRecord};
+
+/// Latencies and rates of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The kind of passes that the figures are from; absent where none was measured.
+    pub measured_in: Option<PassKind>,
+    /// How many of them.
+    pub repeats: u64,
+    /// Warm-up passes that were left out.
+    pub warm_up_passes: u64,
+    /// Time to the first token, over passes.
+    pub ttft_ns: Option<Summary>,
+    /// Time per output token after the first, over passes.
+    pub tpot_ns: Option<Summary>,
+    /// From request start to last token, over passes.
+    pub end_to_end_ns: Option<Summary>,
+    /// Time in prefill, over passes.
+    pub prefill_ns: Option<Summary>,
+    /// Time in decode, over passes.
+    pub decode_ns: Option<Summary>,
+    /// Generated tokens per second, of all passes.
+    pub tokens_per_s: Option<Summary>,
+    /// Generated tokens after the first per second of decode, of all passes.
+    pub decode_tokens_per_s: Option<Summary>,
+    /// Times to the first token of all requests.
+    pub ttft_spread_ns: Option<Distribution>,
+    /// All gaps between tokens of all requests.
+    pub itl_ns: Option<Distribution>,
+    /// What the first pass took beyond the others.
+    pub first_use: Option<FirstUse>,
+    /// One row per request of the measured passes.
+    pub requests: Vec<RequestRow>,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestRow {
+    /// Number of the pass in the run, from 0, warm-up included.
+    pub pass: u64,
+    /// Its name.
+    pub id: String,
+    /// Sequences that ran together.
+    pub batch: u64,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub output_tokens: u64,
+    /// Time to the first token; absent where none came.
+    pub ttft_ns: Option<Nanos>,
+    /// Time per output token after the first; absent for fewer than two.
+    pub tpot_ns: Option<f64>,
+    /// From request start to last token.
+    pub end_to_end_ns: Option<Nanos>,
+    /// Its gaps between tokens.
+    pub itl_ns: Option<Distribution>,
+}
+
+/// The first pass beside the later ones: what is paid once for compiling, allocating and filling caches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FirstUse {
+    /// What the first pass was: a warm-up, or the first measured one.
+    pub pass: PassKind,
+    /// Its mean time from request start to last token.
+    pub first_ns: f64,
+    /// The mean of the measured passes after it.
+    pub later_ns: f64,
+    /// The difference.
+    pub extra_ns: f64,
+    /// The difference in its mean time to the first token.
+    pub extra_ttft_ns: f64,
+    /// Whether the first took longer than any later one, and than their mean by more than three of their deviations: not
+    /// by chance.
+    pub outside_later_range: bool,
+    /// How much longer its median step took than the median step of the later passes, its first step left out: what is
+    /// paid once for each length of the cache, not once for all. Absent where it could be chance, or the cache has one
+    /// length.
+    #[serde(default)]
+    pub extra_step_ns: Option<f64>,
+}
+
+/// Means over the requests of one pass.
+#[derive(Clone, Copy, Debug, Default)]
+struct PassMeans {
+    ttft: Option<f64>,
+    tpot: Option<f64>,
+    end_to_end: Option<f64>,
+    prefill: Option<f64>,
+    decode: Option<f64>,
+    /// Tokens, and the seconds they took.
+    tokens: Option<(f64, f64)>,
+    /// The same of decode.
+    decode_tokens: Option<(f64, f64)>,
+}
+
+impl Latency {
+    /// The latencies of a run, and what is doubtful about them.
+    pub fn of(run: &RunRecord) -> (Self, Vec<Issue>) {
+        let mut issues = Vec::new();
+        let has = |kind| run.passes.iter().any(|pass| pass.kind == kind);
+        let measured_in = [PassKind::Plain, PassKind::Captured]
+            .into_iter()
+            .find(|kind| has(*kind));
+        if measured_in == Some(PassKind::Captured) {
+            issues.push(Issue::new(
+                Severity::Warning,
+                "latency.captured",
+                "no pass ran without capture: latencies include what capturing costs",
+            ));
+        }
+        let mut latency = Self {
+            measured_in,
+            warm_up_passes: run
+                .passes_of(PassKind::WarmUp)
+                .filter(|&(number, _)| run.requests_of(number).next().is_some())
+                .count() as u64,
+            ..Self::default()
+        };
+        let mut means = Vec::new();
+        let mut gaps = Vec::new();
+        for (number, pass) in run.passes.iter().enumerate() {
+            if Some(pass.kind) != measured_in {
+                continue;
+            }
+            latency.repeats += 1;
+            means.push(PassMeans::of(run, number));
+            for request in run.requests_of(number) {
+                let row = RequestRow::of(number as u64, request, &mut issues);
+                if row.ttft_ns.is_some() {
+                    gaps.extend(gaps_of(request));
+                }
+                latency.requests.push(row);
+            }
+        }
+        let over = |value: fn(&PassMeans) -> Option<f64>| {
+            Summary::of(&means.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        latency.ttft_ns = over(|pass| pass.ttft);
+        latency.tpot_ns = over(|pass| pass.tpot);
+        latency.end_to_end_ns = over(|pass| pass.end_to_end);
+        latency.prefill_ns = over(|pass| pass.prefill);
+        latency.decode_ns = over(|pass| pass.decode);
+        let rate = |value: fn(&PassMeans) -> Option<(f64, f64)>| {
+            Summary::of_rates(&means.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        latency.tokens_per_s = rate(|pass| pass.tokens);
+        latency.decode_tokens_per_s = rate(|pass| pass.decode_tokens);
+        let ttfts: Vec<f64> = latency
+            .requests
+            .iter()
+            .filter_map(|row| Some(row.ttft_ns?.0 as f64))
+            .collect();
+        latency.ttft_spread_ns = Distribution::of(&ttfts);
+        latency.itl_ns = Distribution::of(&gaps);
+        latency.first_use = FirstUse::of(run, measured_in);
+        if latency.warm_up_passes == 0 && latency.repeats > 0 {
+            issues.push(
+                Issue::new(
+                    Severity::Warning,
+                    "latency.no_warm_up",
+                    "there was no warm-up: the first measured pass includes what is paid once",
+                )
+                .with_hint("runtime.warmup=1 asks for one"),
+            );
+        }
+        (latency, issues)
+    }
+}
+
+impl RequestRow {
+    fn of(pass: u64, request: &Request, issues: &mut Vec<Issue>) -> Self {
+        let mut row = Self {
+            pass,
+            id: request.id.clone(),
+            batch: request.batch,
+            prompt_tokens: request.prompt_tokens,
+            output_tokens: request.output_tokens,
+            ttft_ns: None,
+            tpot_ns: None,
+            end_to_end_ns: None,
+            itl_ns: None,
+        };
+        let Some((first, last)) = first_and_last(request) else {
+            let (code, what) = if request.token_ns.is_empty() {
+                ("latency.no_tokens", "has no tokens")
+            } else {
+                (
+                    "latency.unordered_tokens",
+                    "has tokens before its start or before each other",
+                )
+            };
+            issues.push(Issue::new(
+                Severity::Warning,
+                code,
+                format!(
+                    "request `{}` of pass {pass} {what} and is in no statistics",
+                    request.id
+                ),
+            ));
+            return row;
+        };
+        row.ttft_ns = Some(since(request, first));
+        row.end_to_end_ns = Some(since(request, last));
+        row.tpot_ns = tpot(request);
+        row.itl_ns = Distribution::of(&gaps_of(request).collect::<Vec<_>>());
+        row
+    }
+}
+
+impl PassMeans {
+    fn of(run: &RunRecord, number: usize) -> Self {
+        let pass = &run.passes[number];
+        let ordered: Vec<(&Request, Nanos, Nanos)> = run
+            .requests_of(number)
+            .filter_map(|request| {
+                let (first, last) = first_and_last(request)?;
+                Some((request, first, last))
+            })
+            .collect();
+        let mean = |values: Vec<f64>| Summary::of(&values).map(|summary| summary.mean);
+        let since = |request: &Request, time: Nanos| since(request, time).0 as f64;
+        let phase = |phase: RunPhase| {
+            let time = wall(pass, phase);
+            (time.0 > 0).then_some(time.0 as f64)
+        };
+        let tokens: u64 = ordered
+            .iter()
+            .map(|(request, ..)| request.output_tokens)
+            .fold(0, u64::saturating_add);
+        let later_tokens: u64 = ordered
+            .iter()
+            .map(|(request, ..)| request.output_tokens.saturating_sub(1))
+            .fold(0, u64::saturating_add);
+        // What lies between two batches of a pass is no work of theirs.
+        let mut spans: Vec<(i64, i64)> = ordered
+            .iter()
+            .map(|&(request, _, last)| (request.start_ns.0, last.0))
+            .collect();
+        spans.sort_unstable();
+        let span = Some(union_length(spans) as f64).filter(|span| *span > 0.0);
+        let decode = phase(RunPhase::Decode);
+        Self {
+            ttft: mean(
+                ordered
+                    .iter()
+                    .map(|&(r, first, _)| since(r, first))
+                    .collect(),
+            ),
+            tpot: mean(ordered.iter().filter_map(|&(r, ..)| tpot(r)).collect()),
+            end_to_end: mean(ordered.iter().map(|&(r, _, last)| since(r, last)).collect()),
+            prefill: phase(RunPhase::Prefill),
+            decode,
+            tokens: span.map(|span| (tokens as f64, span / 1e9)),
+            decode_tokens: decode
+                .filter(|_| later_tokens > 0)
+                .map(|decode| (later_tokens as f64, decode / 1e9)),
+        }
+    }
+}
+
+/// Deviations of later passes that the first one may differ from them by chance.
+const CHANCE: f64 = 3.0;
+
+impl FirstUse {
+    fn of(run: &RunRecord, measured_in: Option<PassKind>) -> Option<Self> {
+        // Loading is a pass without requests.
+        let served = |&number: &usize| run.requests_of(number).next().is_some();
+        let first = (0..run.passes.len()).find(served)?;
+        let first_means = PassMeans::of(run, first);
+        let measured: Vec<usize> = (first + 1..run.passes.len())
+            .filter(|&number| Some(run.passes[number].kind) == measured_in)
+            .collect();
+        let later: Vec<PassMeans> = measured
+            .iter()
+            .map(|&number| PassMeans::of(run, number))
+            .collect();
+        let over = |value: fn(&PassMeans) -> Option<f64>| {
+            Summary::of(&later.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        let (whole, ttft) = (over(|pass| pass.end_to_end)?, over(|pass| pass.ttft)?);
+        let first_ns = first_means.end_to_end?;
+        let (extra_ns, extra_ttft_ns) = (first_ns - whole.mean, first_means.ttft? - ttft.mean);
+        Some(Self {
+            pass: run.passes[first].kind,
+            first_ns,
+            later_ns: whole.mean,
+            extra_ns,
+            extra_ttft_ns,
+            outside_later_range: first_ns > whole.max
+                && first_ns - whole.mean > CHANCE * whole.deviation.unwrap_or(0.0),
+            // A median that the sum of the steps contradicts is chance.
+            extra_step_ns: extra_step(run, first, &measured)
+                .filter(|extra| !run.fixed_cache && extra_ns - extra_ttft_ns >= *extra),
+        })
+    }
+}
+
+/// Median step of the first pass less that of the later ones, without the first step of each request. Nothing where one
+/// later step in ten took as long.
+fn extra_step(run: &RunRecord, first: usize, later: &[usize]) -> Option<f64> {
+    let steps = |pass: usize| -> Vec<f64> {
+        run.requests_of(pass)
+            .flat_map(|request| gaps_of(request).skip(1))
+            .collect()
+    };
+    let once = Distribution::of(&steps(first))?;
+    let often: Vec<f64> = later.iter().flat_map(|&pass| steps(pass)).collect();
+    let often = Distribution::of(&often)?;
+    (once.p50 > often.p90).then_some(once.p50 - often.p50)
+}
+
+/// First and last token of a request whose times make sense.
+fn first_and_last(request: &Request) -> Option<(Nanos, Nanos)> {
+    let (first, last) = (*request.token_ns.first()?, *request.token_ns.last()?);
+    (first >= request.start_ns && request.token_ns.is_sorted()).then_some((first, last))
+}
+
+fn gaps_of(request: &Request) -> impl Iterator<Item = f64> {
+    request
+        .token_ns
+        .windows(2)
+        .map(|pair| pair[1].0.saturating_sub(pair[0].0) as f64)
+}
+
+fn tpot(request: &Request) -> Option<f64> {
+    let (first, last) = first_and_last(request)?;
+    let gaps = request
+        .output_tokens
+        .checked_sub(1)
+        .filter(|gaps| *gaps > 0)?;
+    // Tokens that came at one moment have no rate.
+    (request.token_ns.len() > 1).then(|| last.0.saturating_sub(first.0) as f64 / gaps as f64)
+}
+
+/// From the start of a request.
+fn since(request: &Request, time: Nanos) -> Nanos {
+    Nanos(time.0.saturating_sub(request.start_ns.0))
+}
+
+/// Time of a phase in a pass.
+pub(crate) fn wall(pass: &MeasuredPass, phase: RunPhase) -> Nanos {
+    let spans = pass.phases.iter().filter(|span| span.phase == phase);
+    let times = spans.map(|span| span.duration().0);
+    Nanos(times.fold(0, i64::saturating_add))
+}
+
+/// Mean wall time of a phase in the plain passes of a run.
+pub(crate) fn plain_wall(run: &RunRecord, phase: RunPhase) -> Option<Nanos> {
+    let walls: Vec<f64> = run
+        .passes_of(PassKind::Plain)
+        .map(|(_, pass)| wall(pass, phase).0 as f64)
+        .filter(|wall| *wall > 0.0)
+        .collect();
+    Summary::of(&walls).map(|summary| Nanos(summary.mean.round() as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llmprof_record::run::PhaseSpan;
+
+    fn request(id: &str, start_ns: i64, token_ns: &[i64]) -> RequestFacts {
+        RequestFacts {
+            id: id.to_owned(),
+            start_ns,
+            token_ns: token_ns.to_vec(),
+            prompt_tokens: 8,
+            output_tokens: token_ns.len() as u64,
+            batch: 1,
+        }
+    }
+
+    fn pass(kind: PassKind, start: i64, scale: i64) -> MeasuredPass {
+        let at = |time: i64| start + time * scale;
+        let span = |phase, from, to| PhaseSpan {
+            phase,
+            start_ns: at(from),
+            end_ns: at(to),
+            passes: Vec::new(),
+        };
+        MeasuredPass {
+            kind,
+            phases: vec![
+                span(RunPhase::Prefill, 0, 100),
+                span(RunPhase::Decode, 100, 160),
+            ],
+            requests: vec![request("a", start, &[at(100), at(110), at(130), at(160)])],
+            ..MeasuredPass::default()
+        }
+    }
+
+    /// Two batches of one request each, 4 tokens in 160 ns, and 10 µs in which nothing of them ran.
+    #[test]
+    fn time_between_batches_is_in_no_rate() {
+        let mut plain = pass(PassKind::Plain, 0, 1);
+        let later = pass(PassKind::Plain, 10_160, 1);
+        plain.phases.extend(later.phases);
+        plain.requests.extend(later.requests);
+        let run = MeasuredRun {
+            passes: vec![plain],
+            ..MeasuredRun::default()
+        };
+        let rate = Latency::of(&run).0.tokens_per_s.unwrap().mean;
+        assert!((rate - 8.0 / 320e-9).abs() < 1.0, "{rate}");
+    }
+
+    /// One request: start 0, tokens at 100, 110, 130, 160. TTFT 100, TPOT 60 ÷ 3 = 20, gaps 10, 20, 30; 4 tokens in
+    /// 160 ns; 3 tokens in 60 ns of decode. Two passes, the second twice as slow; the warm-up ten times.
+    #[test]
+    fn two_repeats_by_hand() {
+        let run = MeasuredRun {
+            passes: vec![
+                pass(PassKind::WarmUp, 0, 10),
+                pass(PassKind::Plain, 10_000, 1),
+                pass(PassKind::Plain, 20_000, 2),
+            ],
+            ..MeasuredRun::default()
+        };
+        let (latency, issues) = Latency::of(&run);
+        assert_eq!(issues, []);
+        assert_eq!((latency.repeats, latency.warm_up_passes), (2, 1));
+        let mean = |summary: Option<Summary>| summary.unwrap().mean;
+        assert_eq!(mean(latency.ttft_ns), 150.0);
+        assert_eq!(mean(latency.tpot_ns), 30.0);
+        assert_eq!(mean(latency.prefill_ns), 150.0);
+        assert_eq!(mean(latency.decode_ns), 90.0);
+        // 8 tokens in 480 ns, and 6 in 180 ns of decode: one every 30 ns, as TPOT has it.
+        assert!((mean(latency.tokens_per_s) - 8e9 / 480.0).abs() < 1.0);
+        assert!((mean(latency.decode_tokens_per_s) - 1e9 / 30.0).abs() < 1.0);
+        let itl = latency.itl_ns.unwrap();
+        // 10, 20, 20, 30, 40, 60: the median lies between 20 and 30.
+        assert_eq!((itl.count, itl.p50, itl.max), (6, 25.0, 60.0));
+        let first = latency.first_use.unwrap();
+        assert_eq!(
+            (first.pass, first.first_ns, first.later_ns),
+            (PassKind::WarmUp, 1600.0, 240.0)
+        );
+        assert_eq!((first.extra_ns, first.extra_ttft_ns), (1360.0, 850.0));
+        assert!(first.outside_later_range);
+        // Steps after the first one: 200 and 300 in the warm-up; 20, 30, 40 and 60 in the others.
+        assert_eq!(first.extra_step_ns, Some(250.0 - 35.0));
+        let fixed = MeasuredRun {
+            fixed_cache: true,
+            ..run
+        };
+        let fixed = Latency::of(&fixed).0.first_use.unwrap();
+        assert_eq!(fixed.extra_step_ns, None, "no length is new");
+        assert_eq!(latency.requests.len(), 2);
+        assert_eq!(latency.requests[1].pass, 2);
+    }
+
+    #[test]
+    fn a_first_pass_that_is_longer_by_chance_is_no_first_use() {
+        let outside = |first: i64| {
+            let mut passes = vec![pass(PassKind::WarmUp, 0, first)];
+            passes.extend([19, 20, 21].map(|pace| pass(PassKind::Plain, 100_000, pace)));
+            let run = MeasuredRun {
+                passes,
+                ..MeasuredRun::default()
+            };
+            Latency::of(&run).0.first_use.unwrap().outside_later_range
+        };
+        assert!(!outside(20) && !outside(22) && !outside(23));
+        assert!(outside(24));
+    }
+
+    /// The median of the first pass's later steps is 31 ns against 25, but its steps together take no longer.
+    #[test]
+    fn a_median_step_that_the_sum_contradicts_is_chance() {
+        let first = |gap: i64| MeasuredPass {
+            requests: vec![request("a", 0, &[1000, 1000 + gap, 1031 + gap, 1062 + gap])],
+            ..pass(PassKind::WarmUp, 0, 1)
+        };
+        let extra = |gap: i64| {
+            let run = MeasuredRun {
+                passes: vec![first(gap), pass(PassKind::Plain, 10_000, 1)],
+                ..MeasuredRun::default()
+            };
+            Latency::of(&run).0.first_use.unwrap().extra_step_ns
+        };
+        // 10 + 20 + 30 in the plain pass.
+        assert_eq!(extra(3), None);
+        assert_eq!(extra(4), Some(6.0));
+    }
+
+    #[test]
+    fn loading_is_no_first_use() {
+        let load = MeasuredPass {
+            kind: PassKind::WarmUp,
+            ..MeasuredPass::default()
+        };
+        let run = MeasuredRun {
+            passes: vec![
+                load,
+                pass(PassKind::WarmUp, 0, 3),
+                pass(PassKind::Plain, 10_000, 1),
+            ],
+            ..MeasuredRun::default()
+        };
+        let first = Latency::of(&run).0.first_use.unwrap();
+        assert_eq!((first.first_ns, first.later_ns), (480.0, 160.0));
+    }
+
+    #[test]
+    fn a_batch_counts_the_tokens_of_all_its_requests() {
+        let mut pass = pass(PassKind::Plain, 0, 1);
+        pass.requests.push(request("b", 0, &[100, 110, 130, 160]));
+        let run = MeasuredRun {
+            passes: vec![pass],
+            ..MeasuredRun::default()
+        };
+        let (latency, issues) = Latency::of(&run);
+        assert!((latency.tokens_per_s.unwrap().mean - 50e6).abs() < 1.0);
+        assert!((latency.decode_tokens_per_s.unwrap().mean - 100e6).abs() < 1.0);
+        assert_eq!(issues[0].code, "latency.no_warm_up");
+    }
+
+    #[test]
+    fn broken_requests_are_named_and_left_out() {
+        let mut pass = pass(PassKind::Plain, 0, 1);
+        pass.requests.push(request("none", 0, &[]));
+        pass.requests.push(request("early", 500, &[100, 600]));
+        pass.requests
+            .push(request("extreme", i64::MIN, &[i64::MAX]));
+        let run = MeasuredRun {
+            passes: vec![pass.clone(), pass],
+            ..MeasuredRun::default()
+        };
+        let (latency, issues) = Latency::of(&run);
+        let named = |text| {
+            issues
+                .iter()
+                .filter(|issue| issue.message.contains(text))
+                .count()
+        };
+        assert_eq!((named("`none`"), named("`early`")), (2, 2));
+        assert_eq!(latency.itl_ns.unwrap().count, 6);
+        assert_eq!(latency.requests.len(), 8);
+    }
+
+    #[test]
+    fn an_empty_run_has_no_latency() {
+        let (latency, issues) = Latency::of(&MeasuredRun::default());
+        assert_eq!((latency, issues), (Latency::default(), Vec::new()));
+    }
+}

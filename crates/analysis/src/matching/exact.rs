@@ -1,0 +1,168 @@
+//! Matching by identity: the recorder knows the path, kind, shape and dtype of every call.
+//!
+//! An engine executes the operators of a step in the order in which theory counts them. A walk over both lists matches
+//! them by path; kind, shape and dtype must then agree. What ran and is not expected is listed with a reason, what is
+//! expected and did not run too: no call is dropped.
+
+use std::ops::Range;
+
+use llmprof_record::trace::{OperatorCall, Trace};
+use llmprof_theory::Shape;
+use rustc_hash::FxHashMap;
+
+use crate::matching::expected::Expected;
+use crate::matching::lanes::Lane;
+use crate::matching::script::Script;
+use crate::matching::units::{Counted, Matching, Mismatch, Unit, Verdict};
+use crate::matching::unmatched::UnmatchedReason;
+use crate::waterfall::Floor;
+
+impl Matching {
+    /// Matches the calls of a lane whose operators are known.
+    pub(crate) fn exact(trace: &Trace, lane: &Lane, counted: &Counted<'_>) -> Self {
+        let mut matching = Self {
+            units: Vec::new(),
+            verdicts: Vec::new(),
+            with_modules: counted.windows.keys().copied().collect(),
+            in_module: Vec::new(),
+            mismatches: FxHashMap::default(),
+        };
+        let mut walks: FxHashMap<usize, Walk<'_, '_>> = counted
+            .windows
+            .iter()
+            .map(|(&window, calls)| (window, Walk::new(&counted.script, calls.clone())))
+            .collect();
+        let mut verdicts = Vec::with_capacity(lane.items.len());
+        for (index, item) in lane.items.iter().enumerate() {
+            let call = item.call.map(|row| trace.operator_calls.row(row as usize));
+            let path = counted.script.path_number(trace.text(item.name));
+            let walk = item.window.and_then(|window| walks.get_mut(&window));
+            let found = match (call, walk, path) {
+                (None, ..) => Err((UnmatchedReason::UnknownOperator, None)),
+                (_, None, _) => Err((UnmatchedReason::PhaseNotCounted, None)),
+                (_, Some(walk), _) if walk.is_empty() => {
+                    Err((UnmatchedReason::PhaseNotCounted, None))
+                }
+                (_, _, None) => Err((UnmatchedReason::NotInTheory, None)),
+                (Some(call), Some(walk), Some(path)) => walk
+                    .next(path)
+                    .map_err(|reason| (reason, None))
+                    .and_then(|place| agree(trace, &call, &counted.script.calls[place], place)),
+            };
+            verdicts.push(match found {
+                Ok(place) => {
+                    let expected = &counted.script.calls[place];
+                    matching.units.push(Unit {
+                        calls: vec![place as u32],
+                        group: None,
+                        floor: expected.floor.map(Floor::from),
+                    });
+                    Verdict::Unit((matching.units.len() - 1) as u32)
+                }
+                Err((reason, expected)) => {
+                    let mismatch = Mismatch {
+                        found: call.map_or_else(String::new, |call| describe_call(trace, &call)),
+                        expected: expected.map(describe),
+                    };
+                    matching.mismatches.insert(index, mismatch);
+                    Verdict::Unmatched(reason)
+                }
+            });
+        }
+        matching.verdicts.push(verdicts);
+        matching
+    }
+}
+
+/// The place of the call, where what ran is what theory counts there.
+fn agree<'a>(
+    trace: &Trace,
+    call: &OperatorCall,
+    expected: &'a Expected,
+    place: usize,
+) -> Result<usize, (UnmatchedReason, Option<&'a Expected>)> {
+    let reason = if trace.text(call.kind) != expected.kind.name() {
+        UnmatchedReason::KindDiffers
+    } else if shape(call) != expected.shape {
+        UnmatchedReason::ShapeDiffers
+    } else if trace.text(call.dtype) != expected.dtype.name() {
+        UnmatchedReason::DtypeDiffers
+    } else {
+        return Ok(place);
+    };
+    Err((reason, Some(expected)))
+}
+
+fn shape(call: &OperatorCall) -> Shape {
+    Shape {
+        groups: call.groups,
+        m: call.m,
+        n: call.n,
+        k: call.k,
+    }
+}
+
+fn describe(expected: &Expected) -> String {
+    let Shape { groups, m, n, k } = expected.shape;
+    let (kind, dtype) = (expected.kind, expected.dtype);
+    format!("{kind} {groups}×[m {m}, n {n}, k {k}] {dtype}")
+}
+
+fn describe_call(trace: &Trace, call: &OperatorCall) -> String {
+    let Shape { groups, m, n, k } = shape(call);
+    let (kind, dtype) = (trace.text(call.kind), trace.text(call.dtype));
+    format!("{kind} {groups}×[m {m}, n {n}, k {k}] {dtype}")
+}
+
+/// A position among the calls of one window that only moves forward.
+struct Walk<'s, 'm> {
+    script: &'s Script<'m>,
+    window: Range<usize>,
+    next: usize,
+}
+
+impl<'s, 'm> Walk<'s, 'm> {
+    fn new(script: &'s Script<'m>, window: Range<usize>) -> Self {
+        Self {
+            script,
+            next: window.start,
+            window,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.window.is_empty()
+    }
+
+    /// The step that holds a call, as far as it lies in the window.
+    fn step(&self, index: usize) -> Range<usize> {
+        let step = self.script.step_around(index);
+        step.start.max(self.window.start)..step.end.min(self.window.end)
+    }
+
+    /// The next call of `path`: the one that is due, a later one of the step, or the first of the next step.
+    ///
+    /// Nothing farther ahead is looked at, so that one call too many does not put all later steps out of order.
+    fn next(&mut self, path: u32) -> Result<usize, UnmatchedReason> {
+        let calls = &self.script.calls;
+        let step = self.step(self.next.min(self.window.end - 1));
+        let has_path = |&index: &usize| calls[index].path == path;
+        let ahead = (self.next..step.end).find(has_path);
+        let begins_next = (step.end < self.window.end).then_some(step.end);
+        if let Some(found) = ahead.or(begins_next.filter(has_path)) {
+            self.next = found + 1;
+            return Ok(found);
+        }
+        // Behind the walk the step is searched back to its start; at a boundary that is the step just done.
+        let from = if self.next == step.start && self.next > self.window.start {
+            self.step(self.next - 1).start
+        } else {
+            step.start
+        };
+        if (from..self.next).any(|index| calls[index].path == path) {
+            Err(UnmatchedReason::RanAgain)
+        } else {
+            Err(UnmatchedReason::NotInTheory)
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Matched operators summed up by kind and by place, each with its position under the roofline.
+
+use llmprof_theory::floor::{OperatorFloor, Resource};
+use llmprof_theory::{Kind, Shape};
+use llmprof_units::{Basis, Bytes, BytesPerSecond, DType, Flops, FlopsPerSecond, Nanos};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::matching::expected::Expected;
+
+/// Calls of operators that belong together, measured and counted.
+///
+/// The fraction of the roof is floor ÷ measured time. For work of one format on one kind of unit that is the position
+/// under the roofline: achieved FLOP/s ÷ min(peak, intensity × bandwidth).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorGroup {
+    /// The kind, or the path with `*` for the number of the layer.
+    pub name: String,
+    /// What the operators do; of a set that kernels cannot be told apart by, one of its kinds.
+    pub kind: Kind,
+    /// The format that they multiply.
+    pub dtype: DType,
+    /// Size of the first call.
+    pub shape: Shape,
+    /// Calls.
+    pub calls: u64,
+    /// Time that they took.
+    pub measured_ns: Nanos,
+    /// Part of the phase's wall time.
+    pub share: f64,
+    /// Operations.
+    pub flops: Flops,
+    /// Bytes that no software can avoid.
+    pub compulsory_bytes: Bytes,
+    /// Bytes that move if nothing is fused.
+    pub unfused_bytes: Bytes,
+    /// The least time; absent without a device.
+    pub floor_ns: Option<Nanos>,
+    /// What gives the least time.
+    pub binds: Option<Resource>,
+    /// Operations ÷ measured time.
+    pub achieved_flops_per_s: Option<FlopsPerSecond>,
+    /// Compulsory bytes ÷ measured time.
+    pub achieved_bytes_per_s: Option<BytesPerSecond>,
+    /// Operations per compulsory byte; absent where none must move.
+    pub intensity: Option<f64>,
+    /// Operations ÷ floor: the roof above this group.
+    pub roof_flops_per_s: Option<FlopsPerSecond>,
+    /// Floor ÷ measured time.
+    pub fraction_of_roof: Option<f64>,
+    /// `counted`, or how else the work is known where random routing decides.
+    pub basis: Basis,
+}
+
+/// Sums over calls, in the order in which groups first appear.
+#[derive(Default)]
+pub(crate) struct Groups {
+    index: FxHashMap<(u32, Kind), usize>,
+    sums: Vec<Sum>,
+}
+
+struct Sum {
+    name: u32,
+    kind: Kind,
+    dtype: DType,
+    shape: Shape,
+    calls: u64,
+    measured: i64,
+    flops: u64,
+    compulsory: u64,
+    unfused: u64,
+    floor: Option<OperatorFloor>,
+    least: f64,
+    basis: Basis,
+}
+
+impl Groups {
+    /// Adds time to a group that has work.
+    pub(crate) fn add_time(&mut self, name: u32, kind: Kind, time: i64) {
+        if let Some(&at) = self.index.get(&(name, kind)) {
+            let sum = &mut self.sums[at];
+            sum.measured = sum.measured.saturating_add(time);
+        }
+    }
+
+    /// Adds the work of a call to a group of `kind`, which stands for that of the call.
+    pub(crate) fn add_work(&mut self, name: u32, kind: Kind, call: &Expected) {
+        let at = *self.index.entry((name, kind)).or_insert_with(|| {
+            self.sums.push(Sum {
+                name,
+                kind,
+                dtype: call.dtype,
+                shape: call.shape,
+                calls: 0,
+                measured: 0,
+                flops: 0,
+                compulsory: 0,
+                unfused: 0,
+                floor: call.floor.map(|_| OperatorFloor::default()),
+                least: 0.0,
+                basis: Basis::Counted,
+            });
+            self.sums.len() - 1
+        });
+        let sum = &mut self.sums[at];
+        sum.calls += 1;
+        sum.flops = sum.flops.saturating_add(call.flops);
+        sum.compulsory = sum.compulsory.saturating_add(call.compulsory);
+        sum.unfused = sum.unfused.saturating_add(call.unfused);
+        match (&mut sum.floor, call.floor) {
+            (Some(sum_floor), Some(floor)) => {
+                sum_floor.tensor += floor.tensor;
+                sum_floor.vector += floor.vector;
+                sum_floor.memory += floor.memory;
+                sum.least += floor.seconds();
+            }
+            (sum_floor, _) => *sum_floor = None,
+        }
+        if call.basis != Basis::Counted {
+            sum.basis = call.basis;
+        }
+    }
+
+    /// The groups, the longest first; `name` turns a number into text, `wall` is the phase's time.
+    pub(crate) fn finish(
+        self,
+        wall: i64,
+        name: impl Fn(u32, Kind) -> String,
+    ) -> Vec<OperatorGroup> {
+        let mut groups: Vec<OperatorGroup> = self
+            .sums
+            .into_iter()
+            .map(|sum| sum.finish(wall, &name))
+            .collect();
+        groups.sort_by(|a, b| {
+            b.measured_ns
+                .cmp(&a.measured_ns)
+                .then_with(|| a.name.cmp(&b.name))
+        });
+        groups
+    }
+}
+
+impl Sum {
+    fn finish(self, wall: i64, name: &impl Fn(u32, Kind) -> String) -> OperatorGroup {
+        let measured = Nanos(self.measured);
+        let (flops, bytes) = (Flops(self.flops), Bytes(self.compulsory));
+        let least = self.floor.map(|_| self.least);
+        OperatorGroup {
+            name: name(self.name, self.kind),
+            kind: self.kind,
+            dtype: self.dtype,
+            shape: self.shape,
+            calls: self.calls,
+            measured_ns: measured,
+            share: if wall > 0 {
+                self.measured as f64 / wall as f64
+            } else {
+                0.0
+            },
+            flops,
+            compulsory_bytes: bytes,
+            unfused_bytes: Bytes(self.unfused),
+            floor_ns: least.map(Nanos::from_seconds),
+            binds: self
+                .floor
+                .filter(|floor| floor.seconds() > 0.0)
+                .map(|floor| floor.binds()),
+            achieved_flops_per_s: flops.per(measured),
+            achieved_bytes_per_s: bytes.per(measured),
+            intensity: (bytes.0 > 0).then(|| flops.0 as f64 / bytes.0 as f64),
+            roof_flops_per_s: least
+                .filter(|least| *least > 0.0)
+                .map(|least| FlopsPerSecond(flops.0 as f64 / least)),
+            fraction_of_roof: least
+                .filter(|_| self.measured > 0)
+                .map(|least| least / measured.seconds()),
+            basis: self.basis,
+        }
+    }
+}

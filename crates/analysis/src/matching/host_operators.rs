@@ -1,0 +1,429 @@
+//! Operators of a framework on the host as events: what a trace without a device is made of.
+//!
+//! At each moment of a thread the innermost operator is what runs. An operator that calls others is so cut into the
+//! pieces between them, events do not overlap, and their sum is the time in operators.
+
+use llmprof_record::kernel_name::Category;
+use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
+use rustc_hash::FxHashMap;
+
+/// A stretch in which one operator was the innermost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leaf {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) name: StrId,
+    pub(crate) category: Category,
+    /// Whether it is the first piece of its call.
+    pub(crate) begins: bool,
+}
+
+/// The thread with the most operator time, and its leaves in order of time.
+pub(crate) fn leaves(trace: &Trace) -> Option<(ThreadId, Vec<Leaf>)> {
+    let mut categories: FxHashMap<StrId, Category> = FxHashMap::default();
+    let mut best: Option<(i64, ThreadId, Vec<Leaf>)> = None;
+    let mut begin = 0;
+    for rows in trace.hosts.thread.chunk_by(|a, b| a == b) {
+        let range = begin..begin + rows.len();
+        begin = range.end;
+        let leaves = of_thread(trace, range, &mut categories);
+        let time = leaves.iter().fold(0_i64, |sum, leaf| {
+            sum.saturating_add(leaf.end.saturating_sub(leaf.start))
+        });
+        if time > best.as_ref().map_or(0, |(most, ..)| *most) {
+            best = Some((time, rows[0], leaves));
+        }
+    }
+    best.map(|(_, thread, leaves)| (thread, leaves))
+}
+
+/// An operator that is running.
+struct Open {
+    end: i64,
+    name: StrId,
+    category: Category,
+    has_pieces: bool,
+}
+
+fn of_thread(
+    trace: &Trace,
+    rows: std::ops::Range<usize>,
+    categories: &mut FxHashMap<StrId, Category>,
+) -> Vec<Leaf> {
+    let hosts = &trace.hosts;
+    let mut leaves: Vec<Leaf> = Vec::new();
+    let mut open: Vec<Open> = Vec::new();
+    let mut at = i64::MIN;
+    let mut emit = |from: i64, to: i64, running: &mut Open| {
+        if from < to {
+            leaves.push(Leaf {
+                start: from,
+                end: to,
+                name: running.name,
+                category: running.category,
+                begins: !running.has_pieces,
+            });
+            running.has_pieces = true;
+        }
+    };
+    for row in rows {
+        if hosts.kind[row] != HostKind::OPERATOR {
+            continue;
+        }
+        let start = hosts.start[row];
+        let mut end = start.saturating_add(hosts.duration[row]);
+        while let Some(mut running) = open.pop_if(|running| running.end <= start) {
+            emit(at, running.end, &mut running);
+            at = at.max(running.end);
+        }
+        let name = hosts.name[row];
+        let mut category = *categories
+            .entry(name)
+            .or_insert_with(|| category(trace.text(name)));
+        if let Some(running) = open.last_mut() {
+            emit(at, start, running);
+            // A slice that reaches beyond the one around it is broken; the outer one is believed.
+            end = end.min(running.end);
+            category = inside(running.category, category);
+        }
+        at = at.max(start);
+        open.push(Open {
+            end,
+            name,
+            category,
+            has_pieces: false,
+        });
+    }
+    while let Some(mut running) = open.pop() {
+        emit(at, running.end, &mut running);
+        at = at.max(running.end);
+    }
+    leaves
+}
+
+/// What an operator is for that another one calls: the products inside attention are attention.
+fn inside(outer: Category, inner: Category) -> Category {
+    let whole = matches!(
+        outer,
+        Category::Attention | Category::Embedding | Category::Norm | Category::Conv
+    );
+    let moves = matches!(inner, Category::Copy | Category::Cat | Category::Memset);
+    let lookup = outer == Category::Embedding;
+    if whole && !moves && (lookup || inner != Category::Index) {
+        outer
+    } else {
+        inner
+    }
+}
+
+/// What an operator of torch does, by its name.
+fn category(name: &str) -> Category {
+    let operator = name.rsplit("::").next().unwrap_or(name);
+    let operator = operator.trim_matches('_').to_ascii_lowercase();
+    if operator.contains("attention") {
+        return Category::Attention;
+    }
+    for (words, category) in TABLE {
+        if words.contains(&operator.as_str()) {
+            return *category;
+        }
+    }
+    // Fused linear layers of the vendors' libraries: `mkldnn::_linear_pointwise`, `aten::_weight_int8pack_mm`.
+    if operator.contains("linear") || operator.ends_with("_mm") || operator.ends_with("mm_cpu") {
+        return Category::Gemm;
+    }
+    if operator.contains("conv") {
+        return Category::Conv;
+    }
+    if operator.contains("norm") {
+        return Category::Norm;
+    }
+    Category::Other
+}
+
+/// Operators by purpose, without namespace and underscores at the ends.
+const TABLE: &[(&[&str], Category)] = &[
+    (
+        &[
+            "mm",
+            "addmm",
+            "matmul",
+            "linear",
+            "bmm",
+            "baddbmm",
+            "mv",
+            "addmv",
+            "dot",
+            "einsum",
+            "outer",
+            "grouped_mm",
+        ],
+        Category::Gemm,
+    ),
+    (
+        &["softmax", "log_softmax", "safe_softmax"],
+        Category::Softmax,
+    ),
+    (&["embedding", "embedding_bag"], Category::Embedding),
+    (
+        &[
+            "layer_norm",
+            "native_layer_norm",
+            "rms_norm",
+            "fused_rms_norm",
+            "group_norm",
+        ],
+        Category::Norm,
+    ),
+    (
+        &[
+            "add",
+            "sub",
+            "rsub",
+            "mul",
+            "div",
+            "pow",
+            "neg",
+            "abs",
+            "sqrt",
+            "rsqrt",
+            "exp",
+            "log",
+            "sin",
+            "cos",
+            "tanh",
+            "sigmoid",
+            "silu",
+            "gelu",
+            "relu",
+            "clamp",
+            "clamp_min",
+            "clamp_max",
+            "square",
+            "reciprocal",
+            "addcmul",
+            "floor_divide",
+            "remainder",
+            "maximum",
+            "minimum",
+            "erf",
+            "softplus",
+            "lerp",
+            "glu",
+        ],
+        Category::Elementwise,
+    ),
+    (
+        &[
+            "mean", "sum", "amax", "amin", "max", "min", "prod", "var", "std", "norm", "all", "any",
+        ],
+        Category::Reduce,
+    ),
+    (
+        &[
+            "copy",
+            "to_copy",
+            "to",
+            "contiguous",
+            "clone",
+            "type_as",
+            "float",
+            "half",
+            "bfloat16",
+            "item",
+            "local_scalar_dense",
+        ],
+        Category::Copy,
+    ),
+    (
+        &[
+            "cat",
+            "concat",
+            "stack",
+            "split",
+            "chunk",
+            "split_with_sizes",
+            "repeat_interleave",
+        ],
+        Category::Cat,
+    ),
+    (
+        &[
+            "view",
+            "reshape",
+            "unsafe_view",
+            "transpose",
+            "t",
+            "permute",
+            "expand",
+            "expand_as",
+            "as_strided",
+            "slice",
+            "select",
+            "unsqueeze",
+            "squeeze",
+            "flatten",
+            "unflatten",
+            "narrow",
+            "index",
+            "index_select",
+            "index_put",
+            "index_copy",
+            "gather",
+            "scatter",
+            "masked_fill",
+            "where",
+            "arange",
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_not",
+            "logical_and",
+            "logical_or",
+            "logical_not",
+            "isin",
+            "repeat",
+            "reshape_alias",
+            "unbind",
+            "tril",
+            "triu",
+            "lift_fresh",
+            "alias",
+            "detach",
+            "is_nonzero",
+            "resolve_conj",
+            "resolve_neg",
+            "view_as",
+            "size",
+            "conj",
+            "real",
+            "to_dense",
+            "detach_",
+            "one_hot",
+            "searchsorted",
+            "bincount",
+            "result_type",
+            "movedim",
+            "isinf",
+            "isnan",
+            "scatter_add",
+            "nonzero",
+            "roll",
+            "flip",
+        ],
+        Category::Index,
+    ),
+    (&["cumsum", "cumprod"], Category::Scan),
+    (&["sort", "topk", "argsort"], Category::Sort),
+    (&["argmax", "multinomial"], Category::Sampling),
+    (
+        &[
+            "empty",
+            "empty_like",
+            "empty_strided",
+            "zeros",
+            "zeros_like",
+            "ones",
+            "ones_like",
+            "full",
+            "full_like",
+            "fill",
+            "zero",
+            "resize",
+            "new_zeros",
+            "new_ones",
+            "new_empty",
+            "scalar_tensor",
+            "set",
+            "new_full",
+            "empty_permuted",
+        ],
+        Category::Memset,
+    ),
+    (
+        &[
+            "uniform",
+            "normal",
+            "random",
+            "bernoulli",
+            "rand",
+            "randn",
+            "exponential",
+        ],
+        Category::Random,
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::trace::{Host, TraceBuilder};
+
+    use super::*;
+
+    /// `linear` 0…100 calls `mm` 10…60 and `add` 70…80; then 20 ns of nothing, then `silu_` 120…130.
+    #[test]
+    fn each_moment_belongs_to_the_innermost_operator() {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        for (name, start, duration) in [
+            ("aten::linear", 0, 100),
+            ("aten::mm", 10, 50),
+            ("aten::add", 70, 10),
+            ("aten::silu_", 120, 10),
+        ] {
+            let name = builder.intern(name);
+            builder.hosts.push(Host {
+                start,
+                duration,
+                name,
+                thread,
+                kind: HostKind::OPERATOR,
+                ..Host::default()
+            });
+        }
+        let trace = builder.finish();
+        let (_, leaves) = leaves(&trace).unwrap();
+        let found: Vec<_> = leaves
+            .iter()
+            .map(|leaf| (leaf.start, leaf.end, trace.text(leaf.name), leaf.category))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (0, 10, "aten::linear", Category::Gemm),
+                (10, 60, "aten::mm", Category::Gemm),
+                (60, 70, "aten::linear", Category::Gemm),
+                (70, 80, "aten::add", Category::Elementwise),
+                (80, 100, "aten::linear", Category::Gemm),
+                (120, 130, "aten::silu_", Category::Elementwise),
+            ]
+        );
+        // Three pieces of `linear` are one call.
+        let calls = leaves.iter().filter(|leaf| leaf.begins);
+        assert_eq!(calls.count(), 4);
+    }
+
+    #[test]
+    fn parts_of_attention_are_attention() {
+        assert_eq!(
+            inside(Category::Attention, Category::Gemm),
+            Category::Attention
+        );
+        assert_eq!(inside(Category::Attention, Category::Copy), Category::Copy);
+        assert_eq!(
+            inside(Category::Embedding, Category::Index),
+            Category::Embedding
+        );
+        assert_eq!(
+            category("aten::_scaled_dot_product_flash_attention_for_cpu"),
+            Category::Attention
+        );
+        assert_eq!(category("mkldnn::_linear_pointwise"), Category::Gemm);
+        assert_eq!(category("my::thing"), Category::Other);
+    }
+}

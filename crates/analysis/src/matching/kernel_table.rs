@@ -1,0 +1,247 @@
+//! Which kernels do the work of which operators.
+//!
+//! A device trace without modules does not say which operator a kernel belongs to, but its name says what it does.
+//! [`WorkGroup`]s are the finest sets of operators that kernels can then be told apart by: an elementwise kernel may be a
+//! part of a norm, a rotation, an activation or a residual addition. A kernel of a purpose that no operator of the phase
+//! has is extra work.
+
+use std::borrow::Cow;
+
+use llmprof_record::kernel_name::Category;
+use llmprof_record::trace::Trace;
+use llmprof_theory::floor::{MemoryLevel, Roof};
+use llmprof_theory::{Kind, Model, Pass, Workload};
+
+use crate::timeline::device_events::{Class, DeviceEvent, DeviceEvents};
+use crate::timeline::launches::Launches;
+use crate::waterfall::{Event, EventClass, Floor};
+
+/// Operators whose kernels look alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkGroup {
+    /// Products with weights.
+    Products,
+    /// Attention.
+    Attention,
+    /// Rows of tables.
+    Lookups,
+    /// Norms, rotations, activations, additions.
+    Elementwise,
+    /// Convolutions.
+    Convolutions,
+    /// Rearrangements.
+    Reorders,
+}
+
+impl WorkGroup {
+    /// All groups; an event's number in the waterfall is the place of its group here.
+    pub const ALL: [Self; 6] = [
+        Self::Products,
+        Self::Attention,
+        Self::Lookups,
+        Self::Elementwise,
+        Self::Convolutions,
+        Self::Reorders,
+    ];
+
+    /// The name in JSON and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Products => "products",
+            Self::Attention => "attention",
+            Self::Lookups => "lookups",
+            Self::Elementwise => "elementwise",
+            Self::Convolutions => "convolutions",
+            Self::Reorders => "reorders",
+        }
+    }
+
+    /// The kind that stands for the group where a single one is asked for.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Products => Kind::Linear,
+            Self::Attention => Kind::Attention,
+            Self::Lookups => Kind::Embedding,
+            Self::Elementwise => Kind::Norm,
+            Self::Convolutions => Kind::Conv2d,
+            Self::Reorders => Kind::Reorder,
+        }
+    }
+
+    /// The group of an operator.
+    pub fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Linear | Kind::Route | Kind::Experts => Self::Products,
+            Kind::Attention => Self::Attention,
+            Kind::Embedding | Kind::PositionEmbedding => Self::Lookups,
+            Kind::Norm
+            | Kind::RopeTable
+            | Kind::Rope
+            | Kind::Activation
+            | Kind::Add
+            | Kind::Scale => Self::Elementwise,
+            Kind::Conv2d => Self::Convolutions,
+            Kind::Reorder => Self::Reorders,
+        }
+    }
+}
+
+/// What a kernel of some category is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The operators of a group.
+    Operators(WorkGroup),
+    /// None that a model needs: casts, concatenations, masks, index work.
+    Extra,
+    /// The name does not tell.
+    Unknown,
+}
+
+/// The purpose of a kernel, by its category and name.
+pub fn purpose(category: Category, name: &str) -> Purpose {
+    match category {
+        Category::Gemm | Category::Gemv | Category::Moe => Purpose::Operators(WorkGroup::Products),
+        Category::Attention | Category::Softmax | Category::Cache => {
+            Purpose::Operators(WorkGroup::Attention)
+        }
+        Category::Embedding => Purpose::Operators(WorkGroup::Lookups),
+        // torch looks embeddings up with its kernels for `index_select`: few rows with one, many with the other.
+        Category::Index
+            if name.to_ascii_lowercase().contains("indexselect")
+                || name.contains("vectorized_gather_kernel") =>
+        {
+            Purpose::Operators(WorkGroup::Lookups)
+        }
+        Category::Elementwise | Category::Norm | Category::Rope | Category::Reduce => {
+            Purpose::Operators(WorkGroup::Elementwise)
+        }
+        Category::Conv => Purpose::Operators(WorkGroup::Convolutions),
+        Category::Copy
+        | Category::Cat
+        | Category::Index
+        | Category::Scan
+        | Category::Sort
+        | Category::Sampling
+        | Category::Quantize
+        | Category::Random
+        | Category::Resample
+        | Category::Communication
+        | Category::Memset => Purpose::Extra,
+        Category::Recurrence | Category::Other => Purpose::Unknown,
+    }
+}
+
+/// Whether a kernel of some category does work of an operator: its own, or a step of it where nothing is fused.
+pub fn implements(kind: Kind, category: Category) -> bool {
+    match kind {
+        // A bias is added elementwise; a product that is split along k is summed up.
+        Kind::Linear => matches!(
+            category,
+            Category::Gemm | Category::Gemv | Category::Elementwise | Category::Reduce
+        ),
+        Kind::Route => matches!(
+            category,
+            Category::Gemm
+                | Category::Gemv
+                | Category::Moe
+                | Category::Softmax
+                | Category::Sort
+                | Category::Elementwise
+                | Category::Reduce
+        ),
+        Kind::Experts => matches!(
+            category,
+            Category::Gemm
+                | Category::Gemv
+                | Category::Moe
+                | Category::Elementwise
+                | Category::Reduce
+        ),
+        // Without a fused kernel: product, softmax, product.
+        Kind::Attention => matches!(
+            category,
+            Category::Attention
+                | Category::Softmax
+                | Category::Cache
+                | Category::Gemm
+                | Category::Gemv
+        ),
+        Kind::Embedding | Kind::PositionEmbedding => {
+            matches!(
+                category,
+                Category::Embedding | Category::Index | Category::Elementwise
+            )
+        }
+        Kind::Norm => matches!(
+            category,
+            Category::Norm | Category::Elementwise | Category::Reduce
+        ),
+        // Angles are the product of positions and frequencies.
+        Kind::RopeTable => matches!(
+            category,
+            Category::Elementwise | Category::Rope | Category::Gemm | Category::Gemv
+        ),
+        Kind::Rope => matches!(category, Category::Rope | Category::Elementwise),
+        Kind::Activation | Kind::Add | Kind::Scale => category == Category::Elementwise,
+        Kind::Conv2d => matches!(
+            category,
+            Category::Conv | Category::Gemm | Category::Elementwise
+        ),
+        Kind::Reorder => matches!(category, Category::Copy | Category::Cat),
+    }
+}
+
+/// The least times of the groups in some passes; absent for a group that the model has no operators of.
+pub fn group_floors(
+    model: &Model,
+    workload: &Workload,
+    passes: &[Pass],
+    roof: &Roof<'_>,
+    level: MemoryLevel,
+) -> [Option<Floor>; WorkGroup::ALL.len()] {
+    let mut floors = [None; WorkGroup::ALL.len()];
+    for pass in passes {
+        model.lower(workload, pass, &mut |operator| {
+            let floor = floors[WorkGroup::of(operator.kind) as usize].get_or_insert_default();
+            if let Ok(limits) = roof.operator(operator, level) {
+                Floor::add(floor, &limits);
+            }
+        });
+    }
+    floors
+}
+
+/// The events of one device in the parts of a waterfall. `present` says which groups the phase has operators of.
+pub fn device_events(
+    trace: &Trace,
+    classes: &DeviceEvents,
+    events: &[DeviceEvent],
+    launches: &Launches,
+    present: impl Fn(WorkGroup) -> bool,
+) -> Vec<Event> {
+    let class_of = |event: &DeviceEvent| match event.class {
+        Class::Copy | Class::Memset => EventClass::Copy,
+        Class::Communication => EventClass::Extra,
+        Class::Compute => {
+            let name = trace.text(event.name);
+            match purpose(classes.class_of(event.name).category, name) {
+                Purpose::Operators(group) if present(group) => EventClass::Matched(group as u32),
+                Purpose::Operators(_) | Purpose::Extra => EventClass::Extra,
+                Purpose::Unknown => EventClass::Unattributed(Cow::Borrowed(
+                    "the kernel's name does not say what it does",
+                )),
+            }
+        }
+    };
+    events
+        .iter()
+        .map(|event| Event {
+            start_ns: event.start,
+            end_ns: event.end,
+            launched_ns: launches
+                .call(event)
+                .map(|call| trace.hosts.start[call as usize]),
+            class: class_of(event),
+        })
+        .collect()
+}

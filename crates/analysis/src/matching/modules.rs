@@ -1,0 +1,132 @@
+//! Which operators of a model a named range stands for.
+//!
+//! Ranges are named by module path (`model.layers.3.self_attn.q_proj`). A range of an operator is that operator; one of a
+//! module that holds operators chooses among its own and those directly below it by what a kernel does. Frameworks put
+//! other words in front of a path than checkpoints do (`model.language_model.layers`), so where the whole path is not
+//! known its end decides, if only one module has that end.
+
+use llmprof_record::kernel_name::Category;
+use llmprof_theory::Kind;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::matching::kernel_table::{Purpose, WorkGroup, implements, purpose};
+use crate::matching::script::Script;
+
+/// An operator: its path's number in the script, and its kind.
+pub(crate) type OperatorKey = (u32, Kind);
+
+/// A module of the model.
+#[derive(Default)]
+struct Module {
+    /// Operators with its own path.
+    own: Vec<OperatorKey>,
+    /// Operators directly below, in the order of execution.
+    below: Vec<OperatorKey>,
+}
+
+/// The modules of the operators that a script counts.
+#[derive(Default)]
+pub(crate) struct ModuleTree {
+    modules: Vec<Module>,
+    by_path: FxHashMap<String, u32>,
+    /// By the ends of paths; nothing where several modules have one end.
+    by_end: FxHashMap<String, Option<u32>>,
+}
+
+impl ModuleTree {
+    /// The modules of the calls `range` of a script.
+    pub(crate) fn of(script: &Script<'_>, range: std::ops::Range<usize>) -> Self {
+        let mut tree = Self::default();
+        let mut seen: FxHashSet<OperatorKey> = FxHashSet::default();
+        for call in &script.calls[range] {
+            let key = (call.path, call.kind);
+            if !seen.insert(key) {
+                continue;
+            }
+            let path = script.path_text(call.path);
+            let own = tree.module(path);
+            tree.modules[own as usize].own.push(key);
+            if let Some((above, _)) = path.rsplit_once('.') {
+                let above = tree.module(above);
+                tree.modules[above as usize].below.push(key);
+            }
+        }
+        tree
+    }
+
+    /// The module of a path, with those above it.
+    fn module(&mut self, path: &str) -> u32 {
+        if let Some(&known) = self.by_path.get(path) {
+            return known;
+        }
+        let number = self.modules.len() as u32;
+        self.modules.push(Module::default());
+        self.by_path.insert(path.to_owned(), number);
+        for end in ends(path).skip(1) {
+            self.by_end
+                .entry(end.to_owned())
+                .and_modify(|known| *known = None)
+                .or_insert(Some(number));
+        }
+        if let Some((above, _)) = path.rsplit_once('.') {
+            self.module(above);
+        }
+        number
+    }
+
+    /// The module that a range's name stands for.
+    pub(crate) fn find(&self, name: &str) -> Option<u32> {
+        ends(name).find_map(|end| {
+            let exact = self.by_path.get(end).copied();
+            exact.or_else(|| self.by_end.get(end).copied().flatten())
+        })
+    }
+
+    /// The operators that a kernel in the range of `module` may do the work of, the best first. `has_range` says whether a
+    /// path has ranges of its own: its kernels are there, so it comes last.
+    pub(crate) fn candidates(
+        &self,
+        module: u32,
+        category: Category,
+        name: &str,
+        has_range: impl Fn(u32) -> bool,
+    ) -> Vec<OperatorKey> {
+        let Module { own, below } = &self.modules[module as usize];
+        let group = match purpose(category, name) {
+            Purpose::Operators(group) => Some(group),
+            Purpose::Extra | Purpose::Unknown => None,
+        };
+        let rank = |key: &OperatorKey| {
+            let fits = group == Some(WorkGroup::of(key.1));
+            match (own.contains(key), fits) {
+                (true, true) => 0,
+                (false, true) if !has_range(key.0) => 1,
+                (true, false) => 2,
+                (false, true) => 3,
+                (false, false) => 4,
+            }
+        };
+        let mut found: Vec<(u8, OperatorKey)> = own
+            .iter()
+            .chain(below)
+            .filter(|key| implements(key.1, category))
+            .map(|key| (rank(key), *key))
+            // A product below a module has a range of its own; one that has none is not a part of its neighbours.
+            .filter(|&(rank, _)| rank < 4)
+            .collect();
+        found.sort_by_key(|&(rank, _)| rank);
+        let best = found.first().map(|&(rank, _)| rank);
+        found
+            .into_iter()
+            .filter(|&(rank, _)| Some(rank) == best)
+            .map(|(_, key)| key)
+            .collect()
+    }
+}
+
+/// A path, and what is left of it without its first words.
+fn ends(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| {
+        path.split_once('.').map(|(_, rest)| rest)
+    })
+}

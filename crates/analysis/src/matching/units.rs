@@ -1,0 +1,327 @@
+//! Which operator of theory each piece of traced work belongs to.
+//!
+//! With ranges of modules it is the operator of the range, call by call. In a stretch without them (compiled code has none) it
+//! is a [`WorkGroup`]: all operators of the stretch whose kernels look alike. Without a model it is what the name says, and there is no floor.
+
+use std::borrow::Cow;
+
+use llmprof_record::trace::Trace;
+use llmprof_theory::Kind;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::matching::expected::Expected;
+use crate::matching::kernel_table::{Purpose, WorkGroup, purpose};
+use crate::matching::lanes::{Item, Lane};
+use crate::matching::module_ranges::{ModuleRanges, ModuleRun};
+use crate::matching::modules::{ModuleTree, OperatorKey};
+use crate::matching::script::Script;
+use crate::matching::unmatched::UnmatchedReason;
+use crate::timeline::device_events::Class;
+use crate::waterfall::{EventClass, Floor};
+
+/// The part that a piece of work belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It does the work of a unit.
+    Unit(u32),
+    /// It moves or fills memory.
+    Copy,
+    /// It belongs to no operator.
+    Unmatched(UnmatchedReason),
+}
+
+impl Verdict {
+    /// As the waterfall has it.
+    pub(crate) fn class(self) -> EventClass {
+        match self {
+            Self::Unit(unit) => EventClass::Matched(unit),
+            Self::Copy => EventClass::Copy,
+            Self::Unmatched(reason) => match reason.class() {
+                EventClass::Unattributed(_) => {
+                    EventClass::Unattributed(Cow::Owned(reason.to_string()))
+                }
+                class => class,
+            },
+        }
+    }
+}
+
+/// The smallest set of calls that work can be told apart by: one call of an operator, or a group of a stretch.
+pub(crate) struct Unit {
+    /// Calls in the script; several for a group.
+    pub(crate) calls: Vec<u32>,
+    /// The group, where it is one.
+    pub(crate) group: Option<WorkGroup>,
+    pub(crate) floor: Option<Floor>,
+}
+
+/// All work with its part.
+pub(crate) struct Matching {
+    pub(crate) units: Vec<Unit>,
+    /// By lane and item.
+    pub(crate) verdicts: Vec<Vec<Verdict>>,
+    /// The windows in which ranges of modules decided.
+    pub(crate) with_modules: FxHashSet<usize>,
+    /// Whether an item lies in a module, by lane and item; empty without ranges of modules.
+    pub(crate) in_module: Vec<Vec<bool>>,
+    /// What ran and what was expected, for calls of a known operator that are not matched, by item of the only lane.
+    pub(crate) mismatches: FxHashMap<usize, Mismatch>,
+}
+
+/// A call that is not what theory counts at its place.
+pub(crate) struct Mismatch {
+    pub(crate) found: String,
+    pub(crate) expected: Option<String>,
+}
+
+/// What theory counts for a trace.
+pub(crate) struct Counted<'m> {
+    pub(crate) script: Script<'m>,
+    /// The calls of each window of the trace's phases.
+    pub(crate) windows: FxHashMap<usize, std::ops::Range<usize>>,
+    /// The modules of the decoder's calls and of the towers'.
+    pub(crate) trees: Vec<ModuleTree>,
+    /// The tree of each window.
+    pub(crate) tree_of: FxHashMap<usize, usize>,
+}
+
+impl Matching {
+    /// Decides by what theory counts.
+    pub(crate) fn of(
+        trace: &Trace,
+        lanes: &[Lane],
+        counted: &Counted<'_>,
+        ranges: &ModuleRanges,
+    ) -> Self {
+        ByModule::new(trace, counted, ranges, lanes).all(lanes)
+    }
+
+    /// Decides by names alone. Units are the groups, without calls and floors.
+    pub(crate) fn by_name(trace: &Trace, lanes: &[Lane]) -> Self {
+        let rarely = UnmatchedReason::RarelyNeeded;
+        let decide =
+            |item: &Item| by_purpose(trace, item, rarely, |group| Verdict::Unit(group as u32));
+        Self {
+            verdicts: verdicts(lanes, decide),
+            units: WorkGroup::ALL
+                .iter()
+                .map(|&group| Unit {
+                    calls: Vec::new(),
+                    group: Some(group),
+                    floor: None,
+                })
+                .collect(),
+            with_modules: FxHashSet::default(),
+            in_module: Vec::new(),
+            mismatches: FxHashMap::default(),
+        }
+    }
+}
+
+/// The groups of the windows that `wanted` names, as units after those that there are.
+fn groups(
+    counted: &Counted<'_>,
+    wanted: impl Fn(usize) -> bool,
+    units: &mut Vec<Unit>,
+) -> FxHashMap<(usize, WorkGroup), u32> {
+    let mut by_window: FxHashMap<(usize, WorkGroup), u32> = FxHashMap::default();
+    let mut windows: Vec<_> = counted.windows.iter().collect();
+    windows.sort_by_key(|(window, _)| **window);
+    for (&window, calls) in windows {
+        if !wanted(window) {
+            continue;
+        }
+        for index in calls.clone() {
+            let call = &counted.script.calls[index];
+            let group = WorkGroup::of(call.kind);
+            let unit = *by_window.entry((window, group)).or_insert_with(|| {
+                units.push(Unit {
+                    calls: Vec::new(),
+                    group: Some(group),
+                    floor: Some(Floor::default()),
+                });
+                (units.len() - 1) as u32
+            });
+            let unit = &mut units[unit as usize];
+            unit.calls.push(index as u32);
+            unit.floor = unit.floor.zip(call.floor).map(|(mut sum, floor)| {
+                sum.add(&floor);
+                sum
+            });
+        }
+    }
+    by_window
+}
+
+fn verdicts(lanes: &[Lane], decide: impl Fn(&Item) -> Verdict) -> Vec<Vec<Verdict>> {
+    lanes
+        .iter()
+        .map(|lane| lane.items.iter().map(&decide).collect())
+        .collect()
+}
+
+/// What the class of an item says by itself; `extra` is why work of no operator is none.
+fn without_name(item: &Item, extra: UnmatchedReason) -> Option<Verdict> {
+    match item.class {
+        Class::Copy | Class::Memset => Some(Verdict::Copy),
+        Class::Communication => Some(Verdict::Unmatched(extra)),
+        Class::Compute if item.whole_graph => Some(Verdict::Unmatched(UnmatchedReason::WholeGraph)),
+        Class::Compute => None,
+    }
+}
+
+fn by_purpose(
+    trace: &Trace,
+    item: &Item,
+    extra: UnmatchedReason,
+    of_group: impl Fn(WorkGroup) -> Verdict,
+) -> Verdict {
+    without_name(item, extra).unwrap_or_else(|| {
+        match purpose(item.category, trace.text(item.name)) {
+            Purpose::Operators(group) => of_group(group),
+            Purpose::Extra => Verdict::Unmatched(extra),
+            Purpose::Unknown => Verdict::Unmatched(UnmatchedReason::UnknownPurpose),
+        }
+    })
+}
+
+/// Decides by ranges of modules, and by groups in windows without any.
+struct ByModule<'a, 'm> {
+    trace: &'a Trace,
+    counted: &'a Counted<'m>,
+    ranges: &'a ModuleRanges,
+    /// The calls of each operator in each window, in order.
+    calls: FxHashMap<(usize, OperatorKey), Vec<u32>>,
+    /// How many kernels of a group a run of a module has had: two additions of a layer are two operators.
+    shared: FxHashMap<((u32, i64), Kind), usize>,
+    units: Vec<Unit>,
+    unit_of: FxHashMap<u32, u32>,
+    with_modules: FxHashSet<usize>,
+    groups: FxHashMap<(usize, WorkGroup), u32>,
+}
+
+impl<'a, 'm> ByModule<'a, 'm> {
+    fn new(
+        trace: &'a Trace,
+        counted: &'a Counted<'m>,
+        ranges: &'a ModuleRanges,
+        lanes: &[Lane],
+    ) -> Self {
+        let around = lanes.iter().zip(&ranges.around);
+        let with_modules: FxHashSet<usize> = around
+            .flat_map(|(lane, around)| lane.items.iter().zip(around))
+            .filter_map(|(item, run)| item.window.filter(|_| run.is_some()))
+            .collect();
+        let mut units = Vec::new();
+        let groups = groups(
+            counted,
+            |window| !with_modules.contains(&window),
+            &mut units,
+        );
+        let mut calls: FxHashMap<(usize, OperatorKey), Vec<u32>> = FxHashMap::default();
+        for (&window, range) in &counted.windows {
+            for index in range.clone() {
+                let call: &Expected = &counted.script.calls[index];
+                calls
+                    .entry((window, (call.path, call.kind)))
+                    .or_default()
+                    .push(index as u32);
+            }
+        }
+        Self {
+            trace,
+            counted,
+            ranges,
+            calls,
+            shared: FxHashMap::default(),
+            units,
+            unit_of: FxHashMap::default(),
+            with_modules,
+            groups,
+        }
+    }
+
+    fn all(mut self, lanes: &[Lane]) -> Matching {
+        let mut verdicts = Vec::with_capacity(lanes.len());
+        let mut in_module = Vec::with_capacity(lanes.len());
+        for (lane, around) in lanes.iter().zip(&self.ranges.around) {
+            in_module.push(around.iter().map(Option::is_some).collect());
+            verdicts.push(
+                lane.items
+                    .iter()
+                    .zip(around)
+                    .map(|(item, run)| self.decide(item, *run))
+                    .collect(),
+            );
+        }
+        Matching {
+            units: self.units,
+            verdicts,
+            in_module: if self.with_modules.is_empty() {
+                Vec::new()
+            } else {
+                in_module
+            },
+            with_modules: self.with_modules,
+            mismatches: FxHashMap::default(),
+        }
+    }
+
+    fn decide(&mut self, item: &Item, run: Option<ModuleRun>) -> Verdict {
+        if let Some(verdict) = without_name(item, UnmatchedReason::NotNeeded) {
+            return verdict;
+        }
+        let name = self.trace.text(item.name);
+        let Some(run) = run else {
+            let named = item
+                .window
+                .is_some_and(|window| self.with_modules.contains(&window));
+            if !named {
+                return by_purpose(self.trace, item, UnmatchedReason::NotNeeded, |group| {
+                    let unit = item
+                        .window
+                        .and_then(|window| self.groups.get(&(window, group)));
+                    unit.copied().map_or(
+                        Verdict::Unmatched(UnmatchedReason::NotNeeded),
+                        Verdict::Unit,
+                    )
+                });
+            }
+            return match purpose(item.category, name) {
+                Purpose::Extra => Verdict::Unmatched(UnmatchedReason::NotNeeded),
+                _ => Verdict::Unmatched(UnmatchedReason::OutsideModules),
+            };
+        };
+        let tree = &self.counted.trees[run.tree];
+        let candidates = tree.candidates(run.module, item.category, name, |path| {
+            tree.find(self.counted.script.path_text(path))
+                .is_some_and(|module| self.ranges.has(run.tree, module))
+        });
+        let Some(&first) = candidates.first() else {
+            return Verdict::Unmatched(UnmatchedReason::NotNeeded);
+        };
+        let chosen = if candidates.len() == 1 {
+            first
+        } else {
+            // Operators of one module that look alike run in order.
+            let count = self.shared.entry((run.run, first.1)).or_default();
+            *count += 1;
+            candidates[(*count - 1).min(candidates.len() - 1)]
+        };
+        let calls = self.calls.get(&(run.window, chosen));
+        let Some(&call) = calls.and_then(|calls| calls.get(run.instance as usize)) else {
+            return Verdict::Unmatched(UnmatchedReason::RanAgain);
+        };
+        let units = &mut self.units;
+        let floor = self.counted.script.calls[call as usize].floor;
+        let unit = *self.unit_of.entry(call).or_insert_with(|| {
+            units.push(Unit {
+                calls: vec![call],
+                group: None,
+                floor: floor.map(Floor::from),
+            });
+            (units.len() - 1) as u32
+        });
+        Verdict::Unit(unit)
+    }
+}

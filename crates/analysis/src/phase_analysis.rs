@@ -1,0 +1,118 @@
+//! One phase of a captured pass, joined with what theory counts for it.
+
+use llmprof_record::run::RunPhase;
+use llmprof_theory::floor::PhaseFloor;
+use llmprof_units::{Basis, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::bottleneck::Classification;
+use crate::matching::{MissingOperator, OperatorGroup, UnmatchedOperator};
+use crate::phase_facts::TracedPhase;
+use crate::roofline::{Residence, Utilization};
+use crate::waterfall::Waterfall;
+
+/// What one phase did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseAnalysis {
+    /// The phase.
+    pub phase: RunPhase,
+    /// What to call it, where the phase's own name does not tell: a range of the program, one of several devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Where the time of the captured pass went.
+    pub waterfall: Waterfall,
+    /// Mean wall time in passes without capture; absent where there are none.
+    pub plain_wall_ns: Option<Nanos>,
+    /// Wall time of the captured pass ÷ that of the same work in passes without capture: what capturing costs.
+    pub capture_ratio: Option<f64>,
+    /// The least time of all operators that theory counts, whether they ran or not; absent without a device.
+    pub floor: Option<PhaseFloor>,
+    /// How much of the device the captured pass used.
+    pub utilization: Option<Utilization>,
+    /// The same in passes without capture.
+    pub plain_utilization: Option<Utilization>,
+    /// Where the bytes of a step can stay.
+    pub residence: Option<Residence>,
+    /// What holds it back.
+    pub class: Classification,
+    /// Calls that were matched.
+    pub matched_calls: u64,
+    /// Matched operators by kind, the longest first.
+    pub by_kind: Vec<OperatorGroup>,
+    /// Matched operators by place in the model, the longest first.
+    pub by_path: Vec<OperatorGroup>,
+    /// Operators that ran and are not matched.
+    pub unmatched: Vec<UnmatchedOperator>,
+    /// Operators that theory counts and that did not run.
+    pub missing: Vec<MissingOperator>,
+    /// `counted`, or how else the work is known where random routing decides.
+    pub basis: Basis,
+    /// What a trace shows beyond that; absent for runs of the native engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traced: Option<TracedPhase>,
+}
+
+impl PhaseAnalysis {
+    /// What to call it.
+    pub fn name(&self) -> &str {
+        self.label.as_deref().unwrap_or(self.phase.name())
+    }
+
+    /// The wall time that gains are judged by. A device works as long whoever watches it, but watching slows the host down: a
+    /// phase of a device is judged by the passes without capture where there are some, any other by the captured pass,
+    /// whose parts are what could be saved.
+    pub fn judged_wall(&self) -> Nanos {
+        let plain = self.plain_wall().filter(|_| self.device().is_some());
+        plain.unwrap_or(self.waterfall.wall_ns)
+    }
+
+    /// What passes without capture took for the work that was captured, which may be less than all that they did.
+    pub fn plain_wall(&self) -> Option<Nanos> {
+        let ratio = self.capture_ratio.filter(|ratio| *ratio > 0.0)?;
+        Some(Nanos(
+            (self.waterfall.wall_ns.0 as f64 / ratio).round() as i64
+        ))
+    }
+
+    /// How many times the captured work passes without capture do in this phase: they may have more batches, or more steps.
+    pub fn whole_over_captured(&self) -> f64 {
+        match (self.plain_wall_ns, self.plain_wall()) {
+            (Some(whole), Some(captured)) if captured.0 > 0 => whole.0 as f64 / captured.0 as f64,
+            _ => 1.0,
+        }
+    }
+
+    /// The idle time of that wall time.
+    pub fn judged_idle(&self) -> Nanos {
+        if self.judged_wall() == self.waterfall.wall_ns {
+            self.waterfall.idle_ns
+        } else {
+            Nanos((self.judged_wall().0 - self.waterfall.busy_ns.0).max(0))
+        }
+    }
+
+    /// A time of the captured pass as a part of the wall time that gains are judged by.
+    pub fn judged_share(&self, part: Nanos) -> f64 {
+        part.0 as f64 / self.judged_wall().0.max(1) as f64
+    }
+
+    /// The part of the captured pass's idle time that has one of these names, from 0 to 1.
+    pub(crate) fn idle_part(&self, names: &[&str]) -> f64 {
+        let parts = self.waterfall.idle.iter();
+        let named = parts.filter(|part| names.contains(&part.name.as_str()));
+        let sum: i64 = named
+            .map(|part| part.time_ns.0)
+            .fold(0, i64::saturating_add);
+        sum as f64 / self.waterfall.idle_ns.0.max(1) as f64
+    }
+
+    /// The device whose events it is made of; absent for the host.
+    pub fn device(&self) -> Option<u32> {
+        self.traced.as_ref()?.device
+    }
+
+    /// Whether operators are told apart by their kernels alone, so that groups are sets of kinds.
+    pub fn by_kernels(&self) -> bool {
+        self.traced.as_ref().is_some_and(|traced| !traced.by_module)
+    }
+}

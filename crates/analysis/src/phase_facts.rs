@@ -1,0 +1,121 @@
+//! What a trace shows of a phase beyond its waterfall.
+
+use llmprof_units::{Basis, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Evidence;
+use crate::recorded_part::RecordedPart;
+use crate::stats::Distribution;
+use crate::waterfall::idle_parts::NamedTime;
+
+/// A traced phase on one device, or on the host's thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TracedPhase {
+    /// The device; absent where the work is the host's own.
+    pub device: Option<u32>,
+    /// Whether no phases were found: then this is all of the trace, the program's start and end included.
+    #[serde(default)]
+    pub is_whole_trace: bool,
+    /// Whether ranges of modules tell operators apart; otherwise kernels do.
+    pub by_module: bool,
+    /// How much of it was recorded; absent where all of it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedPart>,
+    /// The stretches that were found, in order of time.
+    pub instances: Vec<PhaseInstance>,
+    /// How long single steps of decode took, where ranges show them, ns.
+    pub step_ns: Vec<i64>,
+    /// Their distribution, ns.
+    pub steps: Option<Distribution>,
+    /// Kernels, or operators of the host.
+    pub kernels: u64,
+    /// Kernels that were launched as nodes of CUDA graphs.
+    pub graph_kernels: u64,
+    /// Kernels beside products and attention; absent where the device or its kernels are not known.
+    pub glue: Option<Glue>,
+    /// Time of events whose module is known; absent without ranges of modules.
+    pub in_modules_ns: Option<Nanos>,
+    /// The operators that the host was longest in while the device waited for it.
+    pub host_operators: Vec<NamedTime>,
+    /// Waits before attention kernels that are far above the usual.
+    pub new_lengths: Option<NewLengths>,
+    /// The first stretch, where it is left out because it took longer for the same work.
+    pub first_use: Option<FirstInstance>,
+    /// Part of the busy time in kernels with fewer blocks than the device has multiprocessors.
+    pub small_kernel_share: Option<f64>,
+    /// Part of the wall time in which devices exchanged data and computed nothing.
+    pub exposed_communication_share: Option<f64>,
+}
+
+/// Kernels beside products, convolutions and attention: norms, rotations, activations, additions, copies, index work. They are
+/// small and many unless a compiler fuses them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Glue {
+    /// How many.
+    pub kernels: u64,
+    /// Their time.
+    pub time_ns: Nanos,
+    /// How many of them a compiler has fused already.
+    pub fused: u64,
+}
+
+/// One stretch of a phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseInstance {
+    /// When it begins on the clock of the trace.
+    pub start_ns: Nanos,
+    /// How long it lasts.
+    pub wall_ns: Nanos,
+    /// The sum of the times of its events, clipped to it.
+    pub sum_ns: Nanos,
+    /// Whether it is left out of the phase: the first use.
+    pub left_out: bool,
+}
+
+/// Waits before attention kernels that are far above the usual: the first use of a length of the KV cache, for which a
+/// library plans or compiles a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NewLengths {
+    /// How many.
+    pub waits: u64,
+    /// Their time beyond the usual.
+    pub time_ns: Nanos,
+    /// The usual wait before an attention kernel.
+    pub usual_ns: Nanos,
+}
+
+impl NewLengths {
+    /// The mean wait beyond the usual.
+    pub fn mean(&self) -> Nanos {
+        Nanos(self.time_ns.0 / (self.waits.max(1) as i64))
+    }
+
+    pub(crate) fn evidence(&self) -> Vec<Evidence> {
+        vec![
+            Evidence::new(
+                "waits before attention kernels far above the usual",
+                self.waits as f64,
+                "waits",
+                Basis::Measured,
+            ),
+            Evidence::time("their time beyond the usual", self.time_ns, Basis::Measured),
+            Evidence::time(
+                "the usual wait before an attention kernel",
+                self.usual_ns,
+                Basis::Measured,
+            ),
+        ]
+    }
+}
+
+/// A first stretch that took longer than the later ones for the same work.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FirstInstance {
+    /// How long it took.
+    pub wall_ns: Nanos,
+    /// The mean of the later ones, ns.
+    pub later_ns: f64,
+    /// What new lengths cost in it.
+    pub new_lengths: Option<NewLengths>,
+}

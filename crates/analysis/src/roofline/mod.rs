@@ -1,0 +1,9 @@
+//! How close a phase came to the device's peaks.
+
+mod residence;
+mod theory;
+mod utilization;
+
+pub use residence::Residence;
+pub(crate) use theory::Theory;
+pub use utilization::{DtypeWork, MBU_FORMULA, MFU_FORMULA, Utilization};

@@ -1,0 +1,115 @@
+//! What theory says about a phase: operators, bytes, and the roofline time of what ran.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::run::RunPhase;
+use llmprof_theory::floor::{MemoryLevel, OperatorFloor, PhaseFloor, Roof};
+use llmprof_theory::{Model, Operator, Pass, Workload};
+use llmprof_units::Nanos;
+
+/// A model, what was asked of it, and the device whose peaks count.
+#[derive(Clone, Copy)]
+pub(crate) struct Theory<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) workload: &'a Workload,
+    pub(crate) roof: Option<&'a Roof<'a>>,
+}
+
+impl Theory<'_> {
+    pub(crate) fn lower<'m>(
+        &'m self,
+        phase: RunPhase,
+        passes: &[Pass],
+        sink: &mut dyn FnMut(&Operator<'m>),
+    ) {
+        if phase == RunPhase::Vision {
+            self.model.lower_vision(self.workload, sink);
+        }
+        for pass in passes {
+            self.model.lower(self.workload, pass, sink);
+        }
+    }
+
+    /// The most bytes that a step of any pass needs.
+    pub(crate) fn bytes_per_step(&self, phase: RunPhase, passes: &[Pass]) -> u64 {
+        let of = |passes: &[Pass]| {
+            let mut bytes = 0.0;
+            self.lower(phase, passes, &mut |operator| {
+                bytes += operator.traffic.compulsory() as f64 * f64::from(operator.layers)
+                    / operator.steps.max(1) as f64;
+            });
+            bytes as u64
+        };
+        if phase == RunPhase::Vision {
+            return of(&[]);
+        }
+        passes.chunks(1).map(of).max().unwrap_or(0)
+    }
+
+    /// The least time of a phase, and the memory level of each pass. Passes run one after the other, so each has its own.
+    pub(crate) fn floor(
+        &self,
+        phase: RunPhase,
+        passes: &[Pass],
+        issues: &mut Vec<Issue>,
+    ) -> Option<(PhaseFloor, Vec<MemoryLevel>)> {
+        let roof = self.roof?;
+        let floors: Result<Vec<PhaseFloor>, _> = if phase == RunPhase::Vision {
+            PhaseFloor::of(roof, |sink| self.model.lower_vision(self.workload, sink))
+                .map(|floor| vec![floor])
+        } else {
+            passes
+                .iter()
+                .map(|pass| PhaseFloor::of_pass(roof, self.model, self.workload, pass))
+                .collect()
+        };
+        match floors {
+            Ok(floors) => {
+                let levels = floors.iter().map(|floor| floor.memory_level).collect();
+                Some((floors.into_iter().reduce(after_each_other)?, levels))
+            }
+            Err(missing) => {
+                issues.push(Issue::new(
+                    Severity::Warning,
+                    "run.missing_peak",
+                    format!("{phase} has no floor: {missing}"),
+                ));
+                None
+            }
+        }
+    }
+}
+
+/// The floor of two passes of which one follows the other. Bytes come from main memory where they do in either.
+fn after_each_other(a: PhaseFloor, b: PhaseFloor) -> PhaseFloor {
+    let sums = OperatorFloor {
+        tensor: (a.tensor_ns + b.tensor_ns).seconds(),
+        vector: (a.vector_ns + b.vector_ns).seconds(),
+        memory: (a.memory_ns + b.memory_ns).seconds(),
+    };
+    let flops = a.flops + b.flops;
+    let compulsory_bytes = a.compulsory_bytes + b.compulsory_bytes;
+    let mut missing = a.vector_peaks_missing;
+    for dtype in b.vector_peaks_missing {
+        if !missing.contains(&dtype) {
+            missing.push(dtype);
+        }
+    }
+    PhaseFloor {
+        floor_ns: a.floor_ns + b.floor_ns,
+        whole_ns: Nanos::from_seconds(sums.seconds()),
+        tensor_ns: a.tensor_ns + b.tensor_ns,
+        vector_ns: a.vector_ns + b.vector_ns,
+        memory_ns: a.memory_ns + b.memory_ns,
+        binds: sums.binds(),
+        memory_level: if a.memory_level == MemoryLevel::OnChip {
+            b.memory_level
+        } else {
+            a.memory_level
+        },
+        flops,
+        compulsory_bytes,
+        intensity: (compulsory_bytes.0 > 0).then(|| flops.0 as f64 / compulsory_bytes.0 as f64),
+        ridge: a.ridge.or(b.ridge),
+        vector_peaks_missing: missing,
+    }
+}

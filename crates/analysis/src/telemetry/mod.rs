@@ -1,0 +1,157 @@
+//! What the machine did while phases ran: means of samples, energy, throttling, contention.
+
+mod contention;
+mod during;
+
+use llmprof_record::run::{PassKind, ProcessorCounters, RunPhase, RunRecord};
+use llmprof_units::{Basis, Bytes, Hertz, Joules, Nanos, Watts};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::contention::issues;
+pub use self::contention::{ProcessorUse, SHARED, STOLEN_FROM, THROTTLED};
+pub(crate) use self::during::throttled_share;
+
+/// What telemetry saw of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostTelemetry {
+    /// Time between samples, as asked for.
+    pub period_ns: Nanos,
+    /// How many samples there are.
+    pub samples: u64,
+    /// Processor time that sampling took.
+    pub cost_ns: Nanos,
+    /// The most memory of the worker that a sample saw.
+    pub peak_worker_rss_bytes: Option<Bytes>,
+    /// The phases of the plain passes.
+    pub phases: Vec<PhaseTelemetry>,
+    /// The processors in the plain passes: what the worker, others and nobody used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<ProcessorUse>,
+    /// What the processor counted in the captured pass.
+    pub counters: Option<ProcessorCounters>,
+}
+
+impl HostTelemetry {
+    /// What the samples of a record say; `None` where nothing was sampled.
+    pub fn of(record: &RunRecord) -> Option<Self> {
+        let samples = record.samples.as_ref()?;
+        let phases = [
+            RunPhase::Vision,
+            RunPhase::Prefill,
+            RunPhase::Decode,
+            RunPhase::Mixed,
+        ];
+        let mut captured = record.passes_of(PassKind::Captured);
+        Some(Self {
+            period_ns: samples.period_ns,
+            samples: samples.rows.len() as u64,
+            cost_ns: samples.cost_ns,
+            peak_worker_rss_bytes: samples.peak_worker_rss(),
+            phases: phases
+                .into_iter()
+                .filter_map(|phase| during::phase(samples, record, phase))
+                .collect(),
+            processors: during::processors(samples, record),
+            counters: captured.find_map(|(_, pass)| pass.processor_counters),
+        })
+    }
+}
+
+/// The machine during one phase, over all passes without capture. What was not measured is absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTelemetry {
+    /// The phase.
+    pub phase: RunPhase,
+    /// Time in it.
+    pub time_ns: Nanos,
+    /// Tokens that came in it: all of a request's first ones in prefill, the others in decode.
+    pub tokens: u64,
+    /// Share of all CPUs that was busy, in percent.
+    pub cpu_percent: Option<f64>,
+    /// CPUs that the worker used.
+    pub worker_cores: Option<f64>,
+    /// Mean clock rate of the CPUs.
+    pub frequency_hz: Option<Hertz>,
+    /// Energy of processors, memory and GPUs, as far as they were measured.
+    pub energy: Option<Energy>,
+    /// The GPUs, in the order of their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuPhase>,
+}
+
+/// Energy of a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Energy {
+    /// How much.
+    pub joules: Joules,
+    /// What it covers: `processors`, `GPU 0`.
+    pub covers: Vec<String>,
+    /// `measured` by counters of energy, or `derived` from power.
+    pub basis: Basis,
+}
+
+/// One GPU during a phase.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuPhase {
+    /// Its number.
+    pub index: u32,
+    /// Share of the time in which a kernel ran, in percent; absent where intervals of the phase are too short.
+    pub utilization_percent: Option<f64>,
+    /// Mean power.
+    pub power_w: Option<f64>,
+    /// Mean clock of its processors.
+    pub sm_clock_mhz: Option<f64>,
+    /// Highest temperature, °C.
+    pub temperature_c: Option<f64>,
+    /// Most memory in use.
+    pub memory_bytes: Option<u64>,
+    /// Share of the time below its clock for heat or power, from 0 to 1.
+    pub throttled_share: Option<f64>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub throttle_reasons: Vec<String>,
+}
+
+impl PhaseTelemetry {
+    /// Mean power in the phase.
+    pub fn power(&self) -> Option<Watts> {
+        let seconds = self.time_ns.seconds();
+        (seconds > 0.0).then(|| Some(Watts(self.energy.as_ref()?.joules.0 / seconds)))?
+    }
+
+    /// Energy of a token.
+    pub fn joules_per_token(&self) -> Option<Joules> {
+        (self.tokens > 0)
+            .then(|| Some(Joules(self.energy.as_ref()?.joules.0 / self.tokens as f64)))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn power_and_energy_of_a_token_by_hand() {
+        let mut phase = PhaseTelemetry {
+            phase: RunPhase::Decode,
+            time_ns: Nanos(2_000_000_000),
+            tokens: 8,
+            cpu_percent: None,
+            worker_cores: None,
+            frequency_hz: None,
+            energy: Some(Energy {
+                joules: Joules(100.0),
+                covers: vec!["processors".to_owned()],
+                basis: Basis::Measured,
+            }),
+            gpus: Vec::new(),
+        };
+        assert_eq!(phase.power(), Some(Watts(50.0)));
+        assert_eq!(phase.joules_per_token(), Some(Joules(12.5)));
+        phase.tokens = 0;
+        assert_eq!(phase.joules_per_token(), None);
+        phase.energy = None;
+        assert_eq!(phase.power(), None);
+    }
+}

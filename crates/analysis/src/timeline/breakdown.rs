@@ -1,0 +1,408 @@
+//! Where the time of a device went: busy by class, idle by cause, per stretch of time and per stream.
+//!
+//! Events are clipped to the stretch. S is the sum of their times, B the length of their union; overlap = S − B and
+//! idle = W − B for a stretch of length W. Time in which several classes are active belongs to the first of
+//! [`Class::ALL`], so exposed times sum to B.
+
+use std::collections::BTreeMap;
+
+use llmprof_record::summary::Spread;
+use llmprof_record::trace::Trace;
+use serde::{Deserialize, Serialize};
+
+use crate::timeline::device_events::{Class, DeviceEvent};
+use crate::timeline::idle::{Gap, HostActivity, HostOperatorIdle, IdleCauses, IdleSums};
+use crate::timeline::intervals::{Union, add};
+use crate::timeline::launches::EventCalls;
+
+/// Time of one class of device events, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassTime {
+    /// The class.
+    pub class: Class,
+    /// Events that began in the stretch.
+    pub events: u64,
+    /// The sum of their times, ns.
+    pub sum_ns: i64,
+    /// The part in which no class before it was active, ns: for communication, what computing did not hide.
+    pub exposed_ns: i64,
+}
+
+/// What one device did in one stretch of time, or in several that are summed up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceTime {
+    /// W: the length of the stretch, ns.
+    pub span_ns: i64,
+    /// B: time with at least one event, ns.
+    pub busy_ns: i64,
+    /// S: the sum of all times, ns.
+    pub sum_ns: i64,
+    /// S − B, ns.
+    pub overlap_ns: i64,
+    /// W − B, ns.
+    pub idle_ns: i64,
+    /// The idle time by cause.
+    pub idle: IdleCauses,
+    /// Events that began in the stretch.
+    pub events: u64,
+    /// Kernels among them.
+    pub kernels: u64,
+    /// Time of events that had begun before the stretch, ns. Part of S.
+    pub carried_in_ns: i64,
+    /// The classes, each event in one.
+    pub classes: [ClassTime; 4],
+}
+
+impl Default for DeviceTime {
+    fn default() -> Self {
+        Self {
+            span_ns: 0,
+            busy_ns: 0,
+            sum_ns: 0,
+            overlap_ns: 0,
+            idle_ns: 0,
+            idle: IdleCauses::default(),
+            events: 0,
+            kernels: 0,
+            carried_in_ns: 0,
+            classes: Class::ALL.map(|class| ClassTime {
+                class,
+                events: 0,
+                sum_ns: 0,
+                exposed_ns: 0,
+            }),
+        }
+    }
+}
+
+impl DeviceTime {
+    /// The time of one class.
+    pub fn class(&self, class: Class) -> &ClassTime {
+        &self.classes[class as usize]
+    }
+
+    /// Sums up another stretch.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.span_ns, other.span_ns),
+            (&mut self.busy_ns, other.busy_ns),
+            (&mut self.sum_ns, other.sum_ns),
+            (&mut self.overlap_ns, other.overlap_ns),
+            (&mut self.idle_ns, other.idle_ns),
+            (&mut self.carried_in_ns, other.carried_in_ns),
+        ] {
+            add(sum, more);
+        }
+        self.idle.add(&other.idle);
+        self.events += other.events;
+        self.kernels += other.kernels;
+        for (sum, more) in self.classes.iter_mut().zip(&other.classes) {
+            sum.events += more.events;
+            add(&mut sum.sum_ns, more.sum_ns);
+            add(&mut sum.exposed_ns, more.exposed_ns);
+        }
+    }
+}
+
+/// What one stream did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamTime {
+    /// The CUDA context.
+    pub context: u32,
+    /// The stream in it.
+    pub stream: u32,
+    /// Events that began in the stretch.
+    pub events: u64,
+    /// The sum of their times, ns.
+    pub sum_ns: i64,
+    /// Time with at least one event, ns.
+    pub busy_ns: i64,
+    /// The rest of the stretch, ns.
+    pub idle_ns: i64,
+}
+
+/// How long events waited after their launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Queueing {
+    /// From the beginning of the launch call to the start on the device, ns.
+    pub launch_delay_ns: Spread,
+    /// Events that were launched and had not begun, counted at each launch: the mean.
+    pub mean_depth: f64,
+    /// The most at once.
+    pub max_depth: u64,
+}
+
+/// What one device did in the stretches of one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceBreakdown {
+    /// The device.
+    pub device: u32,
+    /// All stretches together.
+    pub total: DeviceTime,
+    /// Its streams.
+    pub streams: Vec<StreamTime>,
+    /// What the host did while the device waited for it.
+    pub host_operators: Vec<HostOperatorIdle>,
+    /// Distinct calls that launched the events.
+    pub launches: u64,
+    /// How long events waited; absent where no launch call is known.
+    pub queueing: Option<Queueing>,
+    /// The single stretches, in order of time.
+    pub instances: Vec<DeviceTime>,
+}
+
+/// The events of one device, ready to be cut into stretches.
+pub(crate) struct DeviceTimeline<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) calls: &'a EventCalls,
+    pub(crate) activity: &'a HostActivity<'a>,
+    /// The events of one device in order.
+    pub(crate) events: &'a [DeviceEvent],
+    /// The number of the first of them among the events of all devices.
+    pub(crate) first: usize,
+    /// See [`queue_depths`].
+    pub(crate) depths: Vec<u64>,
+}
+
+/// An event as far as it lies inside a stretch.
+#[derive(Clone, Copy)]
+struct Clipped {
+    start: i64,
+    end: i64,
+    index: usize,
+}
+
+impl DeviceTimeline<'_> {
+    /// Breaks down stretches that come in order and do not overlap. Where the last one is `closed`, an event without
+    /// length at its very end is in it.
+    pub(crate) fn break_down(&self, windows: &[(i64, i64)], closed: bool) -> DeviceBreakdown {
+        let mut total = DeviceTime::default();
+        let mut idle = IdleSums::default();
+        let mut streams: BTreeMap<(u32, u32), StreamTime> = BTreeMap::new();
+        let mut instances = Vec::with_capacity(windows.len());
+        let mut calls = Vec::new();
+        let mut delays = Vec::new();
+        let (mut depth_sum, mut depth_max) = (0_u64, 0_u64);
+        let mut carry: Vec<usize> = Vec::new();
+        let mut next = 0;
+        for (order, &(start, end)) in windows.iter().enumerate() {
+            let last = closed && order + 1 == windows.len();
+            // What began between the stretches may reach into this one.
+            while next < self.events.len() && self.events[next].start < start {
+                carry.push(next);
+                next += 1;
+            }
+            carry.retain(|&index| self.events[index].end > start);
+            let mut clipped: Vec<Clipped> = carry
+                .iter()
+                .map(|&index| Clipped {
+                    start,
+                    end: self.events[index].end.min(end),
+                    index,
+                })
+                .collect();
+            let carried = clipped.len();
+            while next < self.events.len()
+                && (self.events[next].start < end || last && self.events[next].start == end)
+            {
+                let event = &self.events[next];
+                clipped.push(Clipped {
+                    start: event.start,
+                    end: event.end.min(end),
+                    index: next,
+                });
+                if event.end > end {
+                    carry.push(next);
+                }
+                if let Some(call) = self.calls.call(self.first + next) {
+                    calls.push(call);
+                    delays.push(
+                        event
+                            .start
+                            .saturating_sub(self.trace.hosts.start[call as usize]),
+                    );
+                    depth_sum += self.depths[next];
+                    depth_max = depth_max.max(self.depths[next]);
+                }
+                next += 1;
+            }
+            let mut sums = IdleSums::default();
+            let instance = self.stretch(start, end, &clipped, carried, &mut sums);
+            self.by_stream(&clipped, carried, &mut streams);
+            idle.absorb(sums);
+            total.add(&instance);
+            instances.push(instance);
+        }
+        let launched = delays.len() as f64;
+        calls.sort_unstable();
+        calls.dedup();
+        for stream in streams.values_mut() {
+            stream.idle_ns = total.span_ns.saturating_sub(stream.busy_ns);
+        }
+        DeviceBreakdown {
+            device: self.events.first().map_or(0, |event| event.device),
+            total,
+            streams: streams.into_values().collect(),
+            host_operators: idle.operators(self.trace),
+            launches: calls.len() as u64,
+            queueing: Spread::of(&mut delays).map(|launch_delay_ns| Queueing {
+                launch_delay_ns,
+                mean_depth: depth_sum as f64 / launched,
+                max_depth: depth_max,
+            }),
+            instances,
+        }
+    }
+
+    fn stretch(
+        &self,
+        start: i64,
+        end: i64,
+        clipped: &[Clipped],
+        carried: usize,
+        idle: &mut IdleSums,
+    ) -> DeviceTime {
+        let mut time = DeviceTime {
+            span_ns: end.saturating_sub(start),
+            ..DeviceTime::default()
+        };
+        let mut union = Union::default();
+        let mut gap_start = start;
+        let mut before = None;
+        for (order, event) in clipped.iter().enumerate() {
+            let source = &self.events[event.index];
+            let length = event.end.saturating_sub(event.start);
+            let class = &mut time.classes[source.class as usize];
+            add(&mut class.sum_ns, length);
+            add(&mut time.sum_ns, length);
+            if order < carried {
+                add(&mut time.carried_in_ns, length);
+            } else {
+                class.events += 1;
+                time.events += 1;
+                time.kernels += u64::from(matches!(
+                    source.class,
+                    Class::Compute | Class::Communication
+                ));
+            }
+            if event.start > gap_start {
+                let gap = Gap {
+                    start: gap_start,
+                    end: event.start,
+                    next: Some(self.first + event.index),
+                    before,
+                };
+                self.activity.split(&gap, idle);
+            }
+            gap_start = gap_start.max(event.end);
+            before = Some(self.first + event.index);
+            union.add(event.start, event.end);
+        }
+        if gap_start < end {
+            let next = self.events.partition_point(|event| event.start < end);
+            let gap = Gap {
+                start: gap_start,
+                end,
+                next: (next < self.events.len()).then_some(self.first + next),
+                before,
+            };
+            self.activity.split(&gap, idle);
+        }
+        time.busy_ns = union.length();
+        time.overlap_ns = time.sum_ns.saturating_sub(time.busy_ns);
+        time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
+        time.idle = idle.causes;
+        self.expose(clipped, &mut time);
+        time
+    }
+
+    /// Gives every moment with an active event to the first class that is active.
+    fn expose(&self, clipped: &[Clipped], time: &mut DeviceTime) {
+        let single = time.classes.iter().filter(|class| class.sum_ns > 0).count() <= 1;
+        if single || time.overlap_ns == 0 {
+            for class in &mut time.classes {
+                class.exposed_ns = if single && class.sum_ns > 0 {
+                    time.busy_ns
+                } else {
+                    class.sum_ns
+                };
+            }
+            return;
+        }
+        let mut points: Vec<(i64, i32, Class)> = Vec::with_capacity(2 * clipped.len());
+        for event in clipped {
+            let class = self.events[event.index].class;
+            points.push((event.start, 1, class));
+            points.push((event.end, -1, class));
+        }
+        points.sort_unstable();
+        let mut active = [0_i32; 4];
+        let mut last = 0;
+        for (at, change, class) in points {
+            if let Some(first) = active.iter().position(|&count| count > 0) {
+                add(&mut time.classes[first].exposed_ns, at.saturating_sub(last));
+            }
+            active[class as usize] += change;
+            last = at;
+        }
+    }
+
+    fn by_stream(
+        &self,
+        clipped: &[Clipped],
+        carried: usize,
+        streams: &mut BTreeMap<(u32, u32), StreamTime>,
+    ) {
+        let mut unions: BTreeMap<(u32, u32), Union> = BTreeMap::new();
+        for (order, event) in clipped.iter().enumerate() {
+            let key = self.events[event.index].stream;
+            let stream = streams.entry(key).or_insert(StreamTime {
+                context: key.0,
+                stream: key.1,
+                events: 0,
+                sum_ns: 0,
+                busy_ns: 0,
+                idle_ns: 0,
+            });
+            stream.events += u64::from(order >= carried);
+            add(&mut stream.sum_ns, event.end.saturating_sub(event.start));
+            unions.entry(key).or_default().add(event.start, event.end);
+        }
+        for (key, union) in unions {
+            if let Some(stream) = streams.get_mut(&key) {
+                add(&mut stream.busy_ns, union.length());
+            }
+        }
+    }
+}
+
+/// For each event, how many were launched and had not begun when it was launched, itself included.
+pub(crate) fn queue_depths(
+    trace: &Trace,
+    calls: &EventCalls,
+    events: &[DeviceEvent],
+    first: usize,
+) -> Vec<u64> {
+    let launch = |index: usize| {
+        let call = calls.call(first + index)?;
+        Some(trace.hosts.start[call as usize])
+    };
+    let mut launches: Vec<(i64, usize)> = (0..events.len())
+        .filter_map(|index| Some((launch(index)?, index)))
+        .collect();
+    let mut starts: Vec<i64> = launches
+        .iter()
+        .map(|&(_, index)| events[index].start)
+        .collect();
+    launches.sort_unstable();
+    starts.sort_unstable();
+    let mut depths = vec![0; events.len()];
+    let mut begun = 0;
+    for (launched, &(time, index)) in launches.iter().enumerate() {
+        while begun < starts.len() && starts[begun] <= time {
+            begun += 1;
+        }
+        depths[index] = (launched as u64 + 1).saturating_sub(begun as u64);
+    }
+    depths
+}

@@ -1,0 +1,280 @@
+//! Why a device had nothing to do: every gap between its events, split by cause.
+
+use llmprof_record::trace::{HostKind, StrId, Trace};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::timeline::intervals::add;
+use crate::timeline::launches::{ApiKind, EventCalls, is_api};
+use crate::timeline::nesting::Nesting;
+
+/// The idle time of a device by cause, ns. The causes sum to the idle time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleCauses {
+    /// The host was inside a call that waits for the device, before it launched what came next.
+    pub host_sync_ns: i64,
+    /// The host did something else before the launch call of what came next.
+    pub host_busy_ns: i64,
+    /// Between the beginning of the launch call and the start on the device.
+    pub launch_latency_ns: i64,
+    /// What came next had been launched before the gap: the short time between two queued events.
+    pub queued_gap_ns: i64,
+    /// Nothing in the trace tells.
+    pub unknown_ns: i64,
+}
+
+impl IdleCauses {
+    /// All causes together, ns.
+    pub fn total_ns(&self) -> i64 {
+        [
+            self.host_sync_ns,
+            self.host_busy_ns,
+            self.launch_latency_ns,
+            self.queued_gap_ns,
+            self.unknown_ns,
+        ]
+        .into_iter()
+        .fold(0, i64::saturating_add)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        add(&mut self.host_sync_ns, other.host_sync_ns);
+        add(&mut self.host_busy_ns, other.host_busy_ns);
+        add(&mut self.launch_latency_ns, other.launch_latency_ns);
+        add(&mut self.queued_gap_ns, other.queued_gap_ns);
+        add(&mut self.unknown_ns, other.unknown_ns);
+    }
+}
+
+/// Time that a device waited for the host, by the longest operator that the host ran meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostOperatorIdle {
+    /// The operator; absent where the host ran none (or none was recorded).
+    pub operator: Option<String>,
+    /// Gaps in which it was the longest.
+    pub gaps: u64,
+    /// The time that the device waited for the host in those gaps, ns.
+    pub idle_ns: i64,
+}
+
+/// Queued kernels follow each other within a few µs; a longer wait has a cause that a trace does not show.
+const SHORT_GAP_NS: i64 = 10_000;
+
+/// A time without device events, and the event that ended it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gap {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    /// The event that came next, also where it came after the gap was cut off by the end of a phase.
+    pub(crate) next: Option<usize>,
+    /// The event before, where there is one.
+    pub(crate) before: Option<usize>,
+}
+
+/// What the host did, in a form in which gaps can ask.
+pub(crate) struct HostActivity<'a> {
+    trace: &'a Trace,
+    nesting: &'a Nesting,
+    calls: &'a EventCalls,
+    /// Rows of each thread.
+    threads: Vec<std::ops::Range<usize>>,
+    /// Disjoint times in which each thread waited for a device.
+    waits: Vec<Vec<(i64, i64)>>,
+}
+
+/// Idle time of the gaps seen so far.
+#[derive(Default)]
+pub(crate) struct IdleSums {
+    pub(crate) causes: IdleCauses,
+    operators: FxHashMap<Option<StrId>, (u64, i64)>,
+}
+
+impl IdleSums {
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.causes.add(&other.causes);
+        for (name, (gaps, time)) in other.operators {
+            let sum = self.operators.entry(name).or_default();
+            sum.0 += gaps;
+            add(&mut sum.1, time);
+        }
+    }
+
+    /// The operators, the longest wait first.
+    pub(crate) fn operators(&self, trace: &Trace) -> Vec<HostOperatorIdle> {
+        let mut rows: Vec<HostOperatorIdle> = self
+            .operators
+            .iter()
+            .map(|(name, &(gaps, idle_ns))| HostOperatorIdle {
+                operator: name.map(|name| trace.text(name).to_owned()),
+                gaps,
+                idle_ns,
+            })
+            .collect();
+        rows.sort_by(|a, b| {
+            b.idle_ns
+                .cmp(&a.idle_ns)
+                .then_with(|| a.operator.cmp(&b.operator))
+        });
+        rows
+    }
+}
+
+impl<'a> HostActivity<'a> {
+    pub(crate) fn of(trace: &'a Trace, nesting: &'a Nesting, calls: &'a EventCalls) -> Self {
+        let hosts = &trace.hosts;
+        let mut threads = vec![0..0; trace.threads.len()];
+        let mut waits = vec![Vec::new(); trace.threads.len()];
+        let mut blocking: FxHashMap<StrId, bool> = FxHashMap::default();
+        let mut begin = 0;
+        for rows in hosts.thread.chunk_by(|a, b| a == b) {
+            let thread = rows[0].0 as usize;
+            let range = begin..begin + rows.len();
+            begin = range.end;
+            if thread >= threads.len() {
+                continue;
+            }
+            for row in range.clone() {
+                let blocks = is_api(hosts.kind[row])
+                    && *blocking
+                        .entry(hosts.name[row])
+                        .or_insert_with(|| blocks(trace.text(hosts.name[row])));
+                if blocks {
+                    let (start, duration) = (hosts.start[row], hosts.duration[row]);
+                    cover(&mut waits[thread], start, start.saturating_add(duration));
+                }
+            }
+            threads[thread] = range;
+        }
+        Self {
+            trace,
+            nesting,
+            calls,
+            threads,
+            waits,
+        }
+    }
+
+    /// Splits one gap by cause.
+    pub(crate) fn split(&self, gap: &Gap, sums: &mut IdleSums) {
+        let hosts = &self.trace.hosts;
+        let causes = &mut sums.causes;
+        let next = gap.next.and_then(|event| self.calls.call(event));
+        let Some(call) = next else {
+            // Nothing follows: the host may still be waiting for what came before.
+            let before = gap.before.and_then(|event| self.calls.call(event));
+            let waited = match (before, gap.next) {
+                (Some(call), None) => {
+                    self.waited(hosts.thread[call as usize].0, gap.start, gap.end)
+                }
+                _ => 0,
+            };
+            add(&mut causes.host_sync_ns, waited);
+            add(
+                &mut causes.unknown_ns,
+                gap.end.saturating_sub(gap.start).saturating_sub(waited),
+            );
+            return;
+        };
+        let (thread, begin) = (hosts.thread[call as usize].0, hosts.start[call as usize]);
+        let end = begin.saturating_add(hosts.duration[call as usize]);
+        if end <= gap.start {
+            let length = gap.end.saturating_sub(gap.start);
+            if length <= SHORT_GAP_NS {
+                add(&mut causes.queued_gap_ns, length);
+            } else {
+                add(&mut causes.unknown_ns, length);
+            }
+            return;
+        }
+        let launched = begin.clamp(gap.start, gap.end);
+        add(
+            &mut causes.launch_latency_ns,
+            gap.end.saturating_sub(launched),
+        );
+        if launched > gap.start {
+            let waited = self.waited(thread, gap.start, launched);
+            let busy = launched.saturating_sub(gap.start).saturating_sub(waited);
+            add(&mut causes.host_sync_ns, waited);
+            add(&mut causes.host_busy_ns, busy);
+            if busy > 0 {
+                let longest = self.longest_operator(thread, gap.start, launched);
+                let sum = sums.operators.entry(longest).or_default();
+                sum.0 += 1;
+                add(&mut sum.1, busy);
+            }
+        }
+    }
+
+    /// How long a thread waited for a device between two moments.
+    fn waited(&self, thread: u32, from: i64, to: i64) -> i64 {
+        let Some(waits) = self.waits.get(thread as usize) else {
+            return 0;
+        };
+        let first = waits.partition_point(|&(_, end)| end <= from);
+        waits[first..]
+            .iter()
+            .take_while(|&&(start, _)| start < to)
+            .map(|&(start, end)| end.min(to).saturating_sub(start.max(from)))
+            .fold(0, i64::saturating_add)
+    }
+
+    /// The operator that a thread was in for the longest part of the time between two moments.
+    fn longest_operator(&self, thread: u32, from: i64, to: i64) -> Option<StrId> {
+        let hosts = &self.trace.hosts;
+        let range = self.threads.get(thread as usize)?.clone();
+        let end = |row: usize| hosts.start[row].saturating_add(hosts.duration[row]);
+        let after = |time: i64, range: std::ops::Range<usize>| {
+            range.start + hosts.start[range].partition_point(|&start| start <= time)
+        };
+        let mut longest: Option<(i64, StrId)> = None;
+        let mut offer = |row: usize| {
+            let inside = end(row).min(to).saturating_sub(hosts.start[row].max(from));
+            if inside > 0 && longest.is_none_or(|(most, _)| inside > most) {
+                longest = Some((inside, hosts.name[row]));
+            }
+        };
+        let mut row = after(from, range.clone());
+        // What was running when the gap began: the outermost operator is in it for longest.
+        if let Some(running) = row.checked_sub(1).filter(|&row| row >= range.start) {
+            let outermost = self
+                .nesting
+                .outwards(running as u32)
+                .map(|row| row as usize)
+                .filter(|&row| hosts.kind[row] == HostKind::OPERATOR && end(row) > from)
+                .last();
+            if let Some(running) = outermost {
+                offer(running);
+            }
+        }
+        while row < range.end && hosts.start[row] < to {
+            if hosts.kind[row] == HostKind::OPERATOR {
+                offer(row);
+                // What is inside is shorter.
+                row = after(
+                    end(row).saturating_sub(1).max(hosts.start[row]),
+                    row..range.end,
+                );
+            } else {
+                row += 1;
+            }
+        }
+        longest.map(|(_, name)| name)
+    }
+}
+
+/// Whether an API function does not return before the device is done.
+fn blocks(name: &str) -> bool {
+    match ApiKind::of(name) {
+        ApiKind::Sync => true,
+        ApiKind::Transfer => name.contains("Memcpy") && !name.contains("Async"),
+        _ => false,
+    }
+}
+
+/// Adds an interval that does not start before the others to a list of disjoint ones.
+fn cover(list: &mut Vec<(i64, i64)>, start: i64, end: i64) {
+    match list.last_mut() {
+        Some(last) if start <= last.1 => last.1 = last.1.max(end),
+        _ => list.push((start, end)),
+    }
+}

@@ -1,0 +1,106 @@
+//! Which call of the API launched which device event.
+
+use llmprof_record::trace::{HostKind, StrId, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
+
+/// Calls of the CUDA API by the correlation id that their device events carry.
+pub struct Launches {
+    calls: FxHashMap<u32, u32>,
+}
+
+impl Launches {
+    /// Reads the calls of a trace.
+    pub fn of(trace: &Trace) -> Self {
+        let hosts = &trace.hosts;
+        let (kind, correlation) = (&hosts.kind[..], &hosts.correlation[..]);
+        let mut calls = FxHashMap::default();
+        for row in 0..hosts.len() {
+            if correlation[row] != 0 && is_api(kind[row]) {
+                // Outer rows come first: a runtime call before the driver call inside it.
+                calls.entry(correlation[row]).or_insert(row as u32);
+            }
+        }
+        Self { calls }
+    }
+
+    /// The row in [`Trace::hosts`] of the call that launched `event`.
+    pub fn call(&self, event: &DeviceEvent) -> Option<u32> {
+        if event.correlation == 0 {
+            return None;
+        }
+        self.calls.get(&event.correlation).copied()
+    }
+}
+
+/// For every device event, the row in [`Trace::hosts`] of the call that launched it.
+pub struct EventCalls(Vec<u32>);
+
+impl EventCalls {
+    const NONE: u32 = u32::MAX;
+
+    pub fn of(events: &DeviceEvents, launches: &Launches) -> Self {
+        let call = |event| launches.call(event).unwrap_or(Self::NONE);
+        Self(events.all().iter().map(call).collect())
+    }
+
+    /// The call behind event `index`; `None` where it was not recorded.
+    pub fn call(&self, index: usize) -> Option<u32> {
+        Some(self.0[index]).filter(|&call| call != Self::NONE)
+    }
+}
+
+/// Whether a host slice is a call of the CUDA API.
+pub(crate) fn is_api(kind: HostKind) -> bool {
+    kind == HostKind::RUNTIME || kind == HostKind::DRIVER
+}
+
+/// What a call of the CUDA API is for.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ApiKind {
+    /// Starts kernels or graphs.
+    Launch,
+    /// Waits for the device.
+    Sync,
+    /// Starts a copy or a memory fill.
+    Transfer,
+    /// Takes or gives back memory.
+    Memory,
+    /// Anything else.
+    Other,
+}
+
+impl ApiKind {
+    /// Reads it from the name of the function.
+    pub fn of(name: &str) -> Self {
+        let has = |part: &str| name.contains(part);
+        if has("Synchronize") {
+            Self::Sync
+        } else if has("Launch") {
+            Self::Launch
+        } else if has("Memcpy") || has("Memset") {
+            Self::Transfer
+        } else if has("Malloc") || has("Free") || has("MemAlloc") {
+            Self::Memory
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// The kind of every API function in a trace, each name read once.
+#[derive(Default)]
+pub(crate) struct ApiKinds(FxHashMap<StrId, ApiKind>);
+
+impl ApiKinds {
+    pub(crate) fn get(&mut self, trace: &Trace, name: StrId) -> ApiKind {
+        *self
+            .0
+            .entry(name)
+            .or_insert_with(|| ApiKind::of(trace.text(name)))
+    }
+}

@@ -1,0 +1,11 @@
+//! What a device did when: its events, the calls that launched them, and what it waited for.
+
+pub mod breakdown;
+pub mod device_events;
+pub(crate) mod extent;
+pub mod idle;
+pub(crate) mod intervals;
+pub mod launches;
+pub mod nesting;
+pub mod occupancy;
+pub(crate) mod slices;

@@ -1,0 +1,119 @@
+//! Device time by origin: operator, modules, annotations and phase.
+
+use llmprof_record::trace::{StrId, Trace};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::attribution::{Attribution, PathId, Reason};
+use crate::phases::{EventWindows, Phases};
+use crate::timeline::device_events::DeviceEvents;
+
+/// Device time of one origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginRow {
+    /// The innermost operator around the launch.
+    pub operator: Option<String>,
+    /// The modules around the launch, outermost first.
+    pub module: Option<String>,
+    /// The annotations around the launch, outermost first.
+    pub range: Option<String>,
+    /// The phase.
+    pub phase: Option<String>,
+    /// Why there is no operator.
+    pub reason: Option<Reason>,
+    /// Device events.
+    pub events: u64,
+    /// Those of them that came out of graphs.
+    pub graph_events: u64,
+    /// The sum of their times, ns.
+    pub total_ns: i64,
+}
+
+/// Origins beyond this many are summed up in one row.
+pub const MOST_ROWS: usize = 50_000;
+
+/// The operator of the row that sums up what is beyond [`MOST_ROWS`].
+pub const OTHER_ROW: &str = "(other origins)";
+
+/// Device time by origin, the longest first. The rows hold every event once.
+pub(crate) fn rows(
+    trace: &Trace,
+    events: &DeviceEvents,
+    attribution: &Attribution,
+    phases: &Phases,
+    windows: &EventWindows,
+) -> Vec<OriginRow> {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+    struct Key {
+        operator: Option<StrId>,
+        modules: PathId,
+        ranges: PathId,
+        phase: Option<usize>,
+        reason: Option<Reason>,
+    }
+    #[derive(Default)]
+    struct Sum {
+        events: u64,
+        graph_events: u64,
+        total: i64,
+    }
+    let mut sums: FxHashMap<Key, Sum> = FxHashMap::default();
+    for (index, event) in events.all().iter().enumerate() {
+        let operator = attribution.operator(index);
+        let key = Key {
+            operator: operator.map(|row| trace.hosts.name[row as usize]),
+            modules: attribution.modules(index),
+            ranges: attribution.ranges(index),
+            phase: windows.get(index).map(|window| phases.windows[window].name),
+            reason: attribution.reason(index),
+        };
+        let sum = sums.entry(key).or_default();
+        sum.events += 1;
+        sum.graph_events += u64::from(event.in_graph);
+        sum.total = sum.total.saturating_add(event.duration());
+    }
+    let mut rows: Vec<OriginRow> = sums
+        .into_iter()
+        .map(|(key, sum)| OriginRow {
+            operator: key.operator.map(|name| trace.text(name).to_owned()),
+            module: attribution.text(trace, key.modules),
+            range: attribution.text(trace, key.ranges),
+            phase: key.phase.map(|name| phases.names[name].clone()),
+            reason: key.reason,
+            events: sum.events,
+            graph_events: sum.graph_events,
+            total_ns: sum.total,
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &OriginRow| std::cmp::Reverse(row.total_ns);
+        key(a).cmp(&key(b)).then_with(|| {
+            (&a.phase, &a.module, &a.range, &a.operator, a.reason).cmp(&(
+                &b.phase,
+                &b.module,
+                &b.range,
+                &b.operator,
+                b.reason,
+            ))
+        })
+    });
+    if rows.len() > MOST_ROWS {
+        let mut other = OriginRow {
+            operator: Some(OTHER_ROW.to_owned()),
+            module: None,
+            range: None,
+            phase: None,
+            reason: None,
+            events: 0,
+            graph_events: 0,
+            total_ns: 0,
+        };
+        for row in rows.drain(MOST_ROWS..) {
+            other.events += row.events;
+            other.graph_events += row.graph_events;
+            other.total_ns = other.total_ns.saturating_add(row.total_ns);
+        }
+        rows.push(other);
+    }
+    rows
+}

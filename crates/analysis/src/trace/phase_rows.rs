@@ -1,0 +1,128 @@
+//! The rows of phases, and the calls of the CUDA API in each.
+
+use llmprof_record::trace::{StrId, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::phases::{EventWindows, Phases};
+use crate::timeline::breakdown::{DeviceBreakdown, DeviceTimeline};
+use crate::timeline::device_events::{DeviceEvents, Table};
+use crate::timeline::intervals::add;
+use crate::timeline::launches::{ApiKinds, is_api};
+use crate::timeline::nesting::Nesting;
+use crate::trace::{ApiRow, PhaseRow, PhaseWindow};
+
+pub(crate) fn phase_row(
+    name: usize,
+    phases: &Phases,
+    timelines: &[DeviceTimeline<'_>],
+    api: Option<&Vec<ApiRow>>,
+) -> PhaseRow {
+    let windows: Vec<(i64, i64)> = phases
+        .windows
+        .iter()
+        .filter(|window| window.name == name)
+        .map(|window| (window.start, window.end))
+        .collect();
+    let devices: Vec<DeviceBreakdown> = timelines
+        .iter()
+        .map(|timeline| timeline.break_down(&windows, phases.closed(name)))
+        .collect();
+    let launches: u64 = devices.iter().map(|device| device.launches).sum();
+    PhaseRow {
+        name: phases.names[name].clone(),
+        instances: windows.len() as u64,
+        span_ns: windows.iter().fold(0_i64, |sum, (start, end)| {
+            sum.saturating_add(end.saturating_sub(*start))
+        }),
+        events: 0,
+        kernels: 0,
+        device_time_ns: 0,
+        launches_per_instance: launches as f64 / windows.len().max(1) as f64,
+        windows: windows
+            .iter()
+            .map(|&(start, end)| PhaseWindow {
+                start_ns: start,
+                span_ns: end.saturating_sub(start),
+                kernels: 0,
+                device_time_ns: 0,
+            })
+            .collect(),
+        devices,
+        api: api.cloned().unwrap_or_default(),
+    }
+}
+
+/// Adds every event to the phase that it belongs to.
+pub(crate) fn count_events(
+    rows: &mut [PhaseRow],
+    events: &DeviceEvents,
+    windows: &EventWindows,
+    phases: &Phases,
+) {
+    // The number of each window among those of its phase.
+    let mut seen = vec![0_usize; rows.len()];
+    let places: Vec<usize> = phases
+        .windows
+        .iter()
+        .map(|window| {
+            seen[window.name] += 1;
+            seen[window.name] - 1
+        })
+        .collect();
+    for (index, event) in events.all().iter().enumerate() {
+        let Some(window) = windows.get(index) else {
+            continue;
+        };
+        let row = &mut rows[phases.windows[window].name];
+        let is_kernel = u64::from(event.table == Table::Kernels);
+        row.events += 1;
+        row.kernels += is_kernel;
+        add(&mut row.device_time_ns, event.duration());
+        let place = &mut row.windows[places[window]];
+        place.kernels += is_kernel;
+        add(&mut place.device_time_ns, event.duration());
+    }
+}
+
+/// API functions of the whole trace, then of each phase.
+pub(crate) fn api_calls(trace: &Trace, nesting: &Nesting, phases: &Phases) -> Vec<Vec<ApiRow>> {
+    let hosts = &trace.hosts;
+    let mut sums: Vec<FxHashMap<StrId, (u64, i64)>> =
+        vec![FxHashMap::default(); phases.names.len() + 1];
+    for row in 0..hosts.len() {
+        if !is_api(hosts.kind[row]) {
+            continue;
+        }
+        let inside = nesting.parent(row as u32);
+        if inside.is_some_and(|around| is_api(hosts.kind[around as usize])) {
+            continue;
+        }
+        let window = phases.at(hosts.start[row]);
+        let phase = window.map(|window| phases.windows[window].name + 1);
+        for table in std::iter::once(0).chain(phase) {
+            let sum = sums[table].entry(hosts.name[row]).or_default();
+            sum.0 += 1;
+            add(&mut sum.1, hosts.duration[row]);
+        }
+    }
+    let mut kinds = ApiKinds::default();
+    sums.into_iter()
+        .map(|table| {
+            let mut rows: Vec<ApiRow> = table
+                .into_iter()
+                .map(|(name, (calls, total_ns))| ApiRow {
+                    name: trace.text(name).to_owned(),
+                    kind: kinds.get(trace, name),
+                    calls,
+                    total_ns,
+                })
+                .collect();
+            rows.sort_by(|a, b| {
+                b.total_ns
+                    .cmp(&a.total_ns)
+                    .then_with(|| a.name.cmp(&b.name))
+            });
+            rows
+        })
+        .collect()
+}

@@ -1,0 +1,111 @@
+//! Sums over a whole trace.
+
+use llmprof_record::trace::{StrId, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::attribution::Attribution;
+use crate::phases::EventWindows;
+use crate::timeline::breakdown::DeviceBreakdown;
+use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::extent::span;
+use crate::timeline::intervals::{add, union_length};
+use crate::timeline::slices;
+use crate::trace::{Totals, TransferRow, UnattributedRow};
+
+pub(crate) fn transfers(trace: &Trace) -> Vec<TransferRow> {
+    let (copies, memsets) = (&trace.copies, &trace.memsets);
+    let copies =
+        (0..copies.len()).map(|row| (copies.name[row], copies.duration[row], copies.bytes[row]));
+    let memsets = (0..memsets.len())
+        .map(|row| (memsets.name[row], memsets.duration[row], memsets.bytes[row]));
+    let mut sums: FxHashMap<StrId, TransferRow> = FxHashMap::default();
+    for (name, time, bytes) in copies.chain(memsets) {
+        let sum = sums.entry(name).or_insert_with(|| TransferRow {
+            name: trace.text(name).to_owned(),
+            calls: 0,
+            total_ns: 0,
+            bytes: 0,
+        });
+        sum.calls += 1;
+        add(&mut sum.total_ns, time);
+        sum.bytes = sum.bytes.saturating_add(bytes);
+    }
+    let mut rows: Vec<TransferRow> = sums.into_values().collect();
+    rows.sort_by(|a, b| {
+        b.total_ns
+            .cmp(&a.total_ns)
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    rows
+}
+
+pub(crate) fn unattributed(
+    events: &DeviceEvents,
+    attribution: &Attribution,
+) -> Vec<UnattributedRow> {
+    let mut rows: Vec<UnattributedRow> = Vec::new();
+    for (index, event) in events.all().iter().enumerate() {
+        let Some(reason) = attribution.reason(index) else {
+            continue;
+        };
+        let place = rows.iter().position(|row| row.reason == reason);
+        let place = place.unwrap_or_else(|| {
+            rows.push(UnattributedRow {
+                reason,
+                events: 0,
+                total_ns: 0,
+            });
+            rows.len() - 1
+        });
+        rows[place].events += 1;
+        add(&mut rows[place].total_ns, event.duration());
+    }
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.reason));
+    rows
+}
+
+pub(crate) fn totals(
+    trace: &Trace,
+    events: &DeviceEvents,
+    attribution: &Attribution,
+    windows: &EventWindows,
+    devices: &[DeviceBreakdown],
+) -> Totals {
+    let mut totals = Totals {
+        events: trace.events_read,
+        host_slices: trace.hosts.len() as u64,
+        kernels: trace.kernels.len() as u64,
+        copies: trace.copies.len() as u64,
+        memsets: trace.memsets.len() as u64,
+        span_ns: span(trace).map_or(0, |(start, end)| end.saturating_sub(start)),
+        device_span_ns: events
+            .span()
+            .map_or(0, |(start, end)| end.saturating_sub(start)),
+        ..Totals::default()
+    };
+    for &time in trace.kernels.duration.iter() {
+        add(&mut totals.kernel_time_ns, time);
+    }
+    for (index, event) in events.all().iter().enumerate() {
+        add(&mut totals.device_time_ns, event.duration());
+        if attribution.operator(index).is_some() {
+            add(&mut totals.attributed_ns, event.duration());
+        }
+        if windows.get(index).is_none() {
+            add(&mut totals.outside_phases_ns, event.duration());
+        }
+    }
+    for events in events.devices() {
+        let busy = union_length(events.iter().map(|event| (event.start, event.end)));
+        add(&mut totals.busy_ns, busy);
+    }
+    debug_assert!(
+        slices::of(trace).is_some()
+            || totals.busy_ns
+                == devices
+                    .iter()
+                    .fold(0, |sum, device| sum + device.total.busy_ns),
+        "both are unions of the same events"
+    );
+    totals
+}

@@ -1,0 +1,143 @@
+//! What idle time was for.
+
+use std::collections::BTreeMap;
+
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::timeline::idle::IdleCauses;
+use crate::timeline::intervals::add;
+
+/// Something with a name that the host did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostInterval {
+    pub name: String,
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+/// A part of a part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedTime {
+    /// What it is.
+    pub name: String,
+    /// How long it took.
+    pub time_ns: Nanos,
+    /// In how many pieces; of causes of a device's idle time, in how many stretches of the phase.
+    pub count: u64,
+}
+
+/// The name of idle time in which the host recorded nothing.
+pub const UNRECORDED: &str = "unrecorded";
+/// The name of idle time in which the host worked before it launched what came next.
+pub(crate) const HOST_BUSY: &str = "host busy before the next launch";
+/// The name of idle time between a launch call and the start on the device.
+pub(crate) const LAUNCH_LATENCY: &str = "launch latency";
+
+/// The name of idle time between kernels of which the later one was launched before the earlier one had ended.
+pub(crate) const QUEUED_GAP: &str = "gap between queued kernels";
+
+/// Splits gaps by what the host did in them: each moment belongs to the first interval that covers it.
+pub(crate) struct IdleSplit<'a> {
+    host: &'a [HostInterval],
+    next: usize,
+    parts: BTreeMap<&'a str, (i64, u64)>,
+}
+
+impl<'a> IdleSplit<'a> {
+    pub(crate) fn new(host: &'a [HostInterval]) -> Self {
+        Self {
+            host,
+            next: 0,
+            parts: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn gap(&mut self, start: i64, end: i64) {
+        let mut at = start;
+        while self
+            .host
+            .get(self.next)
+            .is_some_and(|host| host.end_ns <= start)
+        {
+            self.next += 1;
+        }
+        for host in &self.host[self.next..] {
+            if host.start_ns >= end || at >= end {
+                break;
+            }
+            let (from, to) = (host.start_ns.max(at), host.end_ns.min(end));
+            if from < to {
+                self.take(UNRECORDED, at, from);
+                self.take(&host.name, from, to);
+                at = to;
+            }
+        }
+        self.take(UNRECORDED, at, end);
+    }
+
+    fn take(&mut self, name: &'a str, from: i64, to: i64) {
+        if from < to {
+            let part = self.parts.entry(name).or_default();
+            add(&mut part.0, to.saturating_sub(from));
+            part.1 += 1;
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<NamedTime> {
+        let mut parts: Vec<NamedTime> = self
+            .parts
+            .into_iter()
+            .map(|(name, (time, count))| NamedTime {
+                name: name.to_owned(),
+                time_ns: Nanos(time),
+                count,
+            })
+            .collect();
+        longest_first(&mut parts);
+        parts
+    }
+}
+
+pub(crate) fn longest_first(parts: &mut [NamedTime]) {
+    parts.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
+}
+
+pub(crate) fn merge(parts: &mut Vec<NamedTime>, more: &[NamedTime]) {
+    for part in more {
+        match parts.iter_mut().find(|known| known.name == part.name) {
+            Some(known) => {
+                add(&mut known.time_ns.0, part.time_ns.0);
+                known.count += part.count;
+            }
+            None => parts.push(part.clone()),
+        }
+    }
+    longest_first(parts);
+}
+
+/// The causes of a device's idle time as parts that sum to `idle`; what they leave is unrecorded.
+pub(crate) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
+    let mut rest = idle.0;
+    let mut parts = Vec::new();
+    for (name, time) in [
+        ("host inside a sync call", causes.host_sync_ns),
+        (HOST_BUSY, causes.host_busy_ns),
+        (LAUNCH_LATENCY, causes.launch_latency_ns),
+        (QUEUED_GAP, causes.queued_gap_ns),
+        ("unknown", causes.unknown_ns),
+        (UNRECORDED, i64::MAX),
+    ] {
+        let time = time.clamp(0, rest.max(0));
+        rest -= time;
+        if time > 0 {
+            parts.push(NamedTime {
+                name: name.to_owned(),
+                time_ns: Nanos(time),
+                count: 1,
+            });
+        }
+    }
+    longest_first(&mut parts);
+    parts
+}

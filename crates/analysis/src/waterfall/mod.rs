@@ -1,0 +1,603 @@
+//! Where the time of a phase went.
+//!
+//! Events are clipped to the phase. S is the sum of their durations, B the length of their union, W the phase:
+//!
+//! ```text
+//! W = floor + (matched − floor) + extra + copies + unattributed + idle − overlap      idle = W − B      overlap = S − B ≥ 0
+//! ```
+//!
+//! On a CPU run events are intervals of the coordinating thread and do not overlap; on a device they are kernels, copies
+//! and memory fills. All parts are whole nanoseconds and the equation holds exactly.
+
+pub(crate) mod idle_parts;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_theory::floor::OperatorFloor;
+use llmprof_units::{Nanos, Percent};
+use serde::{Deserialize, Serialize};
+
+pub use self::idle_parts::{HostInterval, UNRECORDED};
+use self::idle_parts::{IdleSplit, NamedTime, from_causes, longest_first, merge};
+use crate::timeline::idle::IdleCauses;
+use crate::timeline::intervals::add;
+
+/// What an event counts as. Every event is in exactly one part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventClass {
+    /// It does the work of the operator with this number in the list of floors.
+    Matched(u32),
+    /// No operator needs it.
+    Extra,
+    /// It moves or fills memory.
+    Copy,
+    /// It belongs to nothing known; the text says why.
+    Unattributed(Cow<'static, str>),
+}
+
+/// One interval of work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it began.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+    /// When the host asked for it, where that is known.
+    pub launched_ns: Option<i64>,
+    /// The part that it belongs to.
+    pub class: EventClass,
+}
+
+/// The least time of an operator, or of several that cannot be told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Floor {
+    /// Seconds: the largest limit, summed over the operators where there are several.
+    pub least: f64,
+    /// The single limits, each summed.
+    pub limits: OperatorFloor,
+}
+
+impl From<OperatorFloor> for Floor {
+    fn from(limits: OperatorFloor) -> Self {
+        Self {
+            least: limits.seconds(),
+            limits,
+        }
+    }
+}
+
+impl Floor {
+    /// Adds another operator.
+    pub fn add(&mut self, other: &OperatorFloor) {
+        self.least += other.seconds();
+        self.limits.tensor += other.tensor;
+        self.limits.vector += other.vector;
+        self.limits.memory += other.memory;
+    }
+}
+
+/// What a waterfall is made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Input<'a> {
+    /// Begin and end of the phase.
+    pub window: (i64, i64),
+    /// The events of one device or of the coordinating thread, in order of their starts.
+    pub events: &'a [Event],
+    /// The least times of the operators that events are matched to; absent without a device.
+    pub floors: Option<&'a [Floor]>,
+    /// What the host did, in order of starts: it says what idle time was for.
+    pub host: &'a [HostInterval],
+}
+
+/// Operators that were faster than their floor allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BelowFloor {
+    /// How many.
+    pub operators: u64,
+    /// What they lack together.
+    pub missing_ns: Nanos,
+    /// Their floor ÷ their time, of the worst.
+    pub worst_ratio: f64,
+}
+
+/// Where the time of a phase went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waterfall {
+    /// W: wall time of the phase.
+    pub wall_ns: Nanos,
+    /// Σ over operators with a matched event of their least time. An operator counts where its first event began. Absent
+    /// without a device.
+    pub floor_ns: Option<Nanos>,
+    /// matched − floor: the inefficiency of kernels. Negative values are kept. Absent without a device.
+    pub inefficiency_ns: Option<Nanos>,
+    /// Time of matched events.
+    pub matched_ns: Nanos,
+    /// Time of events that no operator needs.
+    pub extra_ns: Nanos,
+    /// Time of copies and memory fills.
+    pub copies_ns: Nanos,
+    /// Time of events that belong to nothing known.
+    pub unattributed_ns: Nanos,
+    /// W − B: time without events.
+    pub idle_ns: Nanos,
+    /// S − B: time that is counted more than once because events ran at once.
+    pub overlap_ns: Nanos,
+    /// B: time with at least one event.
+    pub busy_ns: Nanos,
+    /// S: the sum of the events' times.
+    pub sum_ns: Nanos,
+    /// What perfect overlap of all matched operators would leave: the largest of Σ matrix work, Σ other work, Σ bytes,
+    /// each at its limit.
+    pub whole_floor_ns: Option<Nanos>,
+    /// Time of events that began or were launched before the phase. Part of S.
+    pub carried_in_ns: Nanos,
+    /// Events.
+    pub events: u64,
+    /// Operators with a matched event.
+    pub operators: u64,
+    /// Operators below their floor.
+    pub below_floor: BelowFloor,
+    /// What idle time was for; the parts sum to it.
+    pub idle: Vec<NamedTime>,
+    /// Why events are unattributed; the parts sum to it.
+    pub unattributed: Vec<NamedTime>,
+    /// Why `extra` cannot be told from matched work; absent where it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_abstains: Option<String>,
+}
+
+impl Waterfall {
+    /// The waterfall of one stretch of time.
+    pub fn of(input: &Input<'_>) -> Self {
+        let (start, end) = (input.window.0, input.window.1.max(input.window.0));
+        let mut parts = Parts::default();
+        let mut per_operator = vec![Operator::default(); input.floors.map_or(0, <[_]>::len)];
+        let mut without_floor = std::collections::BTreeSet::new();
+        let mut idle = IdleSplit::new(input.host);
+        let mut covered = start;
+        for event in input.events {
+            let (from, to) = (event.start_ns.max(start), event.end_ns.min(end));
+            // An event without length happened too, but only inside the phase.
+            let inside = from < to || (from == to && (start..end).contains(&event.start_ns));
+            if !inside {
+                continue;
+            }
+            let time = to.saturating_sub(from);
+            parts.events += 1;
+            add(&mut parts.sum, time);
+            if event.launched_ns.unwrap_or(event.start_ns) < start {
+                add(&mut parts.carried_in, time);
+            }
+            match &event.class {
+                EventClass::Matched(id) => {
+                    add(&mut parts.matched, time);
+                    match per_operator.get_mut(*id as usize) {
+                        Some(operator) => {
+                            add(&mut operator.time, time);
+                            operator.seen = true;
+                            operator.begins |= event.start_ns >= start;
+                        }
+                        None => {
+                            without_floor.insert(*id);
+                        }
+                    }
+                }
+                EventClass::Extra => add(&mut parts.extra, time),
+                EventClass::Copy => add(&mut parts.copies, time),
+                EventClass::Unattributed(reason) => {
+                    let entry = parts.reasons.entry(reason.clone()).or_default();
+                    add(&mut entry.0, time);
+                    entry.1 += 1;
+                }
+            }
+            if from > covered {
+                idle.gap(covered, from);
+                add(&mut parts.idle, from.saturating_sub(covered));
+            }
+            covered = covered.max(to);
+        }
+        if end > covered {
+            idle.gap(covered, end);
+            add(&mut parts.idle, end.saturating_sub(covered));
+        }
+        let mut waterfall = parts.finish(end.saturating_sub(start), idle.finish());
+        waterfall.operators = without_floor.len() as u64;
+        waterfall.take_floors(&per_operator, input.floors);
+        waterfall
+    }
+
+    fn take_floors(&mut self, operators: &[Operator], floors: Option<&[Floor]>) {
+        self.operators += operators.iter().filter(|operator| operator.seen).count() as u64;
+        let Some(floors) = floors else { return };
+        let mut sum = 0.0;
+        let mut whole = OperatorFloor::default();
+        for (operator, floor) in operators.iter().zip(floors) {
+            if !operator.begins {
+                continue;
+            }
+            sum += floor.least;
+            whole.tensor += floor.limits.tensor;
+            whole.vector += floor.limits.vector;
+            whole.memory += floor.limits.memory;
+            let least_ns = floor.least * 1e9;
+            // A clock that counts whole nanoseconds may lose one at each end.
+            if least_ns > operator.time as f64 + 2.0 {
+                self.below_floor.operators += 1;
+                add(
+                    &mut self.below_floor.missing_ns.0,
+                    (least_ns - operator.time as f64).round() as i64,
+                );
+                self.below_floor.worst_ratio = self
+                    .below_floor
+                    .worst_ratio
+                    .max(least_ns / (operator.time as f64).max(1.0));
+            }
+        }
+        let floor = Nanos::from_seconds(sum);
+        self.floor_ns = Some(floor);
+        self.inefficiency_ns = Some(Nanos(self.matched_ns.0.saturating_sub(floor.0)));
+        self.whole_floor_ns = Some(Nanos::from_seconds(whole.seconds()));
+    }
+
+    /// Sums up another stretch of the same phase. Both have floors, or the sum has none.
+    pub fn add(&mut self, other: &Self) {
+        let both = |a: Option<Nanos>, b: Option<Nanos>| {
+            a.zip(b).map(|(a, b)| Nanos(a.0.saturating_add(b.0)))
+        };
+        self.floor_ns = both(self.floor_ns, other.floor_ns);
+        self.inefficiency_ns = both(self.inefficiency_ns, other.inefficiency_ns);
+        self.whole_floor_ns = both(self.whole_floor_ns, other.whole_floor_ns);
+        for (sum, more) in [
+            (&mut self.wall_ns, other.wall_ns),
+            (&mut self.matched_ns, other.matched_ns),
+            (&mut self.extra_ns, other.extra_ns),
+            (&mut self.copies_ns, other.copies_ns),
+            (&mut self.unattributed_ns, other.unattributed_ns),
+            (&mut self.idle_ns, other.idle_ns),
+            (&mut self.overlap_ns, other.overlap_ns),
+            (&mut self.busy_ns, other.busy_ns),
+            (&mut self.sum_ns, other.sum_ns),
+            (&mut self.carried_in_ns, other.carried_in_ns),
+            (
+                &mut self.below_floor.missing_ns,
+                other.below_floor.missing_ns,
+            ),
+        ] {
+            add(&mut sum.0, more.0);
+        }
+        self.events += other.events;
+        self.operators += other.operators;
+        self.below_floor.operators += other.below_floor.operators;
+        self.below_floor.worst_ratio = self
+            .below_floor
+            .worst_ratio
+            .max(other.below_floor.worst_ratio);
+        merge(&mut self.idle, &other.idle);
+        merge(&mut self.unattributed, &other.unattributed);
+        if self.extra_abstains.is_none() {
+            self.extra_abstains.clone_from(&other.extra_abstains);
+        }
+    }
+
+    /// The same waterfall with its idle time by the causes that a device trace shows for the same stretches.
+    #[must_use]
+    pub fn with_idle_causes(mut self, causes: &IdleCauses) -> Self {
+        self.idle = from_causes(causes, self.idle_ns);
+        self
+    }
+
+    /// The parts in the order of the equation, overlap with its minus sign. They sum to W.
+    pub fn parts(&self) -> Vec<(&'static str, Nanos)> {
+        let mut parts = match (self.floor_ns, self.inefficiency_ns) {
+            (Some(floor), Some(rest)) => vec![("floor", floor), ("matched − floor", rest)],
+            _ => vec![("matched", self.matched_ns)],
+        };
+        parts.extend([
+            ("extra", self.extra_ns),
+            ("copies", self.copies_ns),
+            ("unattributed", self.unattributed_ns),
+            ("idle", self.idle_ns),
+            ("− overlap", -self.overlap_ns),
+        ]);
+        parts
+    }
+
+    /// A part of the wall time as a fraction; 0 for a phase without length.
+    pub fn share(&self, part: Nanos) -> f64 {
+        if self.wall_ns.0 > 0 {
+            part.0 as f64 / self.wall_ns.0 as f64
+        } else {
+            0.0
+        }
+    }
+
+    /// What about it should not be trusted.
+    pub fn issues(&self, phase: &str) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        if let Some(rest) = self.inefficiency_ns.filter(|rest| rest.0 < 0) {
+            issues.push(
+                Issue::new(
+                    Severity::Warning,
+                    "waterfall.below_floor",
+                    format!(
+                        "{phase}: matched operators took {}, which is {} less than their floor: the device file claims too little, or bytes came from a cache",
+                        self.matched_ns, -rest
+                    ),
+                )
+                .with_hint("measure the device, or give one whose file has the bandwidths of its caches"),
+            );
+        }
+        if self.below_floor.operators > 0 {
+            issues.push(
+                Issue::new(
+                    Severity::Info,
+                    "waterfall.operators_below_floor",
+                    format!(
+                        "{phase}: {} of {} operator calls were faster than their floor, the worst by a factor of {:.2}",
+                        self.below_floor.operators,
+                        self.operators,
+                        self.below_floor.worst_ratio
+                    ),
+                )
+                .counting(self.below_floor.operators)
+                .with_hint(
+                    "either less ran than the workload says, or bytes came from a cache, or the device was measured while the \
+                     machine was busy: `llmprof hardware measure` measures it again",
+                ),
+            );
+        }
+        let share = self.share(self.unattributed_ns);
+        if share > 0.02 {
+            issues.push(Issue::new(
+                Severity::Warning,
+                "waterfall.unattributed",
+                format!(
+                    "{phase}: {} of the time belongs to no known operator",
+                    Percent(share)
+                ),
+            ));
+        }
+        issues
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Operator {
+    time: i64,
+    seen: bool,
+    begins: bool,
+}
+
+#[derive(Default)]
+struct Parts {
+    events: u64,
+    sum: i64,
+    matched: i64,
+    extra: i64,
+    copies: i64,
+    idle: i64,
+    carried_in: i64,
+    reasons: BTreeMap<Cow<'static, str>, (i64, u64)>,
+}
+
+impl Parts {
+    fn finish(self, wall: i64, idle: Vec<NamedTime>) -> Waterfall {
+        let busy = wall.saturating_sub(self.idle);
+        let mut unattributed: Vec<NamedTime> = self
+            .reasons
+            .into_iter()
+            .map(|(reason, (time, count))| NamedTime {
+                name: reason.into_owned(),
+                time_ns: Nanos(time),
+                count,
+            })
+            .collect();
+        longest_first(&mut unattributed);
+        Waterfall {
+            wall_ns: Nanos(wall),
+            matched_ns: Nanos(self.matched),
+            extra_ns: Nanos(self.extra),
+            copies_ns: Nanos(self.copies),
+            unattributed_ns: Nanos(
+                unattributed
+                    .iter()
+                    .fold(0, |sum: i64, part| sum.saturating_add(part.time_ns.0)),
+            ),
+            idle_ns: Nanos(self.idle),
+            overlap_ns: Nanos(self.sum.saturating_sub(busy)),
+            busy_ns: Nanos(busy),
+            sum_ns: Nanos(self.sum),
+            carried_in_ns: Nanos(self.carried_in),
+            events: self.events,
+            idle,
+            unattributed,
+            ..Waterfall::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::waterfall::idle_parts::UNRECORDED;
+
+    fn event(start_ns: i64, end_ns: i64, class: EventClass) -> Event {
+        Event {
+            start_ns,
+            end_ns,
+            launched_ns: None,
+            class,
+        }
+    }
+
+    fn floor(nanos: f64) -> Floor {
+        Floor::from(OperatorFloor {
+            tensor: nanos * 0.5e-9,
+            vector: 0.0,
+            memory: nanos * 1e-9,
+        })
+    }
+
+    fn host(name: &str, start_ns: i64, end_ns: i64) -> HostInterval {
+        HostInterval {
+            name: name.to_owned(),
+            start_ns,
+            end_ns,
+        }
+    }
+
+    /// Phase 100…200. Operator 0 runs 90…120 (20 inside, begun before: no floor) and operator 1 120…150 (floor 12);
+    /// a copy 140…160 overlaps it by 10; extra 170…175; unattributed 175…180. B = 60 + 10, S = 20 + 30 + 20 + 5 + 5 = 80.
+    #[test]
+    fn worked_by_hand() {
+        let events = [
+            event(90, 120, EventClass::Matched(0)),
+            event(120, 150, EventClass::Matched(1)),
+            event(140, 160, EventClass::Copy),
+            event(170, 175, EventClass::Extra),
+            event(175, 180, EventClass::Unattributed("no call".into())),
+            event(300, 400, EventClass::Extra),
+        ];
+        let floors = [floor(25.0), floor(12.0)];
+        let waterfall = Waterfall::of(&Input {
+            window: (100, 200),
+            events: &events,
+            floors: Some(&floors),
+            host: &[host("tokenizer", 0, 50), host("sampling", 165, 190)],
+        });
+        let parts: Vec<i64> = waterfall.parts().iter().map(|(_, time)| time.0).collect();
+        assert_eq!(parts, [12, 38, 5, 20, 5, 30, -10]);
+        assert_eq!(waterfall.wall_ns, Nanos(100));
+        assert_eq!(
+            (waterfall.busy_ns, waterfall.sum_ns),
+            (Nanos(70), Nanos(80))
+        );
+        assert_eq!(waterfall.carried_in_ns, Nanos(20));
+        assert_eq!((waterfall.events, waterfall.operators), (5, 2));
+        assert_eq!(waterfall.whole_floor_ns, Some(Nanos(12)));
+        let idle: Vec<_> = waterfall
+            .idle
+            .iter()
+            .map(|part| (part.name.as_str(), part.time_ns.0))
+            .collect();
+        // 160…165 unrecorded, 165…170 and 180…190 sampling, 190…200 unrecorded.
+        assert_eq!(idle, [("sampling", 15), (UNRECORDED, 15)]);
+        assert_eq!(waterfall.below_floor.operators, 0);
+    }
+
+    #[test]
+    fn less_than_the_floor_is_kept_and_told() {
+        let events = [event(0, 10, EventClass::Matched(0))];
+        let waterfall = Waterfall::of(&Input {
+            window: (0, 10),
+            events: &events,
+            floors: Some(&[floor(15.0)]),
+            host: &[],
+        });
+        assert_eq!(waterfall.inefficiency_ns, Some(Nanos(-5)));
+        assert_eq!(waterfall.below_floor.operators, 1);
+        assert!((waterfall.below_floor.worst_ratio - 1.5).abs() < 1e-9);
+        let codes: Vec<_> = waterfall
+            .issues("decode")
+            .into_iter()
+            .map(|issue| issue.code)
+            .collect();
+        assert_eq!(
+            codes,
+            ["waterfall.below_floor", "waterfall.operators_below_floor"]
+        );
+    }
+
+    #[test]
+    fn without_a_device_matched_time_is_one_part() {
+        let events = [event(0, 10, EventClass::Matched(7))];
+        let waterfall = Waterfall::of(&Input {
+            window: (0, 20),
+            events: &events,
+            ..Input::default()
+        });
+        assert_eq!(waterfall.floor_ns, None);
+        assert_eq!(waterfall.parts()[0], ("matched", Nanos(10)));
+        assert_eq!((waterfall.operators, waterfall.idle_ns), (1, Nanos(10)));
+    }
+
+    fn classes() -> impl Strategy<Value = EventClass> {
+        prop_oneof![
+            (0u32..4).prop_map(EventClass::Matched),
+            Just(EventClass::Extra),
+            Just(EventClass::Copy),
+            prop_oneof![Just("a"), Just("b")]
+                .prop_map(|reason| EventClass::Unattributed(reason.into())),
+        ]
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        prop::collection::vec((-50i64..250, 0i64..60, classes()), 0..40).prop_map(|raw| {
+            let mut events: Vec<Event> = raw
+                .into_iter()
+                .map(|(start, length, class)| event(start, start + length, class))
+                .collect();
+            events.sort_by_key(|event| event.start_ns);
+            events
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn parts_sum_to_the_whole(
+            events in events(),
+            window in (0i64..100, 0i64..150),
+            floors in prop::option::of(prop::collection::vec(0.0..500.0f64, 4)),
+            host in prop::collection::vec((-20i64..200, 0i64..50), 0..6),
+        ) {
+            let window = (window.0, window.0 + window.1);
+            let floors: Option<Vec<_>> = floors.map(|f| f.into_iter().map(floor).collect());
+            let mut host: Vec<_> = host.into_iter().map(|(s, l)| super::tests::host("h", s, s + l)).collect();
+            host.sort_by_key(|host| host.start_ns);
+            let waterfall = Waterfall::of(&Input { window, events: &events, floors: floors.as_deref(), host: &host });
+            let total: i64 = waterfall.parts().iter().map(|(_, time)| time.0).sum();
+            prop_assert_eq!(total, window.1 - window.0);
+            prop_assert_eq!(waterfall.wall_ns.0, window.1 - window.0);
+
+            // Against single moments: busy is where some event is, the sum counts each event there.
+            let inside = |t: i64| events.iter().filter(|e| e.start_ns <= t && t < e.end_ns).count() as i64;
+            let busy = (window.0..window.1).filter(|t| inside(*t) > 0).count() as i64;
+            let sum: i64 = (window.0..window.1).map(inside).sum();
+            prop_assert_eq!(waterfall.busy_ns.0, busy);
+            prop_assert_eq!(waterfall.busy_ns.0 + waterfall.idle_ns.0, waterfall.wall_ns.0);
+            prop_assert_eq!(waterfall.sum_ns.0, sum);
+            prop_assert_eq!(waterfall.overlap_ns.0, sum - busy);
+            let named = |parts: &[NamedTime]| parts.iter().map(|part| part.time_ns.0).sum::<i64>();
+            prop_assert_eq!(named(&waterfall.idle), waterfall.idle_ns.0);
+            prop_assert_eq!(named(&waterfall.unattributed), waterfall.unattributed_ns.0);
+            let in_host = |t: i64| host.iter().any(|h| h.start_ns <= t && t < h.end_ns);
+            let host_idle = (window.0..window.1).filter(|t| inside(*t) == 0 && in_host(*t)).count() as i64;
+            let found = waterfall.idle.iter().filter(|part| part.name == "h").map(|part| part.time_ns.0).sum::<i64>();
+            prop_assert_eq!(found, host_idle);
+        }
+
+        /// Cutting a phase in two changes nothing but where the cut is.
+        #[test]
+        fn halves_sum_to_the_whole(events in events(), cut in 0i64..100) {
+            let of = |window| Waterfall::of(&Input { window, events: &events, ..Input::default() });
+            let whole = of((0, 100));
+            let mut halves = of((0, cut));
+            halves.add(&of((cut, 100)));
+            prop_assert_eq!(halves.parts(), whole.parts());
+            prop_assert_eq!((halves.busy_ns, halves.sum_ns), (whole.busy_ns, whole.sum_ns));
+        }
+
+        #[test]
+        fn no_times_make_it_panic(times in prop::collection::vec((any::<i64>(), any::<i64>(), classes()), 0..6), window in any::<(i64, i64)>()) {
+            let mut events: Vec<Event> = times.into_iter().map(|(s, e, class)| event(s, e, class)).collect();
+            events.sort_by_key(|event| event.start_ns);
+            let waterfall = Waterfall::of(&Input { window, events: &events, floors: Some(&[floor(1.0)]), host: &[] });
+            prop_assert!(waterfall.wall_ns.0 >= 0);
+            let _ = waterfall.issues("x");
+        }
+    }
+}

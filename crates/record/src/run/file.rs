@@ -1,0 +1,332 @@
+//! A record in its run directory: `record.json`, a trace file per trace, and a file for each other large part.
+//!
+//! Each file is replaced whole, so that a run that is killed keeps what it saved last.
+
+use std::path::{Path, PathBuf};
+
+use llmprof_theory::{Workload, device::Device};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{HostFacts, MeasuredPass, RecordedModel, RecordedTrace, Request, RunRecord, Summary};
+use crate::issue::Issue;
+use crate::plan::Plan;
+use crate::store::{StoreError, StoredRun, write_atomically};
+use crate::trace::{Trace, TraceFileError};
+
+/// The facts of a run beside its traces, counters and samples.
+pub const RECORD_FILE: &str = "record.json";
+/// The trace that explains the time.
+pub const TRACE_FILE: &str = "trace.llmprof";
+const COUNTERS_FILE: &str = "counters.json";
+const MEMORY_FILE: &str = "memory.json";
+const SAMPLES_FILE: &str = "samples.json";
+const SUMMARIES_FILE: &str = "summaries.json";
+/// The layout before this one, whose facts were in another file.
+const OLD_FILE: &str = "recorded.json";
+
+/// Version of `record.json`; a reader takes its own version only.
+pub(super) const SCHEMA_VERSION: u32 = 2;
+
+/// Why a record could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Trace(#[from] TraceFileError),
+    #[error("cannot read {path}: {source}")]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{path} is damaged: {reason}")]
+    Damaged { path: PathBuf, reason: String },
+    #[error("{path} has layout version {found}, and this llmprof reads version {SCHEMA_VERSION}")]
+    Version { path: PathBuf, found: u32 },
+    #[error("cannot write JSON: {0}")]
+    Write(serde_json::Error),
+}
+
+impl RecordError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Version { .. } => Some(
+                "run it again, or import its raw files (torch_profiler/, cupti/) anew".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// `record.json`.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    schema_version: u32,
+    name: String,
+    plan: Option<Plan>,
+    host: Option<HostFacts>,
+    device: Option<Device>,
+    model: Option<RecordedModel>,
+    workload: Option<Workload>,
+    passes: Vec<MeasuredPass>,
+    requests: Vec<Request>,
+    fixed_cache: bool,
+    /// For each trace file, the pass it was recorded in.
+    traces: Vec<Option<usize>>,
+    notes: Vec<String>,
+    issues: Vec<Issue>,
+}
+
+/// The file of the trace with this number.
+fn trace_file(number: usize) -> String {
+    match number {
+        0 => TRACE_FILE.to_owned(),
+        _ => format!("trace.{number}.llmprof"),
+    }
+}
+
+impl RunRecord {
+    /// Writes every part of the record into a run directory.
+    pub fn save(&self, run: &Path) -> Result<(), RecordError> {
+        for (number, recorded) in self.traces.iter().enumerate() {
+            recorded.trace.save(&run.join(trace_file(number)))?;
+        }
+        if let Some(counters) = &self.counters {
+            write(run, COUNTERS_FILE, counters)?;
+        }
+        if let Some(memory) = &self.memory {
+            write(run, MEMORY_FILE, memory)?;
+        }
+        if let Some(samples) = &self.samples {
+            write(run, SAMPLES_FILE, samples)?;
+        }
+        if !self.summaries.is_empty() {
+            write(run, SUMMARIES_FILE, &self.summaries)?;
+        }
+        self.save_facts(run)
+    }
+
+    /// Writes `record.json` alone: what changes with every pass, without the large parts.
+    pub fn save_facts(&self, run: &Path) -> Result<(), RecordError> {
+        let saved = |number: &usize| run.join(trace_file(*number)).is_file();
+        let stored = Stored {
+            schema_version: SCHEMA_VERSION,
+            name: self.name.clone(),
+            plan: self.plan.clone(),
+            host: self.host.clone(),
+            device: self.device.clone(),
+            model: self.model.clone(),
+            workload: self.workload,
+            passes: self.passes.clone(),
+            requests: self.requests.clone(),
+            fixed_cache: self.fixed_cache,
+            traces: (0..self.traces.len())
+                .filter(saved)
+                .map(|number| self.traces[number].pass)
+                .collect(),
+            notes: self.notes.clone(),
+            issues: self.issues.clone(),
+        };
+        write(run, RECORD_FILE, &stored)
+    }
+
+    /// Reads the record of a run directory; `None` where the run ended before it measured anything.
+    pub fn load(run: &Path) -> Result<Option<Self>, RecordError> {
+        let file = run.join(RECORD_FILE);
+        let Some(stored) = read_stored(&file)? else {
+            if run.join(OLD_FILE).is_file() {
+                return Err(RecordError::Version {
+                    path: run.to_owned(),
+                    found: 1,
+                });
+            }
+            return Ok(None);
+        };
+        let mut traces = Vec::new();
+        for (number, pass) in stored.traces.into_iter().enumerate() {
+            let trace = Trace::load(&run.join(trace_file(number)))?;
+            traces.push(RecordedTrace { pass, trace });
+        }
+        let known = |pass: usize| pass < stored.passes.len();
+        let dangling = stored.requests.iter().any(|request| !known(request.pass))
+            || traces
+                .iter()
+                .any(|trace| trace.pass.is_some_and(|pass| !known(pass)));
+        if dangling {
+            return Err(RecordError::Damaged {
+                path: file,
+                reason: "it names a pass that it does not list".to_owned(),
+            });
+        }
+        let artifacts = StoredRun::open(run).map(|run| run.manifest.artifacts);
+        Ok(Some(Self {
+            name: stored.name,
+            plan: stored.plan,
+            host: stored.host,
+            device: stored.device,
+            model: stored.model,
+            workload: stored.workload,
+            passes: stored.passes,
+            requests: stored.requests,
+            fixed_cache: stored.fixed_cache,
+            samples: read(&run.join(SAMPLES_FILE))?,
+            traces,
+            counters: read(&run.join(COUNTERS_FILE))?,
+            summaries: read::<Vec<Summary>>(&run.join(SUMMARIES_FILE))?.unwrap_or_default(),
+            memory: read(&run.join(MEMORY_FILE))?,
+            notes: stored.notes,
+            issues: stored.issues,
+            artifacts: artifacts.unwrap_or_default(),
+        }))
+    }
+}
+
+fn read_stored(file: &Path) -> Result<Option<Stored>, RecordError> {
+    /// The version alone, so that another layout is refused for its version and not for a detail.
+    #[derive(Deserialize)]
+    struct Version {
+        schema_version: u32,
+    }
+    let Some(version) = read::<Version>(file)? else {
+        return Ok(None);
+    };
+    if version.schema_version != SCHEMA_VERSION {
+        return Err(RecordError::Version {
+            path: file.to_owned(),
+            found: version.schema_version,
+        });
+    }
+    read(file)
+}
+
+fn write<T: Serialize>(run: &Path, name: &str, value: &T) -> Result<(), RecordError> {
+    let mut text = serde_json::to_vec(value).map_err(RecordError::Write)?;
+    text.push(b'\n');
+    Ok(write_atomically(&run.join(name), &text)?)
+}
+
+/// The contents of a JSON file; `None` where there is no such file.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, RecordError> {
+    match std::fs::read(path) {
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|error| RecordError::Damaged {
+                    path: path.to_owned(),
+                    reason: error.to_string(),
+                })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(RecordError::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_theory::device::Catalog;
+    use llmprof_units::{Joules, Nanos};
+    use serde_json::json;
+
+    use super::super::{PassKind, PhaseSpan, RunPhase};
+    use super::*;
+    use crate::issue::Severity;
+    use crate::samples::{Sample, Samples};
+    use crate::trace::{Range, TraceBuilder};
+
+    fn record() -> RunRecord {
+        let mut builder = TraceBuilder::default();
+        let name = builder.intern("decode");
+        builder.ranges.push(Range {
+            duration: 5,
+            name,
+            ..Range::default()
+        });
+        let design = json!({
+            "model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "vocab_size": 256,
+        });
+        RunRecord {
+            name: "tiny".to_owned(),
+            device: Some(Catalog::embedded().by_name("h200").unwrap()),
+            model: Some(RecordedModel {
+                model: llmprof_theory::Model::from_config(&design, None).ok(),
+                design: design.as_object().unwrap().clone(),
+            }),
+            workload: Some(Workload::default()),
+            passes: vec![MeasuredPass {
+                kind: PassKind::Captured,
+                phases: vec![PhaseSpan {
+                    phase: RunPhase::Decode,
+                    start_ns: Nanos(0),
+                    end_ns: Nanos(5),
+                    passes: Vec::new(),
+                }],
+                ..MeasuredPass::default()
+            }],
+            requests: vec![Request {
+                id: "0".to_owned(),
+                token_ns: vec![Nanos(5)],
+                ..Request::default()
+            }],
+            samples: Some(Samples {
+                rows: vec![Sample {
+                    package_energy_j: Some(Joules(0.1)),
+                    ..Sample::default()
+                }],
+                ..Samples::default()
+            }),
+            traces: vec![RecordedTrace {
+                pass: Some(0),
+                trace: builder.finish(),
+            }],
+            issues: vec![Issue::new(Severity::Info, "a.code", "text")],
+            ..RunRecord::default()
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(RunRecord::load(folder.path()).unwrap(), None);
+        let record = record();
+        record.save(folder.path()).unwrap();
+        assert_eq!(RunRecord::load(folder.path()).unwrap(), Some(record));
+    }
+
+    /// The device of a run is its own: another calibration does not change what the run is judged by.
+    #[test]
+    fn peaks_are_stored_with_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = record();
+        let device = record.device.as_mut().unwrap();
+        device.memory.bandwidth_bytes_per_s.value.0 = 1.0;
+        record.save(folder.path()).unwrap();
+        let back = RunRecord::load(folder.path()).unwrap().unwrap();
+        assert_eq!(back.device.unwrap().bandwidth().0, 1.0);
+    }
+
+    #[test]
+    fn other_layouts_are_refused_by_version() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(OLD_FILE), "{}").unwrap();
+        let error = RunRecord::load(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("layout version 1"), "{error}");
+        std::fs::write(folder.path().join(RECORD_FILE), r#"{"schema_version": 9}"#).unwrap();
+        let error = RunRecord::load(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("layout version 9"), "{error}");
+    }
+
+    #[test]
+    fn a_request_of_an_unknown_pass_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = record();
+        record.requests[0].pass = 7;
+        record.save(folder.path()).unwrap();
+        let error = RunRecord::load(folder.path()).unwrap_err();
+        assert!(matches!(error, RecordError::Damaged { .. }), "{error}");
+    }
+}

@@ -1,0 +1,116 @@
+//! What a run measured: one type for every kind of run, native, PyTorch, recorded, imported.
+//!
+//! A [`RunRecord`] holds facts only; everything derived is made from it again by `analyze`. It is saved pass by pass as
+//! the run goes on ([`RunRecord::save`]), so that a killed run keeps what it finished, and loaded as a whole.
+
+mod file;
+mod host;
+mod model;
+mod pass;
+
+use llmprof_theory::{Workload, device::Device};
+use serde::{Deserialize, Serialize};
+
+pub use self::file::{RECORD_FILE, RecordError, TRACE_FILE};
+pub use self::host::{Cpu, Gpu, GpuFacts, HostFacts};
+pub use self::model::RecordedModel;
+pub use self::pass::{
+    AllocatorFacts, MeasuredPass, PassKind, PassShape, PhaseSpan, ProcessorCounters, Request,
+    RunPhase,
+};
+use crate::counters::Counters;
+use crate::issue::Issue;
+use crate::memory::MemoryHistory;
+use crate::plan::Plan;
+use crate::samples::Samples;
+use crate::store::Artifact;
+use crate::summary::SummaryTable;
+use crate::trace::Trace;
+
+/// The facts of one run. All times are on one clock, the run's, except those of a trace, which may have its own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunRecord {
+    /// What to call it: the model, or the program.
+    pub name: String,
+    /// What was asked for; absent for what others ran.
+    pub plan: Option<Plan>,
+    pub host: Option<HostFacts>,
+    /// The device with the peaks that the run is judged by, as they were known when it started.
+    pub device: Option<Device>,
+    pub model: Option<RecordedModel>,
+    /// What was asked of the model, with the number formats and lengths that really ran.
+    pub workload: Option<Workload>,
+    /// In the order in which they ran, warm-up included.
+    pub passes: Vec<MeasuredPass>,
+    pub requests: Vec<Request>,
+    /// Whether the KV cache had its full size from the start, so that no step met a length that was new.
+    pub fixed_cache: bool,
+    /// What telemetry sampled; absent where it was off.
+    pub samples: Option<Samples>,
+    /// The first explains the time; others stand beside it.
+    pub traces: Vec<RecordedTrace>,
+    /// Hardware counters of single launches.
+    pub counters: Option<Counters>,
+    /// Sums by name of other tools.
+    pub summaries: Vec<Summary>,
+    /// The history of a caching allocator.
+    pub memory: Option<MemoryHistory>,
+    /// What the run knows beside its data and reports should state.
+    pub notes: Vec<String>,
+    /// What was dropped or should not be trusted.
+    pub issues: Vec<Issue>,
+    /// The files of the run, as its manifest lists them.
+    pub artifacts: Vec<Artifact>,
+}
+
+/// A trace, and the pass in which it was recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedTrace {
+    /// Index in [`RunRecord::passes`]; absent for a trace that somebody else recorded.
+    pub pass: Option<usize>,
+    pub trace: Trace,
+}
+
+/// A table of sums, and the file it came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub file: String,
+    #[serde(flatten)]
+    pub table: SummaryTable,
+}
+
+impl RunRecord {
+    /// The trace that explains the time.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.traces.first().map(|recorded| &recorded.trace)
+    }
+
+    /// The passes of a kind, with their indices.
+    pub fn passes_of(&self, kind: PassKind) -> impl Iterator<Item = (usize, &MeasuredPass)> {
+        let passes = self.passes.iter().enumerate();
+        passes.filter(move |(_, pass)| pass.kind == kind)
+    }
+
+    /// The requests of one pass.
+    pub fn requests_of(&self, pass: usize) -> impl Iterator<Item = &Request> {
+        self.requests
+            .iter()
+            .filter(move |request| request.pass == pass)
+    }
+
+    /// Whether there is anything to analyze.
+    pub fn is_empty(&self) -> bool {
+        self.passes.is_empty()
+            && self.traces.is_empty()
+            && self.counters.is_none()
+            && self.summaries.is_empty()
+            && self.memory.is_none()
+    }
+
+    /// Adds an issue unless it is known already.
+    pub fn add_issue(&mut self, issue: Issue) {
+        if !self.issues.contains(&issue) {
+            self.issues.push(issue);
+        }
+    }
+}

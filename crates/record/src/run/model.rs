@@ -1,0 +1,56 @@
+//! The model of a run: its design, and what theory makes of it.
+
+use llmprof_theory::{Model, ModelError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A model as a run knew it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct RecordedModel {
+    /// With the keys of a Hugging Face config.
+    pub design: Map<String, Value>,
+    /// Absent where theory does not know the family: such a model can be run, not counted.
+    pub model: Option<Model>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Stored {
+    design: Map<String, Value>,
+    /// Read as this family, whatever the design says; absent for a model that was not counted.
+    family: Option<String>,
+}
+
+impl From<RecordedModel> for Stored {
+    fn from(model: RecordedModel) -> Self {
+        Self {
+            family: model.model.map(|model| model.family.to_owned()),
+            design: model.design,
+        }
+    }
+}
+
+impl TryFrom<Stored> for RecordedModel {
+    type Error = ModelError;
+
+    fn try_from(stored: Stored) -> Result<Self, ModelError> {
+        let model = stored
+            .family
+            .map(|family| Model::from_config(&Value::Object(stored.design.clone()), Some(&family)))
+            .transpose()?;
+        Ok(Self {
+            design: stored.design,
+            model,
+        })
+    }
+}
+
+impl RecordedModel {
+    /// Why theory does not count it; `None` where it does.
+    pub fn uncounted(&self) -> Option<ModelError> {
+        if self.model.is_some() {
+            return None;
+        }
+        Model::from_config(&Value::Object(self.design.clone()), None).err()
+    }
+}

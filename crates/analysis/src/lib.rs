@@ -31,7 +31,8 @@ pub mod trace;
 pub mod waterfall;
 
 pub use analysis::{Analysis, AnalysisError};
-pub use analyze::analyze;
+pub use analyze::{Judged, analyze, judged_device};
 pub use capture_cost::CaptureCost;
 pub use phase_analysis::PhaseAnalysis;
+pub use recorded_part::RecordedPart;
 pub use trace::TraceAnalysis;

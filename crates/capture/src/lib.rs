@@ -9,4 +9,5 @@ pub mod process;
 pub mod profiler;
 pub mod pytorch;
 pub mod runner;
+pub mod session;
 pub mod telemetry;

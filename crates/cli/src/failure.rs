@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use llmprof_record::store::StoreError;
+use llmprof_record::{run::RecordError, store::StoreError};
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, NamedSource, SourceCode};
 
 /// Exit code of a failure.
@@ -116,6 +116,16 @@ impl Diagnostic for Failure {
         let place = self.place.as_ref()?;
         let label = LabeledSpan::new(Some(place.label.clone()), place.start, place.length);
         Some(Box::new(std::iter::once(label)))
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        let failure = Self::new(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 }
 

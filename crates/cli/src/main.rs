@@ -13,9 +13,7 @@ mod output;
 mod outputs;
 mod plan;
 mod progress;
-mod slices;
 mod subject;
-mod telemetry;
 
 use std::{ffi::OsString, process::ExitCode};
 

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_capture::host::Cpu;
+use llmprof_capture::host;
 use llmprof_engine::EngineError;
 use llmprof_engine::cpu_bench::{FmaPeak, Traffic, bandwidth, fma_formats, fma_peak};
+use llmprof_record::run::Cpu;
 use llmprof_record::{
     issue::{Issue, Severity},
     store::write_atomically,
@@ -68,7 +69,7 @@ pub(crate) fn ensure() -> Result<(), Failure> {
     let Some(path) = path() else {
         return Ok(());
     };
-    let cpu = Cpu::collect();
+    let cpu = host::cpu();
     if std::fs::read_to_string(&path).is_ok_and(|text| is_current(&text, &cpu)) {
         return Ok(());
     }
@@ -205,7 +206,7 @@ fn is_current(text: &str, cpu: &Cpu) -> bool {
 pub(crate) fn measure() -> Result<String, Failure> {
     let failed = |error: EngineError| Failure::new(format!("cannot measure: {error}"));
     let before = ticks();
-    let cpu = Cpu::collect();
+    let cpu = host::cpu();
     let threads = cpu.threads.unwrap_or(1);
     let mut text = format!(
         "name: {NAME}\n{title}\ndriver_names: []\nvendor: unknown\nkind: cpu\nbasis: measured\nmeasured_at: {time}\n\
@@ -406,7 +407,7 @@ mod tests {
 
     #[test]
     fn figures_of_another_processor_or_method_are_taken_again() {
-        let cpu = Cpu::collect();
+        let cpu = host::cpu();
         let text = format!("{}\n{}, best of 5\n", title(&cpu), method(&cpu));
         assert!(is_current(&text, &cpu));
         assert!(!is_current(&text.replace("method", "way"), &cpu));
@@ -426,7 +427,7 @@ mod tests {
         // There is nothing to outdo.
         outdone(&path).unwrap();
         assert!(!path.exists());
-        let cpu = Cpu::collect();
+        let cpu = host::cpu();
         let text = format!(
             "name: this_cpu\n{}\ndriver_names: []\nvendor: unknown\nkind: cpu\nbasis: measured\n\
              measured_at: \"2026-01-01T00:00:00Z\"\nsources:\n  llmprof: {}\n\

@@ -7,7 +7,8 @@ use std::{
 };
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use llmprof_units::Nanos;
+use llmprof_capture::session::{Observer, Outcome, StageObserver};
+use llmprof_units::{Count, Nanos};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,34 @@ impl Show {
         } else {
             Self::Lines
         }
+    }
+}
+
+impl Observer for Show {
+    fn stage(&self, name: &str, steps: u64) -> Box<dyn StageObserver> {
+        Box::new(Stage::start(*self, name, steps))
+    }
+}
+
+impl StageObserver for Stage {
+    fn at(&self, done: u64) {
+        self.reached(done);
+    }
+
+    fn end(self: Box<Self>, outcome: Outcome) {
+        self.finish(&match outcome {
+            Outcome::Loaded {
+                parameters,
+                weights,
+            } => format!("{parameters} parameters, {weights} of weights"),
+            Outcome::Generated { tokens, time } if time.0 > 0 => {
+                let rate = tokens as f64 / time.seconds();
+                format!("{} in {time}, {rate:.1}/s", Count(tokens, "token"))
+            }
+            Outcome::Generated { tokens, time } => {
+                format!("{} in {time}", Count(tokens, "token"))
+            }
+        });
     }
 }
 
@@ -73,7 +102,7 @@ impl Stage {
     }
 
     /// Says how many steps are done.
-    pub(crate) fn at(&self, done: u64) {
+    fn reached(&self, done: u64) {
         if let Some(bar) = &self.bar {
             if done > 0 {
                 self.first.get_or_init(|| (Instant::now(), done));
@@ -179,7 +208,7 @@ mod tests {
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
         let stage = Stage::on(target, Show::Bars, "plain 1".to_owned(), 40);
         let line = |done: u64| {
-            stage.at(done);
+            stage.reached(done);
             stage.bar.as_ref().unwrap().force_draw();
             screen.0.lock().unwrap().clone()
         };

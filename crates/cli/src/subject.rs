@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use llmprof_analysis::statics::{self, Statics};
-use llmprof_capture::telemetry::nvml::GpuFacts;
+use llmprof_analysis::statics;
+use llmprof_analysis::statics::Statics;
+use llmprof_capture::{session::Vocabulary, telemetry::nvml};
 use llmprof_record::{
     issue::{Issue, Severity},
     plan::{ModelPlan, Place, Plan},
+    run::{RecordedModel, RunRecord},
 };
 use llmprof_theory::{
     Model, ModelError, Workload,
@@ -41,14 +43,13 @@ impl Subject {
         Self::with(plan, design, Some(model), Vec::new())
     }
 
-    /// Reads the design of a model that others run: where theory cannot count it, that is an issue. Only what nobody could run
-    /// is refused.
+    /// Reads the design of a model that others run, whether theory can count it or not. Only what nobody could run is refused.
     pub(crate) fn of_any(plan: &Plan) -> Result<Self, Failure> {
         let design = design(&plan.model)?;
         match Model::from_config(&Value::Object(design.clone()), None) {
             Ok(model) => Self::with(plan, design, Some(model), Vec::new()),
             Err(error) if error.is_absurd() => Err(refused(plan, &error)),
-            Err(error) => Self::with(plan, design, None, vec![uncounted(&error)]),
+            Err(_) => Self::with(plan, design, None, Vec::new()),
         }
     }
 
@@ -96,6 +97,18 @@ impl Subject {
         })
     }
 
+    /// Puts it into a record.
+    pub(crate) fn describe(&self, record: &mut RunRecord) {
+        record.name.clone_from(&self.name);
+        record.workload = Some(self.workload);
+        record.device.clone_from(&self.device);
+        record.model = Some(RecordedModel {
+            design: self.design.clone(),
+            model: self.model.clone(),
+        });
+        record.issues.extend(self.issues.iter().cloned());
+    }
+
     /// The token ids that prompts may have.
     pub(crate) fn vocabulary(&self) -> Result<Vocabulary, Failure> {
         let size = match &self.model {
@@ -136,14 +149,6 @@ impl Subject {
         )
         .map_err(|error| Failure::new(format!("model {}: {error}", self.name)))
     }
-}
-
-/// Token ids.
-pub(crate) struct Vocabulary {
-    /// How many there are.
-    pub(crate) size: u64,
-    /// Those that stand for the features of an image or a sound, which no text has.
-    pub(crate) reserved: Vec<u64>,
 }
 
 /// Keys of a design that hold such ids.
@@ -205,25 +210,9 @@ fn beyond_context(plan: &Plan, design: &Map<String, Value>) -> Option<Issue> {
     })
 }
 
-/// That theory cannot count a model which runs all the same.
-pub(crate) fn uncounted(error: &ModelError) -> Issue {
-    let kind = match error {
-        ModelError::UnknownFamily { found, .. } => format!("models of type `{found}`"),
-        ModelError::NoModelType { .. } => "a model whose config has no `model_type`".to_owned(),
-        other => format!("this model ({other})"),
-    };
-    Issue::new(
-        Severity::Warning,
-        "model.uncounted",
-        format!(
-            "llmprof cannot count {kind}: there are no floors, no MFU and no MBU, and operators are told apart by their names"
-        ),
-    )
-}
-
 /// The device file of the GPU of that number, by the name that its driver gives it.
 fn gpu(index: u32, issues: &mut Vec<Issue>) -> Option<Device> {
-    let facts = GpuFacts::collect(None).ok()?;
+    let facts = nvml::gpu_facts(None).ok()?;
     let name = facts
         .gpus
         .into_iter()

@@ -4,6 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// What gives more slices of a sampled recording.
+pub const MORE_SLICES: &str = "let it run longer (a run: more infer.max_new_tokens), allow a larger share (pipeline.cupti.overhead, --overhead), or set \
+                               none, which records everything";
+
 /// How much an [`Issue`] takes away from the numbers beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

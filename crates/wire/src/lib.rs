@@ -24,3 +24,9 @@ pub const EXTENSION: &str = "wire";
 
 /// The file name of the library that is loaded into watched processes.
 pub const LIBRARY: &str = "libllmprof_inject.so";
+
+/// Why CUPTI stays attached: the program captures CUDA graphs.
+pub const KEPT_GRAPHS_CAPTURED: &str = "the program makes CUDA graphs, which must be seen and would fail without it, and take up to 2 % longer with it";
+/// Why CUPTI stays attached: the program launches CUDA graphs that it captured while CUPTI was detached.
+pub const KEPT_GRAPHS_FOUND: &str = "the program runs CUDA graphs that were captured while CUPTI was detached, so that their kernels \
+                                     lack the ranges around them (--no-detach sees graphs being captured)";

@@ -1,5 +1,6 @@
 //! What the derived numbers of an analysis rest on.
 
+use llmprof_record::run::RunRecord;
 use llmprof_theory::device::{Device, Engine};
 use llmprof_theory::{WeightFormat, Workload};
 
@@ -52,4 +53,29 @@ pub(super) fn arithmetic(workload: &Workload, device: &Device) -> Option<String>
             used.dense_flops_per_s, unused.dense_flops_per_s
         )
     })
+}
+
+/// When the peaks of this CPU were measured.
+pub(super) fn measured_at(device: &Device) -> Option<String> {
+    let time = device.measured_at.as_ref()?;
+    Some(format!(
+        "The peaks of this CPU were measured at {time}; `llmprof hardware measure` does it again."
+    ))
+}
+
+/// How the worker ran the model, which is where runs of one model differ; in the words of the configuration.
+pub(super) fn how_it_ran(record: &RunRecord) -> Option<String> {
+    let facts = &record.host.as_ref()?.worker;
+    let class = facts.get("model_class")?;
+    let versions = ["torch", "transformers"]
+        .into_iter()
+        .filter_map(|name| Some(format!("{name} {}", facts.get(name)?)));
+    let options = ["attn_implementation", "compile", "cuda_graph", "kv_cache"]
+        .into_iter()
+        .filter_map(|name| Some(format!("{name} {}", facts.get(name)?)));
+    Some(format!(
+        "{class} ran on {}: {}.",
+        versions.collect::<Vec<_>>().join(" and "),
+        options.collect::<Vec<_>>().join(", ")
+    ))
 }

@@ -25,7 +25,7 @@ use llmprof_theory::{Model, ModelError, Pass, Routing, Workload};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
-use self::assumptions::{arithmetic, assumptions};
+use self::assumptions::{arithmetic, assumptions, how_it_ran, measured_at};
 use self::phase::Tracing;
 use self::stretches::{TracePhase, count_passes, leave_out_parts, stretches};
 use crate::analysis::{Analysis, AnalysisError};
@@ -48,12 +48,11 @@ use crate::trace::{Structure, TraceAnalysis, analyze_structure};
 /// Analyzes what was recorded, against the peaks of `device`, of the record's own device, or of the one that its trace
 /// names. Only a workload that theory refuses is an error.
 pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, AnalysisError> {
-    let own = device.is_none().then_some(record.device.as_ref()).flatten();
-    let (named, unknown) = match (device.or(own), record.trace()) {
-        (None, Some(trace)) => described(trace),
-        _ => (None, None),
-    };
-    let judged = device.or(own).or(named.as_ref());
+    let Judged {
+        device: judged,
+        unknown,
+    } = judged_device(record, device);
+    let judged = judged.as_ref();
     let subject = Subject::of(record)?;
     let mut analysis = match record.traces.first() {
         Some(recorded) => of_trace(record, recorded, subject.as_ref(), judged),
@@ -76,13 +75,11 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         issues.retain(|issue| issue.code != "run.no_model");
         issues.push(uncounted(&error));
     }
-    // What the run knew beside its data, such as what a profiler cost, holds for its own device.
+    analysis.assumptions.extend(how_it_ran(record));
     if device.is_none() {
-        for note in &record.notes {
-            if !analysis.assumptions.contains(note) {
-                analysis.assumptions.push(note.clone());
-            }
-        }
+        analysis
+            .assumptions
+            .extend(record.device.as_ref().and_then(measured_at));
     }
     let timeline = analysis.timeline.as_deref();
     let counters = record.counters.as_ref();
@@ -135,23 +132,46 @@ pub(crate) fn uncounted(error: &ModelError) -> Issue {
     )
 }
 
-/// The description of the device that a trace names, or why there is none.
-fn described(trace: &Trace) -> (Option<Device>, Option<Issue>) {
-    let mut names = trace.devices.iter().map(|device| device.name.as_str());
+/// The device whose peaks a record is judged by.
+#[derive(Default)]
+pub struct Judged {
+    pub device: Option<Device>,
+    /// Why there is none, where the trace names one.
+    pub unknown: Option<Issue>,
+}
+
+/// `device` where it is given, the record's own, or the one that its trace names.
+pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
+    if let Some(device) = device.or(record.device.as_ref()) {
+        return Judged {
+            device: Some(device.clone()),
+            unknown: None,
+        };
+    }
+    let devices = record.trace().map(|trace| trace.devices.as_slice());
+    let mut names = devices
+        .unwrap_or_default()
+        .iter()
+        .map(|device| &device.name);
     let Some(name) = names.find(|name| !name.is_empty()) else {
-        return (None, None);
+        return Judged::default();
     };
     match Catalog::embedded().by_driver_name(name) {
-        Ok(device) => (Some(device), None),
-        Err(error) => {
-            let issue = Issue::new(
-                Severity::Warning,
-                "hardware.unknown",
-                format!("no rooflines: {error}"),
-            )
-            .with_hint("--device NAME compares with another device");
-            (None, Some(issue))
-        }
+        Ok(device) => Judged {
+            device: Some(device),
+            unknown: None,
+        },
+        Err(error) => Judged {
+            device: None,
+            unknown: Some(
+                Issue::new(
+                    Severity::Warning,
+                    "hardware.unknown",
+                    format!("no rooflines: {error}"),
+                )
+                .with_hint("--device NAME compares with another device"),
+            ),
+        },
     }
 }
 

@@ -19,8 +19,8 @@ use llmprof_theory::floor::OperatorFloor;
 use llmprof_units::{Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
-pub use self::idle_parts::{HostInterval, UNRECORDED};
-use self::idle_parts::{IdleSplit, NamedTime, from_causes, longest_first, merge};
+pub use self::idle_parts::{HostInterval, NamedTime, UNRECORDED};
+use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
 use crate::timeline::idle::IdleCauses;
 use crate::timeline::intervals::add;
 

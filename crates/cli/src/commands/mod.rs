@@ -5,7 +5,7 @@ mod config;
 mod hardware;
 mod model;
 mod predict;
-mod profile;
+pub(crate) mod profile;
 mod record;
 mod run;
 mod runs;

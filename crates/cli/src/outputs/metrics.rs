@@ -1,7 +1,10 @@
 //! `metrics.json`: the numbers, with the names that the file has always had where their meaning holds.
 
-use llmprof_analysis::run::{PhaseAnalysis, RunPhase, Summary, Utilization};
+use llmprof_analysis::PhaseAnalysis;
+use llmprof_analysis::roofline::Utilization;
+use llmprof_analysis::stats::Summary;
 use llmprof_analysis::steps::{StepPattern, StepPatterns};
+use llmprof_record::run::RunPhase;
 use llmprof_theory::device::Engine;
 use serde_json::{Map, Value, json};
 
@@ -11,7 +14,11 @@ use super::Results;
 pub(super) fn metrics(results: &Results<'_>) -> Value {
     let analysis = results.analysis;
     let latency = &analysis.latency;
-    let counted = results.model.and_then(|model| model.model.as_ref());
+    let counted = results
+        .record
+        .model
+        .as_ref()
+        .and_then(|model| model.model.as_ref());
     let used = |choose: fn(&Utilization) -> Option<f64>| {
         let mut stages = Map::new();
         for phase in [RunPhase::Vision, RunPhase::Prefill, RunPhase::Decode] {
@@ -61,7 +68,7 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
             "family": analysis.family,
             "parameters": counted.map(llmprof_theory::Model::parameters),
         },
-        "model_dims": results.model.map(|model| dims(&model.design)),
+        "model_dims": results.record.model.as_ref().map(|model| dims(&model.design)),
         "device": analysis.device,
         "peak_tflops": peak_tflops(results),
         "requests": latency.requests,
@@ -145,7 +152,10 @@ fn dims(design: &Map<String, Value>) -> Value {
 
 /// The device's dense peak in the format that the model multiplies.
 fn peak_tflops(results: &Results<'_>) -> Option<f64> {
-    let (model, device) = (results.model?.model.as_ref()?, results.device?);
+    let (model, device) = (
+        results.record.model.as_ref()?.model.as_ref()?,
+        results.device?,
+    );
     let workload = results.analysis.workload.as_ref()?;
     let dtype = model.formats(&workload.precision).compute;
     let peak = [Engine::Tensor, Engine::Vector]

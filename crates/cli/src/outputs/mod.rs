@@ -1,178 +1,116 @@
-//! The files of a run, all from one analysis: of the native engine, of a traced program, of an imported profile.
-//!
-//! [`Results`] is what they are made of, [`files`] makes them, [`write`] puts them into the directory of a run together with
-//! what was [`recorded`], from which `analyze` and `report` make them again.
+//! The files of a run, all from one record and its analysis.
 
+mod curves;
+mod device_facts;
 mod metrics;
-mod native_trace;
-pub(crate) mod recorded;
 mod tables;
 
-use std::path::Path;
-
-use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis, TracedPass, analyze_trace};
+use llmprof_analysis::Analysis;
 use llmprof_record::{
     issue::{Issue, Severity},
-    plan::Plan,
+    run::{PassKind, RunRecord},
     store::RunDir,
-    trace::Trace,
 };
 use llmprof_report::{
     Document,
     chart::{self, Width},
     render::{html, markdown},
     run::{self, Extras, trace_timeline},
-    view::{Event, Part, ReportView, Section, Series, Timeline},
+    view::{Part, ReportView},
 };
 use llmprof_theory::device::Device;
-use llmprof_units::Nanos;
 
-use self::recorded::{Captured, Recorded, RecordedModel};
-use crate::{failure::Failure, subject::Subject, telemetry::curves};
+use crate::{
+    commands::profile::{counters, memory, page::Others},
+    failure::Failure,
+};
 
 /// What the files of a run are made of.
+#[derive(Clone, Copy)]
 pub(crate) struct Results<'a> {
-    /// What is said.
-    pub(crate) analysis: &'a RunAnalysis,
-    /// The model, where it is known.
-    pub(crate) model: Option<&'a RecordedModel>,
-    /// The device whose limits are drawn.
+    pub(crate) record: &'a RunRecord,
+    pub(crate) analysis: &'a Analysis,
+    /// The device whose rooflines are drawn.
     pub(crate) device: Option<&'a Device>,
-    /// What passes measured.
-    pub(crate) measured: Option<&'a MeasuredRun>,
-    /// The trace of the captured pass.
-    pub(crate) trace: Option<&'a Trace>,
-    /// Curves of samples.
-    pub(crate) telemetry: Vec<Series>,
-    /// What other profiles of the same program say: counters, memory, sums.
-    pub(crate) others: Vec<Section>,
+}
+
+/// Which kinds of files are wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) json: bool,
+    pub(crate) markdown: bool,
+}
+
+impl Wanted {
+    pub(crate) const ALL: Self = Self {
+        json: true,
+        markdown: true,
+    };
 }
 
 /// A file of a run: its path in the directory, and its contents.
 pub(crate) type Output = (String, String);
 
-/// Writes every file of a run; the answer is the conclusion, for the terminal.
-///
-/// `trace` is that of the captured pass, as [`analyze_trace`](llmprof_analysis::run::analyze_trace) was given it; without
-/// one the pass is the native engine's, and its operators are written as a trace for other tools.
+/// Writes every file that follows from an analysis, and lists its issues with the run.
 pub(crate) fn write(
-    plan: &Plan,
-    subject: &Subject,
-    measured: &MeasuredRun,
-    trace: Option<&Trace>,
-    analysis: &RunAnalysis,
-    telemetry: Vec<Series>,
-    store: &mut RunDir,
-) -> Result<Vec<String>, Failure> {
-    let recorded = Recorded {
-        name: subject.name.clone(),
-        model: Some(RecordedModel::of(subject)),
-        workload: analysis.workload,
-        device: subject.device.clone(),
-        device_file: recorded::device_file(subject.device.as_ref(), &plan.hardware.spec),
-        measured: Some(measured.clone()),
-        captured: match trace {
-            Some(_) => Captured::Trace,
-            None => Captured::Operators,
-        },
-        assumptions: analysis.assumptions.clone(),
-    };
-    recorded.save(store.path())?;
-    let has_operators = measured
-        .passes
-        .iter()
-        .any(|pass| !pass.operators.is_empty());
-    let native = (trace.is_none() && has_operators).then(|| native_trace::trace(measured));
-    let trace = trace.or(native.as_ref());
-    if let Some(trace) = trace {
-        save_trace(trace, store.path())?;
-    }
-    curves::save(&telemetry, store.path())?;
-    let results = Results {
-        analysis,
-        model: recorded.model.as_ref(),
-        device: subject.device.as_ref(),
-        measured: Some(measured),
-        trace,
-        telemetry,
-        others: Vec::new(),
-    };
-    write_results(&results, store, plan.output.json, plan.output.markdown)
-}
-
-/// Writes what the trace of a framework's own profiler says of its operators, where another trace explains the time; `measured`
-/// has the pass that it is of. The answer is its analysis.
-pub(crate) fn write_framework(
-    trace: &Trace,
-    device: Option<&Device>,
-    measured: &MeasuredRun,
-    store: &RunDir,
-) -> Result<RunAnalysis, Failure> {
-    let pass = TracedPass {
-        device,
-        measured: Some(measured),
-        ..TracedPass::default()
-    };
-    let analysis = analyze_trace(trace, &pass).map_err(|error| Failure::new(error.to_string()))?;
-    if let Some((name, text)) = tables::ops(&analysis, None) {
-        store.write(&name, text)?;
-    }
-    if let Some((name, text)) = tables::framework(&analysis) {
-        store.write(&format!("torch_profiler/{name}"), text)?;
-    }
-    Ok(analysis)
-}
-
-fn write_results(
     results: &Results<'_>,
+    wanted: Wanted,
     store: &mut RunDir,
-    json: bool,
-    markdown: bool,
-) -> Result<Vec<String>, Failure> {
+) -> Result<(), Failure> {
     for issue in &results.analysis.issues {
         if !store.manifest().issues.contains(issue) {
             store.add_issue(issue.clone())?;
         }
     }
     let issues: Vec<Issue> = store.manifest().issues.clone();
-    if json {
-        let (name, metrics) = metrics_file(results)?;
-        store.write(&name, metrics)?;
+    if wanted.json {
         store.write("analysis.json", text(results.analysis)?)?;
     }
-    for (name, contents) in files(results, &issues, markdown) {
+    for (name, contents) in files(results, &issues, wanted)? {
         store.write(&name, contents)?;
     }
-    Ok(run::conclusion(results.analysis))
-}
-
-/// Saves a trace where `export`, `analyze` and `report` look for it.
-pub(crate) fn save_trace(trace: &Trace, run: &Path) -> Result<(), Failure> {
-    trace
-        .save(&run.join(recorded::TRACE_FILE))
-        .map_err(|error| Failure::new(error.to_string()))
-}
-
-/// `metrics.json`, as text.
-pub(crate) fn metrics_file(results: &Results<'_>) -> Result<Output, Failure> {
-    Ok(("metrics.json".to_owned(), text(&metrics::metrics(results))?))
+    Ok(())
 }
 
 /// The reports, tables and plots. A file that has nothing to say is absent.
-pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<Output> {
-    let analysis = results.analysis;
+pub(crate) fn files(
+    results: &Results<'_>,
+    issues: &[Issue],
+    wanted: Wanted,
+) -> Result<Vec<Output>, Failure> {
+    let Results {
+        record, analysis, ..
+    } = *results;
     let mut files = Vec::new();
+    if let Some(found) = &analysis.counters {
+        files.push(("counters.csv".to_owned(), counters::csv(&found.launches)));
+    }
+    if let Some(timeline) = record.memory.as_ref().and_then(memory::csv) {
+        files.push((memory::FILE.to_owned(), timeline));
+    }
+    let others = Others { record, analysis };
+    if !has_times(record) {
+        files.extend(others.files(issues));
+        return Ok(files);
+    }
+    if wanted.json {
+        files.push(("metrics.json".to_owned(), text(&metrics::metrics(results))?));
+    }
+    files.extend(device_facts::files(record)?);
     files.extend(tables::operators(analysis));
     files.extend(tables::kernels(analysis));
-    files.extend(tables::ops(analysis, results.measured));
+    // Operators of the framework are those of its own profiler, where that stands beside the trace that explains the time.
+    let framework = analysis.beside.first();
+    files.extend(tables::ops(framework.unwrap_or(analysis)));
+    files.extend(framework.into_iter().flat_map(tables::beside));
     files.extend(slices(analysis));
-    let page = page(results, issues);
+    let page = page(results, &others, issues);
     files.extend(plots(&page));
     files.push(("report.html".to_owned(), html::report(&page)));
-    if text {
+    if wanted.markdown {
         let has_operators = !analysis.phases.is_empty() || analysis.timeline.is_some();
         let documents = [
-            ("report.md", Some(document(results, issues))),
+            ("report.md", Some(document(results, &others, issues))),
             (
                 "operators.md",
                 has_operators.then(|| run::operators(analysis)),
@@ -184,56 +122,66 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
             files.extend(document.map(|text| (name.to_owned(), markdown::document(&text))));
         }
     }
-    files
+    Ok(files)
+}
+
+/// Whether a record says where time went: a timeline, or passes.
+pub(crate) fn has_times(record: &RunRecord) -> bool {
+    !record.traces.is_empty() || !record.passes.is_empty()
 }
 
 /// The report as text.
-fn document(results: &Results<'_>, issues: &[Issue]) -> Document {
+fn document(results: &Results<'_>, others: &Others<'_>, issues: &[Issue]) -> Document {
     let mut document = run::document(results.analysis, issues);
-    for section in &results.others {
+    for section in &others.sections() {
         document.section(section);
     }
     document
 }
 
 /// `slices.json`: what slices say of the whole, where recording kept within a budget.
-fn slices(analysis: &RunAnalysis) -> Option<Output> {
+fn slices(analysis: &Analysis) -> Option<Output> {
     let scaled = analysis.timeline.as_ref()?.scaled.as_ref()?;
     let contents = text(scaled).expect("estimates have only string keys");
     Some(("slices.json".to_owned(), contents))
 }
 
 /// The page of a run.
-fn page(results: &Results<'_>, issues: &[Issue]) -> ReportView {
+fn page(results: &Results<'_>, others: &Others<'_>, issues: &[Issue]) -> ReportView {
+    let record = results.record;
     let mut issues = issues.to_vec();
-    let timeline = match (results.trace, results.analysis.timeline.is_some()) {
-        (Some(trace), true) => {
-            let drawn = trace_timeline(trace, results.analysis);
-            if drawn.left_out > 0 {
-                issues.push(
-                    Issue::new(
-                        Severity::Info,
-                        "report.timeline_cut",
-                        format!(
-                            "the timeline leaves out the {} innermost of {} events",
-                            drawn.left_out,
-                            drawn.left_out + drawn.timeline.len()
-                        ),
-                    )
-                    .with_hint("`llmprof export RUN --to chrome` has all of them"),
-                );
-            }
-            Some(drawn.timeline)
+    let timeline = record.trace().map(|trace| {
+        let drawn = trace_timeline(trace, results.analysis);
+        if drawn.left_out > 0 {
+            issues.push(
+                Issue::new(
+                    Severity::Info,
+                    "report.timeline_cut",
+                    format!(
+                        "the timeline leaves out the {} innermost of {} events",
+                        drawn.left_out,
+                        drawn.left_out + drawn.timeline.len()
+                    ),
+                )
+                .with_hint("`llmprof export RUN --to chrome` has all of them"),
+            );
         }
-        _ => results.measured.and_then(native_timeline),
-    };
+        drawn.timeline
+    });
+    let samples = record.samples.as_ref();
+    let mut telemetry = samples
+        .map(|samples| curves::of(samples, record))
+        .unwrap_or_default();
+    if let Some(history) = record.memory.as_ref().filter(|_| !record.passes.is_empty()) {
+        telemetry.extend(llmprof_report::memory::series(history));
+    }
     let extras = Extras {
         timeline,
-        telemetry: results.telemetry.clone(),
-        gaps_ns: results.measured.map(gaps).unwrap_or_default(),
+        telemetry,
+        gaps_ns: gaps(record),
     };
     let mut page = run::view(results.analysis, &issues, results.device, extras);
-    page.sections.extend(results.others.iter().cloned());
+    page.sections.extend(others.sections());
     page
 }
 
@@ -280,54 +228,15 @@ fn file_name(title: &str) -> String {
 }
 
 /// Gaps between the tokens of plain passes, ns.
-fn gaps(measured: &MeasuredRun) -> Vec<f64> {
-    let plain = measured
-        .passes
-        .iter()
-        .filter(|pass| pass.kind == PassKind::Plain);
-    let requests = plain.flat_map(|pass| &pass.requests);
-    requests
+fn gaps(record: &RunRecord) -> Vec<f64> {
+    let plain = record.passes_of(PassKind::Plain);
+    plain
+        .flat_map(|(pass, _)| record.requests_of(pass))
         .flat_map(|request| {
-            request
-                .token_ns
-                .windows(2)
-                .map(|pair| pair[1].saturating_sub(pair[0]) as f64)
+            let pairs = request.token_ns.windows(2);
+            pairs.map(|pair| pair[1].0.saturating_sub(pair[0].0) as f64)
         })
         .collect()
-}
-
-/// The operators of the captured pass in one lane.
-fn native_timeline(measured: &MeasuredRun) -> Option<Timeline> {
-    let pass = measured
-        .passes
-        .iter()
-        .find(|pass| pass.kind == PassKind::Captured)?;
-    let names = measured
-        .operators
-        .iter()
-        .map(|operator| operator.path.clone())
-        .collect();
-    let phases: Vec<String> = pass
-        .phases
-        .iter()
-        .map(|span| span.phase.to_string())
-        .collect();
-    let mut timeline = Timeline::new(vec!["operators".to_owned()], names, phases);
-    for event in &pass.operators {
-        let phase = pass
-            .phases
-            .iter()
-            .position(|span| (span.start_ns..span.end_ns).contains(&event.start_ns))
-            .unwrap_or(usize::MAX);
-        timeline.push(Event {
-            lane: 0,
-            start_ns: Nanos(event.start_ns),
-            duration_ns: Nanos(event.end_ns.saturating_sub(event.start_ns)),
-            name: event.operator,
-            phase: u32::try_from(phase).unwrap_or(u32::MAX),
-        });
-    }
-    Some(timeline)
 }
 
 /// A value as the text of a JSON file.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis};
+use llmprof_analysis::{Analysis, CaptureCost};
 
 use super::Output;
 use crate::output::csv_field;
 
 /// Operators of the model by phase and place; of the framework where no model is known.
-pub(super) fn operators(analysis: &RunAnalysis) -> Option<Output> {
+pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
     let mut lines = Lines::new(&[
         "phase",
         "operator",
@@ -55,8 +55,26 @@ pub(super) fn operators(analysis: &RunAnalysis) -> Option<Output> {
     framework(analysis)
 }
 
+/// What the profiler of a framework says where another trace explains the time: its operators, and what it cost.
+pub(super) fn beside(framework: &Analysis) -> Vec<Output> {
+    let operators = self::framework(framework);
+    let operators = operators.map(|(name, text)| (format!("torch_profiler/{name}"), text));
+    operators.into_iter().chain(overhead(framework)).collect()
+}
+
+/// `overhead.json`: what recording cost, by phase.
+pub(super) fn overhead(recorded: &Analysis) -> Option<Output> {
+    let costs = CaptureCost::of(recorded);
+    let rows: BTreeMap<&str, &CaptureCost> = costs
+        .iter()
+        .map(|cost| (cost.phase.as_str(), cost))
+        .collect();
+    let text = serde_json::to_string_pretty(&rows).expect("phases are string keys");
+    (!rows.is_empty()).then(|| ("torch_profiler/overhead.json".to_owned(), text + "\n"))
+}
+
 /// Operators of the framework by name.
-pub(super) fn framework(analysis: &RunAnalysis) -> Option<Output> {
+fn framework(analysis: &Analysis) -> Option<Output> {
     let timeline = analysis.timeline.as_deref()?;
     let mut lines = Lines::new(&[
         "name",
@@ -95,7 +113,7 @@ pub(super) fn framework(analysis: &RunAnalysis) -> Option<Output> {
 }
 
 /// Kernels by name.
-pub(super) fn kernels(analysis: &RunAnalysis) -> Option<Output> {
+pub(super) fn kernels(analysis: &Analysis) -> Option<Output> {
     let timeline = analysis.timeline.as_deref()?;
     let mut lines = Lines::new(&[
         "name",
@@ -130,7 +148,7 @@ pub(super) fn kernels(analysis: &RunAnalysis) -> Option<Output> {
 
 /// `ops.csv`: operators by name and shapes. Times are µs, as torch's profiler has them. The memory column is empty where
 /// allocations are not attributed to operators.
-pub(super) fn ops(analysis: &RunAnalysis, measured: Option<&MeasuredRun>) -> Option<Output> {
+pub(super) fn ops(analysis: &Analysis) -> Option<Output> {
     let mut lines = Lines::new(&[
         "key",
         "cuda_time_total_us",
@@ -141,64 +159,22 @@ pub(super) fn ops(analysis: &RunAnalysis, measured: Option<&MeasuredRun>) -> Opt
         "self_cpu_memory_usage_bytes",
     ]);
     let micros = |ns: i64| (ns as f64 / 1e3).to_string();
-    match (&analysis.timeline, measured) {
-        (Some(timeline), _) => {
-            for operator in &timeline.operators {
-                for shape in &operator.shapes {
-                    let times = &shape.times;
-                    lines.add([
-                        operator.name.clone(),
-                        micros(times.device_total_ns),
-                        micros(times.host_total_ns),
-                        micros(times.device_self_ns),
-                        times.calls.to_string(),
-                        format!("[{}]", shape.inputs.join(", ")),
-                        String::new(),
-                    ]);
-                }
-            }
+    let timeline = analysis.timeline.as_deref()?;
+    for operator in &timeline.operators {
+        for shape in &operator.shapes {
+            let times = &shape.times;
+            lines.add([
+                operator.name.clone(),
+                micros(times.device_total_ns),
+                micros(times.host_total_ns),
+                micros(times.device_self_ns),
+                times.calls.to_string(),
+                format!("[{}]", shape.inputs.join(", ")),
+                String::new(),
+            ]);
         }
-        (None, Some(measured)) => {
-            for ((path, shape), (calls, time)) in native(measured) {
-                let none = micros(0);
-                lines.add([
-                    path,
-                    none.clone(),
-                    micros(time),
-                    none,
-                    calls.to_string(),
-                    shape,
-                    String::new(),
-                ]);
-            }
-        }
-        (None, None) => {}
     }
     (lines.rows > 0).then(|| ("ops.csv".to_owned(), lines.text))
-}
-
-/// Calls and time of the native engine's operators by path and shape.
-fn native(measured: &MeasuredRun) -> BTreeMap<(String, String), (u64, i64)> {
-    let mut sums: BTreeMap<(String, String), (u64, i64)> = BTreeMap::new();
-    let passes = measured.passes.iter();
-    for pass in passes.filter(|pass| pass.kind == PassKind::Captured) {
-        for event in &pass.operators {
-            let Some(operator) = measured.operators.get(event.operator as usize) else {
-                continue;
-            };
-            let shape = event.shape;
-            let shape = format!(
-                "[{}[{}, {}, {}, {}]]",
-                operator.dtype, shape.groups, shape.m, shape.n, shape.k
-            );
-            let sum = sums.entry((operator.path.clone(), shape)).or_default();
-            sum.0 += 1;
-            sum.1 = sum
-                .1
-                .saturating_add(event.end_ns.saturating_sub(event.start_ns));
-        }
-    }
-    sums
 }
 
 /// An enum as JSON spells it.

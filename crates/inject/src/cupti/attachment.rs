@@ -205,13 +205,10 @@ impl Attachment {
     }
 
     fn stays(&self, state: &State) -> Option<&'static str> {
-        const CAPTURED: &str = "the program makes CUDA graphs, which must be seen and would fail without it, and take up to 2 % longer with it";
-        const FOUND: &str = "the program runs CUDA graphs that were captured while CUPTI was out, so that their kernels \
-                             lack the ranges around them (--no-detach sees graphs being captured)";
         let graphs = match self.graphs.load(Ordering::Relaxed) {
             0 => None,
-            1 => Some(CAPTURED),
-            _ => Some(FOUND),
+            1 => Some(llmprof_wire::KEPT_GRAPHS_CAPTURED),
+            _ => Some(llmprof_wire::KEPT_GRAPHS_FOUND),
         };
         state.stays.or(graphs)
     }

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ImportError, Importer, Limits, Profile, Source};
 use crate::issue::{Issue, Severity};
-use crate::trace::{Host, HostKind, OperatorCall, Range, RangeKind, Trace, TraceBuilder};
+use crate::trace::{
+    Host, HostKind, OperatorCall, Range, RangeKind, RawInputs, Trace, TraceBuilder,
+};
 
 /// The name of the format in the worker protocol.
 pub const FORMAT: &str = "llmprof_engine";
@@ -161,6 +163,13 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
             unknown += 1;
             continue;
         };
+        let dims = format!("[[{groups},{m},{n},{k}]]");
+        let dtypes = format!("[\"{}\"]", header.operators[operator as usize].dtype);
+        let inputs = builder.inputs(RawInputs {
+            dims: dims.as_bytes(),
+            dtypes: dtypes.as_bytes(),
+            ..RawInputs::default()
+        });
         let external = builder.operator_calls.len() as u64 + 1;
         builder.hosts.push(Host {
             start: nanos(times[0]),
@@ -169,6 +178,7 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
             thread,
             kind: HostKind::OPERATOR,
             external,
+            inputs,
             ..Host::default()
         });
         builder.operator_calls.push(OperatorCall {

@@ -74,7 +74,6 @@ struct Stored {
     fixed_cache: bool,
     /// For each trace file, the pass it was recorded in.
     traces: Vec<Option<usize>>,
-    notes: Vec<String>,
     issues: Vec<Issue>,
 }
 
@@ -125,7 +124,6 @@ impl RunRecord {
                 .filter(saved)
                 .map(|number| self.traces[number].pass)
                 .collect(),
-            notes: self.notes.clone(),
             issues: self.issues.clone(),
         };
         write(run, RECORD_FILE, &stored)
@@ -175,7 +173,6 @@ impl RunRecord {
             counters: read(&run.join(COUNTERS_FILE))?,
             summaries: read::<Vec<Summary>>(&run.join(SUMMARIES_FILE))?.unwrap_or_default(),
             memory: read(&run.join(MEMORY_FILE))?,
-            notes: stored.notes,
             issues: stored.issues,
             artifacts: artifacts.unwrap_or_default(),
         }))

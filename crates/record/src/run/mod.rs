@@ -7,6 +7,7 @@ mod file;
 mod host;
 mod model;
 mod pass;
+mod profiles;
 
 use llmprof_theory::{Workload, device::Device};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ pub use self::pass::{
     AllocatorFacts, MeasuredPass, PassKind, PassShape, PhaseSpan, ProcessorCounters, Request,
     RunPhase,
 };
+pub use self::profiles::SecondProfile;
 use crate::counters::Counters;
 use crate::issue::Issue;
 use crate::memory::MemoryHistory;
@@ -55,8 +57,6 @@ pub struct RunRecord {
     pub summaries: Vec<Summary>,
     /// The history of a caching allocator.
     pub memory: Option<MemoryHistory>,
-    /// What the run knows beside its data and reports should state.
-    pub notes: Vec<String>,
     /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
     /// The files of the run, as its manifest lists them.

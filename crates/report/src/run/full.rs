@@ -1,4 +1,6 @@
-use llmprof_analysis::run::{Distribution, OperatorGroup, PhaseAnalysis, RunAnalysis, Summary};
+use llmprof_analysis::matching::OperatorGroup;
+use llmprof_analysis::stats::{Distribution, Summary};
+use llmprof_analysis::{Analysis, PhaseAnalysis};
 use llmprof_record::issue::Issue;
 use llmprof_units::{Count, Nanos, Percent, significant};
 
@@ -7,7 +9,7 @@ use super::{kernels, limits, slices, steps, telemetry, traced};
 use crate::{Block, Document, Table};
 
 /// The whole report: conclusion, issues, waterfall, steps, phases, latency, findings, operators, assumptions.
-pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
+pub fn document(analysis: &Analysis, issues: &[Issue]) -> Document {
     let mut document = Document::new(format!("{} on {}", analysis.model, device(analysis)));
     if let Some(asked) = asked(analysis) {
         let (first, rest) = asked.split_at(1);
@@ -60,7 +62,7 @@ pub fn document(analysis: &RunAnalysis, issues: &[Issue]) -> Document {
 }
 
 /// What the parts of a waterfall are.
-pub(super) fn parts_of_the_wall(analysis: &RunAnalysis) -> String {
+pub(super) fn parts_of_the_wall(analysis: &Analysis) -> String {
     let idle = match &analysis.timeline {
         None => "Idle is the engine's own work between operators.",
         Some(_) => "Idle is time without work, by cause below.",
@@ -87,7 +89,7 @@ pub(super) fn parts_of_the_wall(analysis: &RunAnalysis) -> String {
 }
 
 /// What a run says beside its waterfall.
-fn rest(mut document: Document, analysis: &RunAnalysis) -> Document {
+fn rest(mut document: Document, analysis: &Analysis) -> Document {
     if analysis.latency.measured_in.is_some() || analysis.timeline.is_none() {
         document.heading("Latency");
         document.paragraph(format!(
@@ -120,7 +122,7 @@ fn rest(mut document: Document, analysis: &RunAnalysis) -> Document {
 }
 
 /// `operators.md`: every operator by its place in the model.
-pub fn operators(analysis: &RunAnalysis) -> Document {
+pub fn operators(analysis: &Analysis) -> Document {
     let mut document = Document::new(format!("{}: operators", analysis.model));
     for phase in &analysis.phases {
         document.heading(phase.name());
@@ -148,7 +150,7 @@ pub fn operators(analysis: &RunAnalysis) -> Document {
     document
 }
 
-pub(super) fn device(analysis: &RunAnalysis) -> &str {
+pub(super) fn device(analysis: &Analysis) -> &str {
     analysis
         .device
         .as_deref()
@@ -156,12 +158,12 @@ pub(super) fn device(analysis: &RunAnalysis) -> &str {
 }
 
 /// Whether some phase has a floor.
-fn has_floors(analysis: &RunAnalysis) -> bool {
+fn has_floors(analysis: &Analysis) -> bool {
     let mut phases = analysis.phases.iter();
     phases.any(|phase| phase.waterfall.floor_ns.is_some())
 }
 
-fn waterfalls(analysis: &RunAnalysis, has_floors: bool) -> Table {
+fn waterfalls(analysis: &Analysis, has_floors: bool) -> Table {
     let mut headers = vec!["Phase", "Wall"];
     if has_floors {
         headers.extend(["Floor", "Matched − floor"]);
@@ -200,7 +202,7 @@ fn waterfalls(analysis: &RunAnalysis, has_floors: bool) -> Table {
     table
 }
 
-fn phases(analysis: &RunAnalysis) -> Table {
+fn phases(analysis: &Analysis) -> Table {
     let mut table = Table::new(
         &[
             "Phase",
@@ -251,7 +253,7 @@ fn why(phase: &PhaseAnalysis) -> String {
     format!("{name} {verb} {class}: {}.", phase.class.why)
 }
 
-fn latency(analysis: &RunAnalysis) -> Table {
+fn latency(analysis: &Analysis) -> Table {
     let latency = &analysis.latency;
     let mut table = Table::new(&["Quantity", "Mean", "Deviation", "p50", "p90", "p99"], 1);
     let mut add = |name: &str, summary: Option<&Summary>, spread: Option<&Distribution>| {
@@ -300,7 +302,7 @@ fn latency(analysis: &RunAnalysis) -> Table {
     table
 }
 
-fn findings(document: &mut Document, analysis: &RunAnalysis) {
+fn findings(document: &mut Document, analysis: &Analysis) {
     document.heading("Findings");
     for finding in &analysis.findings {
         document.paragraph(finding_line(finding));

@@ -1,9 +1,9 @@
 //! Kernels by name, and the operators of the framework: what a trace holds whatever the model.
 
 use llmprof_analysis::Analysis;
-use llmprof_analysis::kernels::{KernelRow, LaunchRow};
-use llmprof_analysis::operators::{OperatorRow, ShapeRow};
-use llmprof_analysis::run::RunAnalysis;
+use llmprof_analysis::TraceAnalysis;
+use llmprof_analysis::attribution::kernels::{KernelRow, LaunchRow};
+use llmprof_analysis::attribution::operators::{OperatorRow, ShapeRow};
 use llmprof_record::kernel_name::brief;
 use llmprof_units::{BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
 
@@ -27,7 +27,7 @@ const OF_HOST: usize = 4;
 pub(super) const LONGEST_NAME: usize = 90;
 
 /// `kernels.md`; nothing where the trace has no kernels.
-pub fn kernels(analysis: &RunAnalysis) -> Option<Document> {
+pub fn kernels(analysis: &Analysis) -> Option<Document> {
     let timeline = with_kernels(analysis)?;
     let mut document = Document::new(format!("{}: kernels", analysis.model));
     let totals = &timeline.totals;
@@ -50,7 +50,7 @@ pub fn kernels(analysis: &RunAnalysis) -> Option<Document> {
 }
 
 /// Adds the first kernels to the report.
-pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+pub(super) fn section(document: &mut Document, analysis: &Analysis) {
     let Some(timeline) = with_kernels(analysis) else {
         return;
     };
@@ -59,7 +59,7 @@ pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
 }
 
 /// Adds the operators of the framework, where the trace has some.
-pub(super) fn framework(document: &mut Document, analysis: &RunAnalysis) {
+pub(super) fn framework(document: &mut Document, analysis: &Analysis) {
     let Some(timeline) = analysis.timeline.as_deref() else {
         return;
     };
@@ -99,7 +99,7 @@ pub(super) fn framework(document: &mut Document, analysis: &RunAnalysis) {
 }
 
 /// The page's table of kernels; nothing where the trace has none.
-pub(super) fn table(analysis: &RunAnalysis) -> Option<OperatorTable> {
+pub(super) fn table(analysis: &Analysis) -> Option<OperatorTable> {
     let timeline = with_kernels(analysis)?;
     let headers = [
         ("Kernel", Align::Left),
@@ -156,7 +156,7 @@ pub(super) fn table(analysis: &RunAnalysis) -> Option<OperatorTable> {
 }
 
 /// The page's table of the framework's operators; nothing where the trace has none.
-pub(super) fn framework_table(analysis: &RunAnalysis) -> Option<OperatorTable> {
+pub(super) fn framework_table(analysis: &Analysis) -> Option<OperatorTable> {
     let timeline = analysis.timeline.as_deref()?;
     let headers = [
         ("Operator", Align::Left),
@@ -214,7 +214,7 @@ pub(super) fn framework_table(analysis: &RunAnalysis) -> Option<OperatorTable> {
 
 /// Points of the framework's operators under the roofline, by the shapes of their inputs: what is left to show where the
 /// model is not known. Their bytes are those of a call by itself, activations included.
-pub(super) fn framework_points(analysis: &RunAnalysis) -> Vec<RooflinePoint> {
+pub(super) fn framework_points(analysis: &Analysis) -> Vec<RooflinePoint> {
     let Some(timeline) = analysis.timeline.as_deref() else {
         return Vec::new();
     };
@@ -243,16 +243,16 @@ pub(super) fn framework_points(analysis: &RunAnalysis) -> Vec<RooflinePoint> {
 }
 
 /// Whether a trace has anything to say of a device.
-fn has_device(timeline: &Analysis) -> bool {
+fn has_device(timeline: &TraceAnalysis) -> bool {
     timeline.totals.device_time_ns > 0
 }
 
-fn with_kernels(analysis: &RunAnalysis) -> Option<&Analysis> {
+fn with_kernels(analysis: &Analysis) -> Option<&TraceAnalysis> {
     let timeline = analysis.timeline.as_deref()?;
     (!timeline.kernels.is_empty()).then_some(timeline)
 }
 
-fn by_purpose(timeline: &Analysis) -> Table {
+fn by_purpose(timeline: &TraceAnalysis) -> Table {
     let mut sums: std::collections::BTreeMap<_, (u64, i64)> = std::collections::BTreeMap::new();
     for kernel in &timeline.kernels {
         let sum = sums.entry(kernel.category).or_default();

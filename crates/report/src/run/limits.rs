@@ -1,12 +1,12 @@
 //! Where phases stand under the roof of the device, as a section of the report.
 
-use llmprof_analysis::run::{PhaseAnalysis, RunAnalysis};
+use llmprof_analysis::{Analysis, PhaseAnalysis};
 use llmprof_units::{Nanos, Percent, significant};
 
 use crate::{Document, Table};
 
 /// Adds the section where there are floors to stand on.
-pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+pub(super) fn section(document: &mut Document, analysis: &Analysis) {
     if analysis.phases.iter().all(|phase| phase.floor.is_none()) {
         return;
     }

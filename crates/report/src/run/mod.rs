@@ -1,6 +1,6 @@
 //! A measured run as people read it: `report.md`, `stakeholder_summary.md`, `report.html`.
 //!
-//! All are made from one [`RunAnalysis`](llmprof_analysis::run::RunAnalysis), so that their numbers agree.
+//! All are made from one [`Analysis`](llmprof_analysis::Analysis), so that their numbers agree.
 
 mod full;
 mod kernels;

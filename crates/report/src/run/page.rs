@@ -1,4 +1,6 @@
-use llmprof_analysis::run::{Distribution, OperatorGroup, PhaseAnalysis, RunAnalysis};
+use llmprof_analysis::matching::OperatorGroup;
+use llmprof_analysis::stats::Distribution;
+use llmprof_analysis::{Analysis, PhaseAnalysis};
 use llmprof_record::issue::Issue;
 use llmprof_theory::device::Device;
 use llmprof_units::{DType, Nanos, Percent};
@@ -29,7 +31,7 @@ pub struct Extras {
 
 /// The page of a run.
 pub fn view(
-    analysis: &RunAnalysis,
+    analysis: &Analysis,
     issues: &[Issue],
     limits: Option<&Device>,
     extras: Extras,
@@ -107,7 +109,7 @@ pub(super) fn percentiles(values: &Distribution) -> Vec<Mark> {
 }
 
 /// How long steps of decode took, where a trace shows them.
-fn step_histograms(analysis: &RunAnalysis) -> Vec<Part> {
+fn step_histograms(analysis: &Analysis) -> Vec<Part> {
     let histogram = |phase: &PhaseAnalysis| {
         let traced = phase.traced.as_ref()?;
         let steps: Vec<f64> = traced.step_ns.iter().map(|&step| step as f64).collect();
@@ -122,7 +124,7 @@ fn step_histograms(analysis: &RunAnalysis) -> Vec<Part> {
 }
 
 /// The report without what the page shows elsewhere.
-fn rest(analysis: &RunAnalysis) -> Document {
+fn rest(analysis: &Analysis) -> Document {
     let mut whole = document(analysis, &[]);
     let shown = ["Conclusion", "Operators", "Kernels", steps::TITLE];
     let mut keep = true;
@@ -135,7 +137,7 @@ fn rest(analysis: &RunAnalysis) -> Document {
     whole
 }
 
-fn waterfalls(analysis: &RunAnalysis) -> Vec<Part> {
+fn waterfalls(analysis: &Analysis) -> Vec<Part> {
     if analysis.phases.is_empty() {
         return Vec::new();
     }
@@ -182,7 +184,7 @@ fn waterfalls(analysis: &RunAnalysis) -> Vec<Part> {
         .collect()
 }
 
-fn roofline(analysis: &RunAnalysis, limits: &Device) -> Roofline {
+fn roofline(analysis: &Analysis, limits: &Device) -> Roofline {
     // A device has peaks for more formats than a run uses; their lines would hide the points.
     let mut used: Vec<DType> = analysis
         .phases
@@ -235,7 +237,7 @@ fn kind_of(phase: &PhaseAnalysis, group: &OperatorGroup) -> String {
     group.kind.to_string()
 }
 
-fn operators(analysis: &RunAnalysis) -> OperatorTable {
+fn operators(analysis: &Analysis) -> OperatorTable {
     let headers = [
         ("Phase", Align::Left),
         ("Operator", Align::Left),

@@ -1,6 +1,7 @@
 //! What slices say of the whole, where recording kept within a budget.
 
-use llmprof_analysis::{Scaled, run::RunAnalysis};
+use llmprof_analysis::Analysis;
+use llmprof_analysis::trace::scaled::Scaled;
 use llmprof_record::kernel_name::brief;
 
 use super::kernels::LONGEST_NAME;
@@ -10,12 +11,12 @@ use crate::{Document, Table};
 const TITLE: &str = "Scaled from slices";
 
 /// What slices say; nothing where all of the time was recorded.
-pub(super) fn of(analysis: &RunAnalysis) -> Option<&Scaled> {
+pub(super) fn of(analysis: &Analysis) -> Option<&Scaled> {
     analysis.timeline.as_ref()?.scaled.as_ref()
 }
 
 /// The sentences for the conclusion.
-pub(super) fn lines(analysis: &RunAnalysis) -> Vec<String> {
+pub(super) fn lines(analysis: &Analysis) -> Vec<String> {
     let told = |scaled: &Scaled| {
         let mut lines = vec![scaled.basis()];
         lines.extend(scaled.totals());
@@ -25,7 +26,7 @@ pub(super) fn lines(analysis: &RunAnalysis) -> Vec<String> {
 }
 
 /// Adds the section where only slices were recorded.
-pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+pub(super) fn section(document: &mut Document, analysis: &Analysis) {
     let Some(scaled) = of(analysis) else { return };
     document.heading(TITLE);
     document.paragraph(

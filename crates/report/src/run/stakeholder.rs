@@ -1,5 +1,7 @@
-use llmprof_analysis::run::contention::{SHARED, STOLEN_FROM, THROTTLED};
-use llmprof_analysis::run::{GainOf, PhaseClass, RunAnalysis};
+use llmprof_analysis::Analysis;
+use llmprof_analysis::bottleneck::PhaseClass;
+use llmprof_analysis::findings::GainOf;
+use llmprof_analysis::telemetry::{SHARED, STOLEN_FROM, THROTTLED};
 use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{full::device, words::time};
@@ -9,7 +11,7 @@ use crate::Document;
 const WORTH_SAYING: f64 = 1.05;
 
 /// One page without jargon: how fast, what holds it back, what would help.
-pub fn stakeholder(analysis: &RunAnalysis) -> Document {
+pub fn stakeholder(analysis: &Analysis) -> Document {
     let mut document = Document::new(format!("{}: how fast it is, and why", analysis.model));
     let latency = &analysis.latency;
     document.heading("How fast it is");
@@ -116,7 +118,7 @@ pub fn stakeholder(analysis: &RunAnalysis) -> Document {
 }
 
 /// What took processors from the model while it was measured.
-fn disturbed(analysis: &RunAnalysis) -> Vec<String> {
+fn disturbed(analysis: &Analysis) -> Vec<String> {
     let told = [
         (
             SHARED,

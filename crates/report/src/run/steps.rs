@@ -1,7 +1,7 @@
 //! Steps by the pattern of launches, as a section of the report.
 
+use llmprof_analysis::Analysis;
 use llmprof_analysis::phases::PhaseSource;
-use llmprof_analysis::run::RunAnalysis;
 use llmprof_analysis::steps::{StepPattern, StepPatterns};
 use llmprof_units::Percent;
 
@@ -18,12 +18,12 @@ const DRAWN: usize = 3;
 const FEWEST_DRAWN: u64 = 4;
 
 /// The steps that patterns of launches show, where no range does.
-pub(super) fn of(analysis: &RunAnalysis) -> Option<&StepPatterns> {
+pub(super) fn of(analysis: &Analysis) -> Option<&StepPatterns> {
     analysis.timeline.as_ref()?.steps.as_ref()
 }
 
 /// Whether phases are made of the same steps, so that their own tables would say it twice.
-pub(super) fn replace_phases(analysis: &RunAnalysis) -> bool {
+pub(super) fn replace_phases(analysis: &Analysis) -> bool {
     let inferred = analysis
         .timeline
         .as_ref()
@@ -32,7 +32,7 @@ pub(super) fn replace_phases(analysis: &RunAnalysis) -> bool {
 }
 
 /// Adds the section where there are steps.
-pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+pub(super) fn section(document: &mut Document, analysis: &Analysis) {
     if let Some(steps) = of(analysis) {
         document.heading(TITLE);
         fill(document, steps);

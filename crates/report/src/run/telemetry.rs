@@ -1,12 +1,13 @@
 //! What the machine did meanwhile, as a section of the report.
 
-use llmprof_analysis::run::{HostTelemetry, PhaseTelemetry, ProcessorUse, RunAnalysis};
+use llmprof_analysis::Analysis;
+use llmprof_analysis::telemetry::{HostTelemetry, PhaseTelemetry, ProcessorUse};
 use llmprof_units::{Count, Percent, significant};
 
 use crate::{Document, Table};
 
 /// Adds the section where anything was sampled.
-pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+pub(super) fn section(document: &mut Document, analysis: &Analysis) {
     let Some(telemetry) = &analysis.telemetry else {
         return;
     };
@@ -121,7 +122,7 @@ fn phases(telemetry: &HostTelemetry) -> Table {
             ]);
         }
         if has_gpus {
-            let each = |cell: &dyn Fn(&llmprof_analysis::run::GpuPhase) -> Option<String>| {
+            let each = |cell: &dyn Fn(&llmprof_analysis::telemetry::GpuPhase) -> Option<String>| {
                 let cells = phase.gpus.iter().map(|gpu| cell(gpu).unwrap_or_else(dash));
                 cells.collect::<Vec<_>>().join(", ")
             };

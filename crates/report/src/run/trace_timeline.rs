@@ -1,6 +1,6 @@
 //! A trace as lanes of events: ranges, host threads, streams of devices.
 
-use llmprof_analysis::run::RunAnalysis;
+use llmprof_analysis::Analysis;
 use llmprof_record::trace::{HostKind, RangeKind, StrId, Trace};
 use llmprof_units::Nanos;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ enum Lane {
 }
 
 /// The timeline of a trace, with the phases of its analysis.
-pub fn trace_timeline(trace: &Trace, analysis: &RunAnalysis) -> TraceTimeline {
+pub fn trace_timeline(trace: &Trace, analysis: &Analysis) -> TraceTimeline {
     let mut drawn = device_events(trace);
     ranges(trace, &mut drawn);
     hosts(trace, &mut drawn);
@@ -100,7 +100,7 @@ pub fn trace_timeline(trace: &Trace, analysis: &RunAnalysis) -> TraceTimeline {
 }
 
 /// The stretches of all phases in order of time, once for all devices.
-fn windows(analysis: &RunAnalysis) -> Vec<(i64, i64, String)> {
+fn windows(analysis: &Analysis) -> Vec<(i64, i64, String)> {
     let mut windows: Vec<(i64, i64, String)> = Vec::new();
     for phase in &analysis.phases {
         let Some(traced) = &phase.traced else {

@@ -1,6 +1,8 @@
 //! What only a trace shows: idle time by cause, steps, first use, work that no operator needs.
 
-use llmprof_analysis::run::{PhaseAnalysis, RunAnalysis, TracedPhase, UnmatchedOperator};
+use llmprof_analysis::matching::UnmatchedOperator;
+use llmprof_analysis::phase_facts::TracedPhase;
+use llmprof_analysis::{Analysis, PhaseAnalysis};
 use llmprof_units::{Nanos, Percent};
 
 use super::full::dash;
@@ -11,7 +13,7 @@ use crate::{Block, Document, Table};
 const MOST_UNMATCHED: usize = 8;
 
 /// Adds the tables of traced phases; nothing for runs of the native engine.
-pub(super) fn section(document: &mut Document, analysis: &RunAnalysis) {
+pub(super) fn section(document: &mut Document, analysis: &Analysis) {
     let traced: Vec<(&PhaseAnalysis, &TracedPhase)> = analysis
         .phases
         .iter()

@@ -1,7 +1,8 @@
-use llmprof_analysis::run::{
-    Confidence, EACH_LENGTH, Evidence, Finding, GainOf, PhaseAnalysis, RunAnalysis, Summary,
-};
+use llmprof_analysis::evidence::Evidence;
+use llmprof_analysis::findings::{Confidence, EACH_LENGTH, Finding, GainOf};
+use llmprof_analysis::stats::Summary;
 use llmprof_analysis::steps::StepPattern;
+use llmprof_analysis::{Analysis, PhaseAnalysis};
 use llmprof_units::{
     Bytes, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, Times, significant,
 };
@@ -13,7 +14,7 @@ const MOST_PATTERNS: usize = 2;
 const NOTICED: f64 = 1.005;
 
 /// The conclusion in a few sentences, the most important first: where the time went, the bound, what would pay.
-pub fn conclusion(analysis: &RunAnalysis) -> Vec<String> {
+pub fn conclusion(analysis: &Analysis) -> Vec<String> {
     let mut lines = Vec::new();
     let latency = &analysis.latency;
     if let (Some(ttft), Some(rate)) = (&latency.ttft_ns, &latency.tokens_per_s) {
@@ -94,7 +95,7 @@ fn phase_line(phase: &PhaseAnalysis) -> String {
 
 /// What was asked of the model, in one line; nothing where the model is not known. Of a trace alone nobody saw what was asked:
 /// it is what the model is counted with, and how long decode was the trace itself shows.
-pub(super) fn asked(analysis: &RunAnalysis) -> Option<String> {
+pub(super) fn asked(analysis: &Analysis) -> Option<String> {
     let workload = analysis.workload.as_ref()?;
     let input = format!(
         "batch {}, prompt {}",
@@ -135,7 +136,7 @@ pub(super) fn finding_line(finding: &Finding) -> String {
 }
 
 /// What the first pass paid once, where that is a finding.
-pub(super) fn first_use(analysis: &RunAnalysis) -> Option<String> {
+pub(super) fn first_use(analysis: &Analysis) -> Option<String> {
     let first = analysis.latency.first_use.as_ref()?;
     let mut findings = analysis.findings.iter();
     let finding =
@@ -200,7 +201,7 @@ pub(super) fn time(ns: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use llmprof_analysis::run::Gain;
+    use llmprof_analysis::findings::Gain;
 
     use super::*;
 

@@ -5,16 +5,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-use llmprof_analysis::run::RunAnalysis;
-use llmprof_record::issue::Issue;
+use llmprof_analysis::Analysis;
+use llmprof_record::{issue::Issue, run::RunRecord};
+use llmprof_theory::device::{Catalog, Device};
 
-use crate::{failure::Failure, outputs::recorded::json};
+use crate::failure::Failure;
 
 /// Programs that open a file with what the user reads such files with, the first that exists.
 const OPENERS: [&str; 4] = ["xdg-open", "open", "wslview", "x-www-browser"];
 
 /// The analysis of a run.
-pub(super) fn analysis(run: &Path) -> Result<RunAnalysis, Failure> {
+pub(super) fn analysis(run: &Path) -> Result<Analysis, Failure> {
     let file = run.join("analysis.json");
     let advice = format!("`llmprof analyze {}` makes it anew", run.display());
     let value: serde_json::Value = json(&file)?.ok_or_else(|| {
@@ -23,7 +24,7 @@ pub(super) fn analysis(run: &Path) -> Result<RunAnalysis, Failure> {
     let version = value
         .get("schema_version")
         .and_then(serde_json::Value::as_u64);
-    if version != Some(u64::from(RunAnalysis::SCHEMA_VERSION)) {
+    if version != Some(u64::from(Analysis::SCHEMA_VERSION)) {
         let found = match version {
             Some(version) => format!("has schema version {version}"),
             None => "is not that of a run".to_owned(),
@@ -31,7 +32,7 @@ pub(super) fn analysis(run: &Path) -> Result<RunAnalysis, Failure> {
         return Err(Failure::new(format!(
             "{} {found}; this llmprof reports version {}",
             file.display(),
-            RunAnalysis::SCHEMA_VERSION
+            Analysis::SCHEMA_VERSION
         ))
         .hint(advice));
     }
@@ -73,4 +74,25 @@ pub(super) fn open(page: &Path) -> Result<(), Failure> {
     ))
     .warn();
     Ok(())
+}
+
+/// The device that an analysis is of: the record's own, unless `analyze --device` named another.
+pub(super) fn device(record: &RunRecord, analysis: &Analysis) -> Option<Device> {
+    let name = analysis.device.as_ref()?;
+    let own = record.device.clone().filter(|device| device.name == *name);
+    own.or_else(|| Catalog::embedded().by_name(name).ok())
+}
+
+/// The contents of a JSON file of a run; `None` where there is no such file.
+fn json(path: &Path) -> Result<Option<serde_json::Value>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("cannot read {}: {error}", path.display()))
+    };
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| failed(&error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
 }

@@ -6,7 +6,7 @@ use llmprof_units::{Count, Nanos, significant};
 use super::files;
 
 /// What counters say, in a few lines.
-pub(super) fn lines(counters: &CountersAnalysis) -> Vec<String> {
+pub(crate) fn lines(counters: &CountersAnalysis) -> Vec<String> {
     let total: Nanos = counters
         .launches
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn lines(counters: &CountersAnalysis) -> Vec<String> {
 }
 
 /// All rows for a spreadsheet.
-pub(super) fn csv(rows: &[LaunchRow]) -> String {
+pub(crate) fn csv(rows: &[LaunchRow]) -> String {
     let mut lines = vec![
         ["kernel", "grid", "block", "duration_ns", "timeline_mean_ns"]
             .into_iter()

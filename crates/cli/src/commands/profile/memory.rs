@@ -2,7 +2,6 @@
 
 use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
 use llmprof_units::{Count, Percent};
-use serde::{Serialize, Serializer};
 
 /// The timeline of every device, for a spreadsheet.
 pub(crate) const FILE: &str = "memory.csv";
@@ -105,14 +104,4 @@ pub(crate) fn csv(history: &MemoryHistory) -> Option<String> {
         }
     }
     (rows > 0).then_some(file)
-}
-
-/// Without the points of timelines, which have a file of their own.
-#[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
-pub(super) fn brief<S: Serializer>(
-    history: &Option<MemoryHistory>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let brief = history.as_ref().map(MemoryHistory::without_timelines);
-    brief.serialize(serializer)
 }

@@ -1,12 +1,12 @@
 //! Profiles: into a run (`import`), analyzed again (`analyze`), reported again (`report`), out of it (`export`).
 
 mod again;
-mod contents;
-mod counters;
+pub(crate) mod counters;
 pub(crate) mod files;
 pub(crate) mod memory;
-mod page;
+pub(crate) mod page;
 mod request;
+mod summary;
 
 use std::{
     io::Write as _,
@@ -14,21 +14,24 @@ use std::{
     time::Instant,
 };
 
+use llmprof_analysis::{Analysis, judged_device};
+use llmprof_capture::session::Sliced;
 use llmprof_record::{
+    import::{self, Limits},
     issue::Issue,
+    run::{RunRecord, TRACE_FILE},
     store::{Pass, RunDir, RunStatus, StoredRun, relist, write_atomically},
     trace::Trace,
 };
+use llmprof_theory::device::Device;
 use llmprof_units::Nanos;
 
-pub(crate) use self::contents::TRACE_FILE;
-use self::contents::{Contents, Findings};
 use crate::{
     args::{AnalyzeArgs, ExportArgs, ExportFormat, ImportArgs, ReportArgs},
     clock,
     failure::Failure,
     output::Output,
-    slices::Sliced,
+    outputs::{self, Results, Wanted},
     subject,
 };
 
@@ -36,33 +39,19 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
     let started = Instant::now();
     let (profiles, overrides) = request::split(&args.files);
     let subject = request::subject(args.config.as_deref(), &overrides)?;
-    let mut contents = Contents::import(&profiles)?;
+    let (mut record, sources) = read(&profiles)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
-    request::describe(
-        &mut contents.recorded,
-        subject,
-        device,
-        args.device.as_deref(),
-    );
-    let findings = contents.analyze(None)?;
+    request::describe(&mut record, subject, device);
+    let analysis = analyzed(&record, None)?;
     let dir = match &args.output {
         Some(dir) => dir.clone(),
         None => files::default_directory(&profiles),
     };
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
     let written = (|| -> Result<(), Failure> {
-        store.describe("import", &contents.recorded.name, &overrides)?;
-        contents.save(&store)?;
-        for issue in findings.issues() {
-            store.add_issue(issue.clone())?;
-        }
-        let results = findings
-            .run()
-            .map(|run| contents.results(run, None, &dir))
-            .transpose()?;
-        for (name, text) in findings.files(&contents, results.as_ref(), findings.issues())? {
-            store.write(&name, text)?;
-        }
+        store.describe("import", &record.name, &overrides)?;
+        record.save(store.path())?;
+        write(&record, &analysis, &mut store)?;
         store.set_pass(Pass {
             name: "import".to_owned(),
             status: RunStatus::Complete,
@@ -79,48 +68,59 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
             return Err(failure);
         }
     }
-    print(&findings, args.json, &dir, output)
+    let profiled = Profiled {
+        record,
+        analysis,
+        sources,
+    };
+    profiled.print(args.json, &dir, output)
 }
 
 pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Failure> {
     let mut run = StoredRun::open(&args.run)?;
-    let mut contents = Contents::load(&run.path)?;
+    let record = load(&run.path)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
-    let findings = contents.analyze(device.as_ref())?;
-    // What the analysis before this one complained of may be over.
+    let analysis = analyzed(&record, device.as_ref())?;
+    // What the analysis before this one found may be over.
     let before = again::issues(&run.path);
     run.manifest.issues.retain(|issue| !before.contains(issue));
-    for issue in findings.issues() {
+    for issue in &analysis.issues {
         if !run.manifest.issues.contains(issue) {
             run.manifest.issues.push(issue.clone());
         }
     }
-    let results = findings
-        .run()
-        .map(|analysis| contents.results(analysis, device.as_ref(), &run.path))
-        .transpose()?;
-    let files = findings.files(&contents, results.as_ref(), &run.manifest.issues)?;
-    contents::replace(&run.path, &files)?;
+    let judged = judged_device(&record, device.as_ref());
+    let results = Results {
+        record: &record,
+        analysis: &analysis,
+        device: judged.device.as_ref(),
+    };
+    let mut files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
+    files.push(("analysis.json".to_owned(), outputs::text(&analysis)?));
+    replace(&run.path, &files)?;
     let dir = run.path.clone();
     relist(run)?;
-    print(&findings, args.json, &dir, output)
+    let profiled = Profiled {
+        record,
+        analysis,
+        sources: Vec::new(),
+    };
+    profiled.print(args.json, &dir, output)
 }
 
 /// Renders the reports of a run again from its analysis.
 pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failure> {
     let run = StoredRun::open(&args.run)?;
-    let contents = Contents::load(&run.path)?;
-    let issues = &run.manifest.issues;
-    let files = if contents.tells_time() {
-        let analysis = again::analysis(&run.path)?;
-        let results = contents.results(&analysis, None, &run.path)?;
-        let mut files = crate::outputs::files(&results, issues, true);
-        files.push(crate::outputs::metrics_file(&results)?);
-        files
-    } else {
-        page::Others::of(&contents, None).files(issues)
+    let record = load(&run.path)?;
+    let analysis = again::analysis(&run.path)?;
+    let judged = again::device(&record, &analysis);
+    let results = Results {
+        record: &record,
+        analysis: &analysis,
+        device: judged.as_ref(),
     };
-    contents::replace(&run.path, &files)?;
+    let files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
+    replace(&run.path, &files)?;
     let page = run.path.join("report.html");
     relist(run)?;
     output.line(&page.display().to_string())?;
@@ -130,51 +130,112 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
     Ok(())
 }
 
-/// Reads profiles into a run that is open, analyzes them and writes all that follows. `in_slices` says that they were to be
+/// Reads profiles into a run that is open, analyzes them and writes all that follows. `sliced` says that they were to be
 /// recorded within a budget.
 pub(crate) fn keep(
     profiles: &[PathBuf],
     device: Option<&str>,
     sliced: Option<Sliced>,
-    mut issues: Vec<Issue>,
+    issues: Vec<Issue>,
     store: &mut RunDir,
-) -> Result<Findings, Failure> {
-    let mut contents = Contents::import(profiles)?;
+) -> Result<Profiled, Failure> {
+    let (mut record, sources) = read(profiles)?;
     let described = device.map(subject::device).transpose()?;
-    request::describe(&mut contents.recorded, None, described, device);
-    let mut findings = contents.analyze(None)?;
+    request::describe(&mut record, None, described);
+    let mut analysis = analyzed(&record, None)?;
+    record.issues = issues;
     if let Some(sliced) = sliced {
-        issues.extend(sliced.issues(findings.has_slices(), findings.issues()));
+        let timeline = analysis.timeline.as_ref();
+        let few = |issue: &Issue| issue.code == "slices.few";
+        let has_slices = timeline.is_some_and(|timeline| timeline.scaled.is_some())
+            || analysis.issues.iter().any(few);
+        let more = sliced.issues(has_slices, &analysis.issues);
+        record.issues.extend(more);
     }
-    findings.add_issues(issues);
-    contents.save(store)?;
-    for issue in findings.issues() {
-        store.add_issue(issue.clone())?;
-    }
-    let dir = store.path().to_owned();
-    let results = findings
-        .run()
-        .map(|run| contents.results(run, None, &dir))
-        .transpose()?;
-    for (name, text) in findings.files(&contents, results.as_ref(), findings.issues())? {
-        store.write(&name, text)?;
-    }
-    Ok(findings)
+    analysis.issues.extend(record.issues.iter().cloned());
+    record.save(store.path())?;
+    write(&record, &analysis, store)?;
+    Ok(Profiled {
+        record,
+        analysis,
+        sources,
+    })
 }
 
-pub(crate) fn print(
-    findings: &Findings,
-    json: bool,
-    dir: &Path,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    if json {
-        return output.json(findings);
+/// Profiles with what follows from them.
+pub(crate) struct Profiled {
+    record: RunRecord,
+    analysis: Analysis,
+    /// `name: format` of each file.
+    sources: Vec<String>,
+}
+
+impl Profiled {
+    pub(crate) fn print(&self, json: bool, dir: &Path, output: &mut Output) -> Result<(), Failure> {
+        if json {
+            return output.json(&self.analysis);
+        }
+        for line in summary::lines(&self.sources, &self.record, &self.analysis) {
+            output.line(&line)?;
+        }
+        output.line(&format!("run: {}", dir.display()))
     }
-    for line in findings.summary() {
-        output.line(&line)?;
+}
+
+/// Reads profiles of one program; the answer also has `name: format` of each.
+fn read(profiles: &[PathBuf]) -> Result<(RunRecord, Vec<String>), Failure> {
+    let mut record = RunRecord::default();
+    let mut sources = Vec::new();
+    for file in profiles {
+        let (format, profile) = import::import(file, &Limits::default())
+            .map_err(|error| Failure::new(error.to_string()))?;
+        sources.push(format!("{}: {format}", file.display()));
+        record
+            .add_profile(&files::name(file), profile)
+            .map_err(|second| {
+                Failure::new(format!("{} is {second}", file.display()))
+                    .hint(second.hint().to_owned())
+            })?;
     }
-    output.line(&format!("run: {}", dir.display()))
+    Ok((record, sources))
+}
+
+/// The record of a run that has something to analyze.
+fn load(run: &Path) -> Result<RunRecord, Failure> {
+    let record = RunRecord::load(run)?.filter(|record| !record.is_empty());
+    record.ok_or_else(|| {
+        Failure::new(format!("{} holds no profile to analyze", run.display()))
+            .hint("`llmprof runs show RUN` shows how far the run came".to_owned())
+    })
+}
+
+fn analyzed(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, Failure> {
+    llmprof_analysis::analyze(record, device)
+        .map_err(|error| Failure::new(format!("cannot analyze the run: {error}")))
+}
+
+fn write(record: &RunRecord, analysis: &Analysis, store: &mut RunDir) -> Result<(), Failure> {
+    let judged = judged_device(record, None);
+    let results = Results {
+        record,
+        analysis,
+        device: judged.device.as_ref(),
+    };
+    outputs::write(&results, Wanted::ALL, store)
+}
+
+/// Writes files anew into a run that ended.
+fn replace(run: &Path, files: &[outputs::Output]) -> Result<(), Failure> {
+    for (name, contents) in files {
+        let file = run.join(name);
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Failure::new(format!("cannot create {}: {error}", folder.display()))
+            })?;
+        }
+        write_atomically(&file, contents.as_bytes())?;
+    }
+    Ok(())
 }
 
 pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! Reports of profiles beside a timeline: counters, sums, memory. Where there is no timeline they are a report of their own.
 
-use llmprof_analysis::{Analysis, counters::CountersAnalysis};
-use llmprof_record::issue::Issue;
+use llmprof_analysis::Analysis;
+use llmprof_record::{issue::Issue, run::RunRecord};
 use llmprof_report::{
     counters, memory,
     render::{html, markdown},
@@ -9,38 +9,28 @@ use llmprof_report::{
     view::{ReportView, Section},
 };
 
-use super::contents::Contents;
 use crate::outputs::{Output, plots};
 
 /// What profiles say that tell no time line.
-pub(super) struct Others<'a> {
-    contents: &'a Contents,
-    counters: Option<CountersAnalysis>,
+pub(crate) struct Others<'a> {
+    pub(crate) record: &'a RunRecord,
+    pub(crate) analysis: &'a Analysis,
 }
 
-impl<'a> Others<'a> {
-    /// Those of `contents`; counters are joined with the kernels of a timeline.
-    pub(super) fn of(contents: &'a Contents, timeline: Option<&Analysis>) -> Self {
-        let found = contents.counters.as_deref();
-        Self {
-            contents,
-            counters: found.map(|found| CountersAnalysis::of(found, timeline)),
-        }
-    }
-
+impl Others<'_> {
     /// The sections of a report.
-    pub(super) fn sections(&self) -> Vec<Section> {
-        let contents = self.contents;
+    pub(crate) fn sections(&self) -> Vec<Section> {
+        let record = self.record;
         let mut sections = Vec::new();
-        sections.extend(self.counters.iter().flat_map(counters::sections));
-        let tables = contents.summaries.iter();
+        sections.extend(self.analysis.counters.iter().flat_map(counters::sections));
+        let tables = record.summaries.iter();
         sections.extend(tables.map(|table| sums::section(&table.table, &table.file)));
-        sections.extend(contents.memory.as_deref().and_then(memory::section));
+        sections.extend(record.memory.as_ref().and_then(memory::section));
         sections
     }
 
     /// `report.html`, `report.md` and the plots, where there is no timeline.
-    pub(super) fn files(&self, issues: &[Issue]) -> Vec<Output> {
+    pub(crate) fn files(&self, issues: &[Issue]) -> Vec<Output> {
         let mut page = ReportView {
             title: self.title(),
             subtitle: String::new(),
@@ -49,7 +39,7 @@ impl<'a> Others<'a> {
             sections: self.sections(),
         };
         let text = markdown::document(&page.document());
-        let all = self.contents.counters.as_deref();
+        let all = self.record.counters.as_ref();
         page.sections.extend(all.and_then(counters::readings));
         let mut files = plots(&page);
         files.push(("report.md".to_owned(), text));
@@ -58,11 +48,11 @@ impl<'a> Others<'a> {
     }
 
     fn title(&self) -> String {
-        let contents = self.contents;
+        let record = self.record;
         let parts = [
-            (contents.counters.is_some(), "counters of Nsight Compute"),
-            (!contents.summaries.is_empty(), "sums of Nsight Systems"),
-            (contents.memory.is_some(), "memory of torch's allocator"),
+            (record.counters.is_some(), "counters of Nsight Compute"),
+            (!record.summaries.is_empty(), "sums of Nsight Systems"),
+            (record.memory.is_some(), "memory of torch's allocator"),
         ];
         let parts: Vec<&str> = parts
             .into_iter()
@@ -76,13 +66,13 @@ impl<'a> Others<'a> {
 
     fn conclusion(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        lines.extend(self.counters.as_ref().map(counters::conclusion));
-        let tables = self.contents.summaries.iter();
+        lines.extend(self.analysis.counters.as_ref().map(counters::conclusion));
+        let tables = self.record.summaries.iter();
         lines.extend(tables.map(|table| sums::conclusion(&table.table)));
         lines.extend(
-            self.contents
+            self.record
                 .memory
-                .as_deref()
+                .as_ref()
                 .map(memory::conclusion)
                 .unwrap_or_default(),
         );

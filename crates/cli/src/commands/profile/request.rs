@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use llmprof_config::hydra::RunMode;
+use llmprof_record::run::RunRecord;
 use llmprof_theory::device::Device;
 
 use crate::{
     app,
     failure::Failure,
-    outputs::recorded::{Recorded, RecordedModel, device_file},
     plan::{Purpose, plan},
     subject::Subject,
 };
@@ -30,7 +30,7 @@ pub(super) fn split(words: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
 pub(super) fn subject(
     config: Option<&Path>,
     overrides: &[String],
-) -> Result<Option<(Subject, String)>, Failure> {
+) -> Result<Option<Subject>, Failure> {
     let mut all = Vec::new();
     if let Some(config) = config {
         let path = config
@@ -54,33 +54,20 @@ pub(super) fn subject(
     let host = app::host()?;
     let composed = app::llmprof(&host.cwd).compose(&all, RunMode::Run, &host)?;
     let plan = plan(&composed, Purpose::Paper)?;
-    let spec = plan.hardware.spec.clone();
     let mut subject = Subject::of(&plan, None)?;
-    if spec == "auto" {
+    if plan.hardware.spec == "auto" {
         // This machine is not the one that the profile is of.
         subject.device = None;
     }
-    Ok(Some((subject, spec)))
+    Ok(Some(subject))
 }
 
-/// Puts what was told into what is kept with the profile.
-pub(super) fn describe(
-    recorded: &mut Recorded,
-    subject: Option<(Subject, String)>,
-    device: Option<Device>,
-    named: Option<&str>,
-) {
-    let mut spec = named.map(str::to_owned);
-    if let Some((subject, planned)) = subject {
-        recorded.name.clone_from(&subject.name);
-        recorded.workload = Some(subject.workload);
-        recorded.model = Some(RecordedModel::of(&subject));
-        recorded.device = subject.device;
-        spec = spec.or(Some(planned));
+/// Puts what was asked for into the record of the profiles.
+pub(super) fn describe(record: &mut RunRecord, subject: Option<Subject>, device: Option<Device>) {
+    if let Some(subject) = subject {
+        subject.describe(record);
     }
     if device.is_some() {
-        recorded.device = device;
+        record.device = device;
     }
-    let spec = spec.unwrap_or_default();
-    recorded.device_file = device_file(recorded.device.as_ref(), &spec);
 }

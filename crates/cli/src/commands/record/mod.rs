@@ -7,6 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
+use llmprof_capture::session::{Sliced, cupti_stays};
 use llmprof_capture::{
     process::{Interrupt, Launch},
     profiler::{Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library, watch},
@@ -19,14 +20,7 @@ use llmprof_record::{
 use llmprof_wire::Options;
 
 use super::profile::{self, files::free};
-use crate::{
-    args::RecordArgs,
-    clock,
-    failure::Failure,
-    output::Output,
-    slices::{self, Sliced},
-    subject,
-};
+use crate::{args::RecordArgs, clock, failure::Failure, output::Output, subject};
 
 /// Where wire files are in a run.
 const FOLDER: &str = "cupti";
@@ -123,7 +117,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         issues.extend(
             args.overhead
                 .filter(|_| args.no_detach)
-                .map(|_| slices::cupti_stays()),
+                .map(|_| cupti_stays()),
         );
         store.set_pass(Pass {
             name: "record".to_owned(),
@@ -153,8 +147,8 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
     // What the command printed comes first.
     let _ = std::io::stdout().flush();
     match kept {
-        Ok(findings) if args.json => profile::print(&findings, true, &dir, output)?,
-        Ok(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
+        Ok(profiled) if args.json => profiled.print(true, &dir, output)?,
+        Ok(profiled) => profiled.print(false, &dir, &mut Output::stderr())?,
         Err(why) => {
             let mut words = Output::stderr();
             words.line(&why.in_a_line())?;

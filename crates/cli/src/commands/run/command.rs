@@ -2,14 +2,15 @@
 
 use std::{path::Path, time::Duration};
 
-use llmprof_capture::process::{Interrupt, Launch, Stop};
+use llmprof_capture::{
+    process::{Interrupt, Launch, Stop},
+    session::Halt,
+};
 use llmprof_config::hydra::Job;
 use llmprof_record::{
     plan::{Plan, Word},
     store::{Pass, RunDir, RunStatus},
 };
-
-use super::halt::Halt;
 
 /// How many of a failed child's last lines are shown.
 const LAST_LINES: usize = 12;
@@ -24,7 +25,7 @@ pub(super) fn command(
 ) -> Result<String, Halt> {
     let words: Vec<&String> = plan.runtime.argv.iter().map(|Word(text)| text).collect();
     let [program, args @ ..] = words.as_slice() else {
-        return Err(Halt::Failed("runtime.argv is empty".to_owned()));
+        return Err(Halt::failed("runtime.argv is empty"));
     };
     let directory = match &plan.runtime.cwd {
         Some(directory) => cwd.join(directory),
@@ -60,21 +61,21 @@ pub(super) fn command(
             "`{program}` did not end within runtime.timeout_s={}",
             plan.runtime.timeout_s.unwrap_or_default()
         ))
-        .map(Halt::Failed),
+        .map(Halt::failed),
         None if !ended.status.success() => {
             let mut message = format!("`{program}` failed: {}", ended.describe());
             let lines = child.last_lines(LAST_LINES);
             if !lines.is_empty() {
                 message += &format!("; its last lines:\n{}", lines.join("\n"));
             }
-            Some(Halt::Failed(message))
+            Some(Halt::failed(message))
         }
         None => None,
     };
     pass.status = match &halt {
         None => RunStatus::Complete,
         Some(Halt::Interrupted) => RunStatus::Interrupted,
-        Some(Halt::Failed(_)) => RunStatus::Failed,
+        Some(Halt::Failed { .. }) => RunStatus::Failed,
     };
     store.set_pass(pass)?;
     let told = format!(

@@ -1,7 +1,10 @@
 //! The jobs of a sweep side by side: what each measured, in one table.
 
-use llmprof_analysis::run::{RunAnalysis, RunPhase, Summary, Utilization};
+use llmprof_analysis::Analysis;
+use llmprof_analysis::roofline::Utilization;
+use llmprof_analysis::stats::Summary;
 use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::run::RunPhase;
 use llmprof_report::{Document, Table, render::markdown};
 use llmprof_units::{Nanos, Percent, significant};
 
@@ -38,7 +41,7 @@ struct PhaseFigures {
 
 impl Figures {
     /// The figures of a run.
-    pub(super) fn of(analysis: &RunAnalysis) -> Self {
+    pub(super) fn of(analysis: &Analysis) -> Self {
         let mean = |summary: &Option<Summary>| summary.as_ref().map(|summary| summary.mean);
         Self {
             ttft_ns: mean(&analysis.latency.ttft_ns),
@@ -51,7 +54,7 @@ impl Figures {
 }
 
 impl PhaseFigures {
-    fn of(analysis: &RunAnalysis, phase: RunPhase) -> Self {
+    fn of(analysis: &Analysis, phase: RunPhase) -> Self {
         let Some(found) = analysis.phase(phase) else {
             return Self::default();
         };

@@ -5,12 +5,17 @@ use std::{
     process::ExitCode,
 };
 
-use llmprof_analysis::{run::RunAnalysis, statics::Statics};
-use llmprof_capture::{host::HostFacts, process::Interrupt};
+use llmprof_analysis::{Analysis, statics::Statics};
+use llmprof_capture::{
+    host,
+    process::Interrupt,
+    session::{Feed, Halt, Session},
+};
 use llmprof_config::hydra::Job;
 use llmprof_record::{
     issue::Issue,
     plan::{Place, Plan, RuntimeType},
+    run::{PassKind, RunRecord},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{
@@ -18,13 +23,16 @@ use llmprof_report::{
     render::markdown,
     statics::{assumptions as assumptions_of, document as statics_document},
 };
+use llmprof_units::{Bytes, Percent};
 
-use super::{command::command, feed::Feed, halt::Halt, native, pytorch};
+use super::command::command;
 use crate::{
     clock,
+    commands::profile::memory,
     failure::{self, Failure},
     measured,
     output::Output,
+    outputs::{self, Results, Wanted, has_times},
     plan::{Purpose, plan},
     progress::Show,
     subject::Subject,
@@ -44,7 +52,7 @@ pub(super) struct Ended {
     /// What to say about it at the end.
     pub(super) summary: Vec<String>,
     /// What it measured.
-    pub(super) analysis: Option<RunAnalysis>,
+    pub(super) analysis: Option<Analysis>,
     /// What should not be trusted.
     pub(super) issues: Vec<Issue>,
 }
@@ -73,26 +81,6 @@ impl Ended {
     }
 }
 
-/// What a runtime measured and wrote.
-pub(super) struct Told {
-    /// The conclusion, for the terminal.
-    pub(super) lines: Vec<String>,
-    pub(super) analysis: RunAnalysis,
-    /// What stopped it before its end; what it had by then is told.
-    pub(super) stopped: Option<Halt>,
-}
-
-/// What a runtime needs to run a job.
-pub(super) struct Run<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) subject: &'a Subject,
-    pub(super) feed: &'a Feed,
-    pub(super) cwd: &'a Path,
-    pub(super) store: &'a mut RunDir,
-    pub(super) interrupt: &'a mut Interrupt,
-    pub(super) show: Show,
-}
-
 /// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
 pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let plan = plan(&job.composed, Purpose::Run)?;
@@ -112,7 +100,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     };
     let feed = match plan.runtime.kind {
         RuntimeType::None | RuntimeType::Command => None,
-        _ => Some(Feed::of(&plan, &subject, cwd)?),
+        _ => Some(feed(&plan, &subject, cwd)?),
     };
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);
@@ -125,8 +113,8 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         for (path, text) in &job.files {
             store.write(&path.to_string_lossy(), text)?;
         }
-        let facts = serde_json::to_string_pretty(&HostFacts::collect(crate::VERSION, cwd))
-            .expect("host facts have only string keys");
+        let host = host::collect(crate::VERSION, cwd);
+        let facts = serde_json::to_string_pretty(&host).expect("host facts have only string keys");
         store.write("env.json", facts + "\n")?;
         for issue in &subject.issues {
             store.add_issue(issue.clone())?;
@@ -134,7 +122,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         if plan.pipeline.static_analysis.enable {
             let started = std::time::Instant::now();
             if subject.model.is_some() {
-                let statics = subject.statics()?;
+                let statics = subject.statics().map_err(halt)?;
                 write_statics(&statics, &plan, &store)?;
                 summary.extend(statics_summary(&statics));
             }
@@ -152,28 +140,49 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             return Ok(());
         };
         store.write("inputs.yaml", feed.inputs(&plan))?;
-        let mut run = Run {
+        let mut record = RunRecord {
+            plan: Some(plan.clone()),
+            host: Some(host),
+            ..RunRecord::default()
+        };
+        subject.describe(&mut record);
+        record.save_facts(store.path())?;
+        let mut session = Session {
             plan: &plan,
-            subject: &subject,
             feed,
             cwd,
             store: &mut store,
             interrupt: &mut interrupt,
-            show,
+            observer: &show,
         };
-        let told = match plan.runtime.kind {
-            RuntimeType::Pytorch => pytorch::pytorch(&mut run)?,
-            _ => native::native(&mut run)?,
+        let ran = session.run(&mut record);
+        if !has_times(&record) {
+            return ran;
+        }
+        let found = llmprof_analysis::analyze(&record, None)
+            .map_err(|error| Halt::failed(format!("cannot analyze the run: {error}")))?;
+        let results = Results {
+            record: &record,
+            analysis: &found,
+            device: subject.device.as_ref(),
         };
-        summary = told.lines;
-        analysis = Some(told.analysis);
-        told.stopped.map_or(Ok(()), Err)
+        let wanted = Wanted {
+            json: plan.output.json,
+            markdown: plan.output.markdown,
+        };
+        outputs::write(&results, wanted, &mut store).map_err(halt)?;
+        summary = conclusion(&record, &found);
+        analysis = Some(found);
+        ran
     };
     let (status, error) = match stages() {
         Ok(()) if interrupt.count() > 0 => (RunStatus::Interrupted, None),
         Ok(()) => (RunStatus::Complete, None),
         Err(Halt::Interrupted) => (RunStatus::Interrupted, None),
-        Err(Halt::Failed(error)) => (RunStatus::Failed, Some(error)),
+        Err(Halt::Failed { message, hint }) => {
+            let hint = hint.map(|hint| format!("\nhint: {hint}"));
+            (RunStatus::Failed, Some(message + &hint.unwrap_or_default()))
+        }
     };
     // What was lost stands above every number.
     let issues = store.manifest().issues.iter().map(Issue::in_a_line);
@@ -196,6 +205,48 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         summary,
         analysis,
     })
+}
+
+fn feed(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Feed, Failure> {
+    Feed::of(plan, &subject.vocabulary()?, cwd).map_err(|error| {
+        let failure = Failure::new(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint.to_owned()),
+            None => failure,
+        }
+    })
+}
+
+fn halt(failure: Failure) -> Halt {
+    Halt::failed(failure.in_a_line())
+}
+
+/// What the terminal shows of a run.
+fn conclusion(record: &RunRecord, analysis: &Analysis) -> Vec<String> {
+    let mut lines = llmprof_report::run::conclusion(analysis);
+    lines.extend(peak_memory(record));
+    lines.extend(
+        record
+            .memory
+            .as_ref()
+            .map(memory::lines)
+            .unwrap_or_default(),
+    );
+    lines
+}
+
+/// The largest batch of the plain passes, in a line.
+fn peak_memory(record: &RunRecord) -> Option<String> {
+    let plain = record.passes_of(PassKind::Plain);
+    let facts = plain.flat_map(|(_, pass)| &pass.allocator);
+    let most = facts.max_by_key(|facts| facts.peak_allocated_bytes)?;
+    let Bytes(reserved) = most.peak_reserved_bytes;
+    let free = reserved.saturating_sub(most.peak_allocated_bytes.0);
+    let share = Percent(free as f64 / (reserved.max(1)) as f64);
+    Some(format!(
+        "device memory: at most {} allocated of {} reserved ({share} free), {} held before the batch",
+        most.peak_allocated_bytes, most.peak_reserved_bytes, most.start_allocated_bytes
+    ))
 }
 
 /// Writes `static_compute.{json,md}` and `assumptions.md`.

@@ -2,18 +2,8 @@
 
 mod command;
 mod comparison;
-mod cupti;
-mod device_facts;
-mod feed;
-mod halt;
 mod job;
-mod native;
-mod passes;
-mod processors;
-mod pytorch;
 mod sweep;
-mod torch_profiler;
-mod watch;
 
 use std::process::ExitCode;
 

@@ -165,9 +165,18 @@ impl<'a> Process<'a> {
             Record::Refused(refused) => self.refused(&refused),
             Record::Kept(kept) => {
                 let why = String::from_utf8_lossy(kept.text);
+                let for_graphs = [
+                    llmprof_wire::KEPT_GRAPHS_CAPTURED,
+                    llmprof_wire::KEPT_GRAPHS_FOUND,
+                ];
+                let code = if for_graphs.contains(&&*why) {
+                    "cupti.kept_for_graphs"
+                } else {
+                    "cupti.kept"
+                };
                 let issue = Issue::new(
                     Severity::Info,
-                    "cupti.kept",
+                    code,
                     format!(
                         "CUPTI stayed in process {} while nothing was recorded, where it slows launches: {why}",
                         self.id

@@ -1,16 +1,11 @@
-//! The stage of our own library: one more worker, which is recorded while it runs one batch.
+//! The stage of our own CUPTI library: one more worker, which is recorded while it runs one batch.
 //!
 //! It is a process of its own, since CUPTI serves one tool at a time and torch's profiler is another.
 
-use llmprof_analysis::run::{MeasuredPass, PassKind};
-use llmprof_capture::{
-    process::Launch,
-    profiler::{Recording, find_library},
-    runner::protocol::{Generate, Generated, Instruments, Load},
-};
 use llmprof_record::{
     import::{Limits, wire},
     issue::{Issue, Severity},
+    run::{RecordedTrace, RunRecord},
     store::{Pass, RunDir, RunStatus},
     trace::{RangeKind, Ranges, Trace},
 };
@@ -18,33 +13,26 @@ use llmprof_units::Nanos;
 use llmprof_wire::Options;
 
 use super::{
-    halt::Halt,
-    job::Run,
-    passes::{Passes, limits},
+    Halt, Session, Sliced,
+    passes::{Passes, Start},
     pytorch::not_started,
+    slices,
 };
-use crate::slices::{self, Sliced};
+use crate::{
+    process::Launch,
+    profiler::{Recording, find_library},
+    runner::protocol::{Generate, Instruments, Load},
+};
 
 /// Where wire files and the worker's logs are.
 const FOLDER: &str = "cupti";
 
-/// What the stage gave.
-pub(super) struct Recorded {
-    /// Everything that was recorded.
-    pub(super) trace: Trace,
-    /// The pass that was recorded.
-    pub(super) pass: MeasuredPass,
-    /// What the worker answered in it.
-    pub(super) answer: Generated,
-    /// What was lost.
-    pub(super) issues: Vec<Issue>,
-}
-
 /// Marks the stage as one that did not come to its end; the issue says what is left of it.
 pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt> {
-    let (status, why) = match halt {
-        Halt::Failed(why) => (RunStatus::Failed, why.lines().next().unwrap_or_default()),
-        Halt::Interrupted => (RunStatus::Interrupted, "it was interrupted"),
+    let why = halt.reason();
+    let status = match halt {
+        Halt::Failed { .. } => RunStatus::Failed,
+        Halt::Interrupted => RunStatus::Interrupted,
     };
     store.set_pass(Pass {
         name: FOLDER.to_owned(),
@@ -63,20 +51,13 @@ pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt>
     )))
 }
 
-/// Runs the stage. Where CUDA cannot be recorded there are issues and nothing else: torch's profiler may still tell.
+/// Runs the stage. Where CUDA cannot be recorded there are issues and nothing else: torch's profiler may still do.
 pub(super) fn capture(
-    run: &mut Run<'_>,
+    session: &mut Session<'_>,
     launch: &Launch,
     request: &Load,
-) -> Result<Result<Recorded, Vec<Issue>>, Halt> {
-    let Run {
-        plan,
-        feed,
-        store,
-        interrupt,
-        show,
-        ..
-    } = run;
+    record: &mut RunRecord,
+) -> Result<(), Halt> {
     let unavailable = |why: String| {
         Issue::new(
             Severity::Warning,
@@ -88,21 +69,24 @@ pub(super) fn capture(
         Ok(library) => library,
         Err(missing) => {
             let hint = missing.hint();
-            return Ok(Err(vec![unavailable(missing.to_string()).with_hint(hint)]));
+            let issue = unavailable(missing.to_string()).with_hint(hint);
+            record.issues.push(issue);
+            return Ok(());
         }
     };
-    let Some(batch) = feed.batches().first() else {
-        return Err(Halt::Failed("the dataset has no batch".to_owned()));
+    let batches = session.feed.batches();
+    let Some(batch) = batches.first() else {
+        return Err(Halt::failed("the dataset has no batch"));
     };
-    let directory = store.path().join(FOLDER);
+    let directory = session.store.path().join(FOLDER);
     let failed = |error: std::io::Error| {
-        Halt::Failed(format!(
+        Halt::failed(format!(
             "cannot record into {}: {error}",
             directory.display()
         ))
     };
     std::fs::create_dir_all(&directory).map_err(failed)?;
-    let settings = &plan.pipeline.cupti;
+    let settings = &session.plan.pipeline.cupti;
     let options = Options {
         overhead_ppm: (settings.overhead.unwrap_or(0.0) * 1e6).round() as u32,
         // Without a budget the worker ends when recording does.
@@ -112,49 +96,50 @@ pub(super) fn capture(
     };
     let mut recording = Recording::prepare(library, &directory, options).map_err(failed)?;
     let launch = recording.apply(launch.clone());
-    store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
-    let (mut passes, _) = Passes::start(
-        &launch,
-        &directory,
-        limits(plan),
-        request,
-        feed,
-        interrupt,
-        *show,
-    )
-    .map_err(|error| not_started(error, &launch))?;
+    let command = format!("{FOLDER}/cmd.txt");
+    session.store.write(&command, format!("{launch}\n"))?;
     let asked = Generate {
         instruments: Instruments {
-            module_ranges: plan.runtime.module_ranges,
+            module_ranges: session.plan.runtime.module_ranges,
             ..Instruments::default()
         },
         ..batch.clone()
     };
+    let start = Start {
+        launch: &launch,
+        folder: FOLDER,
+        request,
+        is_measured: false,
+    };
+    let (mut passes, _) =
+        Passes::start(session, start, record).map_err(|error| not_started(error, &launch))?;
     // With the same ranges, so that graphs that carry them are captured before anything counts.
-    for number in 0..plan.runtime.warmup.max(1) {
+    for number in 0..passes.session.plan.runtime.warmup.max(1) {
         passes.rehearse(&format!("cupti warm-up {}", number + 1), &asked)?;
     }
     if let Err(why) = recording.start() {
-        passes.finish()?;
-        return Ok(Err(vec![unavailable(why)]));
+        passes.end(Ok(()))?;
+        record.issues.push(unavailable(why));
+        return Ok(());
     }
-    let answer = passes.captured_batch(FOLDER, store, &asked, true)?;
+    let (pass, answer) = passes.captured_batch(FOLDER, &asked, true)?;
     recording.stop();
-    let mut measured = passes.finish()?;
-    let mut issues = recording.issues();
-    if feed.batches().len() > 1 {
-        issues.push(Issue::new(
+    passes.end(Ok(()))?;
+    record.issues.extend(recording.issues());
+    if batches.len() > 1 {
+        record.issues.push(Issue::new(
             Severity::Info,
             "cupti.first_batch",
             format!(
                 "CUDA was recorded in the first of {} batches",
-                feed.batches().len()
+                batches.len()
             ),
         ));
     }
     let files = wire::files(&directory).map_err(failed)?;
     let mut trace = wire::read_files(&files, &Limits::default())
-        .map_err(|error| Halt::Failed(error.to_string()))?;
+        .map_err(|error| Halt::failed(error.to_string()))?;
+    let settings = &session.plan.pipeline.cupti;
     if let Some(share) = settings.overhead {
         let sliced = Sliced {
             share,
@@ -163,31 +148,26 @@ pub(super) fn capture(
         leave_out_warm_up(&mut trace, answer.start_ns);
         let mut kinds = trace.ranges.kind.iter();
         let has_slices = kinds.any(|kind| *kind == RangeKind::CAPTURE);
-        issues.extend(sliced.issues(has_slices, &trace.issues));
+        record
+            .issues
+            .extend(sliced.issues(has_slices, &trace.issues));
         if !has_slices {
-            issues.append(&mut trace.issues);
-            return Ok(Err(issues));
+            record.issues.append(&mut trace.issues);
+            return Ok(());
         }
-        issues.push(Issue::new(
+        record.issues.push(Issue::new(
             Severity::Info,
             "cupti.slices",
-            "CUDA was recorded now and then, to keep within pipeline.cupti.overhead: phases are the steps that were recorded whole",
+            "CUDA was sampled in slices, to keep within pipeline.cupti.overhead: phases are the steps that were recorded whole",
         ));
         // Where it was to leave and did not, the files say so.
-        issues.extend((!settings.detach).then(slices::cupti_stays));
+        record
+            .issues
+            .extend((!settings.detach).then(slices::cupti_stays));
     }
-    let pass = measured
-        .passes
-        .pop()
-        .filter(|pass| pass.kind == PassKind::Captured);
-    let pass = pass.ok_or_else(|| Halt::Failed("no batch was recorded".to_owned()))?;
-    issues.extend(measured.issues);
-    Ok(Ok(Recorded {
-        trace,
-        pass,
-        answer,
-        issues,
-    }))
+    // The cheaper recording explains the time; torch's operators stand beside it.
+    record.traces.insert(0, RecordedTrace { pass, trace });
+    Ok(record.save(session.store.path())?)
 }
 
 /// Leaves out what ended before the recorded batch began: ranges are recorded between slices too, those of warm-ups as well.

@@ -2,19 +2,43 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_capture::{
-    dataset::{Dataset, DatasetError, Lengths, Synthetic},
-    runner::protocol::{Generate, GenerateRequest, Image, Instruments, Prompt, TokenSampling},
-};
 use llmprof_record::plan::{Plan, SamplingPlan};
 
 use crate::{
-    failure::Failure,
-    subject::{Subject, Vocabulary},
+    dataset::{Dataset, DatasetError, Lengths, Synthetic},
+    runner::protocol::{Generate, GenerateRequest, Image, Instruments, Prompt, TokenSampling},
 };
 
+/// Token ids that prompts may have.
+pub struct Vocabulary {
+    /// How many there are.
+    pub size: u64,
+    /// Those that stand for the features of an image or a sound, which no text has.
+    pub reserved: Vec<u64>,
+}
+
+/// Why a model cannot be fed.
+#[derive(Debug, thiserror::Error)]
+pub enum FeedError {
+    #[error("dataset {name}: {source}")]
+    Dataset { name: String, source: DatasetError },
+    #[error("one pass would have {asked} {what}; at most {most} fit")]
+    TooLarge {
+        asked: u64,
+        what: &'static str,
+        most: u64,
+    },
+}
+
+impl FeedError {
+    pub fn hint(&self) -> Option<&'static str> {
+        matches!(self, Self::TooLarge { .. })
+            .then_some("fewer epochs, samples, prompt tokens or images, or a smaller batch")
+    }
+}
+
 /// The batches that one pass runs, one after the other.
-pub(super) struct Feed {
+pub struct Feed {
     batches: Vec<Generate>,
     inputs: Vec<Input>,
     /// Seed of the shuffle, given or drawn.
@@ -33,12 +57,14 @@ struct Input {
 
 impl Feed {
     /// Opens the dataset and chooses its samples. Synthetic ones have token ids of the model.
-    pub(super) fn of(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Self, Failure> {
-        let failed =
-            |error: DatasetError| Failure::new(format!("dataset {}: {error}", plan.dataset.name));
+    pub fn of(plan: &Plan, vocabulary: &Vocabulary, cwd: &Path) -> Result<Self, FeedError> {
+        let failed = |source: DatasetError| FeedError::Dataset {
+            name: plan.dataset.name.clone(),
+            source,
+        };
         let dataset = match &plan.dataset.root {
             Some(root) => files(plan, root, cwd).map_err(failed)?,
-            None => synthetic(plan, &subject.vocabulary()?).map_err(failed)?,
+            None => synthetic(plan, vocabulary).map_err(failed)?,
         };
         let epochs = dataset.epochs(&plan.dataset.sampling);
         check_size(plan, epochs.samples_per_epoch())?;
@@ -82,17 +108,17 @@ impl Feed {
     }
 
     /// The batches.
-    pub(super) fn batches(&self) -> &[Generate] {
+    pub fn batches(&self) -> &[Generate] {
         &self.batches
     }
 
     /// Whether prompts are text.
-    pub(super) fn is_text(&self) -> bool {
+    pub fn is_text(&self) -> bool {
         self.inputs.iter().any(|input| input.tokens.is_none())
     }
 
     /// `inputs.yaml`: exactly what was fed in.
-    pub(super) fn inputs(&self, plan: &Plan) -> String {
+    pub fn inputs(&self, plan: &Plan) -> String {
         let path = |path: &Option<PathBuf>| {
             path.as_ref()
                 .map_or_else(|| "null".to_owned(), |path| quoted(&path.to_string_lossy()))
@@ -139,7 +165,7 @@ const MOST: [(u64, &str); 3] = [
 ];
 
 /// Refuses a pass that would not fit in memory.
-fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), Failure> {
+fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), FeedError> {
     let epochs = plan.dataset.sampling.num_epochs;
     let prompts = epochs.saturating_mul(samples_per_epoch as u64);
     let tokens = match plan.dataset.root {
@@ -149,12 +175,7 @@ fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), Failure> {
     let images = prompts.saturating_mul(plan.workload.images.count);
     for (asked, (most, what)) in [prompts, tokens, images].into_iter().zip(MOST) {
         if asked > most {
-            return Err(Failure::new(format!(
-                "one pass would have {asked} {what}; at most {most} fit"
-            ))
-            .hint(
-                "fewer epochs, samples, prompt tokens or images, or a smaller batch".to_owned(),
-            ));
+            return Err(FeedError::TooLarge { asked, what, most });
         }
     }
     Ok(())

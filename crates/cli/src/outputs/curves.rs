@@ -1,23 +1,13 @@
-//! Curves of samples: made from what was measured, kept beside the plots of a run.
+//! Curves of samples for the page of a run.
 
-use std::path::Path;
-
-use llmprof_analysis::run::{MeasuredRun, PassKind, RunPhase};
-use llmprof_capture::telemetry::{GpuSample, GpuSeries, Sample, Samples};
-use llmprof_record::store::write_atomically;
-use llmprof_report::view::{Band, Line, Series, Unit};
-use llmprof_units::Nanos;
-
-use crate::{
-    failure::Failure,
-    outputs::{recorded::json, text},
+use llmprof_record::{
+    run::{PassKind, RunPhase, RunRecord},
+    samples::{GpuSample, GpuSeries, Sample, Samples},
 };
-
-/// Where the curves of a run are kept.
-const FILE: &str = "plots/telemetry.json";
+use llmprof_report::view::{Band, Line, Series, Unit};
 
 /// The samples as curves, with the phases of the run behind them. What was never read has none.
-pub(crate) fn of(samples: &Samples, run: &MeasuredRun) -> Vec<Series> {
+pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
     let bands = bands(run);
     let line = |label: &str, value: &dyn Fn(&Sample) -> Option<f64>| Line {
         label: label.to_owned(),
@@ -106,28 +96,8 @@ pub(crate) fn of(samples: &Samples, run: &MeasuredRun) -> Vec<Series> {
         .collect()
 }
 
-/// Saves curves with a run, so that its page can be made again; no file where there are none.
-pub(crate) fn save(curves: &[Series], run: &Path) -> Result<(), Failure> {
-    if curves.is_empty() {
-        return Ok(());
-    }
-    let file = run.join(FILE);
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            Failure::new(format!("cannot create {}: {error}", folder.display()))
-        })?;
-    }
-    write_atomically(&file, text(&curves)?.as_bytes())?;
-    Ok(())
-}
-
-/// Reads them back; none where a run has no such file.
-pub(crate) fn load(run: &Path) -> Result<Vec<Series>, Failure> {
-    Ok(json(&run.join(FILE))?.unwrap_or_default())
-}
-
 /// The phases of all passes that count, as stretches behind the curves.
-fn bands(run: &MeasuredRun) -> Vec<Band> {
+fn bands(run: &RunRecord) -> Vec<Band> {
     run.passes
         .iter()
         .flat_map(|pass| pass.phases.iter().map(move |span| (pass.kind, span)))
@@ -139,8 +109,8 @@ fn bands(run: &MeasuredRun) -> Vec<Band> {
                 }
                 PassKind::WarmUp | PassKind::Plain => span.phase.to_string(),
             },
-            start_ns: Nanos(span.start_ns),
-            end_ns: Nanos(span.end_ns),
+            start_ns: span.start_ns,
+            end_ns: span.end_ns,
         })
         .collect()
 }
@@ -209,7 +179,7 @@ fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
 
 #[cfg(test)]
 mod tests {
-    use llmprof_units::Joules;
+    use llmprof_units::{Joules, Nanos};
 
     use super::*;
 
@@ -228,7 +198,7 @@ mod tests {
             ],
             ..Samples::default()
         };
-        let curves = of(&samples, &MeasuredRun::default());
+        let curves = of(&samples, &RunRecord::default());
         assert_eq!(curves.len(), 1);
         assert_eq!(curves[0].lines.len(), 1);
         let values: Vec<f64> = curves[0].lines[0]

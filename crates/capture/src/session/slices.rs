@@ -1,7 +1,6 @@
 //! What is told of recording within a budget, whether `record` or a run does it.
 
-use llmprof_analysis::analysis::MORE_SLICES;
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::{Issue, MORE_SLICES, Severity};
 
 /// The least budget that programs of CUDA graphs keep to: CUPTI stays in them, where it makes graphs up to 1.9 % slower on an
 /// H200.
@@ -9,19 +8,19 @@ const LEAST_OF_GRAPHS: f64 = 0.02;
 
 /// How slices were asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sliced {
+pub struct Sliced {
     /// The share of time that they may cost.
-    pub(crate) share: f64,
+    pub share: f64,
     /// Whether times or a range bound the recording as well.
-    pub(crate) is_bounded: bool,
+    pub is_bounded: bool,
 }
 
 impl Sliced {
     /// What is to be said of them, besides the `issues` of the trace.
-    pub(crate) fn issues(self, has_slices: bool, issues: &[Issue]) -> Vec<Issue> {
+    pub fn issues(self, has_slices: bool, issues: &[Issue]) -> Vec<Issue> {
         let stays_for_graphs = issues
             .iter()
-            .any(|issue| issue.code == "cupti.kept" && issue.message.contains("CUDA graphs"));
+            .any(|issue| issue.code == "cupti.kept_for_graphs");
         let is_less = stays_for_graphs && self.share < LEAST_OF_GRAPHS;
         let none = (!has_slices).then(|| self.none());
         none.into_iter().chain(is_less.then(not_kept)).collect()
@@ -52,7 +51,7 @@ fn not_kept() -> Issue {
 }
 
 /// What the budget does not hold.
-pub(crate) fn cupti_stays() -> Issue {
+pub fn cupti_stays() -> Issue {
     Issue::new(
         Severity::Warning,
         "record.cupti_stays",

@@ -1,0 +1,77 @@
+//! One run of a model: starts a worker, drives it through its passes, samples telemetry, and returns what was measured.
+//!
+//! The record is saved when a pass ends, so that a run that is killed keeps every pass it finished.
+
+mod cupti;
+mod feed;
+mod halt;
+mod native;
+mod passes;
+mod pytorch;
+mod slices;
+mod torch_profiler;
+mod watch;
+
+use std::path::Path;
+
+use llmprof_record::{
+    plan::{Plan, RuntimeType},
+    run::RunRecord,
+    store::RunDir,
+};
+use llmprof_units::{Bytes, Nanos};
+use serde_json::{Map, Value};
+
+pub use self::feed::{Feed, FeedError, Vocabulary};
+pub use self::halt::Halt;
+pub use self::slices::{Sliced, cupti_stays};
+use crate::process::Interrupt;
+
+/// Where a run is shown while it goes on.
+pub trait Observer {
+    /// A stage of `steps` steps begins; 0 where their number is not known.
+    fn stage(&self, name: &str, steps: u64) -> Box<dyn StageObserver>;
+}
+
+/// One stage while it goes on. Dropped without an end, it failed.
+pub trait StageObserver {
+    fn at(&self, done: u64);
+    fn end(self: Box<Self>, outcome: Outcome);
+}
+
+/// What came of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Loaded { parameters: u64, weights: Bytes },
+    Generated { tokens: u64, time: Nanos },
+}
+
+/// What a run needs beside its record.
+pub struct Session<'a> {
+    pub plan: &'a Plan,
+    pub feed: &'a Feed,
+    pub cwd: &'a Path,
+    pub store: &'a mut RunDir,
+    pub interrupt: &'a mut Interrupt,
+    pub observer: &'a dyn Observer,
+}
+
+impl Session<'_> {
+    /// Runs all passes of the plan. `record` says what is run and on what; it is completed as far as the run came.
+    ///
+    /// What stopped the run before its end is an error, whatever was measured by then.
+    pub fn run(&mut self, record: &mut RunRecord) -> Result<(), Halt> {
+        let ran = match self.plan.runtime.kind {
+            RuntimeType::Pytorch => pytorch::run(self, record),
+            _ => native::run(self, record),
+        };
+        record.save(self.store.path())?;
+        ran
+    }
+}
+
+/// The design of the model as a worker is asked to load it.
+fn design(record: &RunRecord) -> Map<String, Value> {
+    let model = record.model.as_ref();
+    model.map(|model| model.design.clone()).unwrap_or_default()
+}

@@ -1,0 +1,89 @@
+//! The native runtime: passes of the workload on llmprof's own engine.
+
+use std::path::PathBuf;
+
+use llmprof_record::{
+    import::{Limits, engine},
+    run::{RecordedTrace, RunRecord},
+};
+
+use super::{
+    Halt, Session,
+    passes::{Passes, Start, load, longest},
+    watch::{Counting, Watch},
+};
+use crate::{native::precision, process::Launch, runner::protocol::Generate};
+
+/// Where the worker's logs are.
+const FOLDER: &str = "native";
+
+/// Runs warm-up, plain and captured passes.
+pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
+    let program = std::env::current_exe()
+        .map_err(|error| Halt::failed(format!("cannot tell where llmprof is: {error}")))?;
+    let launch = Launch::new(program.to_string_lossy()).arg("worker");
+    let watch = Watch::start(session.plan)?;
+    let request = load(session, record);
+    let start = Start {
+        launch: &launch,
+        folder: FOLDER,
+        request: &request,
+        is_measured: true,
+    };
+    let (mut passes, loaded) = Passes::start(session, start, record)?;
+    if passes.session.feed.is_text() && !loaded.tokenizer {
+        return Err(Halt::Failed {
+            message: "the dataset is text, but the model has no tokenizer.json".to_owned(),
+            hint: Some("model.tokenizer=DIR, or dataset=synthetic".to_owned()),
+        });
+    }
+    if let Some(workload) = &mut passes.record.workload {
+        workload.precision = precision(&loaded.facts);
+    }
+    watch.follow(passes.pid());
+    let (warm_up, repeats) = (
+        passes.session.plan.runtime.warmup,
+        passes.session.plan.runtime.repeats,
+    );
+    let made = passes
+        .warm_up(warm_up)
+        .and_then(|()| passes.plain(repeats))
+        .and_then(|()| capture(&mut passes, &watch));
+    let ended = passes.end(made);
+    let (prompt, new_tokens) = longest(record);
+    if let Some(workload) = record.workload.as_mut().filter(|_| prompt > 0) {
+        (workload.prompt, workload.new_tokens) = (prompt, new_tokens);
+    }
+    watch.stop(record, session.store)?;
+    ended
+}
+
+/// Runs the pass in which the engine records its operators.
+fn capture(passes: &mut Passes<'_, '_>, watch: &Watch) -> Result<(), Halt> {
+    let counters = watch.count(passes.pid());
+    let logs = passes.session.store.path().join(FOLDER);
+    let file = |number: usize| logs.join(format!("operators-{number}.events"));
+    let (pass, answers) = passes.captured("captured", |number, batch| Generate {
+        events: Some(file(number)),
+        ..batch.clone()
+    })?;
+    let (counted, issue) = counters.map(Counting::read).unwrap_or_default();
+    passes.record.passes[pass].processor_counters = counted;
+    passes.record.issues.extend(issue);
+    let files: Vec<PathBuf> = answers
+        .iter()
+        .filter_map(|answer| Some(answer.events.as_ref()?.path.clone()))
+        .collect();
+    let trace = engine::read_files(&files, &Limits::default())
+        .map_err(|error| Halt::failed(error.to_string()))?;
+    passes.record.traces.push(RecordedTrace {
+        pass: Some(pass),
+        trace,
+    });
+    passes.record.save(passes.session.store.path())?;
+    for file in files {
+        // The trace has every call; the worker's file was only the way here.
+        let _ = std::fs::remove_file(file);
+    }
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! The passes of a run, whichever worker makes them: load, warm up, measure with no profiler attached, capture.
+
+use std::{path::PathBuf, time::Duration};
+
+use llmprof_record::{
+    issue::{Issue, Severity},
+    plan::Plan,
+    run::{MeasuredPass, PassKind, PassShape, PhaseSpan, Request, RunPhase, RunRecord},
+    store::{Pass, RunStatus},
+};
+use llmprof_units::{Count, Nanos};
+
+use super::{Halt, Outcome, Session, StageObserver, design};
+use crate::{
+    process::Launch,
+    runner::{
+        Client, Limits, WorkerError,
+        protocol::{Generate, Generated, Load, LoadOptions, Loaded, Progress},
+    },
+};
+
+/// How a worker is started.
+pub(super) struct Start<'a> {
+    pub(super) launch: &'a Launch,
+    /// Where its logs go, in the run directory.
+    pub(super) folder: &'a str,
+    pub(super) request: &'a Load,
+    /// Whether what it reports of loading belongs to the run: a second worker only repeats the first.
+    pub(super) is_measured: bool,
+}
+
+/// A worker with a model, and the record that its passes complete.
+pub(super) struct Passes<'p, 's> {
+    client: Client,
+    pub(super) session: &'p mut Session<'s>,
+    pub(super) record: &'p mut RunRecord,
+}
+
+impl<'p, 's> Passes<'p, 's> {
+    /// Starts a worker and has it load the model.
+    pub(super) fn start(
+        session: &'p mut Session<'s>,
+        start: Start<'_>,
+        record: &'p mut RunRecord,
+    ) -> Result<(Self, Loaded), WorkerError> {
+        let stage = session.observer.stage("load", 0);
+        let logs = session.store.path().join(start.folder);
+        let limits = limits(session.plan);
+        let mut client = Client::start(start.launch, &logs, "worker", limits, session.interrupt)?;
+        let loaded = client.load(start.request, session.interrupt, &mut |progress| {
+            stage.at(progress.done);
+        })?;
+        stage.end(Outcome::Loaded {
+            parameters: loaded.parameters,
+            weights: loaded.weight_bytes,
+        });
+        if start.is_measured {
+            record.fixed_cache = start.request.options.has_fixed_cache();
+            record.issues.extend(loaded.issues.iter().cloned());
+            record.passes.push(MeasuredPass {
+                kind: PassKind::WarmUp,
+                phases: vec![PhaseSpan {
+                    phase: RunPhase::Load,
+                    start_ns: loaded.start_ns,
+                    end_ns: loaded.end_ns,
+                    passes: Vec::new(),
+                }],
+                ..MeasuredPass::default()
+            });
+        }
+        let passes = Self {
+            client,
+            session,
+            record,
+        };
+        Ok((passes, loaded))
+    }
+
+    /// The worker's process.
+    pub(super) fn pid(&self) -> u32 {
+        self.client.hello().pid
+    }
+
+    /// Runs passes whose times do not count.
+    pub(super) fn warm_up(&mut self, count: u64) -> Result<(), Halt> {
+        for number in 0..count {
+            let name = format!("warm-up {}", number + 1);
+            let answers = self.all(&name, PassKind::WarmUp, |_, batch| batch.clone())?;
+            self.keep(PassKind::WarmUp, &answers)?;
+        }
+        Ok(())
+    }
+
+    /// Runs passes with no profiler attached.
+    pub(super) fn plain(&mut self, count: u64) -> Result<(), Halt> {
+        let mut time = Nanos(0);
+        for number in 0..count {
+            let name = format!("plain {}", number + 1);
+            let answers = self.all(&name, PassKind::Plain, |_, batch| batch.clone())?;
+            time += duration(&answers);
+            self.keep(PassKind::Plain, &answers)?;
+            self.note("plain", time)?;
+        }
+        Ok(())
+    }
+
+    /// Runs one pass that `ask` adds its instruments to; it is given the number of the batch. The answer has the index of
+    /// the pass.
+    pub(super) fn captured(
+        &mut self,
+        name: &str,
+        ask: impl Fn(usize, &Generate) -> Generate,
+    ) -> Result<(usize, Vec<Generated>), Halt> {
+        let answers = self.all(name, PassKind::Captured, ask)?;
+        self.note(name, duration(&answers))?;
+        let pass = self.keep(PassKind::Captured, &answers)?;
+        Ok((pass, answers))
+    }
+
+    /// Runs one batch whose times do not count and whose records are dropped, so that a profiler's own first use is over.
+    pub(super) fn rehearse(&mut self, name: &str, batch: &Generate) -> Result<(), Halt> {
+        let stage = self.session.observer.stage(name, steps(batch));
+        let mut progress = |progress: Progress| stage.at(progress.done);
+        let answer = self
+            .client
+            .warm_up(batch, self.session.interrupt, &mut progress)?;
+        end(stage, &[answer]);
+        Ok(())
+    }
+
+    /// Runs one batch with its instruments as a pass of its own. The answer has the index of the pass where it is kept.
+    pub(super) fn captured_batch(
+        &mut self,
+        name: &str,
+        batch: &Generate,
+        is_kept: bool,
+    ) -> Result<(Option<usize>, Generated), Halt> {
+        let stage = self.session.observer.stage(name, steps(batch));
+        let mut progress = |progress: Progress| stage.at(progress.done);
+        let answer = self
+            .client
+            .generate(batch, self.session.interrupt, &mut progress)?;
+        let answers = [answer];
+        end(stage, &answers);
+        self.note(name, duration(&answers))?;
+        let pass = is_kept
+            .then(|| self.keep(PassKind::Captured, &answers))
+            .transpose()?;
+        let [answer] = answers;
+        Ok((pass, answer))
+    }
+
+    /// Lets the worker end; where something stopped it before, the record says how far it came.
+    pub(super) fn end(self, made: Result<(), Halt>) -> Result<(), Halt> {
+        let Err(halt) = made else {
+            self.client.finish(self.session.interrupt)?;
+            return Ok(());
+        };
+        let plain = self.record.passes_of(PassKind::Plain).count();
+        if plain > 0 {
+            let how = match &halt {
+                Halt::Interrupted => "was interrupted".to_owned(),
+                Halt::Failed { .. } => format!("failed ({})", halt.reason()),
+            };
+            let passes = Count(plain as u64, "plain pass");
+            self.record.issues.push(Issue::new(
+                Severity::Error,
+                "run.broken_off",
+                format!("the run {how}: this is what {passes} measured before"),
+            ));
+        }
+        Err(halt)
+    }
+
+    fn all(
+        &mut self,
+        name: &str,
+        kind: PassKind,
+        ask: impl Fn(usize, &Generate) -> Generate,
+    ) -> Result<Vec<Generated>, Halt> {
+        let batches = self.session.feed.batches();
+        let total = batches.iter().map(steps).sum();
+        let stage = self.session.observer.stage(name, total);
+        let mut answers = Vec::new();
+        let mut done = 0;
+        for (number, batch) in batches.iter().enumerate() {
+            let batch = ask(number, batch);
+            let mut progress = |progress: Progress| stage.at(done + progress.done);
+            let interrupt = &mut *self.session.interrupt;
+            let answer = if kind == PassKind::WarmUp {
+                self.client.warm_up(&batch, interrupt, &mut progress)?
+            } else {
+                self.client.generate(&batch, interrupt, &mut progress)?
+            };
+            done += steps(&batch);
+            answers.push(answer);
+        }
+        end(stage, &answers);
+        Ok(answers)
+    }
+
+    /// Adds a pass to the record, and saves it. What was dropped is stated once, however often the pass is repeated.
+    fn keep(&mut self, kind: PassKind, answers: &[Generated]) -> Result<usize, Halt> {
+        for issue in answers.iter().flat_map(|answer| &answer.issues) {
+            self.record.add_issue(issue.clone());
+        }
+        let index = self.record.passes.len();
+        self.record.passes.push(MeasuredPass {
+            kind,
+            phases: answers.iter().flat_map(spans).collect(),
+            allocator: answers
+                .iter()
+                .filter_map(|answer| Some(answer.memory.as_ref()?.facts.clone()))
+                .collect(),
+            processor_counters: None,
+        });
+        let requests = answers.iter().flat_map(|answer| requests(answer, index));
+        self.record.requests.extend(requests);
+        self.record.save_facts(self.session.store.path())?;
+        Ok(index)
+    }
+
+    fn note(&mut self, name: &str, duration: Nanos) -> Result<(), Halt> {
+        self.session.store.set_pass(Pass {
+            name: name.to_owned(),
+            status: RunStatus::Complete,
+            duration_ns: Some(duration),
+            exit_code: None,
+        })?;
+        Ok(())
+    }
+}
+
+/// Steps that a batch takes.
+fn steps(batch: &Generate) -> u64 {
+    let first = batch.requests.first();
+    first.map_or(0, |request| request.max_new_tokens)
+}
+
+/// The longest prompt and the most new tokens of any request that was measured.
+pub(super) fn longest(record: &RunRecord) -> (u64, u64) {
+    let requests = record.requests.iter();
+    requests.fold((0, 0), |(prompt, new), request| {
+        (
+            prompt.max(request.prompt_tokens),
+            new.max(request.output_tokens),
+        )
+    })
+}
+
+fn requests(answer: &Generated, pass: usize) -> impl Iterator<Item = Request> {
+    let batch = answer.requests.len() as u64;
+    answer.requests.iter().map(move |request| Request {
+        id: request.id.clone(),
+        pass,
+        start_ns: request.start_ns,
+        device_token_ns: answer
+            .device_token_ns
+            .iter()
+            .take(request.token_ns.len())
+            .copied()
+            .collect(),
+        token_ns: request.token_ns.clone(),
+        prompt_tokens: request.prompt_tokens,
+        output_tokens: request.output_tokens.len() as u64,
+        batch,
+    })
+}
+
+/// The phases of a batch, each with what the decoder did in it. A phase that occurs several times in a batch is what the
+/// workload says.
+fn spans(answer: &Generated) -> Vec<PhaseSpan> {
+    let batch = answer.requests.len() as u64;
+    let prompt = answer.requests.iter().map(|one| one.prompt_tokens).max();
+    let tokens = answer.requests.iter().map(|one| one.output_tokens.len());
+    let steps = (tokens.max().unwrap_or(0) as u64).saturating_sub(1);
+    let once = |name: &str| {
+        let phases = answer.phases.iter();
+        phases.filter(|span| span.phase == name).count() == 1
+    };
+    answer
+        .phases
+        .iter()
+        .filter_map(|span| {
+            let (phase, shape) = match span.phase.as_str() {
+                "prefill" => (RunPhase::Prefill, prompt.map(|prompt| (prompt, 0, 1))),
+                "decode" => (RunPhase::Decode, prompt.map(|prompt| (1, prompt, steps))),
+                "vision" => (RunPhase::Vision, None),
+                "mixed" => (RunPhase::Mixed, None),
+                _ => return None,
+            };
+            let shape = shape.filter(|_| once(&span.phase));
+            let passes = shape.map(|(queries, past, steps)| PassShape {
+                batch,
+                queries,
+                past,
+                steps,
+                logits: 1,
+            });
+            Some(PhaseSpan {
+                phase,
+                start_ns: span.start_ns,
+                end_ns: span.end_ns,
+                passes: passes.into_iter().collect(),
+            })
+        })
+        .collect()
+}
+
+fn duration(answers: &[Generated]) -> Nanos {
+    let times = answers.iter().map(|answer| answer.end_ns - answer.start_ns);
+    times.fold(Nanos(0), |sum, time| sum + time)
+}
+
+fn end(stage: Box<dyn StageObserver>, answers: &[Generated]) {
+    let requests = answers.iter().flat_map(|answer| &answer.requests);
+    let tokens: usize = requests.map(|request| request.output_tokens.len()).sum();
+    stage.end(Outcome::Generated {
+        tokens: tokens as u64,
+        time: duration(answers),
+    });
+}
+
+/// How long each step of a worker may take.
+fn limits(plan: &Plan) -> Limits {
+    let default = Limits::default();
+    let Some(seconds) = plan.runtime.timeout_s else {
+        return default;
+    };
+    let limit = Some(Duration::from_secs_f64(seconds));
+    Limits {
+        load: limit,
+        warm_up: limit,
+        generate: limit,
+        ..default
+    }
+}
+
+/// What every worker is asked to load.
+pub(super) fn load(session: &Session<'_>, record: &RunRecord) -> Load {
+    let plan = session.plan;
+    let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| session.cwd.join(path));
+    let workload = &plan.workload;
+    Load {
+        config: design(record),
+        path: absolute(&plan.model.path),
+        tokenizer: absolute(&plan.model.tokenizer),
+        load_format: plan.model.load_format,
+        dtype: workload.dtype,
+        device: plan.device.to_string(),
+        max_batch: workload.batch_size,
+        max_positions: workload.prompt_tokens.saturating_add(workload.new_tokens),
+        threads: plan.runtime.threads,
+        seed: plan.dataset.sampling.seed.unwrap_or(0),
+        options: LoadOptions::default(),
+    }
+}

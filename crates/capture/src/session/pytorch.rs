@@ -1,0 +1,138 @@
+//! The PyTorch runtime: passes of the workload on a Python worker, with torch's profiler and our own CUPTI library.
+
+use llmprof_record::{
+    import::{self, Limits, Profile},
+    run::RunRecord,
+    store::RunDir,
+};
+
+use super::{
+    Halt, Session, cupti,
+    passes::{Passes, Start, load, longest},
+    torch_profiler,
+    watch::Watch,
+};
+use crate::{
+    native::precision,
+    process::{Launch, ProcessError},
+    pytorch::{Package, options},
+    runner::{Problem, Step, WorkerError, protocol::Load},
+};
+
+/// Where the worker's logs are.
+const FOLDER: &str = "pytorch";
+
+/// Runs warm-up, plain and captured passes.
+///
+/// Where our library recorded CUDA, its trace is the one that explains the time, since it costs the least; torch's
+/// operators stand beside it. Without it torch's trace explains both.
+pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
+    let package = Package::unpack().map_err(|error| Halt::failed(error.to_string()))?;
+    let python = session.plan.runtime.python.as_deref();
+    let launch = package.launch(python.unwrap_or("python3"));
+    let watch = Watch::start(session.plan)?;
+    let mut request = load(session, record);
+    request.options = options(session.plan);
+    let mut ended = measure(session, &launch, &request, &watch, record);
+    if ended.is_ok() && session.plan.pipeline.cupti.applies(session.plan) {
+        ended = match cupti::capture(session, &launch, &request, record) {
+            Ok(()) => Ok(()),
+            // What was measured before is reported all the same.
+            Err(halt) => {
+                record.issues.push(cupti::broken_off(&halt, session.store)?);
+                Err(halt)
+            }
+        };
+    }
+    let (prompt, new_tokens) = longest(record);
+    if let Some(workload) = record.workload.as_mut().filter(|_| prompt > 0) {
+        // Theory counts text tokens; the worker's prompts have those of images too.
+        if session.plan.workload.images.count == 0 {
+            workload.prompt = prompt;
+        }
+        workload.new_tokens = new_tokens;
+    }
+    watch.stop(record, session.store)?;
+    ended
+}
+
+/// All passes but the one that our library records.
+fn measure(
+    session: &mut Session<'_>,
+    launch: &Launch,
+    request: &Load,
+    watch: &Watch,
+    record: &mut RunRecord,
+) -> Result<(), Halt> {
+    let start = Start {
+        launch,
+        folder: FOLDER,
+        request,
+        is_measured: true,
+    };
+    let (mut passes, loaded) =
+        Passes::start(session, start, record).map_err(|error| not_started(error, launch))?;
+    if passes.session.feed.is_text() && !loaded.tokenizer {
+        return Err(Halt::Failed {
+            message: "the dataset is text, but the model has no tokenizer".to_owned(),
+            hint: Some("model.tokenizer=DIR, or dataset=synthetic".to_owned()),
+        });
+    }
+    if let Some(workload) = &mut passes.record.workload {
+        workload.precision = precision(&loaded.facts);
+    }
+    if let Some(host) = &mut passes.record.host {
+        host.worker.clone_from(&loaded.facts);
+    }
+    write_environment(passes.record, passes.session.store)?;
+    watch.follow(passes.pid());
+    let runtime = &passes.session.plan.runtime;
+    let (warm_up, repeats) = (runtime.warmup, runtime.repeats);
+    let made = passes
+        .warm_up(warm_up)
+        .and_then(|()| passes.plain(repeats))
+        .and_then(
+            |()| match passes.session.plan.pipeline.torch_profiler.enable {
+                Some(false) => Ok(()),
+                _ => torch_profiler::capture(&mut passes),
+            },
+        );
+    passes.end(made)
+}
+
+/// `env.json` with what the worker says of itself.
+fn write_environment(record: &RunRecord, store: &RunDir) -> Result<(), Halt> {
+    let text = serde_json::to_string_pretty(&record.host)
+        .map_err(|error| Halt::failed(format!("cannot write JSON: {error}")))?;
+    store.write("env.json", text + "\n")?;
+    Ok(())
+}
+
+/// Reads the history of the allocator that a worker left.
+pub(super) fn read_snapshot(path: &std::path::Path, record: &mut RunRecord) -> Result<(), Halt> {
+    let (_, imported) = import::import(path, &Limits::default())
+        .map_err(|error| Halt::failed(error.to_string()))?;
+    if let Profile::Memory(history) = imported {
+        record.memory = Some(*history);
+    }
+    Ok(())
+}
+
+/// Why a worker did not come as far as its hello. Whatever it was, the interpreter that was named is the first suspect.
+pub(super) fn not_started(error: WorkerError, launch: &Launch) -> Halt {
+    let by_interpreter = match &error.problem {
+        Problem::Start(ProcessError::NotFound { .. } | ProcessError::Spawn { .. }) => true,
+        Problem::Died { .. } | Problem::Closed | Problem::TimedOut { .. } => {
+            matches!(error.step, Step::Connect | Step::Hello)
+        }
+        _ => false,
+    };
+    if !by_interpreter {
+        return error.into();
+    }
+    let hint = format!(
+        "`{}` was to be a Python interpreter; runtime.python=PATH names one of Python 3 with torch and transformers",
+        launch.program
+    );
+    Halt::of_worker(&error, Some(&hint))
+}

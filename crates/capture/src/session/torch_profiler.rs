@@ -1,0 +1,108 @@
+//! The stage of torch's own profiler: a batch of its own, and its trace.
+
+use llmprof_record::{
+    import::{self, Limits, Profile as Imported},
+    issue::{Issue, Severity},
+    plan::{Place, Plan, TorchProfilerSettings},
+    run::RecordedTrace,
+};
+use serde_json::json;
+
+use super::{Halt, passes::Passes, pytorch::read_snapshot};
+use crate::{
+    pytorch::{profile, trace_name},
+    runner::protocol::{Generate, Instruments},
+};
+
+/// Where TensorBoard finds the traces.
+const FOLDER: &str = "torch_profiler";
+
+/// Runs the stage. The first batch of a pass stands for all: a trace of one batch may have hundreds of megabytes.
+pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
+    let plan = passes.session.plan;
+    let settings = plan
+        .pipeline
+        .torch_profiler
+        .settings(plan.device == Place::Cpu);
+    let batches = passes.session.feed.batches();
+    let Some(batch) = batches.first() else {
+        return Err(Halt::failed("the dataset has no batch"));
+    };
+    if batches.len() > 1 {
+        passes.record.issues.push(Issue::new(
+            Severity::Info,
+            "torch_profiler.first_batch",
+            format!(
+                "torch's profiler recorded the first of {} batches",
+                batches.len()
+            ),
+        ));
+    }
+    let mut asked = instrumented(batch, plan, &settings);
+    for number in 0..settings.warmup {
+        passes.rehearse(&format!("profiler warm-up {}", number + 1), &asked)?;
+    }
+    let folder = passes.session.store.path().join(FOLDER);
+    let command = format!("{FOLDER}/command.yaml");
+    passes.session.store.write(&command, described(&settings))?;
+    let snapshot = folder.join("memory_snapshot.pickle");
+    let mut first = None;
+    for number in 0..settings.repeat {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let file = folder.join(trace_name(number, passes.pid()));
+        asked.events = Some(file.clone());
+        let takes_snapshot = number == 0 && settings.memory_snapshot;
+        asked.instruments.memory_snapshot = takes_snapshot.then(|| snapshot.clone());
+        let name = match number {
+            0 => "torch_profiler".to_owned(),
+            _ => format!("torch_profiler {}", number + 1),
+        };
+        let (pass, answer) = passes.captured_batch(&name, &asked, number == 0)?;
+        if let Some(path) = answer.memory.and_then(|memory| memory.snapshot) {
+            read_snapshot(&path, passes.record)?;
+        }
+        first.get_or_insert((file, pass));
+    }
+    let Some((file, pass)) = first else {
+        return Err(Halt::failed("nothing was recorded"));
+    };
+    let (_, imported) = import::import(&file, &Limits::default())
+        .map_err(|error| Halt::failed(error.to_string()))?;
+    let Imported::Trace(trace) = imported else {
+        return Err(Halt::failed(format!("{} is no trace", file.display())));
+    };
+    let trace = *trace;
+    passes.record.traces.push(RecordedTrace { pass, trace });
+    Ok(passes.record.save(passes.session.store.path())?)
+}
+
+/// The batch as it is recorded: it ends with the last step that is wanted.
+fn instrumented(batch: &Generate, plan: &Plan, settings: &TorchProfilerSettings) -> Generate {
+    let mut asked = batch.clone();
+    let most = settings.active_steps.saturating_add(1);
+    for request in &mut asked.requests {
+        request.max_new_tokens = request.max_new_tokens.min(most);
+    }
+    asked.instruments = Instruments {
+        module_ranges: plan.runtime.module_ranges,
+        profile: Some(profile(settings)),
+        memory_snapshot: None,
+    };
+    asked
+}
+
+/// What was asked of the profiler, beside its traces.
+fn described(settings: &TorchProfilerSettings) -> String {
+    let activities = json!(settings.activities);
+    format!(
+        "activities: {activities}\nshapes: {}\nmemory: {}\nstacks: {}\nflops: {}\nwarmup: {}\nactive_steps: {}\nrepeat: {}\nmemory_snapshot: {}\n",
+        settings.shapes,
+        settings.memory,
+        settings.stacks,
+        settings.flops,
+        settings.warmup,
+        settings.active_steps,
+        settings.repeat,
+        settings.memory_snapshot,
+    )
+}

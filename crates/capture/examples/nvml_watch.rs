@@ -8,10 +8,8 @@
 
 use std::{env, error::Error, thread, time::Duration};
 
-use llmprof_capture::telemetry::{
-    Gpus, Sampler, Settings,
-    nvml::{self, GpuFacts},
-};
+use llmprof_capture::telemetry::{Gpus, Sampler, Settings, nvml};
+use llmprof_record::samples::GpuEnergy;
 use llmprof_units::Joules;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -45,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for row in &mut without_counter.rows {
             row.energy_j = None;
         }
-        let joules = |energy: Option<nvml::GpuEnergy>| {
+        let joules = |energy: Option<GpuEnergy>| {
             energy.map_or(Joules(f64::NAN), |energy| energy.joules)
         };
         eprintln!(
@@ -60,6 +58,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             samples.cost_ns,
         );
     }
-    print!("{}", nvml::csv(&samples).unwrap_or_default());
+    print!("{}", samples.nvml_csv().unwrap_or_default());
     Ok(())
 }

@@ -8,10 +8,8 @@ use std::{
     time::Duration,
 };
 
-use llmprof_capture::telemetry::{
-    GpuSample, Gpus, Sampler, Samples, Settings, ThrottleReason,
-    nvml::{self, GpuFacts},
-};
+use llmprof_capture::telemetry::{Gpus, Sampler, Settings, nvml};
+use llmprof_record::samples::{GpuSample, Samples, ThrottleReason};
 use llmprof_units::{Basis, Bytes, BytesPerSecond, Nanos};
 
 /// Compiles the stand-in with some of its switches.
@@ -315,7 +313,7 @@ fn what_is_not_supported_is_one_issue_and_empty_columns() {
     let (start, end) = span(&samples, 0);
     assert_eq!(samples.gpus[0].energy_between(start, end), None);
     assert_eq!(samples.gpus[0].throttled_between(start, end), None);
-    let file = nvml::csv(&samples).unwrap();
+    let file = samples.nvml_csv().unwrap();
     let cells: Vec<&str> = file.lines().nth(1).unwrap().split(',').collect();
     assert_eq!(
         cells.iter().filter(|cell| !cell.is_empty()).count(),
@@ -334,7 +332,7 @@ fn no_driver_no_gpu_and_no_library_are_one_issue_each() {
         assert_eq!(codes(&samples), ["telemetry.no_gpu"]);
         let message = message(&samples, "telemetry.no_gpu");
         assert!(message.contains(reason), "{message}");
-        assert!(samples.gpus.is_empty() && nvml::csv(&samples).is_none());
+        assert!(samples.gpus.is_empty() && samples.nvml_csv().is_none());
         assert!(samples.rows.len() >= 2, "the host is sampled all the same");
     }
     let sampler = Sampler::start_with(Settings {
@@ -350,7 +348,7 @@ fn no_driver_no_gpu_and_no_library_are_one_issue_each() {
 #[test]
 fn the_file_holds_every_sample() {
     let samples = sampled(&[], Gpus::All);
-    let file = nvml::csv(&samples).unwrap();
+    let file = samples.nvml_csv().unwrap();
     let rows: usize = samples.gpus.iter().map(|gpu| gpu.rows.len()).sum();
     assert_eq!(file.lines().count(), rows + 1);
     let unix: f64 = file
@@ -413,11 +411,11 @@ fn the_machine_is_described() {
     assert_eq!(gpu.power_limit_w.unwrap().0, 500.0);
     assert_eq!(gpu.default_power_limit_w.unwrap().0, 700.0);
     assert_eq!((gpu.pcie_generation, gpu.pcie_lanes), (Some(5), Some(16)));
-    let bare = GpuFacts::collect(Some(&stand_in(folder.path(), &["BARE"]))).unwrap();
+    let bare = nvml::gpu_facts(Some(&stand_in(folder.path(), &["BARE"]))).unwrap();
     assert_eq!(
         serde_json::to_value(&bare.gpus[0]).unwrap(),
         serde_json::json!({"index": 0, "name": "Stand-in A"})
     );
-    let failed = GpuFacts::collect(Some(&stand_in(folder.path(), &["INIT_FAILS"])));
+    let failed = nvml::gpu_facts(Some(&stand_in(folder.path(), &["INIT_FAILS"])));
     assert!(failed.unwrap_err().to_string().contains("does not start"));
 }

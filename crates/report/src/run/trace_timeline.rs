@@ -209,6 +209,7 @@ fn lane_name(trace: &Trace, lane: Lane) -> String {
 
 #[cfg(test)]
 mod tests {
+    use llmprof_record::run::{RecordedTrace, RunRecord};
     use llmprof_record::trace::{Host, Kernel, Range, TraceBuilder};
 
     use super::*;
@@ -242,12 +243,12 @@ mod tests {
             ..Range::default()
         });
         let trace = builder.finish();
-        let analysis = llmprof_analysis::run::analyze_trace(
-            &trace,
-            &llmprof_analysis::run::TracedPass::default(),
-        )
-        .unwrap();
-        let drawn = trace_timeline(&trace, &analysis);
+        let record = RunRecord {
+            traces: vec![RecordedTrace { pass: None, trace }],
+            ..RunRecord::default()
+        };
+        let analysis = llmprof_analysis::analyze(&record, None).unwrap();
+        let drawn = trace_timeline(&record.traces[0].trace, &analysis);
         assert_eq!(
             drawn.timeline.lanes,
             ["ranges, thread 7", "thread 7", "GPU 0, stream 3"]

@@ -12,8 +12,8 @@ use std::{
 };
 
 use chromium::Chromium;
-use llmprof_analysis::run::{TracedPass, analyze_trace};
 use llmprof_record::import::{Limits, Profile, import};
+use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_report::{
     chart::{self, Width},
     render::html,
@@ -332,9 +332,14 @@ fn a_page_of_a_trace_works() {
     let Ok((_, Profile::Trace(trace))) = import(&fixture, &Limits::default()) else {
         panic!("{} is a trace", fixture.display());
     };
-    let analysis = analyze_trace(&trace, &TracedPass::default())
-        .expect("without a workload nothing is refused");
-    let timeline = trace_timeline(&trace, &analysis).timeline;
+    let trace = *trace;
+    let record = RunRecord {
+        traces: vec![RecordedTrace { pass: None, trace }],
+        ..RunRecord::default()
+    };
+    let analysis =
+        llmprof_analysis::analyze(&record, None).expect("without a workload nothing is refused");
+    let timeline = trace_timeline(&record.traces[0].trace, &analysis).timeline;
     let events = timeline.len();
     assert!(timeline.lanes.iter().any(|lane| lane == "GPU 0, stream 7"));
     let extras = Extras {

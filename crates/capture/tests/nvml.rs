@@ -405,7 +405,7 @@ fn the_machine_is_described() {
         (Some(true), Some(false))
     );
     assert_eq!(
-        (gpu.persistence_mode, gpu.compute_mode),
+        (gpu.persistence_mode, gpu.compute_mode.as_deref()),
         (Some(true), Some("exclusive_process"))
     );
     assert_eq!(gpu.power_limit_w.unwrap().0, 500.0);

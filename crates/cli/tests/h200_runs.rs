@@ -67,7 +67,7 @@ impl Again {
             Path::new("-o"),
             &run,
         ]);
-        fs::copy(recorded.join("recorded.json"), run.join("recorded.json")).unwrap();
+        fs::copy(recorded.join("record.json"), run.join("record.json")).unwrap();
         llmprof(&[Path::new("analyze"), &run]);
         // By now the model is known.
         let manifest = fs::read_to_string(run.join("run.json")).unwrap();
@@ -347,7 +347,7 @@ fn the_floor_reads_each_weight_once_a_token() {
 #[test]
 fn seven_billion_dummy_weights_are_there_within_a_second() {
     for name in ["eager7", "graph7"] {
-        let recorded = fs::read(fixtures().join(name).join("recorded.json")).unwrap();
+        let recorded = fs::read(fixtures().join(name).join("record.json")).unwrap();
         let recorded: Value = serde_json::from_slice(&recorded).unwrap();
         let passes = recorded["measured"]["passes"].as_array().unwrap();
         let phases = passes

@@ -285,7 +285,7 @@ fn a_budget_that_graphs_break_is_told() {
         let words = format!("HOST nvtx cuda node:{node},0 until:0,2 loop:10,20,4");
         let output = Place::new().record(&format!("--overhead {share}"), &words);
         let said = stderr(&output);
-        assert!(said.contains("[cupti.kept]"), "{said}");
+        assert!(said.contains("[cupti.kept_for_graphs]"), "{said}");
         assert_eq!(said.contains("[slices.not_kept]"), is_broken, "{said}");
     }
 }

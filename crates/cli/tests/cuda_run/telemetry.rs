@@ -75,8 +75,8 @@ impl Samples {
 
 /// The times of a phase in the passes without capture.
 fn spans(ended: &Ended, phase: &str) -> Vec<(f64, f64)> {
-    let recorded = ended.json("recorded.json");
-    let passes = recorded["measured"]["passes"].as_array().unwrap().iter();
+    let recorded = ended.json("record.json");
+    let passes = recorded["passes"].as_array().unwrap().iter();
     passes
         .filter(|pass| pass["kind"] == "plain")
         .flat_map(|pass| pass["phases"].as_array().unwrap())

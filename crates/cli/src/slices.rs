@@ -2,16 +2,17 @@
 
 use llmprof_analysis::analysis::MORE_SLICES;
 use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::Share;
 
 /// The least budget that programs of CUDA graphs keep to: CUPTI stays in them, where it makes graphs up to 1.9 % slower on an
 /// H200.
-const LEAST_OF_GRAPHS: f64 = 0.02;
+const LEAST_OF_GRAPHS_PPM: u32 = 20_000;
 
 /// How slices were asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sliced {
     /// The share of time that they may cost.
-    pub(crate) share: f64,
+    pub(crate) share: Share,
     /// Whether times or a range bound the recording as well.
     pub(crate) is_bounded: bool,
 }
@@ -22,7 +23,7 @@ impl Sliced {
         let stays_for_graphs = issues
             .iter()
             .any(|issue| issue.code == "cupti.kept" && issue.message.contains("CUDA graphs"));
-        let is_less = stays_for_graphs && self.share < LEAST_OF_GRAPHS;
+        let is_less = stays_for_graphs && self.share.ppm() < LEAST_OF_GRAPHS_PPM;
         let none = (!has_slices).then(|| self.none());
         none.into_iter().chain(is_less.then(not_kept)).collect()
     }

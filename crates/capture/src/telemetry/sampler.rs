@@ -3,9 +3,9 @@ use std::{path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
 use llmprof_units::Nanos;
 
 use super::{
-    nvml::{self, Gpus},
+    nvml::{self, GpuSamples, Gpus},
     pace::{self, Shared},
-    samples::{GpuSamples, Samples},
+    samples::Samples,
     sources::{Roots, Sources},
 };
 use crate::clock;

@@ -2,7 +2,7 @@ use llmprof_record::issue::Issue;
 use llmprof_units::{Bytes, Hertz, Joules, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::nvml::GpuSeries;
+use super::nvml::{GpuSamples, GpuSeries};
 
 /// The machine at one moment. Rates cover the time since the sample before; what could not be read is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,14 +52,6 @@ pub struct Samples {
     /// What has to be added to times on the run's clock to get Unix time.
     #[serde(default)]
     pub unix_offset_ns: Nanos,
-}
-
-/// What the thread that reads GPUs saw.
-#[derive(Debug, Default)]
-pub(super) struct GpuSamples {
-    pub(super) gpus: Vec<GpuSeries>,
-    pub(super) cost_ns: Nanos,
-    pub(super) issues: Vec<Issue>,
 }
 
 impl Samples {

@@ -21,20 +21,20 @@ use llmprof_units::Nanos;
 pub use self::{
     csv::{FILE, csv},
     facts::{Gpu, GpuFacts},
-    library::{LIBRARY_VARIABLE, NvmlUnavailable},
+    library::NvmlUnavailable,
     series::{GpuEnergy, GpuSample, GpuSeries, Throttling},
     throttle::{ThrottleReason, ThrottleReasons},
 };
 
 use self::{
     device::{Moment, Reader},
+    library::LIBRARY_VARIABLE,
     processes::Processes,
     traffic::PcieMeter,
 };
 use super::{
     kept::SLOW,
     pace::{self, Shared},
-    samples::GpuSamples,
 };
 use crate::clock;
 
@@ -59,6 +59,14 @@ impl Gpus {
             Some(devices) => Self::Chosen(devices.to_vec()),
         }
     }
+}
+
+/// What the thread that reads GPUs saw.
+#[derive(Debug, Default)]
+pub(super) struct GpuSamples {
+    pub(super) gpus: Vec<GpuSeries>,
+    pub(super) cost_ns: Nanos,
+    pub(super) issues: Vec<Issue>,
 }
 
 /// Samples GPUs until it is time to stop.

@@ -5,6 +5,7 @@ use std::path::Path;
 use llmprof_analysis::run::{
     MeasuredRun, OperatorEvent, RunAnalysis, TracedPass, analyze_run, analyze_times, analyze_trace,
 };
+use llmprof_capture::calibration::CalibrationFile;
 use llmprof_record::{
     issue::{Issue, Severity},
     store::write_atomically,
@@ -19,7 +20,6 @@ use serde_json::{Map, Value};
 
 use crate::{
     failure::Failure,
-    measured as measured_cpu,
     subject::{Subject, uncounted},
 };
 
@@ -326,7 +326,7 @@ pub(crate) fn device_file(device: Option<&Device>, spec: &str) -> Option<String>
     let path = if path.is_file() {
         path.to_path_buf()
     } else {
-        measured_cpu::path()?
+        CalibrationFile::of_this_machine()?.path().to_path_buf()
     };
     std::fs::read_to_string(path).ok()
 }

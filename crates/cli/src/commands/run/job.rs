@@ -21,9 +21,8 @@ use llmprof_report::{
 
 use super::{command::command, feed::Feed, halt::Halt, native, pytorch};
 use crate::{
-    clock,
+    calibration, clock,
     failure::{self, Failure},
-    measured,
     output::Output,
     plan::{Purpose, plan},
     progress::Show,
@@ -103,7 +102,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     );
     let is_measured = runs && on_cpu && plan.hardware.spec == "auto";
     if is_measured {
-        measured::ensure()?;
+        calibration::ensure()?;
     }
     // What transformers or another program runs need not be known here.
     let subject = match plan.runtime.kind {
@@ -179,12 +178,9 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let issues = store.manifest().issues.iter().map(Issue::in_a_line);
     let summary = issues.chain(summary).collect();
     let is_below = |issue: &Issue| issue.code == "waterfall.below_floor";
-    if is_measured
-        && store.manifest().issues.iter().any(is_below)
-        && let Some(path) = measured::path()
-    {
+    if is_measured && store.manifest().issues.iter().any(is_below) {
         // A cache that cannot be written is no reason to fail.
-        measured::outdone(&path).unwrap_or_else(|failure| failure.warn());
+        calibration::outdone().unwrap_or_else(|failure| failure.warn());
     }
     let issues = store.manifest().issues.clone();
     store.finish(status, error.clone(), clock::now())?;

@@ -1,5 +1,6 @@
 //! Everything with a side effect: starting processes, ending them, and what they leave behind.
 
+pub mod calibration;
 pub mod clock;
 pub mod counters;
 pub mod dataset;

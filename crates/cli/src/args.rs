@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use llmprof_config::hydra;
-use llmprof_record::plan::read_share;
+use llmprof_units::Share;
 
 /// Profiles LLM inference: what a model did on a device, what it should have cost, and where the difference went.
 #[derive(Debug, Parser)]
@@ -263,7 +263,7 @@ pub(crate) struct RecordArgs {
     pub(crate) nvtx_range: Option<String>,
     /// Record in slices, such that recording adds no more than this share of the time: 2%. With CUDA graphs less than that is
     /// not kept.
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE")]
     pub(crate) overhead: Option<Share>,
     /// Leave CUPTI in the process between slices and after --for. It slows launches there, but a slice begins sooner.
     #[arg(long)]
@@ -280,21 +280,6 @@ pub(crate) struct RecordArgs {
     /// The command and its arguments.
     #[arg(required = true, last = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
-}
-
-/// A share of something, in millionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share(pub(crate) u32);
-
-/// A share: `2%`, `0.02`.
-fn share(text: &str) -> Result<Share, String> {
-    let share = read_share(text).ok_or("not a number, such as 2% or 0.02")?;
-    let ppm = share * 1e6;
-    if (1.0..=1e6).contains(&ppm) {
-        Ok(Share(ppm.round() as u32))
-    } else {
-        Err("a share lies between 0 and 100%".to_owned())
-    }
 }
 
 /// Which profiles are read.
@@ -538,4 +523,49 @@ pub(crate) fn with_long_names(args: impl IntoIterator<Item = OsString>) -> Vec<O
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_config::hydra::RunMode;
+
+    use super::*;
+    use crate::{
+        app,
+        plan::{Purpose, plan},
+    };
+
+    fn of_the_flag(text: &str) -> Result<Option<Share>, String> {
+        let flag = format!("--overhead={text}");
+        let args = Args::try_parse_from(["llmprof", "record", &flag, "--", "true"]);
+        match args.map_err(|error| error.to_string())?.command {
+            Command::Record(args) => Ok(args.overhead),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn of_the_key(text: &str) -> Result<Option<Share>, String> {
+        let host = app::host().unwrap();
+        let line = format!("pipeline.cupti.overhead={text}");
+        let composed = app::llmprof(&host.cwd).compose(&[line], RunMode::Run, &host);
+        plan(&composed.unwrap(), Purpose::Paper)
+            .map(|plan| plan.pipeline.cupti.overhead)
+            .map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn the_flag_and_the_key_read_one_share() {
+        for text in ["2%", "0.02", "2e-2", "1", "100%", "0.000001", "0.0001%"] {
+            let flag = of_the_flag(text).unwrap();
+            assert_eq!(of_the_key(text).unwrap(), flag, "{text}");
+            assert_eq!(flag, text.parse().ok());
+        }
+        for text in ["0", "-1", "1.5", "2", "101%", "4e-7", "0.00001%", "much"] {
+            let why = text.parse::<Share>().unwrap_err().to_string();
+            for error in [of_the_flag(text), of_the_key(text)] {
+                let error = error.unwrap_err();
+                assert!(error.contains(&why), "{text}: {error}");
+            }
+        }
+    }
 }

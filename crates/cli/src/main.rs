@@ -5,10 +5,10 @@
 
 mod app;
 mod args;
+mod calibration;
 mod clock;
 mod commands;
 mod failure;
-mod measured;
 mod output;
 mod outputs;
 mod plan;

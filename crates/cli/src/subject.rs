@@ -16,7 +16,7 @@ use llmprof_theory::{
 };
 use serde_json::{Map, Value};
 
-use crate::{failure::Failure, measured};
+use crate::{calibration, failure::Failure};
 
 /// A model, what is asked of it, and the device it is compared with.
 pub(crate) struct Subject {
@@ -63,13 +63,10 @@ impl Subject {
         let device = match plan.hardware.spec.as_str() {
             "auto" => {
                 let known = match plan.device {
-                    Place::Cpu => measured::path()
-                        .map(|path| measured::load(&path))
-                        .transpose()?
-                        .flatten(),
+                    Place::Cpu => calibration::this_cpu()?,
                     Place::Cuda(index) => gpu(index, &mut issues),
                 };
-                issues.extend(known.as_ref().and_then(measured::doubt));
+                issues.extend(known.as_ref().and_then(calibration::doubt));
                 if known.is_none() {
                     issues.push(
                         Issue::new(

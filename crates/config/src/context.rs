@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::node::Node;
 
 /// A function behind `${name:args}`. Errors it returns are reported as failed interpolations.
-pub type Function = dyn Fn(&Call<'_>) -> Result<Node>;
+pub(crate) type Function = dyn Fn(&Call<'_>) -> Result<Node>;
 
 /// One call of a resolver.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Context {
     }
 
     /// Adds or replaces a resolver whose result is kept for each text of its arguments.
-    pub fn register_cached(
+    pub(crate) fn register_cached(
         &mut self,
         name: &str,
         function: impl Fn(&Call<'_>) -> Result<Node> + 'static,

@@ -25,7 +25,6 @@ pub(crate) fn scalar(hint: &Hint, value: &Value) -> Result<Value, String> {
     match (&hint.kind, value) {
         (HintKind::Any, _)
         | (HintKind::Int, Value::Int(_))
-        | (HintKind::Float, Value::Float(_))
         | (HintKind::Bool, Value::Bool(_))
         | (HintKind::Str, Value::Str(_)) => Ok(value.clone()),
         (HintKind::Int, Value::Str(text)) => match python::parse_int(text) {
@@ -33,12 +32,6 @@ pub(crate) fn scalar(hint: &Hint, value: &Value) -> Result<Value, String> {
             None => refused("an integer"),
         },
         (HintKind::Int, _) => refused("an integer"),
-        (HintKind::Float, Value::Int(number)) => Ok(Value::Float(number.to_f64())),
-        (HintKind::Float, Value::Str(text)) => match python::parse_float(text) {
-            Some(number) => Ok(Value::Float(number)),
-            None => refused("a float"),
-        },
-        (HintKind::Float, _) => refused("a float"),
         (HintKind::Bool, Value::Int(number)) => Ok(Value::Bool(*number != Int::from(0_i64))),
         (HintKind::Bool, Value::Str(text)) => match boolean(text) {
             Some(truth) => Ok(Value::Bool(truth)),

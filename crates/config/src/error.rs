@@ -136,7 +136,7 @@ impl ErrorKind {
     }
 
     /// Whether this is one of the kinds OmegaConf derives from `InterpolationResolutionError`.
-    pub fn is_interpolation(&self) -> bool {
+    pub(crate) fn is_interpolation(&self) -> bool {
         matches!(
             self,
             Self::InterpolationKey(_)
@@ -193,7 +193,7 @@ impl Error {
 
     /// The same error at a place, unless it already has one.
     #[must_use]
-    pub fn with_origin(mut self, origin: Option<&Origin>) -> Self {
+    pub(crate) fn with_origin(mut self, origin: Option<&Origin>) -> Self {
         if self.0.origin.is_none() {
             self.0.origin = origin.cloned();
         }
@@ -209,7 +209,11 @@ impl Error {
 
     /// The same error with the remedy "did you mean", when a candidate is near enough.
     #[must_use]
-    pub fn suggesting<'a>(self, wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Self {
+    pub(crate) fn suggesting<'a>(
+        self,
+        wanted: &str,
+        candidates: impl Iterator<Item = &'a str>,
+    ) -> Self {
         match nearest(wanted, candidates) {
             Some(near) => self.with_hint(format!("did you mean `{near}`?")),
             None => self,

@@ -6,7 +6,7 @@ use crate::node::Node;
 
 /// What a node may hold.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hint {
+pub(crate) struct Hint {
     /// The type of the value.
     pub kind: HintKind,
     /// Whether null is allowed.
@@ -15,13 +15,11 @@ pub struct Hint {
 
 /// The type part of a [`Hint`].
 #[derive(Debug, Clone, PartialEq)]
-pub enum HintKind {
+pub(crate) enum HintKind {
     /// Anything; the type of every node in a user's file.
     Any,
     /// An integer; strings with digits are converted.
     Int,
-    /// A float; integers and numeric strings are converted.
-    Float,
     /// A boolean; `on`, `yes`, `1` and the like are converted.
     Bool,
     /// A string; other scalars are converted.
@@ -38,7 +36,7 @@ pub enum HintKind {
 
 /// An enumeration of a typed config, such as Hydra's `RunMode`.
 #[derive(Debug, PartialEq, Eq)]
-pub struct EnumType {
+pub(crate) struct EnumType {
     /// The class name, as `str()` of a member shows it (`RunMode.RUN`).
     pub name: &'static str,
     /// Member names with their integer values.
@@ -47,7 +45,7 @@ pub struct EnumType {
 
 /// A mapping with declared fields, such as Hydra's `JobConf`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StructType {
+pub(crate) struct StructType {
     /// The class name shown in errors.
     pub name: &'static str,
     /// Fields with their defaults; each default carries its own hint.
@@ -56,7 +54,7 @@ pub struct StructType {
 
 impl Hint {
     /// A type that does not allow null.
-    pub fn required(kind: HintKind) -> Self {
+    pub(crate) fn required(kind: HintKind) -> Self {
         Self {
             kind,
             optional: false,
@@ -64,7 +62,7 @@ impl Hint {
     }
 
     /// A type that allows null.
-    pub fn optional(kind: HintKind) -> Self {
+    pub(crate) fn optional(kind: HintKind) -> Self {
         Self {
             kind,
             optional: true,
@@ -72,26 +70,25 @@ impl Hint {
     }
 
     /// The type of an untyped node.
-    pub fn any() -> Self {
+    pub(crate) fn any() -> Self {
         Self::optional(HintKind::Any)
     }
 
     /// Whether a node of this type is a mapping even while null, missing or an interpolation.
-    pub fn is_dict(&self) -> bool {
+    pub(crate) fn is_dict(&self) -> bool {
         matches!(self.kind, HintKind::Dict(_) | HintKind::Struct(_))
     }
 
     /// Whether a node of this type is a list even while null, missing or an interpolation.
-    pub fn is_list(&self) -> bool {
+    pub(crate) fn is_list(&self) -> bool {
         matches!(self.kind, HintKind::List(_))
     }
 
     /// The type as OmegaConf writes it in messages (`Optional[int]`, `Dict[str, Any]`).
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let inner = match &self.kind {
             HintKind::Any => return "Any".to_owned(),
             HintKind::Int => "int".to_owned(),
-            HintKind::Float => "float".to_owned(),
             HintKind::Bool => "bool".to_owned(),
             HintKind::Str => "str".to_owned(),
             HintKind::Enum(kind) => kind.name.to_owned(),

@@ -18,7 +18,7 @@ impl Int {
     /// Reads digits of a radix from 2 to 16, with an optional sign and underscores anywhere.
     ///
     /// `None` when there is no digit or a character is not one of the radix.
-    pub fn parse_radix(text: &str, radix: u32) -> Option<Self> {
+    pub(crate) fn parse_radix(text: &str, radix: u32) -> Option<Self> {
         let (negative, digits) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
             b'+' => (false, &text[1..]),
@@ -39,7 +39,7 @@ impl Int {
     }
 
     /// Reads base-60 digits such as `190:20:30`; `None` if a part is not decimal.
-    pub fn parse_sexagesimal(text: &str) -> Option<Self> {
+    pub(crate) fn parse_sexagesimal(text: &str) -> Option<Self> {
         let (negative, digits) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
             b'+' => (false, &text[1..]),
@@ -65,7 +65,7 @@ impl Int {
     }
 
     /// The nearest float; infinite past its range.
-    pub fn to_f64(&self) -> f64 {
+    pub(crate) fn to_f64(&self) -> f64 {
         match &self.0 {
             Repr::Small(value) => *value as f64,
             Repr::Big(digits) => digits.parse().expect("decimal digits are a float"),

@@ -20,7 +20,12 @@ pub fn merge(target: &mut Node, source: &Node, context: &Context) -> Result<()> 
 }
 
 /// Merges into the node at a path of keys; interpolations are followed from `root`.
-pub fn merge_at(root: &mut Node, path: &[Key], source: &Node, context: &Context) -> Result<()> {
+pub(crate) fn merge_at(
+    root: &mut Node,
+    path: &[Key],
+    source: &Node,
+    context: &Context,
+) -> Result<()> {
     let mut merger = Merger {
         root,
         path: path.to_vec(),
@@ -290,7 +295,7 @@ fn check_new_key(
 }
 
 /// The flags in force at a node: its own, else those of the nearest ancestor that sets them.
-pub fn effective_flags(root: &Node, path: &[Key]) -> Flags {
+pub(crate) fn effective_flags(root: &Node, path: &[Key]) -> Flags {
     let mut flags = root.flags;
     for depth in 1..=path.len() {
         match get(root, &path[..depth]) {
@@ -302,7 +307,7 @@ pub fn effective_flags(root: &Node, path: &[Key]) -> Flags {
 }
 
 /// A path written as a full key (`a.b[0]`).
-pub fn full_key(root: &Node, path: &[Key]) -> String {
+pub(crate) fn full_key(root: &Node, path: &[Key]) -> String {
     let steps: Vec<Step> = (0..path.len())
         .map(|depth| Step {
             key: path[depth].clone(),

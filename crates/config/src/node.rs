@@ -18,7 +18,7 @@ use crate::source::Origin;
 pub type Dict = IndexMap<Key, Node>;
 
 /// The text that marks a value as mandatory and not yet given.
-pub const MISSING: &str = "???";
+pub(crate) const MISSING: &str = "???";
 
 /// A value with its metadata. Equality compares values only.
 #[derive(Debug, Clone)]
@@ -28,11 +28,11 @@ pub struct Node {
     /// Where it was written, when that is known.
     pub origin: Option<Origin>,
     /// Flags set on this very node; unset ones are inherited from the parent.
-    pub flags: Flags,
+    pub(crate) flags: Flags,
     /// The type the node is bound to; `None` for untyped nodes.
-    pub hint: Option<Arc<Hint>>,
+    pub(crate) hint: Option<Arc<Hint>>,
     /// The declared class of a mapping that came from a typed config.
-    pub class: Option<Arc<StructType>>,
+    pub(crate) class: Option<Arc<StructType>>,
 }
 
 /// What a [`Node`] holds.
@@ -58,7 +58,7 @@ pub enum Value {
 
 /// OmegaConf's per-node flags; `None` inherits from the parent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// Whether unknown keys are errors (`OmegaConf.set_struct`).
     pub structured: Option<bool>,
     /// Whether changes are errors (`OmegaConf.set_readonly`).
@@ -68,7 +68,7 @@ pub struct Flags {
 impl Flags {
     /// These flags with unset ones taken from `parent`.
     #[must_use]
-    pub fn inherit(self, parent: Self) -> Self {
+    pub(crate) fn inherit(self, parent: Self) -> Self {
         Self {
             structured: self.structured.or(parent.structured),
             readonly: self.readonly.or(parent.readonly),
@@ -94,7 +94,7 @@ impl Node {
     }
 
     /// An empty list.
-    pub fn empty_list() -> Self {
+    pub(crate) fn empty_list() -> Self {
         Self::new(Value::List(Vec::new()))
     }
 
@@ -112,18 +112,18 @@ impl Node {
 
     /// The same node, bound to a type. The value is not checked.
     #[must_use]
-    pub fn with_hint(mut self, hint: Hint) -> Self {
+    pub(crate) fn with_hint(mut self, hint: Hint) -> Self {
         self.hint = Some(Arc::new(hint));
         self
     }
 
     /// Whether the value is `???`.
-    pub fn is_missing(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         self.as_str() == Some(MISSING)
     }
 
     /// Whether the value is text with an interpolation (or an escaped one).
-    pub fn is_interpolation(&self) -> bool {
+    pub(crate) fn is_interpolation(&self) -> bool {
         self.as_str().is_some_and(|text| text.contains("${"))
     }
 
@@ -133,22 +133,22 @@ impl Node {
     }
 
     /// Whether the value is null, missing or an interpolation.
-    pub fn is_special(&self) -> bool {
+    pub(crate) fn is_special(&self) -> bool {
         self.is_null() || self.is_missing() || self.is_interpolation()
     }
 
     /// Whether this is a mapping, or typed as one while it holds a special value.
-    pub fn is_dict(&self) -> bool {
+    pub(crate) fn is_dict(&self) -> bool {
         matches!(self.value, Value::Dict(_)) || self.hint.as_ref().is_some_and(|h| h.is_dict())
     }
 
     /// Whether this is a list, or typed as one while it holds a special value.
-    pub fn is_list(&self) -> bool {
+    pub(crate) fn is_list(&self) -> bool {
         matches!(self.value, Value::List(_)) || self.hint.as_ref().is_some_and(|h| h.is_list())
     }
 
     /// Whether this is a mapping or a list, in the sense of [`is_dict`](Self::is_dict).
-    pub fn is_container(&self) -> bool {
+    pub(crate) fn is_container(&self) -> bool {
         self.is_dict() || self.is_list()
     }
 
@@ -177,7 +177,7 @@ impl Node {
     }
 
     /// The entries, when the value is a mapping.
-    pub fn as_dict(&self) -> Option<&Dict> {
+    pub(crate) fn as_dict(&self) -> Option<&Dict> {
         match &self.value {
             Value::Dict(dict) => Some(dict),
             _ => None,
@@ -201,7 +201,7 @@ impl Node {
     }
 
     /// The elements for change, when the value is a list.
-    pub fn as_list_mut(&mut self) -> Option<&mut Vec<Node>> {
+    pub(crate) fn as_list_mut(&mut self) -> Option<&mut Vec<Node>> {
         match &mut self.value {
             Value::List(list) => Some(list),
             _ => None,
@@ -240,13 +240,8 @@ impl Node {
         self.flags.structured = value;
     }
 
-    /// Sets or clears the read-only flag of this node (`OmegaConf.set_readonly`).
-    pub fn set_readonly(&mut self, value: Option<bool>) {
-        self.flags.readonly = value;
-    }
-
     /// The type name Python has for the value, as messages show it.
-    pub fn type_name(&self) -> &'static str {
+    pub(crate) fn type_name(&self) -> &'static str {
         match self.value {
             Value::Null => "NoneType",
             Value::Bool(_) => "bool",
@@ -375,7 +370,7 @@ impl<V: Into<Value>> From<Option<V>> for Value {
 /// Compares as OmegaConf compares plain values: numbers by value, containers by content.
 impl Node {
     /// Python's `==` of the two values, where `1 == 1.0 == True`.
-    pub fn equals(&self, other: &Node) -> bool {
+    pub(crate) fn equals(&self, other: &Node) -> bool {
         fn number(value: &Value) -> Option<f64> {
             match value {
                 Value::Bool(b) => Some(f64::from(u8::from(*b))),

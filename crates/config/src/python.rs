@@ -43,7 +43,7 @@ fn split_exponent(scientific: &str) -> (&str, i32) {
 }
 
 /// `repr(bytes)`, such as `b'a\x00'`.
-pub fn bytes_repr(bytes: &[u8]) -> String {
+pub(crate) fn bytes_repr(bytes: &[u8]) -> String {
     let quote = if bytes.contains(&b'\'') && !bytes.contains(&b'"') {
         '"'
     } else {
@@ -69,7 +69,7 @@ pub fn bytes_repr(bytes: &[u8]) -> String {
 }
 
 /// `repr(str)`: single quotes unless only those occur inside, escapes for what does not print.
-pub fn str_repr(text: &str) -> String {
+pub(crate) fn str_repr(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') {
         '"'
     } else {
@@ -163,7 +163,7 @@ fn ascii_digit(c: char) -> char {
 }
 
 /// `int(text)`; `None` where Python raises `ValueError`.
-pub fn parse_int(text: &str) -> Option<Int> {
+pub(crate) fn parse_int(text: &str) -> Option<Int> {
     let text = normalized_number(text)?;
     let digits = text.strip_prefix(['-', '+']).unwrap_or(&text);
     (!digits.is_empty() && digits.len() <= 4300 && digits.bytes().all(|b| b.is_ascii_digit()))
@@ -172,7 +172,7 @@ pub fn parse_int(text: &str) -> Option<Int> {
 }
 
 /// `float(text)`; `None` where Python raises `ValueError`.
-pub fn parse_float(text: &str) -> Option<f64> {
+pub(crate) fn parse_float(text: &str) -> Option<f64> {
     // Rust reads the same forms as Python (`inf`, `infinity`, `nan`, `1.`, `.5`, `1e5`), in any case.
     normalized_number(text)?.parse().ok()
 }

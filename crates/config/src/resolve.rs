@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 200;
 
 /// What [`select_with`] does when the value is not simply there.
 #[derive(Debug, Clone, Copy)]
-pub struct Select {
+pub(crate) struct Select {
     /// Whether reaching a missing value (`???`) is an error; otherwise nothing is found.
     pub throw_on_missing: bool,
     /// Whether a failing interpolation is an error; otherwise nothing is found.
@@ -31,7 +31,7 @@ impl Default for Select {
 
 /// A value found by a key path, and where it really stands.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Selected {
+pub(crate) struct Selected {
     /// The node; containers still hold their interpolations.
     pub node: Node,
     /// The way to it from the top, after following interpolations; `None` for a computed value.
@@ -45,7 +45,7 @@ pub fn select(root: &Node, key: &str, context: &Context) -> Result<Option<Node>>
 }
 
 /// Looks up a key path; see [`Select`].
-pub fn select_with(
+pub(crate) fn select_with(
     root: &Node,
     key: &str,
     context: &Context,
@@ -146,7 +146,7 @@ pub fn resolve(root: &mut Node, context: &Context) -> Result<()> {
 }
 
 /// Resolves in place below one node; interpolations may still lead anywhere in `root`.
-pub fn resolve_at(root: &mut Node, path: &[Key], context: &Context) -> Result<()> {
+pub(crate) fn resolve_at(root: &mut Node, path: &[Key], context: &Context) -> Result<()> {
     let mut path = path.to_vec();
     resolve_below(root, &mut path, context, 0)
 }

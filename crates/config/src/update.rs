@@ -107,7 +107,7 @@ fn opened<T>(
 /// Takes out the entry at a key path; a struct or a read-only config refuses.
 ///
 /// As in Hydra, the part after the last dot is one key, so a list item cannot be named `a[0]` here.
-pub fn delete(root: &mut Node, key: &str, context: &Context) -> Result<Node> {
+pub(crate) fn delete(root: &mut Node, key: &str, context: &Context) -> Result<Node> {
     let (parent, last) = match key.rsplit_once('.') {
         None => (Vec::new(), key),
         Some((parent, last)) => {

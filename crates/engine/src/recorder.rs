@@ -109,7 +109,7 @@ impl Recorder {
 
     /// As [`end`](Self::end), with the number of experts reached. `shape` is groups, m, n, k.
     #[inline]
-    pub fn end_touching(
+    pub(crate) fn end_touching(
         &mut self,
         operator: u32,
         start_ns: u64,

@@ -12,50 +12,36 @@
 //!
 //! What a launch costs is measured where there are steps: the time of a recorded step less the mean of the plain steps
 //! before and after it, since the speed of a host drifts. The median of these differences, at the upper end of its
-//! uncertainty, over the launches of a step is the cost. Before that, and without steps, [`PRIOR_COST`] is assumed. What is
+//! uncertainty, over the launches of a step is the cost (`launch`). Before that, and without steps, [`PRIOR_COST`] is assumed. What is
 //! counted in that way is checked against what slices really take, with all that comes with them (`cycles`).
 
+mod credit;
 mod cycles;
+mod launch;
 mod length;
 mod pairs;
 mod pattern;
 mod samples;
+mod slices;
 mod step;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Mutex;
 
+use self::credit::Credit;
 use self::cycles::Cycles;
 pub(crate) use self::cycles::Moment;
+use self::launch::{LaunchCost, PRIOR_COST};
 use self::length::Length;
-use self::pairs::Pairs;
 pub(crate) use self::pattern::{Kernels, Stream};
+use self::slices::Slices;
 use self::step::Step;
 use crate::gate::{Slice, Switches};
 use crate::sys;
 
-/// What a launch costs while it is recorded, ns, until steps have shown it: what an H200 host showed where nothing but launches
-/// was made.
-const PRIOR_COST: f64 = 3000.0;
-/// What it is taken to cost where there are no steps to show it, ns: with all that comes with a slice that makes the 12 µs that
-/// an H200 host showed in a model, where another showed 7.
-const UNMEASURED_COST: f64 = 8000.0;
-/// What a slice costs, ns, until one has shown it: a thousand launches.
-const PRIOR_SLICE: f64 = 1000.0 * PRIOR_COST;
-/// What it costs for CUPTI to leave and come back, ns, until it was measured: an H200 showed 11 to 30 ms.
-const PRIOR_RETURN: f64 = 20e6;
-/// A measured cost is believed down to this part of the prior one, ns.
-const LEAST_COST: f64 = PRIOR_COST / 8.0;
-/// A measured cost is believed up to this many times the prior one.
-const MOST_COST: f64 = PRIOR_COST * 10.0;
 /// What a kernel of a graph costs, in launches: an H200 showed 0.27 µs, and 3 for a launch.
 const KERNEL_OF_GRAPH: f64 = 0.1;
-/// The part of the time that graphs take longer while CUPTI stays for them and nothing is recorded: an H200 showed 0.7 to 1.9 %
-/// for a small model.
-const STANDING: f64 = 0.018;
-/// The least part of the share that is left for slices, whatever else costs.
-const LEAST_LEFT: f64 = 0.1;
 /// The shortest range that counts as a step, ns.
 const SHORTEST_STEP: i64 = 500_000;
 /// A slice is at least this long, ns: short steps are taken several at a time.
@@ -64,12 +50,6 @@ const LEAST_SLICE: i64 = 10_000_000;
 const LONGEST_SLICE: i64 = 250_000_000;
 /// How long a slice waits for the next step to begin before it begins without, ns.
 const PATIENCE: i64 = 500_000_000;
-/// When no step has ended for so long, ns, time earns credit again.
-const STEPS_STOP: i64 = 1_000_000_000;
-/// When CUPTI has not left so long after a slice, ns, it will not, and the next slice may begin all the same.
-const STUCK: i64 = 5_000_000_000;
-/// How long our thread waits for credit at least, ns.
-const PAUSE: i64 = 10_000_000;
 
 /// The budget of a session.
 pub(crate) struct Budget {
@@ -77,49 +57,14 @@ pub(crate) struct Budget {
 }
 
 struct State {
-    share: f64,
-    /// What of the share is left for slices.
-    left: f64,
-    /// Whether CUPTI stays for graphs.
-    stays: bool,
-    credit: f64,
-    /// What the next slice will cost, ns.
-    expected: f64,
-    last: i64,
-    /// Processor time of the process by then.
-    used: i64,
-    /// Up to when time or steps have earned. Steps of two threads, or inside of one another, do not earn twice.
-    earned_to: i64,
-    /// Until when time earns nothing, since steps do.
-    steps_until: i64,
+    credit: Credit,
     phase: Phase,
     step: Step,
-    /// What a launch costs, ns, and from how many steps that is known.
-    cost: f64,
-    cost_samples: u64,
-    pairs: Pairs,
-    switched: i64,
-    /// Whether a slice has begun that is not all counted.
-    owes: bool,
-    /// When the last slice ended.
-    ended: i64,
-    /// What it costs, ns.
-    slice_cost: f64,
-    /// The part of that, as it is counted, which is switching.
-    slice_switching: f64,
-    /// What switching comes to in a slice of steps, ns.
-    switching: f64,
-    /// What switching and launches came to since the last slice of steps began, ns.
-    counted: f64,
+    launch: LaunchCost,
+    slices: Slices,
     cycles: Cycles,
-    slices: u64,
-    /// What the slice that is being counted was made for.
-    slice: Slice,
     /// How long slices of time are.
     length: Length,
-    /// Steps that were recorded in slices of steps, and the launches in them.
-    steps_recorded: u64,
-    step_launches: f64,
 }
 
 /// What was read of the records of a slice since the budget was last told.
@@ -150,33 +95,17 @@ impl Budget {
     pub(crate) fn new(ppm: u32, leaves: bool) -> Option<Self> {
         (ppm > 0).then(|| Self {
             state: Mutex::new(State {
-                share: f64::from(ppm) / 1e6,
-                left: f64::from(ppm) / 1e6,
-                stays: false,
-                credit: 0.0,
-                expected: PRIOR_SLICE + if leaves { PRIOR_RETURN } else { 0.0 },
-                last: sys::now(),
-                used: sys::time_of_others(),
-                earned_to: i64::MIN,
-                steps_until: i64::MIN,
+                credit: Credit::new(
+                    f64::from(ppm) / 1e6,
+                    leaves,
+                    (sys::now(), sys::time_of_others()),
+                ),
                 phase: Phase::Off,
                 step: Step::default(),
-                cost: PRIOR_COST,
-                cost_samples: 0,
-                pairs: Pairs::default(),
-                switched: 0,
-                owes: false,
-                ended: 0,
-                slice_cost: 0.0,
-                slice_switching: 0.0,
-                switching: 0.0,
-                counted: 0.0,
+                launch: LaunchCost::default(),
+                slices: Slices::default(),
                 cycles: Cycles::default(),
-                slices: 0,
-                slice: Slice::OfTime,
                 length: Length::default(),
-                steps_recorded: 0,
-                step_launches: 0.0,
             }),
         })
     }
@@ -193,8 +122,7 @@ impl Budget {
         if !matches!(state.phase, Phase::Armed(_)) {
             return false;
         }
-        let cost = std::mem::take(&mut state.counted);
-        state.cycles.next_slice(cost);
+        state.cycles.next_slice();
         let steps = state.steps_of_slice();
         state.begin(Slice::OfSteps, Phase::Steps(now, steps));
         true
@@ -228,7 +156,7 @@ impl Budget {
             return false;
         }
         if recorded != Some(false) {
-            state.steps_recorded += 1;
+            state.launch.steps += 1;
         }
         // There may be much time between steps.
         if left > 1 && end - since < LONGEST_SLICE {
@@ -260,7 +188,7 @@ impl Budget {
         match state.phase {
             // Of two threads one began a slice and the other ended it, and the gate heard of them the other way round.
             Phase::Off if switches.is_on => Some(false),
-            Phase::Off if is_wanted && state.is_ready(now) && state.credit >= state.expected => {
+            Phase::Off if is_wanted && state.may_begin(now) => {
                 if state.step.is_known() {
                     state.phase = Phase::Armed(now);
                     None
@@ -312,11 +240,7 @@ impl Budget {
     pub(crate) fn next_change(&self) -> Option<i64> {
         let state = self.state.lock().ok()?;
         Some(match state.phase {
-            Phase::Off => {
-                let missing = (state.expected - state.credit).max(0.0);
-                // Not sooner, or the thread would spin while the process rests or recording is not wanted.
-                state.last + ((missing / state.left) as i64).max(PAUSE)
-            }
+            Phase::Off => state.credit.next_slice(),
             Phase::Armed(since) => since + PATIENCE,
             Phase::Steps(since, _) => since + 4 * PATIENCE,
             Phase::Timed(until) => until,
@@ -326,30 +250,37 @@ impl Budget {
     /// What a launch costs, ns, and from how many steps that is known; 0 where it is assumed.
     pub(crate) fn launch_cost(&self) -> (u64, u64) {
         let state = self.state.lock();
-        state.map_or((0, 0), |state| (state.cost as u64, state.cost_samples))
+        state.map_or((0, 0), |state| {
+            (state.launch.cost as u64, state.launch.samples)
+        })
     }
 }
 
 impl State {
     /// A slice begins.
     fn begin(&mut self, slice: Slice, phase: Phase) {
-        if self.owes {
+        if self.slices.owes {
             // CUPTI has not left, and will not.
-            self.count_slice();
+            self.close_slice();
         }
-        (self.slice, self.phase) = (slice, phase);
-        self.owes = true;
+        self.phase = phase;
+        (self.slices.kind, self.slices.owes) = (slice, true);
     }
 
     /// It ends.
     fn end(&mut self, now: i64) {
         self.phase = Phase::Off;
-        self.ended = now;
+        self.slices.ended = now;
     }
 
-    /// Whether the last slice is counted: until CUPTI has left, launches are slow.
-    fn is_ready(&self, now: i64) -> bool {
-        !self.owes || now.saturating_sub(self.ended) >= STUCK
+    /// Whether there is credit for a slice, and the last one is counted.
+    fn may_begin(&self, now: i64) -> bool {
+        self.slices.may_begin(now) && self.credit.is_enough()
+    }
+
+    /// All of the last slice is counted.
+    fn close_slice(&mut self) {
+        self.credit.expected = self.slices.close(self.credit.expected);
     }
 
     /// How many steps the next slice holds: so many that recording them would cost as much as switching, with a launch at
@@ -357,12 +288,9 @@ impl State {
     /// more are fewer slices. Where launches are dearer (an H200 showed 7 to 12 µs) a slice costs more, and there are fewer.
     fn steps_of_slice(&self) -> u64 {
         let mean = self.step.mean().max(1.0);
-        let balanced = if self.steps_recorded > 0 && self.step_launches > 0.0 {
-            let launches = self.step_launches / self.steps_recorded as f64;
-            self.switching / (launches * self.cost.min(PRIOR_COST))
-        } else {
-            0.0
-        };
+        let balanced = self.launch.per_step().map_or(0.0, |launches| {
+            self.slices.switching / (launches * self.launch.cost.min(PRIOR_COST))
+        });
         let (least, most) = (LEAST_SLICE as f64 / mean, LONGEST_SLICE as f64 / mean);
         balanced.floor().min(most).max(least.ceil()).max(1.0) as u64
     }
@@ -373,11 +301,8 @@ impl State {
 
     /// There was a step. Where there is credit for a slice, it begins with the next one, once the last slice is counted.
     fn earn(&mut self, start: i64, end: i64) {
-        let earned = (end - start.max(self.earned_to)).max(0);
-        self.credit = (self.credit + self.left * earned as f64).min(self.expected);
-        self.earned_to = self.earned_to.max(end);
-        self.steps_until = end + STEPS_STOP;
-        if self.phase == Phase::Off && self.is_ready(end) && self.credit >= self.expected {
+        self.credit.earn_step(start, end);
+        if self.phase == Phase::Off && self.may_begin(end) {
             self.phase = Phase::Armed(end);
         }
     }
@@ -389,95 +314,39 @@ impl State {
         (launches, of_graphs): (f64, f64),
         switches: Switches,
     ) -> Option<Slice> {
-        let since = self.last.max(self.steps_until);
-        let busy = (now - since).min(used - self.used).max(0);
-        if switches.stays_for_graphs && !std::mem::replace(&mut self.stays, true) {
-            // It need not come back from now on.
-            self.expected = self.expected.min(PRIOR_SLICE);
+        if switches.stays_for_graphs {
+            self.credit.stay();
         }
-        self.left = if self.stays {
-            (self.share - STANDING).max(LEAST_LEFT * self.share)
-        } else {
-            self.share
-        };
-        let earned = self.left * busy as f64;
-        if now > since {
-            self.earned_to = now;
-        }
-        self.last = now;
-        self.used = used;
-        let switching = (switches.time - self.switched).max(0) as f64;
-        self.switched = switches.time;
-        let launch = match self.slice {
-            Slice::OfTime if self.cost_samples == 0 => UNMEASURED_COST,
-            _ => self.cost,
-        };
+        let earned = self.credit.pass(now, used);
+        let switching = self.slices.take_switching(switches.time);
         let of_graphs = KERNEL_OF_GRAPH * of_graphs;
-        let counted = switching + launches * launch + of_graphs * self.cost;
+        let launch = self.launch.in_slice(self.slices.kind);
+        let counted = switching + launches * launch + of_graphs * self.launch.cost;
         let launches = launches + of_graphs;
-        // All that comes with a slice.
-        let paid = counted * self.cycles.factor();
-        if self.slice == Slice::OfSteps {
-            self.step_launches += launches;
+        if self.slices.kind == Slice::OfSteps {
+            self.launch.launches += launches;
         }
-        self.counted += counted;
-        self.slice_cost += paid;
-        self.slice_switching += switching;
+        let paid = self.cycles.pay(counted);
+        self.slices.add(paid);
         let is_counted = launches <= 0.0 && !switches.is_on && !switches.is_open_ended;
         let is_on = matches!(self.phase, Phase::Steps(..) | Phase::Timed(_));
-        let is_over = !is_on && self.owes && is_counted;
+        let is_over = !is_on && self.slices.owes && is_counted;
         if is_over {
-            self.count_slice();
+            self.close_slice();
         }
-        self.credit = (self.credit + earned).min(self.expected) - paid;
-        is_over.then_some(self.slice)
-    }
-
-    /// All of a slice is counted. One in which recording was not wanted cost nothing, and says nothing of the next.
-    fn count_slice(&mut self) {
-        self.owes = false;
-        let cost = std::mem::take(&mut self.slice_cost);
-        let switching = std::mem::take(&mut self.slice_switching);
-        if cost <= 0.0 {
-            return;
-        }
-        self.slices += 1;
-        let mean = |known: f64, new: f64, is_first| {
-            if is_first {
-                new
-            } else {
-                0.5 * known + 0.5 * new
-            }
-        };
-        self.expected = mean(self.expected, cost, self.slices == 1);
-        if self.slice == Slice::OfSteps {
-            self.switching = mean(self.switching, switching, self.switching == 0.0);
-        }
+        self.credit.settle(earned, paid);
+        is_over.then_some(self.slices.kind)
     }
 
     fn learn(&mut self, name: &[u8], range: (i64, i64), recorded: Option<bool>) {
         // A slice ends with what it began with.
         let may_change = !matches!(self.phase, Phase::Steps(..));
         if self.step.learn(name, range, may_change) {
-            self.pairs = Pairs::default();
+            self.launch.forget_steps();
             self.cycles = Cycles::default();
-            (self.steps_recorded, self.step_launches) = (0, 0.0);
-            self.cost_samples = 0;
         }
         if self.step.is(name) {
-            self.pairs.add((range.1 - range.0) as f64, recorded);
-            self.measure();
-        }
-    }
-
-    fn measure(&mut self) {
-        let Some(added) = self.pairs.added.upper() else {
-            return;
-        };
-        if self.steps_recorded > 0 && self.step_launches > 0.0 {
-            let launches = self.step_launches / self.steps_recorded as f64;
-            self.cost = (added / launches).clamp(LEAST_COST, MOST_COST);
-            self.cost_samples = self.pairs.added.count();
+            self.launch.add_step((range.1 - range.0) as f64, recorded);
         }
     }
 }

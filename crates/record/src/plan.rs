@@ -17,7 +17,7 @@ use llmprof_theory::{
 use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
-pub use self::cupti::{CuptiPlan, read_share};
+pub use self::cupti::CuptiPlan;
 pub use self::mistakes::Mistake;
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
 pub use self::telemetry::TelemetryPlan;

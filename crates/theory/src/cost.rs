@@ -172,7 +172,7 @@ impl Span {
 
 impl Model {
     /// Sends the distinct operators of a span to `sink`, identical layers once with their count.
-    pub fn lower_span<'m>(
+    pub(crate) fn lower_span<'m>(
         &'m self,
         workload: &Workload,
         span: Span,

@@ -29,7 +29,7 @@ pub use memory::Memory;
 pub use model::{Decoder, LayerGroup, Model};
 pub use operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work};
 pub use quant::{ParseWeightFormatError, WeightFormat};
-pub use routing::{expected_touched, measured_touched};
+pub use routing::expected_touched;
 pub use vision::{DeepseekOcrVision, Vision};
 pub use weight::{Dims, Tensor};
 pub use workload::{

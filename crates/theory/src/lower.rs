@@ -35,7 +35,7 @@ impl Formats {
     }
 
     /// What matrix units multiply for a matrix.
-    pub fn compute_for(&self, quantized: bool) -> DType {
+    pub(crate) fn compute_for(&self, quantized: bool) -> DType {
         if quantized {
             self.compute
         } else {

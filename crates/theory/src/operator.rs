@@ -228,7 +228,7 @@ impl Traffic {
     }
 
     /// Adds `other`, `times` times; saturates.
-    pub fn add_times(&mut self, other: &Self, times: u64) {
+    pub(crate) fn add_times(&mut self, other: &Self, times: u64) {
         let add = |total: &mut u64, part: u64| {
             *total = total.saturating_add(part.saturating_mul(times));
         };

@@ -44,18 +44,13 @@ impl WeightFormat {
         index: false,
     };
     /// GPTQ as it is usually published: groups of 128 with zero points and a group index.
-    pub const GPTQ: Self = Self::Int4 {
+    pub(crate) const GPTQ: Self = Self::Int4 {
         group: 128,
         zeros: true,
         index: true,
     };
-    /// DeepSeek-V3's fp8: one scale per tile of 128 × 128.
-    pub const FP8_BLOCK: Self = Self::Fp8 {
-        rows: 128,
-        columns: 128,
-    };
     /// One scale per tensor.
-    pub const FP8: Self = Self::Fp8 {
+    pub(crate) const FP8: Self = Self::Fp8 {
         rows: 0,
         columns: 0,
     };
@@ -235,10 +230,14 @@ mod tests {
     fn bytes_of_a_large_projection() {
         let (rows, columns) = (4096, 14336);
         let elements = rows * columns;
+        let deepseek_v3 = WeightFormat::Fp8 {
+            rows: 128,
+            columns: 128,
+        };
         for (format, expected) in [
             (WeightFormat::Plain(DType::Bf16), elements * 2),
             (WeightFormat::FP8, elements + 4),
-            (WeightFormat::FP8_BLOCK, elements + 32 * 112 * 4),
+            (deepseek_v3, elements + 32 * 112 * 4),
             (WeightFormat::Int8, elements + 4096 * 4),
             (
                 WeightFormat::AWQ,

@@ -210,7 +210,7 @@ impl Pass {
     }
 
     /// Σ over steps of the cached tokens that a step finds, none above `cap`.
-    pub fn past_sum(&self, cap: u64) -> u64 {
+    pub(crate) fn past_sum(&self, cap: u64) -> u64 {
         clipped_sum(self.past, self.queries, self.steps, cap)
     }
 
@@ -218,7 +218,7 @@ impl Pass {
     ///
     /// Full: every query of a step meets the cached keys within the window and all new ones. Causal: the query at
     /// position `t` meets `min(t + 1, window)`.
-    pub fn keys_sum(&self, convention: AttentionConvention, window: Option<u64>) -> u64 {
+    pub(crate) fn keys_sum(&self, convention: AttentionConvention, window: Option<u64>) -> u64 {
         let window = window.unwrap_or(u64::MAX).max(1);
         match convention {
             AttentionConvention::Full => self

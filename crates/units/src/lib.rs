@@ -8,8 +8,10 @@ mod basis;
 mod dtype;
 mod format;
 mod quantity;
+mod share;
 
 pub use basis::Basis;
 pub use dtype::{DType, ParseDTypeError};
 pub use format::{Count, Percent, Times, significant};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Watts};
+pub use share::{Share, ShareError};

@@ -7,7 +7,7 @@
 pub const LONGEST_TEXT: usize = 60_000;
 
 /// No record is longer; a greater length is damage.
-pub const LONGEST_RECORD: usize = 1 << 20;
+pub(crate) const LONGEST_RECORD: usize = 1 << 20;
 
 /// Length, kind and two bytes of zero.
 pub(crate) const PREFIX: usize = 8;

@@ -22,12 +22,12 @@ pub const SOCKET_VARIABLE: &str = "LLMPROF_WORKER_SOCKET";
 /// The longest line either side accepts, in bytes.
 ///
 /// A batch of 64 requests with 32,768 tokens each, times and ids written out, takes about 60 MB.
-pub const MAX_LINE_BYTES: usize = 128 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 128 << 20;
 
 /// What llmprof asks of a worker. Each is answered by the [`Reply`] of the same kind, or by [`Reply::Error`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub(crate) enum Request {
     /// Say who you are.
     Hello(ClientHello),
     /// Make the model ready.
@@ -83,7 +83,7 @@ pub struct Empty {}
 /// The first message to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClientHello {
+pub(crate) struct ClientHello {
     /// The version that llmprof speaks.
     pub version: u32,
 }

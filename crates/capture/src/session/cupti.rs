@@ -9,7 +9,7 @@ use llmprof_record::{
     store::{Pass, RunDir, RunStatus},
     trace::{RangeKind, Ranges, Trace},
 };
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, Share};
 use llmprof_wire::Options;
 
 use super::{
@@ -88,7 +88,7 @@ pub(super) fn capture(
     std::fs::create_dir_all(&directory).map_err(failed)?;
     let settings = &session.plan.pipeline.cupti;
     let options = Options {
-        overhead_ppm: (settings.overhead.unwrap_or(0.0) * 1e6).round() as u32,
+        overhead_ppm: settings.overhead.map_or(0, Share::ppm),
         // Without a budget the worker ends when recording does.
         detach: settings.detach && settings.overhead.is_some(),
         all_calls: settings.all_calls,

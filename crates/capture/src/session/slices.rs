@@ -1,16 +1,17 @@
 //! What is told of recording within a budget, whether `record` or a run does it.
 
 use llmprof_record::issue::{Issue, MORE_SLICES, Severity};
+use llmprof_units::Share;
 
 /// The least budget that programs of CUDA graphs keep to: CUPTI stays in them, where it makes graphs up to 1.9 % slower on an
 /// H200.
-const LEAST_OF_GRAPHS: f64 = 0.02;
+const LEAST_OF_GRAPHS_PPM: u32 = 20_000;
 
 /// How slices were asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Sliced {
     /// The share of time that they may cost.
-    pub share: f64,
+    pub share: Share,
     /// Whether times or a range bound the recording as well.
     pub is_bounded: bool,
 }
@@ -21,7 +22,7 @@ impl Sliced {
         let stays_for_graphs = issues
             .iter()
             .any(|issue| issue.code == "cupti.kept_for_graphs");
-        let is_less = stays_for_graphs && self.share < LEAST_OF_GRAPHS;
+        let is_less = stays_for_graphs && self.share.ppm() < LEAST_OF_GRAPHS_PPM;
         let none = (!has_slices).then(|| self.none());
         none.into_iter().chain(is_less.then(not_kept)).collect()
     }

@@ -1,26 +1,37 @@
+use llmprof_capture::calibration::{CalibrationFile, NAME};
 use llmprof_report::{Document, Table};
 use llmprof_theory::device::{Catalog, Device, Origin, Recount};
 
-use crate::{args::HardwareCommand, failure::Failure, measured, output::Output, subject};
+use crate::{args::HardwareCommand, calibration, failure::Failure, output::Output, subject};
 
 pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<(), Failure> {
     match command {
         HardwareCommand::List { json } => list(json, output),
         HardwareCommand::Measure { output: file } => {
-            let file = file.or_else(measured::path).ok_or_else(|| {
-                Failure::new("there is no cache directory to write to")
-                    .hint("-o FILE names a file".to_owned())
-            })?;
-            let text = measured::measure()?;
-            measured::write(&file, &text)?;
-            let device = measured::load(&file)?
-                .ok_or_else(|| Failure::new(format!("{} is gone", file.display())))?;
+            let is_named = file.is_some();
+            let file = file
+                .map(CalibrationFile::at)
+                .or_else(CalibrationFile::of_this_machine)
+                .ok_or_else(|| {
+                    Failure::new("there is no cache directory to write to")
+                        .hint("-o FILE names a file".to_owned())
+                })?;
+            let found = calibration::measure()?;
+            if is_named {
+                file.write(&found)?;
+            } else {
+                calibration::keep(&file, &found)?;
+            }
+            let path = file.path().display();
+            let device = file
+                .device()?
+                .ok_or_else(|| Failure::new(format!("{path} is gone")))?;
             output.document(&document(&device))?;
-            output.line(&format!("\nwritten to {}", file.display()))
+            output.line(&format!("\nkept in {path}"))
         }
         HardwareCommand::Show { name, json } => {
             let device = match name.as_str() {
-                "auto" | measured::NAME => this_cpu()?,
+                "auto" | NAME => this_cpu()?,
                 name => subject::device(name)?,
             };
             if json {
@@ -34,8 +45,7 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
 
 /// The processor at hand, as it was measured.
 fn this_cpu() -> Result<Device, Failure> {
-    let found = measured::path().map(|path| measured::load(&path));
-    found.transpose()?.flatten().ok_or_else(|| {
+    calibration::this_cpu()?.ok_or_else(|| {
         Failure::new("the processor at hand was not measured yet")
             .hint("`llmprof hardware measure` does; so does the first run on it".to_owned())
     })
@@ -154,9 +164,11 @@ fn document(device: &Device) -> Document {
         ]);
     }
     document.table(peaks);
-    if !device.notes.is_empty() {
+    let mut notes = device.notes.clone();
+    notes.extend(device.calibration.iter().flat_map(calibration::notes));
+    if !notes.is_empty() {
         document.heading("Notes");
-        document.list(device.notes.clone());
+        document.list(notes);
     }
     document
 }

@@ -11,6 +11,7 @@ pub mod interpolation;
 mod lexeme;
 mod number;
 pub mod overrides;
+mod token;
 
 pub use error::{GrammarError, Span};
 pub use interpolation::{Argument, Expression, Interpolation, Piece, Target, Template};

@@ -1,9 +1,23 @@
 //! Numbers read from text as Python's `int()` and `float()` read it.
 
+use super::{GrammarError, Span};
 use crate::int::Int;
 
 /// Python refuses to convert longer integers, since the time grows with the square of the length.
 pub(super) const MAX_INT_DIGITS: usize = 4300;
+
+/// The value of a token that the lexer took for an integer.
+pub(super) fn int_of_token(text: &str, span: Span) -> Result<Int, GrammarError> {
+    int_from_text(text).ok_or_else(|| GrammarError::IntegerTooLong {
+        digits: text.bytes().filter(u8::is_ascii_digit).count(),
+        span,
+    })
+}
+
+/// The value of a token that the lexer took for a float.
+pub(super) fn float_of_token(text: &str) -> f64 {
+    float_from_text(text).expect("the lexer accepts only what Python reads")
+}
 
 /// `int(text)`: blanks around, a sign, ASCII digits with single underscores between.
 pub(super) fn int_from_text(text: &str) -> Option<Int> {

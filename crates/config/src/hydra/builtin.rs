@@ -6,10 +6,10 @@
 use super::source::FileTree;
 
 /// The release whose behaviour is implemented, as `hydra.runtime.version` shows it.
-pub const HYDRA_VERSION: &str = "1.3.8";
+pub(crate) const HYDRA_VERSION: &str = "1.3.8";
 
 /// The `version_base` whose semantics are implemented.
-pub const VERSION_BASE: &str = "1.3";
+pub(crate) const VERSION_BASE: &str = "1.3";
 
 /// Name of the empty config that stands in when an application has no config name.
 pub(crate) const EMPTY_CONFIG: &str = "_dummy_empty_config_";

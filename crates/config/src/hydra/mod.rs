@@ -31,7 +31,6 @@ mod tree;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub use builtin::{HYDRA_VERSION, VERSION_BASE};
 pub use command::{Command, Outcome};
 pub use compose::{Composed, Defaults};
 pub use defaults_list::ResultDefault;

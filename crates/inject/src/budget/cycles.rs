@@ -25,7 +25,9 @@ pub(super) struct Cycles {
     plain: Samples<9>,
     /// By how much those of the last slice were longer, ns; nothing where that cannot be said.
     excess: Option<f64>,
-    /// That over what was counted.
+    /// What was counted since the last slice of steps began, ns.
+    pub(super) counted: f64,
+    /// The excess over that.
     ratios: Samples<33>,
 }
 
@@ -70,8 +72,15 @@ impl Cycles {
         }
     }
 
-    /// The next slice begins; the last one was counted as `cost`, ns.
-    pub(super) fn next_slice(&mut self, cost: f64) {
+    /// So much was counted, ns; what it is taken to cost with all that comes with a slice.
+    pub(super) fn pay(&mut self, counted: f64) -> f64 {
+        self.counted += counted;
+        counted * self.factor()
+    }
+
+    /// The next slice of steps begins.
+    pub(super) fn next_slice(&mut self) {
+        let cost = std::mem::take(&mut self.counted);
         if let Some(excess) = self.excess.replace(0.0)
             && cost > 0.0
         {
@@ -100,7 +109,8 @@ mod tests {
             match step % 20 {
                 5 => {
                     cycles.begin(now, Moment { changes, is_quiet });
-                    cycles.next_slice(counted);
+                    cycles.pay(counted);
+                    cycles.next_slice();
                     cycles.end(now);
                     changes += 2;
                     now += cycle + 70;
@@ -166,7 +176,8 @@ mod tests {
             cycles.end(now);
             now += usual;
             if step % 20 == 5 {
-                cycles.next_slice(50.0);
+                cycles.pay(50.0);
+                cycles.next_slice();
                 changes += 2;
                 now += if step < 100 { 150 } else { 100 };
             }
@@ -187,7 +198,8 @@ mod tests {
                 },
             );
             if step % 20 == 5 {
-                cycles.next_slice(1.0);
+                cycles.pay(1.0);
+                cycles.next_slice();
             }
             // Of the thread that began the one before.
             cycles.end(now - 100);

@@ -1,5 +1,6 @@
 //! Programs that are simulated: is the share kept, and used?
 
+use super::credit::PRIOR_SLICE;
 use super::*;
 
 mod odd;
@@ -9,7 +10,7 @@ const MS: i64 = 1_000_000;
 /// Nothing has happened before `start`.
 fn begin(budget: &Budget, start: i64) {
     let mut state = budget.state.lock().unwrap();
-    (state.last, state.used) = (start, start);
+    (state.credit.last, state.credit.used) = (start, start);
 }
 
 /// So many launches were recorded.
@@ -215,8 +216,8 @@ fn recording_costs_as_much_as_switching() {
         for step in 0..4 {
             state.learn(b"step", (step * mean, (step + 1) * mean), Some(false));
         }
-        (state.switching, state.cost) = (switching, cost);
-        (state.steps_recorded, state.step_launches) = (10, 10_000.0);
+        (state.slices.switching, state.launch.cost) = (switching, cost);
+        (state.launch.steps, state.launch.launches) = (10, 10_000.0);
         state.steps_of_slice()
     };
     let steps = |switching, mean| steps_at(2500.0, switching, mean);
@@ -242,8 +243,8 @@ fn what_graphs_cost_between_slices_is_paid() {
         budget.tick((10 * MS, 10 * MS), &mut of(0.0), switches, false);
         let state = budget.state.lock().unwrap();
         // CUPTI need not come back for a slice.
-        assert_eq!(state.expected, PRIOR_SLICE);
-        (state.credit / 1e3).round() as i64
+        assert_eq!(state.credit.expected, PRIOR_SLICE);
+        (state.credit.amount / 1e3).round() as i64
     };
     assert_eq!(
         (earned(50_000), earned(20_000), earned(10_000)),
@@ -338,8 +339,8 @@ fn the_cost_of_a_launch_is_measured_on_a_host_that_drifts() {
             budget.ends(b"step", (0, length), Some(recorded));
         }
         let mut state = budget.state.lock().unwrap();
-        state.steps_recorded += 1;
-        state.step_launches += 1000.0;
+        state.launch.steps += 1;
+        state.launch.launches += 1000.0;
     }
     let (cost, samples) = budget.launch_cost();
     assert_eq!(samples, 20);
@@ -402,5 +403,5 @@ fn nothing_is_switched_while_recording_is_not_wanted() {
     let off = Switches::default();
     assert_eq!(budget.tick((now, now), &mut of(0.0), off, true), Some(true));
     let state = budget.state.lock().unwrap();
-    assert!(state.credit <= state.expected);
+    assert!(state.credit.amount <= state.credit.expected);
 }

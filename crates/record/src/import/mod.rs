@@ -52,7 +52,7 @@ pub struct Importer {
 }
 
 /// All formats, in the order in which they are asked.
-pub const IMPORTERS: &[Importer] = &[
+pub(crate) const IMPORTERS: &[Importer] = &[
     kineto::IMPORTER,
     nsys_sqlite::IMPORTER,
     ncu_csv::IMPORTER,

@@ -18,7 +18,7 @@ pub fn may_be(path: &Path) -> bool {
 }
 
 /// The tool: what the variable `NSYS` names, else `nsys` on the search path.
-pub fn find_tool() -> Option<PathBuf> {
+pub(crate) fn find_tool() -> Option<PathBuf> {
     tool_in(std::env::var_os("NSYS"), std::env::var_os("PATH"))
 }
 

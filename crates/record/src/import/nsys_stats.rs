@@ -14,7 +14,7 @@ use crate::summary::{
 };
 
 /// Reads the CSV of one report.
-pub const IMPORTER: Importer = Importer {
+pub(crate) const IMPORTER: Importer = Importer {
     name: "nsys_stats",
     sniff,
     read: |source| Ok(Profile::Summary(Box::new(read(source)?))),

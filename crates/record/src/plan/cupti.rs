@@ -1,7 +1,7 @@
 //! What a request says about recording CUDA with our own library.
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use llmprof_units::Share;
+use serde::{Deserialize, Serialize};
 
 use super::{Place, Plan, RuntimeType};
 
@@ -11,9 +11,8 @@ use super::{Place, Plan, RuntimeType};
 pub struct CuptiPlan {
     /// Whether it is; absent is where the model runs on a GPU.
     pub enable: Option<bool>,
-    /// The share of time that recording may cost, as `0.02` or `2%`; absent records everything.
-    #[serde(deserialize_with = "share")]
-    pub overhead: Option<f64>,
+    /// The share of time that recording may cost; absent records everything.
+    pub overhead: Option<Share>,
     /// Whether CUPTI leaves the process while nothing is recorded.
     pub detach: bool,
     /// Whether every call of the CUDA API is recorded, not only those that launch or wait.
@@ -42,44 +41,7 @@ impl CuptiPlan {
                 Some("runtime=pytorch device=cuda:0, or `llmprof record` for any command"),
             );
         }
-        if self
-            .overhead
-            .is_some_and(|share| !(share > 0.0 && share < 1.0))
-        {
-            wrong(
-                "pipeline.cupti.overhead",
-                "must be a share above 0 and below 1".to_owned(),
-                Some("pipeline.cupti.overhead=0.02"),
-            );
-        }
     }
-}
-
-/// A share as a number, or as a text in percent.
-fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Share {
-        Number(f64),
-        Text(String),
-    }
-    let number = match Option::<Share>::deserialize(deserializer)? {
-        None => return Ok(None),
-        Some(Share::Number(number)) => Some(number),
-        Some(Share::Text(text)) => read_share(&text),
-    };
-    number
-        .map(Some)
-        .ok_or_else(|| D::Error::custom("expected a share such as 0.02 or 2%"))
-}
-
-/// A share as people write it: `0.02` or `2%`.
-pub fn read_share(text: &str) -> Option<f64> {
-    let (number, whole) = match text.strip_suffix('%') {
-        Some(percent) => (percent, 100.0),
-        None => (text, 1.0),
-    };
-    number.trim().parse::<f64>().ok().map(|share| share / whole)
 }
 
 #[cfg(test)]
@@ -87,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_numbers_or_percent() {
+    fn the_budget_is_a_share_or_absent() {
         let read = |text: &str| serde_json::from_str::<CuptiPlan>(text).map(|plan| plan.overhead);
         let of = |value: &str| read(&format!(r#"{{"overhead":{value}}}"#));
-        assert_eq!(of("0.02").unwrap(), Some(0.02));
-        assert_eq!(of("\"2%\"").unwrap(), Some(0.02));
-        assert_eq!(of("\"2.5 %\"").unwrap(), Some(0.025));
+        let share: Share = "2%".parse().unwrap();
+        assert_eq!(of("0.02").unwrap(), Some(share));
+        assert_eq!(of("\"2%\"").unwrap(), Some(share));
         assert_eq!((of("null").unwrap(), read("{}").unwrap()), (None, None));
         let error = of("\"much\"").unwrap_err().to_string();
-        assert!(error.contains("0.02 or 2%"), "{error}");
+        assert!(error.contains("2% or 0.02"), "{error}");
     }
 }

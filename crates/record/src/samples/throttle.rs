@@ -59,7 +59,7 @@ impl ThrottleReason {
 
     /// Whether it holds back a GPU that has work, for heat or power. Idle GPUs lower their clocks by themselves, and the
     /// clocks that somebody set are no surprise.
-    pub fn is_throttling(self) -> bool {
+    pub(crate) fn is_throttling(self) -> bool {
         matches!(
             self,
             Self::SoftwarePowerCap
@@ -95,7 +95,7 @@ impl ThrottleReasons {
     }
 
     /// Whether any of them holds back a GPU that has work.
-    pub fn is_throttling(self) -> bool {
+    pub(crate) fn is_throttling(self) -> bool {
         self.iter().any(ThrottleReason::is_throttling)
     }
 }

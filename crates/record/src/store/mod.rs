@@ -18,9 +18,9 @@ pub use stored::{Liveness, StoredRun, find_runs};
 use std::path::PathBuf;
 
 /// Name of the file that holds a run's state.
-pub const MANIFEST_FILE: &str = "run.json";
+pub(crate) const MANIFEST_FILE: &str = "run.json";
 /// Name of the file whose lock the writer of a run holds.
-pub const LOCK_FILE: &str = ".lock";
+pub(crate) const LOCK_FILE: &str = ".lock";
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]

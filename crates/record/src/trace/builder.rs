@@ -152,7 +152,7 @@ impl TraceBuilder {
     }
 
     /// The id of a thread of which the tool wrote a text in place of a number.
-    pub fn labelled_thread(
+    pub(crate) fn labelled_thread(
         &mut self,
         process: Result<i64, &str>,
         thread: Result<i64, &str>,
@@ -182,7 +182,7 @@ impl TraceBuilder {
     }
 
     /// Says what a process is called.
-    pub fn name_process(&mut self, process: Result<i64, &str>, name: &str) {
+    pub(crate) fn name_process(&mut self, process: Result<i64, &str>, name: &str) {
         let key = self.thread_key(process, Ok(0));
         let name = self.strings.intern(name);
         keep_name(

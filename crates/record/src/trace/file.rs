@@ -22,7 +22,7 @@ use crate::issue::Issue;
 use crate::mapped;
 
 /// The version of the layout. A reader takes its own version only.
-pub const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"LLMPROFT";
 const HEADER_BYTES: usize = 64;

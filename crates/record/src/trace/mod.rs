@@ -30,7 +30,7 @@ pub use events::{
     MemoryEvent, MemoryEvents, MemoryKind, MemoryPlace, Memset, Memsets, OperatorCall,
     OperatorCalls, Range, RangeKind, Ranges, Sync, SyncKind, Syncs,
 };
-pub use file::{FORMAT_VERSION, TraceFileError};
+pub use file::TraceFileError;
 pub use inputs::{Argument, Inputs, InputsId, Tensor};
 pub use sqlite::SqliteExportError;
 pub use strings::{Interner, StrId, Strings};

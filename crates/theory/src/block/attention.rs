@@ -74,7 +74,7 @@ pub struct Attention {
 
 impl Attention {
     /// Elements that the cache gains per token.
-    pub fn kv_elements(&self) -> u64 {
+    pub(crate) fn kv_elements(&self) -> u64 {
         product(&[2, self.kv_heads, self.head_dim])
     }
 

@@ -34,7 +34,7 @@ pub struct ImageEncoder {
 
 impl ImageEncoder {
     /// Patches of one image of the encoder's own size.
-    pub fn patches_per_image(&self) -> u64 {
+    pub(crate) fn patches_per_image(&self) -> u64 {
         let across = self.side / self.patches.stride;
         product(&[across, across])
     }

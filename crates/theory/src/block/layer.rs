@@ -61,7 +61,7 @@ impl Layer {
     }
 
     /// Elements that this layer's cache gains per token.
-    pub fn kv_elements(&self, mla: MlaDecode) -> u64 {
+    pub(crate) fn kv_elements(&self, mla: MlaDecode) -> u64 {
         match &self.mixer {
             Mixer::Attention(attention) => attention.kv_elements(),
             Mixer::Mla(latent) => latent.kv_elements(mla),

@@ -54,7 +54,7 @@ impl Linear {
 
     /// The same layer with rows as inputs.
     #[must_use]
-    pub fn in_out(self) -> Self {
+    pub(crate) fn in_out(self) -> Self {
         Self {
             layout: Layout::InOut,
             ..self

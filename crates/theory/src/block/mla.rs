@@ -55,7 +55,7 @@ pub struct Mla {
 
 impl Mla {
     /// Elements that the cache gains per token.
-    pub fn kv_elements(&self, mla: MlaDecode) -> u64 {
+    pub(crate) fn kv_elements(&self, mla: MlaDecode) -> u64 {
         match mla {
             MlaDecode::Absorbed | MlaDecode::Expanded => self.rank + self.rope_dim,
             MlaDecode::Naive => self.expanded(),

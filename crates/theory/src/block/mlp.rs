@@ -20,7 +20,7 @@ pub enum ActivationKind {
 
 impl ActivationKind {
     /// The names that configs use.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "silu" | "swish" => Self::Silu,
             "gelu" => Self::Gelu,
@@ -32,7 +32,7 @@ impl ActivationKind {
     }
 
     /// Operations per element, an exponential, tanh or error function counted as one.
-    pub fn flops_per_element(self) -> u64 {
+    pub(crate) fn flops_per_element(self) -> u64 {
         match self {
             Self::Silu => 4,
             Self::Gelu | Self::QuickGelu => 5,

@@ -93,7 +93,7 @@ impl Experts {
     }
 
     /// Parameters of one expert.
-    pub fn parameters_each(&self) -> u64 {
+    pub(crate) fn parameters_each(&self) -> u64 {
         product(&[3, self.hidden, self.intermediate]).saturating_add(self.bias_elements())
     }
 }

@@ -14,7 +14,7 @@ pub enum NormKind {
 impl NormKind {
     /// Operations per element: for RMS the square, its sum, the two products; layer norm adds the mean, its
     /// subtraction and the bias. Per-row work (one root, one division) is left out.
-    pub fn flops_per_element(self) -> u64 {
+    pub(crate) fn flops_per_element(self) -> u64 {
         match self {
             Self::Rms => 4,
             Self::RmsUnitOffset => 5,
@@ -40,7 +40,7 @@ pub struct Norm {
 
 impl Norm {
     /// An RMS norm.
-    pub fn rms(name: &'static str, width: u64, epsilon: f64) -> Self {
+    pub(crate) fn rms(name: &'static str, width: u64, epsilon: f64) -> Self {
         Self {
             name,
             width,

@@ -115,7 +115,7 @@ pub struct SamEncoder {
 
 impl SamEncoder {
     /// Positions down and across after the neck, for an image of `side` pixels.
-    pub fn output_side(&self, side: u64) -> u64 {
+    pub(crate) fn output_side(&self, side: u64) -> u64 {
         self.neck
             .iter()
             .fold(side / self.patches.stride, |side, (conv, _)| {

@@ -9,16 +9,27 @@ use super::{
 
 /// Reads the text of one device file; `file` is how errors name it.
 pub(super) fn device(text: &str, file: &str) -> Result<Device, DeviceError> {
-    let raw: DeviceFile = serde_saphyr::from_str(text).map_err(|error| DeviceError::Syntax {
-        file: file.to_owned(),
-        problem: error.to_string(),
-    })?;
-    Loader {
-        file,
-        basis: raw.basis,
-        sources: &raw.sources,
+    DeviceFile::read(text, file)?.device(file)
+}
+
+impl DeviceFile {
+    /// Reads the text of a file; `file` is how errors name it.
+    pub fn read(text: &str, file: &str) -> Result<Self, DeviceError> {
+        serde_saphyr::from_str(text).map_err(|error| DeviceError::Syntax {
+            file: file.to_owned(),
+            problem: error.to_string(),
+        })
     }
-    .device(&raw)
+
+    /// Checks every figure; `file` is how errors name it.
+    pub fn device(&self, file: &str) -> Result<Device, DeviceError> {
+        Loader {
+            file,
+            basis: self.basis,
+            sources: &self.sources,
+        }
+        .device(self)
+    }
 }
 
 struct Loader<'a> {
@@ -64,6 +75,7 @@ impl Loader<'_> {
             architecture: raw.architecture.clone(),
             basis: raw.basis,
             measured_at: raw.measured_at.clone(),
+            calibration: raw.calibration.clone(),
             peaks: self.peaks(raw, units.as_ref())?,
             units,
             clocks_hz,

@@ -4,18 +4,20 @@
 //! Peaks are dense; sparse rates are kept apart and never used. A figure without a source is not in the file, and
 //! what needs it says so. `devices/custom_npu.yaml` documents every key.
 
+mod calibration;
 mod catalog;
 mod figure;
 mod load;
 mod nearest;
 mod peak;
-mod schema;
+pub mod schema;
 
 use std::collections::BTreeMap;
 
 use llmprof_units::{Basis, Bytes, BytesPerSecond, Hertz, Nanos, Watts};
 use serde::{Deserialize, Serialize};
 
+pub use calibration::Calibration;
 pub use catalog::{Catalog, CatalogEntry, DeviceError, Origin};
 pub use figure::Figure;
 pub use peak::{Engine, MissingPeak, Peak, Recount};
@@ -39,6 +41,9 @@ pub struct Device {
     pub basis: Basis,
     /// When a measured file was measured (RFC 3339).
     pub measured_at: Option<String>,
+    /// How it was calibrated, where that was done here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
     /// SMs, compute units or cores.
     pub units: Option<Units>,
     /// Clocks by name; peaks refer to them.

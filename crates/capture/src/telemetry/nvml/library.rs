@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use nvml_wrapper::{Nvml, error::NvmlError};
 
 /// Names another library than the system's, for drivers in unusual places and for tests.
-pub const LIBRARY_VARIABLE: &str = "LLMPROF_NVML";
+pub(crate) const LIBRARY_VARIABLE: &str = "LLMPROF_NVML";
 
 /// What the loader finds on any machine with a driver.
 const LIBRARY: &str = "libnvidia-ml.so.1";

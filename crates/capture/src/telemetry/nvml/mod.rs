@@ -20,11 +20,12 @@ use llmprof_units::Nanos;
 
 pub use self::{
     facts::gpu_facts,
-    library::{LIBRARY_VARIABLE, NvmlUnavailable},
+    library::NvmlUnavailable,
 };
 
 use self::{
     device::{Moment, Reader},
+    library::LIBRARY_VARIABLE,
     processes::Processes,
     traffic::PcieMeter,
 };

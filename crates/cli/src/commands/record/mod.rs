@@ -17,6 +17,7 @@ use llmprof_record::{
     issue::{Issue, Severity},
     store::{Pass, RunDir, RunStatus},
 };
+use llmprof_units::Share;
 use llmprof_wire::Options;
 
 use super::profile::{self, files::free};
@@ -84,7 +85,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
             options: Options {
                 all_calls: args.all_calls,
                 begin: schedule.begins_at_once(),
-                overhead_ppm: args.overhead.map_or(0, |share| share.0),
+                overhead_ppm: args.overhead.map_or(0, Share::ppm),
                 detach: !args.no_detach,
                 ..Options::default()
             },
@@ -132,7 +133,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         }
         issues.extend(never_on(args, &processes));
         let sliced = args.overhead.map(|share| Sliced {
-            share: f64::from(share.0) / 1e6,
+            share,
             is_bounded: is_bounded(args),
         });
         let device = args.device.as_deref();

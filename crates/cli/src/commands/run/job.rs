@@ -27,10 +27,9 @@ use llmprof_units::{Bytes, Percent};
 
 use super::command::command;
 use crate::{
-    clock,
+    calibration, clock,
     commands::profile::memory,
     failure::{self, Failure},
-    measured,
     output::Output,
     outputs::{self, Results, Wanted, has_times},
     plan::{Purpose, plan},
@@ -91,7 +90,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     );
     let is_measured = runs && on_cpu && plan.hardware.spec == "auto";
     if is_measured {
-        measured::ensure()?;
+        calibration::ensure()?;
     }
     // What transformers or another program runs need not be known here.
     let subject = match plan.runtime.kind {
@@ -188,12 +187,9 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let issues = store.manifest().issues.iter().map(Issue::in_a_line);
     let summary = issues.chain(summary).collect();
     let is_below = |issue: &Issue| issue.code == "waterfall.below_floor";
-    if is_measured
-        && store.manifest().issues.iter().any(is_below)
-        && let Some(path) = measured::path()
-    {
+    if is_measured && store.manifest().issues.iter().any(is_below) {
         // A cache that cannot be written is no reason to fail.
-        measured::outdone(&path).unwrap_or_else(|failure| failure.warn());
+        calibration::outdone().unwrap_or_else(|failure| failure.warn());
     }
     let issues = store.manifest().issues.clone();
     store.finish(status, error.clone(), clock::now())?;

@@ -1,50 +1,8 @@
 //! Tokens of a value with interpolations. What a character means depends on where it stands, so the lexer keeps a
 //! stack of modes that `${`, `{` and quotes push and `}` and quotes pop.
 
-use crate::grammar::lexeme::{self, Plain};
-use crate::grammar::{GrammarError, Span};
-
-/// What a token is.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
-    /// Text of a string, taken as it is.
-    Text,
-    /// `\${` with the backslashes before it: a `${` that is text.
-    EscapedOpen,
-    /// An even number of backslashes: escapes if an interpolation (in quotes, also the end) follows, else text.
-    Backslashes,
-    /// Escapes that always count.
-    Escape,
-    /// `${`
-    Open,
-    /// `}` that ends a node interpolation.
-    Close,
-    Dot,
-    /// In a node interpolation: a key that is no identifier.
-    Key,
-    Id,
-    Colon,
-    Comma,
-    BracketOpen,
-    BracketClose,
-    BraceOpen,
-    /// `}` that ends a dictionary or a resolver call.
-    BraceClose,
-    QuoteOpen,
-    QuoteClose,
-    /// Part of an unquoted value, other than a word or an escape.
-    Plain(Plain),
-    /// The rest of the input cannot be read.
-    Invalid(GrammarError),
-    End,
-}
-
-/// A token and where it stands.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
-    pub(super) span: Span,
-}
+use crate::grammar::token::{self, Kind, Lexer};
+use crate::grammar::{GrammarError, Span, lexeme};
 
 /// Where the lexer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,43 +17,12 @@ pub(super) enum Mode {
     Quoted(u8),
 }
 
-/// All tokens, with [`Kind::End`] or [`Kind::Invalid`] last.
-pub(super) fn tokens(source: &str, mode: Mode) -> Vec<Token> {
-    let mut lexer = Lexer {
-        source,
-        mode,
-        outer: Vec::new(),
-    };
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while at < source.len() {
-        let (kind, length) = lexer
-            .token(&source[at..])
-            .unwrap_or_else(|| lexer.invalid(at));
-        let stop = matches!(kind, Kind::Invalid(_));
-        tokens.push(Token {
-            kind,
-            span: Span::new(at, at + length),
-        });
-        if stop {
-            return tokens;
-        }
-        at += length;
-    }
-    tokens.push(Token {
-        kind: Kind::End,
-        span: Span::new(at, at),
-    });
-    tokens
-}
-
-struct Lexer<'a> {
-    source: &'a str,
+pub(super) struct ValueLexer {
     mode: Mode,
     outer: Vec<Mode>,
 }
 
-impl Lexer<'_> {
+impl Lexer for ValueLexer {
     fn token(&mut self, rest: &str) -> Option<(Kind, usize)> {
         let bytes = rest.as_bytes();
         if bytes.starts_with(b"${") {
@@ -111,32 +38,53 @@ impl Lexer<'_> {
         }
     }
 
+    fn invalid(&self, source: &str, at: usize) -> GrammarError {
+        let rest = &source[at..];
+        let skipped = lexeme::blanks(rest.as_bytes());
+        let found = rest[skipped..].chars().next().unwrap_or(' ');
+        let (place, hint) = match (self.mode, found) {
+            (Mode::Interpolation, '{') => (
+                "in a key",
+                "an interpolation can be a whole part of a key, as in `${a.${b}}`, not a piece of one",
+            ),
+            (Mode::Interpolation, _) => (
+                "here in an interpolation",
+                "expected a key such as `a.b`, a resolver such as `oc.env:HOME`, or `}`",
+            ),
+            (_, '}') => ("here", "nothing was opened that it could close"),
+            _ => ("in an unquoted argument", "put the argument in quotes"),
+        };
+        let start = at + skipped;
+        GrammarError::UnexpectedCharacter {
+            found,
+            place,
+            hint,
+            span: Span::new(start, (start + found.len_utf8()).min(source.len())),
+        }
+    }
+}
+
+impl ValueLexer {
+    pub(super) fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            outer: Vec::new(),
+        }
+    }
+
     fn value(&mut self, rest: &str) -> Option<(Kind, usize)> {
         let bytes = rest.as_bytes();
-        let before = lexeme::blanks(bytes);
-        let end = before + 1;
-        let with_blanks = |kind| (kind, end + lexeme::blanks(&bytes[end..]));
-        match bytes.get(before) {
-            Some(b',') => return Some(with_blanks(Kind::Comma)),
-            Some(b':') => return Some(with_blanks(Kind::Colon)),
-            Some(b']') => return Some((Kind::BracketClose, end)),
-            Some(b'}') => return self.pop().then_some((Kind::BraceClose, end)),
-            Some(b'[') if before == 0 => return Some(with_blanks(Kind::BracketOpen)),
-            Some(b'{') if before == 0 => {
-                self.push(Mode::Value);
-                return Some(with_blanks(Kind::BraceOpen));
-            }
-            Some(&quote @ (b'"' | b'\'')) if before == 0 => {
+        let token = token::punctuation(bytes);
+        match (&token, bytes[0]) {
+            (Some((Kind::BraceClose, _)), _) => return self.pop().then_some(token).flatten(),
+            (Some((Kind::BraceOpen, _)), _) => self.push(Mode::Value),
+            (None, quote @ (b'"' | b'\'')) => {
                 self.push(Mode::Quoted(quote));
                 return Some((Kind::QuoteOpen, 1));
             }
             _ => {}
         }
-        lexeme::plain(rest).map(|(kind, length)| match kind {
-            Plain::Id => (Kind::Id, length),
-            Plain::Escape => (Kind::Escape, length),
-            kind => (Kind::Plain(kind), length),
-        })
+        token.or_else(|| token::plain(rest))
     }
 
     fn interpolation(&mut self, rest: &[u8]) -> Option<(Kind, usize)> {
@@ -175,32 +123,6 @@ impl Lexer<'_> {
             }
             None => false,
         }
-    }
-
-    fn invalid(&self, at: usize) -> (Kind, usize) {
-        let rest = &self.source[at..];
-        let skipped = lexeme::blanks(rest.as_bytes());
-        let found = rest[skipped..].chars().next().unwrap_or(' ');
-        let (place, hint) = match (self.mode, found) {
-            (Mode::Interpolation, '{') => (
-                "in a key",
-                "an interpolation can be a whole part of a key, as in `${a.${b}}`, not a piece of one",
-            ),
-            (Mode::Interpolation, _) => (
-                "here in an interpolation",
-                "expected a key such as `a.b`, a resolver such as `oc.env:HOME`, or `}`",
-            ),
-            (_, '}') => ("here", "nothing was opened that it could close"),
-            _ => ("in an unquoted argument", "put the argument in quotes"),
-        };
-        let start = at + skipped;
-        let error = GrammarError::UnexpectedCharacter {
-            found,
-            place,
-            hint,
-            span: Span::new(start, (start + found.len_utf8()).min(self.source.len())),
-        };
-        (Kind::Invalid(error), rest.len())
     }
 }
 

@@ -8,6 +8,6 @@ pub use ast::{Argument, Expression, Interpolation, Piece, Target, Template};
 pub use parser::{parse, parse_element};
 
 /// Whether OmegaConf would treat this string as an interpolation at all: it contains `${`, escaped or not.
-pub fn is_interpolation(text: &str) -> bool {
+pub(crate) fn is_interpolation(text: &str) -> bool {
     text.contains("${")
 }

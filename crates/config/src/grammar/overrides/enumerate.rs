@@ -26,7 +26,7 @@ impl Sweep {
 
 impl Number {
     /// The nearest float.
-    pub fn to_f64(self) -> f64 {
+    pub(crate) fn to_f64(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,
             Self::Float(value) => value,

@@ -1,99 +1,46 @@
 //! Tokens of an override: a key up to the first `=`, then a value.
 
-use crate::grammar::lexeme::{self, Plain};
-use crate::grammar::{GrammarError, Span};
+use crate::grammar::token::{self, Kind, Lexer};
+use crate::grammar::{GrammarError, Span, lexeme};
 
-/// What a token is.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
-    Equal,
-    Tilde,
-    Plus,
-    At,
-    Colon,
-    Slash,
-    /// A word; in a key, one without `$`.
-    Id,
-    /// In a key: a word with `$` in it.
-    Special,
-    /// In a key: at least two parts with dots between.
-    DotPath,
-    ParenOpen,
-    ParenClose,
-    Comma,
-    BracketOpen,
-    BracketClose,
-    BraceOpen,
-    BraceClose,
-    /// Part of an unquoted value, other than a word.
-    Plain(Plain),
-    Quoted,
-    Interpolation,
-    /// The rest of the input cannot be read.
-    Invalid(GrammarError),
-    End,
+/// In the key, or behind its `=`.
+#[derive(Default)]
+pub(super) struct OverrideLexer {
+    in_value: bool,
 }
 
-/// A token and where it stands; blanks next to punctuation belong to it.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
-    pub(super) span: Span,
-}
-
-/// All tokens, with [`Kind::End`] or [`Kind::Invalid`] last.
-pub(super) fn tokens(source: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    let mut in_value = false;
-    while at < source.len() {
-        let lexed = if in_value {
-            value_token(&source[at..])
-        } else {
-            key_token(&source[at..])
-        };
-        let (kind, length) = lexed.unwrap_or_else(|| invalid(source, at, in_value));
-        in_value |= kind == Kind::Equal;
-        let stop = matches!(kind, Kind::Invalid(_));
-        tokens.push(Token {
-            kind,
-            span: Span::new(at, at + length),
-        });
-        if stop {
-            return tokens;
+impl Lexer for OverrideLexer {
+    fn token(&mut self, rest: &str) -> Option<(Kind, usize)> {
+        if self.in_value {
+            return value_token(rest);
         }
-        at += length;
+        let token = key_token(rest);
+        self.in_value = matches!(token, Some((Kind::Equal, _)));
+        token
     }
-    tokens.push(Token {
-        kind: Kind::End,
-        span: Span::new(at, at),
-    });
-    tokens
-}
 
-fn invalid(source: &str, at: usize, in_value: bool) -> (Kind, usize) {
-    let rest = &source[at..];
-    let found = rest.chars().next().unwrap_or_default();
-    let span = Span::new(at, at + found.len_utf8());
-    let error = match found {
-        quote @ ('"' | '\'') if in_value => GrammarError::UnterminatedQuote {
-            quote,
-            span: Span::new(at, source.len()),
-        },
-        _ if in_value => GrammarError::UnexpectedCharacter {
-            found,
-            place: "in an unquoted value",
-            hint: "put the value in quotes",
-            span,
-        },
-        _ => GrammarError::UnexpectedCharacter {
-            found,
-            place: "here in a key",
-            hint: "a key is words of letters, digits, `_`, `-` and `$` with `.` between, or a group with `/`",
-            span,
-        },
-    };
-    (Kind::Invalid(error), rest.len())
+    fn invalid(&self, source: &str, at: usize) -> GrammarError {
+        let found = source[at..].chars().next().unwrap_or_default();
+        let span = Span::new(at, at + found.len_utf8());
+        match found {
+            quote @ ('"' | '\'') if self.in_value => GrammarError::UnterminatedQuote {
+                quote,
+                span: Span::new(at, source.len()),
+            },
+            _ if self.in_value => GrammarError::UnexpectedCharacter {
+                found,
+                place: "in an unquoted value",
+                hint: "put the value in quotes",
+                span,
+            },
+            _ => GrammarError::UnexpectedCharacter {
+                found,
+                place: "here in a key",
+                hint: "a key is words of letters, digits, `_`, `-` and `$` with `.` between, or a group with `/`",
+                span,
+            },
+        }
+    }
 }
 
 fn key_token(rest: &str) -> Option<(Kind, usize)> {
@@ -141,41 +88,27 @@ fn key_word(rest: &[u8]) -> Option<(Kind, usize)> {
 
 fn value_token(rest: &str) -> Option<(Kind, usize)> {
     let bytes = rest.as_bytes();
-    if let Some(token) = punctuation(bytes) {
+    if let Some(token) = punctuation(bytes).or_else(|| token::punctuation(bytes)) {
         return Some(token);
     }
     match bytes.first()? {
         b'"' | b'\'' => quoted(bytes).map(|length| (Kind::Quoted, length)),
         b'$' if interpolation(bytes) > 0 => Some((Kind::Interpolation, interpolation(bytes))),
-        _ => lexeme::plain(rest).map(|(kind, length)| match kind {
-            Plain::Id => (Kind::Id, length),
-            kind => (Kind::Plain(kind), length),
-        }),
+        _ => token::plain(rest),
     }
 }
 
-/// Punctuation takes the blanks around it, save those before an opening bracket or brace.
+/// The punctuation of calls, with the blanks around it.
 fn punctuation(rest: &[u8]) -> Option<(Kind, usize)> {
     let before = lexeme::blanks(rest);
-    let (kind, takes_after) = match rest.get(before)? {
-        b'(' => (Kind::ParenOpen, true),
-        b')' => (Kind::ParenClose, false),
-        b',' => (Kind::Comma, true),
-        b':' => (Kind::Colon, true),
-        b'=' => (Kind::Equal, true),
-        b']' => (Kind::BracketClose, false),
-        b'}' => (Kind::BraceClose, false),
-        b'[' if before == 0 => (Kind::BracketOpen, true),
-        b'{' if before == 0 => (Kind::BraceOpen, true),
-        _ => return None,
-    };
     let end = before + 1;
-    let after = if takes_after {
-        lexeme::blanks(&rest[end..])
-    } else {
-        0
-    };
-    Some((kind, end + after))
+    let with_blanks = |kind| Some((kind, end + lexeme::blanks(&rest[end..])));
+    match rest.get(before)? {
+        b'(' => with_blanks(Kind::ParenOpen),
+        b')' => Some((Kind::ParenClose, end)),
+        b'=' => with_blanks(Kind::Equal),
+        _ => None,
+    }
 }
 
 /// Up to the first quote of the same kind that an even number of backslashes precedes.

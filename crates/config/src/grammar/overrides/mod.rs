@@ -100,13 +100,13 @@ impl Override {
     }
 
     /// Whether this configures Hydra itself.
-    pub fn is_hydra_override(&self) -> bool {
+    pub(crate) fn is_hydra_override(&self) -> bool {
         self.key_or_group.starts_with("hydra.") || self.key_or_group.starts_with("hydra/")
     }
 
     /// The elements of a choice or range sweep, in the order to visit; of a glob, the matching names of
     /// `group_options`, which is asked for the options of the group.
-    pub fn sweep_elements(
+    pub(crate) fn sweep_elements(
         &self,
         group_options: impl FnOnce(&str) -> Vec<String>,
         shuffle: &mut dyn Shuffle,

@@ -1,13 +1,13 @@
 //! Unquoted and quoted scalars: tokens to an [`Element`].
 
 use super::element::{Element, Quote, QuotedString};
-use super::lexer::{Kind, Token};
-use crate::grammar::lexeme::{self, Plain};
+use crate::grammar::lexeme::Plain;
+use crate::grammar::token::{Kind, Token, unescaped};
 use crate::grammar::{GrammarError, number};
 
 /// Whether a token may be part of an unquoted dictionary key; values also take colons and interpolations.
 pub(super) fn in_dict_key(kind: &Kind) -> bool {
-    matches!(kind, Kind::Id | Kind::Plain(_))
+    matches!(kind, Kind::Id | Kind::Escape | Kind::Plain(_))
 }
 
 /// The scalar that adjacent tokens make: a single one keeps its type, several are text.
@@ -25,37 +25,21 @@ pub(super) fn evaluate(source: &str, tokens: &[Token]) -> Result<Element, Gramma
     if let [token] = tokens {
         return single(source, token);
     }
-    let mut text = String::new();
-    for token in tokens {
-        let part = token.span.of(source);
-        if token.kind == Kind::Plain(Plain::Escape) {
-            text.push_str(&lexeme::unescape_pairs(part));
-        } else {
-            text.push_str(part);
-        }
-    }
-    Ok(Element::Str(text))
+    let parts = tokens.iter().map(|token| unescaped(source, token));
+    Ok(Element::Str(parts.collect()))
 }
 
 fn single(source: &str, token: &Token) -> Result<Element, GrammarError> {
-    let text = token.span.of(source);
     let Kind::Plain(kind) = token.kind else {
-        return Ok(Element::Str(text.to_owned()));
+        return Ok(Element::Str(unescaped(source, token).into_owned()));
     };
+    let text = token.span.of(source);
     Ok(match kind {
         Plain::Null => Element::Null,
         Plain::Bool => Element::Bool(text.eq_ignore_ascii_case("true")),
-        Plain::Int => Element::Int(number::int_from_text(text).ok_or(
-            GrammarError::IntegerTooLong {
-                digits: text.bytes().filter(u8::is_ascii_digit).count(),
-                span: token.span,
-            },
-        )?),
-        Plain::Float => Element::Float(
-            number::float_from_text(text).expect("the lexer accepts only what Python reads"),
-        ),
-        Plain::Escape => Element::Str(lexeme::unescape_pairs(text)),
-        Plain::Symbol | Plain::Id | Plain::Blank => Element::Str(text.to_owned()),
+        Plain::Int => Element::Int(number::int_of_token(text, token.span)?),
+        Plain::Float => Element::Float(number::float_of_token(text)),
+        Plain::Symbol | Plain::Id | Plain::Escape | Plain::Blank => Element::Str(text.to_owned()),
     })
 }
 

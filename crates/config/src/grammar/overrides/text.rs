@@ -43,7 +43,7 @@ impl Element {
 
     /// The element with every quoted string replaced by its text.
     #[must_use]
-    pub fn unquoted(&self) -> Self {
+    pub(crate) fn unquoted(&self) -> Self {
         match self {
             Self::Quoted(quoted) => Self::Str(quoted.text.clone()),
             Self::List(items) => Self::List(items.iter().map(Self::unquoted).collect()),
@@ -61,7 +61,7 @@ impl Element {
 impl Glob {
     /// A glob that is not swept over, as in `[glob(*)]`: Hydra turns it into a dictionary of its patterns, as strings.
     /// Nothing if a pattern cannot become one.
-    pub fn to_dict(&self) -> Option<Element> {
+    pub(crate) fn to_dict(&self) -> Option<Element> {
         let strings = |patterns: &[Element]| {
             let strings = patterns.iter().map(|pattern| match pattern {
                 Element::Str(text) if is_interpolation(text) => {

@@ -1,6 +1,7 @@
 //! Programs that are not one loop of steps.
 
 use super::*;
+use crate::budget::{credit::STEPS_STOP, slices::STUCK};
 
 const QUIET: Moment = Moment {
     changes: 0,
@@ -72,7 +73,7 @@ fn crowd(threads: usize) -> f64 {
         }
     }
     assert!(switches.count >= 10, "{switches:?}");
-    let launched = budget.state.lock().unwrap().slices as f64;
+    let launched = budget.state.lock().unwrap().slices.count as f64;
     let recording = launched * 20.0 * 50.0 * 2500.0;
     (switches.time as f64 + recording) / (now - start) as f64
 }
@@ -95,7 +96,11 @@ fn a_step_inside_a_step_of_its_name_earns_once() {
     }
     // The first of them was not known to be a step.
     let state = budget.state.lock().unwrap();
-    assert!(state.credit <= 0.02 * 80e6, "{}", state.credit);
+    assert!(
+        state.credit.amount <= 0.02 * 80e6,
+        "{}",
+        state.credit.amount
+    );
 }
 
 /// Steps come back after a while in which the time itself has earned, also that of the first step.
@@ -103,15 +108,15 @@ fn a_step_inside_a_step_of_its_name_earns_once() {
 fn the_time_of_a_step_earns_once() {
     let (budget, mut now) = armed();
     begin(&budget, now);
-    budget.state.lock().unwrap().credit = 0.0;
+    budget.state.lock().unwrap().credit.amount = 0.0;
     let off = Switches::default();
     now += STEPS_STOP;
     budget.tick((now, now), &mut of(0.0), off, false);
-    assert_eq!(budget.state.lock().unwrap().credit, 0.0);
+    assert_eq!(budget.state.lock().unwrap().credit.amount, 0.0);
     now += 20 * MS;
     budget.tick((now, now), &mut of(0.0), off, false);
     budget.ends(b"step", (now - 20 * MS, now), Some(false));
-    assert_eq!(budget.state.lock().unwrap().credit, 0.02 * 20e6);
+    assert_eq!(budget.state.lock().unwrap().credit.amount, 0.02 * 20e6);
 }
 
 #[test]
@@ -120,7 +125,7 @@ fn a_step_that_another_thread_began_before_the_slice_does_not_end_it() {
     assert!(budget.begins(b"step", now, QUIET));
     assert!(!budget.ends(b"step", (now - 10 * MS, now + 10 * MS), None));
     assert!(budget.ends(b"step", (now, now + 20 * MS), Some(true)));
-    assert_eq!(budget.state.lock().unwrap().steps_recorded, 1);
+    assert_eq!(budget.state.lock().unwrap().launch.steps, 1);
 }
 
 #[test]
@@ -199,16 +204,16 @@ fn a_slice_that_the_gate_still_has_on_is_not_counted() {
         ..Switches::default()
     };
     budget.tick((now, now), &mut of(0.0), switches, true);
-    assert!(budget.state.lock().unwrap().owes);
+    assert!(budget.state.lock().unwrap().slices.owes);
     switches.is_on = false;
     budget.tick((now, now), &mut of(0.0), switches, true);
-    assert!(!budget.state.lock().unwrap().owes);
+    assert!(!budget.state.lock().unwrap().slices.owes);
 }
 
 #[test]
 fn slices_that_recorded_nothing_cost_nothing() {
     let (budget, mut now) = armed();
-    let before = budget.state.lock().unwrap().expected;
+    let before = budget.state.lock().unwrap().credit.expected;
     let mut slices = 0;
     for _ in 0..20 {
         slices += usize::from(budget.begins(b"step", now, QUIET));
@@ -219,7 +224,7 @@ fn slices_that_recorded_nothing_cost_nothing() {
     }
     assert!(slices > 3);
     let state = budget.state.lock().unwrap();
-    assert_eq!((state.expected, state.steps_recorded), (before, 0));
+    assert_eq!((state.credit.expected, state.launch.steps), (before, 0));
 }
 
 /// Steps stop, and a slice of time comes before the next one of steps: what both cost stands against what both took.
@@ -239,7 +244,7 @@ fn a_slice_of_time_between_slices_of_steps_counts_as_well() {
     budget.state.lock().unwrap().begin_timed(now);
     budget.state.lock().unwrap().phase = Phase::Off;
     spend(7 * MS);
-    assert_eq!(budget.state.lock().unwrap().counted, 7e6);
+    assert_eq!(budget.state.lock().unwrap().cycles.counted, 7e6);
 }
 
 /// Launches are slow until CUPTI has left: there is no other slice before, whatever the credit.
@@ -260,7 +265,7 @@ fn a_slice_is_counted_before_the_next_one() {
             budget.tick((now, now), &mut of(0.0), switches, true);
         }
         let state = budget.state.lock().unwrap();
-        (state.phase, state.slices)
+        (state.phase, state.slices.count)
     };
     assert_eq!(steps(switches), (Phase::Off, 0));
     switches.is_open_ended = false;
@@ -308,8 +313,8 @@ fn a_cost_that_few_steps_have_shown_is_assumed() {
         let length = 20 * MS + if recorded { 2 * MS } else { 0 };
         budget.ends(b"step", (0, length), Some(recorded));
         let mut state = budget.state.lock().unwrap();
-        state.steps_recorded += u64::from(recorded);
-        state.step_launches += 1000.0 * f64::from(u8::from(recorded));
+        state.launch.steps += u64::from(recorded);
+        state.launch.launches += 1000.0 * f64::from(u8::from(recorded));
         drop(state);
         let (cost, samples) = budget.launch_cost();
         assert_eq!(samples == 0, cost == PRIOR_COST as u64, "{cost} {samples}");
@@ -330,8 +335,8 @@ fn launches_of_another_step_are_not_those_of_this_one() {
             now += length;
             if recorded && budget.state.lock().unwrap().step.is(name) {
                 let mut state = budget.state.lock().unwrap();
-                state.steps_recorded += 1;
-                state.step_launches += launches as f64;
+                state.launch.steps += 1;
+                state.launch.launches += launches as f64;
             }
         }
         let (cost, samples) = budget.launch_cost();
@@ -379,11 +384,11 @@ fn whatever_a_program_does_no_more_is_earned_than_its_time() {
                     let launches = random(500) as f64 * random(2) as f64;
                     let (cost, switched) = {
                         let state = budget.state.lock().unwrap();
-                        let steps = state.slice == Slice::OfSteps;
+                        let steps = state.slices.kind == Slice::OfSteps;
                         let factor = if steps { state.cycles.factor() } else { 1.0 };
                         (
-                            state.cost * factor,
-                            (switches.time - state.switched) as f64 * factor,
+                            state.launch.cost * factor,
+                            (switches.time - state.slices.switched) as f64 * factor,
                         )
                     };
                     paid += launches * cost + switched;
@@ -401,10 +406,12 @@ fn whatever_a_program_does_no_more_is_earned_than_its_time() {
                 switches.time += random(3 * MS);
             }
             let state = budget.state.lock().unwrap();
-            let earned = state.credit + paid;
-            let most = state.share * (now - start) as f64;
+            let earned = state.credit.amount + paid;
+            let most = state.credit.share * (now - start) as f64;
             assert!(earned <= most + 1.0, "{earned} of {most}");
-            assert!(state.credit <= state.expected && state.expected.is_finite());
+            assert!(
+                state.credit.amount <= state.credit.expected && state.credit.expected.is_finite()
+            );
         }
     }
     assert!(slices > 1000, "{slices}");

@@ -22,7 +22,7 @@ use super::{ImportError, Importer, Profile, Source};
 use crate::trace::Trace;
 
 /// The entry of this format.
-pub const IMPORTER: Importer = Importer {
+pub(crate) const IMPORTER: Importer = Importer {
     name: "kineto",
     sniff,
     read: |source| Ok(Profile::Trace(Box::new(read(source)?))),

@@ -18,7 +18,7 @@ use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Readi
 use crate::issue::{Issue, Severity};
 
 /// Reads one page; [`read_directory`] reads many.
-pub const IMPORTER: Importer = Importer {
+pub(crate) const IMPORTER: Importer = Importer {
     name: "ncu_csv",
     sniff,
     read: read_source,

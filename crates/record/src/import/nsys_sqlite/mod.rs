@@ -21,7 +21,7 @@ use super::{ImportError, Importer, Profile, Source};
 use crate::trace::{StrId, Trace, TraceBuilder};
 
 /// Reads `.sqlite` exports, packed or not.
-pub const IMPORTER: Importer = Importer {
+pub(crate) const IMPORTER: Importer = Importer {
     name: "nsys_sqlite",
     sniff: |head| head.starts_with(MAGIC),
     read: |source| Ok(Profile::Trace(Box::new(read(source)?))),

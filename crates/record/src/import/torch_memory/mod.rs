@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The importer of snapshots.
-pub const IMPORTER: Importer = Importer {
+pub(crate) const IMPORTER: Importer = Importer {
     name: "torch_memory",
     sniff,
     read: |source| read(source).map(|history| Profile::Memory(Box::new(history))),

@@ -16,7 +16,7 @@ use crate::issue::{Issue, Severity};
 use crate::trace::{Trace, TraceBuilder};
 
 /// Reads one process.
-pub const IMPORTER: Importer = Importer {
+pub(crate) const IMPORTER: Importer = Importer {
     name: "llmprof_wire",
     sniff: |head| head.starts_with(&MAGIC),
     read: |source| {

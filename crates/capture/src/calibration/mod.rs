@@ -1,0 +1,163 @@
+//! The peaks of the processor at hand: measured once, kept in the cache directory as a device file, used by
+//! `hardware.spec=auto`.
+
+mod measure;
+mod ticks;
+
+use std::path::{Path, PathBuf};
+
+use llmprof_record::store::{StoreError, write_atomically};
+use llmprof_theory::device::{Calibration, Device, DeviceError, schema::DeviceFile};
+use thiserror::Error;
+
+pub use self::measure::calibrate;
+use self::measure::{METHOD, title};
+use crate::host;
+
+/// What the processor at hand is called.
+pub const NAME: &str = "this_cpu";
+
+/// Why there is no calibration to read or none was kept.
+#[derive(Debug, Error)]
+pub enum CalibrationError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Its folder cannot be made.
+    #[error("cannot create {path}: {source}")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It cannot be written.
+    #[error(transparent)]
+    Write(#[from] StoreError),
+    /// It describes no device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// What became of a new calibration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is the one that counts from now on.
+    New,
+    /// It was disturbed, more than the one that is there: that one stays.
+    Old,
+}
+
+/// A file with a calibration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalibrationFile {
+    path: PathBuf,
+}
+
+impl CalibrationFile {
+    /// The one that runs on this machine use; none where there is no cache directory.
+    pub fn of_this_machine() -> Option<Self> {
+        let cache = std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+        Some(Self::at(cache.join("llmprof").join("cpu.yaml")))
+    }
+
+    /// Somewhere else.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The device it describes; none where nothing was measured yet.
+    pub fn device(&self) -> Result<Option<Device>, CalibrationError> {
+        let file = self.read()?;
+        let device = file.map(|file| file.device(&self.path.to_string_lossy()));
+        Ok(device.transpose()?)
+    }
+
+    fn read(&self) -> Result<Option<DeviceFile>, CalibrationError> {
+        match std::fs::read_to_string(&self.path) {
+            Ok(text) => Ok(Some(DeviceFile::read(&text, &self.path.to_string_lossy())?)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(CalibrationError::Read {
+                path: self.path.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Whether it is of this processor as it would be measured now. What was disturbed or outdone is too low, so it is measured
+    /// again.
+    pub fn is_current(&self) -> bool {
+        let found = self.comparable(&host::cpu());
+        found.is_some_and(|(_, found)| found.disturbance().is_none() && !found.outdone)
+    }
+
+    /// What is there, where it can be compared with what would be measured now.
+    fn comparable(&self, cpu: &llmprof_record::run::Cpu) -> Option<(DeviceFile, Calibration)> {
+        let file = self.read().ok().flatten()?;
+        let known = file.calibration.clone()?;
+        let threads = cpu.threads.unwrap_or(1);
+        let is_same =
+            file.title == title(cpu) && known.method == METHOD && known.threads == threads;
+        is_same.then_some((file, known))
+    }
+
+    /// Keeps a new calibration, unless it was disturbed and there is one of the same processor that was disturbed less:
+    /// disturbance makes peaks too low.
+    pub fn keep(&self, new: &DeviceFile) -> Result<Kept, CalibrationError> {
+        let disturbance =
+            |calibration: Option<&Calibration>| calibration.and_then(Calibration::disturbance);
+        if let Some(taken) = disturbance(new.calibration.as_ref())
+            && let Some((_, known)) = self.comparable(&host::cpu())
+            && disturbance(Some(&known)).is_none_or(|known| known <= taken)
+        {
+            return Ok(Kept::Old);
+        }
+        self.write(new)?;
+        Ok(Kept::New)
+    }
+
+    /// Writes a calibration, whatever is there.
+    pub fn write(&self, file: &DeviceFile) -> Result<(), CalibrationError> {
+        if let Some(parent) = self.path.parent() {
+            std::fs::create_dir_all(parent).map_err(|source| CalibrationError::Folder {
+                path: parent.to_owned(),
+                source,
+            })?;
+        }
+        // JSON is YAML.
+        let text = serde_json::to_string_pretty(file)
+            .expect("names are text and figures are measured, so they are finite");
+        write_atomically(&self.path, (text + "\n").as_bytes())?;
+        Ok(())
+    }
+
+    /// Notes that a run was faster than these peaks, so that the next one measures again: what disturbs a virtual machine from
+    /// outside cannot be seen from inside. Says whether that is news.
+    pub fn mark_outdone(&self) -> Result<bool, CalibrationError> {
+        let Some(mut file) = self.read()? else {
+            return Ok(false);
+        };
+        let Some(known) = file.calibration.as_mut().filter(|known| !known.outdone) else {
+            return Ok(false);
+        };
+        known.outdone = true;
+        self.write(&file)?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;

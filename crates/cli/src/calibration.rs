@@ -1,0 +1,141 @@
+//! What is said of calibrating the processor at hand.
+
+use llmprof_capture::calibration::{CalibrationError, CalibrationFile, Kept, calibrate};
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_theory::device::{Calibration, Device, schema::DeviceFile};
+
+use crate::{clock, failure::Failure};
+
+impl From<CalibrationError> for Failure {
+    fn from(error: CalibrationError) -> Self {
+        let failure = Self::new(error.to_string());
+        match error {
+            CalibrationError::Device(_) => {
+                failure.hint("`llmprof hardware measure` writes it anew".to_owned())
+            }
+            _ => failure,
+        }
+    }
+}
+
+/// The processor at hand; none where it was never calibrated.
+pub(crate) fn this_cpu() -> Result<Option<Device>, Failure> {
+    let device = CalibrationFile::of_this_machine().map(|file| file.device());
+    Ok(device.transpose()?.flatten())
+}
+
+/// Calibrates the processor where that was never done, or gave peaks that are too low. A cache directory that cannot be written
+/// is no obstacle: the run goes on without a device, and says so.
+pub(crate) fn ensure() -> Result<(), Failure> {
+    let Some(file) = CalibrationFile::of_this_machine().filter(|file| !file.is_current()) else {
+        return Ok(());
+    };
+    Failure::new("calibrating CPU peaks, once; it takes some seconds: keep the machine quiet")
+        .warn();
+    keep(&file, &measure()?).or_else(|failure| {
+        failure.warn();
+        Ok(())
+    })
+}
+
+/// Calibrates the processor.
+pub(crate) fn measure() -> Result<DeviceFile, Failure> {
+    calibrate(&clock::now())
+        .map_err(|error| Failure::new(format!("cannot calibrate this CPU: {error}")))
+}
+
+/// Keeps a calibration if there is no better one.
+pub(crate) fn keep(file: &CalibrationFile, new: &DeviceFile) -> Result<(), Failure> {
+    let kept = file.keep(new)?;
+    if let Some(taken) = new.calibration.as_ref().and_then(Calibration::disturbance) {
+        let taken = while_others_took(taken);
+        let outcome = match kept {
+            Kept::New => "the peaks are too low",
+            Kept::Old => "the peaks that were measured before are kept",
+        };
+        Failure::new(format!("CPU peaks were measured {taken}: {outcome}"))
+            .hint("keep the machine quiet; the next run measures again".to_owned())
+            .warn();
+    }
+    Ok(())
+}
+
+/// A run was faster than the peaks it was judged by.
+pub(crate) fn outdone() -> Result<(), Failure> {
+    let news = CalibrationFile::of_this_machine().map(|file| file.mark_outdone());
+    if news.transpose()? == Some(true) {
+        Failure::new("this run was faster than the calibrated CPU peaks")
+            .hint("the next run measures them again; keep the machine quiet".to_owned())
+            .warn();
+    }
+    Ok(())
+}
+
+/// Why the peaks of a calibrated processor should not be trusted. What is told while they are measured is gone with the terminal,
+/// but every figure of a run stands against them.
+pub(crate) fn doubt(device: &Device) -> Option<Issue> {
+    let taken = device.calibration.as_ref()?.disturbance()?;
+    Some(
+        Issue::new(
+            Severity::Warning,
+            "hardware.disturbed",
+            format!(
+                "CPU peaks were measured {} and are too low; floors are too long, MFU and MBU too high",
+                while_others_took(taken)
+            ),
+        )
+        .with_hint("keep the machine quiet and run it again: the next run measures anew"),
+    )
+}
+
+/// What a reader of the device should know of its calibration.
+pub(crate) fn notes(calibration: &Calibration) -> Vec<String> {
+    let disturbed = calibration.disturbance().map(|taken| {
+        format!(
+            "Measured {}: the peaks are too low.",
+            while_others_took(taken)
+        )
+    });
+    let outdone = calibration
+        .outdone
+        .then(|| "A run was faster than these peaks: they are too low.".to_owned());
+    disturbed.into_iter().chain(outdone).collect()
+}
+
+fn while_others_took(taken: f64) -> String {
+    format!(
+        "while other programs took {:.0} % as much processor time as measuring",
+        taken * 100.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_theory::device::Catalog;
+
+    use super::*;
+
+    #[test]
+    fn peaks_of_a_busy_machine_are_doubted() {
+        let mut device = Catalog::embedded().by_name("xeon_8480").unwrap();
+        assert_eq!(doubt(&device), None);
+        let mut calibration = Calibration {
+            method: 1,
+            threads: 2,
+            other_programs: Some(0.1),
+            outdone: false,
+        };
+        device.calibration = Some(calibration.clone());
+        assert_eq!(doubt(&device), None);
+        assert!(notes(&calibration).is_empty());
+        calibration.other_programs = Some(0.48);
+        calibration.outdone = true;
+        device.calibration = Some(calibration.clone());
+        assert_eq!(
+            doubt(&device).unwrap().message,
+            "CPU peaks were measured while other programs took 48 % as much processor time as measuring and are too low; floors \
+             are too long, MFU and MBU too high"
+        );
+        assert_eq!(notes(&calibration).len(), 2);
+    }
+}

@@ -1,0 +1,257 @@
+//! The tokens of both grammars, and a cursor over them.
+//!
+//! The grammars differ in what stands around values: keys and calls in an override, quotes that interpolate and nested `${…}` in
+//! a configuration value. What a value itself is made of is lexed here for both.
+
+use std::borrow::Cow;
+
+use super::lexeme::{self, Plain};
+use super::{GrammarError, MAX_DEPTH, Span};
+
+/// What a token is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    // In both grammars.
+    Colon,
+    Comma,
+    BracketOpen,
+    BracketClose,
+    BraceOpen,
+    /// `}` that ends a dictionary or a resolver call.
+    BraceClose,
+    /// A word; in the key of an override, one without `$`.
+    Id,
+    /// Escapes that always count.
+    Escape,
+    /// Part of an unquoted value, other than a word or an escape.
+    Plain(Plain),
+    /// The rest of the input cannot be read.
+    Invalid(GrammarError),
+    End,
+
+    // In an override.
+    Equal,
+    Tilde,
+    Plus,
+    At,
+    Slash,
+    /// In a key: a word with `$` in it.
+    Special,
+    /// In a key: at least two parts with dots between.
+    DotPath,
+    ParenOpen,
+    ParenClose,
+    Quoted,
+    Interpolation,
+
+    // In a configuration value.
+    /// Text of a string, taken as it is.
+    Text,
+    /// `\${` with the backslashes before it: a `${` that is text.
+    EscapedOpen,
+    /// An even number of backslashes: escapes if an interpolation (in quotes, also the end) follows, else text.
+    Backslashes,
+    /// `${`
+    Open,
+    /// `}` that ends a node interpolation.
+    Close,
+    Dot,
+    /// In a node interpolation: a key that is no identifier.
+    Key,
+    QuoteOpen,
+    QuoteClose,
+}
+
+/// A token and where it stands; blanks next to punctuation belong to it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) span: Span,
+}
+
+/// What tells the tokens of one grammar apart.
+pub(super) trait Lexer {
+    /// The token at the start of `rest`, which is not empty, and its length.
+    fn token(&mut self, rest: &str) -> Option<(Kind, usize)>;
+
+    /// Why there is no token at `at`.
+    fn invalid(&self, source: &str, at: usize) -> GrammarError;
+}
+
+/// All tokens, with [`Kind::End`] or [`Kind::Invalid`] last.
+fn tokens(source: &str, mut lexer: impl Lexer) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while at < source.len() {
+        let Some((kind, length)) = lexer.token(&source[at..]) else {
+            tokens.push(Token {
+                kind: Kind::Invalid(lexer.invalid(source, at)),
+                span: Span::new(at, source.len()),
+            });
+            return tokens;
+        };
+        tokens.push(Token {
+            kind,
+            span: Span::new(at, at + length),
+        });
+        at += length;
+    }
+    tokens.push(Token {
+        kind: Kind::End,
+        span: Span::new(at, at),
+    });
+    tokens
+}
+
+/// The punctuation of lists and dictionaries. It takes the blanks around it, save those before an opening bracket or brace.
+pub(super) fn punctuation(rest: &[u8]) -> Option<(Kind, usize)> {
+    let before = lexeme::blanks(rest);
+    let end = before + 1;
+    let with_blanks = |kind| Some((kind, end + lexeme::blanks(&rest[end..])));
+    match rest.get(before)? {
+        b',' => with_blanks(Kind::Comma),
+        b':' => with_blanks(Kind::Colon),
+        b']' => Some((Kind::BracketClose, end)),
+        b'}' => Some((Kind::BraceClose, end)),
+        b'[' if before == 0 => with_blanks(Kind::BracketOpen),
+        b'{' if before == 0 => with_blanks(Kind::BraceOpen),
+        _ => None,
+    }
+}
+
+/// Part of an unquoted value.
+pub(super) fn plain(rest: &str) -> Option<(Kind, usize)> {
+    lexeme::plain(rest).map(|(kind, length)| match kind {
+        Plain::Id => (Kind::Id, length),
+        Plain::Escape => (Kind::Escape, length),
+        kind => (Kind::Plain(kind), length),
+    })
+}
+
+/// The text that a token of a value stands for.
+pub(super) fn unescaped<'a>(source: &'a str, token: &Token) -> Cow<'a, str> {
+    let text = token.span.of(source);
+    if token.kind == Kind::Escape {
+        Cow::Owned(lexeme::unescape_pairs(text))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// A place among the tokens of one text.
+pub(super) struct Cursor<'a> {
+    source: &'a str,
+    /// What the text is, for errors at its end.
+    name: &'static str,
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// At the first token of `source`, which is a `name`.
+    pub(super) fn new(source: &'a str, name: &'static str, lexer: impl Lexer) -> Self {
+        Self {
+            source,
+            name,
+            tokens: tokens(source, lexer),
+            at: 0,
+            depth: 0,
+        }
+    }
+
+    pub(super) fn source(&self) -> &'a str {
+        self.source
+    }
+
+    pub(super) fn token(&self) -> &Token {
+        // The last token ends the input and is never consumed.
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    pub(super) fn kind(&self) -> &Kind {
+        &self.token().kind
+    }
+
+    pub(super) fn next_kind(&self) -> Option<&Kind> {
+        self.tokens.get(self.at + 1).map(|token| &token.kind)
+    }
+
+    pub(super) fn span(&self) -> Span {
+        self.token().span
+    }
+
+    pub(super) fn text(&self) -> &'a str {
+        self.span().of(self.source)
+    }
+
+    /// The token before this one.
+    pub(super) fn last(&self) -> Option<&Token> {
+        self.at.checked_sub(1).map(|at| &self.tokens[at])
+    }
+
+    /// From `start` to the end of the token before this one.
+    pub(super) fn span_from(&self, start: Span) -> Span {
+        self.last().map_or(start, |last| start.to(last.span))
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    pub(super) fn take(&mut self, kind: &Kind) -> bool {
+        let found = self.kind() == kind;
+        self.at += usize::from(found);
+        found
+    }
+
+    /// All tokens from here that `accept` takes.
+    pub(super) fn take_while(&mut self, accept: impl Fn(&Kind) -> bool) -> &[Token] {
+        let start = self.at;
+        while accept(self.kind()) {
+            self.at += 1;
+        }
+        &self.tokens[start..self.at]
+    }
+
+    pub(super) fn expect(
+        &mut self,
+        kind: &Kind,
+        expected: &'static str,
+    ) -> Result<(), GrammarError> {
+        if self.take(kind) {
+            Ok(())
+        } else {
+            Err(self.unexpected(expected))
+        }
+    }
+
+    pub(super) fn unexpected(&self, expected: &'static str) -> GrammarError {
+        let found = match self.kind() {
+            Kind::Invalid(error) => return error.clone(),
+            Kind::End => format!("the end of the {}", self.name),
+            _ => format!("`{}`", self.text().trim()),
+        };
+        GrammarError::Unexpected {
+            expected,
+            found,
+            span: self.span(),
+        }
+    }
+
+    /// One level deeper, until [`Self::leave`].
+    pub(super) fn enter(&mut self) -> Result<(), GrammarError> {
+        if self.depth >= MAX_DEPTH {
+            return Err(GrammarError::TooDeep {
+                limit: MAX_DEPTH,
+                span: self.span(),
+            });
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+}

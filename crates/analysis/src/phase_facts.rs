@@ -19,6 +19,9 @@ pub struct TracedPhase {
     pub is_whole_trace: bool,
     /// Whether ranges of modules tell operators apart; otherwise kernels do.
     pub by_module: bool,
+    /// Whether the recorder knows the operator of every call, as llmprof's own engine does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_identity: bool,
     /// How much of it was recorded; absent where all of it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedPart>,

@@ -14,7 +14,7 @@ mod step_count;
 pub(crate) mod stretches;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::{RecordedTrace, RunPhase, RunRecord};

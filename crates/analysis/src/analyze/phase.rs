@@ -129,6 +129,7 @@ impl Tracing<'_> {
             device: lane.device,
             is_whole_trace: self.timeline.phase_source == PhaseSource::Whole,
             by_module: self.by_module(&included),
+            by_identity: lane.is_exact,
             steps: Distribution::of(&steps),
             step_ns,
             kernels: kernels(&included, lane),
@@ -266,6 +267,7 @@ impl Tracing<'_> {
             let events: Vec<Event> = lane.items[range.clone()]
                 .iter()
                 .zip(&self.matching.verdicts[number][range])
+                .filter(|(item, _)| lane.holds(item, stretch.window))
                 .map(|(item, verdict)| {
                     let class = match verdict.class() {
                         EventClass::Matched(unit) => {

@@ -361,6 +361,12 @@ pub(crate) fn wall(pass: &MeasuredPass, phase: RunPhase) -> Nanos {
     Nanos(times.fold(0, i64::saturating_add))
 }
 
+/// Time that loading took.
+pub(crate) fn load_time(record: &RunRecord) -> Option<Nanos> {
+    let mut walls = record.passes.iter().map(|pass| wall(pass, RunPhase::Load));
+    walls.find(|time| time.0 > 0)
+}
+
 /// Mean wall time of a phase in the plain passes of a run.
 pub(crate) fn plain_wall(run: &RunRecord, phase: RunPhase) -> Option<Nanos> {
     let walls: Vec<f64> = run

@@ -20,7 +20,6 @@ pub mod matching;
 pub mod phase_analysis;
 pub mod phase_facts;
 pub mod phases;
-mod recorded_part;
 pub mod roofline;
 pub mod statics;
 pub mod stats;

@@ -5,8 +5,8 @@ use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::analyze::phase::Tracing;
 use crate::analyze::stretches::Stretch;
+use crate::analyze::tracing::Tracing;
 use crate::matching::groups::{Groups, OperatorGroup};
 use crate::matching::kernel_table::WorkGroup;
 use crate::matching::units::Verdict;

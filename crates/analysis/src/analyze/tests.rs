@@ -9,8 +9,17 @@ use llmprof_units::{Basis, DType};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
+use llmprof_record::run::{RecordedTrace, RunPhase, RunRecord};
+use llmprof_record::trace::Trace;
+use llmprof_theory::device::Device;
+use llmprof_theory::floor::Roof;
+use llmprof_theory::{Model, Routing, Workload};
+use llmprof_units::Nanos;
+
+use super::analyze;
+use crate::analysis::{Analysis, AnalysisError};
 use crate::bottleneck::PhaseClass;
+use crate::capture_cost;
 use crate::capture_cost::CaptureCost;
 use crate::findings::finding::{Confidence, Finding, GainOf};
 use crate::matching::unmatched::UnmatchedReason;

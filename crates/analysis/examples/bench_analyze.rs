@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use flate2::read::MultiGzDecoder;
 use llmprof_analysis::analyze;
 use llmprof_record::import::{self, Limits, Profile};
+use llmprof_record::run::{RecordedTrace, RunRecord};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -108,8 +109,16 @@ fn child(path: &Path) -> Result<(), Box<dyn Error>> {
     let (_, Profile::Trace(trace)) = import::import(path, &Limits::default())? else {
         return Err("not a timeline".into());
     };
+    let record = RunRecord {
+        traces: vec![RecordedTrace {
+            pass: None,
+            trace: *trace,
+        }],
+        ..RunRecord::default()
+    };
     let imported = began.elapsed().as_secs_f64();
-    let analysis = analyze(&trace, None);
+    let analysis = analyze(&record, None)?.timeline;
+    let analysis = analysis.ok_or("a trace has a timeline")?;
     let analyzed = began.elapsed().as_secs_f64() - imported;
     PEAK.fetch_max(anonymous_bytes(), Ordering::Relaxed);
     DONE.store(true, Ordering::Relaxed);

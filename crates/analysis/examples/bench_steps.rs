@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use llmprof_analysis::analyze;
 use llmprof_analysis::steps::step_patterns;
+use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_record::trace::{Host, HostKind, Kernel, Trace, TraceBuilder};
 
 const LAUNCHES: usize = 1_000_000;
@@ -34,8 +35,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             let started = Instant::now();
             found = black_box(step_patterns(&trace));
             finds.push(started.elapsed().as_secs_f64());
+            let record = RunRecord {
+                traces: vec![RecordedTrace { pass: None, trace }],
+                ..RunRecord::default()
+            };
             let started = Instant::now();
-            black_box(analyze(&trace, None));
+            black_box(analyze(&record, None)?);
             wholes.push(started.elapsed().as_secs_f64());
         }
         let (load, find, whole) = (median(&mut loads), median(&mut finds), median(&mut wholes));

@@ -361,6 +361,12 @@ pub(crate) fn wall(pass: &MeasuredPass, phase: RunPhase) -> Nanos {
     Nanos(times.fold(0, i64::saturating_add))
 }
 
+/// Time that loading took.
+pub(crate) fn load_time(record: &RunRecord) -> Option<Nanos> {
+    let mut walls = record.passes.iter().map(|pass| wall(pass, RunPhase::Load));
+    walls.find(|time| time.0 > 0)
+}
+
 /// Mean wall time of a phase in the plain passes of a run.
 pub(crate) fn plain_wall(run: &RunRecord, phase: RunPhase) -> Option<Nanos> {
     let walls: Vec<f64> = run
@@ -376,34 +382,49 @@ mod tests {
     use super::*;
     use llmprof_record::run::PhaseSpan;
 
-    fn request(id: &str, start_ns: i64, token_ns: &[i64]) -> RequestFacts {
-        RequestFacts {
+    fn request(id: &str, start_ns: i64, token_ns: &[i64]) -> Request {
+        Request {
             id: id.to_owned(),
-            start_ns,
-            token_ns: token_ns.to_vec(),
+            start_ns: Nanos(start_ns),
+            token_ns: token_ns.iter().copied().map(Nanos).collect(),
             prompt_tokens: 8,
             output_tokens: token_ns.len() as u64,
             batch: 1,
+            ..Request::default()
         }
     }
 
-    fn pass(kind: PassKind, start: i64, scale: i64) -> MeasuredPass {
+    fn pass(kind: PassKind, start: i64, scale: i64) -> (MeasuredPass, Vec<Request>) {
         let at = |time: i64| start + time * scale;
         let span = |phase, from, to| PhaseSpan {
             phase,
-            start_ns: at(from),
-            end_ns: at(to),
+            start_ns: Nanos(at(from)),
+            end_ns: Nanos(at(to)),
             passes: Vec::new(),
         };
-        MeasuredPass {
+        let pass = MeasuredPass {
             kind,
             phases: vec![
                 span(RunPhase::Prefill, 0, 100),
                 span(RunPhase::Decode, 100, 160),
             ],
-            requests: vec![request("a", start, &[at(100), at(110), at(130), at(160)])],
             ..MeasuredPass::default()
+        };
+        let times = [at(100), at(110), at(130), at(160)];
+        (pass, vec![request("a", start, &times)])
+    }
+
+    fn run(passes: Vec<(MeasuredPass, Vec<Request>)>) -> RunRecord {
+        let mut run = RunRecord::default();
+        for (number, (pass, requests)) in passes.into_iter().enumerate() {
+            run.passes.push(pass);
+            let requests = requests.into_iter();
+            run.requests.extend(requests.map(|request| Request {
+                pass: number,
+                ..request
+            }));
         }
+        run
     }
 
     /// Two batches of one request each, 4 tokens in 160 ns, and 10 µs in which nothing of them ran.
@@ -411,12 +432,9 @@ mod tests {
     fn time_between_batches_is_in_no_rate() {
         let mut plain = pass(PassKind::Plain, 0, 1);
         let later = pass(PassKind::Plain, 10_160, 1);
-        plain.phases.extend(later.phases);
-        plain.requests.extend(later.requests);
-        let run = MeasuredRun {
-            passes: vec![plain],
-            ..MeasuredRun::default()
-        };
+        plain.0.phases.extend(later.0.phases);
+        plain.1.extend(later.1);
+        let run = run(vec![plain]);
         let rate = Latency::of(&run).0.tokens_per_s.unwrap().mean;
         assert!((rate - 8.0 / 320e-9).abs() < 1.0, "{rate}");
     }
@@ -425,14 +443,11 @@ mod tests {
     /// 160 ns; 3 tokens in 60 ns of decode. Two passes, the second twice as slow; the warm-up ten times.
     #[test]
     fn two_repeats_by_hand() {
-        let run = MeasuredRun {
-            passes: vec![
-                pass(PassKind::WarmUp, 0, 10),
-                pass(PassKind::Plain, 10_000, 1),
-                pass(PassKind::Plain, 20_000, 2),
-            ],
-            ..MeasuredRun::default()
-        };
+        let run = run(vec![
+            pass(PassKind::WarmUp, 0, 10),
+            pass(PassKind::Plain, 10_000, 1),
+            pass(PassKind::Plain, 20_000, 2),
+        ]);
         let (latency, issues) = Latency::of(&run);
         assert_eq!(issues, []);
         assert_eq!((latency.repeats, latency.warm_up_passes), (2, 1));
@@ -456,7 +471,7 @@ mod tests {
         assert!(first.outside_later_range);
         // Steps after the first one: 200 and 300 in the warm-up; 20, 30, 40 and 60 in the others.
         assert_eq!(first.extra_step_ns, Some(250.0 - 35.0));
-        let fixed = MeasuredRun {
+        let fixed = RunRecord {
             fixed_cache: true,
             ..run
         };
@@ -471,10 +486,7 @@ mod tests {
         let outside = |first: i64| {
             let mut passes = vec![pass(PassKind::WarmUp, 0, first)];
             passes.extend([19, 20, 21].map(|pace| pass(PassKind::Plain, 100_000, pace)));
-            let run = MeasuredRun {
-                passes,
-                ..MeasuredRun::default()
-            };
+            let run = run(passes);
             Latency::of(&run).0.first_use.unwrap().outside_later_range
         };
         assert!(!outside(20) && !outside(22) && !outside(23));
@@ -484,15 +496,13 @@ mod tests {
     /// The median of the first pass's later steps is 31 ns against 25, but its steps together take no longer.
     #[test]
     fn a_median_step_that_the_sum_contradicts_is_chance() {
-        let first = |gap: i64| MeasuredPass {
-            requests: vec![request("a", 0, &[1000, 1000 + gap, 1031 + gap, 1062 + gap])],
-            ..pass(PassKind::WarmUp, 0, 1)
+        let first = |gap: i64| {
+            let (pass, _) = pass(PassKind::WarmUp, 0, 1);
+            let times = [1000, 1000 + gap, 1031 + gap, 1062 + gap];
+            (pass, vec![request("a", 0, &times)])
         };
         let extra = |gap: i64| {
-            let run = MeasuredRun {
-                passes: vec![first(gap), pass(PassKind::Plain, 10_000, 1)],
-                ..MeasuredRun::default()
-            };
+            let run = run(vec![first(gap), pass(PassKind::Plain, 10_000, 1)]);
             Latency::of(&run).0.first_use.unwrap().extra_step_ns
         };
         // 10 + 20 + 30 in the plain pass.
@@ -506,14 +516,11 @@ mod tests {
             kind: PassKind::WarmUp,
             ..MeasuredPass::default()
         };
-        let run = MeasuredRun {
-            passes: vec![
-                load,
-                pass(PassKind::WarmUp, 0, 3),
-                pass(PassKind::Plain, 10_000, 1),
-            ],
-            ..MeasuredRun::default()
-        };
+        let run = run(vec![
+            (load, Vec::new()),
+            pass(PassKind::WarmUp, 0, 3),
+            pass(PassKind::Plain, 10_000, 1),
+        ]);
         let first = Latency::of(&run).0.first_use.unwrap();
         assert_eq!((first.first_ns, first.later_ns), (480.0, 160.0));
     }
@@ -521,11 +528,8 @@ mod tests {
     #[test]
     fn a_batch_counts_the_tokens_of_all_its_requests() {
         let mut pass = pass(PassKind::Plain, 0, 1);
-        pass.requests.push(request("b", 0, &[100, 110, 130, 160]));
-        let run = MeasuredRun {
-            passes: vec![pass],
-            ..MeasuredRun::default()
-        };
+        pass.1.push(request("b", 0, &[100, 110, 130, 160]));
+        let run = run(vec![pass]);
         let (latency, issues) = Latency::of(&run);
         assert!((latency.tokens_per_s.unwrap().mean - 50e6).abs() < 1.0);
         assert!((latency.decode_tokens_per_s.unwrap().mean - 100e6).abs() < 1.0);
@@ -535,14 +539,10 @@ mod tests {
     #[test]
     fn broken_requests_are_named_and_left_out() {
         let mut pass = pass(PassKind::Plain, 0, 1);
-        pass.requests.push(request("none", 0, &[]));
-        pass.requests.push(request("early", 500, &[100, 600]));
-        pass.requests
-            .push(request("extreme", i64::MIN, &[i64::MAX]));
-        let run = MeasuredRun {
-            passes: vec![pass.clone(), pass],
-            ..MeasuredRun::default()
-        };
+        pass.1.push(request("none", 0, &[]));
+        pass.1.push(request("early", 500, &[100, 600]));
+        pass.1.push(request("extreme", i64::MIN, &[i64::MAX]));
+        let run = run(vec![pass.clone(), pass]);
         let (latency, issues) = Latency::of(&run);
         let named = |text| {
             issues
@@ -557,7 +557,7 @@ mod tests {
 
     #[test]
     fn an_empty_run_has_no_latency() {
-        let (latency, issues) = Latency::of(&MeasuredRun::default());
+        let (latency, issues) = Latency::of(&RunRecord::default());
         assert_eq!((latency, issues), (Latency::default(), Vec::new()));
     }
 }

@@ -47,7 +47,7 @@ pub struct PhaseAnalysis {
     pub missing: Vec<MissingOperator>,
     /// `counted`, or how else the work is known where random routing decides.
     pub basis: Basis,
-    /// What a trace shows beyond that; absent for runs of the native engine.
+    /// What a trace shows beyond that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traced: Option<TracedPhase>,
 }

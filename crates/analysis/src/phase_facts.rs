@@ -1,10 +1,9 @@
 //! What a trace shows of a phase beyond its waterfall.
 
-use llmprof_units::{Basis, Nanos};
+use llmprof_units::{Basis, Count, Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
-use crate::recorded_part::RecordedPart;
 use crate::stats::Distribution;
 use crate::waterfall::idle_parts::NamedTime;
 
@@ -19,6 +18,9 @@ pub struct TracedPhase {
     pub is_whole_trace: bool,
     /// Whether ranges of modules tell operators apart; otherwise kernels do.
     pub by_module: bool,
+    /// Whether the recorder knows the operator of every call, as llmprof's own engine does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_identity: bool,
     /// How much of it was recorded; absent where all of it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedPart>,
@@ -118,4 +120,49 @@ pub struct FirstInstance {
     pub later_ns: f64,
     /// What new lengths cost in it.
     pub new_lengths: Option<NewLengths>,
+}
+
+/// The part of a phase that was recorded in slices. All figures of the phase are of this part: what lies between slices
+/// counts nowhere, least of all as idle time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedPart {
+    /// Steps of decode that were recorded whole, without those that are left out as first use; absent where nothing shows
+    /// steps.
+    pub steps: Option<u64>,
+    /// Steps of decode in all; absent where no range shows them.
+    pub of_steps: Option<u64>,
+    /// The time of what was recorded and not left out.
+    pub time_ns: Nanos,
+    /// The time of the phase in all.
+    pub of_ns: Nanos,
+}
+
+impl std::fmt::Display for RecordedPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.steps, self.of_steps) {
+            (Some(steps), Some(all)) => return write!(f, "{steps} of {all} steps"),
+            (Some(steps), None) => return write!(f, "{}", Count(steps, "whole step")),
+            (None, _) => {}
+        }
+        let share = self.time_ns.0 as f64 / self.of_ns.0.max(1) as f64;
+        write!(f, "{} of {}", Percent(share), self.of_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_many_steps_there_are_in_all_may_not_be_known() {
+        let part = |steps, of_steps| RecordedPart {
+            steps,
+            of_steps,
+            time_ns: Nanos(1_000),
+            of_ns: Nanos(4_000),
+        };
+        assert_eq!(part(Some(3), Some(9)).to_string(), "3 of 9 steps");
+        assert_eq!(part(Some(1), None).to_string(), "1 whole step");
+        assert_eq!(part(None, None).to_string(), "25.0 % of 4 µs");
+    }
 }

@@ -1,5 +1,7 @@
 //! The analysis of real traces against what the tools themselves say.
 
+mod record;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -7,19 +9,20 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use flate2::read::MultiGzDecoder;
-use llmprof_analysis::analysis::{Analysis, PhaseRow, analyze};
+use llmprof_analysis::attribution::key_averages::{SliceTimes, key_averages};
 use llmprof_analysis::attribution::{Attribution, Reason};
-use llmprof_analysis::device_events::{Class, DeviceEvents};
-use llmprof_analysis::key_averages::{SliceTimes, key_averages};
-use llmprof_analysis::launches::Launches;
-use llmprof_analysis::nesting::Nesting;
-use llmprof_analysis::occupancy::{BlockLimits, BlockNeeds, Occupancy};
-use llmprof_analysis::phases::{PhaseSource, Phases};
-use llmprof_analysis::summary_lines;
+use llmprof_analysis::phases::PhaseSource;
+use llmprof_analysis::timeline::device_events::{Class, DeviceEvents};
+use llmprof_analysis::timeline::launches::{EventCalls, Launches};
+use llmprof_analysis::timeline::nesting::Nesting;
+use llmprof_analysis::timeline::occupancy::{BlockLimits, BlockNeeds, Occupancy};
+use llmprof_analysis::trace::{PhaseRow, TraceAnalysis, summary_lines};
 use llmprof_record::import::{self, Limits, Profile, ncu_csv};
 use llmprof_record::trace::{DeviceProperties, Trace};
-use llmprof_theory::device::Catalog;
+use llmprof_theory::device::{Catalog, Device};
 use serde_json::Value;
+
+use self::record::record;
 
 fn fixture(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(path)
@@ -40,8 +43,13 @@ fn import(path: &str) -> Trace {
     }
 }
 
-fn shapes() -> &'static (Trace, Analysis) {
-    static ONCE: OnceLock<(Trace, Analysis)> = OnceLock::new();
+fn analyze(trace: &Trace, device: Option<&Device>) -> TraceAnalysis {
+    let analysis = llmprof_analysis::analyze(&record(trace, None), device).expect("no workload");
+    *analysis.timeline.expect("there is a trace")
+}
+
+fn shapes() -> &'static (Trace, TraceAnalysis) {
+    static ONCE: OnceLock<(Trace, TraceAnalysis)> = OnceLock::new();
     ONCE.get_or_init(|| {
         let trace = import("h200/torch_shapes.json.gz");
         let device = Catalog::embedded().by_name("h200").expect("device");
@@ -50,12 +58,12 @@ fn shapes() -> &'static (Trace, Analysis) {
     })
 }
 
-fn nsys() -> &'static Analysis {
-    static ONCE: OnceLock<Analysis> = OnceLock::new();
+fn nsys() -> &'static TraceAnalysis {
+    static ONCE: OnceLock<TraceAnalysis> = OnceLock::new();
     ONCE.get_or_init(|| analyze(&import("h200/nsys/qwen05.sqlite.gz"), None))
 }
 
-fn phase<'a>(analysis: &'a Analysis, name: &str) -> &'a PhaseRow {
+fn phase<'a>(analysis: &'a TraceAnalysis, name: &str) -> &'a PhaseRow {
     let mut phases = analysis.phases.iter();
     phases.find(|phase| phase.name == name).expect("phase")
 }
@@ -64,7 +72,7 @@ fn phase<'a>(analysis: &'a Analysis, name: &str) -> &'a PhaseRow {
 #[test]
 fn three_tools_have_the_same_kernels_in_a_step() {
     const KERNELS: u64 = 1006;
-    let a_step = |analysis: &Analysis, name: &str| {
+    let a_step = |analysis: &TraceAnalysis, name: &str| {
         // The first decode of a process runs what was never run before.
         let windows = &phase(analysis, name).windows;
         let windows = &windows[usize::from(name == "decode" && windows.len() > 1)..];
@@ -88,8 +96,8 @@ fn all_rows_equal_torchs_key_averages() {
     let trace = &shapes().0;
     let events = DeviceEvents::of(trace);
     let nesting = Nesting::of(trace);
-    let phases = Phases::of(trace, &events);
-    let attribution = Attribution::of(trace, &events, &Launches::of(trace), &nesting, &phases);
+    let calls = EventCalls::of(&events, &Launches::of(trace));
+    let attribution = Attribution::of(trace, &events, &calls, &nesting);
     let times = SliceTimes::of(trace, &nesting, &events, |index| {
         attribution.operator(index)
     });
@@ -447,14 +455,14 @@ fn the_summary_says_where_the_time_went() {
 fn an_analysis_survives_json() {
     let (_, analysis) = shapes();
     let text = serde_json::to_string(analysis).expect("JSON");
-    let back: Analysis = serde_json::from_str(&text).expect("the same layout");
+    let back: TraceAnalysis = serde_json::from_str(&text).expect("the same layout");
     assert_eq!(back.totals, analysis.totals);
     assert_eq!(back.attribution, analysis.attribution);
     assert_eq!(back.unattributed, analysis.unattributed);
     assert_eq!(back.transfers, analysis.transfers);
     assert_eq!(back.api, analysis.api);
     assert_eq!(back.phases.len(), analysis.phases.len());
-    let times = |analysis: &Analysis| {
+    let times = |analysis: &TraceAnalysis| {
         let rows = analysis.kernels.iter();
         rows.map(|row| {
             (

@@ -1,14 +1,18 @@
 //! What slices say of the whole, against a capture of the whole on the same machine.
 
+mod record;
+
 use std::path::Path;
 
-use llmprof_analysis::run::{PhaseAnalysis, RunPhase, TracedPass, analyze_trace};
-use llmprof_analysis::scaled;
-use llmprof_analysis::scaled::Estimate;
+use llmprof_analysis::trace::scaled::{Estimate, scaled};
+use llmprof_analysis::{PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
+use llmprof_record::run::RunPhase;
 use llmprof_record::trace::{
     Host, HostKind, Kernel, Range, RangeKind, Ranges, Trace, TraceBuilder,
 };
+
+use self::record::record;
 
 /// A process of the same program, recorded whole minutes later, of which these sums were kept: 160 decode steps of 1006
 /// kernels, 2070.189 µs of kernels a step. Other recordings of this model are within 1 % of that (`h200.rs`).
@@ -57,7 +61,7 @@ fn the_interval_of_slices_holds_what_a_whole_capture_gives() {
 /// Of the phases of such a run steps that were recorded whole are judged, and why the device was idle in them is known.
 #[test]
 fn whole_steps_are_judged_and_what_lies_between_slices_is_not_idle() {
-    let analysis = analyze_trace(&slices(), &TracedPass::default()).unwrap();
+    let analysis = analyze(&record(&slices(), None), None).unwrap();
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     let traced = decode.traced.as_ref().unwrap();
     let part = traced.recorded.unwrap();
@@ -131,7 +135,7 @@ fn slices_that_are_shorter_than_steps_count_their_parts() {
     for all in [208.0, 214.0] {
         assert!(holds(steps.steps, all), "{:?}", steps.steps);
     }
-    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let analysis = analyze(&record(&trace, None), None).unwrap();
     let names: Vec<&str> = analysis.phases.iter().map(PhaseAnalysis::name).collect();
     assert_eq!(names, ["step"]);
     for pattern in analysis.timeline.unwrap().steps.unwrap().patterns {

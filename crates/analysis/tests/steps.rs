@@ -1,5 +1,7 @@
 //! Steps by the pattern of launches: against ranges that the same programs recorded, and on made sequences.
 
+mod record;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -10,6 +12,8 @@ use llmprof_record::trace::{
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+
+use self::record::record;
 
 fn fixture(name: &str) -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -110,10 +114,14 @@ fn steps_lie_in_the_ranges_of_their_phase() {
 /// Ranges that cover a whole generation do not keep steps from being told; ranges of steps do.
 #[test]
 fn ranges_of_steps_are_believed() {
-    let phases = llmprof_analysis::analyze(&fixture("nsys/qwen05.sqlite.gz"), None);
-    assert_eq!(counts(phases.steps.as_ref()), [(8, 1006), (2, 1006)]);
-    let steps = llmprof_analysis::analyze(&fixture("cupti/slices.wire.gz"), None);
-    assert_eq!(steps.steps, None);
+    let steps = |name: &str| {
+        let record = record(&fixture(name), None);
+        let analysis = llmprof_analysis::analyze(&record, None).expect("no workload");
+        analysis.timeline.expect("there is a trace").steps
+    };
+    let of_phases = steps("nsys/qwen05.sqlite.gz");
+    assert_eq!(counts(of_phases.as_ref()), [(8, 1006), (2, 1006)]);
+    assert_eq!(steps("cupti/slices.wire.gz"), None);
 }
 
 #[test]

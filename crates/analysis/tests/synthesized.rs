@@ -1,17 +1,25 @@
 //! What no fixture has: graphs, several streams and devices, nested domains, overlaps, broken times.
 
+mod record;
+
 use std::path::Path;
 
-use llmprof_analysis::analysis::{Analysis, analyze};
 use llmprof_analysis::attribution::Reason;
-use llmprof_analysis::device_events::Class;
 use llmprof_analysis::phases::PhaseSource;
-use llmprof_analysis::summary_lines;
+use llmprof_analysis::timeline::device_events::Class;
+use llmprof_analysis::trace::{TraceAnalysis, summary_lines};
 use llmprof_record::import::{Limits, Source, kineto};
 use llmprof_record::trace::{
     Copy, Host, HostKind, Kernel, Memset, Range, RangeKind, Trace, TraceBuilder,
 };
 use proptest::prelude::*;
+
+use self::record::record;
+
+fn analyze(trace: &Trace) -> TraceAnalysis {
+    let analysis = llmprof_analysis::analyze(&record(trace, None), None).expect("no workload");
+    *analysis.timeline.expect("there is a trace")
+}
 
 /// Builds traces with little noise; times are ns.
 #[derive(Default)]
@@ -66,8 +74,8 @@ impl Scene {
         self.0.ranges.push(row);
     }
 
-    fn analyze(self) -> Analysis {
-        analyze(&self.0.finish(), None)
+    fn analyze(self) -> TraceAnalysis {
+        analyze(&self.0.finish())
     }
 }
 
@@ -250,7 +258,7 @@ fn negative_and_missing_durations_are_issues_and_count_nothing() {
     ]}"#;
     let source =
         Source::from_bytes(Path::new("t.json"), json.into(), &Limits::default()).expect("text");
-    let analysis = analyze(&kineto::read(&source).expect("trace"), None);
+    let analysis = analyze(&kineto::read(&source).expect("trace"));
     assert_eq!(analysis.totals.kernels, 3);
     assert_eq!(analysis.totals.busy_ns, 2000);
     assert_eq!(analysis.totals.device_span_ns, 3000);
@@ -259,7 +267,7 @@ fn negative_and_missing_durations_are_issues_and_count_nothing() {
 
 #[test]
 fn an_empty_trace_says_so() {
-    let analysis = analyze(&Trace::default(), None);
+    let analysis = analyze(&Trace::default());
     assert_eq!(analysis.phases, []);
     assert_eq!(analysis.issues[0].code, "analysis.no_device_events");
 }
@@ -414,7 +422,7 @@ proptest! {
     #[test]
     fn the_parts_sum_to_the_whole(drawn in drawn()) {
         let trace = build(&drawn);
-        let analysis = analyze(&trace, None);
+        let analysis = analyze(&trace);
         let totals = &analysis.totals;
         let device = drawn.iter().filter(|event| event.0 < 4);
         prop_assert_eq!(totals.device_time_ns, device.clone().map(|event| event.2).sum::<i64>());
@@ -444,7 +452,7 @@ proptest! {
     /// Busy time against a count of every nanosecond that some event covers.
     #[test]
     fn busy_time_is_the_number_of_covered_moments(drawn in drawn()) {
-        let analysis = analyze(&build(&drawn), None);
+        let analysis = analyze(&build(&drawn));
         for breakdown in &analysis.devices {
             let events = drawn.iter().filter(|event| event.0 < 4 && event.3 == breakdown.device);
             let covered = (-50..500_i64)
@@ -456,13 +464,13 @@ proptest! {
 
     #[test]
     fn the_order_of_events_makes_no_difference(drawn in drawn(), turn in 0_usize..120) {
-        let analysis = analyze(&build(&drawn), None);
+        let analysis = analyze(&build(&drawn));
         let mut other = drawn.clone();
         other.reverse();
         if !other.is_empty() {
             let turn = turn % other.len();
             other.rotate_left(turn);
         }
-        prop_assert_eq!(analyze(&build(&other), None), analysis);
+        prop_assert_eq!(analyze(&build(&other)), analysis);
     }
 }

@@ -2,21 +2,26 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod record;
+
 use std::path::Path;
 
-use llmprof_analysis::run::{
-    MeasuredPass, MeasuredRun, PassKind, PassShape, PhaseAnalysis, PhaseClass, PhaseSpan,
-    RunAnalysis, RunPhase, TracedPass, UnmatchedReason, analyze_trace,
-};
+use llmprof_analysis::bottleneck::PhaseClass;
+use llmprof_analysis::matching::UnmatchedReason;
+use llmprof_analysis::{Analysis, PhaseAnalysis, analyze};
 use llmprof_record::import::{Limits, Profile, import};
+use llmprof_record::run::{MeasuredPass, PassKind, PassShape, PhaseSpan, RunPhase};
 use llmprof_record::trace::{
     Copy, DeviceProperties, GraphNode, Host, HostKind, Kernel, Memset, Range, RangeKind, ThreadId,
     Trace, TraceBuilder,
 };
 use llmprof_theory::device::Catalog;
 use llmprof_theory::{Kind, Model, Pass, Workload};
+use llmprof_units::Nanos;
 use proptest::prelude::*;
 use serde_json::json;
+
+use self::record::record;
 
 fn fixture(name: &str) -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -64,18 +69,16 @@ fn sums_up(phase: &PhaseAnalysis) {
     );
 }
 
-fn analyzed(trace: &Trace, model: &Model, workload: &Workload) -> RunAnalysis {
+fn analyzed(trace: &Trace, model: &Model, workload: &Workload) -> Analysis {
     let device = Catalog::embedded().by_name("h200").unwrap();
-    analyze_trace(
-        trace,
-        &TracedPass {
-            name: "tiny",
-            subject: Some((model, workload)),
-            device: Some(&device),
-            measured: None,
-        },
-    )
-    .unwrap()
+    let mut record = record(trace, Some((model, workload)));
+    record.name = "tiny".to_owned();
+    analyze(&record, Some(&device)).unwrap()
+}
+
+/// Of a model that is not named.
+fn unasked(trace: &Trace) -> Analysis {
+    analyze(&record(trace, None), None).unwrap()
 }
 
 /// torch on a CPU with a range per module: two layers, prefill of 16 tokens, four decode steps.
@@ -143,11 +146,8 @@ fn a_workload_that_launches_contradict_is_told() {
             new_tokens,
             ..Workload::default()
         };
-        let pass = TracedPass {
-            subject: Some((&model, &workload)),
-            ..TracedPass::default()
-        };
-        let issues = analyze_trace(&trace, &pass).unwrap().issues;
+        let record = record(&trace, Some((&model, &workload)));
+        let issues = analyze(&record, None).unwrap().issues;
         let mut found = issues.into_iter();
         found.find(|issue| issue.code == "run.other_steps")
     };
@@ -161,7 +161,7 @@ fn a_workload_that_launches_contradict_is_told() {
 #[test]
 fn a_trace_of_an_unknown_model_has_a_waterfall_without_floors() {
     let trace = fixture("h200/nsys/qwen05.sqlite.gz");
-    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let analysis = unasked(&trace);
     assert_eq!((analysis.family, analysis.workload), (None, None));
     assert!(
         analysis
@@ -194,11 +194,7 @@ fn a_trace_of_an_unknown_model_has_a_waterfall_without_floors() {
 fn without_a_model_nothing_is_said_of_what_it_needs() {
     let trace = fixture("cpu/torch_modules.json.gz");
     let device = Catalog::embedded().by_name("xeon_8480").unwrap();
-    let pass = TracedPass {
-        device: Some(&device),
-        ..TracedPass::default()
-    };
-    let analysis = analyze_trace(&trace, &pass).unwrap();
+    let analysis = analyze(&record(&trace, None), Some(&device)).unwrap();
     let mut calls: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for phase in &analysis.phases {
         sums_up(phase);
@@ -222,7 +218,10 @@ fn without_a_model_nothing_is_said_of_what_it_needs() {
         .find(|found| found.code == "extra")
         .unwrap();
     assert!(extra.title.contains("by its name"), "{}", extra.title);
-    assert_eq!(extra.confidence, llmprof_analysis::run::Confidence::Low);
+    assert_eq!(
+        extra.confidence,
+        llmprof_analysis::findings::Confidence::Low
+    );
     let told = analysis.assumptions.join(" ");
     for word in ["MFU", "floor", "xeon_8480", "TTFT"] {
         assert!(!told.contains(word), "{told}");
@@ -427,7 +426,7 @@ fn a_graph_on_the_h200_is_told_by_module() {
 #[test]
 fn idle_time_of_a_whole_program_promises_nothing() {
     let trace = fixture("h200/cupti/triton.wire.gz");
-    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let analysis = unasked(&trace);
     let [phase] = analysis.phases.as_slice() else {
         panic!("{:?}", analysis.phases.len());
     };
@@ -618,7 +617,7 @@ fn busy_decode(kernels: &[&str]) -> Trace {
 #[test]
 fn small_grids_and_exchange_between_devices_give_their_classes() {
     let class = |kernels: &[&str]| {
-        let analysis = analyze_trace(&busy_decode(kernels), &TracedPass::default()).unwrap();
+        let analysis = unasked(&busy_decode(kernels));
         let decode = analysis.phase(RunPhase::Decode).unwrap();
         sums_up(decode);
         decode.class.class
@@ -647,7 +646,7 @@ fn waits_for_new_lengths_are_told_apart_from_idle_time() {
         }
     });
     let trace = eager.builder.finish();
-    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let analysis = unasked(&trace);
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     let lengths = decode.traced.as_ref().unwrap().new_lengths.unwrap();
     assert_eq!(lengths.waits, 2);
@@ -682,8 +681,8 @@ fn gains_of_a_run_are_those_of_all_its_steps() {
     }
     let span = |phase, start_ns, end_ns, steps| PhaseSpan {
         phase,
-        start_ns,
-        end_ns,
+        start_ns: Nanos(start_ns),
+        end_ns: Nanos(end_ns),
         passes: vec![PassShape {
             batch: 1,
             queries: 1,
@@ -700,13 +699,6 @@ fn gains_of_a_run_are_those_of_all_its_steps() {
         ],
         ..MeasuredPass::default()
     };
-    let measured = MeasuredRun {
-        passes: vec![
-            pass(PassKind::Plain, 20_000_000, 20),
-            pass(PassKind::Captured, 3_000_000, 2),
-        ],
-        ..MeasuredRun::default()
-    };
     let trace = eager.builder.finish();
     let model = qwen(64, 1);
     let workload = Workload {
@@ -714,15 +706,13 @@ fn gains_of_a_run_are_those_of_all_its_steps() {
         new_tokens: 21,
         ..Workload::default()
     };
-    let analysis = analyze_trace(
-        &trace,
-        &TracedPass {
-            subject: Some((&model, &workload)),
-            measured: Some(&measured),
-            ..TracedPass::default()
-        },
-    )
-    .unwrap();
+    let mut record = record(&trace, Some((&model, &workload)));
+    record.passes = vec![
+        pass(PassKind::Plain, 20_000_000, 20),
+        pass(PassKind::Captured, 3_000_000, 2),
+    ];
+    record.traces[0].pass = Some(1);
+    let analysis = analyze(&record, None).unwrap();
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     assert_eq!(decode.plain_wall().unwrap().0, 2_000_000);
     assert_eq!(decode.waterfall.busy_ns.0, 100);
@@ -757,7 +747,7 @@ fn what_was_not_recorded_is_not_idle() {
         .metadata
         .insert("slices".to_owned(), "true".to_owned());
     let trace = eager.builder.finish();
-    let analysis = analyze_trace(&trace, &TracedPass::default()).unwrap();
+    let analysis = unasked(&trace);
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     sums_up(decode);
     assert_eq!(decode.waterfall.wall_ns.0, 210);
@@ -768,7 +758,7 @@ fn what_was_not_recorded_is_not_idle() {
 
 #[test]
 fn an_empty_trace_says_so() {
-    let analysis = analyze_trace(&Trace::default(), &TracedPass::default()).unwrap();
+    let analysis = unasked(&Trace::default());
     assert_eq!(analysis.phases, []);
     assert!(
         analysis
@@ -845,7 +835,7 @@ proptest! {
         let analysis = if with_model {
             analyzed(&trace, &model, &workload)
         } else {
-            analyze_trace(&trace, &TracedPass::default()).unwrap()
+            unasked(&trace)
         };
         for phase in &analysis.phases {
             sums_up(phase);

@@ -1,148 +1,83 @@
 //! One phase of a trace on one lane.
 
 use llmprof_record::issue::{Issue, Severity};
-use llmprof_record::trace::Trace;
-use llmprof_theory::floor::{MemoryLevel, Roof};
+use llmprof_record::run::RunPhase;
+use llmprof_theory::floor::{MemoryLevel, PhaseFloor};
 use llmprof_theory::{Cost, Pass};
 use llmprof_units::Nanos;
-use rustc_hash::FxHashMap;
 
 use crate::analyze::first_use::{AttentionWaits, first_instance};
-use crate::analyze::glue::in_graphs;
+use crate::analyze::kernels::{in_graphs, kernels};
 use crate::analyze::plain::plain_time;
 use crate::analyze::stretches::{Stretch, TracePhase};
+use crate::analyze::tracing::Tracing;
 use crate::bottleneck::{PhaseSignals, classify};
-use crate::labels::phase_of_name;
 use crate::latency::plain_wall;
 use crate::matching::lanes::Lane;
-use crate::matching::units::{Counted, Matching};
-use crate::matching::unmatched::UnmatchedReason;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::{PhaseInstance, TracedPhase};
 use crate::phases::PhaseSource;
-use crate::roofline::{Residence, Theory, Utilization};
+use crate::roofline::{Residence, Utilization};
 use crate::stats::Distribution;
-use crate::telemetry::{HostTelemetry, throttled_share};
+use crate::telemetry::throttled_share;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::Class;
-use crate::trace::TraceAnalysis;
 use crate::waterfall::idle_parts::NamedTime;
-use crate::waterfall::{Event, EventClass, Floor, HostInterval, Input, Waterfall};
-use llmprof_record::run::{RunPhase, RunRecord};
 
-/// The name of idle time of a host without a device.
-const BETWEEN_OPERATORS: &str = "between operators";
 /// Host operators that are named.
 const MOST_OPERATORS: usize = 10;
 
-/// What all phases of a trace have in common.
-pub(crate) struct Tracing<'a> {
-    pub(crate) trace: &'a Trace,
-    pub(crate) timeline: &'a TraceAnalysis,
-    /// The names of the trace's phases.
-    pub(crate) names: &'a [String],
-    pub(crate) lanes: &'a [Lane],
-    pub(crate) matching: &'a Matching,
-    /// When each unit's first event began, by unit.
-    pub(crate) first_events: &'a [i64],
-    /// Absent without a model.
-    pub(crate) theory: Option<(Theory<'a>, &'a Counted<'a>)>,
-    pub(crate) record: &'a RunRecord,
-    /// The pass that the trace was recorded in.
-    pub(crate) captured: Option<usize>,
-    pub(crate) telemetry: Option<&'a HostTelemetry>,
-    /// Stretches of prefill in the whole trace.
-    pub(crate) prefills: usize,
-    pub(crate) roof: Option<&'a Roof<'a>>,
+/// The trace's own analysis of a stretch, and the stretch's number there; absent for the host.
+type StretchBreakdown<'b> = Option<(&'b DeviceBreakdown, usize)>;
+
+/// What theory counts for a phase.
+#[derive(Default)]
+struct Work {
+    cost: Cost,
+    floor: Option<PhaseFloor>,
+    residence: Option<Residence>,
 }
 
 impl Tracing<'_> {
     /// The phase on lane `number`, with the passes that it ran.
-    pub(crate) fn phase(
+    pub(super) fn phase(
         &self,
         phase: &TracePhase,
         number: usize,
         issues: &mut Vec<Issue>,
     ) -> (PhaseAnalysis, Vec<Pass>) {
         let lane = &self.lanes[number];
+        let label = self.label(phase, lane);
+        let name = label.as_deref().unwrap_or(phase.phase.name());
         let mut instances = instances(phase, lane);
-        let mut first = first_instance(&mut instances);
-        let (included, left_out): (Vec<_>, Vec<_>) = phase
+        let first_use = first_instance(&mut instances);
+        let included: Vec<&Stretch> = phase
             .stretches
             .iter()
             .zip(&instances)
-            .partition(|(_, instance)| !instance.left_out);
-        let included: Vec<&Stretch> = included.into_iter().map(|(stretch, _)| stretch).collect();
+            .filter(|(_, instance)| !instance.left_out)
+            .map(|(stretch, _)| stretch)
+            .collect();
         let breakdowns = self.breakdowns(&included, lane);
-
-        let label = self.label(phase, lane);
-        let name = label.as_deref().unwrap_or(phase.phase.name());
         let waterfall = self.waterfall(&included, number, &breakdowns);
         issues.extend(waterfall.issues(name));
         let tables = self.tables(&included, number, waterfall.wall_ns.0);
+        let mut traced = TracedPhase {
+            instances,
+            first_use,
+            small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
+            ..self.traced(&included, number, &breakdowns)
+        };
+        add_waits(&mut traced, phase, lane);
 
         let passes: Vec<Pass> = included
             .iter()
             .flat_map(|stretch| stretch.passes.iter().copied())
             .collect();
-        let mut cost = Cost::default();
-        let mut floor = None;
-        let mut residence = None;
-        if let Some((context, _)) = &self.theory {
-            context.lower(phase.phase, &passes, &mut |operator| cost.add(operator));
-            floor = context
-                .floor(phase.phase, &passes, issues)
-                .map(|(floor, _)| floor);
-            residence = self
-                .roof
-                .filter(|_| cost.calls > 0)
-                .map(|roof| Residence::of(roof, context.bytes_per_step(phase.phase, &passes)));
-        }
-        let level = floor
-            .as_ref()
-            .map_or(MemoryLevel::Main, |floor| floor.memory_level);
+        let work = self.work(phase.phase, &passes, issues);
         let plain = plain_wall(self.record, phase.phase).filter(|plain| plain.0 > 0);
         let repeats = self.repeats(phase, &included);
         let plain_total = plain_time(self.record, self.captured, phase.phase, &included, repeats);
-        let used = |cost: &Cost, wall: Nanos| {
-            let roof = self.roof.filter(|_| cost.calls > 0)?;
-            Some(Utilization::of(roof, cost, wall, level))
-        };
-        let (mut waits, mut first_waits) = (AttentionWaits::default(), AttentionWaits::default());
-        if lane.device.is_some() {
-            for stretch in &included {
-                waits.add(lane, stretch.window());
-            }
-            for (stretch, _) in &left_out {
-                first_waits.add(lane, stretch.window());
-            }
-        }
-        if let Some(first) = &mut first {
-            first.new_lengths = first_waits.unusual(&waits);
-        }
-        let step_ns: Vec<i64> = included
-            .iter()
-            .flat_map(|stretch| stretch.steps.iter().copied())
-            .collect();
-        let steps: Vec<f64> = step_ns.iter().map(|&step| step as f64).collect();
-        let traced = TracedPhase {
-            device: lane.device,
-            is_whole_trace: self.timeline.phase_source == PhaseSource::Whole,
-            by_module: self.by_module(&included),
-            steps: Distribution::of(&steps),
-            step_ns,
-            kernels: kernels(&included, lane),
-            graph_kernels: in_graphs(&included, lane),
-            glue: self.glue(&included, lane),
-            in_modules_ns: self.in_modules(&included, number),
-            host_operators: host_operators(&breakdowns),
-            new_lengths: waits.unusual(&first_waits),
-            first_use: first,
-            small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
-            exposed_communication_share: exposed_communication(&included, &breakdowns),
-            instances,
-            recorded: None,
-        };
         let signals = PhaseSignals {
             throttled_share: self.throttled(phase.phase, lane.device),
             plain_idle_share: plain_total.filter(|_| lane.device.is_some()).map(|plain| {
@@ -157,38 +92,77 @@ impl Tracing<'_> {
             label: label.clone(),
             plain_wall_ns: plain,
             capture_ratio: plain_total.map(|plain| waterfall.wall_ns.0 as f64 / plain.0 as f64),
-            utilization: used(&cost, waterfall.wall_ns),
-            plain_utilization: plain_total.and_then(|plain| used(&cost, plain)),
-            class: classify(&waterfall, floor.as_ref(), &signals),
-            floor,
-            residence,
+            utilization: self.utilization(&work, waterfall.wall_ns),
+            plain_utilization: plain_total.and_then(|plain| self.utilization(&work, plain)),
+            class: classify(&waterfall, work.floor.as_ref(), &signals),
+            floor: work.floor,
+            residence: work.residence,
             waterfall,
             matched_calls: tables.calls,
             by_kind: tables.by_kind,
             by_path: tables.by_path,
             unmatched: tables.unmatched,
             missing: tables.missing,
-            basis: cost.basis,
+            basis: work.cost.basis,
             traced: Some(traced),
         };
-        if lane.is_exact {
-            issues.extend(mismatched(name, &analysis));
-        } else if let Some(missing) = analysis.missing.first() {
-            let calls = analysis.missing.iter().map(|missing| missing.calls).sum();
-            issues.push(
-                Issue::new(
-                    Severity::Info,
-                    "run.missing_operators",
-                    format!(
-                        "{name}: calls of operators that theory counts have no event of their own, first `{}`: fused into others, or \
-                         not recorded",
-                        missing.path
-                    ),
-                )
-                .counting(calls),
-            );
-        }
+        issues.extend(match lane.is_exact {
+            true => mismatched(name, &analysis),
+            false => fused(name, &analysis).into_iter().collect(),
+        });
         (analysis, passes)
+    }
+
+    fn work(&self, phase: RunPhase, passes: &[Pass], issues: &mut Vec<Issue>) -> Work {
+        let Some((theory, _)) = &self.theory else {
+            return Work::default();
+        };
+        let mut cost = Cost::default();
+        theory.lower(phase, passes, &mut |operator| cost.add(operator));
+        let floor = theory.floor(phase, passes, issues);
+        let roof = self.roof.filter(|_| cost.calls > 0);
+        Work {
+            floor: floor.map(|(floor, _)| floor),
+            residence: roof.map(|roof| Residence::of(roof, theory.bytes_per_step(phase, passes))),
+            cost,
+        }
+    }
+
+    fn utilization(&self, work: &Work, wall: Nanos) -> Option<Utilization> {
+        let roof = self.roof.filter(|_| work.cost.calls > 0)?;
+        let floor = work.floor.as_ref();
+        let level = floor.map_or(MemoryLevel::Main, |floor| floor.memory_level);
+        Some(Utilization::of(roof, &work.cost, wall, level))
+    }
+
+    /// What the trace shows of some stretches beyond their waterfall.
+    fn traced(
+        &self,
+        included: &[&Stretch],
+        number: usize,
+        breakdowns: &[StretchBreakdown<'_>],
+    ) -> TracedPhase {
+        let lane = &self.lanes[number];
+        let step_ns: Vec<i64> = included
+            .iter()
+            .flat_map(|stretch| stretch.steps.iter().copied())
+            .collect();
+        let steps: Vec<f64> = step_ns.iter().map(|&step| step as f64).collect();
+        TracedPhase {
+            device: lane.device,
+            is_whole_trace: self.timeline.phase_source == PhaseSource::Whole,
+            by_module: self.by_module(included),
+            by_identity: lane.is_exact,
+            steps: Distribution::of(&steps),
+            step_ns,
+            kernels: kernels(included, lane),
+            graph_kernels: in_graphs(included, lane),
+            glue: self.glue(included, lane),
+            in_modules_ns: self.in_modules(included, number),
+            host_operators: host_operators(breakdowns),
+            exposed_communication_share: exposed_communication(included, breakdowns),
+            ..TracedPhase::default()
+        }
     }
 
     /// How often the phase ran as a whole. Steps that are phases of their own make up one decode for each prefill.
@@ -230,11 +204,7 @@ impl Tracing<'_> {
     }
 
     /// What the trace's own analysis says of the stretches, each with its number in the phase.
-    fn breakdowns<'b>(
-        &'b self,
-        included: &[&Stretch],
-        lane: &Lane,
-    ) -> Vec<Option<(&'b DeviceBreakdown, usize)>> {
+    fn breakdowns<'b>(&'b self, included: &[&Stretch], lane: &Lane) -> Vec<StretchBreakdown<'b>> {
         included
             .iter()
             .map(|stretch| {
@@ -246,117 +216,6 @@ impl Tracing<'_> {
                 Some((breakdown, stretch.order))
             })
             .collect()
-    }
-
-    fn waterfall(
-        &self,
-        included: &[&Stretch],
-        number: usize,
-        breakdowns: &[Option<(&DeviceBreakdown, usize)>],
-    ) -> Waterfall {
-        let lane = &self.lanes[number];
-        let mut whole_graphs = false;
-        let mut sum: Option<Waterfall> = None;
-        for (stretch, breakdown) in included.iter().zip(breakdowns) {
-            let range = lane.around(stretch.window());
-            // Numbers of units are those of the whole trace; a stretch needs few of them.
-            let mut local: FxHashMap<u32, u32> = FxHashMap::default();
-            let mut floors: Option<Vec<Floor>> =
-                self.roof.and(self.theory.as_ref()).map(|_| Vec::new());
-            let events: Vec<Event> = lane.items[range.clone()]
-                .iter()
-                .zip(&self.matching.verdicts[number][range])
-                .map(|(item, verdict)| {
-                    let class = match verdict.class() {
-                        EventClass::Matched(unit) => {
-                            let next = local.len() as u32;
-                            let place = *local.entry(unit).or_insert_with(|| {
-                                let floor = self.floor_in(unit, stretch);
-                                match (&mut floors, floor) {
-                                    (Some(floors), Some(floor)) => floors.push(floor),
-                                    (floors, _) => *floors = None,
-                                }
-                                next
-                            });
-                            EventClass::Matched(place)
-                        }
-                        class => class,
-                    };
-                    whole_graphs |= item.whole_graph && item.inside(stretch.window()).is_some();
-                    Event {
-                        start_ns: item.start,
-                        end_ns: item.end,
-                        launched_ns: item.launched,
-                        class,
-                    }
-                })
-                .collect();
-            let host = self.host_intervals(lane, stretch);
-            let mut waterfall = Waterfall::of(&Input {
-                window: stretch.window(),
-                events: &events,
-                floors: floors.as_deref(),
-                host: &host,
-            });
-            if let Some(instance) =
-                breakdown.and_then(|(breakdown, order)| breakdown.instances.get(order))
-            {
-                waterfall = waterfall.with_idle_causes(&instance.idle);
-            }
-            match &mut sum {
-                Some(sum) => sum.add(&waterfall),
-                None => sum = Some(waterfall),
-            }
-        }
-        let mut waterfall = sum.unwrap_or_default();
-        if whole_graphs {
-            waterfall.extra_abstains = Some(UnmatchedReason::WholeGraph.to_string());
-        }
-        waterfall
-    }
-
-    /// What the host did between the events of a lane. A device's idle time has causes of its own.
-    fn host_intervals(&self, lane: &Lane, stretch: &Stretch) -> Vec<HostInterval> {
-        if lane.device.is_some() {
-            return Vec::new();
-        }
-        if !lane.is_exact {
-            return vec![HostInterval {
-                name: BETWEEN_OPERATORS.to_owned(),
-                start_ns: stretch.start,
-                end_ns: stretch.end,
-            }];
-        }
-        // The engine marks what it does between operators, such as sampling, by ranges inside of its phases.
-        let ranges = &self.trace.ranges;
-        let mut found: Vec<HostInterval> = (0..ranges.len())
-            .map(|row| {
-                (
-                    row,
-                    ranges.start[row],
-                    ranges.start[row].saturating_add(ranges.duration[row]),
-                )
-            })
-            .filter(|&(row, start, end)| {
-                start < stretch.end
-                    && end > stretch.start
-                    && phase_of_name(self.trace.text(ranges.name[row])).is_none()
-            })
-            .map(|(row, start_ns, end_ns)| HostInterval {
-                name: self.trace.text(ranges.name[row]).to_owned(),
-                start_ns,
-                end_ns,
-            })
-            .collect();
-        found.sort_by_key(|host| (host.start_ns, host.end_ns));
-        found
-    }
-
-    /// The floor of a unit in a stretch: an operator counts where its first event began.
-    fn floor_in(&self, unit: u32, stretch: &Stretch) -> Option<Floor> {
-        let begins = self.first_events[unit as usize] >= stretch.start;
-        let floor = self.matching.units[unit as usize].floor?;
-        Some(if begins { floor } else { Floor::default() })
     }
 
     /// Whether ranges of modules decided in any of these stretches.
@@ -384,35 +243,6 @@ impl Tracing<'_> {
         }
         Some(Nanos(time))
     }
-
-    /// Part of the busy time in kernels that cannot fill the device.
-    fn small_kernels(&self, included: &[&Stretch], lane: &Lane, busy: i64) -> Option<f64> {
-        let device = lane.device?;
-        let told = self.trace.devices.iter().find(|known| known.id == device);
-        let units = told.and_then(|device| device.sm_count).map(f64::from);
-        let units = units.or_else(|| {
-            let device = self.roof?.device();
-            device.units.as_ref().map(|units| units.count.value)
-        })?;
-        let kernels = &self.trace.kernels;
-        let mut time = 0_i64;
-        for stretch in included {
-            for item in &lane.items[lane.around(stretch.window())] {
-                let Some(row) = item.kernel.filter(|_| !item.whole_graph) else {
-                    continue;
-                };
-                let blocks: f64 = kernels.grid[row as usize]
-                    .iter()
-                    .map(|&size| f64::from(size))
-                    .product();
-                if blocks > 0.0 && blocks < units {
-                    let clipped = item.inside(stretch.window());
-                    time = time.saturating_add(clipped.unwrap_or(0));
-                }
-            }
-        }
-        (busy > 0).then(|| (time as f64 / busy as f64).min(1.0))
-    }
 }
 
 /// The stretches of a phase with the time of their events.
@@ -436,20 +266,8 @@ fn instances(phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
         .collect()
 }
 
-/// How many kernels reach into some stretches.
-fn kernels(included: &[&Stretch], lane: &Lane) -> u64 {
-    let of = |stretch: &&Stretch| {
-        let items = lane.items[lane.around(stretch.window())].iter();
-        items
-            .filter(|item| matches!(item.class, Class::Compute | Class::Communication))
-            .filter(|item| item.inside(stretch.window()).is_some())
-            .count() as u64
-    };
-    included.iter().map(of).sum()
-}
-
 /// The host operators of a phase. A breakdown is of all stretches with one name, so each counts once.
-fn host_operators(breakdowns: &[Option<(&DeviceBreakdown, usize)>]) -> Vec<NamedTime> {
+fn host_operators(breakdowns: &[StretchBreakdown<'_>]) -> Vec<NamedTime> {
     let mut rows: Vec<NamedTime> = Vec::new();
     let mut seen: Vec<*const DeviceBreakdown> = Vec::new();
     for (breakdown, _) in breakdowns.iter().flatten() {
@@ -475,7 +293,7 @@ fn host_operators(breakdowns: &[Option<(&DeviceBreakdown, usize)>]) -> Vec<Named
 /// Part of the wall time in which only communication ran; absent where the trace has none.
 fn exposed_communication(
     included: &[&Stretch],
-    breakdowns: &[Option<(&DeviceBreakdown, usize)>],
+    breakdowns: &[StretchBreakdown<'_>],
 ) -> Option<f64> {
     let (mut exposed, mut sum, mut wall) = (0.0, 0.0, 0.0);
     for (stretch, breakdown) in included.iter().zip(breakdowns) {
@@ -486,6 +304,37 @@ fn exposed_communication(
         wall += stretch.length() as f64;
     }
     (sum > 0.0 && wall > 0.0).then(|| exposed / wall)
+}
+
+/// Tells waits for new lengths of the KV cache apart, in what is judged and in what is left out as first use.
+fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
+    if lane.device.is_none() {
+        return;
+    }
+    let (mut waits, mut first_waits) = (AttentionWaits::default(), AttentionWaits::default());
+    for (stretch, instance) in phase.stretches.iter().zip(&traced.instances) {
+        let waits = match instance.left_out {
+            true => &mut first_waits,
+            false => &mut waits,
+        };
+        waits.add(lane, stretch.window());
+    }
+    if let Some(first) = &mut traced.first_use {
+        first.new_lengths = first_waits.unusual(&waits);
+    }
+    traced.new_lengths = waits.unusual(&first_waits);
+}
+
+/// Says which operators have no event of their own, where nothing knows the operator of an event.
+fn fused(name: &str, analysis: &PhaseAnalysis) -> Option<Issue> {
+    let missing = analysis.missing.first()?;
+    let calls = analysis.missing.iter().map(|missing| missing.calls).sum();
+    let text = format!(
+        "{name}: calls of operators that theory counts have no event of their own, first `{}`: fused into others, or not \
+         recorded",
+        missing.path
+    );
+    Some(Issue::new(Severity::Info, "run.missing_operators", text).counting(calls))
 }
 
 /// Says which calls of known operators do not agree with theory.

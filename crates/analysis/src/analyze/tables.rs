@@ -5,8 +5,8 @@ use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::analyze::phase::Tracing;
 use crate::analyze::stretches::Stretch;
+use crate::analyze::tracing::Tracing;
 use crate::matching::groups::{Groups, OperatorGroup};
 use crate::matching::kernel_table::WorkGroup;
 use crate::matching::units::Verdict;
@@ -41,6 +41,9 @@ impl Tracing<'_> {
         for stretch in included {
             for index in lane.around(stretch.window()) {
                 let (item, verdict) = (&lane.items[index], &self.matching.verdicts[number][index]);
+                if !lane.holds(item, stretch.window) {
+                    continue;
+                }
                 let Some(time) = item.inside(stretch.window()) else {
                     continue;
                 };
@@ -56,7 +59,7 @@ impl Tracing<'_> {
                 }
             }
         }
-        let missing = self.missing(included, &sums);
+        let missing = self.missing(included, &sums, lane.is_exact);
         let mut unmatched: Vec<UnmatchedOperator> = sums
             .unmatched
             .into_iter()
@@ -128,8 +131,9 @@ impl Tracing<'_> {
         }
     }
 
-    /// Calls of the stretches that no event was matched to.
-    fn missing(&self, included: &[&Stretch], sums: &Sums) -> Vec<MissingOperator> {
+    /// Calls of the stretches that no event was matched to. A call of a known operator that differs from what theory counts
+    /// did run; known operators are named by path, others by place.
+    fn missing(&self, included: &[&Stretch], sums: &Sums, is_exact: bool) -> Vec<MissingOperator> {
         let Some((_, counted)) = &self.theory else {
             return Vec::new();
         };
@@ -139,20 +143,30 @@ impl Tracing<'_> {
                 met[call as usize] = true;
             }
         }
+        for mismatch in self.matching.mismatches.values() {
+            if let Some(place) = mismatch.place {
+                met[place] = true;
+            }
+        }
+        let script = &counted.script;
         let mut missed: FxHashMap<u32, u64> = FxHashMap::default();
         for stretch in included {
             let calls = counted.windows.get(&stretch.window).cloned();
             for index in calls.unwrap_or_default() {
                 if !met[index] {
-                    let place = counted.script.calls[index].place;
-                    *missed.entry(place).or_default() += 1;
+                    let call = &script.calls[index];
+                    let name = if is_exact { call.path } else { call.place };
+                    *missed.entry(name).or_default() += 1;
                 }
             }
         }
         let mut missing: Vec<MissingOperator> = missed
             .into_iter()
-            .map(|(place, calls)| MissingOperator {
-                path: counted.script.place_text(place).to_owned(),
+            .map(|(name, calls)| MissingOperator {
+                path: match is_exact {
+                    true => script.path_text(name).to_owned(),
+                    false => script.place_text(name).to_owned(),
+                },
                 calls,
             })
             .collect();

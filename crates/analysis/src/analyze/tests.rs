@@ -1,21 +1,30 @@
 //! Runs made from theory itself: every operator takes a chosen multiple of its floor, so the answers are known.
 
+use llmprof_record::run::{MeasuredPass, PassKind, PassShape, PhaseSpan, RecordedModel, Request};
+use llmprof_record::trace::{Host, HostKind, OperatorCall, Range, RangeKind, TraceBuilder};
 use llmprof_theory::device::Catalog;
 use llmprof_theory::floor::MemoryLevel;
-use llmprof_theory::{Kind, Pass, Precision, Shape, WeightFormat};
+use llmprof_theory::{Kind, Operator, Pass, Precision, Shape, WeightFormat};
 use llmprof_units::{Basis, DType};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
+use llmprof_record::run::{RecordedTrace, RunPhase, RunRecord};
+use llmprof_record::trace::Trace;
+use llmprof_theory::device::Device;
+use llmprof_theory::floor::Roof;
+use llmprof_theory::{Model, Routing, Workload};
+use llmprof_units::Nanos;
+
+use super::analyze;
+use crate::analysis::{Analysis, AnalysisError};
 use crate::bottleneck::PhaseClass;
+use crate::capture_cost;
 use crate::capture_cost::CaptureCost;
-use crate::findings::finding::{Confidence, GainOf};
+use crate::findings::finding::{Confidence, Finding, GainOf};
 use crate::matching::unmatched::UnmatchedReason;
-use crate::phase_analysis::holds;
 use crate::phase_facts::TracedPhase;
 use crate::waterfall::idle_parts::UNRECORDED;
-use llmprof_record::run::{HostInterval, OperatorEvent, OperatorIdentity, RequestFacts};
 
 pub(crate) fn llama_8b() -> Model {
     let config = json!({
@@ -49,27 +58,132 @@ struct Recipe<'a> {
     gap: i64,
 }
 
-impl Recipe<'_> {
-    fn run(&self) -> MeasuredRun {
-        let mut run = MeasuredRun {
-            model: "made".to_owned(),
-            ..MeasuredRun::default()
-        };
-        let mut clock = 1_000;
-        for kind in [PassKind::WarmUp, PassKind::Plain, PassKind::Captured] {
-            let pass = self.pass(kind, &mut clock, &mut run.operators);
-            run.passes.push(pass);
-            clock += 5_000;
+/// What an operator of the engine is.
+struct Identity {
+    path: String,
+    kind: Kind,
+    dtype: DType,
+}
+
+/// A call of an operator, by its index in [`Made::operators`].
+#[derive(Clone, Copy)]
+struct Call {
+    operator: usize,
+    shape: Shape,
+    experts: u32,
+    start: i64,
+    end: i64,
+}
+
+/// A run of a warm-up, a plain and a captured pass, with the calls of the captured one before they become a trace.
+#[derive(Default)]
+struct Made {
+    record: RunRecord,
+    operators: Vec<Identity>,
+    calls: Vec<Call>,
+    /// Of the captured pass.
+    sampling: Vec<(i64, i64)>,
+}
+
+impl Made {
+    /// The captured pass as llmprof's engine records it. A call of an operator that is not listed has no identity.
+    fn trace(&self) -> Trace {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        let phases = self.record.passes[2].phases.iter();
+        let phases = phases.map(|span| (span.phase.name(), (span.start_ns.0, span.end_ns.0)));
+        let sampling = self.sampling.iter().map(|&times| ("sampling", times));
+        for (name, (start, end)) in phases.chain(sampling) {
+            let name = builder.intern(name);
+            builder.ranges.push(Range {
+                start,
+                duration: end - start,
+                name,
+                thread,
+                kind: RangeKind::ANNOTATION,
+                ..Range::default()
+            });
         }
-        run
+        for (call, external) in self.calls.iter().zip(1..) {
+            let identity = self.operators.get(call.operator);
+            let path = identity.map_or_else(
+                || format!("operator {}", call.operator),
+                |known| known.path.clone(),
+            );
+            let name = builder.intern(&path);
+            builder.hosts.push(Host {
+                start: call.start,
+                duration: call.end - call.start,
+                name,
+                thread,
+                kind: HostKind::OPERATOR,
+                external,
+                ..Host::default()
+            });
+            if let Some(identity) = identity {
+                let Shape { groups, m, n, k } = call.shape;
+                let kind = builder.intern(identity.kind.name());
+                let dtype = builder.intern(identity.dtype.name());
+                builder.operator_calls.push(OperatorCall {
+                    external,
+                    kind,
+                    dtype,
+                    groups,
+                    m,
+                    n,
+                    k,
+                    experts: call.experts,
+                });
+            }
+        }
+        builder.finish()
     }
 
-    fn pass(
+    fn analyzed(
         &self,
-        kind: PassKind,
-        clock: &mut i64,
-        identities: &mut Vec<OperatorIdentity>,
-    ) -> MeasuredPass {
+        model: &Model,
+        workload: &Workload,
+        device: Option<&Device>,
+    ) -> Result<Analysis, AnalysisError> {
+        let mut record = asked(model, workload, self.record.clone());
+        record.traces = vec![RecordedTrace {
+            pass: Some(2),
+            trace: self.trace(),
+        }];
+        analyze(&record, device)
+    }
+}
+
+fn asked(model: &Model, workload: &Workload, record: RunRecord) -> RunRecord {
+    RunRecord {
+        model: Some(RecordedModel {
+            design: serde_json::Map::new(),
+            model: Some(model.clone()),
+        }),
+        workload: Some(*workload),
+        ..record
+    }
+}
+
+impl Recipe<'_> {
+    fn run(&self) -> Made {
+        let mut made = Made::default();
+        made.record.name = "made".to_owned();
+        let mut clock = 1_000;
+        for kind in [PassKind::WarmUp, PassKind::Plain, PassKind::Captured] {
+            self.pass(kind, &mut clock, &mut made);
+            clock += 5_000;
+        }
+        made
+    }
+
+    fn analyzed(&self) -> Analysis {
+        let made = self.run();
+        let analysis = made.analyzed(self.model, &self.workload, Some(self.device));
+        analysis.unwrap()
+    }
+
+    fn pass(&self, kind: PassKind, clock: &mut i64, made: &mut Made) {
         let roof = Roof::new(self.device);
         let mut pass = MeasuredPass {
             kind,
@@ -80,7 +194,7 @@ impl Recipe<'_> {
         let prefill: Vec<Pass> = self.model.prefill_passes(&self.workload).collect();
         let decode: Vec<Pass> = self.model.decode_pass(&self.workload).into_iter().collect();
         for (phase, passes) in [(RunPhase::Prefill, prefill), (RunPhase::Decode, decode)] {
-            let start_ns = *clock;
+            let start_ns = Nanos(*clock);
             for whole in passes {
                 for step in 0..whole.steps {
                     let single = Pass {
@@ -93,52 +207,59 @@ impl Recipe<'_> {
                             let floor = roof.operator(operator, MemoryLevel::Main).unwrap();
                             let took = (floor.seconds() * 1e9 * self.slowness).ceil() as i64;
                             let took = if took == 0 { NO_FLOOR_NS } else { took };
-                            let path = operator.path.to_string();
-                            let known = identities.iter().position(|known| known.path == path);
-                            let index = known.unwrap_or_else(|| {
-                                identities.push(OperatorIdentity {
-                                    path,
-                                    kind: operator.kind,
-                                    dtype: operator.tensor.dtype,
-                                });
-                                identities.len() - 1
-                            });
                             if kind == PassKind::Captured {
-                                pass.operators.push(OperatorEvent {
-                                    operator: index as u32,
+                                let call = Call {
+                                    operator: made.number(operator),
                                     shape: operator.shape,
-                                    touched: (operator.kind == Kind::Experts).then_some(3),
-                                    start_ns: *clock,
-                                    end_ns: *clock + took,
-                                });
+                                    experts: if operator.kind == Kind::Experts { 3 } else { 0 },
+                                    start: *clock,
+                                    end: *clock + took,
+                                };
+                                made.calls.push(call);
                             }
                             *clock += took + self.gap;
                         });
-                    pass.host.push(HostInterval {
-                        name: "sampling".to_owned(),
-                        start_ns: *clock,
-                        end_ns: *clock + 10,
-                    });
+                    if kind == PassKind::Captured {
+                        made.sampling.push((*clock, *clock + 10));
+                    }
                     *clock += 10;
-                    tokens.push(*clock);
+                    tokens.push(Nanos(*clock));
                 }
             }
             pass.phases.push(PhaseSpan {
                 phase,
                 start_ns,
-                end_ns: *clock,
+                end_ns: Nanos(*clock),
                 passes: Vec::new(),
             });
         }
-        pass.requests.push(RequestFacts {
+        made.record.requests.push(Request {
             id: "0".to_owned(),
-            start_ns: begin,
+            pass: made.record.passes.len(),
+            start_ns: Nanos(begin),
             prompt_tokens: self.workload.prompt,
             output_tokens: tokens.len() as u64,
             token_ns: tokens,
             batch: self.workload.batch,
+            ..Request::default()
         });
-        pass
+        made.record.passes.push(pass);
+    }
+}
+
+impl Made {
+    /// The index of an operator, which is added where it is new.
+    fn number(&mut self, operator: &Operator<'_>) -> usize {
+        let path = operator.path.to_string();
+        let known = self.operators.iter().position(|known| known.path == path);
+        known.unwrap_or_else(|| {
+            self.operators.push(Identity {
+                path,
+                kind: operator.kind,
+                dtype: operator.tensor.dtype,
+            });
+            self.operators.len() - 1
+        })
     }
 }
 
@@ -154,7 +275,7 @@ fn h200() -> Device {
     Catalog::embedded().by_name("h200").unwrap()
 }
 
-fn codes(analysis: &RunAnalysis) -> Vec<&str> {
+fn codes(analysis: &Analysis) -> Vec<&str> {
     analysis
         .issues
         .iter()
@@ -173,7 +294,9 @@ fn a_run_of_theory_itself_is_matched_whole() {
         gap: 0,
     };
     let run = recipe.run();
-    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &run).unwrap();
+    let analysis = run
+        .analyzed(&model, &recipe.workload, Some(&device))
+        .unwrap();
     assert_eq!(codes(&analysis), Vec::<&str>::new());
     assert_eq!(analysis.captured_pass, Some(2));
     assert_eq!(analysis.phases.len(), 2);
@@ -182,7 +305,7 @@ fn a_run_of_theory_itself_is_matched_whole() {
         .iter()
         .map(|phase| phase.matched_calls)
         .sum();
-    assert_eq!(calls, run.passes[2].operators.len() as u64);
+    assert_eq!(calls, run.calls.len() as u64);
     for phase in &analysis.phases {
         assert!(phase.unmatched.is_empty() && phase.missing.is_empty());
         let total: i64 = phase.waterfall.parts().iter().map(|(_, time)| time.0).sum();
@@ -219,7 +342,7 @@ fn a_run_of_theory_itself_is_matched_whole() {
     assert!(names.contains(&"lm_head"), "{names:?}");
     // The last digit of a float may change on the way through text; whole numbers may not.
     let text = serde_json::to_string(&analysis).unwrap();
-    let back: RunAnalysis = serde_json::from_str(&text).unwrap();
+    let back: Analysis = serde_json::from_str(&text).unwrap();
     assert_eq!(back.phases[1].waterfall, decode.waterfall);
     assert_eq!(back.findings.len(), analysis.findings.len());
     assert_eq!(back.phases[1].by_path[0].shape, decode.by_path[0].shape);
@@ -243,7 +366,7 @@ fn what_is_not_quantized_keeps_its_format() {
         slowness: 1.25,
         gap: 0,
     };
-    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    let analysis = recipe.analyzed();
     // Whoever compares with the floor on paper must know why it is another.
     let computed =
         "multiplies in f32: floors and MFU are against the peak of that, 66.9 TFLOP/s. In bf16";
@@ -281,12 +404,12 @@ fn widened() -> Workload {
     }
 }
 
-fn faster_formats(device: &Device, workload: Workload) -> (RunAnalysis, Vec<Finding>) {
+fn faster_formats(device: &Device, workload: Workload) -> (Analysis, Vec<Finding>) {
     slow_formats(device, workload, 1.25)
 }
 
 /// The findings where each operator takes `slowness` times its floor.
-fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (RunAnalysis, Vec<Finding>) {
+fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (Analysis, Vec<Finding>) {
     let model = llama_8b();
     let recipe = Recipe {
         model: &model,
@@ -295,7 +418,7 @@ fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (RunAnaly
         slowness,
         gap: 0,
     };
-    let analysis = analyze_run(&model, &workload, Some(device), &recipe.run()).unwrap();
+    let analysis = recipe.analyzed();
     let found = analysis.findings.iter();
     let found = found.filter(|finding| finding.code == "faster_format");
     let found = found.cloned().collect();
@@ -378,7 +501,7 @@ fn gains_are_counted_again_from_theory() {
         slowness: 1.25,
         gap: 0,
     };
-    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    let analysis = recipe.analyzed();
     let find = |code: &str| analysis.findings.iter().find(|f| f.code == code).unwrap();
     let quantize = find("quantize_weights");
     let gain = quantize.gain.as_ref().unwrap();
@@ -418,7 +541,7 @@ fn idle_time_is_a_finding_with_its_factor() {
         slowness: 1.0,
         gap: 100_000,
     };
-    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    let analysis = recipe.analyzed();
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     assert_eq!(decode.class.class, Some(PhaseClass::HostBound));
     let waterfall = &decode.waterfall;
@@ -454,40 +577,38 @@ fn what_differs_from_theory_is_listed_with_its_reason() {
         gap: 50,
     };
     let mut run = recipe.run();
-    let all = run.passes[2].operators.len() as u64;
-    let at = |run: &MeasuredRun, path: &str| {
-        let index = run.operators.iter().position(|o| o.path == path).unwrap() as u32;
-        let found = run.passes[2]
-            .operators
-            .iter()
-            .position(|e| e.operator == index);
-        found.unwrap()
+    let all = run.calls.len() as u64;
+    let at = |run: &Made, path: &str| {
+        let index = run.operators.iter().position(|o| o.path == path).unwrap();
+        let mut calls = run.calls.iter();
+        calls.position(|call| call.operator == index).unwrap()
     };
-    run.operators.push(OperatorIdentity {
+    run.operators.push(Identity {
         path: "debug.dump".to_owned(),
         kind: Kind::Scale,
         dtype: llmprof_units::DType::Bf16,
     });
-    let unknown = run.operators.len() as u32 - 1;
+    let unknown = run.operators.len() - 1;
     let late = at(&run, "model.layers.5.self_attn.q_proj");
-    let mut again = run.passes[2].operators[late];
-    (again.start_ns, again.end_ns) = (again.end_ns + 1, again.end_ns + 11);
+    let mut again = run.calls[late];
+    (again.start, again.end) = (again.end + 1, again.end + 11);
     let mut stray = again;
-    (stray.operator, stray.start_ns, stray.end_ns) = (unknown, again.end_ns + 1, again.end_ns + 8);
+    (stray.operator, stray.start, stray.end) = (unknown, again.end + 1, again.end + 8);
     let mut nameless = stray;
-    (nameless.operator, nameless.start_ns, nameless.end_ns) =
-        (9_999_999, stray.end_ns + 1, stray.end_ns + 4);
-    let events = &mut run.passes[2].operators;
+    (nameless.operator, nameless.start, nameless.end) = (9_999_999, stray.end + 1, stray.end + 4);
+    let events = &mut run.calls;
     events.extend([again, stray, nameless]);
     let index = at(&run, "model.layers.7.mlp.down_proj");
-    run.passes[2].operators[index].shape = Shape::matmul(1, 2, 3);
+    run.calls[index].shape = Shape::matmul(1, 2, 3);
     let index = at(&run, "model.layers.9.mlp.up_proj");
-    run.passes[2].operators.remove(index);
+    run.calls.remove(index);
     let index = at(&run, "model.layers.11.self_attn.o_proj");
-    let operator = run.passes[2].operators[index].operator as usize;
+    let operator = run.calls[index].operator;
     run.operators[operator].dtype = llmprof_units::DType::F16;
 
-    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &run).unwrap();
+    let analysis = run
+        .analyzed(&model, &recipe.workload, Some(&device))
+        .unwrap();
     let prefill = analysis.phase(RunPhase::Prefill).unwrap();
     let mut reasons: Vec<_> = prefill
         .unmatched
@@ -545,7 +666,10 @@ fn without_a_device_findings_abstain_and_say_why() {
         slowness: 1.0,
         gap: 0,
     };
-    let analysis = analyze_run(&model, &recipe.workload, None, &recipe.run()).unwrap();
+    let analysis = recipe
+        .run()
+        .analyzed(&model, &recipe.workload, None)
+        .unwrap();
     assert_eq!(codes(&analysis), ["run.no_device"]);
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     assert_eq!(
@@ -570,7 +694,7 @@ fn a_model_in_the_cache_is_not_judged_against_main_memory() {
         slowness: 1.0,
         gap: 1,
     };
-    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &recipe.run()).unwrap();
+    let analysis = recipe.analyzed();
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     assert_eq!(
         decode.residence.as_ref().unwrap().level,
@@ -617,18 +741,20 @@ fn passes_of_a_span_stand_in_for_the_workload() {
     };
     let mut run = recipe.run();
     recipe.workload = small();
-    let shape = |queries, past, steps, logits| crate::run::PassShape {
+    let shape = |queries, past, steps, logits| PassShape {
         batch: 1,
         queries,
         past,
         steps,
         logits,
     };
-    for pass in &mut run.passes {
+    for pass in &mut run.record.passes {
         pass.phases[0].passes = vec![shape(8, 0, 2, 0), shape(8, 16, 1, 1)];
         pass.phases[1].passes = vec![shape(1, 24, 3, 1)];
     }
-    let analysis = analyze_run(&model, &recipe.workload, Some(&device), &run).unwrap();
+    let analysis = run
+        .analyzed(&model, &recipe.workload, Some(&device))
+        .unwrap();
     for phase in &analysis.phases {
         assert!(phase.unmatched.is_empty(), "{:?}", phase.unmatched);
         assert!(phase.missing.is_empty(), "{:?}", phase.missing);
@@ -651,23 +777,36 @@ fn a_generation_that_stopped_early_has_missing_operators() {
         new_tokens: 1 << 24,
         ..small()
     };
-    let analysis = analyze_run(&model, &longer, None, &run).unwrap();
+    let analysis = run.analyzed(&model, &longer, None).unwrap();
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     assert!(decode.unmatched.is_empty());
     assert!(!decode.missing.is_empty());
     assert!(codes(&analysis).contains(&"run.missing_operators"));
 }
 
+/// A warm-up that served nobody, and no pass after it.
+fn unfinished() -> RunRecord {
+    let warm_up = MeasuredPass {
+        kind: PassKind::WarmUp,
+        ..MeasuredPass::default()
+    };
+    RunRecord {
+        passes: vec![warm_up],
+        ..RunRecord::default()
+    }
+}
+
 #[test]
 fn nothing_measured_is_an_issue_and_a_bad_workload_an_error() {
     let model = llama_8b();
-    let analysis = analyze_run(&model, &small(), None, &MeasuredRun::default()).unwrap();
+    let of_nothing = |workload: &Workload| analyze(&asked(&model, workload, unfinished()), None);
+    let analysis = of_nothing(&small()).unwrap();
     assert!(codes(&analysis).contains(&"run.no_capture"));
     let bad = Workload {
         batch: 0,
         ..Workload::default()
     };
-    assert!(analyze_run(&model, &bad, None, &MeasuredRun::default()).is_err());
+    assert!(of_nothing(&bad).is_err());
 }
 
 proptest! {
@@ -683,18 +822,18 @@ proptest! {
         let (model, device) = (tiny_moe(), h200());
         let recipe = Recipe { model: &model, workload: small(), device: &device, slowness: 2.0, gap: 3 };
         let mut run = recipe.run();
-        let events = &mut run.passes[2].operators;
+        let events = &mut run.calls;
         for index in drops { let at = index.index(events.len()); events.remove(at); }
         for index in repeats { let event = events[index.index(events.len())]; events.push(event); }
         for (index, by) in shifts {
             let at = index.index(events.len());
-            events[at].start_ns += by;
-            events[at].end_ns += by;
+            events[at].start += by;
+            events[at].end += by;
         }
-        let inside = run.passes[2].operators.iter()
-            .filter(|event| run.passes[2].phases.iter().any(|span| holds(span, event)))
+        let inside = run.calls.iter()
+            .filter(|event| run.record.passes[2].phases.iter().any(|span| span.contains(Nanos(event.start))))
             .count() as u64;
-        let analysis = analyze_run(&model, &recipe.workload, Some(&device), &run).unwrap();
+        let analysis = run.analyzed(&model, &recipe.workload, Some(&device)).unwrap();
         let mut seen = 0;
         for phase in &analysis.phases {
             seen += phase.matched_calls + phase.unmatched.iter().map(|o| o.calls).sum::<u64>();
@@ -717,7 +856,10 @@ fn a_pass_that_recording_made_another_one_is_named() {
         slowness: 1.0,
         gap: 0,
     };
-    let analysis = analyze_run(&model, &recipe.workload, None, &recipe.run()).unwrap();
+    let analysis = recipe
+        .run()
+        .analyzed(&model, &recipe.workload, None)
+        .unwrap();
     let phase = |ratio: f64, device: Option<u32>| {
         let mut phase = analysis.phase(RunPhase::Decode).unwrap().clone();
         phase.capture_ratio = Some(ratio);

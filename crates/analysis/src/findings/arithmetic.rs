@@ -167,9 +167,13 @@ impl Products {
     }
 }
 
-/// What multiplies in the narrow format: the native engine, whose phases come from no trace, does not.
+/// What multiplies in the narrow format: the native engine, which alone knows its operators, does not.
 fn remedy(phase: &PhaseAnalysis, narrow: DType) -> String {
-    if phase.traced.is_none() {
+    if phase
+        .traced
+        .as_ref()
+        .is_some_and(|traced| traced.by_identity)
+    {
         format!("; the native engine cannot multiply in {narrow}, torch can (`runtime=pytorch`)")
     } else {
         format!("; load the model in {narrow} where its precision is enough")

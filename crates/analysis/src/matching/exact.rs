@@ -59,10 +59,11 @@ impl Matching {
                     });
                     Verdict::Unit((matching.units.len() - 1) as u32)
                 }
-                Err((reason, expected)) => {
+                Err((reason, place)) => {
                     let mismatch = Mismatch {
+                        place,
                         found: call.map_or_else(String::new, |call| describe_call(trace, &call)),
-                        expected: expected.map(describe),
+                        expected: place.map(|place| describe(&counted.script.calls[place])),
                     };
                     matching.mismatches.insert(index, mismatch);
                     Verdict::Unmatched(reason)
@@ -75,12 +76,12 @@ impl Matching {
 }
 
 /// The place of the call, where what ran is what theory counts there.
-fn agree<'a>(
+fn agree(
     trace: &Trace,
     call: &OperatorCall,
-    expected: &'a Expected,
+    expected: &Expected,
     place: usize,
-) -> Result<usize, (UnmatchedReason, Option<&'a Expected>)> {
+) -> Result<usize, (UnmatchedReason, Option<usize>)> {
     let reason = if trace.text(call.kind) != expected.kind.name() {
         UnmatchedReason::KindDiffers
     } else if shape(call) != expected.shape {
@@ -90,7 +91,7 @@ fn agree<'a>(
     } else {
         return Ok(place);
     };
-    Err((reason, Some(expected)))
+    Err((reason, Some(place)))
 }
 
 fn shape(call: &OperatorCall) -> Shape {

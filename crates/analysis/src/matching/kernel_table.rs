@@ -5,20 +5,12 @@
 //! part of a norm, a rotation, an activation or a residual addition. A kernel of a purpose that no operator of the phase
 //! has is extra work.
 
-use std::borrow::Cow;
-
 use llmprof_record::kernel_name::Category;
-use llmprof_record::trace::Trace;
-use llmprof_theory::floor::{MemoryLevel, Roof};
-use llmprof_theory::{Kind, Model, Pass, Workload};
-
-use crate::timeline::device_events::{Class, DeviceEvent, DeviceEvents};
-use crate::timeline::launches::Launches;
-use crate::waterfall::{Event, EventClass, Floor};
+use llmprof_theory::Kind;
 
 /// Operators whose kernels look alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WorkGroup {
+pub(crate) enum WorkGroup {
     /// Products with weights.
     Products,
     /// Attention.
@@ -35,7 +27,7 @@ pub enum WorkGroup {
 
 impl WorkGroup {
     /// All groups; an event's number in the waterfall is the place of its group here.
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Products,
         Self::Attention,
         Self::Lookups,
@@ -45,7 +37,7 @@ impl WorkGroup {
     ];
 
     /// The name in JSON and tables.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Products => "products",
             Self::Attention => "attention",
@@ -57,7 +49,7 @@ impl WorkGroup {
     }
 
     /// The kind that stands for the group where a single one is asked for.
-    pub fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Products => Kind::Linear,
             Self::Attention => Kind::Attention,
@@ -69,7 +61,7 @@ impl WorkGroup {
     }
 
     /// The group of an operator.
-    pub fn of(kind: Kind) -> Self {
+    pub(crate) fn of(kind: Kind) -> Self {
         match kind {
             Kind::Linear | Kind::Route | Kind::Experts => Self::Products,
             Kind::Attention => Self::Attention,
@@ -88,7 +80,7 @@ impl WorkGroup {
 
 /// What a kernel of some category is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// The operators of a group.
     Operators(WorkGroup),
     /// None that a model needs: casts, concatenations, masks, index work.
@@ -98,7 +90,7 @@ pub enum Purpose {
 }
 
 /// The purpose of a kernel, by its category and name.
-pub fn purpose(category: Category, name: &str) -> Purpose {
+pub(crate) fn purpose(category: Category, name: &str) -> Purpose {
     match category {
         Category::Gemm | Category::Gemv | Category::Moe => Purpose::Operators(WorkGroup::Products),
         Category::Attention | Category::Softmax | Category::Cache => {
@@ -132,7 +124,7 @@ pub fn purpose(category: Category, name: &str) -> Purpose {
 }
 
 /// Whether a kernel of some category does work of an operator: its own, or a step of it where nothing is fused.
-pub fn implements(kind: Kind, category: Category) -> bool {
+pub(crate) fn implements(kind: Kind, category: Category) -> bool {
     match kind {
         // A bias is added elementwise; a product that is split along k is summed up.
         Kind::Linear => matches!(
@@ -189,59 +181,4 @@ pub fn implements(kind: Kind, category: Category) -> bool {
         ),
         Kind::Reorder => matches!(category, Category::Copy | Category::Cat),
     }
-}
-
-/// The least times of the groups in some passes; absent for a group that the model has no operators of.
-pub fn group_floors(
-    model: &Model,
-    workload: &Workload,
-    passes: &[Pass],
-    roof: &Roof<'_>,
-    level: MemoryLevel,
-) -> [Option<Floor>; WorkGroup::ALL.len()] {
-    let mut floors = [None; WorkGroup::ALL.len()];
-    for pass in passes {
-        model.lower(workload, pass, &mut |operator| {
-            let floor = floors[WorkGroup::of(operator.kind) as usize].get_or_insert_default();
-            if let Ok(limits) = roof.operator(operator, level) {
-                Floor::add(floor, &limits);
-            }
-        });
-    }
-    floors
-}
-
-/// The events of one device in the parts of a waterfall. `present` says which groups the phase has operators of.
-pub fn device_events(
-    trace: &Trace,
-    classes: &DeviceEvents,
-    events: &[DeviceEvent],
-    launches: &Launches,
-    present: impl Fn(WorkGroup) -> bool,
-) -> Vec<Event> {
-    let class_of = |event: &DeviceEvent| match event.class {
-        Class::Copy | Class::Memset => EventClass::Copy,
-        Class::Communication => EventClass::Extra,
-        Class::Compute => {
-            let name = trace.text(event.name);
-            match purpose(classes.class_of(event.name).category, name) {
-                Purpose::Operators(group) if present(group) => EventClass::Matched(group as u32),
-                Purpose::Operators(_) | Purpose::Extra => EventClass::Extra,
-                Purpose::Unknown => EventClass::Unattributed(Cow::Borrowed(
-                    "the kernel's name does not say what it does",
-                )),
-            }
-        }
-    };
-    events
-        .iter()
-        .map(|event| Event {
-            start_ns: event.start,
-            end_ns: event.end,
-            launched_ns: launches
-                .call(event)
-                .map(|call| trace.hosts.start[call as usize]),
-            class: class_of(event),
-        })
-        .collect()
 }

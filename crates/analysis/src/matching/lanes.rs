@@ -71,6 +71,12 @@ impl Lane {
         }
     }
 
+    /// Whether an item counts in a window of the trace's phases that it reaches into. A call of a known operator counts where
+    /// it begins, and there alone.
+    pub(crate) fn holds(&self, item: &Item, window: usize) -> bool {
+        !self.is_exact || item.window == Some(window)
+    }
+
     /// The items that may reach into a stretch.
     pub(crate) fn around(&self, (start, end): (i64, i64)) -> std::ops::Range<usize> {
         // An item without length at the very start is inside.

@@ -70,6 +70,8 @@ pub(crate) struct Matching {
 
 /// A call that is not what theory counts at its place.
 pub(crate) struct Mismatch {
+    /// That place in the script, where theory counts a call of its path.
+    pub(crate) place: Option<usize>,
     pub(crate) found: String,
     pub(crate) expected: Option<String>,
 }

@@ -123,7 +123,7 @@ mod tests {
     use llmprof_theory::{Span, Workload};
 
     use super::*;
-    use crate::analysis::tests::llama_8b;
+    use crate::analyze::tests::llama_8b;
 
     /// Llama-3.1-8B, batch 1, 128 prompt tokens in bf16 on an H200, prefill in 10 ms.
     ///

@@ -219,10 +219,6 @@ impl Structure {
 }
 
 /// All that a trace says by itself; rooflines are of `device` where one is given.
-pub fn analyze_trace(trace: &Trace, device: Option<&Device>) -> TraceAnalysis {
-    analyze_structure(trace, &Structure::of(trace), device)
-}
-
 pub(crate) fn analyze_structure(
     trace: &Trace,
     structure: &Structure,

@@ -1,88 +1,59 @@
 //! How much of each phase was recorded, where only slices were.
 
 use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::Trace;
-use llmprof_units::{Count, Nanos, Percent};
-use serde::{Deserialize, Serialize};
+use llmprof_units::{Nanos, Percent};
 
 use crate::analyze::stretches::{Stretch, TracePhase, run_phase};
 use crate::labels::{STEP, ranges_of};
 use crate::latency::plain_wall;
+use crate::phase_facts::RecordedPart;
 use crate::phases::Phases;
 use crate::trace::MORE_SLICES;
-use llmprof_record::run::{RunPhase, RunRecord};
 
 /// With fewer whole steps than this a phase may be something else than it looks like.
 const FEWEST_STEPS: u64 = 4;
 
-/// The part of a phase that was recorded in slices. All figures of the phase are of this part: what lies between slices
-/// counts nowhere, least of all as idle time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordedPart {
-    /// Steps of decode that were recorded whole, without those that are left out as first use; absent where nothing shows
-    /// steps.
-    pub steps: Option<u64>,
-    /// Steps of decode in all; absent where no range shows them.
-    pub of_steps: Option<u64>,
-    /// The time of what was recorded and not left out.
-    pub time_ns: Nanos,
-    /// The time of the phase in all.
-    pub of_ns: Nanos,
+/// The part of a phase; nothing where all of it was recorded. `is_judged` says which stretches are not left out.
+pub(super) fn part(
+    trace: &Trace,
+    phases: &Phases,
+    phase: &TracePhase,
+    is_judged: impl Fn(usize) -> bool,
+) -> Option<RecordedPart> {
+    let own = Some((phase.phase, phase.label.clone()));
+    let of = spans(phases)
+        .filter(|(name, _)| run_phase(name) == own)
+        .map(|(_, span)| span)
+        .fold(0, i64::saturating_add);
+    let recorded = length(phase.stretches.iter());
+    let judged = || {
+        let all = phase.stretches.iter().enumerate();
+        all.filter(|(number, _)| is_judged(*number))
+            .map(|(_, one)| one)
+    };
+    let steps: usize = judged().map(|one| one.steps.len()).sum();
+    let steps = (phase.phase == RunPhase::Decode && steps > 0).then_some(steps as u64);
+    (recorded < of).then(|| RecordedPart {
+        steps,
+        of_steps: steps.and(Some(ranges_of(trace, STEP).len() as u64).filter(|&all| all > 0)),
+        time_ns: Nanos(length(judged())),
+        of_ns: Nanos(of),
+    })
 }
 
-impl std::fmt::Display for RecordedPart {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.steps, self.of_steps) {
-            (Some(steps), Some(all)) => return write!(f, "{steps} of {all} steps"),
-            (Some(steps), None) => return write!(f, "{}", Count(steps, "whole step")),
-            (None, _) => {}
-        }
-        let share = self.time_ns.0 as f64 / self.of_ns.0.max(1) as f64;
-        write!(f, "{} of {}", Percent(share), self.of_ns)
-    }
-}
-
-impl RecordedPart {
-    /// The part of a phase; nothing where all of it was recorded. `is_judged` says which stretches are not left out.
-    pub(crate) fn of(
-        trace: &Trace,
-        phases: &Phases,
-        phase: &TracePhase,
-        is_judged: impl Fn(usize) -> bool,
-    ) -> Option<Self> {
-        let own = Some((phase.phase, phase.label.clone()));
-        let of = spans(phases)
-            .filter(|(name, _)| run_phase(name) == own)
-            .map(|(_, span)| span)
-            .fold(0, i64::saturating_add);
-        let recorded = length(phase.stretches.iter());
-        let judged = || {
-            let all = phase.stretches.iter().enumerate();
-            all.filter(|(number, _)| is_judged(*number))
-                .map(|(_, one)| one)
-        };
-        let steps: usize = judged().map(|one| one.steps.len()).sum();
-        let steps = (phase.phase == RunPhase::Decode && steps > 0).then_some(steps as u64);
-        (recorded < of).then(|| Self {
-            steps,
-            of_steps: steps.and(Some(ranges_of(trace, STEP).len() as u64).filter(|&all| all > 0)),
-            time_ns: Nanos(length(judged())),
-            of_ns: Nanos(of),
-        })
-    }
-
-    /// Says where the part is too small.
-    pub(crate) fn issue(&self, name: &str) -> Option<Issue> {
-        let few = self.steps.is_some_and(|steps| steps < FEWEST_STEPS);
-        few.then(|| {
-            Issue::new(
-                Severity::Warning,
-                "run.few_steps",
-                format!("{name} was recorded in {self}: others may differ from them"),
-            )
-            .with_hint(MORE_SLICES)
-        })
-    }
+/// Says where the part is too small.
+pub(super) fn too_small(part: &RecordedPart, name: &str) -> Option<Issue> {
+    let few = part.steps.is_some_and(|steps| steps < FEWEST_STEPS);
+    few.then(|| {
+        Issue::new(
+            Severity::Warning,
+            "run.few_steps",
+            format!("{name} was recorded in {part}: others may differ from them"),
+        )
+        .with_hint(MORE_SLICES)
+    })
 }
 
 fn length<'s>(stretches: impl Iterator<Item = &'s Stretch>) -> i64 {
@@ -97,7 +68,7 @@ fn spans(phases: &Phases) -> impl Iterator<Item = (&str, i64)> {
 }
 
 /// Names the phases that slices show nothing of, or not enough to compare it with anything.
-pub(crate) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
+pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
     let issue = |(number, (name, span)): (usize, (&str, i64))| {
         let (phase, label) = run_phase(name).filter(|(phase, _)| *phase != RunPhase::Load)?;
         let is_found = |known: &TracePhase| known.phase == phase && known.label == label;
@@ -124,7 +95,7 @@ pub(crate) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
 
 /// What phases that were not recorded take in passes without capture, seconds: a part of the run that nothing found in the
 /// others makes faster.
-pub(crate) fn unrecorded_seconds(found: &[TracePhase], record: &RunRecord) -> f64 {
+pub(super) fn unrecorded_seconds(found: &[TracePhase], record: &RunRecord) -> f64 {
     [
         RunPhase::Vision,
         RunPhase::Prefill,
@@ -143,8 +114,7 @@ mod tests {
     use llmprof_record::trace::{Range, RangeKind, TraceBuilder};
 
     use super::*;
-    use crate::analyze::stretches::leave_out_parts;
-    use crate::analyze::stretches::stretches;
+    use crate::analyze::stretches::{leave_out_parts, stretches};
     use crate::trace::Structure;
 
     /// Prefill and six steps of decode, of which some time was recorded.
@@ -183,8 +153,8 @@ mod tests {
         leave_out_parts(&mut found, true, &mut Vec::new());
         let mut issues = unrecorded(&structure.phases, &found);
         let parts = found.iter().map(|phase| {
-            let part = RecordedPart::of(&trace, &structure.phases, phase, |_| true);
-            issues.extend(part.and_then(|part| part.issue(phase.phase.name())));
+            let part = part(&trace, &structure.phases, phase, |_| true);
+            issues.extend(part.and_then(|part| too_small(&part, phase.phase.name())));
             let part = part.map_or_else(|| "all".to_owned(), |part| part.to_string());
             format!("{}: {part}", phase.phase.name())
         });
@@ -211,19 +181,6 @@ mod tests {
                 "decode was recorded in 1 of 6 steps: others may differ from them"
             ]
         );
-    }
-
-    #[test]
-    fn how_many_steps_there_are_in_all_may_not_be_known() {
-        let part = |steps, of_steps| RecordedPart {
-            steps,
-            of_steps,
-            time_ns: Nanos(1_000),
-            of_ns: Nanos(4_000),
-        };
-        assert_eq!(part(Some(3), Some(9)).to_string(), "3 of 9 steps");
-        assert_eq!(part(Some(1), None).to_string(), "1 whole step");
-        assert_eq!(part(None, None).to_string(), "25.0 % of 4 µs");
     }
 
     #[test]

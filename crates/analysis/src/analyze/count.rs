@@ -1,0 +1,61 @@
+//! What theory counts in the stretches of a trace.
+
+use llmprof_record::run::RunPhase;
+use llmprof_theory::floor::{MemoryLevel, Roof};
+use rustc_hash::FxHashMap;
+
+use crate::analyze::stretches::TracePhase;
+use crate::matching::modules::ModuleTree;
+use crate::matching::script::Script;
+use crate::matching::units::Counted;
+use crate::roofline::Theory;
+
+/// What theory counts in every stretch.
+pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) -> Counted<'m> {
+    let (model, workload, roof) = (theory.model, theory.workload, theory.roof);
+    let mut script = Script::empty();
+    let mut windows = FxHashMap::default();
+    let mut tree_of = FxHashMap::default();
+    let mut order: Vec<_> = found
+        .iter()
+        .flat_map(|phase| phase.stretches.iter().map(|stretch| (phase.phase, stretch)))
+        .collect();
+    order.sort_by_key(|(phase, stretch)| (*phase == RunPhase::Vision, stretch.start));
+    let mut towers = 0;
+    for (phase, stretch) in order {
+        let begin = script.calls.len();
+        // What a floor cannot be made of is told when the phase is put together.
+        let levels = theory
+            .floor(phase, &stretch.passes, &mut Vec::new())
+            .map(|(_, levels)| levels);
+        let level = |index: usize| -> Option<(&Roof<'_>, MemoryLevel)> {
+            Some((roof?, *levels.as_ref()?.get(index)?))
+        };
+        if phase == RunPhase::Vision {
+            towers = begin;
+            script.add_vision(model, workload, level(0));
+            tree_of.insert(stretch.window, 1);
+        } else {
+            for (index, pass) in stretch.passes.iter().enumerate() {
+                script.add_pass(model, workload, pass, level(index), most);
+            }
+            tree_of.insert(stretch.window, 0);
+        }
+        windows.insert(stretch.window, begin..script.calls.len());
+    }
+    let towers = if towers == 0 && !found.iter().any(|phase| phase.phase == RunPhase::Vision) {
+        script.calls.len()
+    } else {
+        towers
+    };
+    let trees = vec![
+        ModuleTree::of(&script, 0..towers),
+        ModuleTree::of(&script, towers..script.calls.len()),
+    ];
+    Counted {
+        script,
+        windows,
+        trees,
+        tree_of,
+    }
+}

@@ -1,0 +1,100 @@
+//! The kernels of a phase: how many, how many of graphs, those too small for the device, those beside products and attention.
+
+use llmprof_units::Nanos;
+
+use crate::analyze::stretches::Stretch;
+use crate::analyze::tracing::Tracing;
+use crate::matching::kernel_table::{Purpose, WorkGroup, purpose};
+use crate::matching::lanes::{Item, Lane};
+use crate::phase_facts::Glue;
+use crate::timeline::device_events::Class;
+
+impl Tracing<'_> {
+    /// The kernels of some stretches that neither multiply by weights nor attend; absent for the host, and where a graph hides
+    /// its kernels.
+    pub(crate) fn glue(&self, included: &[&Stretch], lane: &Lane) -> Option<Glue> {
+        lane.device?;
+        let mut glue = Glue::default();
+        for (item, time) in computing(included, lane) {
+            if item.whole_graph {
+                return None;
+            }
+            let name = self.trace.text(item.name);
+            let is_glue = match purpose(item.category, name) {
+                Purpose::Operators(group) => !matches!(
+                    group,
+                    WorkGroup::Products | WorkGroup::Attention | WorkGroup::Convolutions
+                ),
+                Purpose::Extra => true,
+                Purpose::Unknown => false,
+            };
+            if is_glue {
+                glue.kernels += 1;
+                glue.time_ns = Nanos(glue.time_ns.0.saturating_add(time));
+                glue.fused += u64::from(name.starts_with("triton_") && name.contains("_fused_"));
+            }
+        }
+        Some(glue)
+    }
+
+    /// Part of the busy time in kernels that cannot fill the device.
+    pub(super) fn small_kernels(&self, included: &[&Stretch], lane: &Lane, busy: i64) -> Option<f64> {
+        let device = lane.device?;
+        let told = self.trace.devices.iter().find(|known| known.id == device);
+        let units = told.and_then(|device| device.sm_count).map(f64::from);
+        let units = units.or_else(|| {
+            let device = self.roof?.device();
+            device.units.as_ref().map(|units| units.count.value)
+        })?;
+        let kernels = &self.trace.kernels;
+        let mut time = 0_i64;
+        for stretch in included {
+            for item in &lane.items[lane.around(stretch.window())] {
+                let Some(row) = item.kernel.filter(|_| !item.whole_graph) else {
+                    continue;
+                };
+                let blocks: f64 = kernels.grid[row as usize]
+                    .iter()
+                    .map(|&size| f64::from(size))
+                    .product();
+                if blocks > 0.0 && blocks < units {
+                    let clipped = item.inside(stretch.window());
+                    time = time.saturating_add(clipped.unwrap_or(0));
+                }
+            }
+        }
+        (busy > 0).then(|| (time as f64 / busy as f64).min(1.0))
+    }
+}
+
+/// How many kernels reach into some stretches.
+pub(super) fn kernels(included: &[&Stretch], lane: &Lane) -> u64 {
+    let of = |stretch: &&Stretch| {
+        let items = lane.items[lane.around(stretch.window())].iter();
+        items
+            .filter(|item| matches!(item.class, Class::Compute | Class::Communication))
+            .filter(|item| item.inside(stretch.window()).is_some())
+            .count() as u64
+    };
+    included.iter().map(of).sum()
+}
+
+/// How many kernels of some stretches were nodes of graphs.
+pub(crate) fn in_graphs(included: &[&Stretch], lane: &Lane) -> u64 {
+    computing(included, lane)
+        .filter(|(item, _)| item.node.is_some())
+        .count() as u64
+}
+
+/// Kernels that compute, each with its time in its stretch.
+fn computing<'a>(
+    included: &'a [&Stretch],
+    lane: &'a Lane,
+) -> impl Iterator<Item = (&'a Item, i64)> + 'a {
+    included.iter().flat_map(|stretch| {
+        lane.items[lane.around(stretch.window())]
+            .iter()
+            .filter(|item| item.class == Class::Compute && item.kernel.is_some())
+            .filter_map(|item| Some((item, item.inside(stretch.window())?)))
+    })
+}

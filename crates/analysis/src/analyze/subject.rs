@@ -1,0 +1,24 @@
+//! What was asked of which model.
+
+use llmprof_record::run::RunRecord;
+use llmprof_theory::{Model, Workload};
+
+use crate::analysis::AnalysisError;
+
+/// A model that theory counts, and what was asked of it.
+pub(super) struct Subject<'a> {
+    pub(super) model: &'a Model,
+    pub(super) workload: Workload,
+}
+
+impl<'a> Subject<'a> {
+    /// Nothing where theory does not count the model, or no workload is known.
+    pub(super) fn of(record: &'a RunRecord) -> Result<Option<Self>, AnalysisError> {
+        let model = record.model.as_ref().and_then(|model| model.model.as_ref());
+        let Some((model, workload)) = model.zip(record.workload) else {
+            return Ok(None);
+        };
+        model.costs(&workload)?;
+        Ok(Some(Self { model, workload }))
+    }
+}

@@ -1,0 +1,217 @@
+//! The analysis of one trace, together with the passes around it.
+
+use llmprof_record::issue::Issue;
+use llmprof_record::run::{RecordedTrace, RunPhase, RunRecord};
+use llmprof_record::trace::Trace;
+use llmprof_theory::device::Device;
+use llmprof_theory::floor::Roof;
+use llmprof_theory::{Pass, Workload};
+
+use crate::analysis::Analysis;
+use crate::analyze::absent::{absent, trace_issues};
+use crate::analyze::assumptions::{arithmetic, assumptions};
+use crate::analyze::count::count;
+use crate::analyze::recorded::{self, unrecorded_seconds};
+use crate::analyze::routing::measured_routing;
+use crate::analyze::step_count;
+use crate::analyze::stretches::{TracePhase, count_passes, leave_out_parts, name_steps, stretches};
+use crate::analyze::subject::Subject;
+use crate::analyze::tracing::Tracing;
+use crate::attribution::operators::OperatorRow;
+use crate::capture_cost;
+use crate::findings::{Facts, findings, throttling};
+use crate::latency::{Latency, load_time};
+use crate::matching::lanes::{Lane, lanes};
+use crate::matching::module_ranges::ModuleRanges;
+use crate::matching::units::{Counted, Matching, Verdict};
+use crate::phase_analysis::PhaseAnalysis;
+use crate::phases::Phases;
+use crate::roofline::Theory;
+use crate::telemetry::{self, HostTelemetry};
+use crate::trace::{Structure, TraceAnalysis, analyze_structure};
+
+/// What a trace says together with the passes around it.
+///
+/// Phases are the trace's ranges `prefill`, `decode`, `vision` (and what else it calls its parts); a range `decode_step`
+/// is one step. Ranges `warmup` and `load` belong to none. Where the first instance of a phase took longer than the later
+/// ones for the same device time it is left out and reported apart as first use.
+///
+/// Operators are matched by their identity where the recorder knows it (llmprof's engine), by ranges named by module path
+/// (`model.layers.3.self_attn.q_proj`, NVTX or `record_function`), else by kernel names to groups of operators. Each
+/// device has its own phases. Several devices have no roofline times, since nothing says how the model is divided.
+pub(super) fn of_trace(
+    record: &RunRecord,
+    recorded: &RecordedTrace,
+    subject: Option<&Subject<'_>>,
+    device: Option<&Device>,
+) -> Analysis {
+    let trace = &recorded.trace;
+    let mut structure = Structure::of(trace);
+    let named = subject.and_then(|subject| name_steps(&mut structure.phases, &subject.workload));
+    let timeline = analyze_structure(trace, &structure, device);
+    let lanes = lanes(trace, &structure);
+    let is_measured = !record.passes.is_empty();
+    let mut issues = trace_issues(&timeline, &lanes, is_measured);
+    issues.extend(named);
+    let telemetry = HostTelemetry::of(record);
+    let (latency, latency_issues) = Latency::of(record);
+    issues.extend(record.issues.iter().cloned());
+    if is_measured {
+        issues.extend(latency_issues);
+        issues.extend(telemetry::issues(telemetry.as_ref()));
+    }
+    absent(subject.is_some(), device, &lanes, &mut issues);
+
+    let roof = device.map(Roof::new);
+    let roof = roof.as_ref().filter(|_| lanes.len() <= 1);
+    let workload = subject.map(|subject| Workload {
+        routing: measured_routing(&subject.workload, trace, &structure),
+        ..subject.workload
+    });
+    let theory = subject.zip(workload.as_ref());
+    let theory = theory.map(|(subject, workload)| Theory {
+        model: subject.model,
+        workload,
+        roof,
+    });
+    let mut found = stretches(trace, &structure);
+    leave_out_parts(&mut found, subject.is_some(), &mut issues);
+    issues.extend(recorded::unrecorded(&structure.phases, &found));
+    let counted = theory.map(|theory| {
+        count_passes(&mut found, trace, &theory, record, recorded.pass);
+        // A run that was measured says itself what it did.
+        let patterns = timeline.steps.as_ref().filter(|_| !is_measured);
+        let (model, workload) = (theory.model, theory.workload);
+        issues.extend(step_count::issue(&found, patterns, model, workload));
+        let most = lanes.iter().map(|lane| lane.items.len()).sum::<usize>();
+        count(&theory, &found, most.saturating_mul(2))
+    });
+    let matching = matched(trace, &structure, &lanes, counted.as_ref());
+    let tracing = Tracing {
+        trace,
+        timeline: &timeline,
+        names: &structure.phases.names,
+        lanes: &lanes,
+        first_events: &first_events(&lanes, &matching),
+        matching: &matching,
+        theory: theory.zip(counted.as_ref()),
+        record,
+        captured: recorded.pass,
+        telemetry: telemetry.as_ref(),
+        prefills: found
+            .iter()
+            .filter(|phase| phase.phase == RunPhase::Prefill)
+            .map(|phase| phase.stretches.len())
+            .sum(),
+        roof,
+    };
+    let phases = judged(&tracing, &found, &structure.phases, &mut issues);
+    issues.extend(capture_cost::issue(phases.iter().map(|(phase, _)| phase)));
+    let mut findings = findings(&Facts {
+        subject: theory.map(|theory| (theory.model, theory.workload)),
+        roof,
+        latency: &latency,
+        unrecorded_seconds: unrecorded_seconds(&found, record),
+        phases: phases
+            .iter()
+            .map(|(phase, passes)| (phase, passes.clone()))
+            .collect(),
+    });
+    findings.extend(throttling::findings(telemetry.as_ref()));
+    Analysis {
+        schema_version: Analysis::SCHEMA_VERSION,
+        model: name(record, trace),
+        family: subject.map(|subject| subject.model.family.to_owned()),
+        device: device.map(|device| device.name.clone()),
+        workload,
+        assumptions: stated(device, workload.as_ref(), &latency, &timeline),
+        latency,
+        load_ns: load_time(record),
+        captured_pass: recorded.pass.map(|pass| pass as u64),
+        phases: phases.into_iter().map(|(phase, _)| phase).collect(),
+        findings,
+        telemetry,
+        timeline: Some(Box::new(timeline)),
+        issues,
+        ..Analysis::default()
+    }
+}
+
+/// All phases on all lanes, each with the passes that it ran.
+fn judged(
+    tracing: &Tracing<'_>,
+    found: &[TracePhase],
+    phases: &Phases,
+    issues: &mut Vec<Issue>,
+) -> Vec<(PhaseAnalysis, Vec<Pass>)> {
+    let mut all = Vec::new();
+    for phase in found {
+        for lane in 0..tracing.lanes.len() {
+            let (mut judged, passes) = tracing.phase(phase, lane, issues);
+            if let Some(traced) = &mut judged.traced {
+                let is_judged = |number: usize| !traced.instances[number].left_out;
+                let part = recorded::part(tracing.trace, phases, phase, is_judged);
+                traced.recorded = part;
+                issues.extend(part.and_then(|part| recorded::too_small(&part, judged.name())));
+            }
+            all.push((judged, passes));
+        }
+    }
+    all
+}
+
+/// What the derived numbers rest on. Without a model rooflines are those of single operators of the framework, where their
+/// shapes were recorded.
+fn stated(
+    device: Option<&Device>,
+    workload: Option<&Workload>,
+    latency: &Latency,
+    timeline: &TraceAnalysis,
+) -> Vec<String> {
+    let under_roofs = |row: &OperatorRow| row.work.is_some_and(|work| work.roofline.is_some());
+    let has_rooflines = workload.is_some() || timeline.operators.iter().any(under_roofs);
+    let judged = device.filter(|_| has_rooflines);
+    let mut assumptions = assumptions(judged, latency, workload.is_some());
+    let counted = workload.zip(device);
+    assumptions.extend(counted.and_then(|(workload, device)| arithmetic(workload, device)));
+    assumptions
+}
+
+fn matched(
+    trace: &Trace,
+    structure: &Structure,
+    lanes: &[Lane],
+    counted: Option<&Counted<'_>>,
+) -> Matching {
+    match (counted, lanes) {
+        (Some(counted), [lane]) if lane.is_exact => Matching::exact(trace, lane, counted),
+        (Some(counted), _) => {
+            let tree_of = |window: usize| counted.tree_of.get(&window).copied();
+            let ranges = ModuleRanges::of(trace, &structure.phases, lanes, &counted.trees, tree_of);
+            Matching::of(trace, lanes, counted, &ranges)
+        }
+        (None, _) => Matching::by_name(trace, lanes),
+    }
+}
+
+/// When the first event of each unit began.
+fn first_events(lanes: &[Lane], matching: &Matching) -> Vec<i64> {
+    let mut first = vec![i64::MAX; matching.units.len()];
+    for (lane, verdicts) in lanes.iter().zip(&matching.verdicts) {
+        for (item, verdict) in lane.items.iter().zip(verdicts) {
+            if let Verdict::Unit(unit) = verdict {
+                let first = &mut first[*unit as usize];
+                *first = (*first).min(item.start);
+            }
+        }
+    }
+    first
+}
+
+fn name(record: &RunRecord, trace: &Trace) -> String {
+    if !record.name.is_empty() {
+        return record.name.clone();
+    }
+    let tool = trace.metadata.get("tool");
+    tool.map_or_else(|| "a trace".to_owned(), |tool| format!("a trace of {tool}"))
+}

@@ -1,0 +1,31 @@
+//! What all phases of a trace have in common.
+
+use llmprof_record::run::RunRecord;
+use llmprof_record::trace::Trace;
+use llmprof_theory::floor::Roof;
+
+use crate::matching::lanes::Lane;
+use crate::matching::units::{Counted, Matching};
+use crate::roofline::Theory;
+use crate::telemetry::HostTelemetry;
+use crate::trace::TraceAnalysis;
+
+pub(crate) struct Tracing<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) timeline: &'a TraceAnalysis,
+    /// The names of the trace's phases.
+    pub(crate) names: &'a [String],
+    pub(crate) lanes: &'a [Lane],
+    pub(crate) matching: &'a Matching,
+    /// When each unit's first event began, by unit.
+    pub(crate) first_events: &'a [i64],
+    /// Absent without a model.
+    pub(crate) theory: Option<(Theory<'a>, &'a Counted<'a>)>,
+    pub(crate) record: &'a RunRecord,
+    /// The pass that the trace was recorded in.
+    pub(crate) captured: Option<usize>,
+    pub(crate) telemetry: Option<&'a HostTelemetry>,
+    /// Stretches of prefill in the whole trace.
+    pub(crate) prefills: usize,
+    pub(crate) roof: Option<&'a Roof<'a>>,
+}

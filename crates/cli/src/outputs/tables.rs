@@ -1,8 +1,11 @@
-//! CSV files for spreadsheets and pandas: `operators.csv`, `kernels.csv`, `ops.csv`.
+//! CSV files for spreadsheets and pandas: `operators.csv`, `kernels.csv`, `ops.csv`, `ops_by_shape.csv`.
 
 use std::collections::BTreeMap;
 
-use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis};
+use llmprof_analysis::{
+    operators::OperatorTimes,
+    run::{MeasuredRun, PassKind, RunAnalysis},
+};
 
 use super::Output;
 use crate::output::csv_field;
@@ -128,53 +131,71 @@ pub(super) fn kernels(analysis: &RunAnalysis) -> Option<Output> {
     (lines.rows > 0).then(|| ("kernels.csv".to_owned(), lines.text))
 }
 
-/// `ops.csv`: operators by name and shapes. Times are µs, as torch's profiler has them. The memory column is empty where
-/// allocations are not attributed to operators.
-pub(super) fn ops(analysis: &RunAnalysis, measured: Option<&MeasuredRun>) -> Option<Output> {
-    let mut lines = Lines::new(&[
-        "key",
-        "cuda_time_total_us",
-        "cpu_time_total_us",
-        "self_cuda_time_total_us",
-        "calls",
-        "input_shapes",
-        "self_cpu_memory_usage_bytes",
-    ]);
-    let micros = |ns: i64| (ns as f64 / 1e3).to_string();
+/// Columns of `ops.csv` and `ops_by_shape.csv`. Times are µs, as torch's profiler has them. Memory is empty where allocations
+/// were not recorded.
+const OPS: [&str; 7] = [
+    "key",
+    "cuda_time_total_us",
+    "cpu_time_total_us",
+    "self_cuda_time_total_us",
+    "calls",
+    "input_shapes",
+    "self_cpu_memory_usage_bytes",
+];
+
+/// `ops.csv`, which has one row per operator as `key_averages()` does, and `ops_by_shape.csv`, which has one per operator and
+/// shapes of its inputs.
+pub(super) fn ops(analysis: &RunAnalysis, measured: Option<&MeasuredRun>) -> Vec<Output> {
+    let mut by_key = Lines::new(&OPS);
+    let mut by_shape = Lines::new(&OPS);
     match (&analysis.timeline, measured) {
         (Some(timeline), _) => {
             for operator in &timeline.operators {
+                by_key.add(op(&operator.name, &operator.times, String::new()));
                 for shape in &operator.shapes {
-                    let times = &shape.times;
-                    lines.add([
-                        operator.name.clone(),
-                        micros(times.device_total_ns),
-                        micros(times.host_total_ns),
-                        micros(times.device_self_ns),
-                        times.calls.to_string(),
-                        format!("[{}]", shape.inputs.join(", ")),
-                        String::new(),
-                    ]);
+                    let shapes = format!("[{}]", shape.inputs.join(", "));
+                    by_shape.add(op(&operator.name, &shape.times, shapes));
                 }
             }
         }
         (None, Some(measured)) => {
+            let mut keys: BTreeMap<String, OperatorTimes> = BTreeMap::new();
             for ((path, shape), (calls, time)) in native(measured) {
-                let none = micros(0);
-                lines.add([
-                    path,
-                    none.clone(),
-                    micros(time),
-                    none,
-                    calls.to_string(),
-                    shape,
-                    String::new(),
-                ]);
+                let times = OperatorTimes {
+                    calls,
+                    host_total_ns: time,
+                    ..OperatorTimes::default()
+                };
+                by_shape.add(op(&path, &times, shape));
+                let sum = keys.entry(path).or_default();
+                sum.calls += calls;
+                sum.host_total_ns = sum.host_total_ns.saturating_add(time);
+            }
+            for (path, times) in &keys {
+                by_key.add(op(path, times, String::new()));
             }
         }
         (None, None) => {}
     }
-    (lines.rows > 0).then(|| ("ops.csv".to_owned(), lines.text))
+    [("ops.csv", by_key), ("ops_by_shape.csv", by_shape)]
+        .into_iter()
+        .filter(|(_, lines)| lines.rows > 0)
+        .map(|(name, lines)| (name.to_owned(), lines.text))
+        .collect()
+}
+
+fn op(key: &str, times: &OperatorTimes, shapes: String) -> [String; 7] {
+    let micros = |ns: i64| (ns as f64 / 1e3).to_string();
+    let memory = times.host_self_memory_bytes;
+    [
+        key.to_owned(),
+        micros(times.device_total_ns),
+        micros(times.host_total_ns),
+        micros(times.device_self_ns),
+        times.calls.to_string(),
+        shapes,
+        memory.map(|bytes| bytes.to_string()).unwrap_or_default(),
+    ]
 }
 
 /// Calls and time of the native engine's operators by path and shape.

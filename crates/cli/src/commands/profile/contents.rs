@@ -15,7 +15,7 @@ use llmprof_record::{
 use llmprof_theory::device::Device;
 use serde::{Deserialize, Serialize};
 
-use super::{counters, files, memory, page};
+use super::{counters, files, lost, memory, page};
 pub(crate) use crate::outputs::recorded::TRACE_FILE;
 use crate::{
     failure::Failure,
@@ -91,7 +91,10 @@ impl Contents {
                             .hint("import each timeline into a run of its own".to_owned()),
                     );
                 }
-                Profile::Trace(trace) => contents.trace = Some(trace),
+                Profile::Trace(trace) => {
+                    lost::refuse(file, &trace)?;
+                    contents.trace = Some(trace);
+                }
                 Profile::Counters(more) => {
                     match &mut contents.counters {
                         None => contents.counters = Some(more),

@@ -4,6 +4,7 @@ mod again;
 mod contents;
 mod counters;
 pub(crate) mod files;
+mod lost;
 pub(crate) mod memory;
 mod page;
 mod request;
@@ -35,6 +36,10 @@ use crate::{
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
     let started = Instant::now();
     let (profiles, overrides) = request::split(&args.files);
+    if profiles.is_empty() {
+        return Err(Failure::new("there is no profile to import")
+            .hint(format!("llmprof import FILE {}", overrides.join(" "))));
+    }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
     let mut contents = Contents::import(&profiles)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
@@ -49,7 +54,8 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         Some(dir) => dir.clone(),
         None => files::default_directory(&profiles),
     };
-    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
+    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
+        .map_err(|error| Failure::directory(error, "-o DIR"))?;
     let written = (|| -> Result<(), Failure> {
         store.describe("import", &contents.recorded.name, &overrides)?;
         contents.save(&store)?;

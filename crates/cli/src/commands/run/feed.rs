@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 
 use llmprof_capture::{
     dataset::{Dataset, DatasetError, Lengths, Synthetic},
-    runner::protocol::{Generate, GenerateRequest, Image, Instruments, Prompt, TokenSampling},
+    runner::protocol::{
+        Generate, GenerateRequest, Image, Instruments, MAX_LINE_BYTES, Prompt, TokenSampling,
+    },
 };
 use llmprof_record::plan::{Plan, SamplingPlan};
+use llmprof_units::Bytes;
 
 use crate::{
     failure::Failure,
@@ -75,7 +78,9 @@ impl Feed {
                         images: images(plan),
                     });
                 }
-                feed.batches.push(generate(plan, requests));
+                let batch = generate(plan, requests);
+                check_message(plan, &batch)?;
+                feed.batches.push(batch);
             }
         }
         Ok(feed)
@@ -158,6 +163,39 @@ fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Refuses a batch that is more than one message to a worker can hold.
+fn check_message(plan: &Plan, batch: &Generate) -> Result<(), Failure> {
+    // What stands around a request in its message.
+    const ENVELOPE: usize = 4096;
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, batch)
+        .map_err(|error| Failure::new(format!("cannot write a batch as JSON: {error}")))?;
+    if length.0 + ENVELOPE <= MAX_LINE_BYTES {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "runtime.batch_size={}: the prompts of a batch are {} as a message to the worker, which takes {}",
+        plan.workload.batch_size,
+        Bytes(length.0 as u64),
+        Bytes(MAX_LINE_BYTES as u64)
+    ))
+    .hint("lower runtime.batch_size or workload.prompt_tokens".to_owned()))
+}
+
+/// Counts what is written to it.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Prompts of random tokens.

@@ -228,7 +228,7 @@ impl Reader<'_> {
             return Ok(known.clone());
         }
         let composed = self.app.compose(job, RunMode::Run, self.host);
-        let plan = plan(&composed.map_err(app::own_failure)?, Purpose::Paper)?;
+        let plan = plan(&composed.map_err(crate::app::own_failure)?, Purpose::Paper)?;
         self.plans.insert(job.to_vec(), plan.clone());
         Ok(plan)
     }

@@ -353,9 +353,9 @@ fn bash_completes_overrides_and_their_values() {
         ["runtime.batch_size="]
     );
     // What bash has before the last `=` stays.
-    assert_eq!(complete("llmprof run hardware.spec=h20"), ["h200"]);
+    assert_eq!(complete("llmprof run hardware.spec=xeon_84"), ["xeon_8480"]);
     assert!(complete("llmprof run model=").contains(&"gpt2".to_owned()));
-    assert_eq!(complete("llmprof hardware show h20"), ["h200"]);
+    assert_eq!(complete("llmprof hardware show xeon_84"), ["xeon_8480"]);
     let commands = complete("llmprof ");
     assert!(commands.contains(&"predict".to_owned()), "{commands:?}");
     assert!(!commands.contains(&"worker".to_owned()), "{commands:?}");

@@ -172,9 +172,12 @@ mod tests {
 
     #[test]
     fn devices_are_known_wherever_one_is_named() {
-        assert_eq!(of("analyze RUN --device h20"), ["h200"]);
-        assert_eq!(of("hardware show h20"), ["h200"]);
-        assert_eq!(of("model hardware.spec=h20"), ["hardware.spec=h200"]);
+        assert_eq!(of("analyze RUN --device xeon_84"), ["xeon_8480"]);
+        assert_eq!(of("hardware show xeon_84"), ["xeon_8480"]);
+        assert_eq!(
+            of("model hardware.spec=xeon_84"),
+            ["hardware.spec=xeon_8480"]
+        );
         assert!(of("model hardware.spec=").contains(&"hardware.spec=auto".to_owned()));
     }
 

@@ -43,9 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         for row in &mut without_counter.rows {
             row.energy_j = None;
         }
-        let joules = |energy: Option<GpuEnergy>| {
-            energy.map_or(Joules(f64::NAN), |energy| energy.joules)
-        };
+        let joules =
+            |energy: Option<GpuEnergy>| energy.map_or(Joules(f64::NAN), |energy| energy.joules);
         eprintln!(
             "GPU {}: {} samples in {:.3} s; counter {}, integrated power {}; mean power {power:?} W, instant {instant:?} W; throttled {:?}; \
              processor time of sampling {}",

@@ -73,6 +73,22 @@ pub fn cpu() -> Cpu {
     }
 }
 
+/// The most memory that programs here can have: that of the machine with its swap, or less where a control group limits it.
+pub fn memory_limit() -> Option<Bytes> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").unwrap_or_default();
+    memory_within(&meminfo, &group)
+}
+
+fn memory_within(meminfo: &str, group: &str) -> Option<Bytes> {
+    let size = |name| field(meminfo, name).and_then(kibibytes);
+    let swap = size("SwapTotal").unwrap_or_default();
+    let machine = Bytes(size("MemTotal")?.0.saturating_add(swap.0));
+    // A group without a limit says `max`.
+    let limit = group.trim().parse().map(Bytes);
+    Some(limit.map_or(machine, |limit: Bytes| limit.min(machine)))
+}
+
 /// The value after `name :` in a file of `/proc`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()
@@ -132,6 +148,16 @@ mod tests {
         assert_eq!(features(cpuinfo), ["avx2", "fma", "amx_bf16"]);
         assert_eq!(kibibytes("2 kB"), Some(Bytes(2048)));
         assert_eq!(kibibytes("2 MB"), None);
+    }
+
+    #[test]
+    fn memory_is_that_of_the_machine_or_of_its_group() {
+        let meminfo = "MemTotal: 8 kB\nSwapTotal: 2 kB\n";
+        let within = |group| memory_within(meminfo, group);
+        assert_eq!(within("max\n"), Some(Bytes(10 << 10)));
+        assert_eq!(within("4096\n"), Some(Bytes(4096)));
+        assert_eq!(within("99999\n"), Some(Bytes(10 << 10)));
+        assert_eq!(memory_within("", "4096"), None);
     }
 
     #[test]

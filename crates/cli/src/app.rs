@@ -11,9 +11,57 @@ const EMBEDDED: FileTree = include!(concat!(env!("OUT_DIR"), "/conf.rs"));
 /// The project's own tree, where there is one.
 const PROJECT_CONF: &str = "conf";
 
-/// Our own application: the project's `conf/` first, then the embedded tree.
+/// Keys of earlier sketches and of other tools, and what stands in their place.
+const MOVED: [(&str, &str); 4] = [
+    (
+        "hardware.device_index",
+        "device=cuda:N chooses the GPU; hardware.spec=NAME what it is compared with",
+    ),
+    (
+        "hardware.power_limit_w",
+        "power limits are not modelled: describe the device with lower clocks, hardware.spec=FILE.yaml",
+    ),
+    (
+        "preset",
+        "there are no presets: choose options of groups, such as profiling=full",
+    ),
+    ("runtime.num_new_tokens", "infer.max_new_tokens=N"),
+];
+
+/// What stands in the place of a key that is not there, or not any more.
+pub(crate) fn moved(key: &str) -> Option<&'static str> {
+    let key = key.trim_start_matches('+');
+    MOVED
+        .iter()
+        .find_map(|(old, advice)| (*old == key).then_some(*advice))
+}
+
+/// A mistake in an override of our own config. Its keys are fixed but for a model's design, so that adding one is advice for
+/// that alone.
+pub(crate) fn own_failure(error: hydra::Error) -> Failure {
+    let hydra::Error::KeyNotInStruct {
+        key, line, meant, ..
+    } = &error
+    else {
+        return error.into();
+    };
+    let mut hints = Vec::new();
+    hints.extend(moved(key).map(str::to_owned));
+    if hints.is_empty() {
+        hints.extend(meant.as_ref().map(|key| format!("did you mean `{key}`?")));
+    }
+    if key.starts_with("model.") || key.starts_with("hydra.") {
+        hints.push(format!("to add it: +{line}"));
+    }
+    if hints.is_empty() {
+        hints.push("`llmprof config` prints every key".to_owned());
+    }
+    Failure::from(error).hint(hints.join("\n"))
+}
+
+/// Our own application: the project's `conf/` first, with or without a primary config of its own, then the embedded tree.
 pub(crate) fn llmprof(cwd: &Path) -> App {
-    let own = cwd.join(PROJECT_CONF).join("config.yaml").is_file();
+    let own = cwd.join(PROJECT_CONF).is_dir();
     App {
         job_name: "llmprof".to_owned(),
         config_dir: own.then(|| PROJECT_CONF.into()),

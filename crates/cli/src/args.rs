@@ -133,9 +133,6 @@ Examples:
         #[command(subcommand)]
         command: RunsCommand,
     },
-    /// Run a model for another llmprof.
-    #[command(hide = true)]
-    Worker,
     /// Print a script that completes llmprof's arguments in a shell.
     #[command(after_help = "\
 Examples:

@@ -9,6 +9,7 @@ mod calibration;
 mod clock;
 mod commands;
 mod failure;
+mod fit;
 mod output;
 mod outputs;
 mod plan;
@@ -19,13 +20,21 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
-use crate::{args::Args, output::Output};
+use crate::{args::Args, failure::Failure, output::Output};
 
 /// Version of llmprof.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn main() -> ExitCode {
-    let words = args::with_long_names(std::env::args_os());
+    let mut output = Output::stdout();
+    let given: Vec<OsString> = std::env::args_os().collect();
+    if let Some(done) = commands::internal(&given, &mut output) {
+        return match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failed(&failure),
+        };
+    }
+    let words = args::with_long_names(given);
     let args = match Args::try_parse_from(&words) {
         Ok(args) => args,
         Err(error) => {
@@ -33,14 +42,12 @@ fn main() -> ExitCode {
             return usage_code(&error, words.get(1));
         }
     };
-    let mut output = Output::stdout();
-    match commands::dispatch(args.command, &mut output) {
-        Ok(code) => code,
-        Err(failure) => {
-            failure.report();
-            ExitCode::from(failure::EXIT_CODE)
-        }
-    }
+    commands::dispatch(args.command, &mut output).unwrap_or_else(|failure| failed(&failure))
+}
+
+fn failed(failure: &Failure) -> ExitCode {
+    failure.report();
+    ExitCode::from(failure::EXIT_CODE)
 }
 
 /// The exit code of a command line that is no request: help that was asked for is none of that, and `record` keeps other

@@ -1,5 +1,7 @@
 //! From a composed config to a [`Plan`]: every mistake in a request is found here, before anything starts.
 
+mod paths;
+
 use llmprof_config::{
     hydra::Composed,
     node::Node,
@@ -8,7 +10,7 @@ use llmprof_config::{
 };
 use llmprof_record::plan::{ModelPlan, Plan};
 
-use crate::failure::Failure;
+use crate::{app, failure::Failure};
 
 /// What a plan is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,7 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
     let mut mistakes = plan.mistakes();
     if purpose == Purpose::Run {
         mistakes.extend(plan.execution_mistakes());
+        mistakes.extend(paths::mistakes(&plan));
     }
     let Some(first) = mistakes.first() else {
         return Ok(plan);
@@ -76,7 +79,8 @@ fn misfit(error: &TypeError, overrides: &[String]) -> Failure {
         .to_string()
         .replace("u64", "a whole number, 0 or more")
         .replace("u32", "a whole number, 0 or more");
-    let failure = Failure::new(format!("the config does not fit: {message}"));
+    let failure = Failure::new(format!("the config does not fit: {message}"))
+        .hint(app::moved(&error.key).map(str::to_owned));
     pointing(failure, &error.key, error.origin.as_ref(), overrides)
 }
 

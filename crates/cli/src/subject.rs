@@ -7,7 +7,7 @@ use llmprof_analysis::statics::Statics;
 use llmprof_capture::{session::Vocabulary, telemetry::nvml};
 use llmprof_record::{
     issue::{Issue, Severity},
-    plan::{ModelPlan, Place, Plan},
+    plan::{ModelPlan, Place, Plan, RuntimeType},
     run::{RecordedModel, RunRecord},
 };
 use llmprof_theory::{
@@ -40,31 +40,54 @@ impl Subject {
         let design = design(&plan.model)?;
         let model = Model::from_config(&Value::Object(design.clone()), family)
             .map_err(|error| refused(plan, &error))?;
-        Self::with(plan, design, Some(model), Vec::new())
+        let mut subject = Self::without_device(plan, design, Some(model), Vec::new());
+        subject.find_device(plan)?;
+        Ok(subject)
     }
 
-    /// Reads the design of a model that others run, whether theory can count it or not. Only what nobody could run is refused.
-    pub(crate) fn of_any(plan: &Plan) -> Result<Self, Failure> {
+    /// What a run is about, before it is known what it is compared with: that may have to be measured first, which takes
+    /// seconds, while mistakes are found at once.
+    pub(crate) fn of_run(plan: &Plan) -> Result<Self, Failure> {
+        // What transformers or another program runs need not be known here.
+        let others = matches!(
+            plan.runtime.kind,
+            RuntimeType::Pytorch | RuntimeType::Command
+        );
         let design = design(&plan.model)?;
         match Model::from_config(&Value::Object(design.clone()), None) {
-            Ok(model) => Self::with(plan, design, Some(model), Vec::new()),
-            Err(error) if error.is_absurd() => Err(refused(plan, &error)),
-            Err(_) => Self::with(plan, design, None, Vec::new()),
+            Ok(model) => Ok(Self::without_device(plan, design, Some(model), Vec::new())),
+            Err(error) if others && !error.is_absurd() => {
+                Ok(Self::without_device(plan, design, None, Vec::new()))
+            }
+            Err(error) => Err(refused(plan, &error)),
         }
     }
 
-    fn with(
+    fn without_device(
         plan: &Plan,
         design: Map<String, Value>,
         model: Option<Model>,
         mut issues: Vec<Issue>,
-    ) -> Result<Self, Failure> {
+    ) -> Self {
         issues.extend(beyond_context(plan, &design));
-        let device = match plan.hardware.spec.as_str() {
+        Self {
+            name: plan.model.name.clone(),
+            design,
+            model,
+            workload: plan.workload.workload(),
+            device: None,
+            issues,
+        }
+    }
+
+    /// Looks up the device that the plan names, or that is at hand.
+    pub(crate) fn find_device(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let issues = &mut self.issues;
+        self.device = match plan.hardware.spec.as_str() {
             "auto" => {
                 let known = match plan.device {
                     Place::Cpu => calibration::this_cpu()?,
-                    Place::Cuda(index) => gpu(index, &mut issues),
+                    Place::Cuda(index) => gpu(index, issues),
                 };
                 issues.extend(known.as_ref().and_then(calibration::doubt));
                 if known.is_none() {
@@ -84,14 +107,7 @@ impl Subject {
             }
             spec => Some(device(spec)?),
         };
-        Ok(Self {
-            name: plan.model.name.clone(),
-            design,
-            model,
-            workload: plan.workload.workload(),
-            device,
-            issues,
-        })
+        Ok(())
     }
 
     /// Puts it into a record.

@@ -387,13 +387,13 @@ fn passes_that_do_not_fit_in_memory_are_refused() {
     for (size, words) in [
         (
             "workload.prompt_tokens=99999999999",
-            "99999999999 tokens of prompts",
+            "`workload.prompt_tokens` is 99999999999",
         ),
         (
             "dataset.sampling.num_epochs=99999999999",
             "99999999999 prompts",
         ),
-        ("runtime.batch_size=16000000", "16000000 prompts"),
+        ("runtime.batch_size=16000000", "16000000"),
     ] {
         let said = refused(folder.path(), &[size]);
         assert!(said.contains(words), "{size}: {said}");

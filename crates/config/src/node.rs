@@ -177,7 +177,7 @@ impl Node {
     }
 
     /// The entries, when the value is a mapping.
-    pub(crate) fn as_dict(&self) -> Option<&Dict> {
+    pub fn as_dict(&self) -> Option<&Dict> {
         match &self.value {
             Value::Dict(dict) => Some(dict),
             _ => None,

@@ -234,14 +234,10 @@ impl WorkloadPlan {
     }
 }
 
-/// Which device, and what describes it.
+/// What describes the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HardwarePlan {
-    /// Which GPU, where there are several.
-    pub device_index: u32,
-    /// Power limit assumed when judging.
-    pub power_limit_w: Option<f64>,
     /// `auto`, the name of a known device, or a file.
     pub spec: String,
 }

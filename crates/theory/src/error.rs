@@ -83,7 +83,7 @@ pub enum WorkloadError {
     },
     /// A count beyond exact integers.
     #[error(
-        "the workload is too large to count exactly ({what} above 2^62); lower `workload.batch`, `workload.prompt` or `workload.new_tokens`"
+        "the workload is too large to count exactly ({what} above 2^62); lower `workload.batch_size`, `workload.prompt_tokens` or `workload.new_tokens`"
     )]
     TooLarge {
         /// Which total.

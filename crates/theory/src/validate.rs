@@ -25,18 +25,18 @@ impl Model {
                 expected: format!("between {low} and {high}"),
             })
         };
-        range("batch", workload.batch, 1, MAX_BATCH)?;
-        range("prompt", workload.prompt, 0, MAX_TOKENS)?;
+        range("batch_size", workload.batch, 1, MAX_BATCH)?;
+        range("prompt_tokens", workload.prompt, 0, MAX_TOKENS)?;
         range("new_tokens", workload.new_tokens, 0, MAX_TOKENS)?;
-        range("cached", workload.cached, 0, MAX_TOKENS)?;
+        range("cached_tokens", workload.cached, 0, MAX_TOKENS)?;
         if let Some(chunk) = workload.chunk {
-            range("chunk", chunk, 1, MAX_TOKENS)?;
+            range("chunk_tokens", chunk, 1, MAX_TOKENS)?;
         }
         if let Some(dtype) = workload.precision.activations
             && !dtype.is_float()
         {
             return Err(WorkloadError::Invalid {
-                field: "precision.activations",
+                field: "dtype",
                 found: dtype.to_string(),
                 expected: "a floating-point dtype".to_owned(),
             });
@@ -105,7 +105,7 @@ impl Model {
             return Ok(());
         }
         Err(WorkloadError::Invalid {
-            field: "prompt",
+            field: "prompt_tokens",
             found: format!("{tokens} tokens with what is cached and generated"),
             expected: format!("at most {positions}, the positions that the model has learned"),
         })

@@ -4,7 +4,7 @@
 //! of the slice around it. Device time goes to the operator whose id the event carries, and to all operators around it.
 //! Device events are rows too, so the column of device times sums to twice the device time.
 
-use llmprof_record::trace::{HostKind, StrId, Trace};
+use llmprof_record::trace::{HostKind, MemoryEvent, MemoryPlace, StrId, Trace};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,9 @@ pub struct SliceTimes {
     pub self_device: Vec<i64>,
     /// The same with all slices inside, ns.
     pub device: Vec<i64>,
+    /// Bytes of the host's memory taken less those given back while the slice was the innermost of its thread; absent where
+    /// the trace has no such events.
+    pub self_host_memory: Option<Vec<i64>>,
 }
 
 impl SliceTimes {
@@ -95,8 +98,44 @@ impl SliceTimes {
             self_host,
             self_device,
             device,
+            self_host_memory: self_host_memory(trace, nesting),
         }
     }
+}
+
+/// As torch's profiler has it, but for events of other threads: it gives those to whatever runs at the time.
+fn self_host_memory(trace: &Trace, nesting: &Nesting) -> Option<Vec<i64>> {
+    let hosts = &trace.hosts;
+    let (thread, start) = (&hosts.thread[..], &hosts.start[..]);
+    let mut bytes: Option<Vec<i64>> = None;
+    let of_host = |event: &MemoryEvent| event.place == MemoryPlace::HOST;
+    for event in trace.memory.rows().filter(of_host) {
+        let bytes = bytes.get_or_insert_with(|| vec![0; hosts.len()]);
+        // Rows are sorted by thread, then start: the last that began by then, or one around it, was the innermost.
+        let (mut low, mut high) = (0, hosts.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if (thread[middle], start[middle]) <= (event.thread, event.time) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let Some(last) = low
+            .checked_sub(1)
+            .filter(|&row| thread[row] == event.thread)
+        else {
+            continue;
+        };
+        let holds = |&row: &u32| {
+            let row = row as usize;
+            counts(hosts.kind[row]) && event.time <= start[row].saturating_add(hosts.duration[row])
+        };
+        if let Some(row) = nesting.outwards(last as u32).find(holds) {
+            add(&mut bytes[row as usize], event.bytes);
+        }
+    }
+    bytes
 }
 
 /// The table, the longest time on the device first.

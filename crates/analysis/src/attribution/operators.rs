@@ -29,6 +29,9 @@ pub struct OperatorTimes {
     pub launches: u64,
     /// Device events that it launched itself; more than launches where graphs were launched.
     pub device_events: u64,
+    /// Bytes of the host's memory that it took itself less those it gave back; absent where allocations were not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_self_memory_bytes: Option<i64>,
 }
 
 impl OperatorTimes {
@@ -40,6 +43,9 @@ impl OperatorTimes {
         add(&mut self.device_total_ns, other.device_total_ns);
         self.launches += other.launches;
         self.device_events += other.device_events;
+        if let Some(bytes) = other.host_self_memory_bytes {
+            add(self.host_self_memory_bytes.get_or_insert(0), bytes);
+        }
     }
 }
 
@@ -180,6 +186,9 @@ fn sums(
         add(&mut sum.host_total_ns, hosts.duration[row]);
         add(&mut sum.device_self_ns, times.self_device[row]);
         add(&mut sum.device_total_ns, times.device[row]);
+        if let Some(bytes) = &times.self_host_memory {
+            add(sum.host_self_memory_bytes.get_or_insert(0), bytes[row]);
+        }
     }
     let mut launches: Vec<(u32, u32)> = Vec::new();
     for index in 0..events.all().len() {

@@ -90,11 +90,7 @@ impl Ready {
             end_ns: nanos(timing.end()),
             requests,
             phases,
-            host: if events.is_some() {
-                host
-            } else {
-                Vec::new()
-            },
+            host: if events.is_some() { host } else { Vec::new() },
             events,
             device_token_ns: Vec::new(),
             memory: None,

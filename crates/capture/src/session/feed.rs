@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use llmprof_record::plan::{Plan, SamplingPlan};
+use llmprof_units::Bytes;
 
 use crate::{
     dataset::{Dataset, DatasetError, Lengths, Synthetic},
-    runner::protocol::{Generate, GenerateRequest, Image, Instruments, Prompt, TokenSampling},
+    runner::protocol::{
+        Generate, GenerateRequest, Image, Instruments, MAX_LINE_BYTES, Prompt, TokenSampling,
+    },
 };
 
 /// Token ids that prompts may have.
@@ -28,12 +31,27 @@ pub enum FeedError {
         what: &'static str,
         most: u64,
     },
+    #[error("cannot write a batch as JSON: {0}")]
+    Json(serde_json::Error),
+    #[error(
+        "runtime.batch_size={batch}: the prompts of a batch are {length} as a message to the worker, which takes {most}"
+    )]
+    LongBatch {
+        batch: u64,
+        length: Bytes,
+        most: Bytes,
+    },
 }
 
 impl FeedError {
     pub fn hint(&self) -> Option<&'static str> {
-        matches!(self, Self::TooLarge { .. })
-            .then_some("fewer epochs, samples, prompt tokens or images, or a smaller batch")
+        match self {
+            Self::TooLarge { .. } => {
+                Some("fewer epochs, samples, prompt tokens or images, or a smaller batch")
+            }
+            Self::LongBatch { .. } => Some("lower runtime.batch_size or workload.prompt_tokens"),
+            Self::Dataset { .. } | Self::Json(_) => None,
+        }
     }
 }
 
@@ -101,7 +119,9 @@ impl Feed {
                         images: images(plan),
                     });
                 }
-                feed.batches.push(generate(plan, requests));
+                let batch = generate(plan, requests);
+                check_message(plan, &batch)?;
+                feed.batches.push(batch);
             }
         }
         Ok(feed)
@@ -179,6 +199,36 @@ fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), FeedError> {
         }
     }
     Ok(())
+}
+
+/// Refuses a batch that is more than one message to a worker can hold.
+fn check_message(plan: &Plan, batch: &Generate) -> Result<(), FeedError> {
+    // What stands around a request in its message.
+    const ENVELOPE: usize = 4096;
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, batch).map_err(FeedError::Json)?;
+    if length.0 + ENVELOPE <= MAX_LINE_BYTES {
+        return Ok(());
+    }
+    Err(FeedError::LongBatch {
+        batch: plan.workload.batch_size,
+        length: Bytes(length.0 as u64),
+        most: Bytes(MAX_LINE_BYTES as u64),
+    })
+}
+
+/// Counts what is written to it.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Prompts of random tokens.

@@ -14,7 +14,15 @@ pub(crate) fn config(args: HydraArgs, output: &mut Output) -> Result<(), Failure
     if command.info.is_none() && command.cfg.is_none() {
         command.cfg = Some(llmprof_config::hydra::CfgKind::Job);
     }
-    match command.perform(&application, &host)? {
+    let is_ours = command.config_path.is_none();
+    let outcome = command.perform(&application, &host).map_err(|error| {
+        if is_ours {
+            app::own_failure(error)
+        } else {
+            error.into()
+        }
+    })?;
+    match outcome {
         Outcome::Text(text) => output.text(&text),
         Outcome::Execution(_) => Ok(()),
     }

@@ -11,11 +11,27 @@ mod run;
 mod runs;
 mod worker;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
 use crate::{args::Command, failure::Failure, output::Output};
+
+/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, and the completion of a line. Neither is an
+/// argument that a help text or a completion shows.
+pub(crate) fn internal(words: &[OsString], output: &mut Output) -> Option<Result<(), Failure>> {
+    let (command, rest) = words.get(1..)?.split_first()?;
+    if command == "worker" && rest.is_empty() {
+        return Some(worker::worker());
+    }
+    (command == completions::COMMAND).then(|| {
+        let rest: Vec<String> = rest
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        completions::complete(&rest, output)
+    })
+}
 
 /// Does what was asked; the exit code says how it went.
 pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode, Failure> {
@@ -31,7 +47,6 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Hardware { command } => hardware::hardware(command, output)?,
         Command::Runs { command } => runs::runs(command, output)?,
-        Command::Worker => worker::worker()?,
         Command::Completions { shell } => completions::completions(shell, output)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -28,7 +28,9 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
         overrides.push(format!("model.config='{path}'"));
     }
     overrides.extend(args.overrides.iter().cloned());
-    let composed = app::llmprof(&host.cwd).compose(&overrides, RunMode::Run, &host)?;
+    let composed = app::llmprof(&host.cwd)
+        .compose(&overrides, RunMode::Run, &host)
+        .map_err(app::own_failure)?;
     let subject = Subject::of(&plan(&composed, Purpose::Paper)?, args.family.as_deref())?;
     let statics = subject.statics()?;
     if let Some(directory) = &args.output {

@@ -1,3 +1,7 @@
+mod results;
+
+use std::path::Path;
+
 use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs};
 use llmprof_report::Table;
 use llmprof_units::Bytes;
@@ -12,7 +16,7 @@ use crate::{
 /// A run as `--json` prints it.
 #[derive(Serialize)]
 struct Listed<'a> {
-    path: &'a std::path::Path,
+    path: &'a Path,
     /// `live`, `dead` (it says `running` but its process is gone) or `ended`.
     liveness: Liveness,
     #[serde(flatten)]
@@ -41,13 +45,8 @@ pub(crate) fn runs(command: RunsCommand, output: &mut Output) -> Result<(), Fail
     }
 }
 
-fn list(root: &std::path::Path, json: bool, output: &mut Output) -> Result<(), Failure> {
-    if !root.is_dir() {
-        return Err(
-            Failure::new(format!("there is no directory {}", root.display()))
-                .hint("runs are looked for in ./runs; `--root DIR` looks elsewhere".to_owned()),
-        );
-    }
+fn list(root: &Path, json: bool, output: &mut Output) -> Result<(), Failure> {
+    check(root)?;
     let (runs, errors) = find_runs(root);
     for error in errors {
         Failure::from(error).warn();
@@ -74,6 +73,30 @@ fn list(root: &std::path::Path, json: bool, output: &mut Output) -> Result<(), F
         ]);
     }
     output.table(&table)
+}
+
+/// Refuses a place where there can be no runs, or none that can be seen.
+fn check(root: &Path) -> Result<(), Failure> {
+    let elsewhere = "runs are looked for in ./runs; `--root DIR` looks elsewhere";
+    match std::fs::read_dir(root) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Failure::new(
+            format!("cannot read {}: {error}", root.display()),
+        )
+        .hint(format!(
+            "`ls -ld {}` shows who may read it; `--root DIR` looks elsewhere",
+            root.display()
+        ))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::new(format!(
+            "there is no directory {}",
+            root.display()
+        ))
+        .hint(elsewhere.to_owned())),
+        Err(error) => Err(
+            Failure::new(format!("cannot read {}: {error}", root.display()))
+                .hint(elsewhere.to_owned()),
+        ),
+    }
 }
 
 /// The status, with the process that died or lives.
@@ -108,6 +131,9 @@ fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure>
     if let Some(error) = &manifest.error {
         lines.push(format!("error       {error}"));
     }
+    for (name, result) in results::results(&run.path) {
+        lines.push(format!("{name:<11} {result}"));
+    }
     for pass in &manifest.passes {
         let time = pass
             .duration_ns
@@ -141,6 +167,7 @@ fn choose(choice: RunChoice) -> Result<StoredRun, Failure> {
     if let Some(path) = choice.run {
         return Ok(StoredRun::open(path)?);
     }
+    check(&choice.root)?;
     let (mut runs, _) = find_runs(&choice.root);
     runs.pop().ok_or_else(|| {
         Failure::new(format!("there are no runs below {}", choice.root.display()))

@@ -212,10 +212,26 @@ pub(crate) fn plots(page: &ReportView) -> Vec<Output> {
             ),
             Part::Document(_) | Part::Operators(_) => continue,
         };
-        plots.push((format!("plots/{name}.svg"), plot.file()));
+        plots.push((plot_file(&name, &plots), plot.file()));
     }
     plots
 }
+
+/// The file of a plot. Titles that differ may have one name, as letters that are not ASCII have none.
+fn plot_file(name: &str, before: &[Output]) -> String {
+    let file = |suffix: &str| format!("plots/{}{suffix}.svg", name.trim_end_matches('_'));
+    let is_taken = |file: &String| before.iter().any(|(known, _)| known == file);
+    let mut found = file("");
+    let mut number = 2_usize;
+    while is_taken(&found) {
+        found = file(&format!("_{number}"));
+        number += 1;
+    }
+    found
+}
+
+/// Letters of a title that a file's name keeps: file systems allow 255 bytes, and ranges have names of any length.
+const LONGEST_NAME: usize = 80;
 
 /// A title as part of a file's name.
 fn file_name(title: &str) -> String {
@@ -224,7 +240,9 @@ fn file_name(title: &str) -> String {
         .filter(|word| !word.is_empty())
         .map(str::to_ascii_lowercase)
         .collect();
-    words.join("_")
+    let mut name = words.join("_");
+    name.truncate(LONGEST_NAME);
+    name
 }
 
 /// Gaps between the tokens of plain passes, ns.
@@ -254,5 +272,24 @@ mod tests {
     fn titles_become_names_of_files() {
         assert_eq!(file_name("decode (device 1)"), "decode_device_1");
         assert_eq!(file_name("Steps of decode"), "steps_of_decode");
+        assert_eq!(file_name(&"x".repeat(300)).len(), LONGEST_NAME);
+    }
+
+    #[test]
+    fn titles_of_one_name_have_files_of_their_own() {
+        let mut plots = Vec::new();
+        for title in ["decode 1", "decode-1", "解碼"] {
+            let name = format!("waterfall_{}", file_name(title));
+            plots.push((plot_file(&name, &plots), String::new()));
+        }
+        let files: Vec<&str> = plots.iter().map(|(file, _)| file.as_str()).collect();
+        assert_eq!(
+            files,
+            [
+                "plots/waterfall_decode_1.svg",
+                "plots/waterfall_decode_1_2.svg",
+                "plots/waterfall.svg"
+            ]
+        );
     }
 }

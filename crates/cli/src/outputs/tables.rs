@@ -1,8 +1,8 @@
-//! CSV files for spreadsheets and pandas: `operators.csv`, `kernels.csv`, `ops.csv`.
+//! CSV files for spreadsheets and pandas: `operators.csv`, `kernels.csv`, `ops.csv`, `ops_by_shape.csv`.
 
 use std::collections::BTreeMap;
 
-use llmprof_analysis::{Analysis, CaptureCost};
+use llmprof_analysis::{Analysis, CaptureCost, attribution::operators::OperatorTimes};
 
 use super::Output;
 use crate::output::csv_field;
@@ -146,35 +146,53 @@ pub(super) fn kernels(analysis: &Analysis) -> Option<Output> {
     (lines.rows > 0).then(|| ("kernels.csv".to_owned(), lines.text))
 }
 
-/// `ops.csv`: operators by name and shapes. Times are µs, as torch's profiler has them. The memory column is empty where
-/// allocations are not attributed to operators.
-pub(super) fn ops(analysis: &Analysis) -> Option<Output> {
-    let mut lines = Lines::new(&[
-        "key",
-        "cuda_time_total_us",
-        "cpu_time_total_us",
-        "self_cuda_time_total_us",
-        "calls",
-        "input_shapes",
-        "self_cpu_memory_usage_bytes",
-    ]);
-    let micros = |ns: i64| (ns as f64 / 1e3).to_string();
-    let timeline = analysis.timeline.as_deref()?;
-    for operator in &timeline.operators {
+/// Columns of `ops.csv` and `ops_by_shape.csv`. Times are µs, as torch's profiler has them. Memory is empty where allocations
+/// were not recorded.
+const OPS: [&str; 7] = [
+    "key",
+    "cuda_time_total_us",
+    "cpu_time_total_us",
+    "self_cuda_time_total_us",
+    "calls",
+    "input_shapes",
+    "self_cpu_memory_usage_bytes",
+];
+
+/// `ops.csv`, which has one row per operator as `key_averages()` does, and `ops_by_shape.csv`, which has one per operator and
+/// shapes of its inputs.
+pub(super) fn ops(analysis: &Analysis) -> Vec<Output> {
+    let mut by_key = Lines::new(&OPS);
+    let mut by_shape = Lines::new(&OPS);
+    for operator in analysis
+        .timeline
+        .iter()
+        .flat_map(|timeline| &timeline.operators)
+    {
+        by_key.add(op(&operator.name, &operator.times, String::new()));
         for shape in &operator.shapes {
-            let times = &shape.times;
-            lines.add([
-                operator.name.clone(),
-                micros(times.device_total_ns),
-                micros(times.host_total_ns),
-                micros(times.device_self_ns),
-                times.calls.to_string(),
-                format!("[{}]", shape.inputs.join(", ")),
-                String::new(),
-            ]);
+            let shapes = format!("[{}]", shape.inputs.join(", "));
+            by_shape.add(op(&operator.name, &shape.times, shapes));
         }
     }
-    (lines.rows > 0).then(|| ("ops.csv".to_owned(), lines.text))
+    [("ops.csv", by_key), ("ops_by_shape.csv", by_shape)]
+        .into_iter()
+        .filter(|(_, lines)| lines.rows > 0)
+        .map(|(name, lines)| (name.to_owned(), lines.text))
+        .collect()
+}
+
+fn op(key: &str, times: &OperatorTimes, shapes: String) -> [String; 7] {
+    let micros = |ns: i64| (ns as f64 / 1e3).to_string();
+    let memory = times.host_self_memory_bytes;
+    [
+        key.to_owned(),
+        micros(times.device_total_ns),
+        micros(times.host_total_ns),
+        micros(times.device_self_ns),
+        times.calls.to_string(),
+        shapes,
+        memory.map(|bytes| bytes.to_string()).unwrap_or_default(),
+    ]
 }
 
 /// An enum as JSON spells it.

@@ -1,6 +1,7 @@
 //! Overrides of values: change, add and delete keys of a composed config.
 
 use super::error::Error;
+use super::meant;
 use super::repository::Repository;
 use crate::context::Context;
 use crate::error::{Error as ValueError, ErrorKind};
@@ -57,10 +58,12 @@ pub(super) fn apply(
             update::update(config, key, value, FORCE_MERGE, context).map_err(failed)
         }
         OverrideKind::Change => {
-            update::update(config, key, value, MERGE, context).map_err(|error| match error.kind() {
+            let changed = update::update(config, key, value, MERGE, context);
+            changed.map_err(|error| match error.kind() {
                 ErrorKind::Struct { .. } | ErrorKind::Key(_) => Error::KeyNotInStruct {
                     key: key.clone(),
                     line: line.input_line.clone(),
+                    meant: meant::meant(config, key),
                     error,
                 },
                 _ => failed(error),

@@ -62,6 +62,19 @@ impl App {
         self.compose_session(&session, mode, host)
     }
 
+    /// Every group of the application's search path with its options, Hydra's own groups aside.
+    pub fn groups(&self, host: &Host) -> Result<Vec<(String, Vec<String>)>, Error> {
+        let session = self.session(&[], host)?;
+        let groups = session.repository.all_groups().into_iter();
+        Ok(groups
+            .filter(|group| !group.starts_with("hydra/"))
+            .map(|group| {
+                let options = session.repository.options(&group);
+                (group, options)
+            })
+            .collect())
+    }
+
     /// Composes without looking at sweeps, to find out the run mode.
     pub(super) fn compose_unchecked(
         &self,

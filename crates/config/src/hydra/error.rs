@@ -164,10 +164,12 @@ pub enum Error {
     #[error("error in override '{line}': {error}")]
     Override { line: String, error: ValueError },
     /// An override of a key that does not exist.
-    #[error("could not override '{key}': {error}")]
+    #[error("unknown key `{key}`")]
     KeyNotInStruct {
         key: String,
         line: String,
+        /// The key that was most likely meant.
+        meant: Option<String>,
         error: ValueError,
     },
     /// `+key=value` where there is a value already.
@@ -298,13 +300,11 @@ impl Error {
                 Some(format!("possible interpolation keys: {}", keys.join(", ")))
             }
             Self::UnknownGroup { group, groups, .. } => did_you_mean(group, groups),
-            Self::KeyNotInStruct { line, error, .. } => {
-                let append = format!("to append to your config use +{line}");
-                Some(match error.hint() {
-                    Some(hint) => format!("{hint}\n{append}"),
-                    None => append,
-                })
-            }
+            // A key that was most likely meant stands alone: adding the misspelled one is what nobody wants.
+            Self::KeyNotInStruct { line, meant, .. } => Some(match meant {
+                Some(key) => format!("did you mean `{key}`?"),
+                None => format!("to append to your config use +{line}"),
+            }),
             Self::AddExisting { key, line } => Some(format!(
                 "remove the + to change it: {}\nor write a second one to add or change '{key}': +{line}",
                 line.strip_prefix('+').unwrap_or(line)

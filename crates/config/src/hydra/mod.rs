@@ -17,6 +17,7 @@ mod error;
 mod fill;
 mod info;
 mod job;
+mod meant;
 mod repository;
 mod resolved;
 mod resolvers;

@@ -92,7 +92,7 @@ pub enum ImportError {
         limit_bytes: u64,
     },
     /// No importer knows it.
-    #[error("{path} is of no known kind ({begins}); known are: {known}")]
+    #[error("{path}: unrecognized format ({begins}); supported: {known}")]
     Unknown {
         /// Which file.
         path: PathBuf,
@@ -128,6 +128,16 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
     if found.is_none() && nsys_report::may_be(path) {
         let profile = nsys_report::read(path, nsys_report::find_tool().as_deref(), limits)?;
         return Ok(("nsys_report", profile));
+    }
+    if found.is_none() && ncu_csv::is_report(path) {
+        return Err(ImportError::Unusable {
+            path: path.to_owned(),
+            format: "an Nsight Compute report",
+            what: format!(
+                "only ncu can read that: export it with `ncu --import {} --page raw --csv > raw.csv` and import raw.csv",
+                path.display()
+            ),
+        });
     }
     let importer = found.ok_or_else(|| ImportError::Unknown {
         path: path.to_owned(),

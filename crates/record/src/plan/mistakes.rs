@@ -145,17 +145,6 @@ impl Plan {
                 Some("a positive number, or infer.do_sample=false"),
             );
         }
-        if self
-            .hardware
-            .power_limit_w
-            .is_some_and(|limit| !(limit > 0.0 && limit.is_finite()))
-        {
-            wrong(
-                "hardware.power_limit_w",
-                "must be a positive number of watts".to_owned(),
-                None,
-            );
-        }
         found
     }
 

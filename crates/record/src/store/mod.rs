@@ -22,6 +22,9 @@ pub(crate) const MANIFEST_FILE: &str = "run.json";
 /// Name of the file whose lock the writer of a run holds.
 pub(crate) const LOCK_FILE: &str = ".lock";
 
+/// The action of an I/O error that writes nothing.
+const READ: &str = "read";
+
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -68,6 +71,28 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    fn is_reading(&self) -> bool {
+        matches!(self, Self::Io { action, .. } if *action == READ)
+    }
+
+    /// Whether another run directory would do.
+    pub fn is_about_the_directory(&self) -> bool {
+        match self {
+            Self::InUse { .. } | Self::Exists { .. } => true,
+            Self::Io { source, .. } => {
+                !self.is_reading()
+                    && matches!(
+                        source.kind(),
+                        std::io::ErrorKind::ReadOnlyFilesystem
+                            | std::io::ErrorKind::PermissionDenied
+                            | std::io::ErrorKind::NotADirectory
+                            | std::io::ErrorKind::AlreadyExists
+                    )
+            }
+            Self::NotARun { .. } | Self::BadManifest { .. } => false,
+        }
+    }
+
     /// What would fix it, where that can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -78,17 +103,16 @@ impl StoreError {
                         path.display()
                     ))
                 }
+                std::io::ErrorKind::PermissionDenied if self.is_reading() => Some(format!(
+                    "{} is not readable for this user: `ls -ld` shows its permissions",
+                    path.display()
+                )),
                 std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
-                    Some(
-                        "choose a directory that can be written: hydra.run.dir=PATH, or -o DIR"
-                            .to_owned(),
-                    )
+                    Some("choose a directory that can be written".to_owned())
                 }
                 _ => None,
             },
-            Self::InUse { .. } | Self::Exists { .. } => {
-                Some("choose another directory: hydra.run.dir=PATH, or -o DIR".to_owned())
-            }
+            Self::InUse { .. } | Self::Exists { .. } => Some("choose another directory".to_owned()),
             Self::NotARun { .. } => {
                 Some("`llmprof runs list` shows the runs below a directory".to_owned())
             }
@@ -107,5 +131,24 @@ pub(crate) fn io_error(
         action,
         path,
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::*;
+
+    /// `runs list` of a directory that cannot be read once advised to choose a writable one.
+    #[test]
+    fn advice_fits_what_was_being_done() {
+        let denied = |action| io_error(action, "runs")(Error::from(ErrorKind::PermissionDenied));
+        let reading = denied("read");
+        assert!(reading.hint().unwrap().contains("not readable"));
+        assert!(!reading.is_about_the_directory());
+        let creating = denied("create");
+        assert!(creating.hint().unwrap().contains("can be written"));
+        assert!(creating.is_about_the_directory());
     }
 }

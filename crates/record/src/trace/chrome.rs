@@ -2,6 +2,7 @@
 //!
 //! Laid out and named as Kineto does, so that tools which read Kineto's traces read these, our own importer among them.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::inputs::InputsId;
@@ -17,6 +18,7 @@ impl Trace {
         };
         writer.header()?;
         writer.names()?;
+        writer.device_names()?;
         writer.hosts()?;
         writer.kernels()?;
         writer.copies()?;
@@ -186,6 +188,54 @@ impl<W: Write> Writer<'_, W> {
             }
         }
         Ok(())
+    }
+
+    /// Names of devices and streams, which stand where a process and its threads do.
+    fn device_names(&mut self) -> io::Result<()> {
+        let trace = self.trace;
+        let mut streams: BTreeSet<(u32, u32)> = BTreeSet::new();
+        streams.extend(trace.kernels.rows().map(|row| (row.device, row.stream)));
+        streams.extend(trace.copies.rows().map(|row| (row.device, row.stream)));
+        streams.extend(trace.memsets.rows().map(|row| (row.device, row.stream)));
+        streams.extend(trace.syncs.rows().map(|row| (row.device, row.stream)));
+        let ranges = trace.ranges.rows();
+        let on_device = ranges.filter(|range| range.kind == RangeKind::DEVICE_ANNOTATION);
+        streams.extend(on_device.map(|range| (range.device, range.stream)));
+        let mut last = None;
+        for (device, stream) in streams {
+            if last != Some(device) {
+                last = Some(device);
+                let known = trace.devices.iter().find(|known| known.id == device);
+                let name = match known.map(|known| known.name.as_str()) {
+                    Some(name) if !name.is_empty() => format!("GPU {device}: {name}"),
+                    _ => format!("GPU {device}"),
+                };
+                let label = format!("GPU {device}");
+                self.device_name("process_name", device, 0, "name", &name)?;
+                self.device_name("process_labels", device, 0, "labels", &label)?;
+            }
+            let name = format!("stream {stream}");
+            self.device_name("thread_name", device, stream, "name", &name)?;
+        }
+        Ok(())
+    }
+
+    fn device_name(
+        &mut self,
+        kind: &str,
+        device: u32,
+        stream: u32,
+        field: &str,
+        name: &str,
+    ) -> io::Result<()> {
+        self.open()?;
+        write!(
+            self.out,
+            "\"name\": \"{kind}\", \"ph\": \"M\", \"pid\": {device}, \"tid\": {stream},\n    \"args\": {{\"{field}\": "
+        )?;
+        serde_json::to_writer(&mut *self.out, name)?;
+        self.out.write_all(b"}")?;
+        self.close()
     }
 
     fn name_event(&mut self, kind: &str, row: usize, name: StrId) -> io::Result<()> {

@@ -235,20 +235,20 @@ fn bad_workloads_name_their_key() {
         ..Precision::default()
     };
     for (workload, key) in [
-        (Workload { batch: 0, ..base }, "workload.batch"),
+        (Workload { batch: 0, ..base }, "`workload.batch_size`"),
         (
             Workload {
                 batch: u64::MAX,
                 ..base
             },
-            "workload.batch",
+            "`workload.batch_size`",
         ),
         (
             Workload {
                 prompt: u64::MAX,
                 ..base
             },
-            "workload.prompt",
+            "`workload.prompt_tokens`",
         ),
         (
             Workload {
@@ -262,19 +262,16 @@ fn bad_workloads_name_their_key() {
                 cached: u64::MAX,
                 ..base
             },
-            "workload.cached",
+            "`workload.cached_tokens`",
         ),
         (
             Workload {
                 chunk: Some(0),
                 ..base
             },
-            "workload.chunk",
+            "`workload.chunk_tokens`",
         ),
-        (
-            Workload { precision, ..base },
-            "workload.precision.activations",
-        ),
+        (Workload { precision, ..base }, "`workload.dtype`"),
         (
             Workload {
                 images: Images {
@@ -302,7 +299,7 @@ fn bad_workloads_name_their_key() {
                 prompt: 1 << 32,
                 ..base
             },
-            "workload.batch",
+            "`workload.batch_size`",
         ),
     ] {
         let error = llama.costs(&workload).unwrap_err().to_string();

@@ -18,10 +18,7 @@ use llmprof_record::{
 };
 use llmprof_units::Nanos;
 
-pub use self::{
-    facts::gpu_facts,
-    library::NvmlUnavailable,
-};
+pub use self::{facts::gpu_facts, library::NvmlUnavailable};
 
 use self::{
     device::{Moment, Reader},

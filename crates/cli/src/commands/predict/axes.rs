@@ -227,10 +227,8 @@ impl Reader<'_> {
         if let Some(known) = self.plans.get(job) {
             return Ok(known.clone());
         }
-        let plan = plan(
-            &self.app.compose(job, RunMode::Run, self.host)?,
-            Purpose::Paper,
-        )?;
+        let composed = self.app.compose(job, RunMode::Run, self.host);
+        let plan = plan(&composed.map_err(crate::app::own_failure)?, Purpose::Paper)?;
         self.plans.insert(job.to_vec(), plan.clone());
         Ok(plan)
     }

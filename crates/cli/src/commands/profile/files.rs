@@ -6,6 +6,7 @@ use llmprof_record::summary::{Summary, SummaryTable};
 use llmprof_units::{Count, Nanos};
 
 use super::counters::shortened;
+use crate::clock;
 
 /// `runs/import/<name of the first file>/<time>`.
 pub(super) fn default_directory(files: &[PathBuf]) -> PathBuf {
@@ -16,11 +17,11 @@ pub(super) fn default_directory(files: &[PathBuf]) -> PathBuf {
         .filter(|stem| !stem.is_empty())
         .unwrap_or("profile")
         .to_owned();
-    let time = jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
+    let time = clock::directory_name();
     free(&Path::new("runs").join("import").join(stem).join(time))
 }
 
-/// The directory, or the first like it that is not there yet: two runs may begin in one second.
+/// The directory, or the first like it that is not there yet: two runs may begin in one microsecond.
 pub(crate) fn free(dir: &Path) -> PathBuf {
     let mut found = dir.to_path_buf();
     let mut number = 2_u32;

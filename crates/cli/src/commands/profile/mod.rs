@@ -3,6 +3,7 @@
 mod again;
 pub(crate) mod counters;
 pub(crate) mod files;
+mod lost;
 pub(crate) mod memory;
 pub(crate) mod page;
 mod request;
@@ -17,7 +18,7 @@ use std::{
 use llmprof_analysis::{Analysis, judged_device};
 use llmprof_capture::session::Sliced;
 use llmprof_record::{
-    import::{self, Limits},
+    import::{self, Limits, Profile},
     issue::Issue,
     run::{RunRecord, TRACE_FILE},
     store::{Pass, RunDir, RunStatus, StoredRun, relist, write_atomically},
@@ -38,6 +39,10 @@ use crate::{
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
     let started = Instant::now();
     let (profiles, overrides) = request::split(&args.files);
+    if profiles.is_empty() {
+        return Err(Failure::new("there is no profile to import")
+            .hint(format!("llmprof import FILE {}", overrides.join(" "))));
+    }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
     let (mut record, sources) = read(&profiles)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
@@ -47,7 +52,8 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         Some(dir) => dir.clone(),
         None => files::default_directory(&profiles),
     };
-    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
+    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
+        .map_err(|error| Failure::directory(error, "-o DIR"))?;
     let written = (|| -> Result<(), Failure> {
         store.describe("import", &record.name, &overrides)?;
         record.save(store.path())?;
@@ -190,6 +196,9 @@ fn read(profiles: &[PathBuf]) -> Result<(RunRecord, Vec<String>), Failure> {
         let (format, profile) = import::import(file, &Limits::default())
             .map_err(|error| Failure::new(error.to_string()))?;
         sources.push(format!("{}: {format}", file.display()));
+        if let Profile::Trace(trace) = &profile {
+            lost::refuse(file, trace)?;
+        }
         record
             .add_profile(&files::name(file), profile)
             .map_err(|second| {

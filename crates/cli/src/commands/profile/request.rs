@@ -52,7 +52,9 @@ pub(super) fn subject(
         );
     }
     let host = app::host()?;
-    let composed = app::llmprof(&host.cwd).compose(&all, RunMode::Run, &host)?;
+    let composed = app::llmprof(&host.cwd)
+        .compose(&all, RunMode::Run, &host)
+        .map_err(app::own_failure)?;
     let plan = plan(&composed, Purpose::Paper)?;
     let mut subject = Subject::of(&plan, None)?;
     if plan.hardware.spec == "auto" {

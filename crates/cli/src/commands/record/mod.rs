@@ -67,7 +67,8 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         .clone()
         .unwrap_or_else(|| default_directory(program));
     let mut interrupt = Interrupt::install().map_err(failure)?;
-    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
+    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
+        .map_err(|error| Failure::directory(error, "-o DIR"))?;
     let watched = (|| {
         store.describe("record", "", &[])?;
         let mut launch = Launch::new(program.clone()).args(rest.iter().cloned());
@@ -247,7 +248,7 @@ fn default_directory(program: &str) -> PathBuf {
     let name = Path::new(program)
         .file_name()
         .map_or_else(|| "command".into(), |name| name.to_string_lossy());
-    let time = jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
+    let time = clock::directory_name();
     free(&Path::new("runs").join("record").join(&*name).join(time))
 }
 

@@ -30,6 +30,7 @@ use crate::{
     calibration, clock,
     commands::profile::memory,
     failure::{self, Failure},
+    fit,
     output::Output,
     outputs::{self, Results, Wanted, has_times},
     plan::{Purpose, plan},
@@ -89,26 +90,29 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         RuntimeType::Native | RuntimeType::Pytorch
     );
     let is_measured = runs && on_cpu && plan.hardware.spec == "auto";
-    if is_measured {
-        calibration::ensure()?;
+    let mut subject = Subject::of_run(&plan)?;
+    if !is_measured {
+        subject.find_device(&plan)?;
     }
-    // What transformers or another program runs need not be known here.
-    let subject = match plan.runtime.kind {
-        RuntimeType::Pytorch | RuntimeType::Command => Subject::of_any(&plan)?,
-        RuntimeType::Native | RuntimeType::None => Subject::of(&plan, None)?,
-    };
+    subject.issues.extend(fit::check(&plan, &subject)?);
     let feed = match plan.runtime.kind {
         RuntimeType::None | RuntimeType::Command => None,
         _ => Some(feed(&plan, &subject, cwd)?),
     };
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);
-    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)?;
+    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
+        .map_err(|error| Failure::directory(error, "hydra.run.dir=DIR"))?;
     let mut summary = Vec::new();
     let mut analysis = None;
 
     let mut stages = || -> Result<(), Halt> {
         store.describe(&plan.experiment, &plan.model.name, &job.overrides)?;
+        if is_measured {
+            // After every mistake has been looked for: it takes seconds.
+            calibration::ensure().map_err(halt)?;
+            subject.find_device(&plan).map_err(halt)?;
+        }
         for (path, text) in &job.files {
             store.write(&path.to_string_lossy(), text)?;
         }

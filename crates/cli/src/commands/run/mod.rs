@@ -14,7 +14,11 @@ use crate::{app, args::RunArgs, failure::Failure, output::Output, progress::Show
 pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let host = app::host()?;
     let application = app::llmprof(&host.cwd);
-    match args.hydra.into_command().perform(&application, &host)? {
+    let asked = args.hydra.into_command();
+    let outcome = asked
+        .perform(&application, &host)
+        .map_err(app::own_failure)?;
+    match outcome {
         Outcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),
         Outcome::Execution(Execution::Run(job)) => {
             let ended = job::run(&job, &host.cwd, Show::detect())?;

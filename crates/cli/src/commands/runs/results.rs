@@ -1,0 +1,100 @@
+//! What a run found, in a few lines, from the files that it left.
+
+use std::path::Path;
+
+use llmprof_units::{Nanos, Times, significant};
+use serde_json::Value;
+
+/// Findings that are shown; the report has all.
+const MOST_FINDINGS: usize = 5;
+
+/// Name and value of each result; nothing where the run left none.
+pub(super) fn results(run: &Path) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some(metrics) = json(&run.join("metrics.json")) {
+        latency(&metrics["aggregates"], &mut lines);
+        for phase in metrics["phases"].as_array().into_iter().flatten() {
+            lines.extend(phase_line(phase).map(|line| ("phase", line)));
+        }
+    }
+    if let Some(analysis) = json(&run.join("analysis.json")) {
+        let findings = analysis["findings"].as_array();
+        // One that abstains concludes nothing.
+        let concluded = findings
+            .into_iter()
+            .flatten()
+            .filter(|finding| finding["abstains"].is_null());
+        lines.extend(
+            concluded
+                .filter_map(finding_line)
+                .take(MOST_FINDINGS)
+                .map(|line| ("finding", line)),
+        );
+    }
+    lines
+}
+
+/// A file that is absent or cannot be read shows nothing: `runs show` is of any run, whatever became of it.
+fn json(file: &Path) -> Option<Value> {
+    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+}
+
+fn latency(aggregates: &Value, lines: &mut Vec<(&'static str, String)>) {
+    let times = [("TTFT", "ttft_ms"), ("TPOT", "tpot_ms")];
+    for (name, key) in times {
+        if let Some(mean) = aggregates[key]["mean"].as_f64() {
+            lines.push((name, millis(mean)));
+        }
+    }
+    if let Some(rate) = aggregates["tokens_per_s"]["mean"].as_f64() {
+        lines.push(("tokens/s", significant(rate)));
+    }
+}
+
+/// `decode: 25.3 ms, memory-bound`, with the wall time of the plain pass where there is one.
+fn phase_line(phase: &Value) -> Option<String> {
+    let name = phase["phase"].as_str()?;
+    let plain = phase["plain_wall_ns"].as_i64();
+    let wall = plain.or_else(|| phase["waterfall"]["wall_ns"].as_i64())?;
+    let class = match phase["class"].as_str() {
+        Some(class) => format!(", {}", class.replace('_', "-")),
+        None => String::new(),
+    };
+    Some(format!("{name}: {}{class}", Nanos(wall)))
+}
+
+fn finding_line(finding: &Value) -> Option<String> {
+    let title = finding["title"].as_str().or(finding["code"].as_str())?;
+    let title = title.trim_end_matches('.');
+    Some(match finding["gain"]["factor"].as_f64() {
+        Some(factor) => format!("{title} (speedup at most {})", Times(factor)),
+        None => title.to_owned(),
+    })
+}
+
+fn millis(mean: f64) -> String {
+    Nanos((mean * 1e6).round() as i64).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_from_metrics_and_analysis() {
+        let run = tempfile::tempdir().unwrap();
+        assert_eq!(results(run.path()), []);
+        let metrics = r#"{"aggregates": {"ttft_ms": {"mean": 12.5}, "tpot_ms": null, "tokens_per_s": {"mean": 40.0}},
+            "phases": [{"phase": "decode", "class": "memory_bound", "plain_wall_ns": null, "waterfall": {"wall_ns": 2000000}}]}"#;
+        let analysis = r#"{"findings": [
+            {"code": "idle", "title": "GPU idle 70 %.", "gain": {"factor": 2.0}, "abstains": null},
+            {"code": "memory", "title": "nothing", "gain": null, "abstains": "no device"}]}"#;
+        std::fs::write(run.path().join("metrics.json"), metrics).unwrap();
+        std::fs::write(run.path().join("analysis.json"), analysis).unwrap();
+        let shown = results(run.path());
+        let names: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["TTFT", "tokens/s", "phase", "finding"]);
+        assert!(shown[2].1.contains("memory-bound"), "{shown:?}");
+        assert!(shown[3].1.starts_with("GPU idle 70 % ("), "{shown:?}");
+    }
+}

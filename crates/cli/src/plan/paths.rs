@@ -1,0 +1,75 @@
+//! Files and directories that a request names and that are not there: found before anything is measured.
+
+use std::path::Path;
+
+use llmprof_record::plan::{LoadFormat, Mistake, Plan, RuntimeType};
+
+/// What is wrong with the paths of a request that is to be executed.
+pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
+    let mut found = Vec::new();
+    let mut wrong = |key, message: String, hint: Option<&str>| {
+        found.push(Mistake {
+            key,
+            message,
+            hint: hint.map(str::to_owned),
+        });
+    };
+    let model = &plan.model;
+    let loads = matches!(
+        plan.runtime.kind,
+        RuntimeType::Native | RuntimeType::Pytorch
+    );
+    if let Some(path) = &model.path {
+        if !path.is_dir() {
+            wrong(
+                "model.path",
+                not_there(path, "directory"),
+                Some("the directory of a model has its config.json, weights and tokenizer"),
+            );
+        } else if loads && model.load_format == LoadFormat::Safetensors && !has_weights(path) {
+            wrong(
+                "model.path",
+                format!("{} has no .safetensors file", path.display()),
+                Some("model.load_format=dummy runs with random weights"),
+            );
+        }
+    }
+    let files = [
+        ("model.config", &model.config),
+        ("dataset.subset_filelist", &plan.dataset.subset_filelist),
+    ];
+    for (key, file) in files {
+        if let Some(path) = file
+            && !path.is_file()
+        {
+            wrong(key, not_there(path, "file"), None);
+        }
+    }
+    if let Some(path) = &model.tokenizer
+        && loads
+        && !path.exists()
+    {
+        wrong("model.tokenizer", not_there(path, "directory"), None);
+    }
+    found
+}
+
+fn not_there(path: &Path, what: &str) -> String {
+    if path.exists() {
+        format!("{} is not a {what}", path.display())
+    } else {
+        format!("there is no {what} {}", path.display())
+    }
+}
+
+/// Whether a model's directory has weights. One that cannot be listed is for whoever loads it to judge.
+fn has_weights(path: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return true;
+    };
+    entries.flatten().any(|entry| {
+        let name = entry.path();
+        name.extension()
+            .is_some_and(|extension| extension == "safetensors")
+    })
+}

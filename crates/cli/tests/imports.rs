@@ -1,0 +1,237 @@
+//! Imports that go wrong, and files that an import leaves.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{fs, path::PathBuf};
+
+use common::{json, refused, works};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(name)
+}
+
+fn slice(category: &str, name: &str, place: &str, start: u32, more: &str) -> String {
+    format!(
+        r#"{{"ph": "X", "cat": "{category}", "name": "{name}", {place}, "ts": {start}.000, "dur": 5.000, "args": {{{more}}}}}"#
+    )
+}
+
+#[test]
+fn an_import_needs_a_file() {
+    let folder = folder();
+    let said = refused(folder.path(), &["import", "model=gpt2"]);
+    assert!(said.contains("no profile to import"), "{said}");
+    assert!(said.contains("llmprof import FILE model=gpt2"), "{said}");
+    assert!(!folder.path().join("runs").exists());
+}
+
+#[test]
+fn a_trace_that_is_cut_before_its_kernels_is_refused() {
+    let folder = folder();
+    let host = "\"pid\": 1, \"tid\": 1";
+    let operator = slice("cpu_op", "aten::mm", host, 10, "");
+    let launch = slice(
+        "cuda_runtime",
+        "cudaLaunchKernel",
+        host,
+        12,
+        "\"correlation\": 7",
+    );
+    let stream = "\"pid\": 0, \"tid\": 7";
+    let kernel = slice(
+        "kernel",
+        "gemm",
+        stream,
+        20,
+        "\"correlation\": 7, \"device\": 0, \"stream\": 7",
+    );
+    let devices = r#""deviceProperties": [{"id": 0, "name": "NVIDIA H200"}], "#;
+    let write = |name: &str, devices: &str, events: &[&String], end: &str| {
+        let events: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
+        let text = format!(
+            "{{\"schemaVersion\": 1, {devices}\"traceEvents\": [\n  {}{end}",
+            events.join(",\n  ")
+        );
+        fs::write(folder.path().join(name), text).unwrap();
+    };
+    let cut = ",\n  {\"ph\": \"X\", \"ca";
+    // Either the header or a launch tells that there was a GPU.
+    write("calls", "", &[&operator, &launch], cut);
+    write("header", devices, &[&operator], cut);
+    for name in ["calls", "header"] {
+        let said = refused(folder.path(), &["import", name, "-o", "out"]);
+        assert!(
+            said.contains("is cut off before its first kernel"),
+            "{said}"
+        );
+        assert!(!folder.path().join("out").exists());
+    }
+    // With a kernel, without a GPU, or whole, it is what there is.
+    write("kernel", devices, &[&operator, &launch, &kernel], cut);
+    write("host", "", &[&operator], cut);
+    write("whole", devices, &[&operator], "\n]}");
+    for name in ["kernel", "host", "whole"] {
+        works(
+            folder.path(),
+            &["import", name, "-o", &format!("of_{name}")],
+        );
+    }
+}
+
+#[test]
+fn reports_of_nsight_compute_say_how_to_export_them() {
+    let folder = folder();
+    fs::write(folder.path().join("decode.ncu-rep"), b"NVR\0\x0a\0\0\0rest").unwrap();
+    let said = refused(folder.path(), &["import", "decode.ncu-rep"]);
+    assert!(
+        said.contains("ncu --import decode.ncu-rep --page raw --csv"),
+        "{said}"
+    );
+    fs::write(folder.path().join("noise"), b"\x01\x02\x03").unwrap();
+    let said = refused(folder.path(), &["import", "noise"]);
+    assert!(
+        said.contains("unrecognized format") && said.contains("supported: kineto"),
+        "{said}"
+    );
+}
+
+#[test]
+fn ranges_with_long_names_have_files() {
+    let folder = folder();
+    let long = "layer".repeat(60);
+    let host = "\"pid\": 1, \"tid\": 1";
+    let mut events = Vec::new();
+    for (number, suffix) in ["a", "b"].iter().enumerate() {
+        let start = 100 * number as u32;
+        let name = format!("{long}{suffix}");
+        events.push(slice("user_annotation", &name, host, start, ""));
+        let correlation = format!("\"correlation\": {}", number + 1);
+        let call = slice(
+            "cuda_runtime",
+            "cudaLaunchKernel",
+            host,
+            start + 1,
+            &correlation,
+        );
+        events.push(call.replace("5.000", "1.000"));
+        let kernel = format!("{correlation}, \"device\": 0, \"stream\": 7");
+        events.push(slice(
+            "kernel",
+            "gemm",
+            "\"pid\": 0, \"tid\": 7",
+            start + 3,
+            &kernel,
+        ));
+    }
+    let text = format!(
+        "{{\"schemaVersion\": 1, \"traceEvents\": [\n{}\n]}}",
+        events.join(",\n")
+    );
+    fs::write(folder.path().join("trace"), text).unwrap();
+    works(folder.path(), &["import", "trace", "-o", "run"]);
+    let plots = fs::read_dir(folder.path().join("run/plots")).unwrap();
+    let names: Vec<String> = plots
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let of_ranges = names.iter().filter(|name| name.contains("layerlayer"));
+    assert!(of_ranges.count() >= 2, "one plot for each range: {names:?}");
+    assert!(names.iter().all(|name| name.len() < 128), "{names:?}");
+}
+
+/// `ops.csv` is `key_averages()` again: one row per key, the times and memory that torch has.
+#[test]
+fn operators_have_a_row_per_key_and_one_per_shape() {
+    let folder = folder();
+    let trace = fixture("cpu/torch_memory.json.gz");
+    works(
+        folder.path(),
+        &["import", trace.to_str().unwrap(), "-o", "run"],
+    );
+    let table = |name: &str| {
+        let text = fs::read_to_string(folder.path().join("run").join(name)).unwrap();
+        let rows: Vec<Vec<String>> = text.lines().map(cells).collect();
+        rows
+    };
+    let (by_key, by_shape) = (table("ops.csv"), table("ops_by_shape.csv"));
+    assert_eq!(by_key[0], by_shape[0]);
+    let header = &by_key[0];
+    let column = |name: &str| header.iter().position(|cell| cell == name).unwrap();
+    let [key, calls, time, memory] = [
+        "key",
+        "calls",
+        "cpu_time_total_us",
+        "self_cpu_memory_usage_bytes",
+    ]
+    .map(column);
+    let truth = json(&fixture("cpu/torch_memory.key_averages.json"));
+    let mut seen = 0;
+    for row in truth.as_array().unwrap() {
+        let name = row["key"].as_str().unwrap();
+        let own: Vec<_> = by_key.iter().filter(|cells| cells[key] == name).collect();
+        if ["step", "[memory]"].contains(&name) {
+            assert!(own.is_empty(), "{name} is no operator");
+            continue;
+        }
+        assert_eq!(own.len(), 1, "{name}");
+        let own = own[0];
+        assert_eq!(own[calls], row["count"].to_string(), "{name}");
+        assert_eq!(
+            own[memory],
+            row["self_cpu_memory_bytes"].to_string(),
+            "{name}"
+        );
+        let micros: f64 = own[time].parse().unwrap();
+        assert!(
+            (micros - row["cpu_us"].as_f64().unwrap()).abs() < 0.001,
+            "{name}"
+        );
+        let split: u64 = by_shape
+            .iter()
+            .filter(|cells| cells[key] == name)
+            .map(|cells| cells[calls].parse::<u64>().unwrap())
+            .sum();
+        assert_eq!(split.to_string(), own[calls], "{name}");
+        seen += 1;
+    }
+    assert_eq!(seen, by_key.len() - 1);
+    assert!(by_shape.len() > by_key.len());
+}
+
+/// The cells of a line, some of which are quoted.
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            other => cells.last_mut().unwrap().push(other),
+        }
+    }
+    cells
+}
+
+#[test]
+fn an_exported_timeline_names_gpus_and_streams() {
+    let folder = folder();
+    let trace = fixture("h200/torch_shapes.json.gz");
+    works(
+        folder.path(),
+        &["import", trace.to_str().unwrap(), "-o", "run"],
+    );
+    works(folder.path(), &["export", "run", "--to", "chrome"]);
+    let exported = json(&folder.path().join("run/trace.json"));
+    let named = |kind: &str, name: &str| {
+        let events = exported["traceEvents"].as_array().unwrap().iter();
+        let mut named = events.filter(|event| event["name"] == kind && event["pid"] == 0);
+        named.any(|event| event["args"]["name"] == name)
+    };
+    assert!(named("process_name", "GPU 0: NVIDIA H200"));
+    assert!(named("thread_name", "stream 7"));
+}

@@ -114,7 +114,7 @@ fn document(device: &Device) -> Document {
     }
     document.table(facts);
 
-    document.heading("Peaks");
+    document.section("peaks", "Peaks");
     let mut peaks = Table::new(
         &[
             "Format",
@@ -155,7 +155,7 @@ fn document(device: &Device) -> Document {
     }
     document.table(peaks);
     if !device.notes.is_empty() {
-        document.heading("Notes");
+        document.section("notes", "Notes");
         document.list(device.notes.clone());
     }
     document

@@ -10,22 +10,17 @@ mod tables;
 
 use std::path::Path;
 
-use llmprof_analysis::run::{MeasuredRun, PassKind, RunAnalysis, TracedPass, analyze_trace};
+use llmprof_analysis::run::{MeasuredRun, RunAnalysis, TracedPass, analyze_trace};
 use llmprof_record::{
-    issue::{Issue, Severity},
-    plan::Plan,
-    store::RunDir,
-    trace::Trace,
+    counters::Counters, issue::Issue, memory::MemoryHistory, plan::Plan, store::RunDir,
+    summary::SummaryTable, trace::Trace,
 };
 use llmprof_report::{
-    Document,
-    chart::{self, Width},
-    render::{html, markdown},
-    run::{self, Extras, trace_timeline},
-    view::{Event, Part, ReportView, Section, Series, Timeline},
+    Document, Report, compose, plots,
+    render::{html, markdown, terminal::digest},
+    view::Series,
 };
 use llmprof_theory::device::Device;
-use llmprof_units::Nanos;
 
 use self::recorded::{Captured, Recorded, RecordedModel};
 use crate::{failure::Failure, subject::Subject, telemetry::curves};
@@ -44,14 +39,50 @@ pub(crate) struct Results<'a> {
     pub(crate) trace: Option<&'a Trace>,
     /// Curves of samples.
     pub(crate) telemetry: Vec<Series>,
-    /// What other profiles of the same program say: counters, memory, sums.
-    pub(crate) others: Vec<Section>,
+    /// What other profiles of the same program say.
+    pub(crate) others: Others<'a>,
+}
+
+/// Profiles without a timeline.
+#[derive(Clone, Default)]
+pub(crate) struct Others<'a> {
+    pub(crate) counters: Option<&'a Counters>,
+    /// Tables of sums, each with the name of its file.
+    pub(crate) sums: Vec<(&'a str, &'a SummaryTable)>,
+    pub(crate) memory: Option<&'a MemoryHistory>,
+}
+
+impl Results<'_> {
+    fn report<'r>(&'r self, issues: &'r [Issue]) -> Report<'r> {
+        Report {
+            analysis: Some(self.analysis),
+            issues,
+            device: self.device,
+            measured: self.measured,
+            trace: self.trace,
+            telemetry: &self.telemetry,
+            ..self.others.report(issues)
+        }
+    }
+}
+
+impl Others<'_> {
+    /// A report of these profiles alone.
+    pub(crate) fn report<'r>(&'r self, issues: &'r [Issue]) -> Report<'r> {
+        Report {
+            issues,
+            counters: self.counters,
+            sums: self.sums.clone(),
+            memory: self.memory,
+            ..Report::default()
+        }
+    }
 }
 
 /// A file of a run: its path in the directory, and its contents.
 pub(crate) type Output = (String, String);
 
-/// Writes every file of a run; the answer is the conclusion, for the terminal.
+/// Writes every file of a run; the answer is what a terminal prints.
 ///
 /// `trace` is that of the captured pass, as [`analyze_trace`](llmprof_analysis::run::analyze_trace) was given it; without
 /// one the pass is the native engine's, and its operators are written as a trace for other tools.
@@ -95,7 +126,7 @@ pub(crate) fn write(
         measured: Some(measured),
         trace,
         telemetry,
-        others: Vec::new(),
+        others: Others::default(),
     };
     write_results(&results, store, plan.output.json, plan.output.markdown)
 }
@@ -143,7 +174,7 @@ fn write_results(
     for (name, contents) in files(results, &issues, markdown) {
         store.write(&name, contents)?;
     }
-    Ok(run::conclusion(results.analysis))
+    Ok(digest(&results.report(&issues).digest()))
 }
 
 /// Saves a trace where `export`, `analyze` and `report` look for it.
@@ -166,19 +197,20 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
     files.extend(tables::kernels(analysis));
     files.extend(tables::ops(analysis, results.measured));
     files.extend(slices(analysis));
-    let page = page(results, issues);
-    files.extend(plots(&page));
-    files.push(("report.html".to_owned(), html::report(&page)));
+    let document = results.report(issues).document();
+    files.extend(rendered(&document, text));
     if text {
         let has_operators = !analysis.phases.is_empty() || analysis.timeline.is_some();
         let documents = [
-            ("report.md", Some(document(results, issues))),
             (
                 "operators.md",
-                has_operators.then(|| run::operators(analysis)),
+                has_operators.then(|| compose::operators(analysis)),
             ),
-            ("kernels.md", run::kernels(analysis)),
-            ("stakeholder_summary.md", Some(run::stakeholder(analysis))),
+            ("kernels.md", compose::kernels(analysis)),
+            (
+                "stakeholder_summary.md",
+                Some(compose::stakeholder(analysis)),
+            ),
         ];
         for (name, document) in documents {
             files.extend(document.map(|text| (name.to_owned(), markdown::document(&text))));
@@ -187,13 +219,17 @@ pub(crate) fn files(results: &Results<'_>, issues: &[Issue], text: bool) -> Vec<
     files
 }
 
-/// The report as text.
-fn document(results: &Results<'_>, issues: &[Issue]) -> Document {
-    let mut document = run::document(results.analysis, issues);
-    for section in &results.others {
-        document.section(section);
+/// A report as files: its plots, the page, and Markdown where that is asked for.
+pub(crate) fn rendered(document: &Document, text: bool) -> Vec<Output> {
+    let plots = plots(document).into_iter();
+    let mut files: Vec<Output> = plots
+        .map(|(name, plot)| (format!("plots/{name}.svg"), plot.file()))
+        .collect();
+    files.push(("report.html".to_owned(), html::report(document)));
+    if text {
+        files.push(("report.md".to_owned(), markdown::document(document)));
     }
-    document
+    files
 }
 
 /// `slices.json`: what slices say of the whole, where recording kept within a budget.
@@ -203,147 +239,9 @@ fn slices(analysis: &RunAnalysis) -> Option<Output> {
     Some(("slices.json".to_owned(), contents))
 }
 
-/// The page of a run.
-fn page(results: &Results<'_>, issues: &[Issue]) -> ReportView {
-    let mut issues = issues.to_vec();
-    let timeline = match (results.trace, results.analysis.timeline.is_some()) {
-        (Some(trace), true) => {
-            let drawn = trace_timeline(trace, results.analysis);
-            if drawn.left_out > 0 {
-                issues.push(
-                    Issue::new(
-                        Severity::Info,
-                        "report.timeline_cut",
-                        format!(
-                            "the timeline leaves out the {} innermost of {} events",
-                            drawn.left_out,
-                            drawn.left_out + drawn.timeline.len()
-                        ),
-                    )
-                    .with_hint("`llmprof export RUN --to chrome` has all of them"),
-                );
-            }
-            Some(drawn.timeline)
-        }
-        _ => results.measured.and_then(native_timeline),
-    };
-    let extras = Extras {
-        timeline,
-        telemetry: results.telemetry.clone(),
-        gaps_ns: results.measured.map(gaps).unwrap_or_default(),
-    };
-    let mut page = run::view(results.analysis, &issues, results.device, extras);
-    page.sections.extend(results.others.iter().cloned());
-    page
-}
-
-/// A picture for each chart of a page.
-pub(crate) fn plots(page: &ReportView) -> Vec<Output> {
-    let mut plots = Vec::new();
-    for part in page.sections.iter().flat_map(|section| &section.parts) {
-        let (name, plot) = match part {
-            Part::Waterfall(waterfall) => (
-                format!("waterfall_{}", file_name(&waterfall.phase)),
-                chart::waterfall(waterfall, Width::Wide),
-            ),
-            Part::Roofline(roofline) => (
-                "roofline".to_owned(),
-                chart::roofline(roofline, Width::Wide),
-            ),
-            Part::Timeline(timeline) => ("timeline".to_owned(), chart::timeline(timeline)),
-            Part::Histogram(histogram) => {
-                let name = match histogram.title.as_str() {
-                    "Gaps between tokens" => "token_gaps".to_owned(),
-                    title => file_name(title),
-                };
-                (name, chart::histogram(histogram, Width::Wide))
-            }
-            Part::Series(series) => (
-                format!("telemetry_{}", file_name(&series.title)),
-                chart::series(series, Width::Wide),
-            ),
-            Part::Document(_) | Part::Operators(_) => continue,
-        };
-        plots.push((format!("plots/{name}.svg"), plot.file()));
-    }
-    plots
-}
-
-/// A title as part of a file's name.
-fn file_name(title: &str) -> String {
-    let words = title.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let words: Vec<String> = words
-        .filter(|word| !word.is_empty())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    words.join("_")
-}
-
-/// Gaps between the tokens of plain passes, ns.
-fn gaps(measured: &MeasuredRun) -> Vec<f64> {
-    let plain = measured
-        .passes
-        .iter()
-        .filter(|pass| pass.kind == PassKind::Plain);
-    let requests = plain.flat_map(|pass| &pass.requests);
-    requests
-        .flat_map(|request| {
-            request
-                .token_ns
-                .windows(2)
-                .map(|pair| pair[1].saturating_sub(pair[0]) as f64)
-        })
-        .collect()
-}
-
-/// The operators of the captured pass in one lane.
-fn native_timeline(measured: &MeasuredRun) -> Option<Timeline> {
-    let pass = measured
-        .passes
-        .iter()
-        .find(|pass| pass.kind == PassKind::Captured)?;
-    let names = measured
-        .operators
-        .iter()
-        .map(|operator| operator.path.clone())
-        .collect();
-    let phases: Vec<String> = pass
-        .phases
-        .iter()
-        .map(|span| span.phase.to_string())
-        .collect();
-    let mut timeline = Timeline::new(vec!["operators".to_owned()], names, phases);
-    for event in &pass.operators {
-        let phase = pass
-            .phases
-            .iter()
-            .position(|span| (span.start_ns..span.end_ns).contains(&event.start_ns))
-            .unwrap_or(usize::MAX);
-        timeline.push(Event {
-            lane: 0,
-            start_ns: Nanos(event.start_ns),
-            duration_ns: Nanos(event.end_ns.saturating_sub(event.start_ns)),
-            name: event.operator,
-            phase: u32::try_from(phase).unwrap_or(u32::MAX),
-        });
-    }
-    Some(timeline)
-}
-
 /// A value as the text of a JSON file.
 pub(crate) fn text<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string_pretty(value)
         .map(|text| text + "\n")
         .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn titles_become_names_of_files() {
-        assert_eq!(file_name("decode (device 1)"), "decode_device_1");
-        assert_eq!(file_name("Steps of decode"), "steps_of_decode");
-    }
 }

@@ -27,7 +27,8 @@ pub(crate) fn of(samples: &Samples, run: &MeasuredRun) -> Vec<Series> {
             .map(|row| (row.time_ns, value(row).unwrap_or(f64::NAN)))
             .collect(),
     };
-    let chart = |title: &str, unit, lines: Vec<Line>| Series {
+    let chart = |key: &str, title: &str, unit, lines: Vec<Line>| Series {
+        key: key.to_owned(),
         title: title.to_owned(),
         unit,
         lines,
@@ -51,22 +52,25 @@ pub(crate) fn of(samples: &Samples, run: &MeasuredRun) -> Vec<Series> {
     };
     let mut all = vec![
         chart(
-            "Processors",
+            "processors",
+            "CPU",
             Unit::Fraction,
             vec![
                 line("busy", &|sample| Some(sample.cpu_percent? / 100.0)),
-                line("taken by the hypervisor", &|sample| {
+                line("stolen by the hypervisor", &|sample| {
                     Some(sample.steal_percent? / 100.0)
                 }),
             ],
         ),
         chart(
-            "Clock of the processors",
+            "clock_of_the_processors",
+            "CPU clock",
             Unit::Hertz,
             vec![line("mean", &|sample| Some(sample.frequency_hz?.0))],
         ),
         chart(
-            "Memory",
+            "memory",
+            "Host memory",
             Unit::Bytes,
             vec![
                 line("resident in the worker", &|sample| {
@@ -78,7 +82,8 @@ pub(crate) fn of(samples: &Samples, run: &MeasuredRun) -> Vec<Series> {
             ],
         ),
         chart(
-            "Power",
+            "power",
+            "CPU power",
             Unit::Watts,
             vec![
                 Line {
@@ -189,6 +194,7 @@ fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
     charts
         .into_iter()
         .map(|(title, unit, lines)| Series {
+            key: format!("gpu_{}_{title}", gpu.index),
             title: format!("GPU {} {title}", gpu.index),
             unit,
             lines: lines

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_analysis::{counters::CountersAnalysis, run::RunAnalysis, summary_lines};
+use llmprof_analysis::{counters::CountersAnalysis, run::RunAnalysis};
 use llmprof_record::{
     counters::Counters,
     import::{self, Limits, Profile},
@@ -12,15 +12,16 @@ use llmprof_record::{
     summary::SummaryTable,
     trace::Trace,
 };
+use llmprof_report::{Report, render::terminal};
 use llmprof_theory::device::Device;
 use serde::{Deserialize, Serialize};
 
-use super::{counters, files, memory, page};
+use super::{counters, files, memory};
 pub(crate) use crate::outputs::recorded::TRACE_FILE;
 use crate::{
     failure::Failure,
     outputs::{
-        self, Output, Results,
+        self, Others, Output, Results,
         recorded::{Captured, Recorded, described, json},
         text,
     },
@@ -49,8 +50,6 @@ pub(super) struct Contents {
     pub(super) counters: Option<Box<Counters>>,
     pub(super) summaries: Vec<Summary>,
     pub(super) memory: Option<Box<MemoryHistory>>,
-    /// `name: format`, for the summary.
-    sources: Vec<String>,
 }
 
 /// What follows from the contents: `analysis.json`, and what `--json` prints.
@@ -70,8 +69,9 @@ pub(crate) struct Findings {
     /// Where there is no timeline, the losses stand here; with one they are in it.
     #[serde(rename = "issues", skip_serializing_if = "Vec::is_empty")]
     other_issues: Vec<Issue>,
+    /// What a terminal prints.
     #[serde(skip)]
-    sources: Vec<String>,
+    digest: Vec<String>,
 }
 
 impl Contents {
@@ -79,11 +79,8 @@ impl Contents {
     pub(super) fn import(files: &[PathBuf]) -> Result<Self, Failure> {
         let mut contents = Self::default();
         for file in files {
-            let (format, profile) = import::import(file, &Limits::default())
+            let (_, profile) = import::import(file, &Limits::default())
                 .map_err(|error| Failure::new(error.to_string()))?;
-            contents
-                .sources
-                .push(format!("{}: {format}", file.display()));
             match profile {
                 Profile::Trace(_) if contents.trace.is_some() => {
                     return Err(
@@ -131,7 +128,6 @@ impl Contents {
             counters: json(&run.join(COUNTERS_FILE))?,
             summaries: json(&run.join(SUMMARIES_FILE))?.unwrap_or_default(),
             memory: json(&run.join(MEMORY_FILE))?,
-            sources: Vec::new(),
         };
         if contents.trace.is_none()
             && contents.recorded.captured == Captured::Trace
@@ -202,6 +198,14 @@ impl Contents {
             Some(run) => run.issues.extend(unknown.into_iter().chain(lost.cloned())),
             None => other_issues.extend(lost.cloned()),
         }
+        let others = self.others();
+        let digest = terminal::digest(
+            &Report {
+                analysis: run.as_ref(),
+                ..others.report(&[])
+            }
+            .digest(),
+        );
         Ok(Findings {
             run,
             counters,
@@ -212,8 +216,18 @@ impl Contents {
                 .collect(),
             memory: self.memory.as_deref().cloned(),
             other_issues,
-            sources: self.sources.clone(),
+            digest,
         })
+    }
+
+    /// The profiles without a timeline.
+    pub(super) fn others(&self) -> Others<'_> {
+        let sums = self.summaries.iter();
+        Others {
+            counters: self.counters.as_deref(),
+            sums: sums.map(|sum| (sum.file.as_str(), &sum.table)).collect(),
+            memory: self.memory.as_deref(),
+        }
     }
 
     /// What the reports of an analysis are made of.
@@ -230,7 +244,7 @@ impl Contents {
             measured: self.recorded.measured.as_ref(),
             trace: self.trace.as_deref(),
             telemetry: curves::load(run)?,
-            others: page::Others::of(self, analysis.timeline.as_deref()).sections(),
+            others: self.others(),
         })
     }
 }
@@ -262,30 +276,9 @@ impl Findings {
         self.run.as_ref()
     }
 
-    /// About ten lines.
-    pub(super) fn summary(&self) -> Vec<String> {
-        let mut lines = self.sources.clone();
-        // What was lost stands above every number.
-        lines.extend(self.issues().iter().map(Issue::in_a_line));
-        if let Some(run) = &self.run {
-            lines.extend(llmprof_report::run::conclusion(run));
-            lines.extend(
-                run.timeline
-                    .as_deref()
-                    .map(summary_lines)
-                    .unwrap_or_default(),
-            );
-        }
-        if let Some(counters) = &self.counters {
-            lines.extend(counters::lines(counters));
-        }
-        for table in &self.summaries {
-            lines.extend(files::table_lines(table));
-        }
-        if let Some(memory) = &self.memory {
-            lines.extend(memory::lines(memory));
-        }
-        lines
+    /// The result, a line per phase, the best findings.
+    pub(super) fn digest(&self) -> &[String] {
+        &self.digest
     }
 
     /// The files that follow: the analysis, reports, tables of counters and memory.
@@ -300,7 +293,8 @@ impl Findings {
             files.push(outputs::metrics_file(results)?);
             files.extend(outputs::files(results, issues, true));
         } else {
-            files.extend(page::Others::of(contents, None).files(issues));
+            let others = contents.others();
+            files.extend(outputs::rendered(&others.report(issues).document(), true));
         }
         if let Some(counters) = &self.counters {
             files.push(("counters.csv".to_owned(), counters::csv(&counters.launches)));

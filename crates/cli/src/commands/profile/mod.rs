@@ -5,7 +5,6 @@ mod contents;
 mod counters;
 pub(crate) mod files;
 pub(crate) mod memory;
-mod page;
 mod request;
 
 use std::{
@@ -19,6 +18,7 @@ use llmprof_record::{
     store::{Pass, RunDir, RunStatus, StoredRun, relist, write_atomically},
     trace::Trace,
 };
+use llmprof_report::text::warning_lines;
 use llmprof_units::Nanos;
 
 pub(crate) use self::contents::TRACE_FILE;
@@ -28,6 +28,7 @@ use crate::{
     clock,
     failure::Failure,
     output::Output,
+    outputs::rendered,
     slices::Sliced,
     subject,
 };
@@ -118,7 +119,8 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
         files.push(crate::outputs::metrics_file(&results)?);
         files
     } else {
-        page::Others::of(&contents, None).files(issues)
+        let others = contents.others();
+        rendered(&others.report(issues).document(), true)
     };
     contents::replace(&run.path, &files)?;
     let page = run.path.join("report.html");
@@ -171,10 +173,14 @@ pub(crate) fn print(
     if json {
         return output.json(findings);
     }
-    for line in findings.summary() {
+    for line in findings.digest() {
         output.line(&line)?;
     }
-    output.line(&format!("run: {}", dir.display()))
+    let mut warnings = Output::stderr();
+    for line in warning_lines(findings.issues()) {
+        warnings.line(&line)?;
+    }
+    output.line(&format!("report: {}", dir.join("report.html").display()))
 }
 
 pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failure> {

@@ -157,7 +157,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         Ok(findings) => profile::print(&findings, false, &dir, &mut Output::stderr())?,
         Err(why) => {
             let mut words = Output::stderr();
-            words.line(&why.in_a_line())?;
+            words.line(&issue_line(&why))?;
             words.line(&format!("run: {}", dir.display()))?;
         }
     }

@@ -49,8 +49,8 @@ pub(super) fn write(
         let (_, imported) = import::import(path, &Limits::default())
             .map_err(|error| Halt::Failed(error.to_string()))?;
         if let Profile::Memory(found) = imported {
-            lines.extend(memory::lines(&found));
-            curves = llmprof_report::memory::series(&found);
+            lines.extend(llmprof_report::text::memory::summary(&found));
+            curves = llmprof_report::compose::memory_series(&found);
             if let Some(timeline) = memory::csv(&found) {
                 store.write(memory::FILE, timeline)?;
             }

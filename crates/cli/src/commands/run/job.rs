@@ -17,6 +17,7 @@ use llmprof_report::{
     Document,
     render::markdown,
     statics::{assumptions as assumptions_of, document as statics_document},
+    text::warning_lines,
 };
 
 use super::{command::command, feed::Feed, halt::Halt, native, pytorch};
@@ -65,11 +66,18 @@ impl Ended {
         for line in &self.summary {
             output.line(line)?;
         }
-        let report = self.dir.join("report.html");
-        if report.is_file() {
-            output.line(&format!("report: {}", report.display()))?;
+        let mut warnings = Output::stderr();
+        for line in warning_lines(&self.issues) {
+            warnings.line(&line)?;
         }
-        output.line(&format!("{}: {}", self.status, self.dir.display()))
+        let report = self.dir.join("report.html");
+        if !report.is_file() {
+            return output.line(&format!("{}: {}", self.status, self.dir.display()));
+        }
+        if self.status != RunStatus::Complete {
+            warnings.line(&format!("{}: {}", self.status, self.dir.display()))?;
+        }
+        output.line(&format!("report: {}", report.display()))
     }
 }
 
@@ -175,9 +183,6 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         Err(Halt::Interrupted) => (RunStatus::Interrupted, None),
         Err(Halt::Failed(error)) => (RunStatus::Failed, Some(error)),
     };
-    // What was lost stands above every number.
-    let issues = store.manifest().issues.iter().map(Issue::in_a_line);
-    let summary = issues.chain(summary).collect();
     let is_below = |issue: &Issue| issue.code == "waterfall.below_floor";
     if is_measured
         && store.manifest().issues.iter().any(is_below)
@@ -210,21 +215,21 @@ fn write_statics(statics: &Statics, plan: &Plan, store: &RunDir) -> Result<(), H
             "static_compute.md",
             markdown::document(&statics_document(statics)),
         )?;
-        let mut assumptions = Document::new("What the derived numbers rest on");
+        let mut assumptions = Document::new("Assumptions");
         assumptions.list(assumptions_of(statics));
         store.write("assumptions.md", markdown::document(&assumptions))?;
     }
     Ok(())
 }
 
-/// The floor of each phase in a line, below one that says whose they are.
+/// The roofline time of each phase in a line, below one that says whose they are.
 fn statics_summary(statics: &Statics) -> Vec<String> {
     let device = statics.device.as_deref().unwrap_or("no device");
-    let title = format!("On paper {} costs at least:", statics.model);
+    let title = format!("Theoretical cost of {}:", statics.model);
     let phases = statics.phases.iter().map(|(name, phase)| {
         let floor = phase.floor.as_ref().map(|floor| {
             format!(
-                ", at least {} on {device} (bound by {})",
+                ", roofline time {} on {device} (bound by {})",
                 floor.floor_ns, floor.binds
             )
         });

@@ -56,7 +56,7 @@ pub fn kernel_label(name: &str) -> String {
         return cut(name);
     }
     // Names of counters are canonical already, and lose the functions around lambdas if they are made so again.
-    let is_canonical = name.ends_with('>') && !name.contains("::operator");
+    let is_canonical = name.ends_with('>');
     let canonical = if is_canonical {
         name.to_owned()
     } else {
@@ -375,7 +375,11 @@ mod tests {
             for id in ids {
                 let full = canonical(trace.text(id));
                 let label = kernel_label(trace.text(id));
-                assert_eq!(kernel_label(&full), label, "the same from the canonical name");
+                assert_eq!(
+                    kernel_label(&full),
+                    label,
+                    "the same from the canonical name"
+                );
                 let known = labels.entry(label.clone()).or_insert_with(|| full.clone());
                 assert_eq!(*known, full, "{label}");
             }

@@ -3,10 +3,96 @@
 #[path = "../examples/sample/mod.rs"]
 mod sample;
 
+use std::collections::BTreeSet;
+
+use llmprof_analysis::run::{TracedPass, analyze_trace};
+use llmprof_record::import::{Limits, Profile, import};
 use llmprof_report::{
-    Block, Document, Drawing, plots,
+    Block, Document, Drawing, Report, plots,
     render::{html, markdown, terminal},
 };
+
+/// The report of a recorded device trace.
+fn of_a_trace() -> Document {
+    let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/h200/nsys/qwen05.sqlite.gz");
+    let Ok((_, Profile::Trace(trace))) = import(&fixture, &Limits::default()) else {
+        panic!("{} is a trace", fixture.display());
+    };
+    let analysis = analyze_trace(&trace, &TracedPass::default())
+        .expect("without a workload nothing is refused");
+    Report {
+        analysis: Some(&analysis),
+        issues: &analysis.issues,
+        trace: Some(&trace),
+        ..Report::default()
+    }
+    .document()
+}
+
+/// Result and findings come first, then where the time went, then phases, then tables.
+#[test]
+fn a_report_begins_with_what_matters() {
+    let document = of_a_trace();
+    assert!(
+        document.summary[0].starts_with("GPU busy 0.8 % of 3.322 s"),
+        "{:?}",
+        document.summary
+    );
+    let keys: Vec<&str> = document.sections.iter().map(|s| s.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        [
+            "waterfall",
+            "phases",
+            "steps",
+            "timeline",
+            "kernels",
+            "assumptions"
+        ]
+    );
+    let text = markdown::document(&document);
+    let places = [
+        "## Summary",
+        "## Findings",
+        "## Warnings",
+        "## Where the time went",
+        "## Phases",
+    ]
+    .map(|heading| text.find(heading).unwrap_or_else(|| panic!("{heading}")));
+    assert!(places.is_sorted(), "{places:?}");
+    // A terminal has no more than the result, phases and three findings.
+    let digest = terminal::digest(&document);
+    assert!(digest.len() <= document.summary.len() + 3);
+    assert!(
+        digest
+            .iter()
+            .all(|line| !line.contains("nothing can be said"))
+    );
+}
+
+/// Links of findings and of the navigation lead somewhere, and no two anchors are the same.
+#[test]
+fn every_link_of_a_page_has_its_anchor() {
+    for document in [of_a_trace(), sample::report(500)] {
+        let page = html::report(&document);
+        let named = |mark: &str| {
+            page.split(mark)
+                .skip(1)
+                .filter_map(|rest| rest.split('"').next())
+                .map(str::to_owned)
+                .collect::<Vec<String>>()
+        };
+        let anchors = named(" id=\"");
+        let distinct: BTreeSet<&String> = anchors.iter().collect();
+        assert_eq!(distinct.len(), anchors.len(), "{anchors:?}");
+        let links = named("href=\"#");
+        assert!(links.len() > 6, "{links:?}");
+        for link in links {
+            assert!(anchors.contains(&link), "#{link} leads nowhere");
+        }
+    }
+}
 
 #[test]
 fn a_report_renders_the_same_each_time() {

@@ -8,6 +8,7 @@ mod issues;
 pub mod latency;
 pub mod memory;
 pub mod phases;
+pub mod predict;
 pub mod slices;
 pub mod stakeholder;
 pub mod statics;

@@ -4,7 +4,7 @@
 // long. What a reader does with it is in timeline_input.js.
 "use strict";
 for (const figure of document.querySelectorAll("figure.timeline")) {
-  const GUTTER = Math.min(200, Math.round(figure.clientWidth * 0.3)), AXIS = 30, GAP = 6, COLORS = 10, SHADES = 8, NARROW = 2.5;
+  const AXIS = 30, GAP = 6, COLORS = 10, SHADES = 8, NARROW = 2.5;
   const canvas = figure.querySelector("canvas");
   const context = canvas.getContext("2d", { alpha: false });
   const output = figure.querySelector("output");
@@ -18,7 +18,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   const lanes = layout();
   const height = AXIS + lanes.reduce((sum, lane) => sum + lane.rows.length * rowHeight + GAP, 0) + 4;
   const redraws = [];
-  let width = 0, ratio = 1, image = null, from = 0, to = span, scheduled = false, theme = null, found = null, selected = null;
+  let GUTTER = 150, width = 0, ratio = 1, image = null, from = 0, to = span, scheduled = false, theme = null, found = null, selected = null;
 
   function decode(text, counts) {
     const binary = atob(text);
@@ -230,14 +230,15 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     context.fillRect(0, AXIS - 9, GUTTER - 1, height);
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "top";
+    const roomy = GUTTER >= 140;
     for (const lane of lanes) {
       const busy = (lane.busy * 100).toFixed(lane.busy < 0.0995 ? 1 : 0) + " %";
       context.fillStyle = theme.muted;
       context.textAlign = "right";
-      context.fillText(busy, GUTTER - 8, lane.y + 1);
+      if (roomy) context.fillText(busy, GUTTER - 8, lane.y + 1);
       context.fillStyle = theme.ink;
       context.textAlign = "left";
-      context.fillText(shortened(lane.name, Math.floor((GUTTER - 56) / 6.2)), 8, lane.y + 1);
+      context.fillText(shortened(lane.name, Math.floor((GUTTER - (roomy ? 56 : 12)) / 6.2)), 8, lane.y + 1);
     }
   }
 
@@ -294,6 +295,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   const resize = () => {
     const dense = window.devicePixelRatio || 1;
     width = canvas.clientWidth || 900;
+    GUTTER = Math.min(200, Math.round(width * 0.3));
     canvas.style.height = height + "px";
     canvas.width = Math.round(width * dense);
     canvas.height = Math.round(height * dense);
@@ -303,7 +305,8 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   new ResizeObserver(resize).observe(figure);
   resize();
   figure.timeline = {
-    show, draw, schedule, redraws, canvas, total, rows, meta, span, time, under, duration, GUTTER,
+    show, draw, schedule, redraws, canvas, total, rows, meta, span, time, under, duration,
+    get GUTTER() { return GUTTER; },
     get window() { return [from, to]; },
     get width() { return width; },
     get found() { return found; },

@@ -16,6 +16,7 @@ use llmprof_record::{
     issue::{Issue, Severity},
     store::{Pass, RunDir, RunStatus},
 };
+use llmprof_report::text::issue_line;
 use llmprof_wire::Options;
 
 use super::profile::{self, files::free};

@@ -430,7 +430,13 @@ fn a_native_run_leaves_files_whose_numbers_agree() {
             "hydra.run.dir=out",
         ],
     );
-    assert!(text.contains("complete: out"), "{text}");
+    // The result comes first, the path of the report last.
+    let first = text.lines().next().unwrap();
+    assert!(
+        first.starts_with("TTFT ") && first.contains(" · TPOT ") && first.ends_with(" tok/s"),
+        "{text}"
+    );
+    assert_eq!(text.lines().last(), Some("report: out/report.html"));
     let out = folder.path().join("out");
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
     let metrics: Value = serde_json::from_str(&read("metrics.json")).unwrap();
@@ -508,10 +514,13 @@ fn a_truncated_trace_says_so_first_and_its_run_stays_consistent() {
         "{{\"schemaVersion\": 1, \"traceEvents\": [\n  {event}\n  {event}\n  {{\"ph\": \"X\", \"ca"
     );
     fs::write(folder.path().join("cut"), trace).unwrap();
-    let text = stdout(folder.path(), &["import", "cut", "-o", "run"]);
-    let line = text.lines().nth(1).unwrap();
-    assert!(line.contains("[kineto.truncated]"), "{text}");
-    assert!(text.contains("2 host slices"), "{text}");
+    let output = llmprof(folder.path(), &["import", "cut", "-o", "run"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let warnings = String::from_utf8(output.stderr).unwrap();
+    let line = warnings.lines().next().unwrap();
+    assert!(line.contains("[kineto.truncated]"), "{warnings}");
+    assert!(!text.contains("kineto.truncated"), "stdout is data: {text}");
+    assert!(text.contains("2 host ops"), "{text}");
 
     let shown: Value = serde_json::from_str(&stdout(
         folder.path(),
@@ -545,7 +554,8 @@ fn a_clock_that_runs_backwards_is_told() {
   {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 20.000, "dur": 5.000, "args": {"correlation": 7, "device": 0, "stream": 7}}
 ]}"#;
     fs::write(folder.path().join("trace"), trace).unwrap();
-    let text = stdout(folder.path(), &["import", "trace", "-o", "run"]);
+    let output = llmprof(folder.path(), &["import", "trace", "-o", "run"]);
+    let text = String::from_utf8(output.stderr).unwrap();
     assert!(
         text.contains("by 30 µs") && text.contains("[analysis.before_launch]"),
         "{text}"

@@ -194,7 +194,7 @@ fn eager_decode_waits_for_the_host_and_new_lengths_cost_once() {
         let (_, waterfall) = report.split_once("## Where the time went").unwrap();
         let (waterfall, _) = waterfall.split_once("\n## ").unwrap();
         assert!(
-            waterfall.contains("each length of the KV cache that had not run before cost"),
+            waterfall.contains("each new KV cache length costs"),
             "{waterfall}"
         );
     }
@@ -438,7 +438,7 @@ fn slices_of_a_run_are_whole_steps_and_scale_to_all_of_them() {
     assert_eq!(again.part("decode", "sum_ns"), sum("sum_ns"));
     let report = again.read("report.md");
     for words in [
-        "judged by 16 of 299 steps",
+        "sampled 16 of 299 steps",
         "16 of 299 ranges `decode_step` were recorded whole",
         "prefill lies between slices",
     ] {

@@ -51,13 +51,13 @@ fn a_snapshot_of_memory_has_a_report_with_its_curve() {
         bytes("now", "allocated_bytes"),
         bytes("now", "reserved_bytes")
     );
-    let peak = format!("at its peak {} allocated", bytes("peak", "allocated_bytes"));
+    let peak = format!("peak {} allocated", bytes("peak", "allocated_bytes"));
     for report in [&text, &page] {
         assert!(report.contains(&end), "{end}");
         assert!(report.contains(&peak), "{peak}");
-        assert!(report.contains("Who held memory of device 0 at the peak"));
+        assert!(report.contains("Who held memory of GPU 0 at the peak"));
     }
-    assert!(page.contains("<figure class=\"series\">"));
+    assert!(page.contains("<figure class=\"series\" id=\"telemetry_memory_of_device_0\">"));
     let plot = folder
         .path()
         .join("run/plots/telemetry_memory_of_device_0.svg");
@@ -79,7 +79,7 @@ fn counters_have_a_report_with_their_launches_and_sections() {
     // The raw page has no sections, but more to compute from.
     let raw = tempfile::tempdir().unwrap();
     let [_, page] = reports(raw.path(), &[&fixture("ncu/decode_raw.csv.gz")]);
-    assert!(page.contains(">DRAM<") && !page.contains("Readings by section"));
+    assert!(page.contains(">DRAM traffic<") && !page.contains("Readings by section"));
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn counters_and_memory_stand_in_the_report_of_a_timeline() {
         for part in [
             "Where the time went",
             "Launches with counters",
-            "Mean on the timeline",
-            "Memory of the allocator",
+            "Mean on timeline",
+            "Allocator memory",
         ] {
             assert!(report.contains(part), "{part}");
         }

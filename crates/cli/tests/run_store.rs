@@ -193,7 +193,7 @@ fn a_command_is_told_with_its_time_and_the_paper_with_its_model() {
     assert_eq!(ended.status.code(), Some(0));
     let told = String::from_utf8_lossy(&ended.stdout).into_owned();
     let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines[0], "On paper qwen2_5_0_5b costs at least:", "{told}");
+    assert_eq!(lines[0], "Theoretical cost of qwen2_5_0_5b:", "{told}");
     let [.., command, end] = lines[..] else {
         panic!("{told}");
     };

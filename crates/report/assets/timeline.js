@@ -1,13 +1,13 @@
 // The timeline: rows of events that do not overlap, drawn on a canvas. A redraw looks only at the visible events, found by binary
-// search, and merges those that share a pixel. Each row is painted as one line of pixels in memory, copied down to the row's height:
-// a hundred thousand calls of fillRect would take ten times as long.
+// search. Events narrower than a few pixels add up to the utilization of their pixels, which is drawn as height: a row that is busy a
+// tenth of the time is a tenth full. Rows are painted into an ImageData: a hundred thousand calls of fillRect would take ten times as
+// long. What a reader does with it is in timeline_input.js.
 "use strict";
 for (const figure of document.querySelectorAll("figure.timeline")) {
-  const GUTTER = Math.min(150, Math.round(figure.clientWidth * 0.3)), AXIS = 24, GAP = 6, COLORS = 10, SHADES = 8, FAINT = 3;
+  const AXIS = 30, GAP = 6, COLORS = 10, SHADES = 8, NARROW = 2.5;
   const canvas = figure.querySelector("canvas");
   const context = canvas.getContext("2d", { alpha: false });
   const output = figure.querySelector("output");
-  const find = figure.querySelector(".find");
   const by = figure.querySelector(".by");
   const meta = JSON.parse(figure.querySelector("script.meta").textContent);
   const rows = decode(figure.querySelector("script.events").textContent, meta.rows);
@@ -18,7 +18,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   const lanes = layout();
   const height = AXIS + lanes.reduce((sum, lane) => sum + lane.rows.length * rowHeight + GAP, 0) + 4;
   const redraws = [];
-  let width = 0, ratio = 1, image = null, from = 0, to = span, scheduled = false, theme = null, found = null;
+  let GUTTER = 150, width = 0, ratio = 1, image = null, from = 0, to = span, scheduled = false, theme = null, found = null, selected = null;
 
   function decode(text, counts) {
     const binary = atob(text);
@@ -89,7 +89,8 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
         marks[color * (SHADES + 1) + shade] = pixel(full.map((value, i) => Math.round(ground[i] + (value - ground[i]) * shade / SHADES)));
       }
     }
-    return { ground: pixel(ground), rule: pixel(channels("rule")), marks, paper: read("ground"), ink: read("ink"), muted: read("muted") };
+    return { ground: pixel(ground), rule: pixel(channels("rule")), marks, paper: read("ground"), ink: read("ink"), muted: read("muted"),
+      css: Array.from({ length: COLORS }, (_, color) => read("c" + color)) };
   }
 
   function duration(ns) {
@@ -107,25 +108,30 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     theme ??= colors();
     ratio = canvas.width / width;
     const ticks = axisTicks();
-    const base = groundLine(ticks);
     const across = canvas.width;
+    const base = groundLine(ticks);
     const pixels = new Uint32Array(image.data.buffer);
-    const copy = (line, top, bottom) => {
-      for (let y = Math.max(top, 0); y < Math.min(bottom, canvas.height); y++) pixels.set(line, y * across);
-    };
-    copy(base, 0, canvas.height);
-    const line = new Uint32Array(across), labels = [];
+    for (let y = 0; y < canvas.height; y++) pixels.set(base, y * across);
+    const line = new Uint32Array(across), level = new Float32Array(across), share = new Float32Array(across), labels = [];
     let visible = 0;
-    for (const row of rows) {
-      line.set(base);
-      visible += paintRow(row, line, labels);
-      copy(line, Math.round(row.y * ratio), Math.round((row.y + rowHeight - 1) * ratio));
+    for (const lane of lanes) lane.busy = 0;
+    for (const lane of lanes) {
+      lane.rows.forEach((row, depth) => {
+        line.set(base);
+        const painted = paintRow(row, line, level, share, labels);
+        visible += painted.count;
+        // Rows below the first hold what runs inside its events.
+        if (depth === 0) lane.busy = painted.busy / (to - from);
+        fillRow(row, base, line, level, pixels);
+      });
     }
     context.putImageData(image, 0, 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     writeText(ticks, labels);
+    drawPhases();
+    drawSelected();
     output.textContent = `${duration(from)} to ${duration(to)} of ${duration(span)} · ${visible.toLocaleString("en")} of ` +
-      `${total.toLocaleString("en")} events` + (found ? ` · ${found.count.toLocaleString("en")} found` : "");
+      `${total.toLocaleString("en")} events` + (found ? ` · ${found.at >= 0 ? found.at + 1 + " of " : ""}${found.count.toLocaleString("en")} found` : "");
     redraws.push(performance.now() - begun);
     if (redraws.length > 1000) redraws.shift();
   }
@@ -144,44 +150,64 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     return line;
   }
 
-  // Paints the visible events of a row into a line of pixels, notes the names that have room, and returns how many there are.
-  function paintRow(row, line, labels) {
+  // Paints the visible events of a row into a line of pixels and how full each pixel is into `level`; notes the names that have room.
+  function paintRow(row, line, level, share, labels) {
     const { start, end, name } = row;
     const left = Math.round(GUTTER * ratio), right = line.length;
     const scale = (right - left) / (to - from);
     const color = by.value === "phase" ? row.phase : name;
     const first = above(end, from), last = above(start, to);
-    const shaded = (which, shade) => theme.marks[which % COLORS * (SHADES + 1) + shade];
-    // Events narrower than a pixel add up in `covered`; the widest of them gives the colour.
-    let pixel = -1, covered = 0, widest = 0, which = 0, lit = true;
-    const flush = () => {
-      if (pixel >= 0 && pixel < right) line[pixel] = shaded(which, lit ? Math.max(FAINT, Math.ceil(Math.min(covered, 1) * SHADES)) : 1);
-      pixel = -1;
-    };
+    const shaded = (which, match) => theme.marks[which % COLORS * (SHADES + 1) + (match ? SHADES : 2)];
+    level.fill(0);
+    share.fill(0);
+    let busy = 0;
     for (let i = first; i < last; i++) {
       const x = left + (start[i] - from) * scale, w = (end[i] - start[i]) * scale;
       const match = !found || found.flags[name[i]] === 1;
-      if (w < 1.5) {
-        const column = Math.max(Math.floor(x), left);
-        if (column !== pixel) {
-          flush();
-          pixel = column; covered = 0; widest = -1; lit = false;
+      busy += Math.min(end[i], to) - Math.max(start[i], from);
+      if (w >= NARROW) {
+        const begin = Math.max(Math.round(x), left), stop = Math.min(Math.round(x + w), right);
+        // A pixel of ground between neighbours keeps them apart.
+        const until = Math.max(stop - 1, begin + 1);
+        line.fill(shaded(color[i], match), begin, until);
+        level.fill(1, begin, until);
+        share.fill(match ? 4 : 2, begin, until);
+        if (rowHeight >= 12 && (stop - begin) / ratio > 36) {
+          labels.push({ x: begin / ratio + 4, y: row.y + rowHeight / 2, room: (stop - begin) / ratio - 8, name: name[i], match });
         }
-        covered += w;
-        if (match && !lit) { lit = true; widest = -1; }
-        if (w > widest && match === lit) { widest = w; which = color[i]; }
         continue;
       }
-      flush();
-      const begin = Math.max(Math.round(x), left), stop = Math.min(Math.round(x + w), right);
-      // A pixel of ground between neighbours keeps them apart.
-      line.fill(shaded(color[i], match ? SHADES : 1), begin, Math.max(stop - (w > 2.5 ? 1 : 0), begin + 1));
-      if (rowHeight >= 12 && (stop - begin) / ratio > 36) {
-        labels.push({ x: begin / ratio + 4, y: row.y + rowHeight / 2, room: (stop - begin) / ratio - 8, name: name[i], match });
+      const begin = Math.max(x, left), stop = Math.min(Math.max(x + w, begin), right);
+      for (let column = Math.floor(begin); column < right && (column < stop || column === Math.floor(begin)); column++) {
+        const part = Math.max(Math.min(stop, column + 1) - Math.max(begin, column), 0);
+        level[column] = Math.min(level[column] + part, 1);
+        // The event that covers most of a pixel gives its colour; one that was searched for comes before all others.
+        const rank = part + (match && found ? 2 : 0) + 1e-6;
+        if (rank > share[column]) {
+          share[column] = rank;
+          line[column] = shaded(color[i], match);
+        }
       }
     }
-    flush();
-    return last - first;
+    return { count: last - first, busy };
+  }
+
+  // Copies a line of pixels down a row, each pixel as high as it is full and never less than a pixel.
+  function fillRow(row, base, line, level, pixels) {
+    const top = Math.round(row.y * ratio), bottom = Math.min(Math.round((row.y + rowHeight - 1) * ratio), canvas.height);
+    const high = bottom - top, across = line.length;
+    for (let y = top; y < bottom; y++) {
+      const needed = (bottom - y - 1) / high;
+      const begin = y * across;
+      for (let x = 0; x < across; x++) {
+        const full = level[x];
+        pixels[begin + x] = full > 0 && (full > needed || y === bottom - 1) ? line[x] : base[x];
+      }
+    }
+  }
+
+  function shortened(text, letters) {
+    return text.length > letters ? text.slice(0, Math.max(letters - 1, 0)) + "…" : text;
   }
 
   function writeText(ticks, labels) {
@@ -189,28 +215,53 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     context.textBaseline = "middle";
     context.textAlign = "left";
     for (const { x, y, room, name, match } of labels) {
-      const text = meta.names[name] || "?", letters = Math.floor(room / 6);
       context.fillStyle = match ? theme.paper : theme.muted;
-      context.fillText(text.length > letters ? text.slice(0, letters - 1) + "…" : text, x, y);
+      context.fillText(shortened(meta.names[name] || "?", Math.floor(room / 6)), x, y);
     }
     context.textAlign = "center";
     context.textBaseline = "alphabetic";
     context.fillStyle = theme.paper;
-    context.fillRect(0, 0, width, AXIS - 5);
+    context.fillRect(0, 0, width, AXIS - 9);
     context.fillStyle = theme.muted;
     for (const { x, text } of ticks) {
       context.fillText(text, Math.min(Math.max(x, GUTTER + 3 * text.length), width - 3.5 * text.length), 14);
     }
     context.fillStyle = theme.paper;
-    context.fillRect(0, AXIS, GUTTER - 1, height);
-    context.fillStyle = theme.ink;
+    context.fillRect(0, AXIS - 9, GUTTER - 1, height);
     context.font = "12px system-ui, sans-serif";
-    context.textAlign = "left";
     context.textBaseline = "top";
+    const roomy = GUTTER >= 140;
     for (const lane of lanes) {
-      const letters = Math.floor((GUTTER - 14) / 6.2);
-      context.fillText(lane.name.length > letters ? lane.name.slice(0, letters - 1) + "…" : lane.name, 8, lane.y + 2);
+      const busy = (lane.busy * 100).toFixed(lane.busy < 0.0995 ? 1 : 0) + " %";
+      context.fillStyle = theme.muted;
+      context.textAlign = "right";
+      if (roomy) context.fillText(busy, GUTTER - 8, lane.y + 1);
+      context.fillStyle = theme.ink;
+      context.textAlign = "left";
+      context.fillText(shortened(lane.name, Math.floor((GUTTER - (roomy ? 56 : 12)) / 6.2)), 8, lane.y + 1);
     }
+  }
+
+  // Phases as a strip below the axis.
+  function drawPhases() {
+    const scale = (width - GUTTER) / (to - from);
+    for (const [phase, start, end] of meta.windows) {
+      if (end < from || start > to) continue;
+      const begin = Math.max(GUTTER + (start - from) * scale, GUTTER), stop = Math.min(GUTTER + (end - from) * scale, width);
+      context.fillStyle = theme.css[phase % COLORS];
+      context.fillRect(begin, AXIS - 8, Math.max(stop - begin - 0.5, 0.5), 4);
+    }
+  }
+
+  function drawSelected() {
+    if (!selected) return;
+    const { row, index } = selected, scale = (width - GUTTER) / (to - from);
+    const begin = GUTTER + (row.start[index] - from) * scale, stop = GUTTER + (row.end[index] - from) * scale;
+    if (stop < GUTTER || begin > width) return;
+    const left = Math.max(begin, GUTTER);
+    context.strokeStyle = theme.ink;
+    context.lineWidth = 2;
+    context.strokeRect(left - 1, row.y - 1, Math.max(Math.min(stop, width) - left, 2) + 2, rowHeight + 1);
   }
 
   function schedule() {
@@ -225,81 +276,18 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     to = from + extent;
     schedule();
   }
-  const zoom = (factor, center = (from + to) / 2) => show(center - (center - from) * factor, center + (to - center) * factor);
-  const move = (share) => show(from + (to - from) * share, to + (to - from) * share);
-  const actions = {
-    in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.25), right: () => move(0.25), all: () => show(0, span),
-  };
-  const time = (event) => from + (event.offsetX - GUTTER) / (width - GUTTER) * (to - from);
 
-  function under(event) {
-    const row = rows.find((row) => event.offsetY >= row.y && event.offsetY < row.y + rowHeight);
-    if (!row || event.offsetX < GUTTER) return null;
-    const reach = 2 * (to - from) / (width - GUTTER), now = time(event);
-    const index = above(row.end, now - reach);
-    return index < row.start.length && row.start[index] <= now + reach ? { row, index } : null;
+  const time = (x) => from + (x - GUTTER) / (width - GUTTER) * (to - from);
+
+  // The event at a place of the canvas; `reach` pixels beside it count.
+  function under(x, y, reach = 2) {
+    const row = rows.find((row) => y >= row.y && y < row.y + rowHeight);
+    if (!row || x < GUTTER) return null;
+    const slack = reach * (to - from) / (width - GUTTER), now = time(x);
+    const index = above(row.end, now - slack);
+    return index < row.start.length && row.start[index] <= now + slack ? { row, index } : null;
   }
 
-  figure.querySelector(".controls").addEventListener("click", (event) => {
-    const action = actions[event.target.dataset.action];
-    if (action) action();
-  });
-  canvas.addEventListener("wheel", (event) => {
-    const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
-    // Fully zoomed out, the wheel scrolls the page on past the timeline.
-    if (!sideways && event.deltaY > 0 && to - from >= span) return;
-    event.preventDefault();
-    const lines = event.deltaMode === 1 ? 33 : 1;
-    if (sideways) move((event.deltaX || event.deltaY) * lines / (width - GUTTER));
-    else zoom(Math.exp(event.deltaY * lines * 0.002), time(event));
-  }, { passive: false });
-  let grip = null;
-  canvas.addEventListener("pointerdown", (event) => {
-    grip = { x: event.offsetX, from, to };
-    canvas.setPointerCapture(event.pointerId);
-    canvas.classList.add("dragging");
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    if (grip) {
-      const shift = (grip.x - event.offsetX) / (width - GUTTER) * (grip.to - grip.from);
-      show(grip.from + shift, grip.to + shift);
-      return;
-    }
-    const hit = under(event);
-    if (!hit) return window.llmprof.hideTip();
-    const { row, index } = hit;
-    const phase = meta.phases[row.phase[index]];
-    window.llmprof.showTip(
-      `${meta.names[row.name[index]] || "?"}\n${duration(row.end[index] - row.start[index])} at ${duration(row.start[index])}` +
-      `\n${meta.lanes[row.lane]}${phase ? " · " + phase : ""}`, event.clientX, event.clientY);
-  });
-  const release = () => { grip = null; canvas.classList.remove("dragging"); };
-  canvas.addEventListener("pointerup", release);
-  canvas.addEventListener("pointercancel", release);
-  canvas.addEventListener("pointerleave", () => window.llmprof.hideTip());
-  canvas.addEventListener("dblclick", (event) => {
-    const hit = under(event);
-    if (!hit) return;
-    const begin = hit.row.start[hit.index], end = hit.row.end[hit.index];
-    show(begin - (end - begin) * 0.1, end + (end - begin) * 0.1);
-  });
-  canvas.addEventListener("keydown", (event) => {
-    const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", Home: "all" };
-    if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
-    event.preventDefault();
-    actions[keys[event.key]]();
-  });
-  find.addEventListener("input", () => {
-    const wanted = find.value.trim().toLowerCase();
-    found = null;
-    if (wanted) {
-      const flags = Uint8Array.from(meta.names, (name) => (name.toLowerCase().includes(wanted) ? 1 : 0));
-      let count = 0;
-      for (const row of rows) for (const name of row.name) count += flags[name] || 0;
-      found = { flags, count };
-    }
-    schedule();
-  });
   by.addEventListener("change", schedule);
   document.addEventListener("themechange", () => { theme = null; schedule(); });
   // Paper is light: a frame later would be too late.
@@ -307,6 +295,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   const resize = () => {
     const dense = window.devicePixelRatio || 1;
     width = canvas.clientWidth || 900;
+    GUTTER = Math.min(200, Math.round(width * 0.3));
     canvas.style.height = height + "px";
     canvas.width = Math.round(width * dense);
     canvas.height = Math.round(height * dense);
@@ -315,5 +304,14 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   };
   new ResizeObserver(resize).observe(figure);
   resize();
-  figure.timeline = { show, draw, redraws, canvas, total, get window() { return [from, to]; }, span };
+  figure.timeline = {
+    show, draw, schedule, redraws, canvas, total, rows, meta, span, time, under, duration,
+    get GUTTER() { return GUTTER; },
+    get window() { return [from, to]; },
+    get width() { return width; },
+    get found() { return found; },
+    set found(value) { found = value; schedule(); },
+    get selected() { return selected; },
+    set selected(value) { selected = value; schedule(); },
+  };
 }

@@ -5,31 +5,18 @@ mod sample;
 
 use std::{fs, path::PathBuf};
 
-use llmprof_report::{
-    chart::{self, Width},
-    render::html,
-    view::Part,
-};
+use llmprof_report::{plots, render::html};
 
 fn main() -> std::io::Result<()> {
     let directory = std::env::args_os()
         .nth(1)
         .map_or_else(|| PathBuf::from("sample-report"), PathBuf::from);
-    let plots = directory.join("plots");
-    fs::create_dir_all(&plots)?;
-    let view = sample::report(100_000);
-    fs::write(directory.join("report.html"), html::report(&view))?;
-    let parts = view.sections.iter().flat_map(|section| &section.parts);
-    for (index, part) in parts.enumerate() {
-        let (name, svg) = match part {
-            Part::Waterfall(view) => ("waterfall", chart::waterfall(view, Width::Wide)),
-            Part::Roofline(view) => ("roofline", chart::roofline(view, Width::Wide)),
-            Part::Timeline(view) => ("timeline", chart::timeline(view)),
-            Part::Histogram(view) => ("histogram", chart::histogram(view, Width::Wide)),
-            Part::Series(view) => ("series", chart::series(view, Width::Wide)),
-            Part::Document(_) | Part::Operators(_) => continue,
-        };
-        fs::write(plots.join(format!("{index}-{name}.svg")), svg.file())?;
+    let folder = directory.join("plots");
+    fs::create_dir_all(&folder)?;
+    let document = sample::report(100_000);
+    fs::write(directory.join("report.html"), html::report(&document))?;
+    for (name, svg) in plots(&document) {
+        fs::write(folder.join(format!("{name}.svg")), svg.file())?;
     }
     Ok(())
 }

@@ -1,16 +1,22 @@
 //! What people read: a [`Document`] is made once from numbers, and every renderer prints the same one.
 //!
-//! A renderer decides how things look and never what they say, so the Markdown, the HTML and the terminal agree. Charts and the
-//! sections of a page are plain data too: [`view`].
+//! [`text`] has the sentences, [`compose`] puts documents together, [`render`] and [`plots`] print them. A renderer decides how things
+//! look and never what they say, so Markdown, HTML and terminal agree.
 
+mod analyzed;
 pub mod chart;
-pub mod counters;
+pub mod compose;
 mod document;
-pub mod memory;
+mod kernel_label;
+mod plots;
 pub mod render;
-pub mod run;
-pub mod statics;
-pub mod sums;
+pub mod text;
 pub mod view;
 
-pub use document::{Align, Block, Column, Document, Table};
+pub use compose::{Report, statics};
+pub use document::{
+    Align, Block, Cell, Chart, Column, Document, Drawing, FindingItem, Link, Row, Section, Table,
+    Target, key,
+};
+pub use kernel_label::kernel_label;
+pub use plots::plots;

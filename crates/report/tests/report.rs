@@ -3,11 +3,101 @@
 #[path = "../examples/sample/mod.rs"]
 mod sample;
 
+use std::collections::BTreeSet;
+
+use llmprof_record::import::{Limits, Profile, import};
+use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_report::{
-    chart::{self, Width},
+    Block, Document, Drawing, Report, plots,
     render::{html, markdown, terminal},
-    view::{Part, ReportView},
 };
+
+/// The report of a recorded device trace.
+fn of_a_trace() -> Document {
+    let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/h200/nsys/qwen05.sqlite.gz");
+    let Ok((_, Profile::Trace(trace))) = import(&fixture, &Limits::default()) else {
+        panic!("{} is a trace", fixture.display());
+    };
+    let trace = *trace;
+    let record = RunRecord {
+        traces: vec![RecordedTrace { pass: None, trace }],
+        ..RunRecord::default()
+    };
+    let analysis =
+        llmprof_analysis::analyze(&record, None).expect("without a workload nothing is refused");
+    Report {
+        record: &record,
+        analysis: &analysis,
+        issues: &analysis.issues,
+        device: None,
+    }
+    .document()
+}
+
+/// Result and findings come first, then where the time went, then phases, then tables.
+#[test]
+fn a_report_begins_with_what_matters() {
+    let document = of_a_trace();
+    assert!(
+        document.summary[0].starts_with("GPU busy 0.8 % of 3.322 s"),
+        "{:?}",
+        document.summary
+    );
+    let keys: Vec<&str> = document.sections.iter().map(|s| s.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        [
+            "waterfall",
+            "phases",
+            "steps",
+            "timeline",
+            "kernels",
+            "assumptions"
+        ]
+    );
+    let text = markdown::document(&document);
+    let places = [
+        "## Summary",
+        "## Findings",
+        "## Warnings",
+        "## Where the time went",
+        "## Phases",
+    ]
+    .map(|heading| text.find(heading).unwrap_or_else(|| panic!("{heading}")));
+    assert!(places.is_sorted(), "{places:?}");
+    // A terminal has no more than the result, phases and three findings.
+    let digest = terminal::digest(&document);
+    assert!(digest.len() <= document.summary.len() + 3);
+    assert!(
+        digest
+            .iter()
+            .all(|line| !line.contains("nothing can be said"))
+    );
+}
+
+/// Links of findings and of the navigation lead somewhere, and no two anchors are the same.
+#[test]
+fn every_link_of_a_page_has_its_anchor() {
+    for document in [of_a_trace(), sample::report(500)] {
+        let page = html::report(&document);
+        let named = |mark: &str| {
+            page.split(mark)
+                .skip(1)
+                .filter_map(|rest| rest.split('"').next())
+                .map(str::to_owned)
+                .collect::<Vec<String>>()
+        };
+        let anchors = named(" id=\"");
+        let distinct: BTreeSet<&String> = anchors.iter().collect();
+        assert_eq!(distinct.len(), anchors.len(), "{anchors:?}");
+        let links = named("href=\"#");
+        assert!(links.len() > 6, "{links:?}");
+        for link in links {
+            assert!(anchors.contains(&link), "#{link} leads nowhere");
+        }
+    }
+}
 
 #[test]
 fn a_report_renders_the_same_each_time() {
@@ -17,61 +107,83 @@ fn a_report_renders_the_same_each_time() {
     );
 }
 
+/// Every cell that a text has stands on the page too, and every section has its anchor.
 #[test]
-fn markdown_and_page_tell_the_same_waterfall() {
-    let view = sample::report(500);
-    let page = html::report(&view);
-    let text = markdown::document(&view.document());
-    let waterfalls = view
-        .sections
-        .iter()
-        .flat_map(|section| &section.parts)
-        .filter_map(|part| match part {
-            Part::Waterfall(waterfall) => Some(waterfall),
-            _ => None,
-        });
-    for part in waterfalls.flat_map(|waterfall| &waterfall.parts) {
+fn markdown_and_page_tell_the_same() {
+    let document = sample::report(500);
+    let (page, text) = (html::report(&document), markdown::document(&document));
+    for section in &document.sections {
         assert!(
-            page.contains(&format!("<title>{}: {} · ", part.label, part.duration_ns)),
-            "{part:?}"
+            page.contains(&format!("id=\"{}\"", section.key)),
+            "{}",
+            section.key
         );
         assert!(
-            text.contains(&format!("| {} | {} | ", part.label, part.duration_ns)),
-            "{part:?}"
+            text.contains(&format!("## {}", section.title)),
+            "{}",
+            section.title
         );
+        for block in &section.blocks {
+            let Block::Table(table) = block else { continue };
+            for cell in table.rows.iter().flat_map(|row| &row.cells) {
+                let printed = cell.text();
+                if !printed.contains(['<', '&']) {
+                    assert!(
+                        page.contains(printed) && text.contains(printed),
+                        "{printed}"
+                    );
+                }
+            }
+        }
+    }
+    for line in &document.summary {
+        assert!(text.contains(line), "{line}");
     }
 }
 
 #[test]
 fn the_text_of_a_report() {
-    // The long parts are left out: points and operators have their own tables of the same make.
-    let mut view = sample::report(500);
-    for part in view
+    // The long table is cut: its rows are all of one make.
+    let mut document = sample::report(500);
+    for block in document
         .sections
         .iter_mut()
-        .flat_map(|section| &mut section.parts)
+        .flat_map(|section| &mut section.blocks)
     {
-        match part {
-            Part::Roofline(roofline) => roofline.points.truncate(6),
-            Part::Operators(operators) => operators.rows.truncate(6),
-            _ => {}
+        if let Block::Table(table) = block {
+            table.rows_in_text = 6;
         }
     }
-    insta::assert_snapshot!(terminal::document(&view.document()));
+    insta::assert_snapshot!(terminal::document(&document));
+}
+
+#[test]
+fn a_terminal_has_the_result_first() {
+    let lines = terminal::digest(&sample::report(500));
+    assert_eq!(lines[0], "TTFT 41 ms · TPOT 20.6 ms · 46.9 tok/s");
+    let last = lines.last().map(String::as_str);
+    assert_eq!(
+        last,
+        Some(
+            "1. Decode is host-bound: GPU idle 84.5 %. Upper bound: run 6.30×. Knob: CUDA Graphs, or torch.compile."
+        ),
+        "what abstains stays in the report"
+    );
 }
 
 #[test]
 fn hostile_names_stay_text() {
     let page = html::report(&sample::report(500));
-    // Six scripts of our own: two with data, four with code; the name would add to both counts.
-    assert_eq!(page.matches("<script").count(), 6);
-    assert_eq!(page.matches("</script>").count(), 6);
+    // Seven scripts of our own: two with data, five with code; the name would add to both counts.
+    assert_eq!(page.matches("<script").count(), 7);
+    assert_eq!(page.matches("</script>").count(), 7);
     assert!(!page.contains("<!--"));
 }
 
 #[test]
 fn nothing_outside_the_page_is_named() {
-    let page = html::report(&sample::report(500));
+    let document = sample::report(500);
+    let page = html::report(&document);
     for word in [
         "http:",
         "https:",
@@ -83,22 +195,13 @@ fn nothing_outside_the_page_is_named() {
     ] {
         assert!(!page.contains(word), "{word}");
     }
+    assert!(html::report(&Document::default()).contains("</html>"));
     // A file of its own needs the namespace, which is a name and no address to load.
-    let empty = ReportView::default();
-    assert!(html::report(&empty).contains("</html>"));
-    for part in sample::report(500)
-        .sections
-        .iter()
-        .flat_map(|section| &section.parts)
-    {
-        if let Part::Waterfall(view) = part {
-            assert_eq!(
-                chart::waterfall(view, Width::Wide)
-                    .file()
-                    .matches("http")
-                    .count(),
-                1
-            );
-        }
+    for (name, svg) in plots(&document) {
+        assert_eq!(svg.file().matches("http").count(), 1, "{name}");
     }
+    let charts = document
+        .charts()
+        .filter(|chart| matches!(chart.drawing, Drawing::Waterfall(_) | Drawing::Timeline(_)));
+    assert_eq!(charts.count(), 3);
 }

@@ -30,10 +30,10 @@ pub struct OriginRow {
 }
 
 /// Origins beyond this many are summed up in one row.
-pub const MOST_ROWS: usize = 50_000;
+pub(crate) const MOST_ROWS: usize = 50_000;
 
 /// The operator of the row that sums up what is beyond [`MOST_ROWS`].
-pub const OTHER_ROW: &str = "(other origins)";
+pub(crate) const OTHER_ROW: &str = "(other origins)";
 
 /// Device time by origin, the longest first. The rows hold every event once.
 pub(crate) fn rows(

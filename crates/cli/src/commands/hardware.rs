@@ -124,7 +124,7 @@ fn document(device: &Device) -> Document {
     }
     document.table(facts);
 
-    document.heading("Peaks");
+    document.section("peaks", "Peaks");
     let mut peaks = Table::new(
         &[
             "Format",
@@ -167,7 +167,7 @@ fn document(device: &Device) -> Document {
     let mut notes = device.notes.clone();
     notes.extend(device.calibration.iter().flat_map(calibration::notes));
     if !notes.is_empty() {
-        document.heading("Notes");
+        document.section("notes", "Notes");
         document.list(notes);
     }
     document

@@ -1,27 +1,19 @@
 //! The files of a run, all from one record and its analysis.
 
-mod curves;
 mod device_facts;
 mod metrics;
 mod tables;
 
 use llmprof_analysis::Analysis;
-use llmprof_record::{
-    issue::{Issue, Severity},
-    run::{PassKind, RunRecord},
-    store::RunDir,
-};
+use llmprof_record::{issue::Issue, run::RunRecord, store::RunDir};
 use llmprof_report::{
-    Document,
-    chart::{self, Width},
-    render::{html, markdown},
-    run::{self, Extras, trace_timeline},
-    view::{Part, ReportView},
+    Document, Report, compose, plots,
+    render::{html, markdown, terminal::digest},
 };
 use llmprof_theory::device::Device;
 
 use crate::{
-    commands::profile::{counters, memory, page::Others},
+    commands::profile::{counters, memory},
     failure::Failure,
 };
 
@@ -32,6 +24,22 @@ pub(crate) struct Results<'a> {
     pub(crate) analysis: &'a Analysis,
     /// The device whose rooflines are drawn.
     pub(crate) device: Option<&'a Device>,
+}
+
+impl<'a> Results<'a> {
+    fn report(&self, issues: &'a [Issue]) -> Report<'a> {
+        Report {
+            record: self.record,
+            analysis: self.analysis,
+            issues,
+            device: self.device,
+        }
+    }
+
+    /// What a terminal prints: the result, a line per phase, the best findings.
+    pub(crate) fn digest(&self) -> Vec<String> {
+        digest(&self.report(&self.analysis.issues).digest())
+    }
 }
 
 /// Which kinds of files are wanted.
@@ -88,9 +96,9 @@ pub(crate) fn files(
     if let Some(timeline) = record.memory.as_ref().and_then(memory::csv) {
         files.push((memory::FILE.to_owned(), timeline));
     }
-    let others = Others { record, analysis };
-    if !has_times(record) {
-        files.extend(others.files(issues));
+    let report = results.report(issues);
+    files.extend(rendered(&report.document(), wanted));
+    if !record.has_times() {
         return Ok(files);
     }
     if wanted.json {
@@ -104,19 +112,18 @@ pub(crate) fn files(
     files.extend(tables::ops(framework.unwrap_or(analysis)));
     files.extend(framework.into_iter().flat_map(tables::beside));
     files.extend(slices(analysis));
-    let page = page(results, &others, issues);
-    files.extend(plots(&page));
-    files.push(("report.html".to_owned(), html::report(&page)));
     if wanted.markdown {
         let has_operators = !analysis.phases.is_empty() || analysis.timeline.is_some();
         let documents = [
-            ("report.md", Some(document(results, &others, issues))),
             (
                 "operators.md",
-                has_operators.then(|| run::operators(analysis)),
+                has_operators.then(|| compose::operators(analysis)),
             ),
-            ("kernels.md", run::kernels(analysis)),
-            ("stakeholder_summary.md", Some(run::stakeholder(analysis))),
+            ("kernels.md", compose::kernels(analysis)),
+            (
+                "stakeholder_summary.md",
+                Some(compose::stakeholder(analysis)),
+            ),
         ];
         for (name, document) in documents {
             files.extend(document.map(|text| (name.to_owned(), markdown::document(&text))));
@@ -125,18 +132,17 @@ pub(crate) fn files(
     Ok(files)
 }
 
-/// Whether a record says where time went: a timeline, or passes.
-pub(crate) fn has_times(record: &RunRecord) -> bool {
-    !record.traces.is_empty() || !record.passes.is_empty()
-}
-
-/// The report as text.
-fn document(results: &Results<'_>, others: &Others<'_>, issues: &[Issue]) -> Document {
-    let mut document = run::document(results.analysis, issues);
-    for section in &others.sections() {
-        document.section(section);
+/// A report as files: its plots, the page, and Markdown where that is asked for.
+fn rendered(document: &Document, wanted: Wanted) -> Vec<Output> {
+    let plots = plots(document).into_iter();
+    let mut files: Vec<Output> = plots
+        .map(|(name, plot)| (format!("plots/{name}.svg"), plot.file()))
+        .collect();
+    files.push(("report.html".to_owned(), html::report(document)));
+    if wanted.markdown {
+        files.push(("report.md".to_owned(), markdown::document(document)));
     }
-    document
+    files
 }
 
 /// `slices.json`: what slices say of the whole, where recording kept within a budget.
@@ -146,150 +152,9 @@ fn slices(analysis: &Analysis) -> Option<Output> {
     Some(("slices.json".to_owned(), contents))
 }
 
-/// The page of a run.
-fn page(results: &Results<'_>, others: &Others<'_>, issues: &[Issue]) -> ReportView {
-    let record = results.record;
-    let mut issues = issues.to_vec();
-    let timeline = record.trace().map(|trace| {
-        let drawn = trace_timeline(trace, results.analysis);
-        if drawn.left_out > 0 {
-            issues.push(
-                Issue::new(
-                    Severity::Info,
-                    "report.timeline_cut",
-                    format!(
-                        "the timeline leaves out the {} innermost of {} events",
-                        drawn.left_out,
-                        drawn.left_out + drawn.timeline.len()
-                    ),
-                )
-                .with_hint("`llmprof export RUN --to chrome` has all of them"),
-            );
-        }
-        drawn.timeline
-    });
-    let samples = record.samples.as_ref();
-    let mut telemetry = samples
-        .map(|samples| curves::of(samples, record))
-        .unwrap_or_default();
-    if let Some(history) = record.memory.as_ref().filter(|_| !record.passes.is_empty()) {
-        telemetry.extend(llmprof_report::memory::series(history));
-    }
-    let extras = Extras {
-        timeline,
-        telemetry,
-        gaps_ns: gaps(record),
-    };
-    let mut page = run::view(results.analysis, &issues, results.device, extras);
-    page.sections.extend(others.sections());
-    page
-}
-
-/// A picture for each chart of a page.
-pub(crate) fn plots(page: &ReportView) -> Vec<Output> {
-    let mut plots = Vec::new();
-    for part in page.sections.iter().flat_map(|section| &section.parts) {
-        let (name, plot) = match part {
-            Part::Waterfall(waterfall) => (
-                format!("waterfall_{}", file_name(&waterfall.phase)),
-                chart::waterfall(waterfall, Width::Wide),
-            ),
-            Part::Roofline(roofline) => (
-                "roofline".to_owned(),
-                chart::roofline(roofline, Width::Wide),
-            ),
-            Part::Timeline(timeline) => ("timeline".to_owned(), chart::timeline(timeline)),
-            Part::Histogram(histogram) => {
-                let name = match histogram.title.as_str() {
-                    "Gaps between tokens" => "token_gaps".to_owned(),
-                    title => file_name(title),
-                };
-                (name, chart::histogram(histogram, Width::Wide))
-            }
-            Part::Series(series) => (
-                format!("telemetry_{}", file_name(&series.title)),
-                chart::series(series, Width::Wide),
-            ),
-            Part::Document(_) | Part::Operators(_) => continue,
-        };
-        plots.push((plot_file(&name, &plots), plot.file()));
-    }
-    plots
-}
-
-/// The file of a plot. Titles that differ may have one name, as letters that are not ASCII have none.
-fn plot_file(name: &str, before: &[Output]) -> String {
-    let file = |suffix: &str| format!("plots/{}{suffix}.svg", name.trim_end_matches('_'));
-    let is_taken = |file: &String| before.iter().any(|(known, _)| known == file);
-    let mut found = file("");
-    let mut number = 2_usize;
-    while is_taken(&found) {
-        found = file(&format!("_{number}"));
-        number += 1;
-    }
-    found
-}
-
-/// Letters of a title that a file's name keeps: file systems allow 255 bytes, and ranges have names of any length.
-const LONGEST_NAME: usize = 80;
-
-/// A title as part of a file's name.
-fn file_name(title: &str) -> String {
-    let words = title.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let words: Vec<String> = words
-        .filter(|word| !word.is_empty())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    let mut name = words.join("_");
-    name.truncate(LONGEST_NAME);
-    name
-}
-
-/// Gaps between the tokens of plain passes, ns.
-fn gaps(record: &RunRecord) -> Vec<f64> {
-    let plain = record.passes_of(PassKind::Plain);
-    plain
-        .flat_map(|(pass, _)| record.requests_of(pass))
-        .flat_map(|request| {
-            let pairs = request.token_ns.windows(2);
-            pairs.map(|pair| pair[1].0.saturating_sub(pair[0].0) as f64)
-        })
-        .collect()
-}
-
 /// A value as the text of a JSON file.
 pub(crate) fn text<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string_pretty(value)
         .map(|text| text + "\n")
         .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn titles_become_names_of_files() {
-        assert_eq!(file_name("decode (device 1)"), "decode_device_1");
-        assert_eq!(file_name("Steps of decode"), "steps_of_decode");
-        assert_eq!(file_name(&"x".repeat(300)).len(), LONGEST_NAME);
-    }
-
-    #[test]
-    fn titles_of_one_name_have_files_of_their_own() {
-        let mut plots = Vec::new();
-        for title in ["decode 1", "decode-1", "解碼"] {
-            let name = format!("waterfall_{}", file_name(title));
-            plots.push((plot_file(&name, &plots), String::new()));
-        }
-        let files: Vec<&str> = plots.iter().map(|(file, _)| file.as_str()).collect();
-        assert_eq!(
-            files,
-            [
-                "plots/waterfall_decode_1.svg",
-                "plots/waterfall_decode_1_2.svg",
-                "plots/waterfall.svg"
-            ]
-        );
-    }
 }

@@ -47,7 +47,7 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
         (&Value::from(recorded), &Value::from(STEPS))
     );
     assert_eq!(part["time_ns"], time);
-    let words = format!("judged by {recorded} of {STEPS} steps");
+    let words = format!("sampled {recorded} of {STEPS} steps");
     assert!(ended.read("report.md").contains(&words), "{words}");
     assert!(ended.read("report.html").contains(&words), "{words}");
     assert!(ended.stdout().contains(&words), "{}", ended.stdout());
@@ -152,7 +152,7 @@ fn a_budget_that_allows_for_no_slice_leaves_the_plain_measurements() {
     assert_eq!(issues.len(), 1);
     let hint = issues[0]["hint"].as_str().unwrap();
     assert!(hint.contains("pipeline.cupti.overhead"), "{hint}");
-    assert!(ended.read("report.md").contains(hint) && ended.stdout().contains(hint));
+    assert!(ended.read("report.md").contains(hint) && ended.stderr().contains(hint));
     assert!(ended.issues("cupti.slices").is_empty());
     assert!(!ended.path("slices.json").exists());
     let metrics = ended.json("metrics.json");

@@ -113,7 +113,7 @@ fn assert_energy(ended: &Ended, phase: &str, expected: f64, basis: &str) {
         "{phase}: {joules} of {expected} J"
     );
     assert_eq!(energy["basis"], basis, "{phase}");
-    let told = format!("Energy is that of {} ({basis}).", covers.join(", "));
+    let told = format!("Energy covers {} ({basis}).", covers.join(", "));
     for file in ["report.md", "report.html"] {
         assert!(ended.read(file).contains(&told), "{told} in {file}");
     }

@@ -107,6 +107,11 @@ impl RunRecord {
             && self.memory.is_none()
     }
 
+    /// Whether it says where time went: a timeline, or passes.
+    pub fn has_times(&self) -> bool {
+        !self.traces.is_empty() || !self.passes.is_empty()
+    }
+
     /// Adds an issue unless it is known already.
     pub fn add_issue(&mut self, issue: Issue) {
         if !self.issues.contains(&issue) {

@@ -2,10 +2,10 @@
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_report::{
-    Document, Table,
+    Cell, Document, Drawing, FindingItem, Link, Section, Table, Target,
     view::{
-        Band, Cell, Event, Histogram, Line, Mark, OperatorTable, Part, PartKind, ReportView, Roof,
-        Roofline, RooflinePoint, Section, Series, Timeline, Unit, Waterfall, WaterfallPart,
+        Band, Event, Histogram, Line, Mark, PartKind, Roof, Roofline, RooflinePoint, Series,
+        StepLatency, StepLine, Timeline, Unit, Waterfall, WaterfallPart, Window,
     },
 };
 use llmprof_units::{Basis, BytesPerSecond, FlopsPerSecond, Nanos, Percent};
@@ -26,63 +26,102 @@ const KINDS: [&str; 7] = [
 const PHASES: [&str; 2] = ["prefill", "decode"];
 
 /// A report whose timeline has at least `events` events.
-pub(crate) fn report(events: usize) -> ReportView {
-    ReportView {
+pub(crate) fn report(events: usize) -> Document {
+    let mut document = Document {
         title: "Qwen2.5-0.5B on a made-up device".to_owned(),
         subtitle: "Invented numbers: batch 1, prompt 512, 32 new tokens, `bf16`".to_owned(),
-        conclusion: vec![
-            "Decode is host-bound: the device idles 84 % of the time.".to_owned(),
-            "Prefill reaches 41 % of the peak; decode reads weights at 9 % of the bandwidth."
-                .to_owned(),
-            "Removing the idle time would make decode up to **6.3×** faster.".to_owned(),
+        summary: vec![
+            "TTFT 41 ms · TPOT 20.6 ms · 46.9 tok/s".to_owned(),
+            "prefill 41 ms: compute-bound · at 41.5 % of roofline".to_owned(),
+            "decode 640 ms: **host-bound** · GPU idle 84.5 %".to_owned(),
         ],
-        issues: vec![
-            Issue::new(
-                Severity::Info,
-                "telemetry.no_rapl",
-                "no energy counter is readable",
-            )
-            .with_hint("run as a user who may read `/sys/class/powercap`"),
-            Issue::new(
-                Severity::Warning,
-                "trace.overlap",
-                "events of one stream overlap",
-            )
-            .counting(12),
-            Issue::new(
-                Severity::Error,
-                "kernels.lost",
-                format!("records of {HOSTILE} were lost"),
-            ),
-        ],
-        sections: vec![
-            Section::new(
-                "Where the time went",
-                vec![
-                    Part::Waterfall(waterfall(
-                        "prefill",
-                        41_000_000,
-                        [17.0, 12.4, 3.1, 0.4, 0.2, 8.1, -0.2],
-                    )),
-                    Part::Waterfall(waterfall(
-                        "decode",
-                        640_000_000,
-                        [42.0, 31.0, 22.0, 6.0, 1.5, 541.0, -3.5],
-                    )),
-                    Part::Document(phases()),
-                ],
-            ),
-            Section::new("Roofline", vec![Part::Roofline(roofline())]),
-            Section::new("Timeline", vec![Part::Timeline(timeline(events))]),
-            Section::new("Operators", vec![Part::Operators(operators())]),
-            Section::new("Latency", vec![Part::Histogram(latency())]),
-            Section::new(
-                "Telemetry",
-                vec![Part::Series(power()), Part::Series(utilization())],
-            ),
-            Section::new("Assumptions", vec![Part::Document(assumptions())]),
-        ],
-    }
+        findings: findings(),
+        issues: issues(),
+        sections: Vec::new(),
+    };
+    let section = document.section("waterfall", "Where the time went");
+    let prefill = waterfall(
+        "prefill",
+        41_000_000,
+        [17.0, 12.4, 3.1, 0.4, 0.2, 8.1, -0.2],
+    );
+    let decode = waterfall(
+        "decode",
+        640_000_000,
+        [42.0, 31.0, 22.0, 6.0, 1.5, 541.0, -3.5],
+    );
+    section.chart("waterfall_prefill", Drawing::Waterfall(prefill));
+    section.chart("waterfall_decode", Drawing::Waterfall(decode));
+    phases(document.section("phases", "Phases"));
+    let section = document.section("latency", "Latency");
+    let gaps = gaps();
+    section.chart("token_latency", Drawing::StepLatency(step_latency(&gaps)));
+    section.chart("token_gaps", Drawing::Histogram(latency(gaps)));
+    document
+        .section("timeline", "Timeline")
+        .chart("timeline", Drawing::Timeline(timeline(events)));
+    document
+        .section("roofline", "Roofline")
+        .chart("roofline", Drawing::Roofline(roofline()));
+    document
+        .section("operators", "Operators")
+        .table(operators());
+    let section = document.section("telemetry", "Telemetry");
+    section.chart("telemetry_power", Drawing::Series(power()));
+    section.chart("telemetry_cpu", Drawing::Series(utilization()));
+    assumptions(document.section("assumptions", "Assumptions"));
+    document
+}
+
+fn findings() -> Vec<FindingItem> {
+    let to_row = Link {
+        label: "phase row".to_owned(),
+        target: Target::Anchor("phase-decode".to_owned()),
+    };
+    let to_timeline = Link {
+        label: "decode on the timeline".to_owned(),
+        target: Target::Phase("decode".to_owned()),
+    };
+    vec![
+        FindingItem {
+            key: "finding-1".to_owned(),
+            title: "Decode is host-bound: GPU idle 84.5 %".to_owned(),
+            gain: Some("Upper bound: run 6.30×.".to_owned()),
+            knob: Some("Knob: CUDA Graphs, or torch.compile.".to_owned()),
+            evidence: vec!["idle share of wall time: 84.5 % (measured)".to_owned()],
+            abstains: false,
+            links: vec![to_row, to_timeline],
+        },
+        FindingItem {
+            key: "finding-2".to_owned(),
+            title: format!("Nothing can be said about {HOSTILE}"),
+            evidence: vec!["abstains: no model is named".to_owned()],
+            abstains: true,
+            ..FindingItem::default()
+        },
+    ]
+}
+
+fn issues() -> Vec<Issue> {
+    vec![
+        Issue::new(
+            Severity::Info,
+            "telemetry.no_rapl",
+            "no energy counter is readable",
+        )
+        .with_hint("run as a user who may read `/sys/class/powercap`"),
+        Issue::new(
+            Severity::Warning,
+            "trace.overlap",
+            "events of one stream overlap",
+        )
+        .counting(12),
+        Issue::new(
+            Severity::Error,
+            "kernels.lost",
+            format!("records of {HOSTILE} were lost"),
+        ),
+    ]
 }
 
 /// Numbers that look random and are the same each time.
@@ -104,16 +143,13 @@ impl Noise {
 
 fn waterfall(phase: &str, wall_ns: i64, millis: [f64; 7]) -> Waterfall {
     let labels = [
-        ("floor: least time on the device", PartKind::Floor),
-        (
-            "matched operators above their floor",
-            PartKind::Inefficiency,
-        ),
-        ("work no operator needs", PartKind::Extra),
+        ("roofline time", PartKind::Roofline),
+        ("kernel inefficiency", PartKind::Inefficiency),
+        ("overhead ops", PartKind::Overhead),
         ("copies", PartKind::Copies),
         ("unattributed", PartKind::Unattributed),
-        ("idle: host before the next launch", PartKind::Idle),
-        ("overlap, counted twice above", PartKind::Overlap),
+        ("idle: host busy before the next launch", PartKind::Idle),
+        ("overlap", PartKind::Overlap),
     ];
     let parts = labels
         .into_iter()
@@ -130,14 +166,18 @@ fn waterfall(phase: &str, wall_ns: i64, millis: [f64; 7]) -> Waterfall {
     }
 }
 
-fn phases() -> Document {
-    let mut table = Table::new(&["Phase", "Wall", "Busy", "MFU", "MBU"], 1);
-    table.row(["prefill", "41 ms", "32.9 ms", "41.5 %", "12.2 %"]);
-    table.row(["decode", "640 ms", "99 ms", "0.6 %", "9.1 %"]);
-    let mut document = Document::new("Phases");
-    document.paragraph("MFU is model FLOPs ÷ (peak × wall time); MBU is weights and KV bytes ÷ (bandwidth × wall time).");
-    document.table(table);
-    document
+fn phases(section: &mut Section) {
+    let mut table = Table::new(&["Phase", "Wall time", "Busy", "MFU", "MBU"], 1);
+    table.keyed(
+        "phase-prefill".to_owned(),
+        ["prefill", "41 ms", "32.9 ms", "41.5 %", "12.2 %"],
+    );
+    table.keyed(
+        "phase-decode".to_owned(),
+        ["decode", "640 ms", "99 ms", "0.6 %", "9.1 %"],
+    );
+    section.paragraph("MFU is model FLOPs ÷ (peak × wall time); MBU is weights and KV bytes ÷ (bandwidth × wall time).");
+    section.table(table);
 }
 
 fn roofline() -> Roofline {
@@ -202,6 +242,7 @@ fn timeline(events: usize) -> Timeline {
     );
     let mut now = 1_000_000_000_i64;
     let mut step = 0;
+    let mut windows = Vec::new();
     while timeline.len() < events {
         let begun = now;
         for layer in 0..24 {
@@ -245,13 +286,19 @@ fn timeline(events: usize) -> Timeline {
             name: 7,
             phase: u32::from(step > 0),
         });
+        windows.push(Window {
+            phase: u32::from(step > 0),
+            start_ns: Nanos(begun),
+            end_ns: Nanos(now),
+        });
         now += noise.within(20_000, 400_000);
         step += 1;
     }
+    timeline.windows = windows;
     timeline
 }
 
-fn operators() -> OperatorTable {
+fn operators() -> Table {
     let headers = Table::new(
         &[
             "Operator",
@@ -260,25 +307,28 @@ fn operators() -> OperatorTable {
             "Calls",
             "Time",
             "Share",
-            "Of the roof",
+            "% of roofline",
         ],
         3,
     );
     let mut noise = Noise(11);
-    let mut rows = Vec::new();
+    let mut table = Table::sortable("operators", headers.columns);
     for phase in PHASES {
         for (index, kind) in KINDS.iter().enumerate() {
             for number in 0..6 {
                 let time = noise.within(10_000, 90_000_000) / (index as i64 + 1);
                 let share = time as f64 / 700e6;
                 let name = if index + number == 0 {
-                    HOSTILE.to_owned()
+                    Cell::Name {
+                        label: "k<T>".to_owned(),
+                        full: HOSTILE.to_owned(),
+                    }
                 } else {
-                    format!("layers.{number}.{kind}")
+                    Cell::from(format!("layers.{number}.{kind}"))
                 };
                 let roof = noise.next();
-                rows.push(vec![
-                    Cell::from(name),
+                table.row([
+                    name,
                     Cell::from(*kind),
                     Cell::from(phase),
                     Cell::number(24.0, 24),
@@ -293,26 +343,45 @@ fn operators() -> OperatorTable {
             }
         }
     }
-    OperatorTable {
-        title: "operators".to_owned(),
-        columns: headers.columns,
-        rows,
-    }
+    table
 }
 
-fn latency() -> Histogram {
+/// The first token of a request waits, and a few later ones.
+fn gaps() -> Vec<f64> {
     let mut noise = Noise(5);
     let mut gaps: Vec<f64> = (0..620)
         .map(|_| 18e6 + (0..6).map(|_| noise.next()).sum::<f64>() * 1.2e6)
         .collect();
-    gaps.extend([34e6, 35e6, 41e6]);
-    gaps.sort_by(f64::total_cmp);
+    for (place, gap) in [(0, 41e6), (100, 34e6), (400, 35e6)] {
+        gaps.insert(place, gap);
+    }
+    gaps
+}
+
+fn marks(sorted: &[f64]) -> Vec<Mark> {
     let mark = |label: &str, share: f64| Mark {
         label: label.to_owned(),
-        value: gaps[((gaps.len() - 1) as f64 * share).round() as usize],
+        value: sorted[((sorted.len() - 1) as f64 * share).round() as usize],
     };
-    let marks = vec![mark("p50", 0.5), mark("p90", 0.9), mark("p99", 0.99)];
-    Histogram::of("Time between tokens", Unit::Nanoseconds, &gaps, marks)
+    vec![mark("p50", 0.5), mark("p90", 0.9), mark("p99", 0.99)]
+}
+
+fn step_latency(gaps: &[f64]) -> StepLatency {
+    let mut sorted = gaps.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    StepLatency {
+        title: "ITL by token".to_owned(),
+        lines: vec![StepLine {
+            label: "request 1".to_owned(),
+            values_ns: gaps.to_vec(),
+        }],
+        marks: marks(&sorted),
+    }
+}
+
+fn latency(mut gaps: Vec<f64>) -> Histogram {
+    gaps.sort_by(f64::total_cmp);
+    Histogram::of("ITL distribution", Unit::Nanoseconds, &gaps, marks(&gaps))
 }
 
 fn bands() -> Vec<Band> {
@@ -348,6 +417,7 @@ fn power() -> Series {
             .collect(),
     };
     Series {
+        key: "power".to_owned(),
         title: "Power".to_owned(),
         unit: Unit::Watts,
         lines: vec![line("package", 38.0, 92.0), line("memory", 9.0, 14.0)],
@@ -369,6 +439,7 @@ fn utilization() -> Series {
             .collect(),
     };
     Series {
+        key: "cpu".to_owned(),
         title: "CPU utilization".to_owned(),
         unit: Unit::Fraction,
         lines: (0..2).map(|core| line(format!("core {core}"))).collect(),
@@ -376,12 +447,10 @@ fn utilization() -> Series {
     }
 }
 
-fn assumptions() -> Document {
-    let mut document = Document::new("Assumptions");
-    document.list(vec![
-        "A multiply-add is 2 operations.".to_owned(),
+fn assumptions(section: &mut Section) {
+    section.list(vec![
+        "A multiply-add is 2 FLOPs.".to_owned(),
         "Activations between operators count nothing: name a device with `hardware.spec`."
             .to_owned(),
     ]);
-    document
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::view::{Roof, Roofline, RooflinePoint, Unit};
 
-const TITLE: &str = "Operators under the device's limits";
+const TITLE: &str = "Operators under the roofline";
 const LEGEND: f64 = 18.0;
 
 /// The area in which operators have their place.
@@ -136,14 +136,13 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
     if absent > 0 {
         let note = match (absent, width) {
             (1, Width::Wide) => {
-                "1 operator without arithmetic or without compulsory bytes has no place here"
-                    .to_owned()
+                "1 operator without arithmetic or without DRAM traffic has no place here".to_owned()
             }
             (_, Width::Wide) => format!(
-                "{absent} operators without arithmetic or without compulsory bytes have no place here"
+                "{absent} operators without arithmetic or without DRAM traffic have no place here"
             ),
             (_, Width::Narrow) => {
-                format!("without a place: {absent} without arithmetic or compulsory bytes")
+                format!("without a place: {absent} without arithmetic or DRAM traffic")
             }
         };
         let line = width.pick(16.0, bottom + 54.0);
@@ -197,12 +196,9 @@ impl Plane {
         let (middle, label) = self.width.pick(
             (
                 f64::midpoint(left, right),
-                "arithmetic intensity: operations per compulsory byte (FLOP/B)",
+                "arithmetic intensity (FLOPs per byte of minimum DRAM traffic)",
             ),
-            (
-                f64::midpoint(0.0, right),
-                "operations per compulsory byte (FLOP/B)",
-            ),
+            (f64::midpoint(0.0, right), "arithmetic intensity (FLOP/B)"),
         );
         svg.add(Element::text(middle, self.bottom + 36.0, label).class("quiet middle"));
     }
@@ -370,7 +366,7 @@ mod tests {
         view.points.push(point("add", "decode", f64::INFINITY, 1e9));
         let text = roofline(&view, Width::Wide).inline();
         assert!(text.contains("linear") && !text.contains("embedding"));
-        assert!(text.contains("2 operators without arithmetic or without compulsory bytes have"));
+        assert!(text.contains("2 operators without arithmetic or without DRAM traffic have"));
     }
 
     #[test]
@@ -394,7 +390,7 @@ mod tests {
         assert!(
             roofline(&Roofline::default(), Width::Wide)
                 .inline()
-                .contains("limits")
+                .contains("Operators under the roofline")
         );
     }
 }

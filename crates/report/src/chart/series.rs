@@ -182,6 +182,7 @@ mod tests {
             end_ns: Nanos(end),
         };
         let view = Series {
+            key: "power".to_owned(),
             title: "Power".to_owned(),
             unit: Unit::Watts,
             lines: vec![

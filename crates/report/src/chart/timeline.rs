@@ -17,7 +17,7 @@ const GAP: f64 = 6.0;
 const COLUMNS: usize = (RIGHT - LEFT) as usize;
 
 /// All events on one picture, for a file: pages draw their own. Where several share a pixel, the one that fills most of it gives the colour and all of them the
-/// opacity, so the picture stays small however many events there are.
+/// height, so the picture stays small however many events there are, and shows utilization.
 pub fn timeline(timeline: &Timeline) -> Svg {
     let layout = timeline.layout();
     let lanes = layout.rows.chunk_by(|a, b| a.lane == b.lane).count();
@@ -50,12 +50,9 @@ pub fn timeline(timeline: &Timeline) -> Svg {
             for run in runs(timeline, row, layout.start_ns, span) {
                 let color = format!("c{} flat", run.name as usize % CATEGORIES);
                 let width = (run.end - run.begin) as f64;
-                let rect =
-                    Element::rect(LEFT + run.begin as f64, y, width, ROW - 2.0).class(&color);
-                let rect = match run.tenths {
-                    10 => rect,
-                    tenths => rect.number("fill-opacity", f64::from(tenths) / 10.0),
-                };
+                let high = (ROW - 2.0) * f64::from(run.tenths) / 10.0;
+                let top = y + ROW - 2.0 - high;
+                let rect = Element::rect(LEFT + run.begin as f64, top, width, high).class(&color);
                 svg.add(match timeline.names.get(run.name as usize) {
                     Some(name) if width >= 3.0 => rect.tooltip(name),
                     _ => rect,
@@ -105,7 +102,7 @@ fn runs(timeline: &Timeline, row: &Row, start_ns: i64, span: f64) -> Vec<Run> {
             continue;
         };
         // Even the shortest event stays visible.
-        let tenths = (pixel.covered * 10.0).round().clamp(2.0, 10.0) as u8;
+        let tenths = (pixel.covered * 10.0).round().clamp(1.0, 10.0) as u8;
         match runs.last_mut() {
             Some(run) if run.end == column && run.name == name && run.tenths == tenths => {
                 run.end += 1;
@@ -165,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn opacity_is_the_covered_share() {
+    fn height_is_the_covered_share() {
         // 40 of each 100 ns are covered, thousands of times a pixel.
         let events: Vec<_> = (0..100_000).map(|i| (0, i * 100, 40, 0)).collect();
         let view = sample(&events);

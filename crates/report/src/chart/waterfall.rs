@@ -154,8 +154,8 @@ mod tests {
             phase: "decode".to_owned(),
             wall_ns: Nanos(wall),
             parts: vec![
-                part("floor", 2_000_000, PartKind::Floor),
-                part("above the floor", 500_000, PartKind::Inefficiency),
+                part("roofline time", 2_000_000, PartKind::Roofline),
+                part("kernel inefficiency", 500_000, PartKind::Inefficiency),
                 part("idle: <host> & launch", 8_000_000, PartKind::Idle),
                 part("overlap", -500_000, PartKind::Overlap),
             ],

@@ -1,27 +1,41 @@
 //! Markdown, as GitHub reads it.
 
-use crate::{Align, Block, Document, Table};
+use super::flat::{Flat, flat};
+use crate::document::{Align, Document, FindingItem, Table};
 
 /// The whole document.
 pub fn document(document: &Document) -> String {
     let mut text = format!("# {}\n", document.title);
-    for block in &document.blocks {
+    for part in flat(document) {
         text.push('\n');
-        match block {
-            Block::Heading(level, heading) => {
-                let marks = "#".repeat(usize::from(*level).clamp(1, 5) + 1);
+        match part {
+            Flat::Heading(level, heading) => {
+                let marks = "#".repeat(usize::from(level) + 1);
                 text += &format!("{marks} {heading}\n");
             }
-            Block::Paragraph(paragraph) => {
-                text += paragraph;
+            Flat::Paragraph(paragraph) => {
+                text += &paragraph;
                 text.push('\n');
             }
-            Block::List(items) => {
+            Flat::List(items) => {
                 for item in items {
                     text += &format!("- {item}\n");
                 }
             }
-            Block::Table(table) => text += &self::table(table),
+            Flat::Findings(findings) => text += &self::findings(findings),
+            Flat::Table(table) => text += &self::table(table.table()),
+        }
+    }
+    text
+}
+
+/// A numbered list, each with its evidence below.
+fn findings(findings: &[FindingItem]) -> String {
+    let mut text = String::new();
+    for (number, finding) in (1..).zip(findings) {
+        text += &format!("{number}. {}\n", finding.line());
+        for evidence in &finding.evidence {
+            text += &format!("   - {evidence}\n");
         }
     }
     text
@@ -30,27 +44,19 @@ pub fn document(document: &Document) -> String {
 /// One table.
 pub fn table(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut text = line(
-        table
-            .columns
-            .iter()
-            .map(|column| escaped(&column.header))
-            .collect(),
-    );
+    let columns = table.columns.iter();
+    let mut text = line(columns.map(|column| escaped(&column.header)).collect());
     let rule = |align| match align {
         Align::Left => "---".to_owned(),
         Align::Right => "---:".to_owned(),
     };
-    text += &line(
-        table
-            .columns
-            .iter()
-            .map(|column| rule(column.align))
-            .collect(),
-    );
-    for row in &table.rows {
-        let cells = (0..table.columns.len())
-            .map(|index| row.get(index).map(|cell| escaped(cell)).unwrap_or_default());
+    let columns = table.columns.iter();
+    text += &line(columns.map(|column| rule(column.align)).collect());
+    for row in table.text_rows() {
+        let cells = (0..table.columns.len()).map(|index| {
+            let cell = row.cells.get(index);
+            cell.map(|cell| escaped(cell.text())).unwrap_or_default()
+        });
         text += &line(cells.collect());
     }
     text

@@ -1,5 +1,6 @@
 //! Renderers, one file each.
 
+mod flat;
 pub mod html;
 pub mod markdown;
 pub mod terminal;

@@ -1,34 +1,56 @@
 //! Plain text in aligned columns, readable without colour.
 
-use crate::{Align, Block, Document, Table};
+use super::flat::{Flat, flat};
+use crate::document::{Align, Document, Table};
+
+/// Findings that a terminal prints; the report has all.
+const MOST_FINDINGS: usize = 3;
 
 /// The whole document.
 pub fn document(document: &Document) -> String {
     let mut text = format!("{}\n", document.title);
-    for block in &document.blocks {
+    for part in flat(document) {
         text.push('\n');
-        match block {
-            Block::Heading(_, heading) => text += &format!("{}\n", heading.to_uppercase()),
-            Block::Paragraph(paragraph) => text += &format!("{paragraph}\n"),
-            Block::List(items) => {
+        match part {
+            Flat::Heading(_, heading) => text += &format!("{}\n", heading.to_uppercase()),
+            Flat::Paragraph(paragraph) => text += &format!("{paragraph}\n"),
+            Flat::List(items) => {
                 for item in items {
                     text += &format!("  - {item}\n");
                 }
             }
-            Block::Table(table) => text += &self::table(table),
+            Flat::Findings(findings) => {
+                for (number, finding) in (1..).zip(findings) {
+                    text += &format!("  {number}. {}\n", finding.line());
+                }
+            }
+            Flat::Table(table) => text += &self::table(table.table()),
         }
     }
     text
 }
 
+/// What a command prints of a report: the result, a line per phase, the best findings. What the data do not support stays in
+/// the report.
+pub fn digest(document: &Document) -> Vec<String> {
+    let mut lines = document.summary.clone();
+    let best = document.findings.iter().filter(|item| !item.abstains);
+    for (number, finding) in (1..=MOST_FINDINGS).zip(best) {
+        lines.push(format!("{number}. {}", finding.line()));
+    }
+    lines
+}
+
 /// One table, two spaces between columns, no line ending in a space.
 pub fn table(table: &Table) -> String {
-    let headers: Vec<String> = table
+    let headers: Vec<&str> = table
         .columns
         .iter()
-        .map(|column| column.header.clone())
+        .map(|column| column.header.as_str())
         .collect();
-    let lines: Vec<&Vec<String>> = std::iter::once(&headers).chain(&table.rows).collect();
+    let rows = table.text_rows().iter();
+    let rows = rows.map(|row| row.cells.iter().map(|cell| cell.text()).collect());
+    let lines: Vec<Vec<&str>> = std::iter::once(headers).chain(rows).collect();
     let widths: Vec<usize> = (0..table.columns.len())
         .map(|index| {
             let cells = lines.iter().filter_map(|line| line.get(index));
@@ -54,6 +76,7 @@ pub fn table(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::FindingItem;
 
     #[test]
     fn columns_align_by_characters() {
@@ -62,6 +85,36 @@ mod tests {
         assert_eq!(
             super::table(&table),
             "PHASE     TIME\nprefill   2 µs\ndécode   10 ms\n"
+        );
+    }
+
+    #[test]
+    fn a_digest_has_the_three_best_findings() {
+        let finding = |title: &str, abstains| FindingItem {
+            title: title.to_owned(),
+            gain: Some("Upper bound: run 2.00×.".to_owned()),
+            abstains,
+            ..FindingItem::default()
+        };
+        let document = Document {
+            summary: vec!["TTFT 1 ms".to_owned()],
+            findings: vec![
+                finding("a", false),
+                finding("unknown", true),
+                finding("b.", false),
+                finding("c", false),
+                finding("d", false),
+            ],
+            ..Document::default()
+        };
+        assert_eq!(
+            digest(&document),
+            [
+                "TTFT 1 ms",
+                "1. a. Upper bound: run 2.00×.",
+                "2. b. Upper bound: run 2.00×.",
+                "3. c. Upper bound: run 2.00×."
+            ]
         );
     }
 }

@@ -6,13 +6,15 @@ use super::Unit;
 /// Sampled values over time; lines that share a unit share a chart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// What was sampled.
+    /// What was sampled, for names of files: `gpu_0_power`. Curves that were stored without one are named by their title.
+    #[serde(default)]
+    pub key: String,
     pub title: String,
     /// The unit of the values.
     pub unit: Unit,
     /// The lines.
     pub lines: Vec<Line>,
-    /// Stretches of time behind them, such as phases.
+    /// Intervals behind them, such as phases.
     pub bands: Vec<Band>,
 }
 
@@ -26,7 +28,7 @@ pub struct Line {
     pub samples: Vec<(Nanos, f64)>,
 }
 
-/// A named stretch of time.
+/// A named interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Band {
     /// Its name.

@@ -12,11 +12,22 @@ pub struct Timeline {
     pub names: Vec<String>,
     /// Phases that events point at.
     pub phases: Vec<String>,
+    /// When phases ran, in order of time.
+    pub windows: Vec<Window>,
     lane: Vec<u32>,
     start_ns: Vec<i64>,
     duration_ns: Vec<i64>,
     name: Vec<u32>,
     phase: Vec<u32>,
+}
+
+/// An interval of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Index into [`Timeline::phases`].
+    pub phase: u32,
+    pub start_ns: Nanos,
+    pub end_ns: Nanos,
 }
 
 /// One event of a [`Timeline`].

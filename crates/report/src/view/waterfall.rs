@@ -3,9 +3,7 @@ use llmprof_units::Nanos;
 /// Where the wall time of one phase went: parts that sum to the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waterfall {
-    /// The phase.
     pub phase: String,
-    /// Its wall time.
     pub wall_ns: Nanos,
     /// The parts in the order they are stacked.
     pub parts: Vec<WaterfallPart>,
@@ -14,28 +12,23 @@ pub struct Waterfall {
 /// One part of a [`Waterfall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaterfallPart {
-    /// What a reader calls it.
     pub label: String,
-    /// How much it adds; negative where it takes away (overlap, an operator faster than its floor).
+    /// How much it adds; negative where it takes away (overlap, an operator faster than its roofline time).
     pub duration_ns: Nanos,
-    /// What sort of time it is.
     pub kind: PartKind,
 }
 
 /// What sort of time a [`WaterfallPart`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PartKind {
-    /// The least the device needs.
-    Floor,
-    /// Matched operators above their floor.
+    Roofline,
+    /// Matched operators above their roofline time.
     Inefficiency,
-    /// Work that no operator of the model needs.
-    Extra,
-    /// Copies and memsets.
+    /// Kernels that no operator of the model needs.
+    Overhead,
     Copies,
     /// Time on the device with no known cause.
     Unattributed,
-    /// The device waits.
     Idle,
     /// Events at the same time, counted twice above.
     Overlap,
@@ -45,9 +38,9 @@ impl PartKind {
     /// The name used in style sheets.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Floor => "floor",
+            Self::Roofline => "roofline",
             Self::Inefficiency => "inefficiency",
-            Self::Extra => "extra",
+            Self::Overhead => "overhead",
             Self::Copies => "copies",
             Self::Unattributed => "unattributed",
             Self::Idle => "idle",

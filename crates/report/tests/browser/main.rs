@@ -15,10 +15,9 @@ use chromium::Chromium;
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_report::{
-    chart::{self, Width},
+    Document, Drawing, Report, plots,
     render::html,
-    run::{self, Extras, trace_timeline},
-    view::{Event, Part, ReportView, Section, Timeline},
+    view::{Event, Timeline},
 };
 use llmprof_units::Nanos;
 use serde_json::{Value, json};
@@ -38,7 +37,7 @@ fn page() -> Option<Page> {
 }
 
 #[expect(clippy::print_stderr, reason = "a test that did not run says so")]
-fn page_of(report: &ReportView) -> Option<Page> {
+fn page_of(report: &Document) -> Option<Page> {
     let Some(path) = chromium::find() else {
         let required =
             std::env::var_os("LLMPROF_REQUIRE_BROWSER").is_some_and(|value| value == "1");
@@ -90,6 +89,41 @@ impl Page {
         }
     }
 
+    /// Drags from a place to the right; `modifiers` as the DevTools protocol counts them.
+    fn drag(&mut self, (x, y): (f64, f64), by: f64, modifiers: u32) {
+        let mut mouse = |kind, x, fields: Value| {
+            let mut fields = fields;
+            fields["modifiers"] = json!(modifiers);
+            self.browser.mouse(kind, (x, y), fields);
+        };
+        mouse(
+            "mousePressed",
+            x,
+            json!({"button": "left", "clickCount": 1}),
+        );
+        for step in [by / 2.0, by] {
+            mouse(
+                "mouseMoved",
+                x + step,
+                json!({"button": "left", "buttons": 1}),
+            );
+        }
+        mouse(
+            "mouseReleased",
+            x + by,
+            json!({"button": "left", "clickCount": 1}),
+        );
+    }
+
+    /// Waits until the page has stopped scrolling.
+    fn settled(&mut self) {
+        self.browser.value(
+            "new Promise(done => { let last = -1, still = 0; const look = () => { \
+             still = scrollY === last ? still + 1 : 0; last = scrollY; \
+             if (still > 5) done(true); else requestAnimationFrame(look); }; look(); })",
+        );
+    }
+
     fn type_into(&mut self, selector: &str, text: &str) {
         self.click(selector);
         self.browser.call("Input.insertText", json!({"text": text}));
@@ -128,6 +162,9 @@ fn loads_alone_and_quietly_with_marks_in_every_chart() {
         (".roofline .roof", 4),
         (".histogram .bar", 10),
         (".histogram .mark", 3),
+        (".step-latency .line", 1),
+        (".findings > li", 2),
+        ("nav a", 9),
         (".series .line", 2 + 2 + 2),
         (".operators tbody tr", 84),
         (".issues li", 3),
@@ -159,7 +196,7 @@ fn loads_alone_and_quietly_with_marks_in_every_chart() {
     assert_eq!(
         page.browser
             .number("document.querySelectorAll('script').length"),
-        6.0
+        7.0
     );
 }
 
@@ -241,87 +278,218 @@ fn the_roofline_filters_and_tells_what_is_under_the_pointer() {
 }
 
 #[test]
-fn the_timeline_zooms_moves_and_finds() {
+fn the_timeline_zooms_and_moves() {
     let Some(mut page) = page() else { return };
     let span = page
         .browser
         .number("document.querySelector('.timeline').timeline.span");
     assert_eq!(page.window(), (0.0, span));
     let at = page.center(".timeline canvas");
-    page.browser
-        .mouse("mouseWheel", at, json!({"deltaX": 0, "deltaY": -600}));
+    // Ctrl and the wheel zoom around the pointer.
+    page.browser.mouse(
+        "mouseWheel",
+        at,
+        json!({"deltaX": 0, "deltaY": -300, "modifiers": 2}),
+    );
     let (from, to) = page.window();
     assert!(
         from > 0.0 && to < span && to - from < span / 2.0,
         "wheel: {from} to {to}"
     );
 
-    page.browser.mouse(
-        "mousePressed",
-        at,
-        json!({"button": "left", "clickCount": 1}),
-    );
-    page.browser.mouse(
-        "mouseMoved",
-        (at.0 + 100.0, at.1),
-        json!({"button": "left", "buttons": 1}),
-    );
-    page.browser.mouse(
-        "mouseReleased",
-        (at.0 + 100.0, at.1),
-        json!({"button": "left", "clickCount": 1}),
-    );
-    let dragged = page.window();
+    // Shift and a drag move by what is dragged.
+    page.drag(at, 100.0, 8);
+    let moved = page.window();
     assert!(
-        dragged.0 < from && ((dragged.1 - dragged.0) - (to - from)).abs() < 1.0,
-        "drag: {dragged:?}"
+        moved.0 < from && ((moved.1 - moved.0) - (to - from)).abs() < 1.0,
+        "move: {moved:?}"
+    );
+    // A drag alone zooms into the range that it spans.
+    page.drag(at, 100.0, 0);
+    let closer = page.window();
+    let width = page
+        .browser
+        .number("(() => { const t = document.querySelector('.timeline').timeline; return t.width - t.GUTTER; })()");
+    let expected = (moved.1 - moved.0) * 100.0 / width;
+    assert!(
+        ((closer.1 - closer.0) / expected - 1.0).abs() < 0.02,
+        "range: {closer:?} is not {expected} ns"
     );
 
     page.browser
         .value("document.querySelector('.timeline canvas').focus()");
-    page.browser.key("ArrowRight");
-    let moved = page.window();
-    assert!(moved.0 > dragged.0);
-    page.browser.key("+");
-    let closer = page.window();
-    assert!(((closer.1 - closer.0) * 2.0 - (moved.1 - moved.0)).abs() < 1.0);
+    for (key, changes) in [
+        ("d", "right"),
+        ("a", "left"),
+        ("ArrowRight", "right"),
+        ("w", "in"),
+        ("s", "out"),
+        ("+", "in"),
+        ("-", "out"),
+    ] {
+        let before = page.window();
+        page.browser.key(key);
+        let after = page.window();
+        let (was, is) = (before.1 - before.0, after.1 - after.0);
+        let changed = match changes {
+            "right" => after.0 > before.0 && (is - was).abs() < 1.0,
+            "left" => after.0 < before.0 && (is - was).abs() < 1.0,
+            "in" => (is * 2.0 - was).abs() < 1.0,
+            _ => (is - was * 2.0).abs() < 1.0,
+        };
+        assert!(changed, "{key}: {before:?} to {after:?}");
+    }
     page.click(".timeline [data-action=out]");
-    let out = page.window();
-    assert!(out.1 - out.0 > closer.1 - closer.0);
     page.click(".timeline [data-action=all]");
     assert_eq!(page.window(), (0.0, span));
-
     page.browser.value("{ const t = document.querySelector('.timeline').timeline; t.show(t.span / 2, t.span / 2 + 2e6); }");
     page.browser.frame();
     screenshot(&mut page, "zoomed", "figure.timeline");
-    page.click(".timeline [data-action=all]");
+    page.quiet();
+}
 
+/// The wheel alone belongs to the page, wherever the pointer is.
+#[test]
+fn the_wheel_scrolls_the_page_past_the_timeline() {
+    let Some(mut page) = page() else { return };
+    let at = page.center(".timeline canvas");
+    let before = page.browser.number("scrollY");
+    let window = page.window();
+    for delta in [240, -120] {
+        page.browser
+            .mouse("mouseWheel", at, json!({"deltaX": 0, "deltaY": delta}));
+        page.settled();
+    }
+    let after = page.browser.number("scrollY");
+    assert!(
+        (after - before - 120.0).abs() < 2.0,
+        "scrolled from {before} to {after}"
+    );
+    assert_eq!(page.window(), window, "the timeline did not zoom");
+    page.quiet();
+}
+
+#[test]
+fn the_timeline_finds_selects_and_follows_links() {
+    let Some(mut page) = page() else { return };
+    let span = page
+        .browser
+        .number("document.querySelector('.timeline').timeline.span");
     page.type_into(".timeline .find", "</SCRIPT>");
     page.browser.frame();
-    let status = page
-        .browser
-        .value("document.querySelector('.timeline output').textContent");
-    let status = status.as_str().unwrap_or_default();
+    let status = "document.querySelector('.timeline output').textContent";
+    let found = page.browser.value(status);
+    let found = found.as_str().unwrap_or_default().to_owned();
     assert!(
-        status.ends_with("found") && !status.contains(" 0 found"),
+        found.ends_with("found") && !found.contains(" 0 found"),
+        "{found}"
+    );
+    // Enter jumps to one hit after the other and tells all of its name.
+    page.browser.key("Enter");
+    let first = page.window();
+    assert!(first.1 - first.0 < span / 100.0, "{first:?}");
+    let details = "document.querySelector('.timeline .details').textContent";
+    let told = page.browser.value(details);
+    assert!(
+        told.as_str()
+            .is_some_and(|text| text.contains(sample::HOSTILE) && text.contains("of this name")),
+        "{told}"
+    );
+    page.browser.key("Enter");
+    assert!(page.window().0 > first.0, "the next hit is later");
+    let status = page.browser.value(status);
+    assert!(
+        status.as_str().is_some_and(|text| text.contains("2 of ")),
         "{status}"
     );
 
-    // Zoomed in on one event, its tooltip tells the name.
-    let (x, y) = page.center(".timeline canvas");
+    // A click on an event shows it; its tooltip tells the same.
+    page.click(".timeline [data-action=all]");
+    let (x, _) = page.center(".timeline canvas");
     let top = page
         .browser
         .number("document.querySelector('.timeline canvas').getBoundingClientRect().top");
-    page.browser.mouse("mouseMoved", (x, top + 30.0), json!({}));
+    let at = (x, top + 36.0);
+    page.browser.mouse("mouseMoved", at, json!({}));
     let tip = page
         .browser
         .value("document.getElementById('tip').textContent");
     assert!(
         tip.as_str()
             .is_some_and(|text| text.contains("step") && text.contains("thread 4711")),
-        "{tip} at {y}"
+        "{tip}"
+    );
+    for kind in ["mousePressed", "mouseReleased"] {
+        page.browser
+            .mouse(kind, at, json!({"button": "left", "clickCount": 1}));
+    }
+    let told = page.browser.value(details);
+    assert!(
+        told.as_str().is_some_and(|text| text.starts_with("step")),
+        "{told}"
+    );
+
+    // The link of a finding shows its phase, the name of a kernel in a table its first launch.
+    page.click("[data-show-phase=decode]");
+    page.settled();
+    let decode = page.window();
+    assert!(decode.0 > 0.0 && decode.1 < span, "{decode:?}");
+    page.click(".timeline [data-action=all]");
+    page.click(".operators td[data-name]");
+    page.settled();
+    let kernel = page.window();
+    assert!(kernel.1 - kernel.0 < span / 100.0, "{kernel:?}");
+    page.click(".findings a[href='#phase-decode']");
+    assert_eq!(
+        page.browser
+            .value("document.querySelector('tr:target').cells[0].textContent"),
+        "decode"
     );
     page.quiet();
+}
+
+/// Zoomed out, a row that is busy a tenth of the time is a tenth full, not a solid bar.
+#[test]
+fn zoomed_out_the_timeline_shows_utilization() {
+    let mut timeline = Timeline::new(
+        vec!["stream 7".to_owned()],
+        vec!["kernel".to_owned()],
+        vec![],
+    );
+    for index in 0..50_000_i64 {
+        timeline.push(Event {
+            lane: 0,
+            start_ns: Nanos(index * 1_000),
+            duration_ns: Nanos(100),
+            name: 0,
+            phase: 0,
+        });
+    }
+    let Some(mut page) = page_of(&of_timeline(timeline)) else {
+        return;
+    };
+    let filled = page.browser.number(
+        "(() => { const f = document.querySelector('.timeline'), t = f.timeline, c = t.canvas, row = t.rows[0]; \
+         const ratio = c.width / t.width, top = Math.round(row.y * ratio), high = Math.round(17 * ratio); \
+         const left = Math.round((t.GUTTER + 20) * ratio), wide = c.width - left - 20; \
+         const d = c.getContext('2d').getImageData(left, top, wide, high).data; \
+         const ground = [d[0], d[1], d[2]].join(); let marks = 0; \
+         for (let i = 0; i < d.length; i += 4) if ([d[i], d[i + 1], d[i + 2]].join() !== ground) marks++; \
+         return marks / (wide * high); })()",
+    );
+    assert!(
+        (0.05..0.2).contains(&filled),
+        "a tenth is busy, {filled:.2} is filled"
+    );
+    page.quiet();
+}
+
+fn of_timeline(timeline: Timeline) -> Document {
+    let mut document = Document::new("t");
+    document
+        .section("timeline", "Timeline")
+        .chart("timeline", Drawing::Timeline(timeline));
+    document
 }
 
 /// The page of a device trace: the same parts, with lanes of the device and a table of kernels.
@@ -339,16 +507,33 @@ fn a_page_of_a_trace_works() {
     };
     let analysis =
         llmprof_analysis::analyze(&record, None).expect("without a workload nothing is refused");
-    let timeline = trace_timeline(&record.traces[0].trace, &analysis).timeline;
+    let document = Report {
+        record: &record,
+        analysis: &analysis,
+        issues: &analysis.issues,
+        device: None,
+    }
+    .document();
+    let timeline = document.charts().find_map(|chart| match &chart.drawing {
+        Drawing::Timeline(timeline) => Some(timeline),
+        _ => None,
+    });
+    let timeline = timeline.expect("a trace has one");
     let events = timeline.len();
     assert!(timeline.lanes.iter().any(|lane| lane == "GPU 0, stream 7"));
-    let extras = Extras {
-        timeline: Some(timeline),
-        ..Extras::default()
-    };
-    let Some(mut page) = page_of(&run::view(&analysis, &analysis.issues, None, extras)) else {
+    let Some(mut page) = page_of(&document) else {
         return;
     };
+    // Every link of a finding leads somewhere.
+    let dangling = page.strings(
+        "[...document.querySelectorAll('.findings a, nav a')].map(a => a.getAttribute('href').slice(1)) \
+         .filter(id => !document.getElementById(id))",
+    );
+    assert_eq!(dangling, Vec::<String>::new());
+    let links = page
+        .browser
+        .number("document.querySelectorAll('.findings a').length");
+    assert!(links >= 2.0, "{links} links");
     let label = page
         .browser
         .value("document.querySelector('.timeline canvas').getAttribute('aria-label')");
@@ -412,7 +597,7 @@ fn redraws_are_timed() {
     }
 }
 
-fn many_lanes(lanes: u32) -> ReportView {
+fn many_lanes(lanes: u32) -> Document {
     let names = (0..50).map(|name| format!("kernel {name}")).collect();
     let mut timeline = Timeline::new(
         (0..lanes).map(|lane| format!("thread {lane}")).collect(),
@@ -428,10 +613,7 @@ fn many_lanes(lanes: u32) -> ReportView {
             phase: 0,
         });
     }
-    ReportView {
-        sections: vec![Section::new("Timeline", vec![Part::Timeline(timeline)])],
-        ..ReportView::default()
-    }
+    of_timeline(timeline)
 }
 
 #[test]
@@ -533,16 +715,7 @@ fn charts_fit_narrow_windows() {
 fn plots_are_files_of_their_own() {
     let Some(mut page) = page() else { return };
     let report = sample::report(2_000);
-    let parts = report.sections.iter().flat_map(|section| &section.parts);
-    let plots = parts.filter_map(|part| match part {
-        Part::Waterfall(view) => Some(chart::waterfall(view, Width::Wide)),
-        Part::Roofline(view) => Some(chart::roofline(view, Width::Wide)),
-        Part::Timeline(view) => Some(chart::timeline(view)),
-        Part::Histogram(view) => Some(chart::histogram(view, Width::Wide)),
-        Part::Series(view) => Some(chart::series(view, Width::Wide)),
-        Part::Document(_) | Part::Operators(_) => None,
-    });
-    for plot in plots {
+    for (_, plot) in plots(&report) {
         let file = page.file.with_extension("svg");
         fs::write(&file, plot.file()).expect("the plot is written");
         page.browser.open(&file);
@@ -554,7 +727,7 @@ fn plots_are_files_of_their_own() {
         );
         assert!(
             page.browser
-                .number("document.querySelectorAll('rect, path, polyline').length")
+                .number("document.querySelectorAll('rect, path, polyline, line').length")
                 > 5.0
         );
         // A style that was not read would leave the ground black.

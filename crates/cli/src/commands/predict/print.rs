@@ -1,8 +1,8 @@
 //! The rows of a grid as a table, CSV or JSON.
 
-use llmprof_report::{Document, Table};
-use llmprof_theory::predict::{EfficiencyProfile, Need, error_summary, fixture_comparison};
-use llmprof_units::{Nanos, Percent, significant};
+use llmprof_report::{Document, Table, text::predict as text};
+use llmprof_theory::predict::{EfficiencyProfile, Need, fixture_comparison};
+use llmprof_units::{Nanos, significant};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -11,8 +11,6 @@ use crate::{
     failure::Failure,
     output::{Output, csv_field},
 };
-
-const KIND: &str = "prediction: floor ÷ efficiency + a fixed time per kernel";
 
 pub(super) fn table(
     axes: &[&str],
@@ -73,41 +71,15 @@ pub(super) fn table(
         }
         table.row(cells);
     }
-    let mut document = Document::new("Predicted, not measured");
+    let mut document = Document::new(text::TITLE);
     document.table(table);
-    document.list(notes(profile));
+    document.list(text::notes(profile));
     output.document(&document)
 }
 
 fn need(need: &Need) -> String {
     let verdict = if need.met { "met" } else { "missed" };
     format!("{}, {} ({verdict})", need.flops_per_s, need.bytes_per_s)
-}
-
-/// What the prediction rests on, and how far off it is known to be.
-fn notes(profile: &EfficiencyProfile) -> Vec<String> {
-    let mut notes = vec![
-        format!(
-            "From: {KIND}, with the efficiencies `{}` ({}).",
-            profile.name, profile.title
-        ),
-        format!("Known error: {}", profile.known_error),
-    ];
-    if let Some(summary) = error_summary(&fixture_comparison(profile)) {
-        notes.push(format!(
-            "Checked on {} device times that no efficiency was fitted to (three models on an H200, eager): mean |error| \
-             {}, worst {:+.1} % ({}).",
-            summary.figures,
-            Percent(summary.mean),
-            summary.worst * 100.0,
-            summary.worst_at
-        ));
-    }
-    notes.push(
-        "Memory is weights and KV cache; activations and the runtime's own memory come on top."
-            .to_owned(),
-    );
-    notes
 }
 
 /// A row as machines read it; the same columns in CSV and JSON.
@@ -218,7 +190,7 @@ pub(super) fn json(
     }
     output.json(&Grid {
         basis: "predicted",
-        from: KIND,
+        from: text::BASIS,
         efficiencies: &profile.name,
         known_error: &profile.known_error,
         comparisons: fixture_comparison(profile),

@@ -1,51 +1,8 @@
-//! Hardware counters of single launches, as lines and for a spreadsheet.
+//! Hardware counters of single launches for a spreadsheet.
 
-use llmprof_analysis::counters::{CountersAnalysis, LaunchRow, percentages};
-use llmprof_units::{Count, Nanos, significant};
+use llmprof_analysis::counters::{LaunchRow, percentages};
 
 use super::files;
-
-/// What counters say, in a few lines.
-pub(crate) fn lines(counters: &CountersAnalysis) -> Vec<String> {
-    let total: Nanos = counters
-        .launches
-        .iter()
-        .filter_map(|row| row.duration_ns)
-        .sum();
-    let mut lines = vec![format!(
-        "{} with counters, {total} together (measured with cold caches)",
-        Count(counters.launches.len() as u64, "launch")
-    )];
-    if let Some(joined) = counters.joined {
-        lines.push(format!(
-            "{joined} of them with a kernel of the same name on the timeline"
-        ));
-    }
-    let mut longest: Vec<&LaunchRow> = counters.launches.iter().collect();
-    longest.sort_by_key(|row| std::cmp::Reverse(row.duration_ns));
-    for row in longest.into_iter().take(5) {
-        let mut parts = vec![
-            row.duration_ns
-                .map(|time| time.to_string())
-                .unwrap_or_default(),
-        ];
-        for (name, value) in &row.percentages {
-            if let Some(value) = value {
-                parts.push(format!(
-                    "{} {} %",
-                    name.trim_end_matches("_pct"),
-                    significant(*value)
-                ));
-            }
-        }
-        lines.push(format!(
-            "  {}  {}",
-            parts.join(", "),
-            shortened(&row.kernel)
-        ));
-    }
-    lines
-}
 
 /// All rows for a spreadsheet.
 pub(crate) fn csv(rows: &[LaunchRow]) -> String {
@@ -91,13 +48,4 @@ pub(crate) fn csv(rows: &[LaunchRow]) -> String {
         lines.push(cells);
     }
     files::csv(&lines)
-}
-
-/// A kernel's name that fits a line.
-pub(super) fn shortened(name: &str) -> String {
-    const MOST: usize = 80;
-    match name.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
-    }
 }

@@ -1,12 +1,7 @@
-//! Files and lines made from an analysis.
+//! Where imports are written, and CSV.
 
-use std::path::{Path, PathBuf};
-
-use llmprof_record::summary::{Summary, SummaryTable};
-use llmprof_units::{Count, Nanos};
-
-use super::counters::shortened;
 use crate::clock;
+use std::path::{Path, PathBuf};
 
 /// `runs/import/<name of the first file>/<time>`.
 pub(super) fn default_directory(files: &[PathBuf]) -> PathBuf {
@@ -40,67 +35,6 @@ pub(super) fn name(file: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
-}
-
-/// What a table of sums says, in a few lines.
-pub(super) fn table_lines(table: &SummaryTable) -> Vec<String> {
-    let (title, rows) = match &table.summary {
-        Summary::CudaApi(rows) => ("CUDA API call", rows),
-        Summary::OsRuntime(rows) => ("operating-system call", rows),
-        Summary::Kernels(rows) | Summary::KernelsBySize(rows) => ("kernel", rows),
-        Summary::Memory(rows) => ("memory operation", rows),
-        Summary::Device(rows) => ("device activity", rows),
-        Summary::Ranges(rows) => ("range", rows),
-        Summary::MemorySizes(rows) => {
-            return vec![format!(
-                "copies and memsets by size: {}",
-                Count(count(rows), "kind")
-            )];
-        }
-        Summary::Executions(rows) => {
-            return vec![format!(
-                "{} with launch, queue and run times",
-                Count(count(rows), "kernel")
-            )];
-        }
-        Summary::RangeKernels(rows) => {
-            return vec![format!("{} by range", Count(count(rows), "kernel"))];
-        }
-        Summary::RangeProjections(rows) => {
-            return vec![format!(
-                "{} as the device saw them",
-                Count(count(rows), "range")
-            )];
-        }
-    };
-    let total: i64 = rows
-        .iter()
-        .map(|row| row.total_ns)
-        .fold(0, i64::saturating_add);
-    let mut lines = vec![format!(
-        "{}, {} in all",
-        Count(count(rows), title),
-        Nanos(total)
-    )];
-    let mut longest: Vec<_> = rows.iter().collect();
-    longest.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
-    for row in longest.into_iter().take(5) {
-        let share = if total > 0 {
-            100.0 * row.total_ns as f64 / total as f64
-        } else {
-            0.0
-        };
-        lines.push(format!(
-            "  {share:5.1} %  {}  {}",
-            Nanos(row.total_ns),
-            shortened(&row.name)
-        ));
-    }
-    lines
-}
-
-fn count<T>(rows: &[T]) -> u64 {
-    rows.len() as u64
 }
 
 /// Lines of cells as CSV.

@@ -5,9 +5,7 @@ pub(crate) mod counters;
 pub(crate) mod files;
 mod lost;
 pub(crate) mod memory;
-pub(crate) mod page;
 mod request;
-mod summary;
 
 use std::{
     io::Write as _,
@@ -24,6 +22,7 @@ use llmprof_record::{
     store::{Pass, RunDir, RunStatus, StoredRun, relist, write_atomically},
     trace::Trace,
 };
+use llmprof_report::text::warning_lines;
 use llmprof_theory::device::Device;
 use llmprof_units::Nanos;
 
@@ -44,7 +43,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
             .hint(format!("llmprof import FILE {}", overrides.join(" "))));
     }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
-    let (mut record, sources) = read(&profiles)?;
+    let mut record = read(&profiles)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
     request::describe(&mut record, subject, device);
     let analysis = analyzed(&record, None)?;
@@ -74,11 +73,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
             return Err(failure);
         }
     }
-    let profiled = Profiled {
-        record,
-        analysis,
-        sources,
-    };
+    let profiled = Profiled { record, analysis };
     profiled.print(args.json, &dir, output)
 }
 
@@ -106,11 +101,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
     replace(&run.path, &files)?;
     let dir = run.path.clone();
     relist(run)?;
-    let profiled = Profiled {
-        record,
-        analysis,
-        sources: Vec::new(),
-    };
+    let profiled = Profiled { record, analysis };
     profiled.print(args.json, &dir, output)
 }
 
@@ -145,7 +136,7 @@ pub(crate) fn keep(
     issues: Vec<Issue>,
     store: &mut RunDir,
 ) -> Result<Profiled, Failure> {
-    let (mut record, sources) = read(profiles)?;
+    let mut record = read(profiles)?;
     let described = device.map(subject::device).transpose()?;
     request::describe(&mut record, None, described);
     let mut analysis = analyzed(&record, None)?;
@@ -161,19 +152,13 @@ pub(crate) fn keep(
     analysis.issues.extend(record.issues.iter().cloned());
     record.save(store.path())?;
     write(&record, &analysis, store)?;
-    Ok(Profiled {
-        record,
-        analysis,
-        sources,
-    })
+    Ok(Profiled { record, analysis })
 }
 
 /// Profiles with what follows from them.
 pub(crate) struct Profiled {
     record: RunRecord,
     analysis: Analysis,
-    /// `name: format` of each file.
-    sources: Vec<String>,
 }
 
 impl Profiled {
@@ -181,21 +166,28 @@ impl Profiled {
         if json {
             return output.json(&self.analysis);
         }
-        for line in summary::lines(&self.sources, &self.record, &self.analysis) {
+        let results = Results {
+            record: &self.record,
+            analysis: &self.analysis,
+            device: None,
+        };
+        for line in results.digest() {
             output.line(&line)?;
         }
-        output.line(&format!("run: {}", dir.display()))
+        let mut warnings = Output::stderr();
+        for line in warning_lines(&self.analysis.issues) {
+            warnings.line(&line)?;
+        }
+        output.line(&format!("report: {}", dir.join("report.html").display()))
     }
 }
 
-/// Reads profiles of one program; the answer also has `name: format` of each.
-fn read(profiles: &[PathBuf]) -> Result<(RunRecord, Vec<String>), Failure> {
+/// Reads profiles of one program.
+fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
     let mut record = RunRecord::default();
-    let mut sources = Vec::new();
     for file in profiles {
-        let (format, profile) = import::import(file, &Limits::default())
+        let (_, profile) = import::import(file, &Limits::default())
             .map_err(|error| Failure::new(error.to_string()))?;
-        sources.push(format!("{}: {format}", file.display()));
         if let Profile::Trace(trace) = &profile {
             lost::refuse(file, trace)?;
         }
@@ -206,7 +198,7 @@ fn read(profiles: &[PathBuf]) -> Result<(RunRecord, Vec<String>), Failure> {
                     .hint(second.hint().to_owned())
             })?;
     }
-    Ok((record, sources))
+    Ok(record)
 }
 
 /// The record of a run that has something to analyze.

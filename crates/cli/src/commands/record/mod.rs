@@ -17,6 +17,7 @@ use llmprof_record::{
     issue::{Issue, Severity},
     store::{Pass, RunDir, RunStatus},
 };
+use llmprof_report::text::issue_line;
 use llmprof_units::Share;
 use llmprof_wire::Options;
 
@@ -153,7 +154,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         Ok(profiled) => profiled.print(false, &dir, &mut Output::stderr())?,
         Err(why) => {
             let mut words = Output::stderr();
-            words.line(&why.in_a_line())?;
+            words.line(&issue_line(&why))?;
             words.line(&format!("run: {}", dir.display()))?;
         }
     }

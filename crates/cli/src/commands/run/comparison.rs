@@ -5,7 +5,7 @@ use llmprof_analysis::roofline::Utilization;
 use llmprof_analysis::stats::Summary;
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
-use llmprof_report::{Document, Table, render::markdown};
+use llmprof_report::{Document, Table, render::markdown, text::issue_line};
 use llmprof_units::{Nanos, Percent, significant};
 
 use crate::output::csv_field;
@@ -167,7 +167,7 @@ pub(super) fn warnings(rows: &[Row]) -> Vec<String> {
             1 => format!("; job {} too", others[0]),
             _ => format!("; jobs {} too", others.join(", ")),
         };
-        format!("job {}: {}{also}", jobs[0], issue.in_a_line())
+        format!("job {}: {}{also}", jobs[0], issue_line(issue))
     };
     found.into_iter().map(line).collect()
 }

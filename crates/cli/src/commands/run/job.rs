@@ -22,17 +22,17 @@ use llmprof_report::{
     Document,
     render::markdown,
     statics::{assumptions as assumptions_of, document as statics_document},
+    text::warning_lines,
 };
 use llmprof_units::{Bytes, Percent};
 
 use super::command::command;
 use crate::{
     calibration, clock,
-    commands::profile::memory,
     failure::{self, Failure},
     fit,
     output::Output,
-    outputs::{self, Results, Wanted, has_times},
+    outputs::{self, Results, Wanted},
     plan::{Purpose, plan},
     progress::Show,
     subject::Subject,
@@ -73,11 +73,18 @@ impl Ended {
         for line in &self.summary {
             output.line(line)?;
         }
-        let report = self.dir.join("report.html");
-        if report.is_file() {
-            output.line(&format!("report: {}", report.display()))?;
+        let mut warnings = Output::stderr();
+        for line in warning_lines(&self.issues) {
+            warnings.line(&line)?;
         }
-        output.line(&format!("{}: {}", self.status, self.dir.display()))
+        let report = self.dir.join("report.html");
+        if !report.is_file() {
+            return output.line(&format!("{}: {}", self.status, self.dir.display()));
+        }
+        if self.status != RunStatus::Complete {
+            warnings.line(&format!("{}: {}", self.status, self.dir.display()))?;
+        }
+        output.line(&format!("report: {}", report.display()))
     }
 }
 
@@ -159,7 +166,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             observer: &show,
         };
         let ran = session.run(&mut record);
-        if !has_times(&record) {
+        if !record.has_times() {
             return ran;
         }
         let found = llmprof_analysis::analyze(&record, None)
@@ -174,7 +181,8 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             markdown: plan.output.markdown,
         };
         outputs::write(&results, wanted, &mut store).map_err(halt)?;
-        summary = conclusion(&record, &found);
+        summary = results.digest();
+        summary.extend(peak_memory(&record));
         analysis = Some(found);
         ran
     };
@@ -187,9 +195,6 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             (RunStatus::Failed, Some(message + &hint.unwrap_or_default()))
         }
     };
-    // What was lost stands above every number.
-    let issues = store.manifest().issues.iter().map(Issue::in_a_line);
-    let summary = issues.chain(summary).collect();
     let is_below = |issue: &Issue| issue.code == "waterfall.below_floor";
     if is_measured && store.manifest().issues.iter().any(is_below) {
         // A cache that cannot be written is no reason to fail.
@@ -221,20 +226,6 @@ fn halt(failure: Failure) -> Halt {
     Halt::failed(failure.in_a_line())
 }
 
-/// What the terminal shows of a run.
-fn conclusion(record: &RunRecord, analysis: &Analysis) -> Vec<String> {
-    let mut lines = llmprof_report::run::conclusion(analysis);
-    lines.extend(peak_memory(record));
-    lines.extend(
-        record
-            .memory
-            .as_ref()
-            .map(memory::lines)
-            .unwrap_or_default(),
-    );
-    lines
-}
-
 /// The largest batch of the plain passes, in a line.
 fn peak_memory(record: &RunRecord) -> Option<String> {
     let plain = record.passes_of(PassKind::Plain);
@@ -261,21 +252,21 @@ fn write_statics(statics: &Statics, plan: &Plan, store: &RunDir) -> Result<(), H
             "static_compute.md",
             markdown::document(&statics_document(statics)),
         )?;
-        let mut assumptions = Document::new("What the derived numbers rest on");
+        let mut assumptions = Document::new("Assumptions");
         assumptions.list(assumptions_of(statics));
         store.write("assumptions.md", markdown::document(&assumptions))?;
     }
     Ok(())
 }
 
-/// The floor of each phase in a line, below one that says whose they are.
+/// The roofline time of each phase in a line, below one that says whose they are.
 fn statics_summary(statics: &Statics) -> Vec<String> {
     let device = statics.device.as_deref().unwrap_or("no device");
-    let title = format!("On paper {} costs at least:", statics.model);
+    let title = format!("Theoretical cost of {}:", statics.model);
     let phases = statics.phases.iter().map(|(name, phase)| {
         let floor = phase.floor.as_ref().map(|floor| {
             format!(
-                ", at least {} on {device} (bound by {})",
+                ", roofline time {} on {device} (bound by {})",
                 floor.floor_ns, floor.binds
             )
         });

@@ -1,44 +1,18 @@
-//! Text, lists and plain tables.
+//! Headings, paragraphs and lists.
 
 use super::lines;
-use crate::{Align, Block, Table, chart::escaped};
+use crate::chart::escaped;
 
-/// The parts of a document, inside a section that has its own heading.
-pub(super) fn blocks(blocks: &[Block]) -> String {
-    let mut text = String::new();
-    for block in blocks {
-        text += &match block {
-            Block::Heading(level, heading) => {
-                let level = (*level).clamp(1, 4) + 2;
-                format!("<h{level}>{}</h{level}>\n", escaped(heading))
-            }
-            Block::Paragraph(paragraph) => format!("<p>{}</p>\n", prose(paragraph)),
-            Block::List(items) => format!("<ul>\n{}</ul>\n", lines("li", items)),
-            Block::Table(table) => self::table(table),
-        };
-    }
-    text
+pub(super) fn heading(text: &str) -> String {
+    format!("<h3>{}</h3>\n", escaped(text))
 }
 
-fn table(table: &Table) -> String {
-    let class = |index: usize| match table.columns[index].align {
-        Align::Left => "",
-        Align::Right => " class=\"n\"",
-    };
-    let mut text = "<div class=\"scroll\"><table>\n<thead><tr>".to_owned();
-    for (index, column) in table.columns.iter().enumerate() {
-        text += &format!("<th{}>{}</th>", class(index), escaped(&column.header));
-    }
-    text += "</tr></thead>\n<tbody>\n";
-    for row in &table.rows {
-        text += "<tr>";
-        for index in 0..table.columns.len() {
-            let cell = row.get(index).map_or("", String::as_str);
-            text += &format!("<td{}>{}</td>", class(index), escaped(cell));
-        }
-        text += "</tr>\n";
-    }
-    text + "</tbody>\n</table></div>\n"
+pub(super) fn paragraph(text: &str) -> String {
+    format!("<p>{}</p>\n", prose(text))
+}
+
+pub(super) fn list(items: &[String]) -> String {
+    format!("<ul>\n{}</ul>\n", lines("li", items))
 }
 
 /// Running text with the two marks that documents use, `code` and **strong**; a mark without its partner stays as it is.
@@ -90,16 +64,5 @@ mod tests {
         assert_eq!(prose("2 ** 3"), "2 ** 3");
         assert_eq!(prose("**a** ** b"), "<strong>a</strong> ** b");
         assert_eq!(prose(""), "");
-    }
-
-    #[test]
-    fn cells_are_escaped_and_short_rows_filled() {
-        let mut view = Table::new(&["Kernel", "Time"], 1);
-        view.row(["</table>"]);
-        let text = table(&view);
-        assert!(
-            text.contains("<tr><td>&lt;/table&gt;</td><td class=\"n\"></td></tr>"),
-            "{text}"
-        );
     }
 }

@@ -1,23 +1,23 @@
 //! One HTML file that needs nothing else: style, scripts and data are inside, and its content policy forbids every request.
 
 mod block;
-mod operators;
+mod head;
 mod roofline;
+mod table;
 mod timeline;
-
-use llmprof_record::issue::Issue;
 
 use crate::{
     chart::{self, Svg, Width, escaped, page_theme},
-    view::{Part, ReportView, Section},
+    document::{Block, Chart, Document, Drawing, Section},
 };
 
 const CSS: &str = include_str!("../../../assets/page.css");
-const SCRIPTS: [&str; 4] = [
+const SCRIPTS: [&str; 5] = [
     include_str!("../../../assets/page.js"),
     include_str!("../../../assets/table.js"),
     include_str!("../../../assets/roofline.js"),
     include_str!("../../../assets/timeline.js"),
+    include_str!("../../../assets/timeline_input.js"),
 ];
 
 // The page may be opened from disk or from a server: either way it asks nobody for anything.
@@ -25,8 +25,8 @@ const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 /// The whole page.
-pub fn report(view: &ReportView) -> String {
-    let title = escaped(&view.title);
+pub fn report(document: &Document) -> String {
+    let title = escaped(&document.title);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -34,35 +34,13 @@ pub fn report(view: &ReportView) -> String {
          <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}{CSS}</style>\n</head>\n<body>\n",
         page_theme()
     );
-    page += &format!(
-        "<header>\n<div class=\"top\"><h1>{title}</h1>\
-         <button type=\"button\" id=\"theme\" title=\"Light, dark or as the system\">theme</button></div>\n"
-    );
-    if !view.subtitle.is_empty() {
-        page += &format!(
-            "<p class=\"subtitle\">{}</p>\n",
-            block::prose(&view.subtitle)
-        );
+    page += &head::header(document);
+    page += "<main>\n";
+    page += &head::findings(&document.findings);
+    for section in &document.sections {
+        page += &self::section(section);
     }
-    if !view.conclusion.is_empty() {
-        page += &format!(
-            "<div class=\"conclusion\">\n{}</div>\n",
-            lines("p", &view.conclusion)
-        );
-    }
-    page += &issues(&view.issues);
-    page += &contents(&view.sections);
-    page += "</header>\n<main>\n";
-    for (index, section) in view.sections.iter().enumerate() {
-        page += &format!(
-            "<section id=\"section-{index}\">\n<h2>{}</h2>\n",
-            escaped(&section.title)
-        );
-        for (place, part) in section.parts.iter().enumerate() {
-            page += &self::part(part, &format!("{index}-{place}"));
-        }
-        page += "</section>\n";
-    }
+    page += &head::notes(document);
     page += "</main>\n<div id=\"tip\" role=\"tooltip\" hidden></div>\n";
     for script in SCRIPTS {
         page += &format!("<script>\n{script}</script>\n");
@@ -71,71 +49,68 @@ pub fn report(view: &ReportView) -> String {
     page
 }
 
-fn part(part: &Part, id: &str) -> String {
-    match part {
-        Part::Document(document) => block::blocks(&document.blocks),
-        Part::Waterfall(waterfall) => {
-            figure("waterfall", |width| chart::waterfall(waterfall, width))
+fn section(section: &Section) -> String {
+    let mut text = format!("<section id=\"{}\">\n", escaped(&section.key));
+    if !section.title.is_empty() {
+        text += &format!("<h2>{}</h2>\n", escaped(&section.title));
+    }
+    let is_small = |block: &Block| matches!(block, Block::Chart(chart) if !is_wide(chart));
+    // Charts that follow each other stand side by side where there is room.
+    for blocks in section.blocks.chunk_by(|a, b| is_small(a) && is_small(b)) {
+        let several = blocks.len() > 1;
+        if several {
+            text += "<div class=\"charts\">\n";
         }
-        Part::Roofline(roofline) => roofline::figure(roofline, id),
-        Part::Timeline(timeline) => timeline::figure(timeline),
-        Part::Histogram(histogram) => {
-            figure("histogram", |width| chart::histogram(histogram, width))
+        for block in blocks {
+            text += &self::block(block);
         }
-        Part::Series(series) => figure("series", |width| chart::series(series, width)),
-        Part::Operators(table) => operators::figure(table),
+        if several {
+            text += "</div>\n";
+        }
+    }
+    text + "</section>\n"
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Heading(text) => block::heading(text),
+        Block::Paragraph(text) => block::paragraph(text),
+        Block::List(items) => block::list(items),
+        Block::Table(view) => table::table(view),
+        Block::Chart(chart) => self::chart(chart),
     }
 }
 
-fn figure(class: &str, drawn: impl Fn(Width) -> Svg) -> String {
-    format!("<figure class=\"{class}\">\n{}</figure>\n", both(drawn))
+/// Whether a chart uses all of the width.
+fn is_wide(chart: &Chart) -> bool {
+    matches!(chart.drawing, Drawing::Timeline(_) | Drawing::Roofline(_))
+}
+
+fn chart(chart: &Chart) -> String {
+    let key = &chart.key;
+    match &chart.drawing {
+        Drawing::Waterfall(view) => figure("waterfall", key, |width| chart::waterfall(view, width)),
+        Drawing::Roofline(view) => roofline::figure(view, key),
+        Drawing::Timeline(view) => timeline::figure(view),
+        Drawing::Histogram(view) => figure("histogram", key, |width| chart::histogram(view, width)),
+        Drawing::StepLatency(view) => figure("step-latency", key, |width| {
+            chart::step_latency(view, width)
+        }),
+        Drawing::Series(view) => figure("series", key, |width| chart::series(view, width)),
+    }
+}
+
+fn figure(class: &str, key: &str, drawn: impl Fn(Width) -> Svg) -> String {
+    format!(
+        "<figure class=\"{class}\" id=\"{}\">\n{}</figure>\n",
+        escaped(key),
+        both(drawn)
+    )
 }
 
 /// A chart for wide and for narrow windows: the style sheet shows the one that fits.
 fn both(drawn: impl Fn(Width) -> Svg) -> String {
     drawn(Width::Wide).inline() + &drawn(Width::Narrow).inline()
-}
-
-fn issues(issues: &[Issue]) -> String {
-    if issues.is_empty() {
-        return String::new();
-    }
-    let mut text = "<ul class=\"issues\" aria-label=\"Issues\">\n".to_owned();
-    let mut sorted: Vec<&Issue> = issues.iter().collect();
-    sorted.sort_by_key(|issue| std::cmp::Reverse(issue.severity));
-    for issue in sorted {
-        let severity = issue.severity;
-        text += &format!(
-            "<li class=\"{severity}\"><b>{severity}</b> {} <code>{}</code>",
-            block::prose(&issue.message),
-            escaped(&issue.code)
-        );
-        if issue.count > 1 {
-            text += &format!(" ×{}", issue.count);
-        }
-        if let Some(hint) = &issue.hint {
-            text += &format!(" <span class=\"hint\">{}</span>", block::prose(hint));
-        }
-        text += "</li>\n";
-    }
-    text + "</ul>\n"
-}
-
-fn contents(sections: &[Section]) -> String {
-    if sections.len() < 2 {
-        return String::new();
-    }
-    let links: Vec<String> = sections
-        .iter()
-        .enumerate()
-        .map(|(index, section)| {
-            format!(
-                "<a href=\"#section-{index}\">{}</a>",
-                escaped(&section.title)
-            )
-        })
-        .collect();
-    format!("<nav aria-label=\"Sections\">{}</nav>\n", links.join(" "))
 }
 
 fn lines(tag: &str, texts: &[String]) -> String {

@@ -9,7 +9,9 @@ use crate::{
 
 /// `id` keeps the radio buttons of several rooflines apart.
 pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
-    let mut text = "<figure class=\"roofline\">\n<div class=\"controls\">\n".to_owned();
+    let id = escaped(id);
+    let mut text =
+        format!("<figure class=\"roofline\" id=\"chart-{id}\">\n<div class=\"controls\">\n");
     // Those of the legend: what has no place cannot be hidden.
     let drawn = || roofline.points.iter().filter(|point| point.is_drawable());
     text += &choices("phase", drawn().map(|point| point.phase.as_str()));

@@ -13,10 +13,23 @@ pub(super) fn figure(timeline: &Timeline) -> String {
         .iter()
         .map(|row| json!([row.lane, row.events.len()]))
         .collect();
+    let since = |time: i64| time.saturating_sub(layout.start_ns);
+    let windows: Vec<_> = timeline
+        .windows
+        .iter()
+        .map(|window| {
+            json!([
+                window.phase,
+                since(window.start_ns.0),
+                since(window.end_ns.0)
+            ])
+        })
+        .collect();
     let meta = json!({
         "lanes": timeline.lanes,
         "names": timeline.names,
         "phases": timeline.phases,
+        "windows": windows,
         "rows": rows,
         "span_ns": layout.end_ns.saturating_sub(layout.start_ns),
     });
@@ -33,18 +46,26 @@ pub(super) fn figure(timeline: &Timeline) -> String {
         )
     };
     let buttons = [
-        button("in", "+", "Zoom in (+)"),
-        button("out", "−", "Zoom out (−)"),
-        button("left", "←", "Move left (←)"),
-        button("right", "→", "Move right (→)"),
+        button("in", "+", "Zoom in (W)"),
+        button("out", "−", "Zoom out (S)"),
+        button("left", "←", "Move left (A)"),
+        button("right", "→", "Move right (D)"),
         button("all", "all", "Show everything (0)"),
+    ]
+    .concat();
+    let finds = [
+        button("previous", "‹", "Previous hit (Shift+Enter)"),
+        button("next", "›", "Next hit (Enter)"),
     ]
     .concat();
     format!(
         "<figure class=\"timeline\">\n<div class=\"controls\">{buttons} \
-         <label>colour by <select class=\"by\"><option value=\"name\">name</option><option value=\"phase\">phase</option></select></label> \
-         <label>find <input type=\"search\" class=\"find\" placeholder=\"part of a name\"></label> <output></output></div>\n\
-         <canvas tabindex=\"0\" role=\"img\" aria-label=\"Timeline of {}: wheel or + and − zoom, drag or arrows move\"></canvas>\n\
+         <label>color by <select class=\"by\"><option value=\"name\">name</option><option value=\"phase\">phase</option></select></label> \
+         <label>find <input type=\"search\" class=\"find\" placeholder=\"part of a name\"></label> {finds} <output></output></div>\n\
+         <canvas tabindex=\"0\" role=\"img\" aria-label=\"Timeline of {}\"></canvas>\n<div class=\"band\" hidden></div>\n\
+         <p class=\"hint keys\">Drag to zoom into a range, Ctrl+wheel or W/S to zoom, A/D or Shift+drag to move, click for details. Height is \
+         utilization where events are narrower than a pixel; percentages are the busy share of the view.</p>\n\
+         <div class=\"details\" aria-live=\"polite\" hidden></div>\n\
          <noscript><p>The timeline needs JavaScript; a still picture is in plots/timeline.svg.</p></noscript>\n{hidden}\
          <script type=\"application/json\" class=\"meta\">{}</script>\n\
          <script type=\"application/octet-stream\" class=\"events\">{}</script>\n</figure>\n",

@@ -1,0 +1,141 @@
+use llmprof_units::Count;
+
+use super::{
+    Width,
+    axis::Axis,
+    svg::{Element, Svg},
+    text_width,
+    theme::CATEGORIES,
+};
+use crate::view::{StepLatency, Unit};
+
+const TOP: f64 = 52.0;
+const BOTTOM: f64 = 260.0;
+
+/// The latency of each step over step numbers, from zero, with named values as dashed lines.
+pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
+    let (left, right) = (width.pick(84.0, 64.0), width.pixels() - 16.0);
+    let steps: usize = view.lines.iter().map(|line| line.values_ns.len()).sum();
+    let title = format!("{} ({})", view.title, Count(steps as u64, "step"));
+    let mut svg = Svg::new(&title, width, BOTTOM + 28.0);
+    let finite = || {
+        let values = view.lines.iter().flat_map(|line| &line.values_ns).copied();
+        let marks = view.marks.iter().map(|mark| mark.value);
+        values.chain(marks).filter(|value| value.is_finite())
+    };
+    let longest = view.lines.iter().map(|line| line.values_ns.len()).max();
+    let longest = longest.unwrap_or(0);
+    let x = Axis::linear(1.0, longest.max(2) as f64, left, right);
+    let y = Axis::linear(0.0, finite().fold(0.0, f64::max) * 1.05, BOTTOM, TOP);
+    for tick in y.ticks(4, Unit::Nanoseconds) {
+        let at = y.at(tick);
+        svg.add(Element::line(left, at, right, at).class("grid"));
+        let label = Unit::Nanoseconds.tick(tick);
+        svg.add(Element::text(left - 8.0, at + 4.0, &label).class("tick end"));
+    }
+    let whole = |tick: &f64| tick.fract() == 0.0;
+    for tick in x
+        .ticks(width.pick(8, 4), Unit::Count)
+        .into_iter()
+        .filter(whole)
+    {
+        svg.add(x.label(tick, BOTTOM + 18.0, Unit::Count, width));
+    }
+    for (index, line) in view.lines.iter().enumerate() {
+        let color = format!("c{}", index % CATEGORIES);
+        let places: Vec<(f64, f64)> = (1..)
+            .zip(&line.values_ns)
+            .map(|(step, &value)| (x.at(f64::from(step)), value))
+            .collect();
+        for run in places.split(|(_, value)| !value.is_finite()) {
+            let mut points = thinned(run);
+            for point in &mut points {
+                point.1 = y.at(point.1);
+            }
+            // A lone step would be a line of no length.
+            if let [(at, value)] = points[..] {
+                points.push((at + 2.0, value));
+            }
+            if !points.is_empty() {
+                svg.add(
+                    Element::polyline(&points)
+                        .class(&format!("{color} line"))
+                        .tooltip(&line.label),
+                );
+            }
+        }
+    }
+    svg.add(Element::line(left, BOTTOM, right, BOTTOM).class("axis"));
+    marks(&mut svg, view, width, (left, right), &y);
+    svg
+}
+
+fn marks(svg: &mut Svg, view: &StepLatency, width: Width, (left, right): (f64, f64), y: &Axis) {
+    let mut at = width.pick(left, 0.0);
+    for mark in view.marks.iter().filter(|mark| mark.value.is_finite()) {
+        let label = format!("{} {}", mark.label, Unit::Nanoseconds.format(mark.value));
+        let height = y.at(mark.value);
+        svg.add(
+            Element::line(left, height, right, height)
+                .class("mark thin")
+                .tooltip(&label),
+        );
+        svg.add(Element::text(at, 36.0, &label).class("tick"));
+        at += text_width(&label) + 18.0;
+    }
+}
+
+/// Of the steps on one pixel the lowest and the highest: the picture is the same and the file small.
+fn thinned(run: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut kept = Vec::new();
+    for column in run.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
+        let value = |point: &&(f64, f64)| point.1;
+        let low = column.iter().min_by(|a, b| value(a).total_cmp(&value(b)));
+        let high = column.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
+        kept.extend(low);
+        kept.extend(high.filter(|_| column.len() > 1));
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{Mark, StepLine};
+
+    fn sample(values: &[f64]) -> StepLatency {
+        StepLatency {
+            title: "Latency of each step: decode".to_owned(),
+            lines: vec![StepLine {
+                label: "step".to_owned(),
+                values_ns: values.to_vec(),
+            }],
+            marks: vec![Mark {
+                label: "p50".to_owned(),
+                value: 2e6,
+            }],
+        }
+    }
+
+    #[test]
+    fn snapshot() {
+        let view = sample(&[9e6, 2e6, 2.1e6, f64::NAN, 1.9e6, 2e6]);
+        insta::assert_snapshot!(step_latency(&view, Width::Wide).inline());
+    }
+
+    #[test]
+    fn many_steps_stay_a_small_picture_and_keep_their_extremes() {
+        let mut values = vec![1e6; 100_000];
+        values[70_000] = 5e7;
+        let text = step_latency(&sample(&values), Width::Wide).inline();
+        assert!(text.len() < 60_000, "{}", text.len());
+        let run: Vec<(f64, f64)> = values.iter().map(|value| (3.0, *value)).collect();
+        assert_eq!(thinned(&run), [(3.0, 1e6), (3.0, 5e7)]);
+    }
+
+    #[test]
+    fn no_steps_draw_no_line() {
+        let text = step_latency(&sample(&[]), Width::Narrow).inline();
+        assert!(!text.contains("polyline"), "{text}");
+    }
+}

@@ -1,0 +1,107 @@
+//! Findings with links to the rows and the part of the timeline that they are about.
+
+use crate::analyzed::{Analysis, Finding, PhaseAnalysis};
+use crate::document::{Document, Drawing, FindingItem, Link, Target, key};
+use crate::text::{self, Runtime};
+
+pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
+    let runtime = match &analysis.timeline {
+        None => Runtime::Native,
+        Some(timeline) if timeline.totals.device_time_ns > 0 => Runtime::Gpu,
+        Some(_) => Runtime::PyTorchOnCpu,
+    };
+    let numbered = analysis.findings.iter().enumerate();
+    numbered
+        .map(|(index, finding)| item(index + 1, finding, runtime))
+        .collect()
+}
+
+fn item(number: usize, finding: &Finding, runtime: Runtime) -> FindingItem {
+    let mut evidence: Vec<String> = finding.evidence.iter().map(text::evidence).collect();
+    if let Some(gain) = &finding.gain {
+        evidence.push(format!("speedup = {}", gain.derivation));
+    }
+    if let Some(why) = &finding.abstains {
+        evidence.push(format!("abstains: {why}"));
+    }
+    FindingItem {
+        key: format!("finding-{number}"),
+        title: text::finding(finding),
+        gain: text::gain(finding),
+        knob: text::knob(finding, runtime).map(str::to_owned),
+        evidence,
+        abstains: finding.abstains.is_some(),
+        links: Vec::new(),
+    }
+}
+
+/// Adds the links of findings whose targets the document has.
+pub(super) fn link(document: &mut Document, analysis: &Analysis) {
+    let on_timeline: Vec<String> = document
+        .charts()
+        .filter_map(|chart| match &chart.drawing {
+            Drawing::Timeline(timeline) => Some(timeline.phases.clone()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    for (index, finding) in analysis.findings.iter().enumerate() {
+        if finding.abstains.is_some() {
+            continue;
+        }
+        let mut links = Vec::new();
+        let phase = phase_of(analysis, finding);
+        let anchors = anchors(finding, phase);
+        let found = anchors
+            .into_iter()
+            .find(|(anchor, _)| document.has_anchor(anchor));
+        links.extend(found.map(|(anchor, label)| Link {
+            label: label.to_owned(),
+            target: Target::Anchor(anchor),
+        }));
+        let name = phase.map(|phase| phase.phase.to_string());
+        links.extend(
+            name.filter(|name| on_timeline.contains(name))
+                .map(|name| Link {
+                    label: format!("{name} on the timeline"),
+                    target: Target::Phase(name),
+                }),
+        );
+        if let Some(item) = document.findings.get_mut(index) {
+            item.links = links;
+        }
+    }
+}
+
+/// The phase that a finding is about. Of several with one name (one per device) none: a wrong link is worse than none.
+fn phase_of<'a>(analysis: &'a Analysis, finding: &Finding) -> Option<&'a PhaseAnalysis> {
+    let mut phases = analysis
+        .phases
+        .iter()
+        .filter(|phase| Some(phase.phase) == finding.phase);
+    let first = phases.next()?;
+    phases.next().is_none().then_some(first)
+}
+
+/// Where a finding's numbers stand, the closest first.
+fn anchors(finding: &Finding, phase: Option<&PhaseAnalysis>) -> Vec<(String, &'static str)> {
+    let Some(phase) = phase.map(|phase| key(phase.name())) else {
+        return vec![("latency".to_owned(), "latency table")];
+    };
+    let (code, of) = match finding.code.split_once('.') {
+        Some((code, of)) => (code, of),
+        None => (finding.code.as_str(), ""),
+    };
+    let mut anchors = match code {
+        "idle" => vec![(format!("idle-{phase}"), "idle causes")],
+        "inefficiency" => vec![(format!("operators-{phase}-{}", key(of)), "operator row")],
+        "extra" | "fusion" => vec![(format!("unmatched-{phase}"), "overhead ops")],
+        "copies" => vec![(format!("waterfall-{phase}"), "waterfall row")],
+        "batching" | "quantize_weights" | "faster_format" => {
+            vec![(format!("roofline-{phase}"), "roofline row")]
+        }
+        _ => Vec::new(),
+    };
+    anchors.push((format!("phase-{phase}"), "phase row"));
+    anchors
+}

@@ -1,0 +1,110 @@
+//! TTFT, TPOT, ITL and rates of requests.
+
+use llmprof_record::run::RunRecord;
+use llmprof_units::significant;
+
+use super::steps::percentiles;
+use crate::analyzed::{Analysis, Distribution, PassKind, Summary};
+use crate::document::{Document, Drawing, Table};
+use crate::text::{dash, latency as text, time};
+use crate::view::{Histogram, StepLatency, StepLine, Unit};
+
+/// Requests that are drawn one by one; more would hide each other.
+const MOST_LINES: usize = 8;
+
+/// Adds the section; nothing for an imported trace, of which no request is known.
+pub(super) fn add(document: &mut Document, analysis: &Analysis, record: &RunRecord) {
+    let latency = &analysis.latency;
+    if latency.measured_in.is_none() && analysis.timeline.is_some() {
+        return;
+    }
+    let section = document.section("latency", "Latency");
+    section.paragraph(text::basis(analysis));
+    section.table(table(analysis));
+    let requests = token_gaps(record);
+    let all: Vec<f64> = requests.iter().flatten().copied().collect();
+    let Some(gaps) = latency.itl_ns.as_ref().filter(|_| !all.is_empty()) else {
+        return;
+    };
+    let numbered = requests.into_iter().take(MOST_LINES).enumerate();
+    section.chart(
+        "token_latency",
+        Drawing::StepLatency(StepLatency {
+            title: "ITL by token".to_owned(),
+            lines: numbered
+                .map(|(index, values_ns)| StepLine {
+                    label: format!("request {}", index + 1),
+                    values_ns,
+                })
+                .collect(),
+            marks: percentiles(gaps),
+        }),
+    );
+    section.chart(
+        "token_gaps",
+        Drawing::Histogram(Histogram::of(
+            "ITL distribution",
+            Unit::Nanoseconds,
+            &all,
+            percentiles(gaps),
+        )),
+    );
+}
+
+/// The gaps between the tokens of each request of the plain passes, ns.
+fn token_gaps(record: &RunRecord) -> Vec<Vec<f64>> {
+    let plain = record.passes_of(PassKind::Plain);
+    let gaps = plain.flat_map(|(pass, _)| record.requests_of(pass));
+    gaps.map(|request| {
+        let pairs = request.token_ns.windows(2);
+        pairs
+            .map(|pair| pair[1].0.saturating_sub(pair[0].0) as f64)
+            .collect()
+    })
+    .collect()
+}
+
+fn table(analysis: &Analysis) -> Table {
+    let latency = &analysis.latency;
+    let mut table = Table::new(&["Metric", "Mean", "Std. dev.", "p50", "p90", "p99"], 1);
+    let mut add = |name: &str, summary: Option<&Summary>, spread: Option<&Distribution>| {
+        let Some(summary) = summary else { return };
+        let percentile = |choose: fn(&Distribution) -> f64| {
+            spread.map_or_else(dash, |spread| time(choose(spread)))
+        };
+        table.row([
+            name.to_owned(),
+            text::with_interval(summary),
+            summary.deviation.map_or_else(dash, time),
+            percentile(|spread| spread.p50),
+            percentile(|spread| spread.p90),
+            percentile(|spread| spread.p99),
+        ]);
+    };
+    add(
+        "TTFT",
+        latency.ttft_ns.as_ref(),
+        latency.ttft_spread_ns.as_ref(),
+    );
+    add(
+        "TPOT (percentiles: ITL)",
+        latency.tpot_ns.as_ref(),
+        latency.itl_ns.as_ref(),
+    );
+    add("prefill", latency.prefill_ns.as_ref(), None);
+    add("decode", latency.decode_ns.as_ref(), None);
+    add("end-to-end latency", latency.end_to_end_ns.as_ref(), None);
+    for (name, rate) in [
+        ("tok/s", &latency.tokens_per_s),
+        ("decode tok/s", &latency.decode_tokens_per_s),
+    ] {
+        if let Some(rate) = rate {
+            table.row([
+                name.to_owned(),
+                text::rate_with_interval(rate),
+                rate.deviation.map_or_else(dash, significant),
+            ]);
+        }
+    }
+    table
+}

@@ -1,0 +1,132 @@
+//! Analyses as documents: one composer for every kind of run and profile.
+//!
+//! [`Report::document`] is the whole report, which Markdown, HTML and the plots render; [`Report::digest`] is its beginning, which
+//! a terminal prints.
+
+mod counters;
+mod curves;
+mod findings;
+mod kernels;
+mod latency;
+mod memory;
+mod operators;
+mod phases;
+mod roofline;
+mod slices;
+mod stakeholder;
+pub mod statics;
+mod steps;
+mod sums;
+mod telemetry;
+mod timeline;
+mod waterfall;
+
+pub use kernels::kernels;
+pub use memory::series as memory_series;
+pub use operators::operators;
+pub use stakeholder::stakeholder;
+pub use timeline::{MOST_EVENTS, TraceTimeline, trace_timeline};
+
+use llmprof_record::{issue::Issue, run::RunRecord};
+use llmprof_theory::device::Device;
+
+use crate::Document;
+use crate::analyzed::Analysis;
+use crate::text;
+
+/// What a report is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    pub record: &'a RunRecord,
+    pub analysis: &'a Analysis,
+    pub issues: &'a [Issue],
+    /// The device whose peaks are drawn.
+    pub device: Option<&'a Device>,
+}
+
+impl Report<'_> {
+    /// Title, summary, findings and issues.
+    pub fn digest(&self) -> Document {
+        let (record, analysis) = (self.record, self.analysis);
+        let mut document = Document {
+            issues: self.issues.to_vec(),
+            ..Document::default()
+        };
+        if record.has_times() {
+            document.title = text::summary::title(analysis);
+            document.subtitle = text::summary::subtitle(analysis);
+            document.summary = text::summary::summary(analysis);
+            document.findings = findings::items(analysis);
+        } else {
+            document.title = self.title();
+        }
+        let summary = &mut document.summary;
+        let counted = analysis.counters.as_ref();
+        summary.extend(counted.map(text::counters::summary).unwrap_or_default());
+        for table in &analysis.summaries {
+            summary.extend(text::sums::summary(table));
+        }
+        let memory = record.memory.as_ref();
+        summary.extend(memory.map(text::memory::summary).unwrap_or_default());
+        document
+    }
+
+    /// The whole report.
+    pub fn document(&self) -> Document {
+        let (record, analysis) = (self.record, self.analysis);
+        let mut document = self.digest();
+        if record.has_times() {
+            self.run(&mut document);
+        }
+        if let (Some(all), Some(counted)) = (&record.counters, &analysis.counters) {
+            counters::add(&mut document, all, counted, !record.has_times());
+        }
+        for summary in &record.summaries {
+            sums::add(&mut document, &summary.table, &summary.file);
+        }
+        if let Some(history) = &record.memory {
+            memory::add(&mut document, history);
+        }
+        if record.has_times() {
+            document
+                .section("assumptions", "Assumptions")
+                .list(analysis.assumptions.clone());
+            findings::link(&mut document, analysis);
+        }
+        document
+    }
+
+    fn run(&self, document: &mut Document) {
+        let (record, analysis) = (self.record, self.analysis);
+        waterfall::add(document, analysis);
+        phases::add(document, analysis);
+        steps::add(document, analysis);
+        latency::add(document, analysis, record);
+        timeline::add(document, analysis, record.trace());
+        roofline::add(document, analysis, self.device);
+        operators::add(document, analysis);
+        kernels::add(document, analysis);
+        operators::add_framework(document, analysis);
+        slices::add(document, analysis);
+        let samples = record.samples.as_ref();
+        let curves = samples.map(|samples| curves::of(samples, record));
+        telemetry::add(document, analysis, &curves.unwrap_or_default());
+    }
+
+    /// What the profiles are, where no timeline has a name.
+    fn title(&self) -> String {
+        let parts = [
+            (self.record.counters.is_some(), "Nsight Compute counters"),
+            (
+                !self.record.summaries.is_empty(),
+                "Nsight Systems summaries",
+            ),
+            (self.record.memory.is_some(), "PyTorch allocator memory"),
+        ];
+        let parts: Vec<&str> = parts
+            .into_iter()
+            .filter_map(|(there, name)| there.then_some(name))
+            .collect();
+        parts.join(", ")
+    }
+}

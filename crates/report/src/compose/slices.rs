@@ -1,0 +1,26 @@
+//! Estimates for the whole run, where it was sampled in slices.
+
+use crate::analyzed::Analysis;
+use crate::text::slices as text;
+use crate::{Cell, Document, Table};
+
+use super::kernels::name;
+
+/// Adds the section where only slices were recorded.
+pub(super) fn add(document: &mut Document, analysis: &Analysis) {
+    let Some(scaled) = text::of(analysis) else {
+        return;
+    };
+    let section = document.section("slices", "Scaled from slices");
+    section.paragraph(text::BASIS);
+    section.list(text::lines(analysis));
+    let mut table = Table::new(&["Kernel", "Calls", "Time"], 1);
+    for kernel in &scaled.by_kernel {
+        table.row([
+            name(&kernel.name),
+            Cell::from(kernel.calls.number()),
+            Cell::from(kernel.time_ns.time()),
+        ]);
+    }
+    section.table(table);
+}

@@ -1,0 +1,24 @@
+use crate::Document;
+use crate::analyzed::Analysis;
+use crate::text::stakeholder as text;
+
+/// `stakeholder_summary.md`: how fast, what limits it, what would help.
+pub fn stakeholder(analysis: &Analysis) -> Document {
+    let mut document = Document::new(format!("{}: how fast it is, and why", analysis.model));
+    document
+        .section("speed", "How fast it is")
+        .list(text::speed(analysis));
+    let limits: Vec<String> = analysis.phases.iter().map(text::limit).collect();
+    let section = document.section("limits", "What holds it back");
+    if limits.is_empty() {
+        section.paragraph("Nothing was recorded that would tell.");
+    }
+    section.list(limits);
+    let helps = text::helps(analysis);
+    let section = document.section("helps", "What would help");
+    if helps.is_empty() {
+        section.paragraph("Nothing was found whose gain can be computed from this run.");
+    }
+    section.list(helps);
+    document
+}

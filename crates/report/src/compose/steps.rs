@@ -1,0 +1,157 @@
+//! Steps by the pattern of launches, and how long steps took: over the run and as a histogram.
+
+use llmprof_units::Percent;
+
+use crate::analyzed::{
+    Analysis, Distribution, PhaseAnalysis, PhaseSource, StepPattern, StepPatterns,
+};
+use crate::document::{Document, Drawing, Section, Table, key};
+use crate::text::{steps as text, time};
+use crate::view::{Histogram, Mark, StepLatency, StepLine, Unit};
+
+/// Patterns that are drawn.
+const DRAWN: usize = 3;
+/// Fewer steps are not drawn.
+const FEWEST_DRAWN: u64 = 4;
+
+pub(super) fn add(document: &mut Document, analysis: &Analysis) {
+    let patterns = text::of(analysis);
+    let of_phases: Vec<&PhaseAnalysis> = analysis
+        .phases
+        .iter()
+        .filter(|phase| phase.traced.as_ref().is_some_and(|t| t.steps.is_some()))
+        .filter(|_| !replace_phases(analysis))
+        .collect();
+    if patterns.is_none() && of_phases.is_empty() {
+        return;
+    }
+    let section = document.section("steps", "Steps");
+    if !of_phases.is_empty() {
+        section.paragraph("Steps of the profiled pass, by ranges:");
+        section.table(by_phase(&of_phases));
+        for phase in of_phases {
+            draw_phase(section, phase);
+        }
+    }
+    if let Some(found) = patterns {
+        section.paragraph(text::basis(found));
+        section.table(by_pattern(found));
+        let often = |pattern: &&StepPattern| pattern.steps >= FEWEST_DRAWN;
+        for pattern in found.patterns.iter().filter(often).take(DRAWN) {
+            draw(section, &pattern.name, &pattern.step_ns, &pattern.wall_ns);
+        }
+    }
+}
+
+/// Whether phases are made of the same steps, so that their own tables would say it twice.
+fn replace_phases(analysis: &Analysis) -> bool {
+    let inferred = analysis
+        .timeline
+        .as_ref()
+        .is_some_and(|timeline| timeline.phase_source == PhaseSource::Inferred);
+    inferred && text::of(analysis).is_some()
+}
+
+fn draw_phase(section: &mut Section, phase: &PhaseAnalysis) {
+    let Some(traced) = &phase.traced else { return };
+    if let Some(steps) = &traced.steps {
+        draw(section, phase.name(), &traced.step_ns, steps);
+    }
+}
+
+fn draw(section: &mut Section, name: &str, step_ns: &[i64], spread: &Distribution) {
+    let walls: Vec<f64> = step_ns.iter().map(|&wall| wall as f64).collect();
+    section.chart(
+        format!("step_latency_of_{}", key(name)),
+        Drawing::StepLatency(StepLatency {
+            title: format!("Latency of each step: {name}"),
+            lines: vec![StepLine {
+                label: "step".to_owned(),
+                values_ns: walls.clone(),
+            }],
+            marks: percentiles(spread),
+        }),
+    );
+    section.chart(
+        format!("steps_of_{}", key(name)),
+        Drawing::Histogram(Histogram::of(
+            format!("Distribution of steps: {name}"),
+            Unit::Nanoseconds,
+            &walls,
+            percentiles(spread),
+        )),
+    );
+}
+
+pub(super) fn percentiles(values: &Distribution) -> Vec<Mark> {
+    [
+        ("p50", values.p50),
+        ("p90", values.p90),
+        ("p99", values.p99),
+    ]
+    .map(|(label, value)| Mark {
+        label: label.to_owned(),
+        value,
+    })
+    .into()
+}
+
+fn by_phase(phases: &[&PhaseAnalysis]) -> Table {
+    let mut table = Table::new(&["Phase", "Steps", "Mean", "p50", "p90", "p99", "Max"], 1);
+    for phase in phases {
+        let Some(steps) = phase.traced.as_ref().and_then(|t| t.steps.as_ref()) else {
+            continue;
+        };
+        table.row([
+            phase.name().to_owned(),
+            steps.count.to_string(),
+            time(steps.mean),
+            time(steps.p50),
+            time(steps.p90),
+            time(steps.p99),
+            time(steps.max),
+        ]);
+    }
+    table
+}
+
+fn by_pattern(steps: &StepPatterns) -> Table {
+    let patterns = &steps.patterns;
+    let several = patterns
+        .iter()
+        .any(|pattern| pattern.launched_by != patterns[0].launched_by);
+    let mut headers = vec![
+        "Pattern",
+        "Steps",
+        "Equal",
+        "Launches",
+        "Wall time, p50",
+        "p90",
+        "Std. dev.",
+        "Kernel time",
+        "GPU idle",
+    ];
+    headers.extend(several.then_some("Launched by"));
+    let mut table = Table::new(&headers, 1);
+    for pattern in patterns {
+        let work = &pattern.kernel_time_ns;
+        let spread = match work.deviation {
+            Some(deviation) => format!("{} ± {}", time(work.mean), time(deviation)),
+            None => time(work.mean),
+        };
+        let mut cells = vec![
+            pattern.name.clone(),
+            pattern.steps.to_string(),
+            pattern.equal.to_string(),
+            pattern.launches.to_string(),
+            time(pattern.wall_ns.p50),
+            time(pattern.wall_ns.p90),
+            time(pattern.wall_deviation_ns),
+            spread,
+            Percent(pattern.idle_share).to_string(),
+        ];
+        cells.extend(several.then(|| pattern.launched_by.clone()));
+        table.row(cells);
+    }
+    table
+}

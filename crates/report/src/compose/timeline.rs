@@ -1,0 +1,297 @@
+//! Events over time, in lanes of ranges, host threads and streams.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::trace::{HostKind, RangeKind, StrId, Trace};
+use llmprof_units::Nanos;
+use std::collections::HashMap;
+
+use crate::analyzed::Analysis;
+use crate::document::{Document, Drawing};
+use crate::text;
+use crate::view::{Event, Timeline, Window};
+
+/// Events that a page draws. Device events come first, then ranges, then host slices from the outermost inwards.
+pub const MOST_EVENTS: usize = 300_000;
+/// Host slices deeper than this are not drawn: a page is for an overview.
+const DEEPEST: u16 = 6;
+
+/// Adds the section where there are events to draw.
+pub(super) fn add(document: &mut Document, analysis: &Analysis, trace: Option<&Trace>) {
+    let Some((trace, found)) = trace.zip(analysis.timeline.as_deref()) else {
+        return;
+    };
+    let drawn = trace_timeline(trace, analysis);
+    document.issues.extend(left_out(&drawn));
+    let section = document.section("timeline", "Timeline of the profiled pass");
+    section.chart("timeline", Drawing::Timeline(drawn.timeline));
+    section.list(text::trace::facts(found));
+}
+
+fn left_out(drawn: &TraceTimeline) -> Option<Issue> {
+    if drawn.left_out == 0 {
+        return None;
+    }
+    let omitted = format!(
+        "the timeline omits the {} innermost of {} events",
+        drawn.left_out,
+        drawn.left_out + drawn.timeline.len()
+    );
+    let issue = Issue::new(Severity::Info, "report.timeline_cut", omitted);
+    Some(issue.with_hint("`llmprof export RUN --to chrome` has all of them"))
+}
+
+/// The position of a name in a list, to which it is added if it is new.
+fn numbered(names: &mut Vec<String>, name: String) -> u32 {
+    let known = names.iter().position(|known| *known == name);
+    let number = known.unwrap_or_else(|| {
+        names.push(name);
+        names.len() - 1
+    });
+    number as u32
+}
+
+/// A trace as a timeline.
+pub struct TraceTimeline {
+    /// What is drawn.
+    pub timeline: Timeline,
+    /// Events that are left out.
+    pub left_out: usize,
+}
+
+/// An event and how readily it is left out.
+struct Drawn {
+    rank: u16,
+    lane: Lane,
+    start: i64,
+    duration: i64,
+    name: StrId,
+}
+
+/// What a lane shows; the order is that of the page.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Lane {
+    Ranges(u32),
+    Host(u32),
+    Stream(u32, u32, u32),
+}
+
+/// The timeline of a trace, with the phases of its analysis.
+pub fn trace_timeline(trace: &Trace, analysis: &Analysis) -> TraceTimeline {
+    let mut drawn = device_events(trace);
+    ranges(trace, &mut drawn);
+    hosts(trace, &mut drawn);
+    let all = drawn.len();
+    if all > MOST_EVENTS {
+        drawn.sort_by_key(|event| event.rank);
+        // A rank is drawn as a whole or not at all, unless it is the first.
+        let cut = drawn[MOST_EVENTS].rank;
+        let whole = drawn.partition_point(|event| event.rank < cut);
+        drawn.truncate(if whole == 0 { MOST_EVENTS } else { whole });
+    }
+    let left_out = all - drawn.len();
+    let mut lanes: Vec<Lane> = drawn.iter().map(|event| event.lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let texts = lanes.iter().map(|lane| lane_name(trace, *lane)).collect();
+    let place: HashMap<Lane, u32> = lanes
+        .iter()
+        .enumerate()
+        .map(|(place, &lane)| (lane, place as u32))
+        .collect();
+    let windows = windows(analysis);
+    let mut phases: Vec<String> = Vec::new();
+    let windows: Vec<(i64, i64, u32)> = windows
+        .into_iter()
+        .map(|(start, end, name)| (start, end, numbered(&mut phases, name)))
+        .collect();
+    let mut names: Vec<String> = Vec::new();
+    let mut numbers: HashMap<StrId, u32> = HashMap::new();
+    let mut timeline = Timeline::new(texts, Vec::new(), phases);
+    for event in &drawn {
+        let name = *numbers.entry(event.name).or_insert_with(|| {
+            names.push(trace.text(event.name).to_owned());
+            (names.len() - 1) as u32
+        });
+        let after = windows.partition_point(|&(start, ..)| start <= event.start);
+        let phase = after
+            .checked_sub(1)
+            .map(|index| windows[index])
+            .filter(|&(_, end, _)| event.start < end)
+            .map_or(u32::MAX, |(.., phase)| phase);
+        timeline.push(Event {
+            lane: place[&event.lane],
+            start_ns: Nanos(event.start),
+            duration_ns: Nanos(event.duration),
+            name,
+            phase,
+        });
+    }
+    timeline.names = names;
+    timeline.windows = windows
+        .into_iter()
+        .map(|(start, end, phase)| Window {
+            phase,
+            start_ns: Nanos(start),
+            end_ns: Nanos(end),
+        })
+        .collect();
+    TraceTimeline { timeline, left_out }
+}
+
+/// The windows of all phases in order of time, once for all devices.
+fn windows(analysis: &Analysis) -> Vec<(i64, i64, String)> {
+    let mut windows: Vec<(i64, i64, String)> = Vec::new();
+    for phase in &analysis.phases {
+        let Some(traced) = &phase.traced else {
+            continue;
+        };
+        for instance in &traced.instances {
+            let end = instance.start_ns.0.saturating_add(instance.wall_ns.0);
+            windows.push((instance.start_ns.0, end, phase.phase.to_string()));
+        }
+    }
+    windows.sort();
+    windows.dedup();
+    windows
+}
+
+fn device_events(trace: &Trace) -> Vec<Drawn> {
+    let mut drawn = Vec::new();
+    macro_rules! collect {
+        ($table:ident) => {
+            let table = &trace.$table;
+            for row in 0..table.len() {
+                drawn.push(Drawn {
+                    rank: 0,
+                    lane: Lane::Stream(table.device[row], table.context[row], table.stream[row]),
+                    start: table.start[row],
+                    duration: table.duration[row],
+                    name: table.name[row],
+                });
+            }
+        };
+    }
+    collect!(kernels);
+    collect!(copies);
+    collect!(memsets);
+    drawn
+}
+
+fn ranges(trace: &Trace, drawn: &mut Vec<Drawn>) {
+    let ranges = &trace.ranges;
+    for row in 0..ranges.len() {
+        if matches!(
+            ranges.kind[row],
+            RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
+        ) {
+            drawn.push(Drawn {
+                rank: 1,
+                lane: Lane::Ranges(ranges.thread[row].0),
+                start: ranges.start[row],
+                duration: ranges.duration[row],
+                name: ranges.name[row],
+            });
+        }
+    }
+}
+
+/// Host slices with their depth as rank.
+fn hosts(trace: &Trace, drawn: &mut Vec<Drawn>) {
+    let hosts = &trace.hosts;
+    let mut open: Vec<i64> = Vec::new();
+    for row in 0..hosts.len() {
+        if row > 0 && hosts.thread[row] != hosts.thread[row - 1] {
+            open.clear();
+        }
+        let drawn_kind = matches!(
+            hosts.kind[row],
+            HostKind::OPERATOR | HostKind::RUNTIME | HostKind::DRIVER
+        );
+        if !drawn_kind {
+            continue;
+        }
+        let start = hosts.start[row];
+        let end = start.saturating_add(hosts.duration[row]);
+        while open.pop_if(|until| *until <= start).is_some() {}
+        let depth = open.len().min(usize::from(u16::MAX)) as u16;
+        open.push(end);
+        if depth < DEEPEST {
+            drawn.push(Drawn {
+                rank: 2 + depth,
+                lane: Lane::Host(hosts.thread[row].0),
+                start,
+                duration: hosts.duration[row],
+                name: hosts.name[row],
+            });
+        }
+    }
+}
+
+fn lane_name(trace: &Trace, lane: Lane) -> String {
+    let thread = |number: u32| {
+        let threads = &trace.threads;
+        let row = number as usize;
+        if row >= threads.len() {
+            return format!("thread {number}");
+        }
+        match trace.text(threads.name[row]) {
+            "" => format!("thread {}", threads.thread[row]),
+            name => name.to_owned(),
+        }
+    };
+    match lane {
+        Lane::Ranges(number) => format!("ranges, {}", thread(number)),
+        Lane::Host(number) => thread(number),
+        Lane::Stream(device, _, stream) => format!("GPU {device}, stream {stream}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::run::{RecordedTrace, RunRecord};
+    use llmprof_record::trace::{Host, Kernel, Range, TraceBuilder};
+
+    use super::*;
+
+    #[test]
+    fn lanes_are_ranges_then_threads_then_streams() {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 7);
+        let name = builder.intern("work");
+        builder.kernels.push(Kernel {
+            start: 5,
+            duration: 2,
+            name,
+            stream: 3,
+            ..Kernel::default()
+        });
+        builder.hosts.push(Host {
+            start: 1,
+            duration: 3,
+            name,
+            thread,
+            kind: HostKind::OPERATOR,
+            ..Host::default()
+        });
+        builder.ranges.push(Range {
+            start: 0,
+            duration: 9,
+            name,
+            thread,
+            kind: RangeKind::NVTX,
+            ..Range::default()
+        });
+        let trace = builder.finish();
+        let record = RunRecord {
+            traces: vec![RecordedTrace { pass: None, trace }],
+            ..RunRecord::default()
+        };
+        let analysis = llmprof_analysis::analyze(&record, None).unwrap();
+        let drawn = trace_timeline(&record.traces[0].trace, &analysis);
+        assert_eq!(
+            drawn.timeline.lanes,
+            ["ranges, thread 7", "thread 7", "GPU 0, stream 3"]
+        );
+        assert_eq!((drawn.timeline.len(), drawn.left_out), (3, 0));
+    }
+}

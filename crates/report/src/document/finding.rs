@@ -1,0 +1,43 @@
+/// A conclusion as a reader sees it: what, what it would bring, what to change, and the numbers behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FindingItem {
+    /// The anchor of a page: `finding-1`.
+    pub key: String,
+    pub title: String,
+    /// `Upper bound: 2.65× faster run.`
+    pub gain: Option<String>,
+    /// What to change.
+    pub knob: Option<String>,
+    pub evidence: Vec<String>,
+    /// Whether the data do not support it; the last evidence says why.
+    pub abstains: bool,
+    /// Where a page shows it.
+    pub links: Vec<Link>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub label: String,
+    pub target: Target,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A section, a chart or a row, by its key.
+    Anchor(String),
+    /// The first occurrence of a phase on the timeline.
+    Phase(String),
+}
+
+impl FindingItem {
+    /// The finding in one line: title, gain and knob.
+    pub fn line(&self) -> String {
+        let mut line = self.title.trim_end_matches('.').to_owned();
+        line.push('.');
+        for part in [&self.gain, &self.knob].into_iter().flatten() {
+            line.push(' ');
+            line += part;
+        }
+        line
+    }
+}

@@ -1,0 +1,202 @@
+/// Rows under columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    pub columns: Vec<Column>,
+    /// A short row has empty cells at its end.
+    pub rows: Vec<Row>,
+    /// What the rows are (`kernels`), where a page sorts and filters them; empty for a plain table.
+    pub noun: String,
+    /// Rows that a text prints; a page has all.
+    pub rows_in_text: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// The anchor that a page gives the row.
+    pub key: Option<String>,
+    pub cells: Vec<Cell>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub header: String,
+    pub align: Align,
+}
+
+/// On which side cells meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Sorted by letter.
+    Text(String),
+    /// A name that is too long for a table: the label is printed, a page shows the whole name on hovering and finds it on the
+    /// timeline.
+    Name { label: String, full: String },
+    /// Sorted by value.
+    Number { value: f64, text: String },
+    /// Not known; sorted last both ways.
+    Missing,
+}
+
+impl Column {
+    pub(crate) fn all<const N: usize>(headers: [(&str, Align); N]) -> Vec<Self> {
+        let column = |(header, align): (&str, Align)| Self {
+            header: header.to_owned(),
+            align,
+        };
+        headers.map(column).into()
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            columns: Vec::new(),
+            rows: Vec::new(),
+            noun: String::new(),
+            rows_in_text: usize::MAX,
+        }
+    }
+}
+
+impl Table {
+    /// A table whose first `words` columns are text and whose others are numbers.
+    pub fn new(headers: &[&str], words: usize) -> Self {
+        let column = |(index, header): (usize, &&str)| Column {
+            header: (*header).to_owned(),
+            align: if index < words {
+                Align::Left
+            } else {
+                Align::Right
+            },
+        };
+        Self {
+            columns: headers.iter().enumerate().map(column).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// A table that a page sorts and filters; numbers keep their value beside their text.
+    pub fn sortable(noun: &str, columns: Vec<Column>) -> Self {
+        Self {
+            columns,
+            noun: noun.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    pub fn row<T: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = T>) -> &mut Self {
+        self.push(None, cells.into_iter().map(Into::into).collect())
+    }
+
+    /// Adds a row that links lead to.
+    pub fn keyed<T: Into<Cell>>(
+        &mut self,
+        key: String,
+        cells: impl IntoIterator<Item = T>,
+    ) -> &mut Self {
+        self.push(Some(key), cells.into_iter().map(Into::into).collect())
+    }
+
+    pub fn push(&mut self, key: Option<String>, cells: Vec<Cell>) -> &mut Self {
+        self.rows.push(Row { key, cells });
+        self
+    }
+
+    pub fn is_sortable(&self) -> bool {
+        !self.noun.is_empty()
+    }
+
+    /// The rows that a text prints.
+    pub fn text_rows(&self) -> &[Row] {
+        &self.rows[..self.rows.len().min(self.rows_in_text)]
+    }
+
+    /// The table without columns of which nothing is known in any row.
+    #[must_use]
+    pub fn without_empty_columns(mut self) -> Self {
+        let known = |index: usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.cells.get(index));
+            cells.any(|cell| *cell != Cell::Missing)
+        };
+        let kept: Vec<bool> = (0..self.columns.len()).map(known).collect();
+        let is_kept = |index: usize| kept.get(index).copied().unwrap_or(false);
+        let mut index = 0;
+        self.columns.retain(|_| {
+            index += 1;
+            is_kept(index - 1)
+        });
+        for row in &mut self.rows {
+            let mut index = 0;
+            row.cells.retain(|_| {
+                index += 1;
+                is_kept(index - 1)
+            });
+        }
+        self
+    }
+}
+
+impl Cell {
+    /// A number as `text`.
+    pub fn number(value: f64, text: impl std::fmt::Display) -> Self {
+        Self::Number {
+            value,
+            text: text.to_string(),
+        }
+    }
+
+    /// What is printed.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Number { text, .. } | Self::Name { label: text, .. } => text,
+            Self::Missing => "–",
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_without_a_value_go_and_the_others_keep_their_cells() {
+        let columns = Column::all([("a", Align::Left), ("b", Align::Left), ("c", Align::Left)]);
+        let mut table = Table::sortable("rows", columns);
+        table.row([Cell::Missing, Cell::Missing, Cell::from("x")]);
+        table.row([Cell::from("y"), Cell::Missing]);
+        let table = table.without_empty_columns();
+        let headers: Vec<&str> = table.columns.iter().map(|c| c.header.as_str()).collect();
+        assert_eq!(headers, ["a", "c"]);
+        assert_eq!(table.rows[0].cells, [Cell::Missing, Cell::from("x")]);
+        assert_eq!(table.rows[1].cells, [Cell::from("y")]);
+    }
+
+    #[test]
+    fn a_text_prints_the_first_rows() {
+        let mut table = Table::new(&["a"], 1);
+        table.row(["1"]).row(["2"]).row(["3"]);
+        assert_eq!(table.text_rows().len(), 3);
+        table.rows_in_text = 2;
+        assert_eq!(table.text_rows().len(), 2);
+    }
+}

@@ -1,0 +1,60 @@
+//! Charts of a document as files of their own.
+
+use crate::chart::{self, Svg, Width};
+use crate::document::{Chart, Document, Drawing};
+
+/// File systems end names at 255 bytes.
+const LONGEST: usize = 80;
+
+/// A name without extension for each chart, and its picture. Keys that are too long for a file are cut; equal ones are numbered.
+pub fn plots(document: &Document) -> Vec<(String, Svg)> {
+    let mut plots: Vec<(String, Svg)> = Vec::new();
+    for chart in document.charts() {
+        let name: String = chart.key.chars().take(LONGEST).collect();
+        let equal = |name: &str| plots.iter().any(|(known, _)| known == name);
+        let free = if equal(&name) {
+            (2..)
+                .map(|number| format!("{name}-{number}"))
+                .find(|name| !equal(name))
+                .unwrap_or_default()
+        } else {
+            name
+        };
+        plots.push((free, drawn(chart)));
+    }
+    plots
+}
+
+fn drawn(chart: &Chart) -> Svg {
+    match &chart.drawing {
+        Drawing::Waterfall(view) => chart::waterfall(view, Width::Wide),
+        Drawing::Roofline(view) => chart::roofline(view, Width::Wide),
+        Drawing::Timeline(view) => chart::timeline(view),
+        Drawing::Histogram(view) => chart::histogram(view, Width::Wide),
+        Drawing::StepLatency(view) => chart::step_latency(view, Width::Wide),
+        Drawing::Series(view) => chart::series(view, Width::Wide),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::StepLatency;
+
+    #[test]
+    fn names_fit_file_systems_and_differ() {
+        let mut document = Document::new("t");
+        let section = document.section("s", "S");
+        for name in ["x".repeat(300), "x".repeat(300), "y".to_owned()] {
+            let empty = StepLatency {
+                title: String::new(),
+                lines: Vec::new(),
+                marks: Vec::new(),
+            };
+            section.chart(name, Drawing::StepLatency(empty));
+        }
+        let names: Vec<String> = plots(&document).into_iter().map(|(name, _)| name).collect();
+        let long = "x".repeat(LONGEST);
+        assert_eq!(names, [long.clone(), format!("{long}-2"), "y".to_owned()]);
+    }
+}

@@ -1,0 +1,30 @@
+//! Latency and rates of requests.
+
+use llmprof_units::significant;
+
+use super::time;
+use crate::analyzed::{Analysis, Summary};
+
+/// What the table's figures are of.
+pub fn basis(analysis: &Analysis) -> String {
+    let latency = &analysis.latency;
+    format!(
+        "Plain passes (no profiler attached): {}; warm-up passes, left out: {}. ± is half the 95 % confidence interval of the mean.",
+        latency.repeats, latency.warm_up_passes
+    )
+}
+
+/// `12.3 ms ± 0.4 ms`, the half width of the 95 % interval.
+pub(crate) fn with_interval(summary: &Summary) -> String {
+    match summary.ci95_half_width {
+        Some(half) => format!("{} ± {}", time(summary.mean), time(half)),
+        None => time(summary.mean),
+    }
+}
+
+/// The same of a rate.
+pub(crate) fn rate_with_interval(rate: &Summary) -> String {
+    let half = rate.ci95_half_width;
+    let half = half.map(|half| format!(" ± {}", significant(half)));
+    format!("{}{}", significant(rate.mean), half.unwrap_or_default())
+}

@@ -1,0 +1,93 @@
+//! Memory of PyTorch's caching allocator.
+
+use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
+use llmprof_units::{Count, Percent};
+
+/// Allocation sites in the summary.
+const MOST_SITES: usize = 5;
+
+pub const BEFORE: &str = "before the recording";
+pub const NO_SITE: &str = "not recorded";
+
+/// The result, then who held memory at the peak.
+pub fn summary(history: &MemoryHistory) -> Vec<String> {
+    if history.devices.is_empty() {
+        return vec!["The snapshot holds no memory of any device.".to_owned()];
+    }
+    let results = history.devices.iter().map(result);
+    let details = history.devices.iter().flat_map(details);
+    results.chain(details).collect()
+}
+
+fn result(device: &DeviceMemory) -> String {
+    let now = &device.now;
+    let end = format!(
+        "{} allocated of {} reserved in {}{}",
+        now.allocated_bytes,
+        now.reserved_bytes,
+        Count(now.segments, "segment"),
+        free(now.fragmentation())
+    );
+    let number = device.device;
+    match &device.history {
+        Some(recorded) => format!(
+            "GPU {number}: peak {} allocated of {} reserved{}; at the end {end}.",
+            recorded.peak.allocated_bytes,
+            recorded.peak.reserved_bytes,
+            free(recorded.peak.fragmentation())
+        ),
+        None => format!("GPU {number}: {end}; no history was recorded."),
+    }
+}
+
+fn details(device: &DeviceMemory) -> Vec<String> {
+    let Some(history) = &device.history else {
+        return Vec::new();
+    };
+    let span = match (history.timeline.first(), history.timeline.last()) {
+        (Some(first), Some(last)) => format!(" in {}", last.time_ns - first.time_ns),
+        _ => String::new(),
+    };
+    let mut lines = vec![format!(
+        "{}, {}{span}.",
+        Count(history.allocations, "allocation"),
+        Count(history.frees, "free")
+    )];
+    lines.extend(failures(history));
+    lines.extend(sites("At the peak", &history.at_peak, BEFORE));
+    lines.extend(sites("Largest allocations", &history.largest, NO_SITE));
+    lines
+}
+
+fn sites(title: &str, held: &[Holding], unknown: &str) -> Option<String> {
+    let first: Vec<String> = held
+        .iter()
+        .take(MOST_SITES)
+        .map(|held| {
+            let blocks = held.blocks.map(|blocks| format!(" ×{blocks}"));
+            let site = held.site.as_deref().unwrap_or(unknown);
+            format!("{}{} {site}", held.bytes, blocks.unwrap_or_default())
+        })
+        .collect();
+    (!first.is_empty()).then(|| format!("{title}: {}.", first.join("; ")))
+}
+
+/// Allocations that failed.
+pub fn failures(history: &DeviceHistory) -> Vec<String> {
+    let failed = history.out_of_memory.iter();
+    failed
+        .map(|failed| format!("Out of memory: {} requested.", failed.requested_bytes))
+        .collect()
+}
+
+/// What cannot be returned to the device.
+pub fn fragmentation(device: &DeviceMemory) -> String {
+    format!(
+        "GPU {}: {} of free memory is split between blocks in use and cannot be returned to the device; the largest free block is {}.",
+        device.device, device.now.inactive_split_bytes, device.now.largest_free_bytes
+    )
+}
+
+fn free(share: Option<f64>) -> String {
+    share.map_or_else(String::new, |share| format!(" ({} free)", Percent(share)))
+}

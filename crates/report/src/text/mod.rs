@@ -1,0 +1,36 @@
+//! Every sentence of a report, one file per subject.
+//!
+//! Analyses hand over codes and values; what they mean in words is decided here, in the words of GPU performance engineers.
+
+pub mod counters;
+mod findings;
+mod issues;
+pub mod latency;
+pub mod memory;
+pub mod phases;
+pub mod predict;
+pub mod slices;
+pub mod stakeholder;
+pub mod statics;
+pub mod steps;
+pub mod summary;
+pub mod sums;
+pub mod telemetry;
+pub mod trace;
+pub mod waterfall;
+
+pub use findings::{Runtime, finding, gain, knob};
+pub(crate) use findings::{evidence, figure};
+pub use issues::{issue, issue_line, warning_lines};
+
+use llmprof_units::Nanos;
+
+/// Stands where a value is not known.
+pub(crate) fn dash() -> String {
+    "–".to_owned()
+}
+
+/// Nanoseconds as text.
+pub(crate) fn time(ns: f64) -> String {
+    Nanos(ns.round() as i64).to_string()
+}

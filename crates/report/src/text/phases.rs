@@ -1,0 +1,101 @@
+//! Phases: wall time, bottleneck, utilization.
+
+use llmprof_units::{Nanos, Percent};
+
+use crate::analyzed::{Analysis, PhaseAnalysis};
+
+/// `decode 1.41 s: host-bound · GPU idle 73.0 % · at 14.8 % of roofline · MFU 0.4 % · MBU 9.1 %`.
+pub fn line(phase: &PhaseAnalysis) -> String {
+    let waterfall = &phase.waterfall;
+    let judged = phase.judged_wall();
+    let share = |part: Nanos| Percent(part.0 as f64 / judged.0.max(1) as f64);
+    let wall = phase.plain_wall_ns.unwrap_or(waterfall.wall_ns);
+    let mut parts = vec![class(phase)];
+    if phase.judged_idle().0 > 0 {
+        let idle = share(phase.judged_idle());
+        parts.push(match &phase.traced {
+            None => format!("between operators {idle}"),
+            Some(traced) if traced.device.is_some() => format!("GPU idle {idle}"),
+            Some(_) => format!("between host ops {idle}"),
+        });
+    }
+    // Of a phase of an unknown kind nothing is known to be needed.
+    if let Some(roofline) = waterfall.floor_ns.filter(|roofline| roofline.0 > 0) {
+        // The parts are those of the captured pass.
+        let of = if phase.plain_wall_ns.is_some() && judged == waterfall.wall_ns {
+            " (profiled pass)"
+        } else {
+            ""
+        };
+        parts.push(format!("at {} of roofline{of}", share(roofline)));
+    }
+    let used = phase
+        .plain_utilization
+        .as_ref()
+        .or(phase.utilization.as_ref());
+    if let Some(used) = used {
+        for (name, value) in [("MFU", used.mfu), ("MBU", used.mbu)] {
+            parts.extend(value.map(|value| format!("{name} {}", Percent(value))));
+        }
+    }
+    if let Some(part) = phase.traced.as_ref().and_then(|traced| traced.recorded) {
+        parts.push(format!("sampled {part}"));
+    }
+    format!("{} {wall}: {}", phase.name(), parts.join(" · "))
+}
+
+pub fn class(phase: &PhaseAnalysis) -> String {
+    phase.class.class.map_or_else(
+        || "no dominant bottleneck".to_owned(),
+        |class| class.to_string(),
+    )
+}
+
+/// The class of a phase with its reason.
+pub fn why(phase: &PhaseAnalysis) -> String {
+    format!("{}: {}: {}.", phase.name(), class(phase), phase.class.why)
+}
+
+/// What the column of profiling overhead means; nothing where no phase has a plain pass beside the captured one.
+pub fn overhead(analysis: &Analysis) -> Option<String> {
+    let mut phases = analysis.phases.iter();
+    phases.find(|phase| phase.capture_ratio.is_some())?;
+    Some(
+        "Profiling overhead is the wall time of the profiled pass ÷ that of the plain passes. Both vary from pass to pass."
+            .to_owned(),
+    )
+}
+
+/// Where the bytes of a step can stay.
+pub fn residence(phase: &PhaseAnalysis) -> Option<String> {
+    let residence = phase.residence.as_ref()?;
+    let capacity = residence
+        .capacity_bytes
+        .map(|capacity| format!(" ({capacity})"))
+        .unwrap_or_default();
+    Some(format!(
+        "{}: weights, KV cache, inputs and outputs of a step are {}; they are read from {}{capacity}.",
+        phase.name(),
+        residence.bytes_per_step,
+        match residence.name.as_str() {
+            "main" => "main memory",
+            name => name,
+        },
+    ))
+}
+
+/// What the columns of the roofline table mean.
+pub fn roofline_basis(analysis: &Analysis) -> String {
+    let mut phases = analysis.phases.iter();
+    let is_plain = phases.any(|phase| phase.plain_wall().is_some());
+    format!(
+        "Arithmetic intensity is FLOPs ÷ minimum DRAM traffic; below the ridge point memory limits, above it compute. Roofline time \
+         is Σ over operators of max(FLOPs ÷ peak, bytes ÷ bandwidth); with perfect overlap across operators it is max(Σ FLOPs ÷ \
+         peak, Σ bytes ÷ bandwidth). Shares are of the wall time of the {}.",
+        if is_plain {
+            "plain passes"
+        } else {
+            "profiled pass"
+        }
+    )
+}

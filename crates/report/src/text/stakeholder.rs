@@ -1,0 +1,123 @@
+//! One page without jargon.
+
+use llmprof_units::{Count, Percent, significant};
+
+use super::{finding, summary::device, time};
+use crate::analyzed::{
+    Analysis, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
+};
+
+/// Gains below this factor are no news to people who decide.
+const WORTH_SAYING: f64 = 1.05;
+
+/// How fast it is.
+pub fn speed(analysis: &Analysis) -> Vec<String> {
+    let latency = &analysis.latency;
+    let mut lines = Vec::new();
+    if let Some(ttft) = &latency.ttft_ns {
+        lines.push(format!("The first word appears after {}.", time(ttft.mean)));
+    }
+    if let Some(rate) = &latency.decode_tokens_per_s {
+        lines.push(format!(
+            "After that about {} words or word pieces come per second.",
+            significant(rate.mean)
+        ));
+    }
+    lines.push(match &analysis.workload {
+        Some(workload) => format!(
+            "Measured on {} with {}, {} of prompt and {} of answer, {}.",
+            device(analysis),
+            match workload.batch {
+                1 => "one request at a time".to_owned(),
+                batch => format!("{batch} requests at once"),
+            },
+            Count(workload.prompt, "token"),
+            Count(workload.new_tokens, "token"),
+            match latency.repeats {
+                0 | 1 => "once".to_owned(),
+                repeats => format!("{repeats} times"),
+            },
+        ),
+        None => format!("Recorded on {}.", device(analysis)),
+    });
+    lines.extend(disturbed(analysis));
+    let is_timed = latency.decode_tokens_per_s.is_some();
+    for phase in analysis.phases.iter().filter(|_| !is_timed) {
+        let traced = phase.traced.as_ref();
+        if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {
+            lines.push(format!(
+                "A step of {} took {} on average.",
+                phase.name(),
+                time(steps.mean)
+            ));
+        }
+    }
+    lines
+}
+
+/// What limits a phase.
+pub fn limit(phase: &PhaseAnalysis) -> String {
+    let what = match phase.class.class {
+        Some(PhaseClass::MemoryBound | PhaseClass::L2Bound) => {
+            "waits for memory: reading the model's weights takes most of the time"
+        }
+        Some(PhaseClass::ComputeBound) => "is limited by how fast the machine calculates",
+        Some(PhaseClass::HostBound) => "waits for the software around the model",
+        Some(PhaseClass::LatencyBound) => "does work in pieces that are too small for the machine",
+        Some(PhaseClass::CommunicationBound) => "waits for machines to exchange data",
+        Some(PhaseClass::Throttled) => {
+            "runs slower because the machine protects itself from heat or power"
+        }
+        Some(PhaseClass::Balanced) => "uses memory and arithmetic about equally",
+        None => "has no dominant bottleneck",
+    };
+    let limit = phase.waterfall.floor_ns.map(|roofline| {
+        format!(
+            " At the hardware's limit it would take {} of the time.",
+            Percent(phase.judged_share(roofline))
+        )
+    });
+    let name = phase.name();
+    format!("The {name} phase {what}.{}", limit.unwrap_or_default())
+}
+
+/// What would help most.
+pub fn helps(analysis: &Analysis) -> Vec<String> {
+    let findings = analysis.findings.iter().filter_map(|found| {
+        let gain = found.gain.as_ref();
+        let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;
+        let what = match gain.of {
+            GainOf::Run => "the whole up to",
+            GainOf::Throughput => "with more requests at once, up to",
+            GainOf::FirstRequest => "for the first request, up to",
+        };
+        let title = finding(found);
+        Some(format!(
+            "{} ({what} {:.1} times as fast)",
+            title.trim_end_matches('.'),
+            gain.factor
+        ))
+    });
+    findings.take(3).collect()
+}
+
+/// What took CPUs from the model while it was measured.
+fn disturbed(analysis: &Analysis) -> Vec<String> {
+    let told = [
+        (
+            SHARED,
+            "Other programs kept the machine busy meanwhile: on a quiet one it is faster.",
+        ),
+        (
+            THROTTLED,
+            "A CPU limit held it back: with a higher one it is faster.",
+        ),
+        (
+            STOLEN_FROM,
+            "Other virtual machines of the same host took CPUs from it: alone it is faster.",
+        ),
+    ];
+    let has = |code: &str| analysis.issues.iter().any(|issue| issue.code == code);
+    let lines = told.into_iter().filter(|(code, _)| has(code));
+    lines.map(|(_, line)| line.to_owned()).collect()
+}

@@ -1,0 +1,39 @@
+//! Steps found by the pattern of kernel launches.
+
+use llmprof_units::{Count, Percent};
+
+use super::time;
+use crate::analyzed::{Analysis, StepPattern, StepPatterns};
+
+/// The steps that launch patterns show, where no range does.
+pub(crate) fn of(analysis: &Analysis) -> Option<&StepPatterns> {
+    analysis.timeline.as_ref()?.steps.as_ref()
+}
+
+/// `160 steps of 15.0 ms (p90 15.9 ms), 1006 kernels each, 2.07 ms kernel time per step, GPU idle 86 %`.
+pub fn pattern(pattern: &StepPattern) -> String {
+    format!(
+        "{} of {} (p90 {}), {} each, {} kernel time per step, GPU idle {}",
+        Count(pattern.steps, "step"),
+        time(pattern.wall_ns.p50),
+        time(pattern.wall_ns.p90),
+        Count(pattern.kernels, "kernel"),
+        time(pattern.usual_kernel_time_ns),
+        Percent(pattern.idle_share)
+    )
+}
+
+/// How steps were found and what the columns mean.
+pub fn basis(steps: &StepPatterns) -> String {
+    let unlike = match steps.unlike {
+        0 => String::new(),
+        1 => " One interval between steps matches no pattern (a single prefill, a warm-up) and is left out.".to_owned(),
+        count => format!(
+            " {count} intervals between steps match no pattern (a single prefill, a warm-up) and are left out."
+        ),
+    };
+    format!(
+        "No range marks the steps; they are found by their repeating sequence of kernel launches. Equal counts steps whose sequence \
+         is identical. Wall time is from the first kernel of a step to that of the next; GPU idle is that of the median step.{unlike}"
+    )
+}

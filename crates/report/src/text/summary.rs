@@ -1,0 +1,160 @@
+//! The first lines of a report: title, workload, result.
+
+use llmprof_units::{Count, Nanos, Percent, significant};
+
+use super::{figure, phases, slices, steps, time};
+use crate::analyzed::{Analysis, EACH_LENGTH, Evidence, TraceAnalysis};
+
+/// Patterns of steps in the summary.
+const MOST_PATTERNS: usize = 2;
+
+pub fn title(analysis: &Analysis) -> String {
+    format!("{} on {}", analysis.model, device(analysis))
+}
+
+pub(crate) fn device(analysis: &Analysis) -> &str {
+    analysis.device.as_deref().unwrap_or("an unknown device")
+}
+
+/// The workload in one line. Of an imported trace nobody saw what was asked: there it is what roofline times are computed for.
+pub fn subtitle(analysis: &Analysis) -> String {
+    let family = analysis.family.as_ref();
+    let family = family.map(|family| format!("; family {family}"));
+    let family = family.unwrap_or_default();
+    let imported = analysis.timeline.is_some() && analysis.latency.measured_in.is_none();
+    let Some(workload) = &analysis.workload else {
+        return if imported {
+            "Imported trace: times include the profiler's overhead.".to_owned()
+        } else {
+            String::new()
+        };
+    };
+    let input = format!(
+        "batch {}, prompt {}",
+        workload.batch,
+        Count(workload.prompt, "token")
+    );
+    if imported {
+        return format!(
+            "Imported trace: times include the profiler's overhead. Roofline times for {input}{family}."
+        );
+    }
+    let output = Count(workload.new_tokens, "new token");
+    let (first, rest) = input.split_at(1);
+    format!("{}{rest}, {output}{family}.", first.to_uppercase())
+}
+
+/// The result, then one line per phase, then what else must be known to read them.
+pub fn summary(analysis: &Analysis) -> Vec<String> {
+    let mut lines = vec![result(analysis)];
+    lines.retain(|line| !line.is_empty());
+    lines.extend(analysis.phases.iter().map(phases::line));
+    lines.extend(slices::lines(analysis));
+    lines.extend(first_use(analysis));
+    if let Some(found) = steps::of(analysis) {
+        let patterns = found.patterns.iter().take(MOST_PATTERNS);
+        let sentences: Vec<String> = patterns.map(steps::pattern).collect();
+        lines.push(format!(
+            "Steps by launch pattern: {}.",
+            sentences.join("; ")
+        ));
+    }
+    lines
+}
+
+/// `TTFT 574.7 ms · TPOT 43.96 ms · 16.5 tok/s`; of a trace, how busy the device was. Empty where nothing was measured.
+pub fn result(analysis: &Analysis) -> String {
+    let latency = &analysis.latency;
+    let mut parts = Vec::new();
+    parts.extend(
+        latency
+            .ttft_ns
+            .as_ref()
+            .map(|ttft| format!("TTFT {}", time(ttft.mean))),
+    );
+    parts.extend(
+        latency
+            .tpot_ns
+            .as_ref()
+            .map(|tpot| format!("TPOT {}", time(tpot.mean))),
+    );
+    parts.extend(
+        latency
+            .tokens_per_s
+            .as_ref()
+            .map(|rate| format!("{} tok/s", significant(rate.mean))),
+    );
+    if parts.is_empty()
+        && let Some(timeline) = analysis.timeline.as_deref()
+    {
+        parts = trace(timeline);
+    }
+    parts.join(" · ")
+}
+
+/// What a trace says by itself.
+fn trace(timeline: &TraceAnalysis) -> Vec<String> {
+    let totals = &timeline.totals;
+    if totals.kernels + totals.copies + totals.memsets == 0 {
+        return vec![
+            format!("{} of host time", Nanos(totals.span_ns)),
+            Count(totals.host_slices, "host op").to_string(),
+            "no GPU events".to_owned(),
+        ];
+    }
+    // Devices work at once: together they have as much time as there are of them. What lies between slices was not seen: it is
+    // neither busy nor idle.
+    let devices = timeline.devices.len().max(1);
+    let (whole, note) = if timeline.scaled.is_some() {
+        let idle = timeline.devices.iter().map(|device| device.total.idle_ns);
+        let seen = idle.fold(totals.busy_ns, i64::saturating_add);
+        (seen, " sampled")
+    } else {
+        let devices = i64::try_from(devices).unwrap_or(i64::MAX);
+        (totals.device_span_ns.saturating_mul(devices), "")
+    };
+    let busy = Percent(totals.busy_ns as f64 / whole.max(1) as f64);
+    let mut parts = vec![format!("GPU busy {busy} of {}{note}", Nanos(whole))];
+    if devices > 1 {
+        parts.push(format!("{devices} GPUs"));
+    }
+    parts.push(format!(
+        "{} ({})",
+        Count(totals.kernels, "kernel"),
+        Nanos(totals.kernel_time_ns)
+    ));
+    parts
+}
+
+/// What the first pass paid once, where that is a finding.
+pub(crate) fn first_use(analysis: &Analysis) -> Option<String> {
+    let first = analysis.latency.first_use.as_ref()?;
+    let mut findings = analysis.findings.iter();
+    let finding =
+        findings.find(|finding| finding.code == "first_use" && finding.phase.is_none())?;
+    let after = first.extra_ns - first.extra_ttft_ns;
+    let parts = [
+        (first.extra_ttft_ns, "before the first token"),
+        (after, "after it"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(extra, _)| *extra > 0.0)
+        .map(|(extra, when)| format!("{} more {when}", time(*extra)))
+        .collect();
+    let of_lengths = |evidence: &&Evidence| evidence.what == EACH_LENGTH;
+    let lengths = finding.evidence.iter().find(of_lengths).map(|extra| {
+        format!(
+            "; each new {} length costs {}",
+            analysis.family.as_ref().map_or("sequence", |_| "KV cache"),
+            figure(extra)
+        )
+    });
+    Some(format!(
+        "Warm-up: the first pass took {}, later passes {}: {}{}.",
+        time(first.first_ns),
+        time(first.later_ns),
+        parts.join(", "),
+        lengths.unwrap_or_default()
+    ))
+}

@@ -1,0 +1,131 @@
+//! What CPU, memory and GPUs did during the run.
+
+use llmprof_units::{Count, significant};
+
+use super::dash;
+use crate::analyzed::{Analysis, HostTelemetry, PhaseTelemetry, ProcessorUse};
+
+/// What the table's figures are of.
+pub fn basis(telemetry: &HostTelemetry) -> String {
+    format!(
+        "{}, one every {}; sampling took {} of CPU time. Means over the plain passes.",
+        Count(telemetry.samples, "sample"),
+        telemetry.period_ns,
+        telemetry.cost_ns
+    )
+}
+
+/// What the table does not say.
+pub fn facts(analysis: &Analysis, telemetry: &HostTelemetry) -> Vec<String> {
+    let mut facts = Vec::new();
+    if let Some(peak) = telemetry.peak_worker_rss_bytes {
+        facts.push(format!("Peak resident memory of the worker: {peak}."));
+    }
+    facts.extend(telemetry.processors.as_ref().map(processors));
+    let energy = telemetry
+        .phases
+        .iter()
+        .find_map(|phase| phase.energy.as_ref());
+    facts.push(match energy {
+        Some(energy) => format!(
+            "Energy covers {} ({}).",
+            energy.covers.join(", "),
+            energy.basis
+        ),
+        None => "This machine has no readable energy counter.".to_owned(),
+    });
+    let passes = analysis.latency.repeats.max(1) as i64;
+    let short = telemetry
+        .phases
+        .iter()
+        .filter(|phase| phase.energy.is_some() && phase.time_ns.0 / passes < telemetry.period_ns.0);
+    let short: Vec<String> = short.map(|phase| phase.phase.to_string()).collect();
+    if !short.is_empty() {
+        facts.push(format!(
+            "{} took less than one sampling period: energy and power there are interpolated between two samples.",
+            short.join(", ")
+        ));
+    }
+    let without = |phase: &PhaseTelemetry| {
+        let mut gpus = phase.gpus.iter();
+        gpus.any(|gpu| gpu.utilization_percent.is_none())
+    };
+    if telemetry.phases.iter().any(without) {
+        facts.push(
+            "NVML averages GPU utilization over up to a second: phases shorter than that have no such figure."
+                .to_owned(),
+        );
+    }
+    if let Some(counters) = &telemetry.counters {
+        let count = |value: Option<u64>| value.map_or_else(dash, |value| significant(value as f64));
+        facts.push(format!(
+            "CPU counters of the profiled pass: {} cycles, {} instructions ({} per cycle), {} last-level cache references, {} misses.",
+            count(counters.cycles),
+            count(counters.instructions),
+            counters.instructions_per_cycle().map_or_else(dash, significant),
+            count(counters.cache_references),
+            count(counters.cache_misses),
+        ));
+    }
+    facts
+}
+
+/// Who used the CPUs that the worker may use; the parts add up as they are printed.
+fn processors(found: &ProcessorUse) -> String {
+    let printed = |value: f64| (value * 100.0).round() / 100.0;
+    let [busy, worker, stolen] = [found.busy, found.worker, found.stolen].map(printed);
+    // Rounded by itself it could miss the sum by one in the last place.
+    let others = (busy - worker - stolen).max(0.0);
+    let mut text = format!(
+        "Of {} CPU{} the worker may use, {busy:.2} were busy: {worker:.2} with the worker, {others:.2} with other programs",
+        found.processors,
+        if found.processors == 1.0 { "" } else { "s" },
+    );
+    // Less would be shown as nothing.
+    if stolen > 0.0 {
+        text += &format!(", {stolen:.2} stolen by the hypervisor");
+    }
+    if let Some(waiting) = found.waiting {
+        text += &format!("; its threads waited {waiting:.2} s per second for a CPU");
+    }
+    text + "."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_add_up() {
+        let mut found = ProcessorUse {
+            processors: 2.0,
+            busy: 2.0,
+            worker: 0.82,
+            stolen: 0.09,
+            waiting: Some(1.04),
+            ..ProcessorUse::default()
+        };
+        assert_eq!(
+            processors(&found),
+            "Of 2 CPUs the worker may use, 2.00 were busy: 0.82 with the worker, 1.09 with other programs, 0.09 stolen by the \
+             hypervisor; its threads waited 1.04 s per second for a CPU."
+        );
+        // By themselves they would be 1.91, 1.90 and 0.02.
+        let (busy, worker) = (1.914, 1.899);
+        let rounded = ProcessorUse {
+            busy,
+            worker,
+            stolen: 0.0,
+            ..found
+        };
+        assert!(
+            processors(&rounded)
+                .contains("1.91 were busy: 1.90 with the worker, 0.01 with other programs"),
+            "{}",
+            processors(&rounded)
+        );
+        (found.processors, found.stolen, found.waiting) = (1.0, 0.0, None);
+        assert!(processors(&found).starts_with("Of 1 CPU the"));
+        assert!(processors(&found).ends_with("1.18 with other programs."));
+    }
+}

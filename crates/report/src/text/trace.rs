@@ -1,0 +1,68 @@
+//! What a trace holds by itself.
+
+use llmprof_units::{Count, Nanos, Percent};
+
+use crate::analyzed::{PhaseSource, TraceAnalysis};
+
+/// Events, GPU time, attribution and how phases were found. The numbers of events add up.
+pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
+    let totals = &timeline.totals;
+    let named = totals.host_slices + totals.kernels + totals.copies + totals.memsets;
+    let mut parts = vec![Count(totals.host_slices, "host op").to_string()];
+    let has_device = totals.kernels + totals.copies + totals.memsets > 0;
+    if has_device {
+        parts.push(Count(totals.kernels, "kernel").to_string());
+        parts.push(Count(totals.copies, "copy").to_string());
+        parts.push(Count(totals.memsets, "memset").to_string());
+    }
+    // Ranges, samples of memory.
+    let others = totals.events.saturating_sub(named);
+    if others > 0 {
+        parts.push(Count(others, "other").to_string());
+    }
+    let mut facts = vec![format!(
+        "{} in {}: {}.",
+        Count(totals.events, "event"),
+        Nanos(totals.span_ns),
+        parts.join(", ")
+    )];
+    if has_device {
+        facts.push(format!(
+            "GPU time {} (kernels {}), busy {}.",
+            Nanos(totals.device_time_ns),
+            Nanos(totals.kernel_time_ns),
+            Nanos(totals.busy_ns)
+        ));
+        facts.push(attribution(timeline));
+    }
+    facts.push(phases(timeline));
+    facts
+}
+
+fn attribution(timeline: &TraceAnalysis) -> String {
+    if timeline.operators.is_empty() {
+        return "No PyTorch ops were recorded.".to_owned();
+    }
+    let totals = &timeline.totals;
+    let share = totals.attributed_ns as f64 / totals.device_time_ns.max(1) as f64;
+    let rest = timeline.unattributed.first().map(|row| {
+        let events = Count(row.events, "event");
+        format!("; of the rest, {events}: {}", row.reason)
+    });
+    format!(
+        "{} of GPU time is attributed to PyTorch ops{}.",
+        Percent(share),
+        rest.unwrap_or_default()
+    )
+}
+
+fn phases(timeline: &TraceAnalysis) -> String {
+    match (timeline.phase_source, timeline.phase_confidence) {
+        (PhaseSource::Annotation, _) => "Phases are from ranges.".to_owned(),
+        (PhaseSource::Inferred, Some(confidence)) => {
+            format!("Phases are inferred from repeating launches (confidence {confidence:.2}).")
+        }
+        (PhaseSource::Inferred, None) => "Phases are inferred from repeating launches.".to_owned(),
+        (PhaseSource::Whole, _) => "No phases were found: the whole trace is one.".to_owned(),
+    }
+}

@@ -1,0 +1,109 @@
+//! Where the wall time of a phase went.
+
+use llmprof_units::{Count, Percent};
+
+use crate::analyzed::{Analysis, PhaseAnalysis, TracedPhase};
+
+pub const ROOFLINE: &str = "roofline time";
+pub const INEFFICIENCY: &str = "kernel inefficiency";
+pub const MATCHED: &str = "matched ops";
+pub const OVERHEAD: &str = "overhead ops";
+pub const COPIES: &str = "copies";
+pub const UNATTRIBUTED: &str = "unattributed";
+pub const IDLE: &str = "idle";
+pub const OVERLAP: &str = "overlap";
+
+/// What the parts are and how they add up.
+pub fn parts(analysis: &Analysis) -> String {
+    let has_roofline = has_roofline(analysis);
+    let sum = if has_roofline {
+        format!("{ROOFLINE} + {INEFFICIENCY}")
+    } else {
+        MATCHED.to_owned()
+    };
+    let matched = match analysis.family {
+        None => {
+            "Without a model config, kernels are classified by name: matched ops compute, overhead ops move, fill or reorder data."
+        }
+        Some(_) if has_roofline => {
+            "Roofline time is the limit by peak compute and bandwidth of the operators that ran; kernel inefficiency is measured \
+             time above it."
+        }
+        Some(_) => "Matched ops are the model's operators.",
+    };
+    let idle = match &analysis.timeline {
+        None => "Idle is time between operators.",
+        Some(_) => "Idle is split by cause.",
+    };
+    format!(
+        "Wall time = {sum} + {OVERHEAD} + {COPIES} + {UNATTRIBUTED} + {IDLE} − {OVERLAP}, from the profiled pass. {matched} {idle}"
+    )
+}
+
+pub(crate) fn has_roofline(analysis: &Analysis) -> bool {
+    let mut phases = analysis.phases.iter();
+    phases.any(|phase| phase.waterfall.floor_ns.is_some())
+}
+
+/// The name of a cause of idle time.
+pub fn idle_cause(name: &str) -> String {
+    format!("idle: {name}")
+}
+
+/// What the figures of a traced phase rest on: how many ranges, which were left out, how much is attributed to modules.
+pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
+    let count = traced.instances.len();
+    let mut parts = Vec::new();
+    if let Some(part) = &traced.recorded {
+        parts.push(format!(
+            "sampled in slices, {part}; its wall time is theirs, and time between slices is neither busy nor idle"
+        ));
+    } else if count > 1 {
+        parts.push(Count(count as u64, "range").to_string());
+    }
+    if let Some(first) = &traced.first_use {
+        parts.push(format!(
+            "the first took {} for the same work (warm-up) and is left out",
+            first.wall_ns
+        ));
+    }
+    if let Some(inside) = traced.in_modules_ns {
+        let sum = phase.waterfall.sum_ns;
+        parts.push(format!(
+            "{} of {} attributed to modules ({})",
+            inside,
+            sum,
+            Percent(inside.0 as f64 / sum.0.max(1) as f64)
+        ));
+    }
+    let (wall, idle) = (phase.judged_wall(), phase.judged_idle());
+    if wall != phase.waterfall.wall_ns {
+        parts.push(format!(
+            "without the profiler {wall}, idle {idle} ({}), same device time",
+            Percent(phase.judged_share(idle))
+        ));
+    }
+    if phase.waterfall.carried_in_ns.0 > 0 {
+        parts.push(format!(
+            "{} of device time was launched before the phase",
+            phase.waterfall.carried_in_ns
+        ));
+    }
+    if let Some(why) = &phase.waterfall.extra_abstains {
+        parts.push(format!("overhead ops cannot be told apart: {why}"));
+    }
+    (!parts.is_empty()).then(|| format!("{}: {}.", phase.name(), parts.join("; ")))
+}
+
+/// The heading above what a phase ran beside the model's operators.
+pub fn unmatched_heading(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
+    match analysis.family {
+        Some(_) => format!("{}: overhead ops and unattributed time", phase.name()),
+        None => format!(
+            "{}: overhead ops and unattributed time, by kernel name",
+            phase.name()
+        ),
+    }
+}
+
+pub const HOST_OPS: &str = "Host ops during which the GPU was idle longest:";

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use llmprof_analysis::analyze;
 use llmprof_record::import::{self, Limits, Profile};
+use llmprof_record::run::{RecordedTrace, RunRecord};
 use serde_json::Value;
 
 fn fixture(name: &str) -> PathBuf {
@@ -19,7 +20,12 @@ fn operators_take_the_memory_that_torch_says() {
     let Profile::Trace(trace) = profile else {
         panic!("a trace");
     };
-    let analysis = analyze(&trace, None);
+    let trace = *trace;
+    let record = RunRecord {
+        traces: vec![RecordedTrace { pass: None, trace }],
+        ..RunRecord::default()
+    };
+    let analysis = analyze(&record, None).unwrap().timeline.unwrap();
     let ours: BTreeMap<&str, _> = analysis
         .operators
         .iter()

@@ -5,8 +5,9 @@ use llmprof_record::trace::{RangeKind, Trace};
 /// The name of a step of decode.
 pub(crate) const STEP: &str = "decode_step";
 
-/// Words in the names of annotations, and the phases that they stand for. The first that is found decides.
-const PHASE_WORDS: &[(&str, &str)] = &[
+/// Names of annotations, and the phases that they stand for. Names match exactly: `## decoder fp8 None ##` is no decode, and
+/// `capture_32_DECODE` captures a graph.
+const PHASE_NAMES: &[(&str, &str)] = &[
     ("warmup", "warmup"),
     ("warm_up", "warmup"),
     ("warm-up", "warmup"),
@@ -15,16 +16,19 @@ const PHASE_WORDS: &[(&str, &str)] = &[
     ("decode", "decode"),
     ("vision", "vision"),
     ("image_encoder", "vision"),
+    ("load", "load"),
     ("load_model", "load"),
     ("model_load", "load"),
 ];
 
+/// The phase of a name, which may carry a number: `Prefill[0]`, `decode_step_3`, `LLM@decode`.
 pub(crate) fn phase_of_name(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
-    if text == "load" {
-        return Some(text);
-    }
-    let found = PHASE_WORDS.iter().find(|(word, _)| text.contains(word));
+    let name = text.rsplit(['@', '/', '.']).next().unwrap_or(&text);
+    let name = name
+        .trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '[' | ']' | '(' | ')'))
+        .trim_end_matches(['#', ' ', ':', '-', '_']);
+    let found = PHASE_NAMES.iter().find(|(known, _)| *known == name);
     found.map(|(_, phase)| (*phase).to_owned())
 }
 
@@ -57,7 +61,20 @@ pub(crate) fn is_annotation(kind: RangeKind) -> bool {
 }
 
 /// The name of an annotation without the number that counts its repetitions (`ProfilerStep#12`).
+///
+/// Ranges that libraries put around their own work are no phases of the program.
 pub(crate) fn own_name(text: &str) -> Option<String> {
+    const LIBRARIES: [&str; 6] = [
+        "aten::",
+        "c10",
+        "cub::",
+        "nccl",
+        "Xla",
+        "## Call CompiledFxGraph",
+    ];
+    if LIBRARIES.iter().any(|library| text.starts_with(library)) {
+        return None;
+    }
     let name = text
         .trim_end_matches(|c: char| c.is_ascii_digit())
         .trim_end_matches(['#', ' ', ':', '-']);
@@ -65,7 +82,7 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
 }
 
 pub(crate) fn is_phase(name: &str) -> bool {
-    PHASE_WORDS.iter().any(|(_, phase)| *phase == name)
+    PHASE_NAMES.iter().any(|(_, phase)| *phase == name)
 }
 
 #[cfg(test)]

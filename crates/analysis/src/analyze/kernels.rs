@@ -8,6 +8,7 @@ use crate::matching::kernel_table::{Purpose, WorkGroup, purpose};
 use crate::matching::lanes::{Item, Lane};
 use crate::phase_facts::Glue;
 use crate::timeline::device_events::Class;
+use crate::timeline::intervals::union_length;
 
 impl Tracing<'_> {
     /// The kernels of some stretches that neither multiply by weights nor attend; absent for the host, and where a graph hides
@@ -54,6 +55,8 @@ impl Tracing<'_> {
         let kernels = &self.trace.kernels;
         let mut time = 0_i64;
         for stretch in included {
+            let (start, end) = stretch.window();
+            let mut small: Vec<(i64, i64)> = Vec::new();
             for item in &lane.items[lane.around(stretch.window())] {
                 let Some(row) = item.kernel.filter(|_| !item.whole_graph) else {
                     continue;
@@ -62,13 +65,14 @@ impl Tracing<'_> {
                     .iter()
                     .map(|&size| f64::from(size))
                     .product();
-                if blocks > 0.0 && blocks < units {
-                    let clipped = item.inside(stretch.window());
-                    time = time.saturating_add(clipped.unwrap_or(0));
+                if blocks > 0.0 && blocks < units && item.inside(stretch.window()).is_some() {
+                    small.push((item.start.max(start), item.end.min(end)));
                 }
             }
+            // Busy time is a union, and so is this: kernels that run at once count once.
+            time = time.saturating_add(union_length(small));
         }
-        (busy > 0).then(|| (time as f64 / busy as f64).min(1.0))
+        (busy > 0).then(|| time as f64 / busy as f64)
     }
 }
 

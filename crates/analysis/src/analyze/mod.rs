@@ -9,6 +9,7 @@ mod absent;
 mod assumptions;
 mod count;
 mod first_use;
+mod invariants;
 mod kernels;
 mod phase;
 mod plain;

@@ -7,6 +7,7 @@ use llmprof_theory::{Cost, Pass};
 use llmprof_units::Nanos;
 
 use crate::analyze::first_use::{AttentionWaits, first_instance};
+use crate::analyze::invariants;
 use crate::analyze::kernels::{in_graphs, kernels};
 use crate::analyze::plain::plain_time;
 use crate::analyze::stretches::{Stretch, TracePhase};
@@ -60,7 +61,6 @@ impl Tracing<'_> {
             .collect();
         let breakdowns = self.breakdowns(&included, lane);
         let waterfall = self.waterfall(&included, number, &breakdowns);
-        issues.extend(waterfall.issues(name));
         let tables = self.tables(&included, number, waterfall.wall_ns.0);
         let mut traced = TracedPhase {
             instances,
@@ -87,7 +87,7 @@ impl Tracing<'_> {
             exposed_communication_share: traced.exposed_communication_share,
             small_kernel_share: traced.small_kernel_share,
         };
-        let analysis = PhaseAnalysis {
+        let mut analysis = PhaseAnalysis {
             phase: phase.phase,
             label: label.clone(),
             plain_wall_ns: plain,
@@ -106,6 +106,8 @@ impl Tracing<'_> {
             basis: work.cost.basis,
             traced: Some(traced),
         };
+        issues.extend(invariants::check(&mut analysis, &signals));
+        issues.extend(analysis.waterfall.issues(name));
         issues.extend(match lane.is_exact {
             true => mismatched(name, &analysis),
             false => fused(name, &analysis).into_iter().collect(),

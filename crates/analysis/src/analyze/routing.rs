@@ -25,7 +25,7 @@ pub(super) fn measured_routing(
             Some(&known) if known == external => calls.experts[at],
             _ => 0,
         };
-        let window = structure.phases.at(trace.hosts.start[row]);
+        let window = structure.phases.at_launch(trace.hosts.start[row]);
         if let Some(window) = window.filter(|_| experts > 0) {
             let name = structure.phases.windows[window].name;
             let sum = sums.entry(&structure.phases.names[name]).or_default();

@@ -157,7 +157,7 @@ pub(crate) fn leave_out_parts(
 fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
     let mut by_window = rustc_hash::FxHashMap::<usize, Vec<i64>>::default();
     for &(start, end) in steps {
-        if let Some(window) = phases.at(start)
+        if let Some(window) = phases.at_launch(start)
             && phases.names[phases.windows[window].name] != STEP
         {
             by_window.entry(window).or_default().push(end - start);

@@ -12,6 +12,10 @@ use crate::phase_analysis::PhaseAnalysis;
 use crate::waterfall::idle_parts::{HOST_BUSY, LAUNCH_LATENCY, QUEUED_GAP};
 use llmprof_record::run::RunPhase;
 
+/// A phase in which the device is busy for a smaller part of the time is no work of the device: to remove its idle time would
+/// promise the impossible.
+const NEARLY_UNUSED: f64 = 0.02;
+
 impl Facts<'_> {
     pub(crate) fn idle(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let waterfall = &phase.waterfall;
@@ -26,6 +30,15 @@ impl Facts<'_> {
                 phase,
                 "what idle time costs",
                 "no phases were found, so it includes what the program did before and after its work; name them by NVTX ranges",
+            ));
+        }
+        let busy_share = waterfall.share(waterfall.busy_ns);
+        if phase.device().is_some() && busy_share < NEARLY_UNUSED {
+            return Some(Finding::abstain(
+                "idle",
+                phase,
+                "what idle time costs",
+                "the device is hardly used in this phase, which is work of the host or of another device",
             ));
         }
         // What new lengths cost has a finding of its own: another change removes it.

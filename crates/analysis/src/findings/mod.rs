@@ -60,10 +60,11 @@ fn hidden_by_the_host(phase: &PhaseAnalysis) -> bool {
 }
 
 impl Facts<'_> {
-    /// Wall time of all phases of a pass, of which less may have been captured, seconds.
-    fn run_seconds(&self) -> f64 {
-        self.phases
-            .iter()
+    /// Wall time of all phases of a pass on one device, of which less may have been captured, seconds. Devices run in
+    /// parallel: what one of them saves is of its own time.
+    fn run_seconds(&self, device: Option<u32>) -> f64 {
+        let own = self.phases.iter();
+        own.filter(|(phase, _)| phase.device() == device)
             .map(|(phase, _)| phase.judged_wall().seconds() * phase.whole_over_captured())
             .sum::<f64>()
             + self.unrecorded_seconds
@@ -71,7 +72,10 @@ impl Facts<'_> {
 
     /// The gain of making a phase `saved` seconds shorter.
     fn saving(&self, phase: &PhaseAnalysis, saved: f64, derivation: String) -> Option<Gain> {
-        let (wall, run) = (phase.judged_wall().seconds(), self.run_seconds());
+        let (wall, run) = (
+            phase.judged_wall().seconds(),
+            self.run_seconds(phase.device()),
+        );
         (saved > 0.0 && saved < wall).then(|| Gain {
             of: GainOf::Run,
             factor: run / (run - saved * phase.whole_over_captured()),

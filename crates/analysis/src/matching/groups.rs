@@ -52,6 +52,15 @@ pub struct OperatorGroup {
     pub basis: Basis,
 }
 
+impl OperatorGroup {
+    pub(crate) fn forget_floor(&mut self) {
+        self.floor_ns = None;
+        self.binds = None;
+        self.roof_flops_per_s = None;
+        self.fraction_of_roof = None;
+    }
+}
+
 /// Sums over calls, in the order in which groups first appear.
 #[derive(Default)]
 pub(crate) struct Groups {

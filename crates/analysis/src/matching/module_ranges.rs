@@ -178,7 +178,7 @@ fn module_runs(
         if !is_annotation(ranges.kind[row]) {
             continue;
         }
-        let Some(window) = phases.at(ranges.start[row]) else {
+        let Some(window) = phases.at_launch(ranges.start[row]) else {
             continue;
         };
         let Some(tree) = tree_of(window) else {

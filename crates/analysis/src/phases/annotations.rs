@@ -66,7 +66,11 @@ pub(crate) fn annotated(
             .map(|event| i128::from(event.duration()))
             .sum()
     };
-    let recognized = names.iter().any(|name| is_phase(name));
+    // A lone warm-up or load says nothing about the rest.
+    let says_little = |name: &str| matches!(name, "warmup" | "load");
+    let recognized = names
+        .iter()
+        .any(|name| is_phase(name) && !says_little(name));
     (recognized || 2 * time(true) >= time(false)).then_some(phases)
 }
 

@@ -12,7 +12,7 @@ use crate::steps::{Repetition, StepLabel};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
 use crate::timeline::intervals::add;
-use crate::timeline::launches::EventCalls;
+use crate::timeline::launches::{EventCalls, Launches};
 use crate::timeline::slices;
 
 /// How the phases of a trace are known.
@@ -49,8 +49,10 @@ pub struct Phases {
     pub confidence: Option<f64>,
     /// The names, in order of first use.
     pub names: Vec<String>,
-    /// The stretches, in order of time.
+    /// The stretches, in order of time. Where the device works on after the host has left a range, they are those of the device.
     pub windows: Vec<Window>,
+    /// For each window the range of the host in which its work was launched, where that is another time.
+    launched: Option<Vec<Window>>,
     /// Where only slices were recorded, how long the stretches of each name were in all, ns; names that came with the cut
     /// have none.
     pub(crate) spans: Option<Vec<i64>>,
@@ -62,16 +64,24 @@ pub struct EventWindows(Vec<Option<usize>>);
 impl EventWindows {
     /// An event belongs to the window in which it was launched where ranges of the host are the phases, else to the one in
     /// which it began.
+    ///
+    /// Where the trace has launches, an event without one was launched before the recording began: it belongs to nothing.
     pub fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls, phases: &Phases) -> Self {
+        let all = events.all();
+        let with_launch = (0..all.len()).filter(|&index| calls.call(index).is_some());
+        let has_launches = 2 * with_launch.count() >= all.len();
         let window = |(index, event): (usize, &DeviceEvent)| {
-            let launched = || Some(trace.hosts.start[calls.call(index)? as usize]);
-            let time = match phases.by_launch() {
-                true => launched().unwrap_or(event.start),
-                false => event.start,
-            };
-            phases.at(time)
+            let launch = calls
+                .call(index)
+                .map(|call| trace.hosts.start[call as usize]);
+            match launch {
+                _ if !phases.by_launch() => phases.at(event.start),
+                Some(time) => phases.at_launch(time),
+                None if has_launches => None,
+                None => phases.at_launch(event.start),
+            }
         };
-        Self(events.all().iter().enumerate().map(window).collect())
+        Self(all.iter().enumerate().map(window).collect())
     }
 
     pub fn get(&self, index: usize) -> Option<usize> {
@@ -82,17 +92,26 @@ impl EventWindows {
 impl Phases {
     /// Finds the phases of a trace.
     pub fn of(trace: &Trace, events: &DeviceEvents) -> Self {
-        Self::with_steps(trace, events, &steps::unnamed(trace))
+        let calls = EventCalls::of(events, &Launches::of(trace));
+        Self::with_steps(trace, events, &calls, &steps::unnamed(trace))
     }
 
     /// Finds the phases of a trace whose steps by the pattern of launches are known.
-    pub(crate) fn with_steps(trace: &Trace, events: &DeviceEvents, steps: &[Repetition]) -> Self {
+    pub(crate) fn with_steps(
+        trace: &Trace,
+        events: &DeviceEvents,
+        calls: &EventCalls,
+        steps: &[Repetition],
+    ) -> Self {
         let mut phases = annotated(trace, events, phase_of_name)
             .or_else(|| {
                 annotated(trace, events, own_name).filter(|phases| phases.names.len() <= 32)
             })
             .or_else(|| inferred(steps))
             .unwrap_or_else(|| whole(trace, events));
+        if phases.by_launch() && slices::of(trace).is_none() {
+            phases.follow_device(trace, events, calls);
+        }
         if let Some(slices) = slices::of(trace) {
             let named = ranges_of(trace, STEP);
             if named.is_empty() {
@@ -168,6 +187,66 @@ impl Phases {
         (time < end || at_the_end).then_some(window)
     }
 
+    /// The window whose work was launched at a moment of the host.
+    pub(crate) fn at_launch(&self, time: i64) -> Option<usize> {
+        let Some(launched) = &self.launched else {
+            return self.at(time);
+        };
+        let after = launched.partition_point(|window| window.start <= time);
+        let window = after.checked_sub(1)?;
+        (time < launched[window].end).then_some(window)
+    }
+
+    /// Lets the windows follow the device where the program is asynchronous: where in most of its ranges the device ends its
+    /// work after the host has left the range.
+    ///
+    /// A window is then the time from the first device event of a range to that of the next; a pause that is longer than the
+    /// work before it belongs to no window. Ranges without device events have none.
+    fn follow_device(&mut self, trace: &Trace, events: &DeviceEvents, calls: &EventCalls) {
+        let mut spans: Vec<Option<(i64, i64)>> = vec![None; self.windows.len()];
+        for (index, event) in events.all().iter().enumerate() {
+            let call = calls
+                .call(index)
+                .map(|call| trace.hosts.start[call as usize]);
+            if let Some(window) = call.and_then(|time| self.at(time)) {
+                let span = spans[window].get_or_insert((event.start, event.end));
+                *span = (span.0.min(event.start), span.1.max(event.end));
+            }
+        }
+        let with_work = self.windows.iter().zip(&spans);
+        let with_work: Vec<(Window, (i64, i64))> = with_work
+            .filter_map(|(window, span)| Some((*window, (*span)?)))
+            .collect();
+        let later = with_work
+            .iter()
+            .filter(|(window, span)| span.1 > window.end);
+        let is_ordered = with_work.is_sorted_by_key(|(_, span)| span.0);
+        if 2 * later.count() <= with_work.len() || !is_ordered {
+            return;
+        }
+        let next = with_work.iter().skip(1).map(|(_, span)| span.0);
+        let next: Vec<i64> = next.chain([i64::MAX]).collect();
+        self.windows = with_work
+            .iter()
+            .zip(next)
+            .map(|((window, (start, end)), next)| {
+                let pause = next.saturating_sub(*end);
+                let is_pause = pause > end.saturating_sub(*start);
+                Window {
+                    start: *start,
+                    end: if is_pause { *end } else { next },
+                    ..*window
+                }
+            })
+            .collect();
+        self.launched = Some(with_work.into_iter().map(|(window, _)| window).collect());
+    }
+
+    /// Whether the windows are those of the device, which works on after the host has left its ranges.
+    pub fn is_asynchronous(&self) -> bool {
+        self.launched.is_some()
+    }
+
     /// Whether the last window of the phase `name` has its end: then it is the end of the device's events, of which one
     /// without length may lie there.
     pub(crate) fn closed(&self, name: usize) -> bool {
@@ -189,6 +268,7 @@ impl Phases {
             confidence: None,
             names: Vec::new(),
             windows: Vec::new(),
+            launched: None,
             spans: None,
         }
     }
@@ -229,11 +309,8 @@ fn inferred(steps: &[Repetition]) -> Option<Phases> {
 
 fn whole(trace: &Trace, events: &DeviceEvents) -> Phases {
     let mut phases = Phases::empty(PhaseSource::Whole);
-    let host = host_span(trace);
-    let span = match (host, events.span()) {
-        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-        (a, b) => a.or(b),
-    };
+    // What the host did before the first and after the last device event is no idle time of the device.
+    let span = events.span().or_else(|| host_span(trace));
     if let Some((start, end)) = span {
         phases.push("all", start, end);
     }

@@ -200,8 +200,8 @@ impl Structure {
     pub(crate) fn of(trace: &Trace) -> Self {
         let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
         let (launches, repetitions) = rayon::join(|| Launches::of(trace), || steps::unnamed(trace));
-        let phases = Phases::with_steps(trace, &events, &repetitions);
         let calls = EventCalls::of(&events, &launches);
+        let phases = Phases::with_steps(trace, &events, &calls, &repetitions);
         let attribution = Attribution::of(trace, &events, &calls, &nesting);
         let windows = EventWindows::of(trace, &events, &calls, &phases);
         let early = before_launch(trace, &events, &launches);

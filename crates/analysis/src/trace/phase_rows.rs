@@ -97,7 +97,7 @@ pub(crate) fn api_calls(trace: &Trace, nesting: &Nesting, phases: &Phases) -> Ve
         if inside.is_some_and(|around| is_api(hosts.kind[around as usize])) {
             continue;
         }
-        let window = phases.at(hosts.start[row]);
+        let window = phases.at_launch(hosts.start[row]);
         let phase = window.map(|window| phases.windows[window].name + 1);
         for table in std::iter::once(0).chain(phase) {
             let sum = sums[table].entry(hosts.name[row]).or_default();

@@ -241,6 +241,14 @@ impl Waterfall {
         self.whole_floor_ns = Some(Nanos::from_seconds(whole.seconds()));
     }
 
+    /// The same times without what they were compared with.
+    pub(crate) fn forget_floors(&mut self) {
+        self.floor_ns = None;
+        self.inefficiency_ns = None;
+        self.whole_floor_ns = None;
+        self.below_floor = BelowFloor::default();
+    }
+
     /// Sums up another stretch of the same phase. Both have floors, or the sum has none.
     pub fn add(&mut self, other: &Self) {
         let both = |a: Option<Nanos>, b: Option<Nanos>| {

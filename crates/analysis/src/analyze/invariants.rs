@@ -1,0 +1,53 @@
+//! What must hold for every phase, whatever was recorded. Where it does not, two facts disagree, and what rests on them
+//! abstains.
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::Percent;
+
+use crate::bottleneck::{PhaseSignals, classify};
+use crate::phase_analysis::PhaseAnalysis;
+use crate::roofline::Utilization;
+
+/// A clock that counts whole nanoseconds, and peaks that are stated with three digits.
+const TOLERANCE: f64 = 1.005;
+
+/// Checks a phase. Where its work cannot have been done in its time, everything that compares the two is taken out.
+pub(super) fn check(phase: &mut PhaseAnalysis, signals: &PhaseSignals) -> Option<Issue> {
+    let broken = phase
+        .utilization
+        .as_ref()
+        .and_then(above_one)
+        .or_else(|| phase.plain_utilization.as_ref().and_then(above_one))?;
+    let (name, value) = broken;
+    let issue = Issue::new(
+        Severity::Warning,
+        "invariant.above_peak",
+        format!(
+            "{}: {name} would be {}: the work that the model and workload state cannot be done in the {} that were recorded; \
+             roofline, MFU and MBU of the phase are left out",
+            phase.name(),
+            Percent(value),
+            phase.waterfall.wall_ns
+        ),
+    )
+    .with_hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device");
+    phase.utilization = None;
+    phase.plain_utilization = None;
+    phase.floor = None;
+    phase.residence = None;
+    phase.waterfall.forget_floors();
+    for group in phase.by_kind.iter_mut().chain(&mut phase.by_path) {
+        group.forget_floor();
+    }
+    phase.class = classify(&phase.waterfall, None, signals);
+    Some(issue)
+}
+
+fn above_one(used: &Utilization) -> Option<(&'static str, f64)> {
+    use llmprof_theory::floor::MemoryLevel;
+    let mbu = used.mbu.filter(|_| used.memory_level == MemoryLevel::Main);
+    [("MFU", used.mfu), ("MBU", mbu)]
+        .into_iter()
+        .filter_map(|(name, share)| Some((name, share?)))
+        .find(|(_, share)| *share > TOLERANCE)
+}

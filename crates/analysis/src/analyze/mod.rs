@@ -29,7 +29,7 @@ use llmprof_record::run::RunRecord;
 use llmprof_theory::device::{Catalog, Device};
 
 use self::absent::{no_device, uncounted};
-use self::assumptions::{arithmetic, assumptions, how_it_ran, measured_at};
+use self::assumptions::{arithmetic, assumptions, how_it_ran, measured_at, profiling_overhead};
 use self::subject::Subject;
 use self::traced::of_trace;
 use crate::analysis::{Analysis, AnalysisError};
@@ -69,6 +69,8 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         issues.push(uncounted(&error));
     }
     analysis.assumptions.extend(how_it_ran(record));
+    let overhead = profiling_overhead(&analysis);
+    analysis.assumptions.extend(overhead);
     if device.is_none() {
         analysis
             .assumptions

@@ -55,11 +55,11 @@ pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
     framework(analysis)
 }
 
-/// What the profiler of a framework says where another trace explains the time: its operators, and what it cost.
+/// What the profiler of a framework says where another trace explains the time: its operators.
 pub(super) fn beside(framework: &Analysis) -> Vec<Output> {
     let operators = self::framework(framework);
     let operators = operators.map(|(name, text)| (format!("torch_profiler/{name}"), text));
-    operators.into_iter().chain(overhead(framework)).collect()
+    operators.into_iter().collect()
 }
 
 /// `overhead.json`: what recording cost, by phase.

@@ -106,11 +106,6 @@ fn a_run_is_as_complete_as_a_native_one() {
         ],
     );
     assert!(output.status.success(), "{}", stderr(&output));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        text.contains("Under torch's profiler prefill took"),
-        "{text}"
-    );
     let out = folder.path().join("out");
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_else(|_| panic!("{name}"));
     let analysis: Value = serde_json::from_str(&read("analysis.json")).unwrap();
@@ -187,7 +182,7 @@ fn a_run_is_as_complete_as_a_native_one() {
     let env: Value = serde_json::from_str(&read("env.json")).unwrap();
     assert_eq!(env["worker"]["model_class"], "Qwen2ForCausalLM");
     assert!(read("ops.csv").contains("aten::addmm"));
-    assert!(read("report.md").contains("Under torch's profiler"));
+    assert!(read("report.md").contains("Profiling overhead of torch.profiler: prefill "));
     for name in [
         "trace.llmprof",
         "report.html",

@@ -38,7 +38,12 @@ impl Tracing<'_> {
     }
 
     /// Part of the busy time in kernels that cannot fill the device.
-    pub(super) fn small_kernels(&self, included: &[&Stretch], lane: &Lane, busy: i64) -> Option<f64> {
+    pub(super) fn small_kernels(
+        &self,
+        included: &[&Stretch],
+        lane: &Lane,
+        busy: i64,
+    ) -> Option<f64> {
         let device = lane.device?;
         let told = self.trace.devices.iter().find(|known| known.id == device);
         let units = told.and_then(|device| device.sm_count).map(f64::from);

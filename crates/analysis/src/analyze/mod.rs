@@ -25,7 +25,8 @@ mod tracing;
 mod waterfall;
 
 use llmprof_record::issue::{Issue, Severity};
-use llmprof_record::run::RunRecord;
+use llmprof_record::memory::MemoryHistory;
+use llmprof_record::run::{RecordedModel, RunRecord};
 use llmprof_theory::device::{Catalog, Device};
 
 use self::absent::{no_device, uncounted};
@@ -61,7 +62,8 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
             .beside
             .push(of_trace(record, recorded, None, device));
     }
-    if let Some(error) = record.model.as_ref().and_then(|model| model.uncounted()) {
+    let model = record.model.as_ref();
+    if let Some(error) = model.and_then(RecordedModel::uncounted) {
         // It was asked for all the same.
         analysis.workload = record.workload;
         let issues = &mut analysis.issues;
@@ -82,7 +84,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     let tables = record.summaries.iter().map(|summary| &summary.table);
     analysis.summaries = tables.clone().cloned().collect();
     let memory = record.memory.as_ref();
-    analysis.memory = memory.map(|memory| memory.without_timelines());
+    analysis.memory = memory.map(MemoryHistory::without_timelines);
     let lost = counters
         .into_iter()
         .flat_map(|counters| &counters.issues)

@@ -65,11 +65,9 @@ impl EventWindows {
     pub fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls, phases: &Phases) -> Self {
         let window = |(index, event): (usize, &DeviceEvent)| {
             let launched = || Some(trace.hosts.start[calls.call(index)? as usize]);
-            let time = match phases.by_launch() {
-                true => launched().unwrap_or(event.start),
-                false => event.start,
-            };
-            phases.at(time)
+            let by_launch = phases.by_launch();
+            let launched = by_launch.then(launched).flatten();
+            phases.at(launched.unwrap_or(event.start))
         };
         Self(events.all().iter().enumerate().map(window).collect())
     }

@@ -186,9 +186,9 @@ fn op(key: &str, times: &OperatorTimes, shapes: String) -> [String; 7] {
     let memory = times.host_self_memory_bytes;
     [
         key.to_owned(),
-        micros(times.device_total_ns),
-        micros(times.host_total_ns),
-        micros(times.device_self_ns),
+        micros(times.device_total_ns.0),
+        micros(times.host_total_ns.0),
+        micros(times.device_self_ns.0),
         times.calls.to_string(),
         shapes,
         memory.map(|bytes| bytes.to_string()).unwrap_or_default(),

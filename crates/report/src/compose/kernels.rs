@@ -1,6 +1,6 @@
 //! Kernels by name, category and launch configuration.
 
-use llmprof_units::{Bytes, Count, Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent, significant};
 
 use crate::analyzed::{Analysis, KernelRow, LaunchRow, TraceAnalysis};
 use crate::document::{Align, Cell, Column, Document, Table};

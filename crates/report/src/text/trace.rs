@@ -1,6 +1,6 @@
 //! What a trace holds by itself.
 
-use llmprof_units::{Count, Nanos, Percent};
+use llmprof_units::{Count, Percent};
 
 use crate::analyzed::{PhaseSource, TraceAnalysis};
 

@@ -73,6 +73,18 @@ impl Analysis {
     /// The version of the layout that is written.
     pub const SCHEMA_VERSION: u32 = 2;
 
+    /// The analysis of the pass that torch's profiler recorded, whether its trace explains the time or stands beside another.
+    pub fn profiled_by_torch(&self) -> Option<&Self> {
+        let by_torch = |analysis: &&Self| {
+            let tool = analysis
+                .timeline
+                .as_ref()
+                .and_then(|trace| trace.tool.as_deref());
+            analysis.captured_pass.is_some() && tool == Some("kineto")
+        };
+        std::iter::once(self).chain(&self.beside).find(by_torch)
+    }
+
     pub fn phase(&self, phase: RunPhase) -> Option<&PhaseAnalysis> {
         self.phases.iter().find(|found| found.phase == phase)
     }

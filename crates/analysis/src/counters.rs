@@ -1,7 +1,7 @@
 //! Hardware counters of single launches, joined with a timeline where there is one.
 
 use llmprof_record::counters::{Counters, ProfiledLaunch, RooflinePoint, Rule};
-use llmprof_units::Nanos;
+use llmprof_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::trace::TraceAnalysis;
@@ -64,7 +64,7 @@ pub struct LaunchRow {
     /// Use of the device's parts in percent of their peak, by [`percentages`].
     pub percentages: Vec<(String, Option<f64>)>,
     /// Bytes that main memory moved.
-    pub dram_bytes: Option<u64>,
+    pub dram_bytes: Option<Bytes>,
     /// Matrix units.
     pub tensor: Option<Point>,
     /// Multiply-adds in f32.
@@ -158,7 +158,7 @@ impl LaunchRow {
                     ((*column).to_owned(), percentage(raw, section, name))
                 })
                 .collect(),
-            dram_bytes: counters.dram_bytes(launch).map(|bytes| bytes.0),
+            dram_bytes: counters.dram_bytes(launch),
             tensor: counters.tensor_point(launch).map(Point::from),
             fp32: counters.fp32_point(launch).map(Point::from),
             advice: advice.map(|rule| Advice {

@@ -26,8 +26,8 @@ pub struct TracedPhase {
     pub recorded: Option<RecordedPart>,
     /// The stretches that were found, in order of time.
     pub instances: Vec<PhaseInstance>,
-    /// How long single steps of decode took, where ranges show them, ns.
-    pub step_ns: Vec<i64>,
+    /// How long single steps of decode took, where ranges show them.
+    pub step_ns: Vec<Nanos>,
     /// Their distribution, ns.
     pub steps: Option<Distribution>,
     /// Kernels, or operators of the host.

@@ -77,7 +77,7 @@ fn three_tools_have_the_same_kernels_in_a_step() {
         let windows = &phase(analysis, name).windows;
         let windows = &windows[usize::from(name == "decode" && windows.len() > 1)..];
         let kernels: u64 = windows.iter().map(|window| window.kernels).sum();
-        let time: i64 = windows.iter().map(|window| window.device_time_ns).sum();
+        let time: i64 = windows.iter().map(|window| window.device_time_ns.0).sum();
         assert_eq!(kernels % KERNELS, 0, "{name}");
         time as f64 / (kernels / KERNELS) as f64
     };
@@ -116,10 +116,10 @@ fn all_rows_equal_torchs_key_averages() {
         assert_eq!(own.count, row["count"].as_u64().expect("count"), "{key}");
         assert_eq!(
             [
-                own.self_host_ns,
-                own.host_ns,
-                own.self_device_ns,
-                own.device_ns
+                own.self_host_ns.0,
+                own.host_ns.0,
+                own.self_device_ns.0,
+                own.device_ns.0
             ],
             [
                 ns("self_cpu_us"),
@@ -145,16 +145,16 @@ fn operators_have_the_times_of_key_averages() {
         let ns = |field: &str| (truth[field].as_f64().expect("time") * 1000.0).round() as i64;
         assert_eq!(row.times.calls, truth["count"].as_u64().expect("count"));
         assert_eq!(
-            row.times.device_self_ns,
+            row.times.device_self_ns.0,
             ns("self_device_us"),
             "{}",
             row.name
         );
-        assert_eq!(row.times.host_total_ns, ns("cpu_us"), "{}", row.name);
+        assert_eq!(row.times.host_total_ns.0, ns("cpu_us"), "{}", row.name);
         let by_shape: i64 = row
             .shapes
             .iter()
-            .map(|shape| shape.times.host_self_ns)
+            .map(|shape| shape.times.host_self_ns.0)
             .sum();
         assert_eq!(by_shape, ns("self_cpu_us"), "{}", row.name);
     }
@@ -189,10 +189,10 @@ fn totals_equal_a_count_over_the_json() {
     let totals = shapes().1.totals;
     assert_eq!(totals.events, events.len() as u64);
     assert_eq!(totals.kernels, kernels);
-    assert_eq!(totals.kernel_time_ns, kernel_time);
-    assert_eq!(totals.busy_ns, busy);
-    assert_eq!(totals.device_span_ns, reached - device[0].0);
-    assert_eq!(totals.attributed_ns, totals.device_time_ns);
+    assert_eq!(totals.kernel_time_ns.0, kernel_time);
+    assert_eq!(totals.busy_ns.0, busy);
+    assert_eq!(totals.device_span_ns.0, reached - device[0].0);
+    assert_eq!(totals.attributed_ns.0, totals.device_time_ns.0);
 }
 
 #[test]
@@ -232,10 +232,10 @@ fn three_steps_are_inferred_beside_python_stacks() {
                 .as_deref()
                 .is_some_and(|path| path.starts_with("Qwen2ForCausalLM_0"))
         })
-        .map(|row| row.total_ns)
+        .map(|row| row.total_ns.0)
         .sum();
     assert!(
-        in_modules * 100 > analysis.totals.device_time_ns * 97,
+        in_modules * 100 > analysis.totals.device_time_ns.0 * 97,
         "{in_modules}"
     );
     let projection = analysis.attribution.iter().find(|row| {
@@ -256,25 +256,29 @@ fn the_second_decode_range_has_its_golden_times() {
     assert_eq!(nsys().phase_source, PhaseSource::Annotation);
     assert_eq!(decode.instances, 2);
     let warm = &decode.devices[0].instances[1];
-    assert_eq!(warm.span_ns, 129_277_747);
-    assert_eq!(warm.sum_ns, 8_215_266);
-    assert_eq!(warm.busy_ns + warm.overlap_ns, warm.sum_ns);
-    assert_eq!(warm.busy_ns + warm.idle_ns, warm.span_ns);
-    assert_eq!(warm.idle.total_ns(), warm.idle_ns);
+    assert_eq!(warm.span_ns.0, 129_277_747);
+    assert_eq!(warm.sum_ns.0, 8_215_266);
+    assert_eq!(warm.busy_ns.0 + warm.overlap_ns.0, warm.sum_ns.0);
+    assert_eq!(warm.busy_ns.0 + warm.idle_ns.0, warm.span_ns.0);
+    assert_eq!(warm.idle.total_ns().0, warm.idle_ns.0);
     // One stream: nothing can overlap.
-    assert_eq!(warm.overlap_ns, 0);
+    assert_eq!(warm.overlap_ns.0, 0);
     // Host-bound: the device waits for launches, not for data.
-    assert!(warm.idle.host_busy_ns * 2 > warm.idle_ns, "{:?}", warm.idle);
+    assert!(
+        warm.idle.host_busy_ns.0 * 2 > warm.idle_ns.0,
+        "{:?}",
+        warm.idle
+    );
 }
 
 #[test]
 fn kineto_and_nsys_agree_on_the_device_time_of_a_decode_step() {
     let (_, kineto) = shapes();
     let steps = phase(kineto, "decode_step");
-    let kineto_step = steps.device_time_ns as f64 / steps.instances as f64;
+    let kineto_step = steps.device_time_ns.0 as f64 / steps.instances as f64;
     let warm = phase(nsys(), "decode").windows[1];
     assert_eq!(warm.kernels % 1006, 0);
-    let nsys_step = warm.device_time_ns as f64 / (warm.kernels / 1006) as f64;
+    let nsys_step = warm.device_time_ns.0 as f64 / (warm.kernels / 1006) as f64;
     assert!(
         (kineto_step / nsys_step - 1.0).abs() < 1e-3,
         "{kineto_step} ns and {nsys_step} ns"
@@ -305,9 +309,9 @@ fn kineto_and_nsys_join_under_canonical_names() {
         .kernels
         .iter()
         .filter(|row| known.contains(row.canonical.as_str()));
-    let joined: i64 = joined.map(|row| row.total_ns).sum();
+    let joined: i64 = joined.map(|row| row.total_ns.0).sum();
     assert!(
-        joined * 100 >= kineto.totals.kernel_time_ns * 99,
+        joined * 100 >= kineto.totals.kernel_time_ns.0 * 99,
         "{joined}"
     );
 }
@@ -316,25 +320,28 @@ fn kineto_and_nsys_join_under_canonical_names() {
 fn the_parts_hold_all_device_time() {
     for analysis in [&shapes().1, nsys()] {
         let totals = &analysis.totals;
-        let attributed: i64 = analysis.attribution.iter().map(|row| row.total_ns).sum();
-        assert_eq!(attributed, totals.device_time_ns);
+        let attributed: i64 = analysis.attribution.iter().map(|row| row.total_ns.0).sum();
+        assert_eq!(attributed, totals.device_time_ns.0);
         let in_phases: i64 = analysis
             .phases
             .iter()
-            .map(|phase| phase.device_time_ns)
+            .map(|phase| phase.device_time_ns.0)
             .sum();
-        assert_eq!(in_phases + totals.outside_phases_ns, totals.device_time_ns);
-        let kernels: i64 = analysis.kernels.iter().map(|row| row.total_ns).sum();
-        assert_eq!(kernels, totals.kernel_time_ns);
+        assert_eq!(
+            in_phases + totals.outside_phases_ns.0,
+            totals.device_time_ns.0
+        );
+        let kernels: i64 = analysis.kernels.iter().map(|row| row.total_ns.0).sum();
+        assert_eq!(kernels, totals.kernel_time_ns.0);
         for device in &analysis.devices {
             let exposed: i64 = device
                 .total
                 .classes
                 .iter()
-                .map(|class| class.exposed_ns)
+                .map(|class| class.exposed_ns.0)
                 .sum();
-            assert_eq!(exposed, device.total.busy_ns);
-            assert_eq!(device.total.idle.total_ns(), device.total.idle_ns);
+            assert_eq!(exposed, device.total.busy_ns.0);
+            assert_eq!(device.total.idle.total_ns().0, device.total.idle_ns.0);
             assert_eq!(device.total.class(Class::Memset).events, totals.memsets);
         }
     }
@@ -468,7 +475,7 @@ fn an_analysis_survives_json() {
             (
                 row.name.clone(),
                 row.calls,
-                row.total_ns,
+                row.total_ns.0,
                 row.launches.len(),
             )
         })

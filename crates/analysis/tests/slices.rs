@@ -54,7 +54,7 @@ fn the_interval_of_slices_holds_what_a_whole_capture_gives() {
     assert!(found.high - found.low < 0.01 * found.value, "{found:?}");
     assert_eq!(scaled.by_kernel.len(), 20);
     assert_eq!(scaled.pattern, None);
-    let share = scaled.recorded_ns as f64 / scaled.whole_ns as f64;
+    let share = scaled.recorded_ns.0 as f64 / scaled.whole_ns.0 as f64;
     assert!((0.1..0.6).contains(&share), "{share}");
 }
 
@@ -69,7 +69,7 @@ fn whole_steps_are_judged_and_what_lies_between_slices_is_not_idle() {
     assert!((24..=25).contains(&judged), "one may be first use");
     assert_eq!((part.steps, part.of_steps), (Some(judged), Some(160)));
     assert_eq!(part.time_ns, decode.waterfall.wall_ns);
-    assert_eq!(part.time_ns.0, traced.step_ns.iter().sum::<i64>());
+    assert_eq!(part.time_ns, traced.step_ns.iter().copied().sum());
     assert!(part.of_ns.0 > 5 * part.time_ns.0);
     let causes = &decode.waterfall.idle;
     assert_eq!(causes[0].name, "host busy before the next launch");

@@ -57,7 +57,7 @@ fn begun(pattern: &StepPattern, range: &Range) -> usize {
     pattern
         .start_ns
         .iter()
-        .filter(|start| inside.contains(start))
+        .filter(|start| inside.contains(&start.0))
         .count()
 }
 
@@ -193,10 +193,10 @@ fn loops_are_steps() {
     let starts = &cupy.patterns[0].start_ns;
     assert_eq!(reductions.len(), starts.len());
     for (start, reduction) in starts.iter().zip(&reductions) {
-        assert!(*start < reduction.start);
+        assert!(start.0 < reduction.start);
     }
     for (reduction, next) in reductions.iter().zip(&starts[1..]) {
-        assert!(reduction.start < *next);
+        assert!(reduction.start < next.0);
     }
 }
 
@@ -459,7 +459,7 @@ proptest! {
         let found = step_patterns(&trace).expect("steps");
         let pattern = &found.patterns[0];
         let starts = &pattern.start_ns;
-        prop_assert!(starts.iter().all(|start| decodes.contains(start)), "{:?} of {:?}", &starts[..starts.len().min(12)], &decodes[..decodes.len().min(12)]);
+        prop_assert!(starts.iter().all(|start| decodes.contains(&start.0)), "{:?} of {:?}", &starts[..starts.len().min(12)], &decodes[..decodes.len().min(12)]);
         prop_assert_eq!(starts.len(), decodes.len());
         if shape.noise > 100 {
             let kernels = 2 + shape.layers * shape.layer.len() + shape.tail.len();
@@ -467,7 +467,7 @@ proptest! {
             prop_assert_eq!(pattern.equal, pattern.steps);
         }
         if let Some(other) = found.patterns.get(1) {
-            prop_assert!(other.start_ns.iter().all(|start| prefills.contains(start)));
+            prop_assert!(other.start_ns.iter().all(|start| prefills.contains(&start.0)));
         }
     }
 
@@ -496,7 +496,7 @@ proptest! {
         let found = step_patterns(&trace);
         if let Some(found) = &found {
             let starts = &found.patterns[0].start_ns;
-            prop_assert!(starts.iter().all(|start| whole.contains(start)), "{:?} of {:?}", starts, whole);
+            prop_assert!(starts.iter().all(|start| whole.contains(&start.0)), "{:?} of {:?}", starts, whole);
             prop_assert!(10 * starts.len() >= 9 * whole.len(), "{} of {}", starts.len(), whole.len());
         } else {
             prop_assert!(whole.len() < 4, "{} steps", whole.len());

@@ -753,7 +753,11 @@ fn what_was_not_recorded_is_not_idle() {
     assert_eq!(decode.waterfall.wall_ns.0, 210);
     assert_eq!(decode.waterfall.sum_ns.0, 100);
     let device = &analysis.timeline.as_ref().unwrap().devices[0];
-    assert!(device.total.idle_ns < 1000, "{}", device.total.idle_ns);
+    assert!(
+        device.total.idle_ns < Nanos(1000),
+        "{}",
+        device.total.idle_ns
+    );
 }
 
 #[test]

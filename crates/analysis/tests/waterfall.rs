@@ -45,8 +45,11 @@ fn analyzed(trace: &Trace, model: &Model, new_tokens: u64) -> Analysis {
         new_tokens,
         ..Workload::default()
     };
-    let device = Catalog::embedded().by_name("h200").unwrap();
-    analyze(&record(trace, Some((model, &workload))), Some(&device)).unwrap()
+    let device = Catalog::embedded()
+        .by_name("h200")
+        .expect("a device of the catalog");
+    analyze(&record(trace, Some((model, &workload))), Some(&device))
+        .expect("a workload that suits the model")
 }
 
 /// Four decode steps after 128 tokens of prompt; the first of two such decodes is first use, which is told apart. W and the
@@ -100,10 +103,10 @@ fn the_second_decode_of_the_h200() {
     assert_eq!(
         (same.span_ns, same.sum_ns, same.busy_ns, same.idle_ns),
         (
-            waterfall.wall_ns.0,
-            waterfall.sum_ns.0,
-            waterfall.busy_ns.0,
-            waterfall.idle_ns.0
+            waterfall.wall_ns,
+            waterfall.sum_ns,
+            waterfall.busy_ns,
+            waterfall.idle_ns
         )
     );
     let causes: i64 = waterfall.idle.iter().map(|part| part.time_ns.0).sum();

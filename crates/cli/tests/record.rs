@@ -285,9 +285,11 @@ fn a_budget_that_graphs_break_is_told() {
     for (share, is_broken) in [("1.9%", true), ("5%", false)] {
         // Until the second slice has begun: by then the first one has ended.
         let words = format!("HOST nvtx cuda node:{node},0 until:0,2 loop:10,20,4");
-        let output = Place::new().record(&format!("--overhead {share}"), &words);
+        let place = Place::new();
+        let output = place.record(&format!("--overhead {share}"), &words);
         let said = stderr(&output);
-        assert!(said.contains("[cupti.kept_for_graphs]"), "{said}");
+        let manifest = std::fs::read_to_string(place.run().join("run.json")).unwrap();
+        assert!(manifest.contains("cupti.kept_for_graphs"), "{manifest}");
         assert_eq!(said.contains("[slices.not_kept]"), is_broken, "{said}");
     }
 }

@@ -225,11 +225,13 @@ fn a_model_that_does_not_fit_its_device_is_told() {
     let asked = ["model=llama3_1_70b", "hardware.spec=l4"];
     let mut run = vec!["run", "runtime=none", "hydra.run.dir=run"];
     run.extend(asked);
-    let printed = works(folder.path(), &run);
+    let output = common::llmprof(folder.path(), &run);
+    assert_eq!(output.status.code(), Some(0));
+    let warnings = String::from_utf8(output.stderr).unwrap();
     assert!(
-        printed.contains("model llama3_1_70b does not fit l4")
-            && printed.contains("[memory.does_not_fit]"),
-        "{printed}"
+        warnings.contains("model llama3_1_70b does not fit l4")
+            && warnings.contains("[memory.does_not_fit]"),
+        "{warnings}"
     );
     let manifest = json(&folder.path().join("run/run.json"));
     assert_eq!(manifest["issues"][0]["code"], "memory.does_not_fit");

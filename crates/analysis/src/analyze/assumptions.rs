@@ -3,7 +3,10 @@
 use llmprof_record::run::RunRecord;
 use llmprof_theory::device::{Device, Engine};
 use llmprof_theory::{WeightFormat, Workload};
+use llmprof_units::Times;
 
+use crate::analysis::Analysis;
+use crate::capture_cost::CaptureCost;
 use crate::latency::Latency;
 use crate::roofline::{MBU_FORMULA, MFU_FORMULA};
 
@@ -78,4 +81,24 @@ pub(super) fn how_it_ran(record: &RunRecord) -> Option<String> {
         versions.collect::<Vec<_>>().join(" and "),
         options.collect::<Vec<_>>().join(", ")
     ))
+}
+
+/// What torch's profiler cost the pass that it recorded.
+pub(super) fn profiling_overhead(analysis: &Analysis) -> Option<String> {
+    let profiled = analysis.profiled_by_torch()?;
+    let costs = CaptureCost::of(profiled);
+    let parts: Vec<String> = costs
+        .iter()
+        .map(|cost| format!("{} {}", cost.phase, Times(cost.ratio)))
+        .collect();
+    let plain = match profiled.latency.repeats {
+        1 => "the plain pass".to_owned(),
+        passes => format!("mean of {passes} plain passes"),
+    };
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Profiling overhead of torch.profiler: {} wall time (profiled batch ÷ {plain}, same work).",
+            parts.join(", ")
+        )
+    })
 }

@@ -26,11 +26,12 @@ mod tracing;
 mod waterfall;
 
 use llmprof_record::issue::{Issue, Severity};
-use llmprof_record::run::RunRecord;
+use llmprof_record::memory::MemoryHistory;
+use llmprof_record::run::{RecordedModel, RunRecord};
 use llmprof_theory::device::{Catalog, Device};
 
 use self::absent::{no_device, uncounted};
-use self::assumptions::{arithmetic, assumptions, how_it_ran, measured_at};
+use self::assumptions::{arithmetic, assumptions, how_it_ran, measured_at, profiling_overhead};
 use self::subject::Subject;
 use self::traced::of_trace;
 use crate::analysis::{Analysis, AnalysisError};
@@ -62,7 +63,8 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
             .beside
             .push(of_trace(record, recorded, None, device));
     }
-    if let Some(error) = record.model.as_ref().and_then(|model| model.uncounted()) {
+    let model = record.model.as_ref();
+    if let Some(error) = model.and_then(RecordedModel::uncounted) {
         // It was asked for all the same.
         analysis.workload = record.workload;
         let issues = &mut analysis.issues;
@@ -70,6 +72,8 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         issues.push(uncounted(&error));
     }
     analysis.assumptions.extend(how_it_ran(record));
+    let overhead = profiling_overhead(&analysis);
+    analysis.assumptions.extend(overhead);
     if device.is_none() {
         analysis
             .assumptions
@@ -81,7 +85,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     let tables = record.summaries.iter().map(|summary| &summary.table);
     analysis.summaries = tables.clone().cloned().collect();
     let memory = record.memory.as_ref();
-    analysis.memory = memory.map(|memory| memory.without_timelines());
+    analysis.memory = memory.map(MemoryHistory::without_timelines);
     let lost = counters
         .into_iter()
         .flat_map(|counters| &counters.issues)

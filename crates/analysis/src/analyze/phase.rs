@@ -108,10 +108,11 @@ impl Tracing<'_> {
         };
         issues.extend(invariants::check(&mut analysis, &signals));
         issues.extend(analysis.waterfall.issues(name));
-        issues.extend(match lane.is_exact {
-            true => mismatched(name, &analysis),
-            false => fused(name, &analysis).into_iter().collect(),
-        });
+        if lane.is_exact {
+            issues.extend(mismatched(name, &analysis));
+        } else {
+            issues.extend(fused(name, &analysis));
+        }
         (analysis, passes)
     }
 
@@ -145,11 +146,11 @@ impl Tracing<'_> {
         breakdowns: &[StretchBreakdown<'_>],
     ) -> TracedPhase {
         let lane = &self.lanes[number];
-        let step_ns: Vec<i64> = included
+        let step_ns: Vec<Nanos> = included
             .iter()
-            .flat_map(|stretch| stretch.steps.iter().copied())
+            .flat_map(|stretch| stretch.steps.iter().copied().map(Nanos))
             .collect();
-        let steps: Vec<f64> = step_ns.iter().map(|&step| step as f64).collect();
+        let steps: Vec<f64> = step_ns.iter().map(|step| step.0 as f64).collect();
         TracedPhase {
             device: lane.device,
             is_whole_trace: self.timeline.phase_source == PhaseSource::Whole,
@@ -282,7 +283,7 @@ fn host_operators(breakdowns: &[StretchBreakdown<'_>]) -> Vec<NamedTime> {
             let Some(name) = &row.operator else { continue };
             rows.push(NamedTime {
                 name: name.clone(),
-                time_ns: Nanos(row.idle_ns),
+                time_ns: row.idle_ns,
                 count: row.gaps,
             });
         }
@@ -301,8 +302,8 @@ fn exposed_communication(
     for (stretch, breakdown) in included.iter().zip(breakdowns) {
         let (breakdown, order) = (*breakdown)?;
         let class = breakdown.instances.get(order)?.class(Class::Communication);
-        exposed += class.exposed_ns as f64;
-        sum += class.sum_ns as f64;
+        exposed += class.exposed_ns.0 as f64;
+        sum += class.sum_ns.0 as f64;
         wall += stretch.length() as f64;
     }
     (sum > 0.0 && wall > 0.0).then(|| exposed / wall)
@@ -315,9 +316,10 @@ fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
     }
     let (mut waits, mut first_waits) = (AttentionWaits::default(), AttentionWaits::default());
     for (stretch, instance) in phase.stretches.iter().zip(&traced.instances) {
-        let waits = match instance.left_out {
-            true => &mut first_waits,
-            false => &mut waits,
+        let waits = if instance.left_out {
+            &mut first_waits
+        } else {
+            &mut waits
         };
         waits.add(lane, stretch.window());
     }

@@ -2,6 +2,7 @@
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_theory::{Model, Workload};
+use llmprof_units::Nanos;
 
 use crate::analyze::stretches::TracePhase;
 use crate::steps::StepPatterns;
@@ -34,7 +35,7 @@ pub(crate) fn issue(
             stretch.steps.is_empty() && counted == assumed
         })
         .filter_map(|stretch| {
-            let inside = |start: &&i64| (stretch.start..stretch.end).contains(*start);
+            let inside = |start: &&Nanos| (stretch.start..stretch.end).contains(&start.0);
             let steps = patterns
                 .iter()
                 .map(|pattern| pattern.start_ns.iter().filter(inside).count() as u64);

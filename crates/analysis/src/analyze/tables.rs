@@ -163,9 +163,10 @@ impl Tracing<'_> {
         let mut missing: Vec<MissingOperator> = missed
             .into_iter()
             .map(|(name, calls)| MissingOperator {
-                path: match is_exact {
-                    true => script.path_text(name).to_owned(),
-                    false => script.place_text(name).to_owned(),
+                path: if is_exact {
+                    script.path_text(name).to_owned()
+                } else {
+                    script.place_text(name).to_owned()
                 },
                 calls,
             })

@@ -3,6 +3,7 @@
 use llmprof_record::kernel_name::{Category, Library, canonical};
 use llmprof_record::summary::Spread;
 use llmprof_record::trace::{DeviceProperties, StrId, Trace};
+use llmprof_units::{Bytes, Nanos};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -22,18 +23,18 @@ pub struct KernelRow {
     pub library: Library,
     /// Launches.
     pub calls: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
+    /// The sum of their times.
+    pub total_ns: Nanos,
     /// The part of all kernel time, percent.
     pub share_pct: f64,
     /// Mean time, ns.
     pub mean_ns: f64,
     /// Median time, ns.
     pub median_ns: f64,
-    /// Shortest time, ns.
-    pub min_ns: i64,
-    /// Longest time, ns.
-    pub max_ns: i64,
+    /// Shortest time.
+    pub min_ns: Nanos,
+    /// Longest time.
+    pub max_ns: Nanos,
     /// Standard deviation with n − 1 in the denominator, ns; 0 for one launch.
     pub deviation_ns: f64,
     /// The ways it was launched, the longest total first.
@@ -50,11 +51,11 @@ pub struct LaunchRow {
     /// Registers a thread.
     pub registers: u32,
     /// Shared memory a block, static and dynamic, bytes.
-    pub shared_bytes: u64,
+    pub shared_bytes: Bytes,
     /// Launches.
     pub calls: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
+    /// The sum of their times.
+    pub total_ns: Nanos,
     /// Resident warps over the most there can be, and rounds over the device; absent where the device is not known.
     #[serde(flatten)]
     pub occupancy: Option<Occupancy>,
@@ -132,7 +133,7 @@ fn row(trace: &Trace, events: &DeviceEvents, group: &[u32], time: i64, total: i1
         category: class.category,
         library: class.library,
         calls: spread.count,
-        total_ns: time,
+        total_ns: Nanos(time),
         share_pct: if total > 0 {
             100.0 * time as f64 / total as f64
         } else {
@@ -140,8 +141,8 @@ fn row(trace: &Trace, events: &DeviceEvents, group: &[u32], time: i64, total: i1
         },
         mean_ns: spread.mean,
         median_ns: spread.median.unwrap_or_default(),
-        min_ns: times.first().copied().unwrap_or_default(),
-        max_ns: times.last().copied().unwrap_or_default(),
+        min_ns: Nanos(times.first().copied().unwrap_or_default()),
+        max_ns: Nanos(times.last().copied().unwrap_or_default()),
         deviation_ns: spread.deviation.unwrap_or_default(),
         launches: launches(trace, group),
     }
@@ -190,11 +191,11 @@ fn launch_row(trace: &Trace, launches: &[(Configuration, u32)]) -> LaunchRow {
         grid,
         block,
         registers,
-        shared_bytes,
+        shared_bytes: Bytes(shared_bytes),
         calls: launches.len() as u64,
-        total_ns: launches.iter().fold(0_i64, |sum, (_, row)| {
+        total_ns: Nanos(launches.iter().fold(0_i64, |sum, (_, row)| {
             sum.saturating_add(table.duration[*row as usize])
-        }),
+        })),
         occupancy: device.and_then(|device| Occupancy::of(size(grid), needs, device)),
         estimated_occupancy_pct: (!estimate.is_nan()).then_some(estimate),
     }

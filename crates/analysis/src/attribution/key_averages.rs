@@ -5,6 +5,7 @@
 //! Device events are rows too, so the column of device times sums to twice the device time.
 
 use llmprof_record::trace::{HostKind, MemoryEvent, MemoryPlace, StrId, Trace};
+use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -19,14 +20,14 @@ pub struct KeyAverage {
     pub key: String,
     /// How many events have it.
     pub count: u64,
-    /// Time on the host less that of slices inside, ns.
-    pub self_host_ns: i64,
-    /// Time on the host, ns.
-    pub host_ns: i64,
-    /// Time on the device of what the slice itself launched, ns.
-    pub self_device_ns: i64,
-    /// Time on the device of what was launched inside, ns.
-    pub device_ns: i64,
+    /// Time on the host less that of slices inside.
+    pub self_host_ns: Nanos,
+    /// Time on the host.
+    pub host_ns: Nanos,
+    /// Time on the device of what the slice itself launched.
+    pub self_device_ns: Nanos,
+    /// Time on the device of what was launched inside.
+    pub device_ns: Nanos,
 }
 
 /// The host slices that torch counts.
@@ -144,10 +145,10 @@ pub fn key_averages(trace: &Trace, times: &SliceTimes, events: &DeviceEvents) ->
     let row_of = |name| KeyAverage {
         key: trace.text(name).to_owned(),
         count: 0,
-        self_host_ns: 0,
-        host_ns: 0,
-        self_device_ns: 0,
-        device_ns: 0,
+        self_host_ns: Nanos(0),
+        host_ns: Nanos(0),
+        self_device_ns: Nanos(0),
+        device_ns: Nanos(0),
     };
     let hosts = &trace.hosts;
     for row in 0..hosts.len() {
@@ -157,16 +158,16 @@ pub fn key_averages(trace: &Trace, times: &SliceTimes, events: &DeviceEvents) ->
         let name = hosts.name[row];
         let sum = rows.entry(name).or_insert_with(|| row_of(name));
         sum.count += 1;
-        add(&mut sum.self_host_ns, times.self_host[row]);
-        add(&mut sum.host_ns, hosts.duration[row]);
-        add(&mut sum.self_device_ns, times.self_device[row]);
-        add(&mut sum.device_ns, times.device[row]);
+        add(&mut sum.self_host_ns.0, times.self_host[row]);
+        add(&mut sum.host_ns.0, hosts.duration[row]);
+        add(&mut sum.self_device_ns.0, times.self_device[row]);
+        add(&mut sum.device_ns.0, times.device[row]);
     }
     for event in events.all() {
         let sum = rows.entry(event.name).or_insert_with(|| row_of(event.name));
         sum.count += 1;
-        add(&mut sum.self_device_ns, event.duration());
-        add(&mut sum.device_ns, event.duration());
+        add(&mut sum.self_device_ns.0, event.duration());
+        add(&mut sum.device_ns.0, event.duration());
     }
     let mut rows: Vec<KeyAverage> = rows.into_values().collect();
     rows.sort_by(|a, b| {

@@ -2,7 +2,7 @@
 
 use llmprof_record::trace::{HostKind, InputsId, StrId, Trace};
 use llmprof_theory::device::Device;
-use llmprof_units::DType;
+use llmprof_units::{Bytes, DType, Nanos};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -17,14 +17,14 @@ use crate::timeline::intervals::add;
 pub struct OperatorTimes {
     /// Calls.
     pub calls: u64,
-    /// Time on the host less that of what it called, ns.
-    pub host_self_ns: i64,
-    /// Time on the host, ns.
-    pub host_total_ns: i64,
-    /// Device time of what it launched itself, ns.
-    pub device_self_ns: i64,
-    /// Device time of what was launched inside, ns.
-    pub device_total_ns: i64,
+    /// Time on the host less that of what it called.
+    pub host_self_ns: Nanos,
+    /// Time on the host.
+    pub host_total_ns: Nanos,
+    /// Device time of what it launched itself.
+    pub device_self_ns: Nanos,
+    /// Device time of what was launched inside.
+    pub device_total_ns: Nanos,
     /// Calls of the API by which it launched something itself.
     pub launches: u64,
     /// Device events that it launched itself; more than launches where graphs were launched.
@@ -37,10 +37,10 @@ pub struct OperatorTimes {
 impl OperatorTimes {
     fn add(&mut self, other: &Self) {
         self.calls += other.calls;
-        add(&mut self.host_self_ns, other.host_self_ns);
-        add(&mut self.host_total_ns, other.host_total_ns);
-        add(&mut self.device_self_ns, other.device_self_ns);
-        add(&mut self.device_total_ns, other.device_total_ns);
+        add(&mut self.host_self_ns.0, other.host_self_ns.0);
+        add(&mut self.host_total_ns.0, other.host_total_ns.0);
+        add(&mut self.device_self_ns.0, other.device_self_ns.0);
+        add(&mut self.device_total_ns.0, other.device_total_ns.0);
         self.launches += other.launches;
         self.device_events += other.device_events;
         if let Some(bytes) = other.host_self_memory_bytes {
@@ -57,9 +57,9 @@ pub struct OperatorWork {
     /// Their operations.
     pub flops: u64,
     /// Bytes that they must read and write.
-    pub bytes: u64,
-    /// Their device time, ns.
-    pub device_ns: i64,
+    pub bytes: Bytes,
+    /// Their device time.
+    pub device_ns: Nanos,
     /// Operations a second of device time.
     pub flops_per_s: Option<f64>,
     /// Bytes a second of device time; above the memory's bandwidth where caches served them.
@@ -182,10 +182,10 @@ fn sums(
             .entry((hosts.name[row], hosts.inputs[row]))
             .or_default();
         sum.calls += 1;
-        add(&mut sum.host_self_ns, times.self_host[row]);
-        add(&mut sum.host_total_ns, hosts.duration[row]);
-        add(&mut sum.device_self_ns, times.self_device[row]);
-        add(&mut sum.device_total_ns, times.device[row]);
+        add(&mut sum.host_self_ns.0, times.self_host[row]);
+        add(&mut sum.host_total_ns.0, hosts.duration[row]);
+        add(&mut sum.device_self_ns.0, times.self_device[row]);
+        add(&mut sum.device_total_ns.0, times.device[row]);
         if let Some(bytes) = &times.self_host_memory {
             add(sum.host_self_memory_bytes.get_or_insert(0), bytes[row]);
         }
@@ -222,7 +222,7 @@ fn work(cost: &OperatorCost, times: &OperatorTimes, device: Option<&Device>) -> 
         times.calls,
         cost.flops.saturating_mul(times.calls),
         cost.bytes.saturating_mul(times.calls),
-        times.device_total_ns,
+        times.device_total_ns.0,
         floor.map(|floor| floor * 1e9 * times.calls as f64),
     )
 }
@@ -239,8 +239,8 @@ fn rates(
     OperatorWork {
         calls,
         flops,
-        bytes,
-        device_ns,
+        bytes: Bytes(bytes),
+        device_ns: Nanos(device_ns),
         flops_per_s: ran.then(|| flops as f64 / seconds),
         bytes_per_s: ran.then(|| bytes as f64 / seconds),
         floor_ns,
@@ -255,8 +255,8 @@ fn sum_work<'a>(parts: impl Iterator<Item = &'a OperatorWork>) -> Option<Operato
         rates(
             a.calls + b.calls,
             a.flops.saturating_add(b.flops),
-            a.bytes.saturating_add(b.bytes),
-            a.device_ns.saturating_add(b.device_ns),
+            a.bytes.0.saturating_add(b.bytes.0),
+            a.device_ns.0.saturating_add(b.device_ns.0),
             a.floor_ns.zip(b.floor_ns).map(|(a, b)| a + b),
         )
     })

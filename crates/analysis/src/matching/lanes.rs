@@ -91,7 +91,7 @@ const WHOLE_GRAPH: &str = "[CUDA graph]";
 
 /// The lanes of a trace: its devices, or the host where there are none.
 pub(crate) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {
-    if trace.operator_calls.len() > 0 {
+    if !trace.operator_calls.is_empty() {
         return vec![engine(trace, structure)];
     }
     if structure.events.all().is_empty() {

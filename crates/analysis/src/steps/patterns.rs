@@ -52,9 +52,9 @@ pub struct StepPattern {
     pub idle_share: f64,
     /// When the first launch of each step was called (when its first kernel began, where calls are not known), ns on the
     /// clock of the trace, in order.
-    pub start_ns: Vec<i64>,
-    /// The wall of each step, ns.
-    pub step_ns: Vec<i64>,
+    pub start_ns: Vec<Nanos>,
+    /// The wall of each step.
+    pub step_ns: Vec<Nanos>,
 }
 
 impl StepPattern {
@@ -134,8 +134,8 @@ fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> V
                 kernel_time_ns: Summary::of(&times)?,
                 usual_kernel_time_ns: Distribution::of(&times)?.p50,
                 idle_share: Distribution::of(&idle).map_or(0.0, |idle| idle.p50),
-                start_ns: steps.iter().map(|step| step.launched).collect(),
-                step_ns: walls.iter().map(|&wall| wall as i64).collect(),
+                start_ns: steps.iter().map(|step| Nanos(step.launched)).collect(),
+                step_ns: walls.iter().map(|&wall| Nanos(wall as i64)).collect(),
             })
         })
         .collect();

@@ -2,7 +2,7 @@
 
 use llmprof_record::run::{MeasuredPass, PassKind, PhaseSpan, RunPhase, RunRecord};
 use llmprof_record::samples::{GpuSample, GpuSeries, Sample, Samples};
-use llmprof_units::{Basis, Hertz, Joules, Nanos};
+use llmprof_units::{Basis, Bytes, Hertz, Joules, Nanos};
 
 use super::{Energy, GpuPhase, PhaseTelemetry, ProcessorUse};
 
@@ -152,7 +152,8 @@ fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
         power_w: mean(|row| Some(row.power_instant_w.or(row.power_w)?.0)),
         sm_clock_mhz: mean(|row| Some(row.sm_clock_hz?.0 / 1e6)),
         temperature_c: most(|row| row.temperature_c),
-        memory_bytes: most(|row| Some(row.memory_used_bytes?.0 as f64)).map(|bytes| bytes as u64),
+        memory_bytes: most(|row| Some(row.memory_used_bytes?.0 as f64))
+            .map(|bytes| Bytes(bytes as u64)),
         throttled_share: weighted(spans, |start, end| {
             Some(gpu.throttled_between(start, end)?.share)
         }),

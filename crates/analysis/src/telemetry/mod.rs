@@ -105,7 +105,7 @@ pub struct GpuPhase {
     /// Highest temperature, °C.
     pub temperature_c: Option<f64>,
     /// Most memory in use.
-    pub memory_bytes: Option<u64>,
+    pub memory_bytes: Option<Bytes>,
     /// Share of the time below its clock for heat or power, from 0 to 1.
     pub throttled_share: Option<f64>,
     /// Why.

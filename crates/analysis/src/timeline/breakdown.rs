@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use llmprof_record::summary::Spread;
 use llmprof_record::trace::Trace;
+use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::timeline::device_events::{Class, DeviceEvent};
@@ -22,33 +23,33 @@ pub struct ClassTime {
     pub class: Class,
     /// Events that began in the stretch.
     pub events: u64,
-    /// The sum of their times, ns.
-    pub sum_ns: i64,
+    /// The sum of their times.
+    pub sum_ns: Nanos,
     /// The part in which no class before it was active, ns: for communication, what computing did not hide.
-    pub exposed_ns: i64,
+    pub exposed_ns: Nanos,
 }
 
 /// What one device did in one stretch of time, or in several that are summed up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTime {
-    /// W: the length of the stretch, ns.
-    pub span_ns: i64,
-    /// B: time with at least one event, ns.
-    pub busy_ns: i64,
-    /// S: the sum of all times, ns.
-    pub sum_ns: i64,
-    /// S − B, ns.
-    pub overlap_ns: i64,
-    /// W − B, ns.
-    pub idle_ns: i64,
+    /// W: the length of the stretch.
+    pub span_ns: Nanos,
+    /// B: time with at least one event.
+    pub busy_ns: Nanos,
+    /// S: the sum of all times.
+    pub sum_ns: Nanos,
+    /// S − B.
+    pub overlap_ns: Nanos,
+    /// W − B.
+    pub idle_ns: Nanos,
     /// The idle time by cause.
     pub idle: IdleCauses,
     /// Events that began in the stretch.
     pub events: u64,
     /// Kernels among them.
     pub kernels: u64,
-    /// Time of events that had begun before the stretch, ns. Part of S.
-    pub carried_in_ns: i64,
+    /// Time of events that had begun before the stretch. Part of S.
+    pub carried_in_ns: Nanos,
     /// The classes, each event in one.
     pub classes: [ClassTime; 4],
 }
@@ -56,20 +57,20 @@ pub struct DeviceTime {
 impl Default for DeviceTime {
     fn default() -> Self {
         Self {
-            span_ns: 0,
-            busy_ns: 0,
-            sum_ns: 0,
-            overlap_ns: 0,
-            idle_ns: 0,
+            span_ns: Nanos(0),
+            busy_ns: Nanos(0),
+            sum_ns: Nanos(0),
+            overlap_ns: Nanos(0),
+            idle_ns: Nanos(0),
             idle: IdleCauses::default(),
             events: 0,
             kernels: 0,
-            carried_in_ns: 0,
+            carried_in_ns: Nanos(0),
             classes: Class::ALL.map(|class| ClassTime {
                 class,
                 events: 0,
-                sum_ns: 0,
-                exposed_ns: 0,
+                sum_ns: Nanos(0),
+                exposed_ns: Nanos(0),
             }),
         }
     }
@@ -91,15 +92,15 @@ impl DeviceTime {
             (&mut self.idle_ns, other.idle_ns),
             (&mut self.carried_in_ns, other.carried_in_ns),
         ] {
-            add(sum, more);
+            add(&mut sum.0, more.0);
         }
         self.idle.add(&other.idle);
         self.events += other.events;
         self.kernels += other.kernels;
         for (sum, more) in self.classes.iter_mut().zip(&other.classes) {
             sum.events += more.events;
-            add(&mut sum.sum_ns, more.sum_ns);
-            add(&mut sum.exposed_ns, more.exposed_ns);
+            add(&mut sum.sum_ns.0, more.sum_ns.0);
+            add(&mut sum.exposed_ns.0, more.exposed_ns.0);
         }
     }
 }
@@ -113,12 +114,12 @@ pub struct StreamTime {
     pub stream: u32,
     /// Events that began in the stretch.
     pub events: u64,
-    /// The sum of their times, ns.
-    pub sum_ns: i64,
-    /// Time with at least one event, ns.
-    pub busy_ns: i64,
-    /// The rest of the stretch, ns.
-    pub idle_ns: i64,
+    /// The sum of their times.
+    pub sum_ns: Nanos,
+    /// Time with at least one event.
+    pub busy_ns: Nanos,
+    /// The rest of the stretch.
+    pub idle_ns: Nanos,
 }
 
 /// How long events waited after their launch.
@@ -237,7 +238,7 @@ impl DeviceTimeline<'_> {
         calls.sort_unstable();
         calls.dedup();
         for stream in streams.values_mut() {
-            stream.idle_ns = total.span_ns.saturating_sub(stream.busy_ns);
+            stream.idle_ns = Nanos(total.span_ns.0.saturating_sub(stream.busy_ns.0));
         }
         DeviceBreakdown {
             device: self.events.first().map_or(0, |event| event.device),
@@ -263,7 +264,7 @@ impl DeviceTimeline<'_> {
         idle: &mut IdleSums,
     ) -> DeviceTime {
         let mut time = DeviceTime {
-            span_ns: end.saturating_sub(start),
+            span_ns: Nanos(end.saturating_sub(start)),
             ..DeviceTime::default()
         };
         let mut union = Union::default();
@@ -273,10 +274,10 @@ impl DeviceTimeline<'_> {
             let source = &self.events[event.index];
             let length = event.end.saturating_sub(event.start);
             let class = &mut time.classes[source.class as usize];
-            add(&mut class.sum_ns, length);
-            add(&mut time.sum_ns, length);
+            add(&mut class.sum_ns.0, length);
+            add(&mut time.sum_ns.0, length);
             if order < carried {
-                add(&mut time.carried_in_ns, length);
+                add(&mut time.carried_in_ns.0, length);
             } else {
                 class.events += 1;
                 time.events += 1;
@@ -308,9 +309,9 @@ impl DeviceTimeline<'_> {
             };
             self.activity.split(&gap, idle);
         }
-        time.busy_ns = union.length();
-        time.overlap_ns = time.sum_ns.saturating_sub(time.busy_ns);
-        time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
+        time.busy_ns = Nanos(union.length());
+        time.overlap_ns = Nanos(time.sum_ns.0.saturating_sub(time.busy_ns.0));
+        time.idle_ns = Nanos(time.span_ns.0.saturating_sub(time.busy_ns.0));
         time.idle = idle.causes;
         self.expose(clipped, &mut time);
         time
@@ -318,10 +319,15 @@ impl DeviceTimeline<'_> {
 
     /// Gives every moment with an active event to the first class that is active.
     fn expose(&self, clipped: &[Clipped], time: &mut DeviceTime) {
-        let single = time.classes.iter().filter(|class| class.sum_ns > 0).count() <= 1;
-        if single || time.overlap_ns == 0 {
+        let single = time
+            .classes
+            .iter()
+            .filter(|class| class.sum_ns > Nanos(0))
+            .count()
+            <= 1;
+        if single || time.overlap_ns == Nanos(0) {
             for class in &mut time.classes {
-                class.exposed_ns = if single && class.sum_ns > 0 {
+                class.exposed_ns = if single && class.sum_ns > Nanos(0) {
                     time.busy_ns
                 } else {
                     class.sum_ns
@@ -340,7 +346,10 @@ impl DeviceTimeline<'_> {
         let mut last = 0;
         for (at, change, class) in points {
             if let Some(first) = active.iter().position(|&count| count > 0) {
-                add(&mut time.classes[first].exposed_ns, at.saturating_sub(last));
+                add(
+                    &mut time.classes[first].exposed_ns.0,
+                    at.saturating_sub(last),
+                );
             }
             active[class as usize] += change;
             last = at;
@@ -360,17 +369,17 @@ impl DeviceTimeline<'_> {
                 context: key.0,
                 stream: key.1,
                 events: 0,
-                sum_ns: 0,
-                busy_ns: 0,
-                idle_ns: 0,
+                sum_ns: Nanos(0),
+                busy_ns: Nanos(0),
+                idle_ns: Nanos(0),
             });
             stream.events += u64::from(order >= carried);
-            add(&mut stream.sum_ns, event.end.saturating_sub(event.start));
+            add(&mut stream.sum_ns.0, event.end.saturating_sub(event.start));
             unions.entry(key).or_default().add(event.start, event.end);
         }
         for (key, union) in unions {
             if let Some(stream) = streams.get_mut(&key) {
-                add(&mut stream.busy_ns, union.length());
+                add(&mut stream.busy_ns.0, union.length());
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Why a device had nothing to do: every gap between its events, split by cause.
 
 use llmprof_record::trace::{HostKind, StrId, Trace};
+use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -12,37 +13,40 @@ use crate::timeline::nesting::Nesting;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleCauses {
     /// The host was inside a call that waits for the device, before it launched what came next.
-    pub host_sync_ns: i64,
+    pub host_sync_ns: Nanos,
     /// The host did something else before the launch call of what came next.
-    pub host_busy_ns: i64,
+    pub host_busy_ns: Nanos,
     /// Between the beginning of the launch call and the start on the device.
-    pub launch_latency_ns: i64,
+    pub launch_latency_ns: Nanos,
     /// What came next had been launched before the gap: the short time between two queued events.
-    pub queued_gap_ns: i64,
+    pub queued_gap_ns: Nanos,
     /// Nothing in the trace tells.
-    pub unknown_ns: i64,
+    pub unknown_ns: Nanos,
 }
 
 impl IdleCauses {
-    /// All causes together, ns.
-    pub fn total_ns(&self) -> i64 {
-        [
+    /// All causes together.
+    pub fn total_ns(&self) -> Nanos {
+        let causes = [
             self.host_sync_ns,
             self.host_busy_ns,
             self.launch_latency_ns,
             self.queued_gap_ns,
             self.unknown_ns,
-        ]
-        .into_iter()
-        .fold(0, i64::saturating_add)
+        ];
+        Nanos(
+            causes
+                .iter()
+                .fold(0, |sum, time| sum.saturating_add(time.0)),
+        )
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        add(&mut self.host_sync_ns, other.host_sync_ns);
-        add(&mut self.host_busy_ns, other.host_busy_ns);
-        add(&mut self.launch_latency_ns, other.launch_latency_ns);
-        add(&mut self.queued_gap_ns, other.queued_gap_ns);
-        add(&mut self.unknown_ns, other.unknown_ns);
+        add(&mut self.host_sync_ns.0, other.host_sync_ns.0);
+        add(&mut self.host_busy_ns.0, other.host_busy_ns.0);
+        add(&mut self.launch_latency_ns.0, other.launch_latency_ns.0);
+        add(&mut self.queued_gap_ns.0, other.queued_gap_ns.0);
+        add(&mut self.unknown_ns.0, other.unknown_ns.0);
     }
 }
 
@@ -53,8 +57,8 @@ pub struct HostOperatorIdle {
     pub operator: Option<String>,
     /// Gaps in which it was the longest.
     pub gaps: u64,
-    /// The time that the device waited for the host in those gaps, ns.
-    pub idle_ns: i64,
+    /// The time that the device waited for the host in those gaps.
+    pub idle_ns: Nanos,
 }
 
 /// Queued kernels follow each other within a few µs; a longer wait has a cause that a trace does not show.
@@ -107,7 +111,7 @@ impl IdleSums {
             .map(|(name, &(gaps, idle_ns))| HostOperatorIdle {
                 operator: name.map(|name| trace.text(name).to_owned()),
                 gaps,
-                idle_ns,
+                idle_ns: Nanos(idle_ns),
             })
             .collect();
         rows.sort_by(|a, b| {
@@ -168,9 +172,9 @@ impl<'a> HostActivity<'a> {
                 }
                 _ => 0,
             };
-            add(&mut causes.host_sync_ns, waited);
+            add(&mut causes.host_sync_ns.0, waited);
             add(
-                &mut causes.unknown_ns,
+                &mut causes.unknown_ns.0,
                 gap.end.saturating_sub(gap.start).saturating_sub(waited),
             );
             return;
@@ -180,22 +184,22 @@ impl<'a> HostActivity<'a> {
         if end <= gap.start {
             let length = gap.end.saturating_sub(gap.start);
             if length <= SHORT_GAP_NS {
-                add(&mut causes.queued_gap_ns, length);
+                add(&mut causes.queued_gap_ns.0, length);
             } else {
-                add(&mut causes.unknown_ns, length);
+                add(&mut causes.unknown_ns.0, length);
             }
             return;
         }
         let launched = begin.clamp(gap.start, gap.end);
         add(
-            &mut causes.launch_latency_ns,
+            &mut causes.launch_latency_ns.0,
             gap.end.saturating_sub(launched),
         );
         if launched > gap.start {
             let waited = self.waited(thread, gap.start, launched);
             let busy = launched.saturating_sub(gap.start).saturating_sub(waited);
-            add(&mut causes.host_sync_ns, waited);
-            add(&mut causes.host_busy_ns, busy);
+            add(&mut causes.host_sync_ns.0, waited);
+            add(&mut causes.host_busy_ns.0, busy);
             if busy > 0 {
                 let longest = self.longest_operator(thread, gap.start, launched);
                 let sum = sums.operators.entry(longest).or_default();

@@ -10,6 +10,7 @@ mod sums;
 use llmprof_record::issue::Issue;
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
+use llmprof_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::kernels::KernelRow;
@@ -91,20 +92,20 @@ pub struct Totals {
     pub copies: u64,
     /// Memory fills.
     pub memsets: u64,
-    /// The sum of all kernel times, ns.
-    pub kernel_time_ns: i64,
-    /// The sum of the times of all device events, ns.
-    pub device_time_ns: i64,
-    /// Time with at least one device event, per device and summed, ns.
-    pub busy_ns: i64,
-    /// From the first start to the last end of a device event, ns.
-    pub device_span_ns: i64,
-    /// From the first to the last moment of any event, ns.
-    pub span_ns: i64,
-    /// Device time of events with a known operator, ns.
-    pub attributed_ns: i64,
-    /// Device time of events that began outside every phase, ns.
-    pub outside_phases_ns: i64,
+    /// The sum of all kernel times.
+    pub kernel_time_ns: Nanos,
+    /// The sum of the times of all device events.
+    pub device_time_ns: Nanos,
+    /// Time with at least one device event, per device and summed.
+    pub busy_ns: Nanos,
+    /// From the first start to the last end of a device event.
+    pub device_span_ns: Nanos,
+    /// From the first to the last moment of any event.
+    pub span_ns: Nanos,
+    /// Device time of events with a known operator.
+    pub attributed_ns: Nanos,
+    /// Device time of events that began outside every phase.
+    pub outside_phases_ns: Nanos,
 }
 
 /// One phase: all stretches of time with one name.
@@ -114,14 +115,14 @@ pub struct PhaseRow {
     pub name: String,
     /// How often it occurs.
     pub instances: u64,
-    /// All stretches together, ns.
-    pub span_ns: i64,
+    /// All stretches together.
+    pub span_ns: Nanos,
     /// Device events that belong to it: launched in it, or begun in it where phases are inferred.
     pub events: u64,
     /// Kernels among them.
     pub kernels: u64,
-    /// The sum of the times of those events, whole, ns.
-    pub device_time_ns: i64,
+    /// The sum of the times of those events, whole.
+    pub device_time_ns: Nanos,
     /// Calls that launched device events, per occurrence: per step, and per token where a step makes one.
     pub launches_per_instance: f64,
     /// The stretches, in order of time.
@@ -135,14 +136,14 @@ pub struct PhaseRow {
 /// One stretch of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseWindow {
-    /// When it begins, ns.
-    pub start_ns: i64,
-    /// How long it lasts, ns.
-    pub span_ns: i64,
+    /// When it begins.
+    pub start_ns: Nanos,
+    /// How long it lasts.
+    pub span_ns: Nanos,
     /// Kernels that belong to it.
     pub kernels: u64,
-    /// The sum of the times of device events that belong to it, whole, ns.
-    pub device_time_ns: i64,
+    /// The sum of the times of device events that belong to it, whole.
+    pub device_time_ns: Nanos,
 }
 
 /// Device time without an operator.
@@ -152,8 +153,8 @@ pub struct UnattributedRow {
     pub reason: Reason,
     /// Events.
     pub events: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
+    /// The sum of their times.
+    pub total_ns: Nanos,
 }
 
 /// Copies or memory fills with one name.
@@ -163,10 +164,10 @@ pub struct TransferRow {
     pub name: String,
     /// How many.
     pub calls: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
+    /// The sum of their times.
+    pub total_ns: Nanos,
     /// Bytes.
-    pub bytes: u64,
+    pub bytes: Bytes,
 }
 
 /// Calls of one API function. A driver call inside a runtime call is part of that call.
@@ -178,8 +179,8 @@ pub struct ApiRow {
     pub kind: ApiKind,
     /// Calls.
     pub calls: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
+    /// The sum of their times.
+    pub total_ns: Nanos,
 }
 
 /// How the rows of a trace hang together: what every question about it starts from.

@@ -1,6 +1,7 @@
 //! Device time by origin: operator, modules, annotations and phase.
 
 use llmprof_record::trace::{StrId, Trace};
+use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -25,15 +26,15 @@ pub struct OriginRow {
     pub events: u64,
     /// Those of them that came out of graphs.
     pub graph_events: u64,
-    /// The sum of their times, ns.
-    pub total_ns: i64,
+    /// The sum of their times.
+    pub total_ns: Nanos,
 }
 
 /// Origins beyond this many are summed up in one row.
-pub(crate) const MOST_ROWS: usize = 50_000;
+const MOST_ROWS: usize = 50_000;
 
 /// The operator of the row that sums up what is beyond [`MOST_ROWS`].
-pub(crate) const OTHER_ROW: &str = "(other origins)";
+const OTHER_ROW: &str = "(other origins)";
 
 /// Device time by origin, the longest first. The rows hold every event once.
 pub(crate) fn rows(
@@ -82,7 +83,7 @@ pub(crate) fn rows(
             reason: key.reason,
             events: sum.events,
             graph_events: sum.graph_events,
-            total_ns: sum.total,
+            total_ns: Nanos(sum.total),
         })
         .collect();
     rows.sort_by(|a, b| {
@@ -106,12 +107,12 @@ pub(crate) fn rows(
             reason: None,
             events: 0,
             graph_events: 0,
-            total_ns: 0,
+            total_ns: Nanos(0),
         };
         for row in rows.drain(MOST_ROWS..) {
             other.events += row.events;
             other.graph_events += row.graph_events;
-            other.total_ns = other.total_ns.saturating_add(row.total_ns);
+            other.total_ns = Nanos(other.total_ns.0.saturating_add(row.total_ns.0));
         }
         rows.push(other);
     }

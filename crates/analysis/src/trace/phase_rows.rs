@@ -1,6 +1,7 @@
 //! The rows of phases, and the calls of the CUDA API in each.
 
 use llmprof_record::trace::{StrId, Trace};
+use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
 use crate::phases::{EventWindows, Phases};
@@ -31,20 +32,20 @@ pub(crate) fn phase_row(
     PhaseRow {
         name: phases.names[name].clone(),
         instances: windows.len() as u64,
-        span_ns: windows.iter().fold(0_i64, |sum, (start, end)| {
+        span_ns: Nanos(windows.iter().fold(0_i64, |sum, (start, end)| {
             sum.saturating_add(end.saturating_sub(*start))
-        }),
+        })),
         events: 0,
         kernels: 0,
-        device_time_ns: 0,
+        device_time_ns: Nanos(0),
         launches_per_instance: launches as f64 / windows.len().max(1) as f64,
         windows: windows
             .iter()
             .map(|&(start, end)| PhaseWindow {
-                start_ns: start,
-                span_ns: end.saturating_sub(start),
+                start_ns: Nanos(start),
+                span_ns: Nanos(end.saturating_sub(start)),
                 kernels: 0,
-                device_time_ns: 0,
+                device_time_ns: Nanos(0),
             })
             .collect(),
         devices,
@@ -77,10 +78,10 @@ pub(crate) fn count_events(
         let is_kernel = u64::from(event.table == Table::Kernels);
         row.events += 1;
         row.kernels += is_kernel;
-        add(&mut row.device_time_ns, event.duration());
+        add(&mut row.device_time_ns.0, event.duration());
         let place = &mut row.windows[places[window]];
         place.kernels += is_kernel;
-        add(&mut place.device_time_ns, event.duration());
+        add(&mut place.device_time_ns.0, event.duration());
     }
 }
 
@@ -114,7 +115,7 @@ pub(crate) fn api_calls(trace: &Trace, nesting: &Nesting, phases: &Phases) -> Ve
                     name: trace.text(name).to_owned(),
                     kind: kinds.get(trace, name),
                     calls,
-                    total_ns,
+                    total_ns: Nanos(total_ns),
                 })
                 .collect();
             rows.sort_by(|a, b| {

@@ -24,22 +24,22 @@ pub fn summary_lines(analysis: &TraceAnalysis) -> Vec<String> {
     let devices = i64::try_from(analysis.devices.len().max(1)).unwrap_or(i64::MAX);
     let of_devices = |ns: i64| ns.saturating_mul(devices);
     let (whole, which) = if analysis.scaled.is_some() {
-        let idle = analysis.devices.iter().map(|device| device.total.idle_ns);
-        let seen = idle.fold(totals.busy_ns, i64::saturating_add);
+        let idle = analysis.devices.iter().map(|device| device.total.idle_ns.0);
+        let seen = idle.fold(totals.busy_ns.0, i64::saturating_add);
         (seen, "that were recorded in slices".to_owned())
     } else {
         let each = match devices {
             1 => String::new(),
             several => format!(" on {several} devices"),
         };
-        let whole = of_devices(totals.device_span_ns);
+        let whole = of_devices(totals.device_span_ns.0);
         (whole, format!("from first to last event{each}"))
     };
     let mut lines = vec![
         format!(
             "{} in {}: {}, {}, {}, {}{}",
             Count(totals.events, "event"),
-            time(totals.span_ns),
+            time(totals.span_ns.0),
             Count(totals.host_slices, "host slice"),
             Count(totals.kernels, "kernel"),
             Count(totals.copies, "copy"),
@@ -48,11 +48,11 @@ pub fn summary_lines(analysis: &TraceAnalysis) -> Vec<String> {
         ),
         format!(
             "device time {} (kernels {}), busy {} of {} {which} ({})",
-            time(totals.device_time_ns),
-            time(totals.kernel_time_ns),
-            time(totals.busy_ns),
+            time(totals.device_time_ns.0),
+            time(totals.kernel_time_ns.0),
+            time(totals.busy_ns.0),
             time(whole),
-            percent(totals.busy_ns, whole)
+            percent(totals.busy_ns.0, whole)
         ),
     ];
     for device in &analysis.devices {
@@ -60,12 +60,12 @@ pub fn summary_lines(analysis: &TraceAnalysis) -> Vec<String> {
         lines.push(format!(
             "device {}: idle {}: host busy {}, host in a sync call {}, launch to start {}, between queued {}, unknown {}",
             device.device,
-            time(device.total.idle_ns),
-            time(idle.host_busy_ns),
-            time(idle.host_sync_ns),
-            time(idle.launch_latency_ns),
-            time(idle.queued_gap_ns),
-            time(idle.unknown_ns)
+            time(device.total.idle_ns.0),
+            time(idle.host_busy_ns.0),
+            time(idle.host_sync_ns.0),
+            time(idle.launch_latency_ns.0),
+            time(idle.queued_gap_ns.0),
+            time(idle.unknown_ns.0)
         ));
     }
     let phases: Vec<String> = analysis
@@ -73,14 +73,14 @@ pub fn summary_lines(analysis: &TraceAnalysis) -> Vec<String> {
         .iter()
         .map(|phase| {
             let busy = phase.devices.iter().fold(0_i64, |sum, device| {
-                sum.saturating_add(device.total.busy_ns)
+                sum.saturating_add(device.total.busy_ns.0)
             });
             format!(
                 "{} ×{} {} (busy {}, {})",
                 phase.name,
                 phase.instances,
-                time(phase.span_ns),
-                percent(busy, of_devices(phase.span_ns)),
+                time(phase.span_ns.0),
+                percent(busy, of_devices(phase.span_ns.0)),
                 Count(phase.kernels, "kernel")
             )
         })
@@ -99,7 +99,7 @@ pub fn summary_lines(analysis: &TraceAnalysis) -> Vec<String> {
         });
         format!(
             "operators of the framework launched {} of device time{}",
-            percent(totals.attributed_ns, totals.device_time_ns),
+            percent(totals.attributed_ns.0, totals.device_time_ns.0),
             rest.unwrap_or_default()
         )
     });
@@ -108,8 +108,8 @@ pub fn summary_lines(analysis: &TraceAnalysis) -> Vec<String> {
             "operator {}: {}, device {} ({})",
             operator.name,
             Count(operator.times.calls, "call"),
-            time(operator.times.device_self_ns),
-            percent(operator.times.device_self_ns, totals.device_time_ns)
+            time(operator.times.device_self_ns.0),
+            percent(operator.times.device_self_ns.0, totals.device_time_ns.0)
         ));
     }
     for kernel in analysis.kernels.iter().take(3) {
@@ -117,7 +117,7 @@ pub fn summary_lines(analysis: &TraceAnalysis) -> Vec<String> {
             "kernel {}: {}, {} ({:.1} %, {} of {})",
             shortened(&kernel.name),
             Count(kernel.calls, "call"),
-            time(kernel.total_ns),
+            time(kernel.total_ns.0),
             kernel.share_pct,
             kernel.category,
             kernel.library
@@ -132,7 +132,7 @@ fn of_host(analysis: &TraceAnalysis) -> Vec<String> {
     let phases = analysis.phases.iter();
     let phases: Vec<String> = phases
         .map(|phase| {
-            let span = Nanos(phase.span_ns);
+            let span = phase.span_ns;
             format!("{} ×{} {span}", phase.name, phase.instances)
         })
         .collect();
@@ -140,7 +140,7 @@ fn of_host(analysis: &TraceAnalysis) -> Vec<String> {
         format!(
             "{} in {}: {}{}, none of a device",
             Count(totals.events, "event"),
-            Nanos(totals.span_ns),
+            totals.span_ns,
             Count(totals.host_slices, "host slice"),
             others(analysis)
         ),
@@ -152,7 +152,7 @@ fn of_host(analysis: &TraceAnalysis) -> Vec<String> {
             "operator {}: {}, host {} without those it calls",
             operator.name,
             Count(operator.times.calls, "call"),
-            Nanos(operator.times.host_self_ns)
+            operator.times.host_self_ns
         )
     }));
     lines

@@ -1,6 +1,7 @@
 //! Sums over a whole trace.
 
 use llmprof_record::trace::{StrId, Trace};
+use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::Attribution;
@@ -23,12 +24,12 @@ pub(crate) fn transfers(trace: &Trace) -> Vec<TransferRow> {
         let sum = sums.entry(name).or_insert_with(|| TransferRow {
             name: trace.text(name).to_owned(),
             calls: 0,
-            total_ns: 0,
-            bytes: 0,
+            total_ns: Nanos(0),
+            bytes: Bytes(0),
         });
         sum.calls += 1;
-        add(&mut sum.total_ns, time);
-        sum.bytes = sum.bytes.saturating_add(bytes);
+        add(&mut sum.total_ns.0, time);
+        sum.bytes = Bytes(sum.bytes.0.saturating_add(bytes));
     }
     let mut rows: Vec<TransferRow> = sums.into_values().collect();
     rows.sort_by(|a, b| {
@@ -53,12 +54,12 @@ pub(crate) fn unattributed(
             rows.push(UnattributedRow {
                 reason,
                 events: 0,
-                total_ns: 0,
+                total_ns: Nanos(0),
             });
             rows.len() - 1
         });
         rows[place].events += 1;
-        add(&mut rows[place].total_ns, event.duration());
+        add(&mut rows[place].total_ns.0, event.duration());
     }
     rows.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.reason));
     rows
@@ -77,34 +78,34 @@ pub(crate) fn totals(
         kernels: trace.kernels.len() as u64,
         copies: trace.copies.len() as u64,
         memsets: trace.memsets.len() as u64,
-        span_ns: span(trace).map_or(0, |(start, end)| end.saturating_sub(start)),
+        span_ns: span(trace).map_or(Nanos(0), |(start, end)| Nanos(end.saturating_sub(start))),
         device_span_ns: events
             .span()
-            .map_or(0, |(start, end)| end.saturating_sub(start)),
+            .map_or(Nanos(0), |(start, end)| Nanos(end.saturating_sub(start))),
         ..Totals::default()
     };
     for &time in trace.kernels.duration.iter() {
-        add(&mut totals.kernel_time_ns, time);
+        add(&mut totals.kernel_time_ns.0, time);
     }
     for (index, event) in events.all().iter().enumerate() {
-        add(&mut totals.device_time_ns, event.duration());
+        add(&mut totals.device_time_ns.0, event.duration());
         if attribution.operator(index).is_some() {
-            add(&mut totals.attributed_ns, event.duration());
+            add(&mut totals.attributed_ns.0, event.duration());
         }
         if windows.get(index).is_none() {
-            add(&mut totals.outside_phases_ns, event.duration());
+            add(&mut totals.outside_phases_ns.0, event.duration());
         }
     }
     for events in events.devices() {
         let busy = union_length(events.iter().map(|event| (event.start, event.end)));
-        add(&mut totals.busy_ns, busy);
+        add(&mut totals.busy_ns.0, busy);
     }
     debug_assert!(
         slices::of(trace).is_some()
             || totals.busy_ns
                 == devices
                     .iter()
-                    .fold(0, |sum, device| sum + device.total.busy_ns),
+                    .fold(Nanos(0), |sum, device| sum + device.total.busy_ns),
         "both are unions of the same events"
     );
     totals

@@ -118,7 +118,7 @@ pub(crate) fn merge(parts: &mut Vec<NamedTime>, more: &[NamedTime]) {
 
 /// The causes of a device's idle time as parts that sum to `idle`; what they leave is unrecorded.
 pub(crate) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
-    let mut rest = idle.0;
+    let mut rest = idle;
     let mut parts = Vec::new();
     for (name, time) in [
         ("host inside a sync call", causes.host_sync_ns),
@@ -126,14 +126,14 @@ pub(crate) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
         (LAUNCH_LATENCY, causes.launch_latency_ns),
         (QUEUED_GAP, causes.queued_gap_ns),
         ("unknown", causes.unknown_ns),
-        (UNRECORDED, i64::MAX),
+        (UNRECORDED, Nanos(i64::MAX)),
     ] {
-        let time = time.clamp(0, rest.max(0));
+        let time = time.clamp(Nanos(0), rest.max(Nanos(0)));
         rest -= time;
-        if time > 0 {
+        if time > Nanos(0) {
             parts.push(NamedTime {
                 name: name.to_owned(),
-                time_ns: Nanos(time),
+                time_ns: time,
                 count: 1,
             });
         }

@@ -111,6 +111,7 @@ pub(crate) fn files(
     let framework = analysis.beside.first();
     files.extend(tables::ops(framework.unwrap_or(analysis)));
     files.extend(framework.into_iter().flat_map(tables::beside));
+    files.extend(analysis.profiled_by_torch().and_then(tables::overhead));
     files.extend(slices(analysis));
     if wanted.markdown {
         let has_operators = !analysis.phases.is_empty() || analysis.timeline.is_some();

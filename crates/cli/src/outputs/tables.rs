@@ -55,11 +55,11 @@ pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
     framework(analysis)
 }
 
-/// What the profiler of a framework says where another trace explains the time: its operators, and what it cost.
+/// What the profiler of a framework says where another trace explains the time: its operators.
 pub(super) fn beside(framework: &Analysis) -> Vec<Output> {
     let operators = self::framework(framework);
     let operators = operators.map(|(name, text)| (format!("torch_profiler/{name}"), text));
-    operators.into_iter().chain(overhead(framework)).collect()
+    operators.into_iter().collect()
 }
 
 /// `overhead.json`: what recording cost, by phase.
@@ -186,9 +186,9 @@ fn op(key: &str, times: &OperatorTimes, shapes: String) -> [String; 7] {
     let memory = times.host_self_memory_bytes;
     [
         key.to_owned(),
-        micros(times.device_total_ns),
-        micros(times.host_total_ns),
-        micros(times.device_self_ns),
+        micros(times.device_total_ns.0),
+        micros(times.host_total_ns.0),
+        micros(times.device_self_ns.0),
         times.calls.to_string(),
         shapes,
         memory.map(|bytes| bytes.to_string()).unwrap_or_default(),

@@ -86,7 +86,7 @@ fn launch(number: usize, row: &CountedLaunch, has_timeline: bool) -> Vec<Cell> {
         }));
     }
     cells.push(row.dram_bytes.map_or(Cell::Missing, |bytes| {
-        Cell::number(bytes as f64, Bytes(bytes))
+        Cell::number(bytes.0 as f64, Bytes(bytes.0))
     }));
     for point in [row.tensor, row.fp32] {
         cells.extend(rate(point));

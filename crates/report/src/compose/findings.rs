@@ -7,7 +7,7 @@ use crate::text::{self, Runtime};
 pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
     let runtime = match &analysis.timeline {
         None => Runtime::Native,
-        Some(timeline) if timeline.totals.device_time_ns > 0 => Runtime::Gpu,
+        Some(timeline) if timeline.totals.device_time_ns > llmprof_units::Nanos(0) => Runtime::Gpu,
         Some(_) => Runtime::PyTorchOnCpu,
     };
     let numbered = analysis.findings.iter().enumerate();

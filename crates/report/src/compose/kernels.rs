@@ -1,6 +1,6 @@
 //! Kernels by name, category and launch configuration.
 
-use llmprof_units::{Bytes, Count, Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent, significant};
 
 use crate::analyzed::{Analysis, KernelRow, LaunchRow, TraceAnalysis};
 use crate::document::{Align, Cell, Column, Document, Table};
@@ -47,7 +47,7 @@ pub fn kernels(analysis: &Analysis) -> Option<Document> {
         "{} of {}, {} in all.",
         Count(totals.kernels, "launch"),
         Count(timeline.kernels.len() as u64, "kernel"),
-        Nanos(totals.kernel_time_ns)
+        totals.kernel_time_ns
     );
     document
         .section("categories", "By category")
@@ -93,11 +93,11 @@ fn by_name(kernels: &[KernelRow], most: usize) -> Table {
             Cell::from(kernel.category.to_string()),
             Cell::from(kernel.library.to_string()),
             Cell::number(kernel.calls as f64, kernel.calls),
-            time(kernel.total_ns as f64),
+            time(kernel.total_ns.0 as f64),
             Cell::number(kernel.share_pct, Percent(kernel.share_pct / 100.0)),
             time(kernel.mean_ns),
             time(kernel.median_ns),
-            time(kernel.max_ns as f64),
+            time(kernel.max_ns.0 as f64),
             launch.map_or(Cell::Missing, |launch| {
                 let blocks = blocks(launch);
                 Cell::number(blocks, significant(blocks))
@@ -121,12 +121,16 @@ fn by_category(timeline: &TraceAnalysis) -> Table {
     for kernel in &timeline.kernels {
         let sum = sums.entry(kernel.category).or_default();
         sum.0 += kernel.calls;
-        sum.1 = sum.1.saturating_add(kernel.total_ns);
+        sum.1 = sum.1.saturating_add(kernel.total_ns.0);
     }
     let mut rows: Vec<_> = sums.into_iter().collect();
     rows.sort_by_key(|(category, (_, time))| (std::cmp::Reverse(*time), *category));
     let mut table = Table::new(&["Category", "Calls", "Time", "Share"], 1);
-    let total = timeline.totals.kernel_time_ns.max(1) as f64;
+    let total = timeline
+        .totals
+        .kernel_time_ns
+        .max(llmprof_units::Nanos(1))
+        .0 as f64;
     for (category, (calls, time)) in rows {
         table.row([
             category.to_string(),
@@ -162,9 +166,9 @@ fn launches(kernels: &[KernelRow]) -> Table {
                 size(launch.grid),
                 size(launch.block),
                 launch.registers.to_string(),
-                Bytes(launch.shared_bytes).to_string(),
+                launch.shared_bytes.to_string(),
                 launch.calls.to_string(),
-                Nanos(launch.total_ns).to_string(),
+                launch.total_ns.to_string(),
                 occupancy.map_or_else(dash, |found| significant(found.waves)),
                 occupancy.map_or_else(dash, |found| {
                     Percent(found.theoretical_pct / 100.0).to_string()

@@ -201,7 +201,7 @@ fn framework_table(timeline: &TraceAnalysis) -> Table {
         ("B/s", Align::Right),
         ("% of roofline", Align::Right),
     ]);
-    let has_device = timeline.totals.device_time_ns > 0;
+    let has_device = timeline.totals.device_time_ns > llmprof_units::Nanos(0);
     if !has_device {
         columns.truncate(OF_HOST);
     }
@@ -215,10 +215,10 @@ fn framework_table(timeline: &TraceAnalysis) -> Table {
         let mut cells = vec![
             Cell::from(row.name.as_str()),
             Cell::number(times.calls as f64, times.calls),
-            time(times.host_self_ns),
-            time(times.host_total_ns),
-            time(times.device_self_ns),
-            time(times.device_total_ns),
+            time(times.host_self_ns.0),
+            time(times.host_total_ns.0),
+            time(times.device_self_ns.0),
+            time(times.device_total_ns.0),
             rate.map_or(Cell::Missing, |rate| {
                 Cell::number(rate, FlopsPerSecond(rate))
             }),
@@ -244,13 +244,13 @@ pub(super) fn framework_points(analysis: &Analysis) -> Vec<RooflinePoint> {
     let point = |operator: &OperatorRow, shape: &ShapeRow| {
         let work = shape.work.as_ref()?;
         let rate = work.flops_per_s.filter(|rate| *rate > 0.0)?;
-        (work.bytes > 0).then(|| RooflinePoint {
+        (work.bytes.0 > 0).then(|| RooflinePoint {
             label: format!("{} [{}]", operator.name, shape.inputs.join(", ")),
             kind: operator.name.clone(),
             phase: "whole trace".to_owned(),
-            intensity: work.flops as f64 / work.bytes as f64,
+            intensity: work.flops as f64 / work.bytes.0 as f64,
             flops_per_s: FlopsPerSecond(rate),
-            time_ns: Nanos(work.device_ns),
+            time_ns: work.device_ns,
             calls: work.calls,
         })
     };

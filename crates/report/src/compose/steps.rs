@@ -1,6 +1,6 @@
 //! Steps by the pattern of launches, and how long steps took: over the run and as a histogram.
 
-use llmprof_units::Percent;
+use llmprof_units::{Nanos, Percent};
 
 use crate::analyzed::{
     Analysis, Distribution, PhaseAnalysis, PhaseSource, StepPattern, StepPatterns,
@@ -59,8 +59,8 @@ fn draw_phase(section: &mut Section, phase: &PhaseAnalysis) {
     }
 }
 
-fn draw(section: &mut Section, name: &str, step_ns: &[i64], spread: &Distribution) {
-    let walls: Vec<f64> = step_ns.iter().map(|&wall| wall as f64).collect();
+fn draw(section: &mut Section, name: &str, step_ns: &[Nanos], spread: &Distribution) {
+    let walls: Vec<f64> = step_ns.iter().map(|wall| wall.0 as f64).collect();
     section.chart(
         format!("step_latency_of_{}", key(name)),
         Drawing::StepLatency(StepLatency {

@@ -97,7 +97,7 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
     let totals = &timeline.totals;
     if totals.kernels + totals.copies + totals.memsets == 0 {
         return vec![
-            format!("{} of host time", Nanos(totals.span_ns)),
+            format!("{} of host time", totals.span_ns),
             Count(totals.host_slices, "host op").to_string(),
             "no GPU events".to_owned(),
         ];
@@ -106,14 +106,14 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
     // neither busy nor idle.
     let devices = timeline.devices.len().max(1);
     let (whole, note) = if timeline.scaled.is_some() {
-        let idle = timeline.devices.iter().map(|device| device.total.idle_ns);
-        let seen = idle.fold(totals.busy_ns, i64::saturating_add);
+        let idle = timeline.devices.iter().map(|device| device.total.idle_ns.0);
+        let seen = idle.fold(totals.busy_ns.0, i64::saturating_add);
         (seen, " sampled")
     } else {
         let devices = i64::try_from(devices).unwrap_or(i64::MAX);
-        (totals.device_span_ns.saturating_mul(devices), "")
+        (totals.device_span_ns.0.saturating_mul(devices), "")
     };
-    let busy = Percent(totals.busy_ns as f64 / whole.max(1) as f64);
+    let busy = Percent(totals.busy_ns.0 as f64 / whole.max(1) as f64);
     let mut parts = vec![format!("GPU busy {busy} of {}{note}", Nanos(whole))];
     if devices > 1 {
         parts.push(format!("{devices} GPUs"));
@@ -121,7 +121,7 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
     parts.push(format!(
         "{} ({})",
         Count(totals.kernels, "kernel"),
-        Nanos(totals.kernel_time_ns)
+        totals.kernel_time_ns
     ));
     parts
 }

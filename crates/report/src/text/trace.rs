@@ -1,6 +1,6 @@
 //! What a trace holds by itself.
 
-use llmprof_units::{Count, Nanos, Percent};
+use llmprof_units::{Count, Percent};
 
 use crate::analyzed::{PhaseSource, TraceAnalysis};
 
@@ -23,15 +23,13 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
     let mut facts = vec![format!(
         "{} in {}: {}.",
         Count(totals.events, "event"),
-        Nanos(totals.span_ns),
+        totals.span_ns,
         parts.join(", ")
     )];
     if has_device {
         facts.push(format!(
             "GPU time {} (kernels {}), busy {}.",
-            Nanos(totals.device_time_ns),
-            Nanos(totals.kernel_time_ns),
-            Nanos(totals.busy_ns)
+            totals.device_time_ns, totals.kernel_time_ns, totals.busy_ns
         ));
         facts.push(attribution(timeline));
     }
@@ -44,7 +42,8 @@ fn attribution(timeline: &TraceAnalysis) -> String {
         return "No PyTorch ops were recorded.".to_owned();
     }
     let totals = &timeline.totals;
-    let share = totals.attributed_ns as f64 / totals.device_time_ns.max(1) as f64;
+    let share =
+        totals.attributed_ns.0 as f64 / totals.device_time_ns.max(llmprof_units::Nanos(1)).0 as f64;
     let rest = timeline.unattributed.first().map(|row| {
         let events = Count(row.events, "event");
         format!("; of the rest, {events}: {}", row.reason)

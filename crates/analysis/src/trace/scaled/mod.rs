@@ -14,6 +14,7 @@ mod step_range;
 mod words;
 
 use llmprof_record::trace::{RangeKind, StrId, ThreadId, Trace};
+use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -83,10 +84,10 @@ pub struct Scaled {
     pub units: u64,
     /// Those of them that were recorded whole.
     pub sampled: u64,
-    /// The time that was recorded, ns.
-    pub recorded_ns: i64,
-    /// The whole time, ns.
-    pub whole_ns: i64,
+    /// The time that was recorded.
+    pub recorded_ns: Nanos,
+    /// The whole time.
+    pub whole_ns: Nanos,
     /// Kernels in all steps, or in the whole time.
     pub kernels: Estimate,
     /// The sum of their times, ns.
@@ -174,8 +175,8 @@ pub fn scaled(trace: &Trace) -> Option<Scaled> {
         pattern,
         units: sample.units,
         sampled: sample.windows.len() as u64,
-        recorded_ns: sample.recorded,
-        whole_ns: sample.whole.1.saturating_sub(sample.whole.0),
+        recorded_ns: Nanos(sample.recorded),
+        whole_ns: Nanos(sample.whole.1.saturating_sub(sample.whole.0)),
         kernels: total,
         kernel_time_ns,
         by_kernel,

@@ -7,7 +7,7 @@ use crate::trace::scaled::{Estimate, Scaled};
 impl Scaled {
     /// What the sample is: how much of the time, and of which steps.
     pub fn basis(&self) -> String {
-        let share = Percent(self.recorded_ns as f64 / self.whole_ns.max(1) as f64);
+        let share = Percent(self.recorded_ns.0 as f64 / self.whole_ns.0.max(1) as f64);
         let sample = match (&self.step, &self.pattern) {
             (Some(step), _) => format!(
                 "{} of {} ranges `{step}` were recorded whole",
@@ -83,8 +83,8 @@ mod tests {
             pattern: None,
             units: 80,
             sampled: 20,
-            recorded_ns: 25,
-            whole_ns: 100,
+            recorded_ns: Nanos(25),
+            whole_ns: Nanos(100),
             kernels: estimate(4000.0, 10.0),
             kernel_time_ns: estimate(4e6, 1e6),
             by_kernel: Vec::new(),

@@ -12,6 +12,7 @@ pub mod attribution;
 pub mod bottleneck;
 mod capture_cost;
 pub mod counters;
+pub mod engine_label;
 pub mod evidence;
 pub mod findings;
 mod labels;

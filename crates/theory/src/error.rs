@@ -81,6 +81,16 @@ pub enum WorkloadError {
         /// What it may hold.
         expected: String,
     },
+    /// A step whose sequences contradict themselves.
+    #[error(
+        "the {part} sequences of a step are {found}: every sequence needs a new token, and sums must be those of some sequences"
+    )]
+    Sequences {
+        /// Which side of the step.
+        part: &'static str,
+        /// What it holds.
+        found: String,
+    },
     /// A count beyond exact integers.
     #[error(
         "the workload is too large to count exactly ({what} above 2^62); lower `workload.batch_size`, `workload.prompt_tokens` or `workload.new_tokens`"

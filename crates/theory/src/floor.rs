@@ -9,7 +9,7 @@ use llmprof_units::{Bytes, DType, Flops, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Model, Operator, Pass, Workload,
+    Model, Operator, Pass, Step, Workload,
     device::{Device, Engine, MissingPeak},
 };
 
@@ -292,6 +292,16 @@ impl PhaseFloor {
         pass: &Pass,
     ) -> Result<Self, MissingPeak> {
         Self::of(roof, |sink| model.lower(workload, pass, sink))
+    }
+
+    /// The floor of one step of a server; of the least that its facts allow where they leave a choice.
+    pub fn of_step(
+        roof: &Roof<'_>,
+        model: &Model,
+        workload: &Workload,
+        step: &Step,
+    ) -> Result<Self, MissingPeak> {
+        Self::of(roof, |sink| model.lower_step(workload, step, sink))
     }
 }
 

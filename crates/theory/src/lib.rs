@@ -16,6 +16,7 @@ mod operator;
 pub mod predict;
 mod quant;
 mod routing;
+mod step;
 mod validate;
 mod vision;
 mod weight;
@@ -30,6 +31,7 @@ pub use model::{Decoder, LayerGroup, Model};
 pub use operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work};
 pub use quant::{ParseWeightFormatError, WeightFormat};
 pub use routing::expected_touched;
+pub use step::{Part, Sequences, Step, Sums};
 pub use vision::{DeepseekOcrVision, Vision};
 pub use weight::{Dims, Tensor};
 pub use workload::{

@@ -6,6 +6,7 @@ use crate::{
     block::{Linear, Norm},
     operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work},
     quant::WeightFormat,
+    step::{Batch, Reach, Side},
     workload::{AttentionConvention, MlaDecode, Pass, Routing},
 };
 
@@ -62,6 +63,8 @@ pub(crate) struct Lowering<'s, 'm> {
     pub(crate) visible: Visible,
     pub(crate) mla: MlaDecode,
     pub(crate) routing: Routing,
+    /// The sequences, where they are not those of `pass`, which then has their rows and logits only.
+    pub(crate) batch: Option<Batch<'s>>,
     /// Path before the layer number.
     pub(crate) prefix: &'m str,
     /// The layers that operators stand for; none outside.
@@ -71,7 +74,7 @@ pub(crate) struct Lowering<'s, 'm> {
 
 /// What an operator costs in one step; [`Lowering::emit`] multiplies by the steps.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Step {
+pub(crate) struct StepCost {
     pub(crate) parameters: u64,
     pub(crate) tensor: u64,
     pub(crate) vector: u64,
@@ -98,7 +101,7 @@ impl<'m> Lowering<'_, 'm> {
     }
 
     /// Sends an operator whose steps all cost the same.
-    pub(crate) fn emit(&mut self, kind: Kind, name: &'m str, shape: Shape, step: &Step) {
+    pub(crate) fn emit(&mut self, kind: Kind, name: &'m str, shape: Shape, step: &StepCost) {
         self.emit_in(kind, name, shape, step, self.formats.activations);
     }
 
@@ -108,13 +111,13 @@ impl<'m> Lowering<'_, 'm> {
         kind: Kind,
         name: &'m str,
         shape: Shape,
-        step: &Step,
+        step: &StepCost,
         compute: DType,
     ) {
         let steps = self.pass.steps;
         let mut traffic = Traffic::default();
         traffic.add_times(&step.traffic, steps);
-        let all = Step {
+        let all = StepCost {
             parameters: step.parameters,
             tensor: step.tensor.saturating_mul(steps),
             vector: step.vector.saturating_mul(steps),
@@ -129,7 +132,7 @@ impl<'m> Lowering<'_, 'm> {
         kind: Kind,
         name: &'m str,
         shape: Shape,
-        all: &Step,
+        all: &StepCost,
         compute: DType,
         basis: Basis,
     ) {
@@ -189,9 +192,9 @@ impl<'m> Lowering<'_, 'm> {
     }
 
     /// The cost of a linear layer over `rows` in one step, parameters apart.
-    pub(crate) fn linear_step(&self, linear: &Linear, rows: u64) -> Step {
+    pub(crate) fn linear_step(&self, linear: &Linear, rows: u64) -> StepCost {
         let outputs = rows.saturating_mul(linear.outputs);
-        Step {
+        StepCost {
             parameters: 0,
             tensor: product(&[2, rows, linear.outputs, linear.inputs]),
             vector: if linear.bias { outputs } else { 0 },
@@ -216,7 +219,7 @@ impl<'m> Lowering<'_, 'm> {
             Kind::Norm,
             norm.name,
             Shape::rows(rows, norm.width),
-            &Step {
+            &StepCost {
                 parameters: norm.parameters(),
                 tensor: 0,
                 vector: elements.saturating_mul(norm.kind.flops_per_element()),
@@ -244,7 +247,7 @@ impl<'m> Lowering<'_, 'm> {
             kind,
             name,
             Shape::rows(rows, width),
-            &Step {
+            &StepCost {
                 parameters: 0,
                 tensor: 0,
                 vector: elements.saturating_mul(flops),
@@ -269,6 +272,37 @@ impl<'m> Lowering<'_, 'm> {
             Visible::All => product(&[self.pass.queries, self.pass.queries, self.pass.steps]),
             Visible::Sum(keys) => keys.saturating_mul(self.pass.steps),
         }
+    }
+
+    pub(crate) fn convention(&self) -> AttentionConvention {
+        match self.visible {
+            Visible::Past(convention) => convention,
+            Visible::All | Visible::Sum(_) => AttentionConvention::Full,
+        }
+    }
+
+    /// What attention meets. A pass has one side.
+    pub(crate) fn reach(&self, side: Side, window: Option<u64>) -> Reach {
+        if let Some(batch) = self.batch {
+            return batch.reach(side, self, window);
+        }
+        let pass = &self.pass;
+        let back = window.map_or(u64::MAX, |window| window.max(1) - 1);
+        Reach {
+            sequences: pass.batch,
+            new: product(&[pass.rows(), pass.steps]),
+            keys: product(&[self.keys_sum(window), pass.batch]),
+            cached: product(&[pass.batch, pass.past_sum(back)]),
+            queries: pass.queries,
+            keys_at_first: pass.past.min(back).saturating_add(pass.queries),
+            bounded: false,
+        }
+    }
+
+    /// Distinct positions of the new tokens in one step. Sequences of a pass share theirs.
+    pub(crate) fn positions(&self) -> u64 {
+        self.batch
+            .map_or(self.pass.queries, |batch| batch.positions())
     }
 
     /// True where keys and values go to a cache.

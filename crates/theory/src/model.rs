@@ -7,6 +7,7 @@ use crate::{
     lower::{Formats, Lowering, Visible},
     operator::{Operator, Phase},
     quant::WeightFormat,
+    step::Batch,
     vision::Vision,
     weight::{self, Tensor, Visitor, Weight},
     workload::{Pass, Precision, Workload},
@@ -204,8 +205,20 @@ impl Model {
         pass: &Pass,
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
+        self.lower_batch(workload, pass, None, sink);
+    }
+
+    /// The operators of `pass`, or of a batch of any sequences for which `pass` has rows and logits.
+    pub(crate) fn lower_batch<'m>(
+        &'m self,
+        workload: &Workload,
+        pass: &Pass,
+        batch: Option<Batch<'_>>,
+        sink: &mut dyn FnMut(&Operator<'m>),
+    ) {
         let Some(decoder) = &self.decoder else { return };
         let mut lowering = self.lowering(workload, pass, sink);
+        lowering.batch = batch;
         decoder.lower_before(&mut lowering);
         for group in &decoder.groups {
             lowering.inside(decoder.layers_prefix, &group.layers, |lowering| {
@@ -264,6 +277,7 @@ impl Model {
             visible: Visible::Past(workload.attention),
             mla: workload.mla,
             routing: workload.routing,
+            batch: None,
             prefix: "",
             numbers: &[],
             sink,

@@ -2,8 +2,9 @@ use llmprof_units::Basis;
 
 use super::{Linear, Norm, Rope, RopeTable};
 use crate::{
-    lower::{Lowering, Step, product},
+    lower::{Lowering, StepCost, product},
     operator::{Kind, Shape, Traffic},
+    step::Side,
     weight::{Dims, Visitor, WeightSpec},
 };
 
@@ -123,7 +124,7 @@ impl Attention {
             sinks,
             softcap: self.softcap.is_some(),
         }
-        .lower(lowering);
+        .lower(lowering, Side::Both);
         lowering.linear(&self.output, rows);
     }
 
@@ -164,14 +165,13 @@ pub(crate) struct Core {
 impl Core {
     /// Softmax costs five operations a score (scale, subtract the maximum, exponential, sum, divide), a soft cap three
     /// more. Scores themselves count no bytes: a fused kernel never writes them.
-    pub(crate) fn lower<'m>(&self, lowering: &mut Lowering<'_, 'm>)
+    pub(crate) fn lower<'m>(&self, lowering: &mut Lowering<'_, 'm>, side: Side)
     where
         Self: 'm,
     {
-        let pass = lowering.pass;
-        let keys = lowering.keys_sum(self.window);
-        let scores = product(&[keys, pass.batch, self.heads]);
-        let tokens = product(&[pass.rows(), pass.steps]);
+        let reach = lowering.reach(side, self.window);
+        let scores = product(&[reach.keys, self.heads]);
+        let tokens = reach.new;
         let kv_bytes = |tokens: u64| {
             lowering
                 .formats
@@ -179,22 +179,18 @@ impl Core {
                 .bytes_for(product(&[tokens, self.kv_elements]))
                 .unwrap_or(u64::MAX)
         };
-        let past = self.window.map_or(u64::MAX, |window| window.max(1) - 1);
         let (kv_read, kv_write) = if lowering.caches() {
-            (
-                kv_bytes(product(&[pass.batch, pass.past_sum(past)])),
-                kv_bytes(tokens),
-            )
+            (kv_bytes(reach.cached), kv_bytes(tokens))
         } else {
             (0, 0)
         };
         let query = product(&[self.heads, self.key_dim]);
-        let step = Step {
+        let step = StepCost {
             parameters: self.sinks,
             tensor: product(&[2, scores, self.key_dim + self.value_dim]),
             vector: product(&[scores, if self.softcap { 8 } else { 5 }]),
             traffic: Traffic {
-                weights: product(&[lowering.plain_bytes(self.sinks), pass.steps]),
+                weights: product(&[lowering.plain_bytes(self.sinks), lowering.pass.steps]),
                 kv_read,
                 kv_write,
                 activation_read: lowering
@@ -207,11 +203,10 @@ impl Core {
                 boundary: 0,
             },
         };
-        let keys_at_first = pass.past.min(past).saturating_add(pass.queries);
         let shape = Shape {
-            groups: product(&[pass.batch, self.heads]),
-            m: pass.queries,
-            n: keys_at_first,
+            groups: product(&[reach.sequences, self.heads]),
+            m: reach.queries,
+            n: reach.keys_at_first,
             k: self.key_dim,
         };
         let compute = lowering.formats.activations;
@@ -221,7 +216,11 @@ impl Core {
             shape,
             &step,
             compute,
-            Basis::Counted,
+            if reach.bounded {
+                Basis::Derived
+            } else {
+                Basis::Counted
+            },
         );
     }
 }

@@ -1,5 +1,5 @@
 use crate::{
-    lower::{Lowering, Step, product},
+    lower::{Lowering, StepCost, product},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
 };
@@ -46,7 +46,7 @@ impl Conv {
     ) {
         let input = lowering.activation_bytes(product(&[pixels, self.inputs, self.depth]));
         let outputs = product(&[positions, self.outputs]);
-        let step = Step {
+        let step = StepCost {
             parameters: self.parameters(),
             tensor: product(&[2, outputs, self.window()]),
             vector: if self.bias { outputs } else { 0 },

@@ -1,6 +1,6 @@
 use super::Linear;
 use crate::{
-    lower::{Lowering, Step, product},
+    lower::{Lowering, StepCost, product},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
 };
@@ -33,7 +33,7 @@ impl Embedding {
             Kind::Embedding,
             self.name,
             Shape::rows(rows, self.width),
-            &Step {
+            &StepCost {
                 parameters: product(&[self.vocabulary, self.width]),
                 traffic: Traffic {
                     weights: lowering.plain_bytes(elements),
@@ -42,7 +42,7 @@ impl Embedding {
                     boundary: ids,
                     ..Traffic::default()
                 },
-                ..Step::default()
+                ..StepCost::default()
             },
         );
         if self.scale.is_some() {
@@ -80,17 +80,17 @@ impl PositionTable {
             Kind::PositionEmbedding,
             self.name,
             Shape::rows(rows, self.width),
-            &Step {
+            &StepCost {
                 parameters: product(&[self.rows, self.width]),
                 vector: elements,
                 traffic: Traffic {
                     // Sequences of a batch share the rows of their positions.
-                    weights: lowering.plain_bytes(product(&[lowering.pass.queries, self.width])),
+                    weights: lowering.plain_bytes(product(&[lowering.positions(), self.width])),
                     activation_read: lowering.activation_bytes(elements),
                     activation_write: lowering.activation_bytes(elements),
                     ..Traffic::default()
                 },
-                ..Step::default()
+                ..StepCost::default()
             },
         );
     }

@@ -1,6 +1,6 @@
 use super::{Conv, Layer, Linear, Mlp, Norm};
 use crate::{
-    lower::{Lowering, Step, Visible, product},
+    lower::{Lowering, StepCost, Visible, product},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
 };
@@ -67,7 +67,7 @@ impl ImageEncoder {
         let elements = product(&[rows, width]);
         let table = product(&[self.position_rows, width]);
         let class = if self.class_token.is_some() { width } else { 0 };
-        let step = Step {
+        let step = StepCost {
             parameters: table.saturating_add(class),
             vector: elements,
             traffic: Traffic {
@@ -76,7 +76,7 @@ impl ImageEncoder {
                 activation_write: lowering.activation_bytes(elements),
                 ..Traffic::default()
             },
-            ..Step::default()
+            ..StepCost::default()
         };
         let shape = Shape::rows(rows, width);
         lowering.emit(Kind::PositionEmbedding, self.positions, shape, &step);
@@ -148,7 +148,7 @@ impl AttentionPooling {
         let project = |rows, outputs| product(&[2, rows, width, outputs]);
         let parameters = product(&[3, width, width + 1]) + width;
         let activations = lowering.activation_bytes(product(&[keys, width]));
-        let step = Step {
+        let step = StepCost {
             parameters,
             // Queries from the probe, keys and values from the patches, then scores and weighted values.
             tensor: project(images, width)

@@ -1,7 +1,10 @@
+use llmprof_units::Basis;
+
 use super::{Linear, Norm, Rope, attention::Core};
 use crate::{
-    lower::{Lowering, Step, product},
+    lower::{Lowering, product},
     operator::{Kind, Phase, Shape, Traffic},
+    step::Side,
     weight::Visitor,
     workload::MlaDecode,
 };
@@ -79,29 +82,20 @@ impl Mla {
         }
         lowering.linear(&self.kv_down, rows);
         lowering.norm(&self.kv_norm, rows);
-        let absorbed = lowering.mla == MlaDecode::Absorbed && lowering.pass.phase == Phase::Decode;
-        if !absorbed {
-            self.expand(lowering);
+        let (expanded, absorbed) = self.sides(lowering);
+        if let Some(side) = expanded {
+            self.expand(lowering, side);
         }
         self.rope
             .lower(lowering, "self_attn.rope", self.heads + 1, self.rope_dim);
-        if absorbed {
-            self.absorb(lowering, "self_attn.absorb_k", self.nope_dim, self.rank);
+        // The halves of the up-projection are read once a step, by its expansion where there is one.
+        let read = expanded.is_none();
+        if let Some(side) = absorbed {
+            let sizes = (self.nope_dim, self.rank);
+            self.absorb(lowering, side, "self_attn.absorb_k", sizes, read);
         }
         let kv_elements = self.kv_elements(lowering.mla);
-        let core = if absorbed {
-            Core {
-                name: self.name,
-                heads: self.heads,
-                key_dim: self.rank + self.rope_dim,
-                value_dim: self.rank,
-                kv_elements,
-                new_elements: kv_elements,
-                window: None,
-                sinks: 0,
-                softcap: false,
-            }
-        } else {
+        if let Some(side) = expanded {
             Core {
                 name: self.name,
                 heads: self.heads,
@@ -113,34 +107,67 @@ impl Mla {
                 sinks: 0,
                 softcap: false,
             }
-        };
-        core.lower(lowering);
-        if absorbed {
-            self.absorb(lowering, "self_attn.absorb_v", self.rank, self.value_dim);
+            .lower(lowering, side);
+        }
+        if let Some(side) = absorbed {
+            Core {
+                name: self.name,
+                heads: self.heads,
+                key_dim: self.rank + self.rope_dim,
+                value_dim: self.rank,
+                kv_elements,
+                new_elements: kv_elements,
+                window: None,
+                sinks: 0,
+                softcap: false,
+            }
+            .lower(lowering, side);
+            let sizes = (self.rank, self.value_dim);
+            self.absorb(lowering, side, "self_attn.absorb_v", sizes, read);
         }
         lowering.linear(&self.output, rows);
     }
 
+    /// The sequences whose keys and values are expanded, and those that attend to the latent.
+    fn sides(&self, lowering: &Lowering<'_, '_>) -> (Option<Side>, Option<Side>) {
+        if lowering.mla != MlaDecode::Absorbed {
+            (Some(Side::Both), None)
+        } else if lowering.batch.is_some_and(|batch| batch.step.is_mixed()) {
+            (Some(Side::Prefill), Some(Side::Decode))
+        } else if lowering.pass.phase == Phase::Decode {
+            (None, Some(Side::Both))
+        } else {
+            (Some(Side::Both), None)
+        }
+    }
+
     /// Keys and values of the new tokens, and of cached ones too where the cache holds only latents.
-    fn expand<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
-        let pass = lowering.pass;
-        if lowering.mla == MlaDecode::Naive || pass.past_sum(u64::MAX) == 0 {
-            lowering.linear(&self.kv_up, pass.rows());
+    fn expand<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, side: Side) {
+        let steps = lowering.pass.steps;
+        let reach = lowering.reach(side, None);
+        if lowering.mla == MlaDecode::Naive || reach.cached == 0 {
+            lowering.linear(&self.kv_up, reach.new / steps.max(1));
             return;
         }
-        let tokens = product(&[pass.batch, pass.past_sum(u64::MAX)])
-            .saturating_add(product(&[pass.rows(), pass.steps]));
+        let tokens = reach.cached.saturating_add(reach.new);
         let mut all = lowering.linear_step(&self.kv_up, tokens);
         all.parameters = self.kv_up.parameters();
-        all.traffic.weights = product(&[all.traffic.weights, pass.steps]);
-        let first = product(&[pass.batch, pass.past.saturating_add(pass.queries)]);
+        all.traffic.weights = product(&[all.traffic.weights, steps]);
+        let first = match lowering.batch {
+            Some(_) => tokens,
+            None => product(&[reach.sequences, reach.keys_at_first]),
+        };
         lowering.emit_sum(
             Kind::Linear,
             self.kv_up.name,
             Shape::matmul(first, self.kv_up.outputs, self.kv_up.inputs),
             &all,
             lowering.formats.compute_for(self.kv_up.quantized),
-            llmprof_units::Basis::Counted,
+            if reach.bounded {
+                Basis::Derived
+            } else {
+                Basis::Counted
+            },
         );
     }
 
@@ -148,16 +175,21 @@ impl Mla {
     fn absorb<'m>(
         &'m self,
         lowering: &mut Lowering<'_, 'm>,
+        side: Side,
         name: &'static str,
-        inputs: u64,
-        outputs: u64,
+        (inputs, outputs): (u64, u64),
+        read: bool,
     ) {
-        let rows = lowering.rows();
+        let rows = match side {
+            Side::Both => lowering.rows(),
+            side => lowering.reach(side, None).new,
+        };
         let half = Linear::new(name, inputs, product(&[outputs, self.heads]), false);
         // Each head has its own inputs, so they are read once per head.
         let mut step = lowering.linear_step(&half, rows);
-        step.parameters = half.parameters();
+        step.parameters = if read { half.parameters() } else { 0 };
         step.traffic = Traffic {
+            weights: if read { step.traffic.weights } else { 0 },
             activation_read: lowering.activation_bytes(product(&[rows, self.heads, inputs])),
             ..step.traffic
         };
@@ -170,7 +202,7 @@ impl Mla {
                 n: outputs,
                 k: inputs,
             },
-            &Step { ..step },
+            &step,
             lowering.formats.compute_for(self.kv_up.quantized),
         );
     }

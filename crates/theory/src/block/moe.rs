@@ -2,7 +2,7 @@ use llmprof_units::Basis;
 
 use super::{ActivationKind, Linear, Mlp};
 use crate::{
-    lower::{Lowering, Step, product},
+    lower::{Lowering, StepCost, product},
     operator::{Kind, Phase, Shape, Traffic},
     routing::expected_touched,
     weight::{Dims, Visitor, WeightSpec},
@@ -194,7 +194,7 @@ impl Moe {
         let inner = product(&[pairs, experts.intermediate]);
         let outer = product(&[pairs, experts.hidden]);
         let biases = product(&[pairs, experts.bias_elements()]);
-        let all = Step {
+        let all = StepCost {
             parameters: product(&[experts.count, experts.parameters_each()]),
             tensor: product(&[6, inner, experts.hidden]),
             // The gated activation, then a product and a sum per output for the weighted mean.

@@ -1,5 +1,5 @@
 use crate::{
-    lower::{Lowering, Step},
+    lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
 };
 
@@ -113,7 +113,7 @@ impl RopeTable {
             Kind::RopeTable,
             self.name,
             Shape::matmul(rows, pairs, 1),
-            &Step {
+            &StepCost {
                 tensor: angles.saturating_mul(2),
                 // A cosine and a sine each.
                 vector: angles.saturating_mul(2),
@@ -121,7 +121,7 @@ impl RopeTable {
                     activation_write: lowering.activation_bytes(angles.saturating_mul(4)),
                     ..Traffic::default()
                 },
-                ..Step::default()
+                ..StepCost::default()
             },
         );
     }
@@ -139,14 +139,14 @@ impl Rope {
         let rows = lowering.rows().saturating_mul(heads);
         let rotated = rows.saturating_mul(self.dims.min(head_dim));
         let table = lowering.rows().saturating_mul(self.dims * 2);
-        let step = Step {
+        let step = StepCost {
             vector: rotated.saturating_mul(3),
             traffic: Traffic {
                 activation_read: lowering.activation_bytes(rotated.saturating_add(table)),
                 activation_write: lowering.activation_bytes(rotated),
                 ..Traffic::default()
             },
-            ..Step::default()
+            ..StepCost::default()
         };
         lowering.emit(Kind::Rope, name, Shape::rows(rows, self.dims), &step);
     }

@@ -1,6 +1,6 @@
 use super::{Conv, Linear, Mlp, Norm};
 use crate::{
-    lower::{Lowering, Step, product},
+    lower::{Lowering, StepCost, product},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
 };
@@ -62,7 +62,7 @@ impl SamLayer {
                 n: per_window,
                 k: head_dim,
             },
-            &Step {
+            &StepCost {
                 parameters,
                 tensor: product(&[4, scores, head_dim]).saturating_add(relative),
                 vector: product(&[scores, if relative > 0 { 7 } else { 5 }]),
@@ -135,7 +135,7 @@ impl SamEncoder {
         if let Some((name, table)) = self.positions {
             let elements = product(&[rows, width]);
             let table = product(&[table, table, width]);
-            let step = Step {
+            let step = StepCost {
                 parameters: table,
                 vector: elements,
                 traffic: Traffic {
@@ -144,7 +144,7 @@ impl SamEncoder {
                     activation_write: lowering.activation_bytes(elements),
                     ..Traffic::default()
                 },
-                ..Step::default()
+                ..StepCost::default()
             };
             lowering.emit(
                 Kind::PositionEmbedding,

@@ -10,5 +10,6 @@ mod deepseek_ocr;
 mod memory;
 mod mla;
 mod properties;
+mod step;
 mod support;
 mod truth;

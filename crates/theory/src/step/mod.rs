@@ -1,0 +1,227 @@
+//! One step of a server: any sequences with any new and cached tokens, costed as one run through the model.
+
+mod part;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use part::{Bound, Reach};
+pub use part::{Part, Sequences, Sums};
+
+use crate::{
+    cost::Cost,
+    error::WorkloadError,
+    lower::Lowering,
+    model::Model,
+    operator::{Operator, Phase},
+    workload::{Logits, Pass, Workload},
+};
+
+/// The sequences of one step. Linear layers run over all new tokens at once; attention over each sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Step {
+    /// Sequences in prefill, chunks included.
+    pub prefill: Part,
+    /// Sequences that decode. Under speculation each has several new tokens.
+    pub decode: Part,
+    /// Positions of all sequences whose logits are computed; absent is one per sequence, or as the workload says.
+    pub logits: Option<u64>,
+}
+
+/// Which sequences of a step an operator serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Both,
+    Prefill,
+    Decode,
+}
+
+/// A step in a [`Lowering`].
+#[derive(Clone, Copy)]
+pub(crate) struct Batch<'s> {
+    pub(crate) step: &'s Step,
+    pub(crate) bound: Bound,
+}
+
+impl Step {
+    /// A step of known sequences: those with one new token after cached ones decode, the others are in prefill.
+    pub fn of_sequences(sequences: impl IntoIterator<Item = Sequences>) -> Self {
+        let (decode, prefill) = sequences
+            .into_iter()
+            .partition(|group: &Sequences| group.new == 1 && group.cached > 0);
+        Self {
+            prefill: Part::Groups(prefill),
+            decode: Part::Groups(decode),
+            logits: None,
+        }
+    }
+
+    /// A step in which every sequence decodes.
+    pub fn decode(part: Part) -> Self {
+        Self {
+            decode: part,
+            ..Self::default()
+        }
+    }
+
+    /// A step in which every sequence is in prefill.
+    pub fn prefill(part: Part) -> Self {
+        Self {
+            prefill: part,
+            ..Self::default()
+        }
+    }
+
+    /// How many sequences.
+    pub fn sequences(&self) -> u64 {
+        let decode = self.decode.sequences();
+        self.prefill.sequences().saturating_add(decode)
+    }
+
+    /// New tokens of all sequences: rows of a linear layer.
+    pub fn new_tokens(&self) -> u64 {
+        let decode = self.decode.new_tokens();
+        self.prefill.new_tokens().saturating_add(decode)
+    }
+
+    /// Cached tokens of all sequences; `None` where they are not known.
+    pub fn cached_tokens(&self) -> Option<u64> {
+        let decode = self.decode.cached_tokens()?;
+        Some(self.prefill.cached_tokens()?.saturating_add(decode))
+    }
+
+    /// True where some sequences are in prefill and others decode.
+    pub fn is_mixed(&self) -> bool {
+        !self.prefill.is_empty() && !self.decode.is_empty()
+    }
+
+    /// The phase of its operators. A mixed step costs like prefill: its linear layers have many rows.
+    pub fn phase(&self) -> Phase {
+        if self.prefill.is_empty() {
+            Phase::Decode
+        } else {
+            Phase::Prefill
+        }
+    }
+
+    /// Refuses sequences without new tokens, and sums that no sequences have.
+    pub fn validate(&self) -> Result<(), WorkloadError> {
+        for (field, part) in [("prefill", &self.prefill), ("decode", &self.decode)] {
+            let good = match part {
+                Part::Groups(groups) => groups.iter().all(|group| group.count > 0 && group.new > 0),
+                Part::Sums(sums) => sums.is_consistent(),
+                Part::Counts { sequences, new } => {
+                    new >= sequences && (*sequences > 0 || *new == 0)
+                }
+            };
+            if !good {
+                return Err(WorkloadError::Sequences {
+                    part: field,
+                    found: format!("{part:?}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&self, logits: Logits) -> Pass {
+        let prefill = match logits {
+            Logits::Last => self.prefill.sequences(),
+            Logits::All => self.prefill.new_tokens(),
+        };
+        let each = prefill.saturating_add(self.decode.sequences());
+        Pass {
+            phase: self.phase(),
+            batch: 1,
+            queries: self.new_tokens(),
+            past: 0,
+            steps: 1,
+            logits: self.logits.unwrap_or(each),
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// What the attention of a side meets.
+    pub(crate) fn reach(
+        &self,
+        side: Side,
+        lowering: &Lowering<'_, '_>,
+        window: Option<u64>,
+    ) -> Reach {
+        let of = |part: &Part| part.reach(lowering.convention(), window, self.bound);
+        match side {
+            Side::Prefill => of(&self.step.prefill),
+            Side::Decode => of(&self.step.decode),
+            Side::Both => of(&self.step.prefill).join(of(&self.step.decode)),
+        }
+    }
+
+    /// Distinct positions of the new tokens: rows of a table of positions that are read.
+    pub(crate) fn positions(&self) -> u64 {
+        let mut intervals = Vec::new();
+        let parts = [&self.step.prefill, &self.step.decode];
+        let unknown = parts.map(|part| part.positions(self.bound, &mut intervals));
+        intervals.sort_unstable();
+        let (mut known, mut covered) = (0u64, 0u64);
+        for (start, end) in intervals {
+            known = known.saturating_add(end.saturating_sub(start.max(covered)));
+            covered = covered.max(end);
+        }
+        match self.bound {
+            Bound::Lower => known.max(unknown[0]).max(unknown[1]),
+            Bound::Upper => unknown
+                .iter()
+                .fold(known, |sum, part| sum.saturating_add(*part)),
+        }
+    }
+}
+
+impl Model {
+    /// Sends the decoder's distinct operators of a step to `sink`, as [`lower`](Self::lower) does for a pass.
+    ///
+    /// Weights are read once a step. Latent attention has two operators a layer in a mixed step with an absorbed decode:
+    /// one over expanded keys (prefill), one over the latent (decode). Where the step does not tell all that attention
+    /// needs, its operators are the least that the facts allow, with the basis `Derived`.
+    pub fn lower_step<'m>(
+        &'m self,
+        workload: &Workload,
+        step: &Step,
+        sink: &mut dyn FnMut(&Operator<'m>),
+    ) {
+        self.lower_step_bound(workload, step, Bound::Lower, sink);
+    }
+
+    fn lower_step_bound<'m>(
+        &'m self,
+        workload: &Workload,
+        step: &Step,
+        bound: Bound,
+        sink: &mut dyn FnMut(&Operator<'m>),
+    ) {
+        let pass = step.pass(workload.logits);
+        if pass.queries > 0 {
+            self.lower_batch(workload, &pass, Some(Batch { step, bound }), sink);
+        }
+    }
+
+    /// The total of a step; the least that its facts allow where they leave a choice.
+    pub fn cost_step(&self, workload: &Workload, step: &Step) -> Cost {
+        let mut cost = Cost::default();
+        self.lower_step(workload, step, &mut |operator| cost.add(operator));
+        cost
+    }
+
+    /// The least and the most that a step can cost, equal where its facts leave no choice. No upper bound exists where
+    /// cached tokens are not known.
+    pub fn cost_step_bounds(&self, workload: &Workload, step: &Step) -> (Cost, Option<Cost>) {
+        let lower = self.cost_step(workload, step);
+        let upper = step.cached_tokens().map(|_| {
+            let mut cost = Cost::default();
+            self.lower_step_bound(workload, step, Bound::Upper, &mut |operator| {
+                cost.add(operator);
+            });
+            cost
+        });
+        (lower, upper)
+    }
+}

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use llmprof_analysis::{Analysis, PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
-use llmprof_record::run::{RecordedTrace, RunRecord};
+use llmprof_record::run::{RecordedModel, RecordedTrace, RunRecord};
+use llmprof_theory::{Model, Workload, device::Catalog};
 use serde_json::Value;
 
 fn fixtures() -> PathBuf {
@@ -145,4 +146,42 @@ fn no_share_of_a_peak_is_above_one() {
             );
         }
     }
+}
+
+/// Fifteen prompts of 1,024 tokens through Qwen3-8B in one step, as the label states: the user names the model and nothing else.
+///
+/// By hand: 36 layers of q and o (4096 × 4096 each), k and v (4096 × 1024 each), gate, up and down (4096 × 12288 each) are
+/// 6,945,767,424 weights; × 2 × 15,360 tokens = 213.4 TFLOP; attention 4 × 32 heads × 128 × 36 layers × 15 × 1024 × 1025 ÷ 2 =
+/// 4.64 TFLOP; together 218.0 TFLOP in 493.5 ms at 1,307.4 TFLOP/s is an MFU of 33.8 %.
+#[test]
+fn the_label_of_an_engine_states_the_work() {
+    let config = serde_json::json!({
+        "model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151_936,
+        "rms_norm_eps": 1e-6, "max_position_embeddings": 40960, "tie_word_embeddings": false,
+        "hidden_act": "silu", "rope_theta": 1e6, "torch_dtype": "bfloat16",
+    });
+    let file = fixtures().join("sglang_mi300/trace.json.gz");
+    let (_, profile) = import::import(&file, &Limits::default()).unwrap();
+    let Profile::Trace(trace) = profile else {
+        panic!("a trace");
+    };
+    let record = RunRecord {
+        model: Some(RecordedModel {
+            model: Model::from_config(&config, None).ok(),
+            design: config.as_object().unwrap().clone(),
+        }),
+        workload: Some(Workload::default()),
+        traces: vec![RecordedTrace {
+            pass: None,
+            trace: *trace,
+        }],
+        ..RunRecord::default()
+    };
+    let device = Catalog::embedded().by_name("mi300x").unwrap();
+    let analysis = analyze(&record, Some(&device)).unwrap();
+    let phase = step(&analysis);
+    assert_eq!(phase.name(), "prefill");
+    let mfu = phase.utilization.as_ref().unwrap().mfu.unwrap();
+    assert!((mfu / 0.338 - 1.0).abs() < 0.01, "{mfu}");
 }

@@ -26,7 +26,7 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
         let begin = script.calls.len();
         // What a floor cannot be made of is told when the phase is put together.
         let levels = theory
-            .floor(phase, &stretch.passes, &mut Vec::new())
+            .floor(phase, stretch.work(), &mut Vec::new())
             .map(|(_, levels)| levels);
         let level = |index: usize| -> Option<(&Roof<'_>, MemoryLevel)> {
             Some((roof?, *levels.as_ref()?.get(index)?))
@@ -38,6 +38,9 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
         } else {
             for (index, pass) in stretch.passes.iter().enumerate() {
                 script.add_pass(model, workload, pass, level(index), most);
+            }
+            if let Some(step) = &stretch.step {
+                script.add_step(model, workload, step, level(0));
             }
             tree_of.insert(stretch.window, 0);
         }

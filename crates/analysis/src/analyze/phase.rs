@@ -3,7 +3,7 @@
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
 use llmprof_theory::floor::{MemoryLevel, PhaseFloor};
-use llmprof_theory::{Cost, Pass};
+use llmprof_theory::{Cost, Pass, Step};
 use llmprof_units::Nanos;
 
 use crate::analyze::first_use::{AttentionWaits, first_instance};
@@ -18,7 +18,7 @@ use crate::matching::lanes::Lane;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::{PhaseInstance, TracedPhase};
 use crate::phases::PhaseSource;
-use crate::roofline::{Residence, Utilization};
+use crate::roofline::{self, Residence, Utilization};
 use crate::stats::Distribution;
 use crate::telemetry::throttled_share;
 use crate::timeline::breakdown::DeviceBreakdown;
@@ -74,7 +74,15 @@ impl Tracing<'_> {
             .iter()
             .flat_map(|stretch| stretch.passes.iter().copied())
             .collect();
-        let work = self.work(phase.phase, &passes, issues);
+        let steps: Vec<Step> = included
+            .iter()
+            .filter_map(|stretch| stretch.step.clone())
+            .collect();
+        let stated = roofline::Work {
+            passes: &passes,
+            steps: &steps,
+        };
+        let work = self.work(phase.phase, stated, issues);
         let plain = plain_wall(self.record, phase.phase).filter(|plain| plain.0 > 0);
         let repeats = self.repeats(phase, &included);
         let plain_total = plain_time(self.record, self.captured, phase.phase, &included, repeats);
@@ -116,17 +124,17 @@ impl Tracing<'_> {
         (analysis, passes)
     }
 
-    fn work(&self, phase: RunPhase, passes: &[Pass], issues: &mut Vec<Issue>) -> Work {
+    fn work(&self, phase: RunPhase, stated: roofline::Work<'_>, issues: &mut Vec<Issue>) -> Work {
         let Some((theory, _)) = &self.theory else {
             return Work::default();
         };
         let mut cost = Cost::default();
-        theory.lower(phase, passes, &mut |operator| cost.add(operator));
-        let floor = theory.floor(phase, passes, issues);
+        theory.lower(phase, stated, &mut |operator| cost.add(operator));
+        let floor = theory.floor(phase, stated, issues);
         let roof = self.roof.filter(|_| cost.calls > 0);
         Work {
             floor: floor.map(|(floor, _)| floor),
-            residence: roof.map(|roof| Residence::of(roof, theory.bytes_per_step(phase, passes))),
+            residence: roof.map(|roof| Residence::of(roof, theory.bytes_per_step(phase, stated))),
             cost,
         }
     }

@@ -92,6 +92,7 @@ mod tests {
             name: 0,
             steps: vec![1; steps],
             passes: Vec::new(),
+            step: None,
             is_whole: true,
         }
     }

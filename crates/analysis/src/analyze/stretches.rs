@@ -2,11 +2,11 @@
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::trace::Trace;
-use llmprof_theory::{Pass, Workload};
+use llmprof_theory::{Pass, Step, Workload};
 
 use crate::labels::{STEP, ranges_of};
 use crate::phases::Phases;
-use crate::roofline::Theory;
+use crate::roofline::{Theory, Work};
 use crate::trace::Structure;
 use llmprof_record::run::{RunPhase, RunRecord};
 
@@ -25,6 +25,8 @@ pub(crate) struct Stretch {
     pub(crate) steps: Vec<i64>,
     /// What the decoder did in it.
     pub(crate) passes: Vec<Pass>,
+    /// What an engine states of its step; it goes before [`passes`](Self::passes).
+    pub(crate) step: Option<Step>,
     /// Whether all of it was recorded.
     pub(crate) is_whole: bool,
 }
@@ -32,6 +34,13 @@ pub(crate) struct Stretch {
 impl Stretch {
     pub(crate) fn window(&self) -> (i64, i64) {
         (self.start, self.end)
+    }
+
+    pub(crate) fn work(&self) -> Work<'_> {
+        Work {
+            passes: &self.passes,
+            steps: self.step.as_slice(),
+        }
     }
 
     pub(crate) fn length(&self) -> i64 {
@@ -107,7 +116,8 @@ pub(crate) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
             });
             found.len() - 1
         });
-        let is_step = phases.names[stretch.name] == STEP && stretch.is_whole;
+        let step = stretch.step().map(|step| phases.steps[step].clone());
+        let is_step = (phases.names[stretch.name] == STEP || step.is_some()) && stretch.is_whole;
         found[place].stretches.push(Stretch {
             window,
             start: stretch.start,
@@ -120,6 +130,7 @@ pub(crate) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
                 Vec::new()
             },
             passes: Vec::new(),
+            step,
             is_whole: stretch.is_whole,
         });
     }
@@ -187,6 +198,7 @@ pub(crate) fn count_passes(
         let as_many = stated.len() == phase.stretches.len();
         for (index, stretch) in phase.stretches.iter_mut().enumerate() {
             stretch.passes = match phase.phase {
+                _ if stretch.step.is_some() => Vec::new(),
                 _ if as_many && !stated[index].is_empty() => stated[index].clone(),
                 RunPhase::Prefill => model.prefill_passes(workload).collect(),
                 RunPhase::Decode => {
@@ -300,6 +312,7 @@ mod tests {
             name: 0,
             steps: vec![10],
             passes: vec![Pass::decode(1, 100, 1)],
+            step: None,
             is_whole: true,
         };
         let mut found = [TracePhase {

@@ -32,7 +32,13 @@ impl Facts<'_> {
                 "no phases were found, so it includes what the program did before and after its work; name them by NVTX ranges",
             ));
         }
-        let busy_share = waterfall.share(waterfall.busy_ns);
+        // What new lengths cost has a finding of its own: another change removes it.
+        // Passes without capture have met their lengths before.
+        let is_captured = wall == waterfall.wall_ns;
+        let apart = new_lengths(phase).filter(|_| is_captured);
+        let apart = apart.map_or(Nanos(0), |found| found.time_ns);
+        let usual = wall.0.saturating_sub(apart.0).max(1);
+        let busy_share = waterfall.busy_ns.0 as f64 / usual as f64;
         if phase.device().is_some() && busy_share < NEARLY_UNUSED {
             return Some(Finding::abstain(
                 "idle",
@@ -41,11 +47,6 @@ impl Facts<'_> {
                 "the device is hardly used in this phase, which is work of the host or of another device",
             ));
         }
-        // What new lengths cost has a finding of its own: another change removes it.
-        // Passes without capture have met their lengths before.
-        let is_captured = wall == waterfall.wall_ns;
-        let apart = new_lengths(phase).filter(|_| is_captured);
-        let apart = apart.map_or(Nanos(0), |found| found.time_ns);
         let removable = Nanos(idle.0.saturating_sub(apart.0).max(0));
         let (but, without) = if apart.0 > 0 {
             (

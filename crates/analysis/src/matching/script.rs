@@ -1,7 +1,7 @@
 //! What theory counts, call by call in the order of execution.
 
 use llmprof_theory::floor::{MemoryLevel, Roof};
-use llmprof_theory::{Model, Operator, Pass, Path, Workload};
+use llmprof_theory::{Model, Operator, Pass, Path, Step, Workload};
 use rustc_hash::FxHashMap;
 
 use crate::matching::expected::Expected;
@@ -92,6 +92,20 @@ impl<'m> Script<'m> {
         }
     }
 
+    /// Adds the calls of a step that an engine states, each layer by itself.
+    pub(crate) fn add_step(
+        &mut self,
+        model: &'m Model,
+        workload: &Workload,
+        step: &Step,
+        roof: Option<(&Roof<'_>, MemoryLevel)>,
+    ) {
+        model.lower_step(workload, step, &mut |operator| {
+            self.push_layers(operator, roof)
+        });
+        self.steps.push(self.calls.len());
+    }
+
     /// Adds the calls of the image towers, each layer by itself.
     pub(crate) fn add_vision(
         &mut self,
@@ -99,18 +113,20 @@ impl<'m> Script<'m> {
         workload: &Workload,
         roof: Option<(&Roof<'_>, MemoryLevel)>,
     ) {
-        model.lower_vision(workload, &mut |operator| {
-            if operator.numbers.is_empty() {
-                self.push(operator, roof);
-            }
-            for &number in operator.numbers {
-                let mut single = *operator;
-                single.path.layer = Some(number);
-                single.layers = 1;
-                self.push(&single, roof);
-            }
-        });
+        model.lower_vision(workload, &mut |operator| self.push_layers(operator, roof));
         self.steps.push(self.calls.len());
+    }
+
+    fn push_layers(&mut self, operator: &Operator<'m>, roof: Option<(&Roof<'_>, MemoryLevel)>) {
+        if operator.numbers.is_empty() {
+            self.push(operator, roof);
+        }
+        for &number in operator.numbers {
+            let mut single = *operator;
+            single.path.layer = Some(number);
+            single.layers = 1;
+            self.push(&single, roof);
+        }
     }
 
     /// The number of a path's text, where a call has it.

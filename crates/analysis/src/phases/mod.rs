@@ -1,8 +1,10 @@
 //! The phases of a trace: from annotations, else from patterns of launches, else one phase.
 
 mod annotations;
+mod engine;
 
 use llmprof_record::trace::Trace;
+use llmprof_theory::Step;
 use serde::{Deserialize, Serialize};
 
 use self::annotations::annotated;
@@ -38,6 +40,8 @@ pub struct Window {
     pub name: usize,
     /// Whether all of it was recorded.
     pub is_whole: bool,
+    /// The step that an engine's label states, where one does.
+    step: Option<u32>,
 }
 
 /// The phases of a trace: stretches of time that do not overlap, in order.
@@ -51,6 +55,8 @@ pub struct Phases {
     pub names: Vec<String>,
     /// The stretches, in order of time. Where the device works on after the host has left a range, they are those of the device.
     pub windows: Vec<Window>,
+    /// What engines state of their steps; windows have numbers of these.
+    pub(crate) steps: Vec<Step>,
     /// For each window the range of the host in which its work was launched, where that is another time.
     launched: Option<Vec<Window>>,
     /// Where only slices were recorded, how long the stretches of each name were in all, ns; names that came with the cut
@@ -103,7 +109,8 @@ impl Phases {
         calls: &EventCalls,
         steps: &[Repetition],
     ) -> Self {
-        let mut phases = annotated(trace, events, phase_of_name)
+        let mut phases = engine::labelled(trace)
+            .or_else(|| annotated(trace, events, phase_of_name))
             .or_else(|| {
                 annotated(trace, events, own_name).filter(|phases| phases.names.len() <= 32)
             })
@@ -269,6 +276,7 @@ impl Phases {
             names: Vec::new(),
             windows: Vec::new(),
             launched: None,
+            steps: Vec::new(),
             spans: None,
         }
     }
@@ -284,6 +292,7 @@ impl Phases {
             end,
             name,
             is_whole: true,
+            step: None,
         });
     }
 }

@@ -5,5 +5,5 @@ mod theory;
 mod utilization;
 
 pub use residence::Residence;
-pub(crate) use theory::Theory;
+pub(crate) use theory::{Theory, Work};
 pub use utilization::{DtypeWork, MBU_FORMULA, MFU_FORMULA, Utilization};

@@ -3,7 +3,7 @@
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
 use llmprof_theory::floor::{MemoryLevel, OperatorFloor, PhaseFloor, Roof};
-use llmprof_theory::{Model, Operator, Pass, Workload};
+use llmprof_theory::{Model, Operator, Pass, Step, Workload};
 use llmprof_units::Nanos;
 
 /// A model, what was asked of it, and the device whose peaks count.
@@ -14,42 +14,60 @@ pub(crate) struct Theory<'a> {
     pub(crate) roof: Option<&'a Roof<'a>>,
 }
 
+/// What a decoder did: passes of equal sequences, or steps that an engine states.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Work<'a> {
+    pub(crate) passes: &'a [Pass],
+    pub(crate) steps: &'a [Step],
+}
+
 impl Theory<'_> {
     pub(crate) fn lower<'m>(
         &'m self,
         phase: RunPhase,
-        passes: &[Pass],
+        work: Work<'_>,
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
         if phase == RunPhase::Vision {
             self.model.lower_vision(self.workload, sink);
         }
-        for pass in passes {
+        for pass in work.passes {
             self.model.lower(self.workload, pass, sink);
+        }
+        for step in work.steps {
+            self.model.lower_step(self.workload, step, sink);
         }
     }
 
     /// The most bytes that a step of any pass needs.
-    pub(crate) fn bytes_per_step(&self, phase: RunPhase, passes: &[Pass]) -> u64 {
-        let of = |passes: &[Pass]| {
+    pub(crate) fn bytes_per_step(&self, phase: RunPhase, work: Work<'_>) -> u64 {
+        let of = |work: Work<'_>| {
             let mut bytes = 0.0;
-            self.lower(phase, passes, &mut |operator| {
+            self.lower(phase, work, &mut |operator| {
                 bytes += operator.traffic.compulsory() as f64 * f64::from(operator.layers)
                     / operator.steps.max(1) as f64;
             });
             bytes as u64
         };
         if phase == RunPhase::Vision {
-            return of(&[]);
+            return of(Work::default());
         }
-        passes.chunks(1).map(of).max().unwrap_or(0)
+        let passes = work.passes.chunks(1).map(|passes| Work {
+            passes,
+            ..Work::default()
+        });
+        let steps = work.steps.chunks(1).map(|steps| Work {
+            steps,
+            ..Work::default()
+        });
+        passes.chain(steps).map(of).max().unwrap_or(0)
     }
 
     /// The least time of a phase, and the memory level of each pass. Passes run one after the other, so each has its own.
     pub(crate) fn floor(
         &self,
         phase: RunPhase,
-        passes: &[Pass],
+        work: Work<'_>,
         issues: &mut Vec<Issue>,
     ) -> Option<(PhaseFloor, Vec<MemoryLevel>)> {
         let roof = self.roof?;
@@ -57,10 +75,10 @@ impl Theory<'_> {
             PhaseFloor::of(roof, |sink| self.model.lower_vision(self.workload, sink))
                 .map(|floor| vec![floor])
         } else {
-            passes
-                .iter()
-                .map(|pass| PhaseFloor::of_pass(roof, self.model, self.workload, pass))
-                .collect()
+            let of_pass = |pass| PhaseFloor::of_pass(roof, self.model, self.workload, pass);
+            let of_step = |step| PhaseFloor::of_step(roof, self.model, self.workload, step);
+            let passes = work.passes.iter().map(of_pass);
+            passes.chain(work.steps.iter().map(of_step)).collect()
         };
         match floors {
             Ok(floors) => {

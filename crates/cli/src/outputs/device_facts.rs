@@ -9,9 +9,7 @@ use crate::{failure::Failure, output::csv_field};
 /// `token_times.csv`, and `allocator.json` where there is an allocator.
 pub(super) fn files(record: &RunRecord) -> Result<Vec<Output>, Failure> {
     let mut files = Vec::new();
-    let has_device_times =
-        |request: &llmprof_record::run::Request| !request.device_token_ns.is_empty();
-    if record.requests.iter().any(has_device_times) {
+    if !record.requests.is_empty() {
         files.push(("token_times.csv".to_owned(), token_times(record)));
     }
     let batches: Vec<_> = record

@@ -1,0 +1,101 @@
+//! Steps of serving engines: ranges whose labels state the batch.
+
+use llmprof_record::trace::Trace;
+
+use super::{PhaseSource, Phases, Window};
+use crate::engine_label::{Engine, EngineLabel, StepKind};
+use crate::labels::{STEP, is_annotation};
+
+/// A labelled range of one thread.
+struct Labelled {
+    start: i64,
+    end: i64,
+    label: EngineLabel,
+}
+
+/// Phases from the labels of an engine; `None` where there are none.
+///
+/// Where a label encloses another one (`execute_…` around `step[…]`), the inner one is the step and the outer one has the
+/// batch. One that encloses several says nothing about each of them.
+pub(super) fn labelled(trace: &Trace) -> Option<Phases> {
+    let mut steps = Vec::new();
+    let ranges = &trace.ranges;
+    let rows: Vec<usize> = (0..ranges.len())
+        .filter(|&row| is_annotation(ranges.kind[row]))
+        .collect();
+    for thread in rows.chunk_by(|&a, &b| ranges.thread[a] == ranges.thread[b]) {
+        let labelled: Vec<Labelled> = thread
+            .iter()
+            .filter_map(|&row| {
+                let label = EngineLabel::parse(trace.text(ranges.name[row]))?;
+                let is_step = label.engine != Engine::ProfilerStep && label.kind != StepKind::Idle;
+                is_step.then(|| Labelled {
+                    start: ranges.start[row],
+                    end: ranges.start[row].saturating_add(ranges.duration[row]),
+                    label,
+                })
+            })
+            .collect();
+        steps.extend(innermost(labelled));
+    }
+    steps.sort_by_key(|step| step.start);
+    let overlap = steps.windows(2).any(|pair| pair[0].end > pair[1].start);
+    if steps.is_empty() || overlap {
+        return None;
+    }
+    let mut phases = Phases::empty(PhaseSource::Annotation);
+    for step in steps {
+        let name = match step.label.kind {
+            StepKind::Prefill => "prefill",
+            StepKind::Decode => STEP,
+            StepKind::Mixed => "mixed",
+            StepKind::Idle | StepKind::Unknown => "step",
+        };
+        let known = step.label.step.and_then(|shape| shape.step);
+        phases.push(name, step.start, step.end);
+        if let (Some(step), Some(window)) = (known, phases.windows.last_mut()) {
+            window.step = Some(phases.steps.len() as u32);
+            phases.steps.push(step);
+        }
+    }
+    Some(phases)
+}
+
+/// The innermost of nested ranges, sorted by start with the longer first. A single one takes the batch of the range around
+/// it, where that states more.
+fn innermost(labelled: Vec<Labelled>) -> Vec<Labelled> {
+    let mut found = Vec::new();
+    let mut rest = labelled.into_iter().peekable();
+    while let Some(outer) = rest.next() {
+        let mut inner: Vec<Labelled> = Vec::new();
+        while let Some(next) = rest.next_if(|next| next.end <= outer.end) {
+            inner.push(next);
+        }
+        match inner.len() {
+            0 => found.push(outer),
+            1 => found.extend(inner.into_iter().map(|inner| {
+                let states = |label: &EngineLabel| {
+                    label
+                        .step
+                        .as_ref()
+                        .is_some_and(|shape| shape.step.is_some())
+                };
+                let label = if states(&outer.label) {
+                    outer.label.clone()
+                } else {
+                    inner.label
+                };
+                Labelled { label, ..inner }
+            })),
+            _ => found.extend(innermost(inner)),
+        }
+    }
+    found
+}
+
+impl Window {
+    /// The number of its step in [`Phases::steps`].
+    pub(crate) fn step(&self) -> Option<usize> {
+        self.step.map(|step| step as usize)
+    }
+}

@@ -37,7 +37,7 @@ impl Facts<'_> {
         let is_captured = wall == waterfall.wall_ns;
         let apart = new_lengths(phase).filter(|_| is_captured);
         let apart = apart.map_or(Nanos(0), |found| found.time_ns);
-        let usual = wall.0.saturating_sub(apart.0).max(1);
+        let usual = waterfall.wall_ns.0.saturating_sub(apart.0).max(1);
         let busy_share = waterfall.busy_ns.0 as f64 / usual as f64;
         if phase.device().is_some() && busy_share < NEARLY_UNUSED {
             return Some(Finding::abstain(

@@ -229,7 +229,6 @@ fn nested_ranges_of_several_domains_make_one_path() {
         ),
         ("decode", 73, 15)
     );
-    // Clipped to the phase, 2 ns of the last kernel are inside.
     assert_eq!(decode.devices[0].total.sum_ns.0, 15);
 }
 

@@ -131,7 +131,7 @@ impl From<RecordError> for Failure {
 
 impl Failure {
     /// A run directory that cannot be had, with the argument of the command at hand that names another.
-    pub(crate) fn directory(error: StoreError, argument: &str) -> Self {
+    pub(crate) fn directory(error: &StoreError, argument: &str) -> Self {
         let other = error.is_about_the_directory();
         let hint = error.hint();
         Self::new(error.to_string()).hint(if other {

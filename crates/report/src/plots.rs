@@ -13,7 +13,8 @@ pub fn plots(document: &Document) -> Vec<(String, Svg)> {
         let name: String = chart.key.chars().take(LONGEST).collect();
         let equal = |name: &str| plots.iter().any(|(known, _)| known == name);
         let free = if equal(&name) {
-            (2..)
+            // One of as many names as there are plots is free.
+            (2..plots.len() + 3)
                 .map(|number| format!("{name}-{number}"))
                 .find(|name| !equal(name))
                 .unwrap_or_default()

@@ -101,7 +101,7 @@ impl<'m> Script<'m> {
         roof: Option<(&Roof<'_>, MemoryLevel)>,
     ) {
         model.lower_step(workload, step, &mut |operator| {
-            self.push_layers(operator, roof)
+            self.push_layers(operator, roof);
         });
         self.steps.push(self.calls.len());
     }

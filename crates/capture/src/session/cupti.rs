@@ -112,7 +112,7 @@ pub(super) fn capture(
         is_measured: false,
     };
     let (mut passes, _) =
-        Passes::start(session, start, record).map_err(|error| not_started(error, &launch))?;
+        Passes::start(session, &start, record).map_err(|error| not_started(error, &launch))?;
     // With the same ranges, so that graphs that carry them are captured before anything counts.
     for number in 0..passes.session.plan.runtime.warmup.max(1) {
         passes.rehearse(&format!("cupti warm-up {}", number + 1), &asked)?;

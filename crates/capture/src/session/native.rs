@@ -30,7 +30,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         request: &request,
         is_measured: true,
     };
-    let (mut passes, loaded) = Passes::start(session, start, record)?;
+    let (mut passes, loaded) = Passes::start(session, &start, record)?;
     if passes.session.feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed {
             message: "the dataset is text, but the model has no tokenizer.json".to_owned(),

@@ -40,7 +40,7 @@ impl<'p, 's> Passes<'p, 's> {
     /// Starts a worker and has it load the model.
     pub(super) fn start(
         session: &'p mut Session<'s>,
-        start: Start<'_>,
+        start: &Start<'_>,
         record: &'p mut RunRecord,
     ) -> Result<(Self, Loaded), WorkerError> {
         let stage = session.observer.stage("load", 0);

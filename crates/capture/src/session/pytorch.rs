@@ -71,7 +71,7 @@ fn measure(
         is_measured: true,
     };
     let (mut passes, loaded) =
-        Passes::start(session, start, record).map_err(|error| not_started(error, launch))?;
+        Passes::start(session, &start, record).map_err(|error| not_started(error, launch))?;
     if passes.session.feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed {
             message: "the dataset is text, but the model has no tokenizer".to_owned(),

@@ -49,7 +49,7 @@ pub fn table(table: &Table) -> String {
         .map(|column| column.header.as_str())
         .collect();
     let rows = table.text_rows().iter();
-    let rows = rows.map(|row| row.cells.iter().map(|cell| cell.text()).collect());
+    let rows = rows.map(|row| row.cells.iter().map(crate::Cell::text).collect());
     let lines: Vec<Vec<&str>> = std::iter::once(headers).chain(rows).collect();
     let widths: Vec<usize> = (0..table.columns.len())
         .map(|index| {

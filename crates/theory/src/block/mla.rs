@@ -82,7 +82,7 @@ impl Mla {
         }
         lowering.linear(&self.kv_down, rows);
         lowering.norm(&self.kv_norm, rows);
-        let (expanded, absorbed) = self.sides(lowering);
+        let (expanded, absorbed) = Self::sides(lowering);
         if let Some(side) = expanded {
             self.expand(lowering, side);
         }
@@ -129,7 +129,7 @@ impl Mla {
     }
 
     /// The sequences whose keys and values are expanded, and those that attend to the latent.
-    fn sides(&self, lowering: &Lowering<'_, '_>) -> (Option<Side>, Option<Side>) {
+    fn sides(lowering: &Lowering<'_, '_>) -> (Option<Side>, Option<Side>) {
         if lowering.mla != MlaDecode::Absorbed {
             (Some(Side::Both), None)
         } else if lowering.batch.is_some_and(|batch| batch.step.is_mixed()) {

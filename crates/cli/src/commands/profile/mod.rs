@@ -52,7 +52,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         None => files::default_directory(&profiles),
     };
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
-        .map_err(|error| Failure::directory(error, "-o DIR"))?;
+        .map_err(|error| Failure::directory(&error, "-o DIR"))?;
     let written = (|| -> Result<(), Failure> {
         store.describe("import", &record.name, &overrides)?;
         record.save(store.path())?;

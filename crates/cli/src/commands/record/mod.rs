@@ -69,7 +69,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         .unwrap_or_else(|| default_directory(program));
     let mut interrupt = Interrupt::install().map_err(failure)?;
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
-        .map_err(|error| Failure::directory(error, "-o DIR"))?;
+        .map_err(|error| Failure::directory(&error, "-o DIR"))?;
     let watched = (|| {
         store.describe("record", "", &[])?;
         let mut launch = Launch::new(program.clone()).args(rest.iter().cloned());

@@ -109,7 +109,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
-        .map_err(|error| Failure::directory(error, "hydra.run.dir=DIR"))?;
+        .map_err(|error| Failure::directory(&error, "hydra.run.dir=DIR"))?;
     let mut summary = Vec::new();
     let mut analysis = None;
 
@@ -117,8 +117,10 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         store.describe(&plan.experiment, &plan.model.name, &job.overrides)?;
         if is_measured {
             // After every mistake has been looked for: it takes seconds.
-            calibration::ensure().map_err(halt)?;
-            subject.find_device(&plan).map_err(halt)?;
+            calibration::ensure().map_err(|failure| halt(&failure))?;
+            subject
+                .find_device(&plan)
+                .map_err(|failure| halt(&failure))?;
         }
         for (path, text) in &job.files {
             store.write(&path.to_string_lossy(), text)?;
@@ -132,7 +134,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         if plan.pipeline.static_analysis.enable {
             let started = std::time::Instant::now();
             if subject.model.is_some() {
-                let statics = subject.statics().map_err(halt)?;
+                let statics = subject.statics().map_err(|failure| halt(&failure))?;
                 write_statics(&statics, &plan, &store)?;
                 summary.extend(statics_summary(&statics));
             }
@@ -180,7 +182,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             json: plan.output.json,
             markdown: plan.output.markdown,
         };
-        outputs::write(&results, wanted, &mut store).map_err(halt)?;
+        outputs::write(&results, wanted, &mut store).map_err(|failure| halt(&failure))?;
         summary = results.digest();
         summary.extend(peak_memory(&record));
         analysis = Some(found);
@@ -222,7 +224,7 @@ fn feed(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Feed, Failure> {
     })
 }
 
-fn halt(failure: Failure) -> Halt {
+fn halt(failure: &Failure) -> Halt {
     Halt::failed(failure.in_a_line())
 }
 

@@ -90,7 +90,7 @@ impl EngineLabel {
             b'P' => {
                 let mut scanner = Scanner::after(name, "ProfilerStep#")?;
                 let number = scanner.number()?;
-                scanner.end().then(|| Self {
+                scanner.end().then_some(Self {
                     engine: Engine::ProfilerStep,
                     step: None,
                     kind: StepKind::Unknown,

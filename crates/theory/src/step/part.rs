@@ -57,7 +57,7 @@ impl Sums {
             && new_total >= new_squared
             // Cauchy: equal lengths have the smallest sum of squares.
             && wide(new_squared) * wide(sequences) >= wide(new) * wide(new)
-            && wide(new_squared) <= longest * longest + wide(sequences) - 1
+            && wide(new_squared) < longest * longest + wide(sequences)
             && (new_squared - new).is_multiple_of(2)
             && products >= cached
             && products <= cached * longest

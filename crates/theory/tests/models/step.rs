@@ -53,7 +53,7 @@ fn decoders() -> Vec<(String, Model)> {
 fn of_pass(model: &Model, workload: &Workload, pass: &Pass) -> Vec<String> {
     let mut all = Vec::new();
     model.lower(workload, pass, &mut |operator| {
-        all.push(format!("{operator:?}"))
+        all.push(format!("{operator:?}"));
     });
     all
 }
@@ -61,7 +61,7 @@ fn of_pass(model: &Model, workload: &Workload, pass: &Pass) -> Vec<String> {
 fn of_step(model: &Model, workload: &Workload, step: &Step) -> Vec<String> {
     let mut all = Vec::new();
     model.lower_step(workload, step, &mut |operator| {
-        all.push(format!("{operator:?}"))
+        all.push(format!("{operator:?}"));
     });
     all
 }

@@ -82,7 +82,7 @@ impl Mla {
         }
         lowering.linear(&self.kv_down, rows);
         lowering.norm(&self.kv_norm, rows);
-        let (expanded, absorbed) = Self::sides(lowering);
+        let (expanded, absorbed) = sides(lowering);
         if let Some(side) = expanded {
             self.expand(lowering, side);
         }
@@ -126,19 +126,6 @@ impl Mla {
             self.absorb(lowering, side, "self_attn.absorb_v", sizes, read);
         }
         lowering.linear(&self.output, rows);
-    }
-
-    /// The sequences whose keys and values are expanded, and those that attend to the latent.
-    fn sides(lowering: &Lowering<'_, '_>) -> (Option<Side>, Option<Side>) {
-        if lowering.mla != MlaDecode::Absorbed {
-            (Some(Side::Both), None)
-        } else if lowering.batch.is_some_and(|batch| batch.step.is_mixed()) {
-            (Some(Side::Prefill), Some(Side::Decode))
-        } else if lowering.pass.phase == Phase::Decode {
-            (None, Some(Side::Both))
-        } else {
-            (Some(Side::Both), None)
-        }
     }
 
     /// Keys and values of the new tokens, and of cached ones too where the cache holds only latents.
@@ -220,5 +207,18 @@ impl Mla {
         self.kv_norm.weights(visitor);
         self.kv_up.weights(visitor);
         self.output.weights(visitor);
+    }
+}
+
+/// The sequences whose keys and values are expanded, and those that attend to the latent.
+fn sides(lowering: &Lowering<'_, '_>) -> (Option<Side>, Option<Side>) {
+    if lowering.mla != MlaDecode::Absorbed {
+        (Some(Side::Both), None)
+    } else if lowering.batch.is_some_and(|batch| batch.step.is_mixed()) {
+        (Some(Side::Prefill), Some(Side::Decode))
+    } else if lowering.pass.phase == Phase::Decode {
+        (None, Some(Side::Both))
+    } else {
+        (Some(Side::Both), None)
     }
 }

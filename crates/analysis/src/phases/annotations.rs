@@ -167,7 +167,7 @@ mod tests {
         range("vision_tower.layers.0", 12, 28);
         range("decode", 100, 200);
         let trace = builder.finish();
-        let phases = Phases::of(&trace, &DeviceEvents::of(&trace));
+        let phases = Phases::with_steps(&trace, &DeviceEvents::of(&trace), &[]);
         assert_eq!(
             windows(&phases),
             [

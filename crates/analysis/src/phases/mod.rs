@@ -29,40 +29,45 @@ pub enum PhaseSource {
 
 /// A stretch of time that belongs to one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub(crate) struct Window {
     /// When it begins, ns.
-    pub start: i64,
+    pub(crate) start: i64,
     /// When it ends, ns.
-    pub end: i64,
+    pub(crate) end: i64,
     /// The number of its name in [`Phases::names`].
-    pub name: usize,
+    pub(crate) name: usize,
     /// Whether all of it was recorded.
-    pub is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 /// The phases of a trace: stretches of time that do not overlap, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Phases {
+pub(crate) struct Phases {
     /// How they are known.
-    pub source: PhaseSource,
+    pub(crate) source: PhaseSource,
     /// For inferred phases, how alike the repetitions are: 1 where all steps launch the same kernels.
-    pub confidence: Option<f64>,
+    pub(crate) confidence: Option<f64>,
     /// The names, in order of first use.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// The stretches, in order of time.
-    pub windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
     /// Where only slices were recorded, how long the stretches of each name were in all, ns; names that came with the cut
     /// have none.
     pub(crate) spans: Option<Vec<i64>>,
 }
 
 /// For every device event, the window of [`Phases::windows`] that it belongs to.
-pub struct EventWindows(Vec<Option<usize>>);
+pub(crate) struct EventWindows(Vec<Option<usize>>);
 
 impl EventWindows {
     /// An event belongs to the window in which it was launched where ranges of the host are the phases, else to the one in
     /// which it began.
-    pub fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls, phases: &Phases) -> Self {
+    pub(crate) fn of(
+        trace: &Trace,
+        events: &DeviceEvents,
+        calls: &EventCalls,
+        phases: &Phases,
+    ) -> Self {
         let window = |(index, event): (usize, &DeviceEvent)| {
             let launched = || Some(trace.hosts.start[calls.call(index)? as usize]);
             let by_launch = phases.by_launch();
@@ -72,17 +77,12 @@ impl EventWindows {
         Self(events.all().iter().enumerate().map(window).collect())
     }
 
-    pub fn get(&self, index: usize) -> Option<usize> {
+    pub(crate) fn get(&self, index: usize) -> Option<usize> {
         self.0[index]
     }
 }
 
 impl Phases {
-    /// Finds the phases of a trace.
-    pub fn of(trace: &Trace, events: &DeviceEvents) -> Self {
-        Self::with_steps(trace, events, &steps::unnamed(trace))
-    }
-
     /// Finds the phases of a trace whose steps by the pattern of launches are known.
     pub(crate) fn with_steps(trace: &Trace, events: &DeviceEvents, steps: &[Repetition]) -> Self {
         let mut phases = annotated(trace, events, phase_of_name)
@@ -158,7 +158,7 @@ impl Phases {
     }
 
     /// The window that holds a moment.
-    pub fn at(&self, time: i64) -> Option<usize> {
+    pub(crate) fn at(&self, time: i64) -> Option<usize> {
         let after = self.windows.partition_point(|window| window.start <= time);
         let window = after.checked_sub(1)?;
         let end = self.windows[window].end;

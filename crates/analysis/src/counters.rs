@@ -107,7 +107,7 @@ impl From<RooflinePoint> for Point {
 
 impl CountersAnalysis {
     /// Rows of all launches; with a timeline, beside their kernels there.
-    pub(crate) fn of(counters: &Counters, timeline: Option<&TraceAnalysis>) -> Self {
+    pub fn of(counters: &Counters, timeline: Option<&TraceAnalysis>) -> Self {
         let launches: Vec<LaunchRow> = counters
             .launches
             .iter()

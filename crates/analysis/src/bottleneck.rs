@@ -24,15 +24,15 @@ use crate::waterfall::Waterfall;
 /// Part of the time below its clock from which on a device is throttled.
 pub const THROTTLED: f64 = 0.2;
 /// Part of W from which on a phase is communication-bound.
-pub const COMMUNICATION: f64 = 0.5;
+pub(crate) const COMMUNICATION: f64 = 0.5;
 /// Part of W from which on a phase is host-bound.
-pub const HOST: f64 = 0.5;
+pub(crate) const HOST: f64 = 0.5;
 /// Part of B from which on a phase is latency-bound.
-pub const LATENCY: f64 = 0.5;
+pub(crate) const LATENCY: f64 = 0.5;
 /// Part of B that a limit must explain.
-pub const NEAR: f64 = 0.4;
+pub(crate) const NEAR: f64 = 0.4;
 /// Ratio of compute and memory time up to which a phase is balanced.
-pub const BALANCED: f64 = 1.25;
+pub(crate) const BALANCED: f64 = 1.25;
 
 /// What holds a phase back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,15 +73,16 @@ impl std::fmt::Display for PhaseClass {
 
 /// What is known about a phase beside its waterfall. Absent is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PhaseSignals {
+#[expect(clippy::struct_field_names, reason = "each is a share of another time")]
+pub(crate) struct PhaseSignals {
     /// Part of the time in which the device ran below its clock.
-    pub throttled_share: Option<f64>,
+    pub(crate) throttled_share: Option<f64>,
     /// Part of the wall time without capture in which the device did nothing.
-    pub plain_idle_share: Option<f64>,
+    pub(crate) plain_idle_share: Option<f64>,
     /// Part of W in which devices exchanged data and did nothing else.
-    pub exposed_communication_share: Option<f64>,
+    pub(crate) exposed_communication_share: Option<f64>,
     /// Part of B in kernels with fewer blocks than the device has multiprocessors.
-    pub small_kernel_share: Option<f64>,
+    pub(crate) small_kernel_share: Option<f64>,
 }
 
 /// The class of a phase with its reasons, or why it has none.
@@ -96,7 +97,7 @@ pub struct Classification {
 }
 
 /// Classifies a phase.
-pub fn classify(
+pub(crate) fn classify(
     waterfall: &Waterfall,
     floor: Option<&PhaseFloor>,
     signals: &PhaseSignals,

@@ -18,7 +18,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// A number with its unit.
-    pub fn new(what: impl Into<String>, value: f64, unit: &str, basis: Basis) -> Self {
+    pub(crate) fn new(what: impl Into<String>, value: f64, unit: &str, basis: Basis) -> Self {
         Self {
             what: what.into(),
             value,
@@ -28,7 +28,7 @@ impl Evidence {
     }
 
     /// A fraction of one.
-    pub fn share(what: impl Into<String>, value: f64, basis: Basis) -> Self {
+    pub(crate) fn share(what: impl Into<String>, value: f64, basis: Basis) -> Self {
         Self::new(what, value, "1", basis)
     }
 

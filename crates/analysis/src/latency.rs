@@ -112,7 +112,7 @@ struct PassMeans {
 
 impl Latency {
     /// The latencies of a run, and what is doubtful about them.
-    pub fn of(run: &RunRecord) -> (Self, Vec<Issue>) {
+    pub(crate) fn of(run: &RunRecord) -> (Self, Vec<Issue>) {
         let mut issues = Vec::new();
         let has = |kind| run.passes.iter().any(|pass| pass.kind == kind);
         let measured_in = [PassKind::Plain, PassKind::Captured]

@@ -75,7 +75,7 @@ impl PhaseAnalysis {
     }
 
     /// How many times the captured work passes without capture do in this phase: they may have more batches, or more steps.
-    pub fn whole_over_captured(&self) -> f64 {
+    pub(crate) fn whole_over_captured(&self) -> f64 {
         match (self.plain_wall_ns, self.plain_wall()) {
             (Some(whole), Some(captured)) if captured.0 > 0 => whole.0 as f64 / captured.0 as f64,
             _ => 1.0,

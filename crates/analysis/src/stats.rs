@@ -46,7 +46,7 @@ impl Summary {
     /// Sums up rates, each an amount over a time, as all amounts over all times: their mean would let a fast pass outweigh
     /// the time of a slow one. Deviation and interval are those of a ratio, from what amounts differ from rate × time by
     /// (Cochran, Sampling Techniques, 1977, §6.4).
-    pub fn of_rates(rates: &[(f64, f64)]) -> Option<Self> {
+    pub(crate) fn of_rates(rates: &[(f64, f64)]) -> Option<Self> {
         let each: Vec<f64> = rates.iter().map(|(amount, time)| amount / time).collect();
         let spread = Self::of(&each)?;
         let amounts: f64 = rates.iter().map(|(amount, _)| amount).sum();
@@ -63,12 +63,6 @@ impl Summary {
             ci95_half_width: differences.ci95_half_width,
             ..spread
         })
-    }
-
-    /// The ends of the confidence interval.
-    pub fn ci95(&self) -> Option<(f64, f64)> {
-        self.ci95_half_width
-            .map(|half| (self.mean - half, self.mean + half))
     }
 }
 

@@ -9,12 +9,10 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use flate2::read::MultiGzDecoder;
-use llmprof_analysis::attribution::key_averages::{SliceTimes, key_averages};
-use llmprof_analysis::attribution::{Attribution, Reason};
+use llmprof_analysis::attribution::Reason;
+use llmprof_analysis::attribution::key_averages::key_averages;
 use llmprof_analysis::phases::PhaseSource;
-use llmprof_analysis::timeline::device_events::{Class, DeviceEvents};
-use llmprof_analysis::timeline::launches::{EventCalls, Launches};
-use llmprof_analysis::timeline::nesting::Nesting;
+use llmprof_analysis::timeline::device_events::Class;
 use llmprof_analysis::timeline::occupancy::{BlockLimits, BlockNeeds, Occupancy};
 use llmprof_analysis::trace::{PhaseRow, TraceAnalysis, summary_lines};
 use llmprof_record::import::{self, Limits, Profile, ncu_csv};
@@ -94,14 +92,7 @@ fn three_tools_have_the_same_kernels_in_a_step() {
 #[test]
 fn all_rows_equal_torchs_key_averages() {
     let trace = &shapes().0;
-    let events = DeviceEvents::of(trace);
-    let nesting = Nesting::of(trace);
-    let calls = EventCalls::of(&events, &Launches::of(trace));
-    let attribution = Attribution::of(trace, &events, &calls, &nesting);
-    let times = SliceTimes::of(trace, &nesting, &events, |index| {
-        attribution.operator(index)
-    });
-    let ours: BTreeMap<String, _> = key_averages(trace, &times, &events)
+    let ours: BTreeMap<String, _> = key_averages(trace)
         .into_iter()
         .map(|row| (row.key.clone(), row))
         .collect();

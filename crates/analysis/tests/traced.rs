@@ -72,7 +72,7 @@ fn sums_up(phase: &PhaseAnalysis) {
 fn analyzed(trace: &Trace, model: &Model, workload: &Workload) -> Analysis {
     let device = Catalog::embedded().by_name("h200").unwrap();
     let mut record = record(trace, Some((model, workload)));
-    record.name = "tiny".to_owned();
+    "tiny".clone_into(&mut record.name);
     analyze(&record, Some(&device)).unwrap()
 }
 

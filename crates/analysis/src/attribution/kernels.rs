@@ -67,12 +67,12 @@ pub struct LaunchRow {
 pub const MOST_ROWS: usize = 20_000;
 
 /// The name of the row that sums up what is beyond [`MOST_ROWS`].
-pub const OTHER_ROW: &str = "(other kernels)";
+pub(crate) const OTHER_ROW: &str = "(other kernels)";
 
 type Configuration = ([u32; 3], [u32; 3], u32, u64, u32);
 
 /// All kernels of a trace, the longest total first.
-pub fn kernels(trace: &Trace, events: &DeviceEvents) -> Vec<KernelRow> {
+pub(crate) fn kernels(trace: &Trace, events: &DeviceEvents) -> Vec<KernelRow> {
     let table = &trace.kernels;
     let (names, durations) = (&table.name[..], &table.duration[..]);
     let mut order: Vec<u32> = (0..table.len() as u32).collect();

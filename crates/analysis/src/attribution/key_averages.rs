@@ -9,8 +9,10 @@ use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::attribution::Attribution;
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::intervals::add;
+use crate::timeline::launches::{EventCalls, Launches};
 use crate::timeline::nesting::{NONE, Nesting};
 
 /// One row of the table.
@@ -39,21 +41,21 @@ fn counts(kind: HostKind) -> bool {
 }
 
 /// Times of every host slice: its own and all, on the host and on the device. In the order of [`Trace::hosts`].
-pub struct SliceTimes {
+pub(crate) struct SliceTimes {
     /// Duration less that of counted slices directly inside, ns.
-    pub self_host: Vec<i64>,
+    pub(crate) self_host: Vec<i64>,
     /// Device time of events that carry the slice's id, ns.
-    pub self_device: Vec<i64>,
+    pub(crate) self_device: Vec<i64>,
     /// The same with all slices inside, ns.
-    pub device: Vec<i64>,
+    pub(crate) device: Vec<i64>,
     /// Bytes of the host's memory taken less those given back while the slice was the innermost of its thread; absent where
     /// the trace has no such events.
-    pub self_host_memory: Option<Vec<i64>>,
+    pub(crate) self_host_memory: Option<Vec<i64>>,
 }
 
 impl SliceTimes {
     /// Works out the times of all slices, taking the operator of each event from `operator_of`.
-    pub fn of(
+    pub(crate) fn of(
         trace: &Trace,
         nesting: &Nesting,
         events: &DeviceEvents,
@@ -140,7 +142,13 @@ fn self_host_memory(trace: &Trace, nesting: &Nesting) -> Option<Vec<i64>> {
 }
 
 /// The table, the longest time on the device first.
-pub fn key_averages(trace: &Trace, times: &SliceTimes, events: &DeviceEvents) -> Vec<KeyAverage> {
+pub fn key_averages(trace: &Trace) -> Vec<KeyAverage> {
+    let (events, nesting) = (DeviceEvents::of(trace), Nesting::of(trace));
+    let calls = EventCalls::of(&events, &Launches::of(trace));
+    let attribution = Attribution::of(trace, &events, &calls, &nesting);
+    let times = SliceTimes::of(trace, &nesting, &events, |index| {
+        attribution.operator(index)
+    });
     let mut rows: FxHashMap<StrId, KeyAverage> = FxHashMap::default();
     let row_of = |name| KeyAverage {
         key: trace.text(name).to_owned(),

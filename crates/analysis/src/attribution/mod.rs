@@ -59,14 +59,19 @@ struct Origin {
 pub(crate) struct PathId(u32);
 
 /// The origin of every device event of a trace.
-pub struct Attribution {
+pub(crate) struct Attribution {
     origins: Vec<Origin>,
     paths: Paths,
 }
 
 impl Attribution {
     /// Finds the origin of every event.
-    pub fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls, nesting: &Nesting) -> Self {
+    pub(crate) fn of(
+        trace: &Trace,
+        events: &DeviceEvents,
+        calls: &EventCalls,
+        nesting: &Nesting,
+    ) -> Self {
         let mut paths = Paths::default();
         let operators = nesting.operators(trace);
         let modules = module_paths(trace, nesting, &mut paths);
@@ -110,12 +115,12 @@ impl Attribution {
     }
 
     /// The row in [`Trace::hosts`] of the call that launched event `index`.
-    pub fn call(&self, index: usize) -> Option<u32> {
+    pub(crate) fn call(&self, index: usize) -> Option<u32> {
         some(self.origins[index].call)
     }
 
     /// The row in [`Trace::hosts`] of the operator that launched event `index`.
-    pub fn operator(&self, index: usize) -> Option<u32> {
+    pub(crate) fn operator(&self, index: usize) -> Option<u32> {
         some(self.origins[index].operator)
     }
 
@@ -134,7 +139,7 @@ impl Attribution {
     }
 
     /// Why event `index` has no operator.
-    pub fn reason(&self, index: usize) -> Option<Reason> {
+    pub(crate) fn reason(&self, index: usize) -> Option<Reason> {
         self.origins[index].reason
     }
 }

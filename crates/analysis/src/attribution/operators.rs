@@ -102,13 +102,13 @@ pub struct ShapeRow {
 pub const MOST_ROWS: usize = 20_000;
 
 /// The name of the row that sums up what is beyond [`MOST_ROWS`].
-pub const OTHER_ROW: &str = "(other operators)";
+pub(crate) const OTHER_ROW: &str = "(other operators)";
 
 /// Rows of shapes that are kept for one operator; the rest is in the operator's sums.
-pub const MOST_SHAPES: usize = 1000;
+pub(crate) const MOST_SHAPES: usize = 1000;
 
 /// All operators of a trace, the longest own device time first.
-pub fn operators(
+pub(crate) fn operators(
     trace: &Trace,
     times: &SliceTimes,
     attribution: &Attribution,
@@ -221,7 +221,7 @@ fn work(cost: &OperatorCost, times: &OperatorTimes, device: Option<&Device>) -> 
     rates(
         times.calls,
         cost.flops.saturating_mul(times.calls),
-        cost.bytes.saturating_mul(times.calls),
+        cost.bytes.0.saturating_mul(times.calls),
         times.device_total_ns.0,
         floor.map(|floor| floor * 1e9 * times.calls as f64),
     )

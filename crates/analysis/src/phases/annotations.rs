@@ -127,6 +127,7 @@ pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases
 
 #[cfg(test)]
 mod tests {
+    use crate::timeline::launches::{EventCalls, Launches};
     use llmprof_record::trace::RangeKind;
 
     use super::*;
@@ -171,7 +172,9 @@ mod tests {
         range("vision_tower.layers.0", 12, 28);
         range("decode", 100, 200);
         let trace = builder.finish();
-        let phases = Phases::of(&trace, &DeviceEvents::of(&trace));
+        let events = DeviceEvents::of(&trace);
+        let calls = EventCalls::of(&events, &Launches::of(&trace));
+        let phases = Phases::with_steps(&trace, &events, &calls, &[]);
         assert_eq!(
             windows(&phases),
             [

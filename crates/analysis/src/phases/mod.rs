@@ -14,7 +14,7 @@ use crate::steps::{Repetition, StepLabel};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
 use crate::timeline::intervals::add;
-use crate::timeline::launches::{EventCalls, Launches};
+use crate::timeline::launches::EventCalls;
 use crate::timeline::slices;
 
 /// How the phases of a trace are known.
@@ -31,30 +31,30 @@ pub enum PhaseSource {
 
 /// A stretch of time that belongs to one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub(crate) struct Window {
     /// When it begins, ns.
-    pub start: i64,
+    pub(crate) start: i64,
     /// When it ends, ns.
-    pub end: i64,
+    pub(crate) end: i64,
     /// The number of its name in [`Phases::names`].
-    pub name: usize,
+    pub(crate) name: usize,
     /// Whether all of it was recorded.
-    pub is_whole: bool,
+    pub(crate) is_whole: bool,
     /// The step that an engine's label states, where one does.
     step: Option<u32>,
 }
 
 /// The phases of a trace: stretches of time that do not overlap, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Phases {
+pub(crate) struct Phases {
     /// How they are known.
-    pub source: PhaseSource,
+    pub(crate) source: PhaseSource,
     /// For inferred phases, how alike the repetitions are: 1 where all steps launch the same kernels.
-    pub confidence: Option<f64>,
+    pub(crate) confidence: Option<f64>,
     /// The names, in order of first use.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// The stretches, in order of time. Where the device works on after the host has left a range, they are those of the device.
-    pub windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
     /// What engines state of their steps; windows have numbers of these.
     pub(crate) steps: Vec<Step>,
     /// For each window the range of the host in which its work was launched, where that is another time.
@@ -65,14 +65,19 @@ pub struct Phases {
 }
 
 /// For every device event, the window of [`Phases::windows`] that it belongs to.
-pub struct EventWindows(Vec<Option<usize>>);
+pub(crate) struct EventWindows(Vec<Option<usize>>);
 
 impl EventWindows {
     /// An event belongs to the window in which it was launched where ranges of the host are the phases, else to the one in
     /// which it began.
     ///
     /// Where the trace has launches, an event without one was launched before the recording began: it belongs to nothing.
-    pub fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls, phases: &Phases) -> Self {
+    pub(crate) fn of(
+        trace: &Trace,
+        events: &DeviceEvents,
+        calls: &EventCalls,
+        phases: &Phases,
+    ) -> Self {
         let all = events.all();
         let with_launch = (0..all.len()).filter(|&index| calls.call(index).is_some());
         let has_launches = 2 * with_launch.count() >= all.len();
@@ -90,18 +95,12 @@ impl EventWindows {
         Self(all.iter().enumerate().map(window).collect())
     }
 
-    pub fn get(&self, index: usize) -> Option<usize> {
+    pub(crate) fn get(&self, index: usize) -> Option<usize> {
         self.0[index]
     }
 }
 
 impl Phases {
-    /// Finds the phases of a trace.
-    pub fn of(trace: &Trace, events: &DeviceEvents) -> Self {
-        let calls = EventCalls::of(events, &Launches::of(trace));
-        Self::with_steps(trace, events, &calls, &steps::unnamed(trace))
-    }
-
     /// Finds the phases of a trace whose steps by the pattern of launches are known.
     pub(crate) fn with_steps(
         trace: &Trace,
@@ -186,7 +185,7 @@ impl Phases {
     }
 
     /// The window that holds a moment.
-    pub fn at(&self, time: i64) -> Option<usize> {
+    pub(crate) fn at(&self, time: i64) -> Option<usize> {
         let after = self.windows.partition_point(|window| window.start <= time);
         let window = after.checked_sub(1)?;
         let end = self.windows[window].end;
@@ -247,11 +246,6 @@ impl Phases {
             })
             .collect();
         self.launched = Some(with_work.into_iter().map(|(window, _)| window).collect());
-    }
-
-    /// Whether the windows are those of the device, which works on after the host has left its ranges.
-    pub fn is_asynchronous(&self) -> bool {
-        self.launched.is_some()
     }
 
     /// Whether the last window of the phase `name` has its end: then it is the end of the device's events, of which one

@@ -6,4 +6,5 @@ mod utilization;
 
 pub use residence::Residence;
 pub(crate) use theory::{Theory, Work};
-pub use utilization::{DtypeWork, MBU_FORMULA, MFU_FORMULA, Utilization};
+pub use utilization::{DtypeWork, Utilization};
+pub(crate) use utilization::{MBU_FORMULA, MFU_FORMULA};

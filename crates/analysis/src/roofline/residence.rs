@@ -20,7 +20,7 @@ pub struct Residence {
 
 impl Residence {
     /// Where `bytes_per_step` can stay on a device.
-    pub fn of(roof: &Roof<'_>, bytes_per_step: u64) -> Self {
+    pub(crate) fn of(roof: &Roof<'_>, bytes_per_step: u64) -> Self {
         let device = roof.device();
         let level = roof.level(bytes_per_step as f64);
         let (name, capacity_bytes) = match level {

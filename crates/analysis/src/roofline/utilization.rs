@@ -7,10 +7,10 @@ use llmprof_units::{Bytes, BytesPerSecond, DType, Flops, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// How MFU is computed, for people who compare it with another tool's.
-pub const MFU_FORMULA: &str = "MFU = Σ over dtypes of (model FLOPs ÷ peak FLOP/s) ÷ wall time; \
+pub(crate) const MFU_FORMULA: &str = "MFU = Σ over dtypes of (model FLOPs ÷ peak FLOP/s) ÷ wall time; \
     model FLOPs are the matrix products that the model needs, a multiply-add is two";
 /// How MBU is computed.
-pub const MBU_FORMULA: &str = "MBU = (weight bytes + KV bytes read and written) ÷ (wall time × peak bandwidth of main memory)";
+pub(crate) const MBU_FORMULA: &str = "MBU = (weight bytes + KV bytes read and written) ÷ (wall time × peak bandwidth of main memory)";
 
 /// Matrix work of one format.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub struct Utilization {
 
 impl Utilization {
     /// The utilization of a phase that costs `cost`, took `wall`, and keeps the bytes of a step in `level`.
-    pub fn of(roof: &Roof<'_>, cost: &Cost, wall: Nanos, level: MemoryLevel) -> Self {
+    pub(crate) fn of(roof: &Roof<'_>, cost: &Cost, wall: Nanos, level: MemoryLevel) -> Self {
         let device = roof.device();
         let peak = |dtype, engine| {
             let peak = device.peak(dtype, engine).ok()?;

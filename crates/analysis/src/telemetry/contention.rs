@@ -49,7 +49,7 @@ pub struct ProcessorUse {
 
 impl ProcessorUse {
     /// How many other programs of the machine used.
-    pub fn others(&self) -> f64 {
+    pub(crate) fn others(&self) -> f64 {
         // Ticks of the machine and of the worker are counted apart and may differ by one.
         (self.busy - self.stolen - self.worker).max(0.0)
     }

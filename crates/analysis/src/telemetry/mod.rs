@@ -34,7 +34,7 @@ pub struct HostTelemetry {
 
 impl HostTelemetry {
     /// What the samples of a record say; `None` where nothing was sampled.
-    pub fn of(record: &RunRecord) -> Option<Self> {
+    pub(crate) fn of(record: &RunRecord) -> Option<Self> {
         let samples = record.samples.as_ref()?;
         let phases = [
             RunPhase::Vision,

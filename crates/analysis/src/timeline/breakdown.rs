@@ -83,7 +83,7 @@ impl DeviceTime {
     }
 
     /// Sums up another stretch.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (sum, more) in [
             (&mut self.span_ns, other.span_ns),
             (&mut self.busy_ns, other.busy_ns),

@@ -22,12 +22,13 @@ pub enum Class {
 
 impl Class {
     /// All classes, in the order in which one covers another: time in which two are active belongs to the first.
-    pub const ALL: [Self; 4] = [Self::Compute, Self::Communication, Self::Copy, Self::Memset];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Compute, Self::Communication, Self::Copy, Self::Memset];
 }
 
 /// Which table of the trace an event is a row of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Table {
+pub(crate) enum Table {
     /// [`Trace::kernels`].
     Kernels,
     /// [`Trace::copies`].
@@ -38,40 +39,40 @@ pub enum Table {
 
 /// One kernel, copy or memset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceEvent {
+pub(crate) struct DeviceEvent {
     /// When it began, ns.
-    pub start: i64,
+    pub(crate) start: i64,
     /// When it ended, ns; not before `start`.
-    pub end: i64,
+    pub(crate) end: i64,
     /// The device.
-    pub device: u32,
+    pub(crate) device: u32,
     /// The context and the stream in it.
-    pub stream: (u32, u32),
+    pub(crate) stream: (u32, u32),
     /// What it counts as.
-    pub class: Class,
+    pub(crate) class: Class,
     /// Where it comes from.
-    pub table: Table,
+    pub(crate) table: Table,
     /// Its row there.
-    pub row: u32,
+    pub(crate) row: u32,
     /// Its name.
-    pub name: StrId,
+    pub(crate) name: StrId,
     /// The id that the launching call carries too; 0 where unknown.
-    pub correlation: u32,
+    pub(crate) correlation: u32,
     /// The id of the operator that launched it; 0 where unknown.
-    pub external: u64,
+    pub(crate) external: u64,
     /// Whether it came out of a launched graph.
-    pub in_graph: bool,
+    pub(crate) in_graph: bool,
 }
 
 impl DeviceEvent {
     /// How long it took, ns.
-    pub fn duration(&self) -> i64 {
+    pub(crate) fn duration(&self) -> i64 {
         self.end.saturating_sub(self.start)
     }
 }
 
 /// All device events of a trace, by device, then start, then end.
-pub struct DeviceEvents {
+pub(crate) struct DeviceEvents {
     events: Vec<DeviceEvent>,
     classes: FxHashMap<StrId, KernelClass>,
     unclassified: u64,
@@ -79,10 +80,10 @@ pub struct DeviceEvents {
 
 impl DeviceEvents {
     /// Names that are looked at; a trace with more than that has generated ones, which say nothing.
-    pub const MOST_NAMES: usize = 50_000;
+    pub(crate) const MOST_NAMES: usize = 50_000;
 
     /// The device events of `trace`.
-    pub fn of(trace: &Trace) -> Self {
+    pub(crate) fn of(trace: &Trace) -> Self {
         let (classes, unclassified) = kernel_classes(trace);
         let mut events =
             Vec::with_capacity(trace.kernels.len() + trace.copies.len() + trace.memsets.len());
@@ -123,17 +124,17 @@ impl DeviceEvents {
     }
 
     /// All of them in order.
-    pub fn all(&self) -> &[DeviceEvent] {
+    pub(crate) fn all(&self) -> &[DeviceEvent] {
         &self.events
     }
 
     /// The events of each device, in order.
-    pub fn devices(&self) -> impl Iterator<Item = &[DeviceEvent]> {
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &[DeviceEvent]> {
         self.events.chunk_by(|a, b| a.device == b.device)
     }
 
     /// Purpose and library of a kernel's name.
-    pub fn class_of(&self, name: StrId) -> KernelClass {
+    pub(crate) fn class_of(&self, name: StrId) -> KernelClass {
         self.classes.get(&name).copied().unwrap_or(KernelClass {
             category: Category::Other,
             library: Library::Unknown,
@@ -141,12 +142,12 @@ impl DeviceEvents {
     }
 
     /// Distinct kernel names beyond [`MOST_NAMES`](Self::MOST_NAMES), which were not looked at.
-    pub fn unclassified(&self) -> u64 {
+    pub(crate) fn unclassified(&self) -> u64 {
         self.unclassified
     }
 
     /// First start and last end.
-    pub fn span(&self) -> Option<(i64, i64)> {
+    pub(crate) fn span(&self) -> Option<(i64, i64)> {
         let start = self.events.iter().map(|event| event.start).min()?;
         let end = self.events.iter().map(|event| event.end).max()?;
         Some((start, end))

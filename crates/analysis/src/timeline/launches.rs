@@ -6,13 +6,13 @@ use rustc_hash::FxHashMap;
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 
 /// Calls of the CUDA API by the correlation id that their device events carry.
-pub struct Launches {
+pub(crate) struct Launches {
     calls: FxHashMap<u32, u32>,
 }
 
 impl Launches {
     /// Reads the calls of a trace.
-    pub fn of(trace: &Trace) -> Self {
+    pub(crate) fn of(trace: &Trace) -> Self {
         let hosts = &trace.hosts;
         let (kind, correlation) = (&hosts.kind[..], &hosts.correlation[..]);
         let mut calls = FxHashMap::default();
@@ -26,7 +26,7 @@ impl Launches {
     }
 
     /// The row in [`Trace::hosts`] of the call that launched `event`.
-    pub fn call(&self, event: &DeviceEvent) -> Option<u32> {
+    pub(crate) fn call(&self, event: &DeviceEvent) -> Option<u32> {
         if event.correlation == 0 {
             return None;
         }
@@ -35,18 +35,18 @@ impl Launches {
 }
 
 /// For every device event, the row in [`Trace::hosts`] of the call that launched it.
-pub struct EventCalls(Vec<u32>);
+pub(crate) struct EventCalls(Vec<u32>);
 
 impl EventCalls {
     const NONE: u32 = u32::MAX;
 
-    pub fn of(events: &DeviceEvents, launches: &Launches) -> Self {
+    pub(crate) fn of(events: &DeviceEvents, launches: &Launches) -> Self {
         let call = |event| launches.call(event).unwrap_or(Self::NONE);
         Self(events.all().iter().map(call).collect())
     }
 
     /// The call behind event `index`; `None` where it was not recorded.
-    pub fn call(&self, index: usize) -> Option<u32> {
+    pub(crate) fn call(&self, index: usize) -> Option<u32> {
         Some(self.0[index]).filter(|&call| call != Self::NONE)
     }
 }
@@ -76,7 +76,7 @@ pub enum ApiKind {
 
 impl ApiKind {
     /// Reads it from the name of the function.
-    pub fn of(name: &str) -> Self {
+    pub(crate) fn of(name: &str) -> Self {
         let has = |part: &str| name.contains(part);
         if has("Synchronize") {
             Self::Sync

@@ -6,6 +6,6 @@ pub(crate) mod extent;
 pub mod idle;
 pub(crate) mod intervals;
 pub mod launches;
-pub mod nesting;
+pub(crate) mod nesting;
 pub mod occupancy;
 pub(crate) mod slices;

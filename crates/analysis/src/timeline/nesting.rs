@@ -6,7 +6,7 @@ use llmprof_record::trace::{HostKind, StrId, Trace};
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// For every row of [`Trace::hosts`], the slices around it.
-pub struct Nesting {
+pub(crate) struct Nesting {
     /// The innermost slice around a row, of any kind but calls of the operating system.
     parent: Vec<u32>,
 }
@@ -16,7 +16,7 @@ impl Nesting {
     ///
     /// Slices of one thread should nest. Where a profiler wrote two that overlap in part, the later one is not inside
     /// the earlier one, and the earlier one holds nothing that begins after it.
-    pub fn of(trace: &Trace) -> Self {
+    pub(crate) fn of(trace: &Trace) -> Self {
         let hosts = &trace.hosts;
         let (start, duration) = (&hosts.start[..], &hosts.duration[..]);
         let (thread, kind) = (&hosts.thread[..], &hosts.kind[..]);
@@ -45,13 +45,13 @@ impl Nesting {
     }
 
     /// The slice directly around `row`.
-    pub fn parent(&self, row: u32) -> Option<u32> {
+    pub(crate) fn parent(&self, row: u32) -> Option<u32> {
         let parent = *self.parent.get(row as usize)?;
         (parent != NONE).then_some(parent)
     }
 
     /// The slices around `row`, innermost first, `row` itself leading.
-    pub fn outwards(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn outwards(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(row), |&row| self.parent(row))
     }
 

@@ -67,7 +67,7 @@ impl BlockLimits {
     }
 
     /// Blocks that fit by all resources.
-    pub fn blocks_per_sm(&self) -> u64 {
+    pub(crate) fn blocks_per_sm(&self) -> u64 {
         [
             Some(self.blocks),
             Some(self.warps),

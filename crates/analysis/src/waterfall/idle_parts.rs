@@ -10,10 +10,10 @@ use crate::timeline::intervals::add;
 
 /// Something with a name that the host did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostInterval {
-    pub name: String,
-    pub start_ns: i64,
-    pub end_ns: i64,
+pub(crate) struct HostInterval {
+    pub(crate) name: String,
+    pub(crate) start_ns: i64,
+    pub(crate) end_ns: i64,
 }
 
 /// A part of a part.

@@ -19,14 +19,15 @@ use llmprof_theory::floor::OperatorFloor;
 use llmprof_units::{Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
-pub use self::idle_parts::{HostInterval, NamedTime, UNRECORDED};
+pub(crate) use self::idle_parts::HostInterval;
 use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
+pub use self::idle_parts::{NamedTime, UNRECORDED};
 use crate::timeline::idle::IdleCauses;
 use crate::timeline::intervals::add;
 
 /// What an event counts as. Every event is in exactly one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventClass {
+pub(crate) enum EventClass {
     /// It does the work of the operator with this number in the list of floors.
     Matched(u32),
     /// No operator needs it.
@@ -39,15 +40,15 @@ pub enum EventClass {
 
 /// One interval of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub(crate) struct Event {
     /// When it began.
-    pub start_ns: i64,
+    pub(crate) start_ns: i64,
     /// When it ended.
-    pub end_ns: i64,
+    pub(crate) end_ns: i64,
     /// When the host asked for it, where that is known.
-    pub launched_ns: Option<i64>,
+    pub(crate) launched_ns: Option<i64>,
     /// The part that it belongs to.
-    pub class: EventClass,
+    pub(crate) class: EventClass,
 }
 
 /// The least time of an operator, or of several that cannot be told apart.
@@ -80,15 +81,15 @@ impl Floor {
 
 /// What a waterfall is made of.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// Begin and end of the phase.
-    pub window: (i64, i64),
+    pub(crate) window: (i64, i64),
     /// The events of one device or of the coordinating thread, in order of their starts.
-    pub events: &'a [Event],
+    pub(crate) events: &'a [Event],
     /// The least times of the operators that events are matched to; absent without a device.
-    pub floors: Option<&'a [Floor]>,
+    pub(crate) floors: Option<&'a [Floor]>,
     /// What the host did, in order of starts: it says what idle time was for.
-    pub host: &'a [HostInterval],
+    pub(crate) host: &'a [HostInterval],
 }
 
 /// Operators that were faster than their floor allows.
@@ -150,7 +151,7 @@ pub struct Waterfall {
 
 impl Waterfall {
     /// The waterfall of one stretch of time.
-    pub fn of(input: &Input<'_>) -> Self {
+    pub(crate) fn of(input: &Input<'_>) -> Self {
         let (start, end) = (input.window.0, input.window.1.max(input.window.0));
         let mut parts = Parts::default();
         let mut per_operator = vec![Operator::default(); input.floors.map_or(0, <[_]>::len)];
@@ -250,7 +251,7 @@ impl Waterfall {
     }
 
     /// Sums up another stretch of the same phase. Both have floors, or the sum has none.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let both = |a: Option<Nanos>, b: Option<Nanos>| {
             a.zip(b).map(|(a, b)| Nanos(a.0.saturating_add(b.0)))
         };
@@ -291,7 +292,7 @@ impl Waterfall {
 
     /// The same waterfall with its idle time by the causes that a device trace shows for the same stretches.
     #[must_use]
-    pub fn with_idle_causes(mut self, causes: &IdleCauses) -> Self {
+    pub(crate) fn with_idle_causes(mut self, causes: &IdleCauses) -> Self {
         self.idle = from_causes(causes, self.idle_ns);
         self
     }

@@ -2,7 +2,7 @@
 
 use llmprof_record::trace::{InputsId, Trace};
 use llmprof_theory::device::Engine;
-use llmprof_units::DType;
+use llmprof_units::{Bytes, DType};
 
 use crate::attribution::operator_cost::OperatorCost;
 
@@ -37,7 +37,7 @@ fn product(sizes: impl IntoIterator<Item = i64>) -> Option<u64> {
 pub(crate) fn on_vectors(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
     OperatorCost {
         flops,
-        bytes,
+        bytes: Bytes(bytes),
         dtype,
         engine: Engine::Vector,
     }
@@ -46,7 +46,7 @@ pub(crate) fn on_vectors(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
 fn on_matrices(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
     OperatorCost {
         flops,
-        bytes,
+        bytes: Bytes(bytes),
         dtype,
         engine: Engine::Tensor,
     }

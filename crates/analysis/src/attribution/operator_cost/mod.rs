@@ -9,7 +9,7 @@ mod rules;
 
 use llmprof_record::trace::{InputsId, StrId, Trace};
 use llmprof_theory::device::{Device, Engine};
-use llmprof_units::DType;
+use llmprof_units::{Bytes, DType};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct OperatorCost {
     /// Operations.
     pub flops: u64,
     /// Bytes read and written.
-    pub bytes: u64,
+    pub bytes: Bytes,
     /// The format that it computes in.
     pub dtype: DType,
     /// Whether matrix units can do it.
@@ -31,8 +31,8 @@ pub struct OperatorCost {
 
 impl OperatorCost {
     /// The least time on a device, seconds: the longer of computing and moving. Nothing where the device has no peak.
-    pub fn floor_seconds(&self, device: &Device) -> Option<f64> {
-        let moving = self.bytes as f64 / device.bandwidth().0;
+    pub(crate) fn floor_seconds(&self, device: &Device) -> Option<f64> {
+        let moving = self.bytes.0 as f64 / device.bandwidth().0;
         if self.flops == 0 {
             return Some(moving);
         }
@@ -42,14 +42,14 @@ impl OperatorCost {
 }
 
 /// The rules by the names of a trace.
-pub struct Costs<'a> {
+pub(crate) struct Costs<'a> {
     trace: &'a Trace,
     rules: FxHashMap<StrId, Rule>,
 }
 
 impl<'a> Costs<'a> {
     /// Looks up which names of a trace have a rule.
-    pub fn of(trace: &'a Trace) -> Self {
+    pub(crate) fn of(trace: &'a Trace) -> Self {
         let rules = RULES
             .iter()
             .filter_map(|&(name, rule)| Some((trace.strings.find(name)?, rule)))
@@ -58,7 +58,7 @@ impl<'a> Costs<'a> {
     }
 
     /// What a call must cost; nothing for an operator without a rule, or where shapes or dtypes are not recorded.
-    pub fn cost(&self, name: StrId, inputs: InputsId) -> Option<OperatorCost> {
+    pub(crate) fn cost(&self, name: StrId, inputs: InputsId) -> Option<OperatorCost> {
         let rule = *self.rules.get(&name)?;
         let arguments = Arguments {
             trace: self.trace,
@@ -125,12 +125,15 @@ mod tests {
         // 2·128·64·32; 2 bytes for 128·32 + 32·64 + 128·64 elements.
         let product = cost("aten::mm", "[[128, 32], [32, 64]]", TWO, "").expect("cost");
         assert_eq!(
-            (product.flops, product.bytes),
+            (product.flops, product.bytes.0),
             (524_288, 2 * (4096 + 2048 + 8192))
         );
         assert_eq!(product.engine, Engine::Tensor);
         let linear = cost("aten::linear", "[[1, 128, 32], [64, 32]]", TWO, "").expect("cost");
-        assert_eq!((linear.flops, linear.bytes), (product.flops, product.bytes));
+        assert_eq!(
+            (linear.flops, linear.bytes.0),
+            (product.flops, product.bytes.0)
+        );
         // Batches broadcast: 4 products of 2×3 and 3×5.
         let batched = cost("aten::matmul", "[[4, 2, 3], [3, 5]]", TWO, "").expect("cost");
         assert_eq!(batched.flops, 4 * 2 * 2 * 3 * 5);
@@ -146,7 +149,7 @@ mod tests {
         let values = r#"["", "", "", "[2, 2]", "[1, 1]", "[1, 1]"]"#;
         let conv = cost("aten::convolution", dims, dtypes, values).expect("cost");
         assert_eq!(conv.flops, 2 * 16 * 16 * 3 * 9);
-        assert_eq!(conv.bytes, 4 * (3 * 64 + 16 * 27 + 16 * 16));
+        assert_eq!(conv.bytes, Bytes(4 * (3 * 64 + 16 * 27 + 16 * 16)));
         let never = values.replace("[2, 2]", "[0, 0]");
         assert_eq!(cost("aten::convolution", dims, dtypes, &never), None);
     }
@@ -155,7 +158,7 @@ mod tests {
     fn elementwise_work_broadcasts() {
         let dtypes = r#"["float", "float", "Scalar"]"#;
         let sum = cost("aten::add", "[[4, 1, 3], [5, 1], []]", dtypes, "").expect("cost");
-        assert_eq!((sum.flops, sum.bytes), (60, 4 * (12 + 5 + 60)));
+        assert_eq!((sum.flops, sum.bytes.0), (60, 4 * (12 + 5 + 60)));
         assert_eq!(cost("aten::add", "[[4], [5], []]", dtypes, ""), None);
         assert_eq!(cost("aten::view", "[[4], [5], []]", dtypes, ""), None);
     }

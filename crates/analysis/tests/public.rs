@@ -15,7 +15,8 @@ fn fixtures() -> PathBuf {
 
 fn analyzed(name: &str) -> Analysis {
     let file = fixtures().join(name);
-    let (_, profile) = import::import(&file, &Limits::default()).unwrap();
+    let (_, profile) =
+        import::import(&file, &Limits::default()).expect("a profile that can be read");
     let Profile::Trace(trace) = profile else {
         panic!("{name} is a trace");
     };
@@ -26,7 +27,7 @@ fn analyzed(name: &str) -> Analysis {
         }],
         ..RunRecord::default()
     };
-    analyze(&record, None).unwrap()
+    analyze(&record, None).expect("without a workload nothing is refused")
 }
 
 /// The only phase of a trace of one step.

@@ -283,7 +283,7 @@ fn a_graph_that_was_made_while_cupti_was_out_is_noticed_when_it_runs() {
     assert!(finalized(&run) >= 1);
     let kept = kept(&recorded);
     assert!(
-        kept.len() == 1 && kept[0].contains("captured while CUPTI was out"),
+        kept.len() == 1 && kept[0].contains("captured while CUPTI was detached"),
         "{kept:?}"
     );
     // From the first slice that held its kernels on.

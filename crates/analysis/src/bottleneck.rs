@@ -96,6 +96,17 @@ pub struct Classification {
     pub evidence: Vec<Evidence>,
 }
 
+impl Classification {
+    /// None, and why.
+    pub(crate) fn unknown(why: &str) -> Self {
+        Self {
+            class: None,
+            why: why.to_owned(),
+            evidence: Vec::new(),
+        }
+    }
+}
+
 /// Classifies a phase.
 pub(crate) fn classify(
     waterfall: &Waterfall,

@@ -31,7 +31,9 @@ use llmprof_record::run::{RecordedModel, RunRecord};
 use llmprof_theory::device::{Catalog, Device};
 
 use self::absent::{no_device, uncounted};
-use self::assumptions::{arithmetic, assumptions, how_it_ran, measured_at, profiling_overhead};
+use self::assumptions::{
+    arithmetic, assumptions, how_it_ran, measured_at, profiled_times, profiling_overhead,
+};
 use self::subject::Subject;
 use self::traced::of_trace;
 use crate::analysis::{Analysis, AnalysisError};
@@ -71,6 +73,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         issues.retain(|issue| issue.code != "run.no_model");
         issues.push(uncounted(&error));
     }
+    analysis.assumptions.extend(profiled_times(record));
     analysis.assumptions.extend(how_it_ran(record));
     let overhead = profiling_overhead(&analysis);
     analysis.assumptions.extend(overhead);

@@ -12,7 +12,7 @@ use crate::analyze::kernels::{in_graphs, kernels};
 use crate::analyze::plain::plain_time;
 use crate::analyze::stretches::{Stretch, TracePhase};
 use crate::analyze::tracing::Tracing;
-use crate::bottleneck::{PhaseSignals, classify};
+use crate::bottleneck::{Classification, PhaseSignals, classify};
 use crate::latency::plain_wall;
 use crate::matching::lanes::Lane;
 use crate::phase_analysis::PhaseAnalysis;
@@ -114,6 +114,11 @@ impl Tracing<'_> {
             basis: work.cost.basis,
             traced: Some(traced),
         };
+        if self.timeline.phase_source == PhaseSource::Whole {
+            analysis.class = Classification::unknown(
+                "no phases were found, so the time includes what the program did around its work",
+            );
+        }
         issues.extend(invariants::check(&mut analysis, &signals));
         issues.extend(analysis.waterfall.issues(name));
         if lane.is_exact {

@@ -204,7 +204,7 @@ impl Facts<'_> {
                         ""
                     }
                 ),
-                is_bound: false,
+                is_bound: true,
             }),
             confidence: if batch > workload_now.batch.saturating_mul(FAR) {
                 Confidence::Low

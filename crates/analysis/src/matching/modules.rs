@@ -15,6 +15,9 @@ use crate::matching::script::Script;
 /// An operator: its path's number in the script, and its kind.
 pub(crate) type OperatorKey = (u32, Kind);
 
+/// transformers 5 calls `mlp` what checkpoints of Mixtral, and theory with them, call `block_sparse_moe`.
+const RENAMED: (&str, &str) = ("mlp", "block_sparse_moe");
+
 /// A module of the model.
 #[derive(Default)]
 struct Module {
@@ -76,6 +79,15 @@ impl ModuleTree {
 
     /// The module that a range's name stands for.
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
+        self.find_path(name).or_else(|| {
+            let (module, family) = RENAMED;
+            let parts = name.split('.');
+            let renamed = parts.map(|part| if part == module { family } else { part });
+            self.find_path(&renamed.collect::<Vec<_>>().join("."))
+        })
+    }
+
+    fn find_path(&self, name: &str) -> Option<u32> {
         ends(name).find_map(|end| {
             let exact = self.by_path.get(end).copied();
             exact.or_else(|| self.by_end.get(end).copied().flatten())

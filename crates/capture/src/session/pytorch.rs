@@ -6,6 +6,8 @@ use llmprof_record::{
     store::RunDir,
 };
 
+use llmprof_theory::MlaDecode;
+
 use super::{
     Halt, Session, cupti,
     passes::{Passes, Start, load, longest},
@@ -80,6 +82,10 @@ fn measure(
     }
     if let Some(workload) = &mut passes.record.workload {
         workload.precision = precision(&loaded.facts);
+        // transformers 5 expands the latent in every step; it does not absorb the up-projections.
+        if workload.mla == MlaDecode::Absorbed {
+            workload.mla = MlaDecode::Expanded;
+        }
     }
     if let Some(host) = &mut passes.record.host {
         host.worker.clone_from(&loaded.facts);

@@ -18,9 +18,7 @@ use serde::{Deserialize, Serialize};
 /// What the processor counted in user mode. What it could not count is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CounterValues {
-    /// Clock cycles.
     pub cycles: Option<u64>,
-    /// Instructions that completed.
     pub instructions: Option<u64>,
     /// Accesses that reached the last level of cache.
     pub cache_references: Option<u64>,

@@ -38,7 +38,6 @@ pub(crate) fn ensure() -> Result<(), Failure> {
     })
 }
 
-/// Calibrates the processor.
 pub(crate) fn measure() -> Result<DeviceFile, Failure> {
     calibrate(&clock::now())
         .map_err(|error| Failure::new(format!("cannot calibrate this CPU: {error}")))

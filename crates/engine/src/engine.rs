@@ -34,7 +34,6 @@ pub struct Options {
     pub threads: Option<usize>,
 }
 
-/// A loaded model.
 pub struct Engine {
     model: Model,
     decoder: BoundDecoder,
@@ -103,7 +102,6 @@ impl Engine {
         })
     }
 
-    /// The model.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -124,7 +122,6 @@ impl Engine {
         }
     }
 
-    /// Threads that compute.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }

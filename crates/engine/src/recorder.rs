@@ -13,7 +13,6 @@ pub fn now_ns() -> u64 {
 /// What an operator of the loaded model is. Events name it by its index in [`Engine::operators`](crate::Engine::operators).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperatorInfo {
-    /// What it does.
     pub kind: Kind,
     /// Where it stands; made into text only when somebody reads it.
     pub path: Path<'static>,
@@ -28,15 +27,12 @@ pub struct OperatorInfo {
 pub struct Event {
     /// When it began, on the clock of [`now_ns`].
     pub start_ns: u64,
-    /// When it ended.
     pub end_ns: u64,
     /// Independent problems of the same size.
     pub groups: u32,
-    /// Rows.
     pub m: u32,
     /// Columns of the result.
     pub n: u32,
-    /// The summed dimension.
     pub k: u32,
     /// Index of its [`OperatorInfo`].
     pub operator: u32,

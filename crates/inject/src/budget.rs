@@ -70,9 +70,7 @@ struct State {
 /// What was read of the records of a slice since the budget was last told.
 #[derive(Default)]
 pub(crate) struct Recorded {
-    /// Launches.
     pub(crate) launches: f64,
-    /// Kernels of graphs.
     pub(crate) of_graphs: f64,
     /// Kernels, of all of the slice.
     pub(crate) kernels: Kernels,
@@ -80,13 +78,11 @@ pub(crate) struct Recorded {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Earning credit.
     Off,
     /// Waiting for a step, since then.
     Armed(i64),
     /// Recording steps since then; so many are left.
     Steps(i64, u64),
-    /// Recording until then.
     Timed(i64),
 }
 
@@ -257,7 +253,6 @@ impl Budget {
 }
 
 impl State {
-    /// A slice begins.
     fn begin(&mut self, slice: Slice, phase: Phase) {
         if self.slices.owes {
             // CUPTI has not left, and will not.
@@ -267,7 +262,6 @@ impl State {
         (self.slices.kind, self.slices.owes) = (slice, true);
     }
 
-    /// It ends.
     fn end(&mut self, now: i64) {
         self.phase = Phase::Off;
         self.slices.ended = now;

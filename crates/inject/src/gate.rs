@@ -11,7 +11,6 @@ use crate::cupti::{Attachment, Denied};
 use crate::session::Session;
 use crate::sys;
 
-/// The gate.
 pub(crate) struct Gate {
     range: Option<Box<[u8]>>,
     has_slices: bool,
@@ -115,7 +114,6 @@ impl Gate {
         self.range.as_ref().is_some_and(|range| **range == *name)
     }
 
-    /// CUPTI is there.
     pub(crate) fn attach(&self, session: &Session) {
         self.change(session, |state| state.attached = true);
     }
@@ -130,19 +128,16 @@ impl Gate {
         self.change(session, |state| state.inside += 1);
     }
 
-    /// It ends.
     pub(crate) fn leave(&self, session: &Session) {
         self.change(session, |state| {
             state.inside = state.inside.saturating_sub(1);
         });
     }
 
-    /// A slice begins.
     pub(crate) fn begin_slice(&self, session: &Session, slice: Slice) {
         self.change(session, |state| state.slice = Some(slice));
     }
 
-    /// It ends.
     pub(crate) fn end_slice(&self, session: &Session) {
         self.change(session, |state| state.slice = None);
     }

@@ -32,7 +32,6 @@ static CURRENT: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 /// 0: nobody starts a session; 1: someone does.
 static STARTING: AtomicU32 = AtomicU32::new(0);
 
-/// One watched process.
 pub(crate) struct Session {
     pub(crate) options: Options,
     pub(crate) buffers: Buffers,

@@ -28,7 +28,6 @@ impl FlopTable {
         self.0[dtype as usize]
     }
 
-    /// Adds operations, saturating.
     pub fn add(&mut self, dtype: DType, flops: u64) {
         let slot = &mut self.0[dtype as usize];
         *slot = slot.saturating_add(flops);
@@ -62,13 +61,9 @@ impl Serialize for FlopTable {
 /// The sum of some operators' work and traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cost {
-    /// Matrix work.
     pub tensor: FlopTable,
-    /// Other arithmetic.
     pub vector: FlopTable,
-    /// Bytes moved.
     pub traffic: Traffic,
-    /// Calls of operators.
     pub calls: u64,
     /// `Counted` unless a part is not.
     pub basis: Basis,
@@ -102,7 +97,6 @@ impl Cost {
         }
     }
 
-    /// All floating-point operations.
     pub fn flops(&self) -> u64 {
         self.tensor.total().saturating_add(self.vector.total())
     }
@@ -137,7 +131,6 @@ pub struct Costs {
     pub prefill: Cost,
     /// The first decode step.
     pub decode_step: Cost,
-    /// All decode steps.
     pub decode: Cost,
 }
 
@@ -151,7 +144,6 @@ pub enum Span {
     Prefill,
     /// The first decode step.
     DecodeStep,
-    /// All decode steps.
     Decode,
 }
 

@@ -24,7 +24,6 @@ pub enum Resource {
     Tensor,
     /// Other arithmetic: vector units.
     Vector,
-    /// Memory bandwidth.
     Memory,
     /// The fixed time of each kernel. Only predictions know it.
     Launch,
@@ -135,7 +134,6 @@ impl<'d> Roof<'d> {
         }
     }
 
-    /// The device.
     pub fn device(&self) -> &'d Device {
         self.device
     }
@@ -239,7 +237,6 @@ pub struct PhaseFloor {
     pub binds: Resource,
     /// Where the bytes come from.
     pub memory_level: MemoryLevel,
-    /// All operations.
     pub flops: Flops,
     /// Compulsory bytes.
     pub compulsory_bytes: Bytes,

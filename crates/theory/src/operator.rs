@@ -54,7 +54,6 @@ pub enum Kind {
     Attention,
     /// A nonlinearity, with the product of gate and up projection where there is a gate.
     Activation,
-    /// A residual addition.
     Add,
     /// A multiplication by a constant (embedding scale, routed scaling, soft cap of logits).
     Scale,
@@ -163,7 +162,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A matrix product.
     pub fn matmul(m: u64, n: u64, k: u64) -> Self {
         Self { groups: 1, m, n, k }
     }
@@ -184,7 +182,6 @@ impl Shape {
 pub struct Work {
     /// The format that is multiplied.
     pub dtype: DType,
-    /// Operations.
     pub flops: u64,
 }
 
@@ -197,9 +194,7 @@ pub struct Traffic {
     pub kv_read: u64,
     /// Keys and values added to the cache.
     pub kv_write: u64,
-    /// Activations read.
     pub activation_read: u64,
-    /// Activations written.
     pub activation_write: u64,
     /// The part of the activations that enters or leaves the model: token ids, pixels, logits.
     pub boundary: u64,
@@ -247,7 +242,6 @@ impl Traffic {
 /// All sums saturate at `u64::MAX`; [`crate::Costs`] refuses a workload that comes near.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operator<'m> {
-    /// What it does.
     pub kind: Kind,
     /// Where it stands; the layer is the first of those it stands for.
     pub path: Path<'m>,
@@ -265,9 +259,7 @@ pub struct Operator<'m> {
     pub parameters: u64,
     /// Matrix work, fit for tensor cores.
     pub tensor: Work,
-    /// All other arithmetic.
     pub vector: Work,
-    /// Bytes moved.
     pub traffic: Traffic,
     /// `Counted`, or `Expected` where random routing decides.
     pub basis: Basis,

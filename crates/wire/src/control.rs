@@ -10,26 +10,16 @@ pub enum Report {
     Hello {
         /// The version of the wire format.
         version: u32,
-        /// The process.
         process: u32,
         /// The name of the file within the directory.
         file: String,
     },
     /// CUPTI is in use.
-    Attached {
-        /// Its version.
-        cupti: u32,
-    },
+    Attached { cupti: u32 },
     /// CUPTI cannot be used.
-    Refused {
-        /// Why.
-        why: String,
-    },
+    Refused { why: String },
     /// Recording went on or off.
-    Capture {
-        /// Which of them.
-        on: bool,
-    },
+    Capture { on: bool },
     /// The answer to [`Order::Flush`].
     Flushed {
         /// The number of that order.
@@ -51,7 +41,6 @@ pub enum Report {
 pub enum Order {
     /// Record from now on.
     Start,
-    /// Record no more.
     Stop,
     /// Write what there is, then answer with this number.
     Flush(u32),

@@ -15,7 +15,6 @@ pub const HEADER_BYTES: usize = 48;
 /// Which process wrote the file, and on which clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The process.
     pub process: u32,
     /// The process that started it.
     pub parent: u32,

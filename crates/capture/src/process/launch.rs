@@ -15,7 +15,6 @@ use super::{Child, ProcessError};
 pub struct Launch {
     /// The program, by path or by name on the `PATH`.
     pub program: String,
-    /// Its arguments.
     pub args: Vec<String>,
     /// Variables added to the environment it inherits; `None` removes one.
     pub env: BTreeMap<String, Option<String>>,

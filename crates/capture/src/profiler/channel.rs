@@ -14,9 +14,7 @@ const LONGEST_LINE: usize = 64 << 10;
 /// What a process has reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// The process.
     pub process: u32,
-    /// Its wire file.
     pub file: String,
     /// The version of CUPTI, once it is in use.
     pub cupti: Option<u32>,
@@ -52,7 +50,6 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Begins to listen.
     pub fn open() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("llmprof-").tempdir()?;
         let listener = UnixListener::bind(folder.path().join("control"))?;

@@ -20,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long processes that outlive the command may take to write what they have.
 const LAST_FLUSH: Duration = Duration::from_secs(3);
 
-/// When to record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// Begin so long after the start of the command.

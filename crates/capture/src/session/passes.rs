@@ -76,7 +76,6 @@ impl<'p, 's> Passes<'p, 's> {
         Ok((passes, loaded))
     }
 
-    /// The worker's process.
     pub(super) fn pid(&self) -> u32 {
         self.client.hello().pid
     }

@@ -15,9 +15,7 @@ use llmprof_record::issue::{Issue, Severity};
 /// A part of the machine with energy counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Domain {
-    /// The processors.
     Package,
-    /// Their memory.
     Dram,
 }
 
@@ -80,7 +78,6 @@ impl Rapl {
         }
     }
 
-    /// Reads all counters.
     pub(super) fn update(&mut self) {
         for zone in &mut self.zones {
             if let Ok(now) = number(&zone.energy) {

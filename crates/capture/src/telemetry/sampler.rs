@@ -29,7 +29,6 @@ pub enum TelemetryError {
 pub struct Settings {
     /// Time from one sample to the next.
     pub period: Duration,
-    /// The GPUs.
     pub gpus: Gpus,
     /// The library that knows them, in place of the system's.
     pub nvml_library: Option<PathBuf>,

@@ -49,12 +49,10 @@ impl AttentionShape {
 pub(crate) struct Tile<'a> {
     /// Per key head `capacity` keys of `head_dim` elements.
     pub(crate) keys: &'a [f32],
-    /// Likewise the values.
     pub(crate) values: &'a [f32],
     pub(crate) capacity: usize,
     /// Position of the first query.
     pub(crate) past: usize,
-    /// Number of queries.
     pub(crate) queries: usize,
 }
 

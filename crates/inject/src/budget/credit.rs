@@ -76,7 +76,6 @@ impl Credit {
         }
     }
 
-    /// A step earns.
     pub(super) fn earn_step(&mut self, start: i64, end: i64) {
         let earned = (end - start.max(self.earned_to)).max(0);
         self.amount = (self.amount + self.left() * earned as f64).min(self.expected);

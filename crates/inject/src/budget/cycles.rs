@@ -14,7 +14,6 @@ const PAUSE: f64 = 8.0;
 /// More than so many times what was counted is not believed.
 const MOST: f64 = 4.0;
 
-/// Cycles of steps.
 #[derive(Default)]
 pub(super) struct Cycles {
     /// When the last step began, and what recording was like then.
@@ -41,7 +40,6 @@ pub(crate) struct Moment {
 }
 
 impl Cycles {
-    /// A step begins.
     pub(super) fn begin(&mut self, now: i64, moment: Moment) {
         let overlaps = std::mem::replace(&mut self.is_open, true);
         let Some((since, before)) = self.begun.replace((now, moment)) else {

@@ -68,7 +68,6 @@ enum Heard {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Graphs {
-    /// There are none.
     Unseen,
     /// They were captured before our eyes.
     Captured,
@@ -122,7 +121,6 @@ impl Attachment {
         })
     }
 
-    /// Its version.
     pub(crate) fn version(&self) -> u32 {
         self.cupti.version
     }

@@ -95,7 +95,6 @@ pub(super) struct Limit {
 /// What is to be done at the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passing {
-    /// Nothing.
     Nothing,
     /// Our thread is to be woken: it may take what CUPTI holds.
     Wake,
@@ -108,7 +107,6 @@ pub(super) enum Passing {
 pub(crate) enum Drain {
     /// What is whole; whether something is left shows after it.
     Whole,
-    /// Everything.
     All,
 }
 

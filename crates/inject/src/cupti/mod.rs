@@ -112,7 +112,6 @@ api! {
 pub(crate) struct Refusal {
     /// What CUPTI returned; 0 where it was not found or is of an unknown version.
     pub(crate) status: Status,
-    /// In words.
     pub(crate) why: String,
 }
 
@@ -218,7 +217,6 @@ impl Cupti {
         started
     }
 
-    /// Records again.
     fn resume(&self) -> Result<(), Refusal> {
         self.start().inspect_err(|_| self.stop())
     }

@@ -289,7 +289,6 @@ impl Session {
         number
     }
 
-    /// It ends.
     pub(super) fn end_range(&self, number: u64) {
         let ended = match self.ranges.started.lock() {
             Ok(mut ranges) => ranges.remove(&number),

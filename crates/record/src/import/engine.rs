@@ -21,7 +21,6 @@ pub const FORMAT: &str = "llmprof_engine";
 const MAGIC: &[u8; 7] = b"LPOPS2\n";
 const RECORD_BYTES: usize = 6 * 4 + 2 * 8;
 
-/// Reads one batch.
 pub const IMPORTER: Importer = Importer {
     name: FORMAT,
     sniff: |head| head.starts_with(MAGIC),

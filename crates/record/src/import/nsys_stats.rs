@@ -26,7 +26,6 @@ fn sniff(head: &[u8]) -> bool {
     CsvText::find(head, |cells| Report::of(cells).is_some()).is_some()
 }
 
-/// Reads one report.
 pub fn read(source: &Source) -> Result<SummaryTable, ImportError> {
     let Some(table) = CsvText::find(source.bytes(), |cells| Report::of(cells).is_some()) else {
         return Err(source.unusable(FORMAT, "no header of a known report is in it"));

@@ -10,21 +10,17 @@ use super::{Lowered, Rule, anywhere, first_match, head};
 pub enum Category {
     /// Matrix product, the reduction after a split-K product included.
     Gemm,
-    /// Matrix-vector product.
     Gemv,
     /// Attention, fused or in parts, and the merging of its partial results.
     Attention,
-    /// Convolution.
     Conv,
     /// One output from the same place of each input: arithmetic, activations, fills.
     Elementwise,
     /// Layer, RMS, group or batch normalization.
     Norm,
-    /// Softmax outside attention.
     Softmax,
     /// Sum, mean, maximum and their like.
     Reduce,
-    /// Prefix sums.
     Scan,
     /// A copy that may change dtype or layout.
     Copy,
@@ -32,13 +28,11 @@ pub enum Category {
     Cat,
     /// Reads or writes through indices: gather, scatter, select, masks.
     Index,
-    /// Rotary position embedding.
     Rope,
     /// Lookup in an embedding table.
     Embedding,
     /// Writes into a paged key-value cache.
     Cache,
-    /// Sorting and top-k.
     Sort,
     /// Choosing tokens from logits.
     Sampling,
@@ -50,9 +44,7 @@ pub enum Category {
     Recurrence,
     /// Generation of random numbers.
     Random,
-    /// Interpolation of images.
     Resample,
-    /// Exchange between devices.
     Communication,
     /// Setting memory to one value.
     Memset,
@@ -61,7 +53,6 @@ pub enum Category {
 }
 
 impl Category {
-    /// The serialized name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gemm => "gemm",

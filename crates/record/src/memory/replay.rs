@@ -23,13 +23,10 @@ const POINTS: usize = 50_000;
 /// What an allocator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Gave a block.
     Allocate,
-    /// Took one back.
     Free,
     /// Got a segment, or pages for one, from the device.
     Reserve,
-    /// Returned one.
     Release,
     /// Could not give a block. The device had this many bytes left.
     OutOfMemory(Option<u64>),

@@ -58,18 +58,14 @@ pub struct GpuSample {
 pub struct GpuSeries {
     /// Its number, as NVML counts: in order of the PCI bus, whatever `CUDA_VISIBLE_DEVICES` says.
     pub index: u32,
-    /// Its name.
     pub name: String,
-    /// Its memory.
     pub memory_total_bytes: Option<Bytes>,
-    /// The samples.
     pub rows: Vec<GpuSample>,
 }
 
 /// Energy and where it is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuEnergy {
-    /// How much.
     pub joules: Joules,
     /// `measured` by the GPU's counter, or `derived`: power integrated over time.
     pub basis: Basis,

@@ -17,16 +17,13 @@ pub enum Liveness {
     Live,
     /// It says `running`, but its process is gone.
     Dead,
-    /// It ended.
     Ended,
 }
 
 /// A run on disk, as anyone may read it.
 #[derive(Clone, Debug)]
 pub struct StoredRun {
-    /// The run directory.
     pub path: PathBuf,
-    /// Its state.
     pub manifest: Manifest,
 }
 

@@ -14,7 +14,6 @@ pub struct DeviceProperties {
     pub memory_bytes: Option<u64>,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
-    /// Streaming multiprocessors.
     pub sm_count: Option<u32>,
     /// Threads in a warp.
     pub warp_size: Option<u32>,

@@ -52,7 +52,6 @@ pub struct Peak {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recount {
-    /// The three factors.
     Factors {
         /// Units of the device.
         units: f64,

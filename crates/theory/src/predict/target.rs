@@ -18,9 +18,7 @@ pub struct Target {
 /// The rates that a target needs, and whether the prediction meets it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Need {
-    /// The target.
     pub target_ns: Nanos,
-    /// The predicted time.
     pub predicted_ns: Nanos,
     /// Whether the predicted time is within the target.
     pub met: bool,

@@ -103,7 +103,6 @@ impl<'nvml> Reader<'nvml> {
         self.gpm.is_none()
     }
 
-    /// Takes a sample.
     pub(super) fn read(&mut self, processes: &Processes, meter: &PcieMeter, moment: Moment) {
         // The time belongs to the energy counter, which is read right after it.
         let time_ns = clock::now();

@@ -21,12 +21,7 @@ pub enum NvmlUnavailable {
     },
     /// It is there but does not work.
     #[error("{library} does not start: {source}")]
-    NoDriver {
-        /// Which library.
-        library: String,
-        /// What it said.
-        source: NvmlError,
-    },
+    NoDriver { library: String, source: NvmlError },
 }
 
 /// Loads and starts NVML: the library at `path`, or the one that [`LIBRARY_VARIABLE`] names, or the system's.

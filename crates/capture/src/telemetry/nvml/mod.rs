@@ -35,10 +35,8 @@ use crate::clock;
 /// Which GPUs are sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Gpus {
-    /// None.
     #[default]
     None,
-    /// Every one.
     All,
     /// Those of these numbers, as NVML counts.
     Chosen(Vec<u32>),

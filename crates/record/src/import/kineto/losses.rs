@@ -68,13 +68,10 @@ losses! {
     repaired: Info "kineto.repaired" "strings with unescaped quotes were read up to the quote that fits" None;
     /// Bytes that are no text.
     not_utf8: Warning "kineto.not_utf8" "names that are not UTF-8 have replacement characters" None;
-    /// No time.
     no_time: Error "kineto.no_time" "events without a readable time (`ts`) were skipped" None;
-    /// No duration.
     no_duration: Warning "kineto.no_duration" "slices without a readable duration (`dur`) count as 0 ns" None;
     /// Below zero.
     negative_duration: Warning "kineto.negative_duration" "slices with a negative duration count as 0 ns" None;
-    /// No name.
     no_name: Warning "kineto.no_name" "events without a name" None;
     /// Numbers out of range, and what should be a number or an object and is not.
     bad_field: Warning "kineto.bad_field" "fields that are not the number or object they should be were left out" None;

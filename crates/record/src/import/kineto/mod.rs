@@ -44,7 +44,6 @@ fn sniff(head: &[u8]) -> bool {
     }
 }
 
-/// Reads a trace.
 pub fn read(source: &Source) -> Result<Trace, ImportError> {
     let mut cursor = Cursor::new(source.bytes());
     if cursor.bytes.starts_with(b"\xef\xbb\xbf") {

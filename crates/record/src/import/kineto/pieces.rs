@@ -11,11 +11,9 @@ use super::rows::Part;
 /// How a list of events ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// With its bracket.
     Closed,
     /// After an event, without a bracket.
     Open,
-    /// Inside an event.
     MidEvent,
 }
 

@@ -50,9 +50,7 @@ pub enum NcuError {
     /// The file or directory could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// Which one.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// There is no header of Nsight Compute.
@@ -61,19 +59,13 @@ pub enum NcuError {
         said(said_by_tool.as_ref())
     )]
     NoHeader {
-        /// The file.
         place: String,
         /// What the tool printed in its place.
         said_by_tool: Option<String>,
     },
     /// The header lacks a column without which rows mean nothing.
     #[error("{place}: the header lacks the column {column:?}")]
-    MissingColumn {
-        /// The file.
-        place: String,
-        /// The column.
-        column: &'static str,
-    },
+    MissingColumn { place: String, column: &'static str },
     /// A directory holds no page of counters.
     #[error("{}: no Nsight Compute CSV was found in this directory", .0.display())]
     EmptyDirectory(PathBuf),

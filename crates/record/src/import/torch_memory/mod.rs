@@ -34,7 +34,6 @@ fn sniff(head: &[u8]) -> bool {
     is_pickle && memchr::memmem::find(start, b"segments").is_some()
 }
 
-/// Reads a snapshot.
 pub fn read(source: &Source) -> Result<MemoryHistory, ImportError> {
     let bytes = source.bytes();
     let pickle = pickle::load(bytes, &pickle::Limits::default())

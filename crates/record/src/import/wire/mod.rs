@@ -15,7 +15,6 @@ use super::{ImportError, Importer, Limits, Profile, Source};
 use crate::issue::{Issue, Severity};
 use crate::trace::{Trace, TraceBuilder};
 
-/// Reads one process.
 pub(crate) const IMPORTER: Importer = Importer {
     name: "llmprof_wire",
     sniff: |head| head.starts_with(&MAGIC),

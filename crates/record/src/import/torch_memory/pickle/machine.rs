@@ -37,7 +37,6 @@ impl Default for Limits {
 pub struct Pickle<'a> {
     /// Where its values lie.
     pub heap: Heap<'a>,
-    /// What it holds.
     pub root: Value,
     /// Where it ends; what follows is not part of it.
     pub end: usize,

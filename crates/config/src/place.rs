@@ -1,4 +1,4 @@
-//! A node together with the way to it, so that relative keys and full keys can be told.
+//! A node together with the way to it, so that relative keys and full keys can be known.
 
 use std::rc::Rc;
 

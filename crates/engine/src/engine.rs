@@ -30,7 +30,7 @@ pub const SUPPORTED_FAMILIES: &[&str] = &[
 pub struct Options {
     /// How weights are kept: f32 or bf16. Absent is the model's own dtype, f32 where that is f16.
     pub weights: Option<DType>,
-    /// Threads; absent is one per core at hand.
+    /// Threads; absent is one per available core.
     pub threads: Option<usize>,
 }
 

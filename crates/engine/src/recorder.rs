@@ -52,11 +52,11 @@ impl Event {
     }
 }
 
-/// Takes events. It never allocates while a model runs: events beyond its capacity are counted as lost.
+/// Takes events. It never allocates while a model runs: events beyond its capacity are counted as dropped.
 #[derive(Debug, Default)]
 pub struct Recorder {
     events: Vec<Event>,
-    lost: u64,
+    dropped: u64,
     on: bool,
 }
 
@@ -65,7 +65,7 @@ impl Recorder {
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             events: Vec::with_capacity(capacity),
-            lost: 0,
+            dropped: 0,
             on: true,
         }
     }
@@ -81,14 +81,14 @@ impl Recorder {
     }
 
     /// How many events found no room.
-    pub fn lost(&self) -> u64 {
-        self.lost
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Forgets the events, keeps the room.
     pub fn clear(&mut self) {
         self.events.clear();
-        self.lost = 0;
+        self.dropped = 0;
     }
 
     /// The start of an operator.
@@ -116,7 +116,7 @@ impl Recorder {
             return;
         }
         if self.events.len() == self.events.capacity() {
-            self.lost += 1;
+            self.dropped += 1;
             return;
         }
         self.events.push(Event {
@@ -145,10 +145,10 @@ mod tests {
             recorder.end(operator, start, [1, 2, 3, 4]);
         }
         assert_eq!(recorder.events().len(), room);
-        assert_eq!(recorder.lost(), 3);
+        assert_eq!(recorder.dropped(), 3);
         assert!(recorder.events()[0].end_ns >= recorder.events()[0].start_ns);
         recorder.clear();
-        assert_eq!((recorder.events().len(), recorder.lost()), (0, 0));
+        assert_eq!((recorder.events().len(), recorder.dropped()), (0, 0));
     }
 
     #[test]
@@ -157,6 +157,6 @@ mod tests {
         let start = recorder.start();
         recorder.end(0, start, [1; 4]);
         assert!(recorder.events().is_empty());
-        assert_eq!(recorder.lost(), 0);
+        assert_eq!(recorder.dropped(), 0);
     }
 }

@@ -87,13 +87,13 @@ enum Phase {
 }
 
 impl Budget {
-    /// A budget of so many millionths of the time; none for 0. With `leaves` CUPTI is taken out between slices.
-    pub(crate) fn new(ppm: u32, leaves: bool) -> Option<Self> {
+    /// A budget of so many millionths of the time; none for 0. With `detaches` CUPTI is detached between slices.
+    pub(crate) fn new(ppm: u32, detaches: bool) -> Option<Self> {
         (ppm > 0).then(|| Self {
             state: Mutex::new(State {
                 credit: Credit::new(
                     f64::from(ppm) / 1e6,
-                    leaves,
+                    detaches,
                     (sys::now(), sys::time_of_others()),
                 ),
                 phase: Phase::Off,
@@ -279,7 +279,7 @@ impl State {
 
     /// How many steps the next slice holds: so many that recording them would cost as much as switching, with a launch at
     /// [`PRIOR_COST`] or at what it was measured to be where that is less. Fewer make poor use of what it costs to come and go,
-    /// more are fewer slices. Where launches are dearer (an H200 showed 7 to 12 µs) a slice costs more, and there are fewer.
+    /// more are fewer slices. Where launches are more expensive (an H200 showed 7 to 12 µs) a slice costs more, and there are fewer.
     fn steps_of_slice(&self) -> u64 {
         let mean = self.step.mean().max(1.0);
         let balanced = self.launch.per_step().map_or(0.0, |launches| {

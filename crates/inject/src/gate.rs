@@ -145,7 +145,7 @@ impl Gate {
     /// What switching has come to so far.
     pub(crate) fn switches(&self, session: &Session) -> Switches {
         let cupti = session.cupti();
-        // Asked first: if it leaves between the two, its time is in already.
+        // Asked first: if it detaches between the two, its time is in already.
         let is_open_ended = cupti.is_some_and(Attachment::is_under_way);
         let leaving = cupti.map_or(0, Attachment::time);
         let Ok(state) = self.state.lock() else {
@@ -182,9 +182,9 @@ impl Gate {
         how(&mut state);
         let wanted = self.would_open(&state) && state.slice.is_some();
         let Some(cupti) = session.cupti() else { return };
-        let leaves = session.options.detach && (!state.ordered || state.slice.is_none());
+        let detaches = session.options.detach && (!state.ordered || state.slice.is_none());
         if wanted == state.open {
-            if leaves && std::mem::take(&mut state.stayed) {
+            if detaches && std::mem::take(&mut state.stayed) {
                 cupti.stop(session, true);
                 session.bell.ring();
             }
@@ -205,11 +205,11 @@ impl Gate {
                 }
             }
         } else {
-            cupti.stop(session, leaves);
+            cupti.stop(session, detaches);
             begin
         };
         state.open = wanted;
-        state.stayed = !wanted && !leaves;
+        state.stayed = !wanted && !detaches;
         state.switch_time += sys::now() - begin;
         state.switches += 1;
         self.count_change();

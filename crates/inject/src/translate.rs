@@ -120,7 +120,7 @@ impl Translator {
             };
         }
         self.device(kernel.device, out);
-        // SAFETY: CUPTI keeps the names of kernels until it leaves the process, and it is asked to only after all of its
+        // SAFETY: CUPTI keeps the names of kernels until it detaches, and it is asked to only after all of its
         // records were read.
         let name = unsafe { self.names.number_of(kernel.name, out) };
         let size = |size: [i32; 3]| size.map(|length| u32::try_from(length).unwrap_or(0));

@@ -66,7 +66,7 @@ impl TryFrom<String> for Place {
         };
         index
             .map(Self::Cuda)
-            .ok_or_else(|| format!("`{text}` is no device (use `cpu` or `cuda:N`)"))
+            .ok_or_else(|| format!("`{text}` is not a device; use `cpu` or `cuda:N`"))
     }
 }
 

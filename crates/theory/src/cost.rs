@@ -101,7 +101,7 @@ impl Cost {
         self.tensor.total().saturating_add(self.vector.total())
     }
 
-    /// Operations per compulsory byte; `None` where nothing moves.
+    /// Operations per byte of minimum DRAM traffic; `None` where nothing moves.
     pub fn intensity(&self) -> Option<f64> {
         let bytes = self.traffic.compulsory();
         (bytes > 0).then(|| self.flops() as f64 / bytes as f64)
@@ -134,7 +134,7 @@ pub struct Costs {
     pub decode: Cost,
 }
 
-/// A stretch of a workload that is counted as one.
+/// A phase of a workload, counted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Span {

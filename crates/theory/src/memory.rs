@@ -181,7 +181,7 @@ impl Layer {
         projected + self.width.max(result)
     }
 
-    /// Beside the residual, per token: the input, what the first products give, and the activation's result.
+    /// Beside the residual, per token: the input, what the first GEMMs give, and the activation's result.
     fn feed_peak(&self) -> u64 {
         match &self.feed {
             FeedForward::Dense(mlp) => {

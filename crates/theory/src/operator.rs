@@ -44,7 +44,7 @@ pub enum Kind {
     PositionEmbedding,
     /// RMS or layer normalization.
     Norm,
-    /// A dense matrix product with a weight.
+    /// A dense GEMM with a weight.
     Linear,
     /// The table of rotation angles for a pass.
     RopeTable,
@@ -57,7 +57,7 @@ pub enum Kind {
     Add,
     /// A multiplication by a constant (embedding scale, routed scaling, soft cap of logits).
     Scale,
-    /// The choice of experts: gate product, scores, top-k.
+    /// The choice of experts: gate GEMM, scores, top-k.
     Route,
     /// The chosen experts' feed-forward networks over their tokens, and the weighted sum of their results.
     Experts,
@@ -147,7 +147,7 @@ impl fmt::Display for Path<'_> {
 
 /// The size of one call of an operator.
 ///
-/// For a matrix product `m × k` by `k × n`, `groups` times. For attention `groups` is sequences × heads, `m` queries,
+/// For a GEMM `m × k` by `k × n`, `groups` times. For attention `groups` is sequences × heads, `m` queries,
 /// `n` keys of the first step, `k` the width of a head. For elementwise work `m` rows of `n` elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {

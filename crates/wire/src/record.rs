@@ -312,7 +312,7 @@ records! {
             /// When, ns.
             time: i64,
             /// Records of CUPTI that were lost in all.
-            lost: u64,
+            dropped: u64,
         }
     }
     texts {
@@ -417,7 +417,7 @@ records! {
             graph: u32,
             thread: u32,
         }
-        /// Records were lost. The text says why.
+        /// Records were dropped. The text says why.
         Loss = 21 {
             /// When that was noticed, ns.
             time: i64,
@@ -430,7 +430,7 @@ records! {
             /// What CUPTI returned; 0 where it was not found or is of an unknown version.
             status: u32,
         }
-        /// CUPTI was to leave the process while nothing is recorded, and does not. The text says why.
+        /// CUPTI was to detach while nothing is recorded, and does not. The text says why.
         Kept = 27 {
             /// When, ns.
             time: i64,

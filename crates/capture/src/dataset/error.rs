@@ -42,7 +42,7 @@ pub enum DatasetError {
     #[error("there is no text in {} of the dataset:{}", Count(.files.len() as u64, "file"), lines(.files))]
     Blank { files: Vec<PathBuf> },
     /// A file is not text.
-    #[error("{} is no UTF-8 text (byte {at})", .path.display())]
+    #[error("{} is not UTF-8 text (byte {at})", .path.display())]
     NotText {
         path: PathBuf,
         /// The first byte that is wrong.

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_told_for_what_it_is() {
+    fn what_is_no_program_is_reported_for_what_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let said = |program: &str| {
             let launch = Launch::new(program).in_directory(folder.path());

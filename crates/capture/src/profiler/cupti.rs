@@ -33,7 +33,7 @@ pub fn find_library() -> Result<PathBuf, LibraryMissing> {
             Ok(path) if path.is_file() => Ok(path),
             _ => Err(LibraryMissing {
                 looked: format!(
-                    "{LIBRARY_VARIABLE} names {}, which is no file",
+                    "{LIBRARY_VARIABLE} names {}, which is not a file",
                     named.display()
                 ),
             }),

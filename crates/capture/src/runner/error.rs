@@ -101,7 +101,7 @@ pub enum Problem {
         limit: Duration,
     },
     /// It sent something that is not a message.
-    #[error("it sent something that is no message: {reason} in `{excerpt}`")]
+    #[error("it sent an invalid message: {reason} in `{excerpt}`")]
     Garbage {
         /// What is wrong with it.
         reason: String,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the protocol. Both sides must speak the same one.
 pub const VERSION: u32 = 1;
 
-/// The environment variable that tells a worker the path of its socket.
+/// The environment variable that gives a worker the path of its socket.
 pub const SOCKET_VARIABLE: &str = "LLMPROF_WORKER_SOCKET";
 
 /// The longest line either side accepts, in bytes.
@@ -181,7 +181,7 @@ pub struct Loaded {
     /// Other facts for `env.json`: versions, kernels in use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
-    /// What was lost or should not be trusted.
+    /// What was dropped or should not be trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issues: Vec<Issue>,
 }
@@ -314,10 +314,10 @@ pub struct Generated {
     /// When each token of the longest request was there on the device's own clock, from the start of the batch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_token_ns: Vec<Nanos>,
-    /// What the device's allocator did during the batch, where it tells.
+    /// What the device's allocator did during the batch, where it reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<DeviceMemory>,
-    /// What was lost or should not be trusted.
+    /// What was dropped or should not be trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issues: Vec<Issue>,
 }
@@ -350,7 +350,7 @@ pub enum Finish {
     Stop,
 }
 
-/// A stretch of a batch.
+/// A phase of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpan {

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 
 /// A part of the machine with energy counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,28 +53,13 @@ impl Rapl {
         }
         // Half of the counters would be a wrong sum, not an incomplete one.
         if let Some(folder) = denied {
-            return Err(Issue::new(
-                Severity::Info,
-                "telemetry.energy_denied",
-                format!(
-                    "CPU energy is unknown: {} is readable by root alone",
-                    folder.join("energy_uj").display()
-                ),
-            )
-            .with_hint("sudo chmod -R a+r /sys/class/powercap/intel-rapl/"));
+            return Err(Issue::info("telemetry.energy_denied")
+                .with("file", folder.join("energy_uj").display().to_string()));
         }
         if zones.iter().any(|zone| zone.domain == Domain::Package) {
             Ok(Self { zones })
         } else {
-            Err(Issue::new(
-                Severity::Info,
-                "telemetry.no_energy",
-                format!(
-                    "CPU energy is unknown: there is no energy counter in {}",
-                    root.display()
-                ),
-            )
-            .with_hint("virtual machines and containers usually have none"))
+            Err(Issue::info("telemetry.no_energy").with("folder", root.display().to_string()))
         }
     }
 

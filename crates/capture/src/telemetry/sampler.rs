@@ -34,7 +34,7 @@ pub struct Settings {
     pub nvml_library: Option<PathBuf>,
 }
 
-/// Reads the machine's counters at a fixed rate until it is told to stop. The first sample is taken at the start and the
+/// Reads the machine's counters at a fixed rate until it is stopped. The first sample is taken at the start and the
 /// last one at the end, so that everything in between is covered.
 ///
 /// GPUs are read by a thread of their own, since a driver may take milliseconds to answer and seconds to wake up.

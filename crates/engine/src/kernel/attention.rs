@@ -172,7 +172,7 @@ fn single(shape: &AttentionShape, tile: &Tile<'_>, head: usize, queries: &[f32],
     });
 }
 
-/// Several queries of one sequence, head by head: a matrix product each way.
+/// Several queries of one sequence, head by head: a GEMM each way.
 fn many(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32], out: &mut [f32]) {
     let isa = Isa::detected();
     let dim = shape.head_dim;

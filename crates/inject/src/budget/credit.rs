@@ -34,12 +34,12 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// None yet. With `leaves` CUPTI is taken out between slices.
-    pub(super) fn new(share: f64, leaves: bool, (now, used): (i64, i64)) -> Self {
+    /// None yet. With `detaches` CUPTI is detached between slices.
+    pub(super) fn new(share: f64, detaches: bool, (now, used): (i64, i64)) -> Self {
         Self {
             share,
             amount: 0.0,
-            expected: PRIOR_SLICE + if leaves { PRIOR_RETURN } else { 0.0 },
+            expected: PRIOR_SLICE + if detaches { PRIOR_RETURN } else { 0.0 },
             stays: false,
             last: now,
             used,

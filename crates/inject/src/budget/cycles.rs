@@ -97,7 +97,7 @@ impl Cycles {
 mod tests {
     use super::*;
 
-    /// Slices of one step every 20 steps, where CUPTI leaves two steps later, as the steps of 100 take: 30 for coming, 40
+    /// Slices of one step every 20 steps, where CUPTI detaches two steps later, as the steps of 100 take: 30 for coming, 40
     /// for recording, 20 for leaving.
     fn factor(counted: f64, spike: impl Fn(i64) -> i64) -> f64 {
         let mut cycles = Cycles::default();

@@ -3,7 +3,7 @@
 mod attachment;
 mod callbacks;
 mod calls;
-mod departure;
+mod detach;
 mod find;
 pub(crate) mod layout;
 mod nesting;
@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 pub(crate) use attachment::{Attachment, Denied};
 pub(crate) use calls::Calls;
-pub(crate) use departure::Drain;
+pub(crate) use detach::Drain;
 
 /// `CUptiResult`.
 pub(crate) type Status = u32;
@@ -227,7 +227,7 @@ impl Cupti {
     }
 
     /// Whether it can be taken out of the process.
-    fn can_leave(&self) -> bool {
+    fn can_detach(&self) -> bool {
         self.api.finalize.is_some()
     }
 

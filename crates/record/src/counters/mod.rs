@@ -22,7 +22,7 @@ pub struct Counters {
     pub metrics: Vec<Metric>,
     /// The launches, in order of appearance.
     pub launches: Vec<ProfiledLaunch>,
-    /// What was lost or is doubtful.
+    /// What was dropped or is doubtful.
     pub issues: Vec<Issue>,
 }
 

@@ -48,7 +48,7 @@ pub enum Category {
     Communication,
     /// Setting memory to one value.
     Memset,
-    /// None of these, as far as the name tells.
+    /// None of these, as far as the name shows.
     Other,
 }
 
@@ -116,7 +116,7 @@ const RULES: &[Rule<Category>] = &[
     head("all2all", Category::Communication),
     head("alltoall", Category::Communication),
     head("deep_ep", Category::Communication),
-    // Products inside a mixture of experts, before its routing.
+    // GEMMs inside a mixture of experts, before its routing.
     head("fused_moe_kernel", Category::Gemm),
     head("marlin_moe", Category::Gemm),
     head("moe_gemm", Category::Gemm),
@@ -187,7 +187,7 @@ const RULES: &[Rule<Category>] = &[
     head("conv2d", Category::Conv),
     head("conv_depthwise", Category::Conv),
     head("convolution", Category::Conv),
-    // Products.
+    // GEMMs.
     head("nvjet", Category::Gemm),
     head("splitkreduce", Category::Gemm),
     head("gemv", Category::Gemv),

@@ -31,7 +31,7 @@ pub enum Library {
     Sglang,
     TensorRtLlm,
     Cub,
-    /// Not told by the name.
+    /// Not shown by the name.
     Unknown,
 }
 

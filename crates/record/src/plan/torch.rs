@@ -79,7 +79,7 @@ pub enum Preset {
     Max,
 }
 
-/// The stage of torch's own profiler: a preset, and what departs from it.
+/// The stage of torch's own profiler: a preset, and what differs from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TorchProfilerPlan {

@@ -86,7 +86,7 @@ pub struct Manifest {
     pub error: Option<String>,
     #[serde(default)]
     pub passes: Vec<Pass>,
-    /// What was lost or should not be trusted.
+    /// What was dropped or should not be trusted.
     #[serde(default)]
     pub issues: Vec<Issue>,
     /// The files of the run, listed when it ends.

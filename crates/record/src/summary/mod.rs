@@ -17,11 +17,11 @@ pub use spread::Spread;
 
 use crate::issue::Issue;
 
-/// One table of sums, with what was lost while it was read.
+/// One table of sums, with what was dropped while it was read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryTable {
     pub summary: Summary,
-    /// What was lost or is doubtful.
+    /// What was dropped or is doubtful.
     pub issues: Vec<Issue>,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a tool tells of a device. A figure that it does not tell is absent, never guessed.
+/// What a tool reports of a device. A figure that it does not report is absent, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceProperties {

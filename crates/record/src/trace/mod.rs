@@ -69,7 +69,7 @@ pub struct Trace {
     /// Facts about the capture that the allow-list of an importer lets through: tool, versions, options, rank.
     /// Never environment variables, command lines, or names of users and machines.
     pub metadata: BTreeMap<String, String>,
-    /// What was lost or is doubtful.
+    /// What was dropped or is doubtful.
     pub issues: Vec<Issue>,
 }
 

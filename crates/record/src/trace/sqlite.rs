@@ -105,7 +105,7 @@ impl Trace {
                 insert.execute((
                     issue.severity.to_string(),
                     &issue.code,
-                    &issue.message,
+                    issue.message_or_values(),
                     issue.count as i64,
                 ))?;
             }

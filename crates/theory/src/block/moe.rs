@@ -127,7 +127,7 @@ impl Moe {
         }
     }
 
-    /// The gate's product, scores (five operations each) and the choice.
+    /// The gate GEMM, scores (five operations each) and the choice.
     fn route<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
         let gate = &self.router.gate;

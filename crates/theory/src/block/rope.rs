@@ -93,7 +93,7 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// Angles are the product of `dims / 2` frequencies and a sequence's positions: a matrix product with `k = 1`.
+    /// Angles are the product of `dims / 2` frequencies and a sequence's positions: a GEMM with `k = 1`.
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let pairs = self.rope.dims / 2;
         let rows = lowering.rows().saturating_mul(self.axes);

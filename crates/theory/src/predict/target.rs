@@ -24,7 +24,7 @@ pub struct Need {
     pub met: bool,
     /// Operations ÷ target: what must be sustained, whatever the software.
     pub flops_per_s: FlopsPerSecond,
-    /// Compulsory bytes ÷ target: what must be sustained, whatever the software.
+    /// Minimum DRAM bytes ÷ target: what must be sustained, whatever the software.
     pub bytes_per_s: BytesPerSecond,
 }
 

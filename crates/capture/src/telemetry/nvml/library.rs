@@ -14,7 +14,7 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 #[derive(Debug, thiserror::Error)]
 pub enum NvmlUnavailable {
     /// There is no such library.
-    #[error("{library} cannot be loaded, so there is no NVIDIA driver here")]
+    #[error("{library} cannot be loaded: no NVIDIA driver installed")]
     NoLibrary {
         /// What was looked for.
         library: String,

@@ -68,7 +68,7 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
     if part.builder.events_read == 0 && ending != Ending::Closed {
         return Err(source.unusable(
             "kineto",
-            format!("it breaks off at byte {} before any event", cursor.at),
+            format!("truncated at byte {} before any event", cursor.at),
         ));
     }
     if cursor.repaired > 0 {

@@ -29,7 +29,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PickleError {
     /// It ends too early.
-    #[error("the pickle breaks off at byte {offset}, inside {what}")]
+    #[error("the pickle is truncated at byte {offset}, inside {what}")]
     Truncated {
         /// Where bytes are missing.
         offset: usize,
@@ -45,7 +45,7 @@ pub enum PickleError {
         effect: &'static str,
     },
     /// There is no such opcode.
-    #[error("the byte {byte:#04x} at {offset} is no opcode")]
+    #[error("the byte {byte:#04x} at {offset} is not an opcode")]
     Unknown { byte: u8, offset: usize },
     /// An opcode that cannot stand where it does, or has an operand that cannot be.
     #[error("the opcode {opcode} at byte {offset} {what}")]

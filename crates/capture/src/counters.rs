@@ -8,7 +8,7 @@ use std::{
     io::{self, ErrorKind},
 };
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use perf_event::{
     Builder, Counter, ReadFormat,
     events::{Event, Hardware},
@@ -18,9 +18,7 @@ use serde::{Deserialize, Serialize};
 /// What the processor counted in user mode. What it could not count is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CounterValues {
-    /// Clock cycles.
     pub cycles: Option<u64>,
-    /// Instructions that completed.
     pub instructions: Option<u64>,
     /// Accesses that reached the last level of cache.
     pub cache_references: Option<u64>,
@@ -186,15 +184,10 @@ fn issue(refusals: &[(&str, io::Error)]) -> Option<Issue> {
     let (_, first) = refusals.first()?;
     let names: Vec<&str> = refusals.iter().map(|(name, _)| *name).collect();
     let (reason, hint) = explain(first);
-    let mut issue = Issue::new(
-        Severity::Info,
-        "counters.unavailable",
-        format!(
-            "the processor's {} are not counted: {reason}",
-            names.join(", ")
-        ),
-    )
-    .counting(names.len() as u64);
+    let mut issue = Issue::info("counters.unavailable")
+        .with("counters", names.join(", "))
+        .with("reason", reason)
+        .counting(names.len() as u64);
     issue.hint = hint.map(str::to_owned);
     Some(issue)
 }
@@ -257,8 +250,11 @@ mod tests {
         .unwrap();
         assert_eq!(found.count, 2);
         assert_eq!(
-            found.message,
-            "the processor's cycles, instructions are not counted: this machine has no such counter"
+            (&found.values["counters"], &found.values["reason"]),
+            (
+                &"cycles, instructions".into(),
+                &"this machine has no such counter".into()
+            )
         );
         for errno in [rustix::io::Errno::ACCESS, rustix::io::Errno::PERM] {
             let found = issue(&[("cycles", refused(errno))]).unwrap();
@@ -318,6 +314,6 @@ mod tests {
         assert_eq!(counters.read(), CounterValues::default());
         let issue = issue.unwrap();
         assert_eq!(issue.count, 4);
-        assert!(issue.message.contains("No such process"), "{issue}");
+        assert!(issue.to_string().contains("No such process"), "{issue}");
     }
 }

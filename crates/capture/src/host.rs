@@ -114,7 +114,7 @@ fn features(cpuinfo: &str) -> Vec<String> {
         .collect()
 }
 
-/// The commit of the repository around `project`, as git tells it.
+/// The commit of the repository around `project`, as git reports it.
 fn git_revision(project: &Path) -> Option<String> {
     let git = |args: &[&str]| {
         let output = Command::new("git")

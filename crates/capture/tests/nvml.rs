@@ -46,8 +46,8 @@ fn counted(switches: &[&str], gpus: Gpus) -> (Samples, BTreeMap<(u32, String), u
     // What the last sample reads once more is old enough by then.
     std::thread::sleep(Duration::from_millis(500));
     let samples = sampler.stop().expect("sampling stops");
-    let told = std::fs::read_to_string(library.with_extension("1.calls")).unwrap_or_default();
-    let calls = told.lines().map(|line| {
+    let reported = std::fs::read_to_string(library.with_extension("1.calls")).unwrap_or_default();
+    let calls = reported.lines().map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
         let [gpu, call, detail, count] = words[..] else {
             panic!("{line}");
@@ -68,9 +68,13 @@ fn codes(samples: &Samples) -> Vec<&str> {
         .collect()
 }
 
-fn message<'a>(samples: &'a Samples, code: &str) -> &'a str {
+/// A value of the issue of that code, as text.
+fn value(samples: &Samples, code: &str, key: &str) -> String {
     let issue = samples.issues.iter().find(|issue| issue.code == code);
-    &issue.expect("there is such an issue").message
+    let value = &issue.expect("there is such an issue").values[key];
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn span(samples: &Samples, gpu: usize) -> (Nanos, Nanos) {
@@ -84,8 +88,8 @@ fn every_gpu_is_read_with_all_it_tells() {
     // NVML's "unknown" is no state, and the second GPU says nothing else.
     assert_eq!(codes(&samples), ["telemetry.gpu_columns"]);
     assert_eq!(
-        message(&samples, "telemetry.gpu_columns"),
-        "GPU 1 (Stand-in B) does not tell: performance state"
+        ["gpu", "name", "columns"].map(|key| value(&samples, "telemetry.gpu_columns", key)),
+        ["1", "Stand-in B", "performance state"]
     );
     let [first, second] = &samples.gpus[..] else {
         panic!("two GPUs, not {}", samples.gpus.len());
@@ -283,7 +287,7 @@ fn chosen_gpus_alone_are_read_and_missing_ones_named() {
         codes(&samples),
         ["telemetry.gpu_missing", "telemetry.gpu_columns"]
     );
-    assert!(message(&samples, "telemetry.gpu_missing").contains("no GPU 5"));
+    assert_eq!(value(&samples, "telemetry.gpu_missing", "gpu"), "5");
 }
 
 #[test]
@@ -294,8 +298,8 @@ fn an_older_gpu_has_pcie_by_the_blocking_call() {
     assert_eq!(last.pcie_rx, Some(BytesPerSecond(569_000.0)));
     assert_eq!(last.nvlink_tx, None);
     assert_eq!(
-        message(&samples, "telemetry.gpu_columns"),
-        "GPU 0 (Stand-in A) does not tell: NVLink traffic"
+        ["gpu", "columns"].map(|key| value(&samples, "telemetry.gpu_columns", key)),
+        ["0", "NVLink traffic"]
     );
 }
 
@@ -330,7 +334,7 @@ fn no_driver_no_gpu_and_no_library_are_one_issue_each() {
     ] {
         let samples = sampled(switches, Gpus::All);
         assert_eq!(codes(&samples), ["telemetry.no_gpu"]);
-        let message = message(&samples, "telemetry.no_gpu");
+        let message = value(&samples, "telemetry.no_gpu", "reason");
         assert!(message.contains(reason), "{message}");
         assert!(samples.gpus.is_empty() && samples.nvml_csv().is_none());
         assert!(samples.rows.len() >= 2, "the host is sampled all the same");
@@ -375,7 +379,9 @@ fn the_rate_is_kept_without_drift() {
     let missed: u64 = samples
         .issues
         .iter()
-        .filter(|issue| issue.code == "telemetry.missed_samples" && issue.message.contains("GPUs"))
+        .filter(|issue| {
+            issue.code == "telemetry.missed_samples" && issue.to_string().contains("GPUs")
+        })
         .map(|issue| issue.count)
         .sum();
     let (start, end) = span(&samples, 0);

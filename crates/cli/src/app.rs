@@ -85,7 +85,7 @@ pub(crate) fn foreign() -> App {
 /// This process's directory, environment and clock.
 pub(crate) fn host() -> Result<Host, Failure> {
     let cwd = std::env::current_dir()
-        .map_err(|error| Failure::new(format!("cannot tell the working directory: {error}")))?;
+        .map_err(|error| Failure::new(format!("cannot find the working directory: {error}")))?;
     // A variable that is not text cannot be interpolated into a config; Hydra does not see it either.
     let env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -16,14 +16,14 @@ use llmprof_units::Share;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  llmprof run                                   profile a model on this processor, and report
+  llmprof run                                   profile a model on this CPU and report
   llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR
-  llmprof record -- python serve.py             watch any program that uses CUDA
-  llmprof import trace.json.gz                  a profile that is there already
+  llmprof record -- python serve.py             profile any CUDA program
+  llmprof import trace.json.gz                  analyze an existing profile
   llmprof model model=qwen2_5_7b hardware.spec=h200
 
-`llmprof COMMAND --help` has more. Exit codes: 0 done, 2 a failure, 130 interrupted;
-`record` has its command's, and 125 for its own failures."
+`llmprof COMMAND --help` has more. Exit codes: 0 done, 2 failure, 130 interrupted;
+`record` passes on the exit code of its command and uses 125 for its own failures."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -37,62 +37,62 @@ pub(crate) enum Command {
     #[command(after_help = "\
 Examples:
   llmprof run                                        the default job
-  llmprof run model=qwen2_5_7b hardware.spec=h200    another model, compared with another device
+  llmprof run model=qwen2_5_7b hardware.spec=h200    another model and device
   llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR model.load_format=safetensors
-  llmprof run --cfg job                              only show what would be run
+  llmprof run --cfg job                              print the composed config and stop
   llmprof run runtime=command 'runtime.argv=[python3,serve.py]'
-  llmprof run -m runtime.batch_size=1,4,16           a job for each")]
+  llmprof run -m runtime.batch_size=1,4,16           one job per value")]
     Run(RunArgs),
-    /// Watch any command that uses CUDA, and say what its GPUs did.
+    /// Profile any CUDA program: kernels, copies, launches, GPU idle time.
     ///
-    /// The command runs as it is; a library that the CUDA driver loads into it and its children records kernels,
-    /// copies, waits, launches and NVTX ranges. The exit code is the command's; 125 is a failure of llmprof.
+    /// The command runs unmodified. A CUPTI library that the CUDA driver loads into it and its children records kernels,
+    /// copies, synchronizations, launches and NVTX ranges. The exit code is the command's; 125 is a failure of llmprof.
     #[command(after_help = "\
 Examples:
   llmprof record -- python serve.py --port 8000
-  llmprof record --after 60s --for 10s -- python serve.py     ten seconds, once it is warm
-  llmprof record --nvtx-range decode -- python bench.py       inside ranges of that name only
-  llmprof record --overhead 2% -- python serve.py             in slices that add no more than that")]
+  llmprof record --after 60s --for 10s -- python serve.py     ten seconds, after warmup
+  llmprof record --nvtx-range decode -- python bench.py       only inside NVTX ranges of that name
+  llmprof record --overhead 2% -- python serve.py             sampled in slices, overhead up to 2 %")]
     Record(RecordArgs),
-    /// Read profiles of other tools into a run, and say where the time went.
+    /// Import profiles of other tools and report where the time went.
     ///
     /// Kineto and Chrome JSON traces (plain, .gz, .zst), Nsight Systems exports (.sqlite, .nsys-rep where nsys is
     /// installed) and `nsys stats` tables, Nsight Compute pages (--csv) or a directory of them, memory snapshots of torch
-    /// (.pickle), what `llmprof record` left (RUN/cupti). Known by content.
+    /// (.pickle), recordings of `llmprof record` (RUN/cupti). The format is recognized by content.
     #[command(after_help = "\
 Examples:
   llmprof import trace.json.gz
-  llmprof import trace.json.gz model=qwen2_5_0_5b workload.prompt_tokens=128     with floors
-  llmprof import report.sqlite decode_raw.csv -o runs/mine     a timeline with its counters
+  llmprof import trace.json.gz model=qwen2_5_0_5b workload.prompt_tokens=128     with roofline times
+  llmprof import report.sqlite decode_raw.csv -o runs/mine     a timeline and its kernel counters
   llmprof import trace.json --json | jq .timeline.totals")]
     Import(ImportArgs),
-    /// Analyze a run again, and write its reports anew.
+    /// Analyze a run again and rewrite its reports.
     #[command(after_help = "\
 Examples:
   llmprof analyze runs/mine
-  llmprof analyze runs/mine --device h100_sxm     rooflines of another device")]
+  llmprof analyze runs/mine --device h100_sxm     roofline of another device")]
     Analyze(AnalyzeArgs),
-    /// Write the reports of a run again from its analysis.
+    /// Render the reports of a run again from its analysis.
     #[command(after_help = "\
 Examples:
   llmprof report runs/mine
   llmprof report $(llmprof runs path) --open      the newest run, in the browser")]
     Report(ReportArgs),
-    /// Write a run's timeline for another tool.
+    /// Export a run's timeline for another tool.
     #[command(after_help = "\
 Examples:
   llmprof export runs/mine --to chrome             opens in Perfetto
   llmprof export runs/mine --to sqlite -o t.sqlite && sqlite3 t.sqlite .tables")]
     Export(ExportArgs),
-    /// Show what a model must cost: parameters, FLOPs, bytes, memory, and the floor on a device.
+    /// Show the theoretical cost of a model: parameters, FLOPs, bytes, memory, roofline time on a device.
     #[command(after_help = "\
 Examples:
   llmprof model model=qwen2_5_7b hardware.spec=h200
   llmprof model --config path/to/config.json workload.prompt_tokens=2048 --json
-  llmprof model model=qwen2_5_7b model.num_key_value_heads=28   what a design edit changes
+  llmprof model model=qwen2_5_7b model.num_key_value_heads=28   change one design parameter
   llmprof model --layers | less")]
     Model(ModelArgs),
-    /// Predict times over models, designs, devices and workloads, given as sweeps.
+    /// Predict latency over models, designs, devices and workloads, given as sweeps.
     #[command(after_help = "\
 Examples:
   llmprof predict hardware.spec=h100_sxm,h200 runtime.batch_size=1,8,32
@@ -100,14 +100,14 @@ Examples:
   llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --tpot 20ms
   llmprof predict hardware.spec=l4 'workload.prompt_tokens=range(128,8192,128)' --format csv > t.csv")]
     Predict(PredictArgs),
-    /// Show devices and what is known of them.
+    /// Show devices: peaks, bandwidths, caches, with sources.
     #[command(after_help = "\
 Examples:
   llmprof hardware list
   llmprof hardware show h200
-  llmprof hardware measure                         this machine, for hardware.spec=auto
+  llmprof hardware measure                         this CPU, for hardware.spec=auto
   llmprof hardware show 'NVIDIA H100 80GB HBM3' --json
-  llmprof hardware show my_device.yaml             a file of your own")]
+  llmprof hardware show my_device.yaml             a custom device file")]
     Hardware {
         #[command(subcommand)]
         command: HardwareCommand,
@@ -119,7 +119,7 @@ Examples:
 Examples:
   llmprof config                                    llmprof's own config, composed
   llmprof config model=qwen2_5_7b --package model   one part of it
-  llmprof config --info defaults-tree               how it was put together
+  llmprof config --info defaults-tree               how it was composed
   llmprof config -cp other/conf -cn config --cfg job --resolve db=mysql")]
     Config(HydraArgs),
     /// Show earlier runs.
@@ -166,7 +166,7 @@ pub(crate) struct HydraArgs {
     /// With --cfg: resolve interpolations.
     #[arg(long)]
     pub(crate) resolve: bool,
-    /// Print how the config was put together and stop.
+    /// Print how the config was composed and stop.
     #[arg(short, long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["run", "multirun"])]
     pub(crate) info: Option<InfoKind>,
     /// Run one job (the default).
@@ -175,7 +175,7 @@ pub(crate) struct HydraArgs {
     /// Run a job for every combination of the sweeps in the overrides.
     #[arg(short, long)]
     pub(crate) multirun: bool,
-    /// Changes to the config: key=value, +key=value, ~key, group=option.
+    /// Config overrides: key=value, +key=value, ~key, group=option.
     #[arg(value_name = "OVERRIDE")]
     pub(crate) overrides: Vec<String>,
 }
@@ -185,7 +185,7 @@ pub(crate) struct HydraArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) hydra: HydraArgs,
-    /// With --multirun: jobs that run at once. Two profiles at once disturb each other.
+    /// With --multirun: number of concurrent jobs. Concurrent profiles disturb each other.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) jobs: usize,
 }
@@ -208,11 +208,11 @@ pub(crate) enum InfoKind {
     All,
     /// The composed config.
     Config,
-    /// The final list of configs.
+    /// The defaults list.
     Defaults,
-    /// The tree that the list came from.
+    /// The defaults tree.
     DefaultsTree,
-    /// Where configs are looked for.
+    /// The config search path.
     Searchpath,
 }
 
@@ -249,29 +249,29 @@ pub(crate) struct RecordArgs {
     /// The run directory [default: runs/record/PROGRAM/TIME].
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Record for so long, then let the command run on unrecorded.
+    /// Record for this long, then let the command continue unrecorded.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) length: Option<Duration>,
-    /// Begin to record so long after the command started.
+    /// Start recording this long after the command started.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) after: Option<Duration>,
     /// Record only inside NVTX ranges of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) nvtx_range: Option<String>,
-    /// Record in slices, such that recording adds no more than this share of the time: 2%. With CUDA graphs less than that is
-    /// not kept.
+    /// Sample in slices so that recording adds at most this share of the run time: 2%. With CUDA Graphs, budgets below 2% are
+    /// exceeded.
     #[arg(long, value_name = "SHARE")]
     pub(crate) overhead: Option<Share>,
-    /// Leave CUPTI in the process between slices and after --for. It slows launches there, but a slice begins sooner.
+    /// Keep CUPTI attached between slices and after --for. Launches stay slower, but a slice starts sooner.
     #[arg(long)]
     pub(crate) no_detach: bool,
-    /// Record every call of the CUDA API, not only those that launch, wait, allocate or load. Ten times the records.
+    /// Record every CUDA API call, not only launches, synchronizations, allocations and module loads. About ten times the records.
     #[arg(long)]
     pub(crate) all_calls: bool,
-    /// Compare with this device instead of the one the driver names.
+    /// Device for the roofline instead of the one the driver reports.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Print the analysis as JSON; what the command prints goes to standard error then.
+    /// Print the analysis as JSON; the command's stdout goes to stderr.
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments.
@@ -282,8 +282,8 @@ pub(crate) struct RecordArgs {
 /// Which profiles are read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArgs {
-    /// The profiles; then the model that ran and its workload, as changes to the config: model=NAME,
-    /// workload.prompt_tokens=128. Without a model there are no floors.
+    /// Profiles, then config overrides for the model that ran and its workload: model=NAME,
+    /// workload.prompt_tokens=128. Without a model there are no roofline times.
     #[arg(required = true, value_name = "FILE|OVERRIDE")]
     pub(crate) files: Vec<PathBuf>,
     /// The model that ran, by its Hugging Face config.json.
@@ -292,7 +292,7 @@ pub(crate) struct ImportArgs {
     /// The run directory [default: runs/import/NAME/TIME].
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Compare with this device instead of the one the profile names.
+    /// Device for the roofline instead of the one the profile names.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Print the analysis as JSON.
@@ -305,7 +305,7 @@ pub(crate) struct ImportArgs {
 pub(crate) struct AnalyzeArgs {
     /// The run directory.
     pub(crate) run: PathBuf,
-    /// Compare with this device instead of the one the profile names.
+    /// Device for the roofline instead of the one the profile names.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Print the analysis as JSON.
@@ -318,7 +318,7 @@ pub(crate) struct AnalyzeArgs {
 pub(crate) struct ReportArgs {
     /// The run directory.
     pub(crate) run: PathBuf,
-    /// Open the page.
+    /// Open report.html in the browser.
     #[arg(long)]
     pub(crate) open: bool,
 }
@@ -348,22 +348,22 @@ pub(crate) enum ExportFormat {
 /// What is predicted, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictArgs {
-    /// How well software uses a device: hf_eager, fused, ideal, or a YAML file.
+    /// Efficiency profile of the software stack: hf_eager, fused, ideal, or a YAML file.
     #[arg(long, value_name = "NAME", default_value = "hf_eager")]
     pub(crate) efficiency: String,
-    /// Count the host's time to start kernels too, where the efficiencies state it.
+    /// Include host launch time, where the efficiency profile states it.
     #[arg(long)]
     pub(crate) host: bool,
-    /// Show what this time to the first token would need: 200ms, 1.5s.
+    /// Target TTFT: show what it would need (200ms, 1.5s).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttft: Option<Duration>,
-    /// Show what this time per output token would need.
+    /// Target TPOT: show what it would need.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) tpot: Option<Duration>,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: PredictFormat,
-    /// Changes to the config; those with several values span the grid.
+    /// Config overrides; those with several values span the grid.
     #[arg(value_name = "OVERRIDE")]
     pub(crate) overrides: Vec<String>,
 }
@@ -395,7 +395,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "us" | "µs" => 1e-6,
         "ns" => 1e-9,
-        _ => return Err("a time has a unit: 300us, 20ms, 1.5s, 5min".to_owned()),
+        _ => return Err("a time needs a unit: 300us, 20ms, 1.5s, 5min".to_owned()),
     };
     let seconds = number
         .trim()
@@ -403,24 +403,24 @@ fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|error| error.to_string())?
         * scale;
     if seconds > LONGEST_S {
-        Err(format!("a time is at most {LONGEST_S} s"))
+        Err(format!("a time must be at most {LONGEST_S} s"))
     } else if seconds > 0.0 {
         Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
     } else {
-        Err("a time is more than zero".to_owned())
+        Err("a time must be above zero".to_owned())
     }
 }
 
 /// What to show of devices.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HardwareCommand {
-    /// List the devices that are described.
+    /// List known devices.
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Measure the processor at hand: arithmetic, memory and cache bandwidth. `hardware.spec=auto` then uses it.
+    /// Calibrate the peaks of this CPU: FLOP/s, memory and cache bandwidth. `hardware.spec=auto` uses them.
     Measure {
         /// Where to write the device file [default: the cache directory].
         #[arg(short, long, value_name = "FILE")]
@@ -439,10 +439,10 @@ pub(crate) enum HardwareCommand {
 /// Which model is analyzed, and how it is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ModelArgs {
-    /// Read the design from this config.json.
+    /// Read the model from this config.json.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Read the design as this family, whatever it calls itself.
+    /// Read the config as this model family, whatever `model_type` says.
     #[arg(long = "as", value_name = "FAMILY")]
     pub(crate) family: Option<String>,
     /// List every operator.
@@ -454,7 +454,7 @@ pub(crate) struct ModelArgs {
     /// Also write static_compute.json and static_compute.md there.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Changes to the config: model=NAME, workload.prompt_tokens=512, hardware.spec=h200.
+    /// Config overrides: model=NAME, workload.prompt_tokens=512, hardware.spec=h200.
     #[arg(value_name = "OVERRIDE")]
     pub(crate) overrides: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! What is said of calibrating the processor at hand.
 
 use llmprof_capture::calibration::{CalibrationError, CalibrationFile, Kept, calibrate};
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_theory::device::{Calibration, Device, schema::DeviceFile};
 
 use crate::{clock, failure::Failure};
@@ -38,7 +38,6 @@ pub(crate) fn ensure() -> Result<(), Failure> {
     })
 }
 
-/// Calibrates the processor.
 pub(crate) fn measure() -> Result<DeviceFile, Failure> {
     calibrate(&clock::now())
         .map_err(|error| Failure::new(format!("cannot calibrate this CPU: {error}")))
@@ -71,21 +70,11 @@ pub(crate) fn outdone() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why the peaks of a calibrated processor should not be trusted. What is told while they are measured is gone with the terminal,
+/// Why the peaks of a calibrated processor should not be trusted. What is reported while they are measured is gone with the terminal,
 /// but every figure of a run stands against them.
 pub(crate) fn doubt(device: &Device) -> Option<Issue> {
     let taken = device.calibration.as_ref()?.disturbance()?;
-    Some(
-        Issue::new(
-            Severity::Warning,
-            "hardware.disturbed",
-            format!(
-                "CPU peaks were measured {} and are too low; floors are too long, MFU and MBU too high",
-                while_others_took(taken)
-            ),
-        )
-        .with_hint("keep the machine quiet and run it again: the next run measures anew"),
-    )
+    Some(Issue::warning("hardware.disturbed").with("share", taken))
 }
 
 /// What a reader of the device should know of its calibration.
@@ -131,10 +120,10 @@ mod tests {
         calibration.other_programs = Some(0.48);
         calibration.outdone = true;
         device.calibration = Some(calibration.clone());
+        let found = doubt(&device).unwrap();
         assert_eq!(
-            doubt(&device).unwrap().message,
-            "CPU peaks were measured while other programs took 48 % as much processor time as measuring and are too low; floors \
-             are too long, MFU and MBU too high"
+            (found.code.as_str(), &found.values["share"]),
+            ("hardware.disturbed", &0.48.into())
         );
         assert_eq!(notes(&calibration).len(), 2);
     }

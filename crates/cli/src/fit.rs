@@ -1,8 +1,8 @@
-//! Whether what is asked for fits into memory, as far as that can be told before anything is loaded.
+//! Whether what is asked for fits into memory, as far as that can be known before anything is loaded.
 
 use llmprof_capture::{host, telemetry::nvml};
 use llmprof_record::{
-    issue::{Issue, Severity},
+    issue::Issue,
     plan::{LoadFormat, Place, Plan, RuntimeType},
 };
 use llmprof_theory::{Memory, Model, Workload};
@@ -34,20 +34,11 @@ pub(crate) fn check(plan: &Plan, subject: &Subject) -> Result<Option<Issue>, Fai
     let capacity = device.memory.capacity_bytes.as_ref();
     let too_small = capacity.filter(|capacity| asked.total() > capacity.value.0);
     Ok(too_small.map(|capacity| {
-        Issue::new(
-            Severity::Warning,
-            "memory.does_not_fit",
-            format!(
-                "model {} does not fit {}: {} of {}",
-                plan.model.name,
-                device.name,
-                parts(&asked),
-                capacity.value
-            ),
-        )
-        .with_hint(
-            "a smaller batch or context, workload.weights=fp8 or awq, or a device with more memory",
-        )
+        Issue::warning("memory.does_not_fit")
+            .with("model", plan.model.name.as_str())
+            .with("device", device.name.as_str())
+            .with("needs", parts(&asked))
+            .with("capacity_bytes", capacity.value.0)
     }))
 }
 
@@ -81,7 +72,7 @@ fn memory(model: &Model, workload: &Workload, plan: &Plan) -> Result<Memory, Fai
         .map_err(|error| Failure::new(format!("model {}: {error}", plan.model.name)))
 }
 
-/// Whose memory a run is in, and how much that is; nothing where it cannot be told.
+/// Whose memory a run is in, and how much that is; nothing where it cannot be known.
 fn memory_of(place: Place) -> Option<(String, Bytes)> {
     match place {
         Place::Cpu => Some(("this machine".to_owned(), host::memory_limit()?)),

@@ -22,7 +22,6 @@ use clap::Parser;
 
 use crate::{args::Args, failure::Failure, output::Output};
 
-/// Version of llmprof.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn main() -> ExitCode {

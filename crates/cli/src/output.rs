@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Where data goes.
 pub(crate) struct Output {
     stream: Box<dyn Write>,
 }
@@ -43,7 +42,6 @@ impl Output {
         }
     }
 
-    /// Prints one line.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
         self.text(&format!("{line}\n"))
     }

@@ -15,7 +15,6 @@ use crate::{app, failure::Failure};
 /// What a plan is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To be executed.
     Run,
     /// To be worked out on paper, whatever would run it.
     Paper,

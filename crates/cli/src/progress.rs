@@ -13,7 +13,6 @@ use llmprof_units::{Count, Nanos};
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
-    /// Bars that move.
     Bars,
     /// A line when a stage ends.
     Lines,

@@ -6,7 +6,7 @@ use llmprof_analysis::statics;
 use llmprof_analysis::statics::Statics;
 use llmprof_capture::{session::Vocabulary, telemetry::nvml};
 use llmprof_record::{
-    issue::{Issue, Severity},
+    issue::Issue,
     plan::{ModelPlan, Place, Plan, RuntimeType},
     run::{RecordedModel, RunRecord},
 };
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::{calibration, failure::Failure};
 
-/// A model, what is asked of it, and the device it is compared with.
+/// A model, what is asked of it, and the device for the roofline.
 pub(crate) struct Subject {
     /// Name of the model.
     pub(crate) name: String,
@@ -28,9 +28,9 @@ pub(crate) struct Subject {
     pub(crate) model: Option<Model>,
     /// What is asked of it.
     pub(crate) workload: Workload,
-    /// What it is compared with; absent where it could not be told.
+    /// What it is compared with; absent where it could not be found out.
     pub(crate) device: Option<Device>,
-    /// What could not be told.
+    /// What could not be found out.
     pub(crate) issues: Vec<Issue>,
 }
 
@@ -91,17 +91,7 @@ impl Subject {
                 };
                 issues.extend(known.as_ref().and_then(calibration::doubt));
                 if known.is_none() {
-                    issues.push(
-                        Issue::new(
-                            Severity::Warning,
-                            "hardware.unknown",
-                            "no device is described, so there is no floor to compare with",
-                        )
-                        .with_hint(
-                            "measure this machine with `llmprof hardware measure`, or hardware.spec=NAME, where \
-                             `llmprof hardware list` shows the names",
-                        ),
-                    );
+                    issues.push(Issue::warning("hardware.unknown"));
                 }
                 known
             }
@@ -148,7 +138,12 @@ impl Subject {
 
     /// The model, where theory can count it.
     pub(crate) fn counted(&self) -> Result<&Model, Failure> {
-        let unknown = || Failure::new(format!("llmprof cannot count model {}", self.name));
+        let unknown = || {
+            Failure::new(format!(
+                "no cost model for model {}: unknown family",
+                self.name
+            ))
+        };
         self.model.as_ref().ok_or_else(unknown)
     }
 
@@ -210,16 +205,10 @@ fn beyond_context(plan: &Plan, design: &Map<String, Value>) -> Option<Issue> {
         .fold(0, u64::saturating_add)
         .saturating_sub(1);
     (asked > most).then(|| {
-        Issue::new(
-            Severity::Warning,
-            "workload.beyond_context",
-            format!(
-                "requests have up to {asked} positions, but the model was made for {most} (`{key}`)"
-            ),
-        )
-        .with_hint(
-            "lower workload.prompt_tokens or infer.max_new_tokens, if what is generated matters",
-        )
+        Issue::warning("workload.beyond_context")
+            .with("positions", asked)
+            .with("most", most)
+            .with("key", *key)
     })
 }
 
@@ -234,11 +223,12 @@ fn gpu(index: u32, issues: &mut Vec<Issue>) -> Option<Device> {
     match Catalog::embedded().by_driver_name(&name) {
         Ok(device) => Some(device),
         Err(error) => {
-            issues.push(Issue::new(
-                Severity::Warning,
-                "hardware.undescribed",
-                format!("GPU {index} is a {name}: {error}"),
-            ));
+            issues.push(
+                Issue::warning("hardware.undescribed")
+                    .with("gpu", index)
+                    .with("name", name)
+                    .with("error", error.to_string()),
+            );
             None
         }
     }
@@ -258,7 +248,7 @@ pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
     }
     catalog.find(spec).map_err(|error| {
         failed(error).hint(
-            "`llmprof hardware list` shows the names; the path of a .yaml file is a device of your own"
+            "`llmprof hardware list` shows the names; the path of a .yaml file is a custom device"
                 .to_owned(),
         )
     })

@@ -547,7 +547,7 @@ fn a_truncated_trace_says_so_first_and_its_run_stays_consistent() {
 }
 
 #[test]
-fn a_clock_that_runs_backwards_is_told() {
+fn a_clock_that_runs_backwards_is_reported() {
     let folder = folder();
     let trace = r#"{"schemaVersion": 1, "traceEvents": [
   {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 50.000, "dur": 2.000, "args": {"correlation": 7}},

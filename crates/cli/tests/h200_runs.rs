@@ -282,10 +282,10 @@ fn more_sequences_cost_no_more_than_prefill_shows() {
         let attention = attention["measured_ns"].as_f64().unwrap() / STEPS as f64;
         let idle = again.plain_idle() * again.tpot();
         let most = again.part("prefill", "busy_ns") as f64 + batch * attention + idle;
-        let told = slower * again.tpot();
+        let reported = slower * again.tpot();
         assert!(
-            told > again.tpot() && told < most,
-            "{name}: {told} of {most}"
+            reported > again.tpot() && reported < most,
+            "{name}: {reported} of {most}"
         );
     }
     let (batch, slower) = slower(Again::of("eager05"));
@@ -381,13 +381,13 @@ fn the_same_figures_stand_in_all_files() {
                 .unwrap();
             let (_, roofline) = line.split_once("· at ").unwrap();
             let (roofline, _) = roofline.split_once(" of roofline").unwrap();
-            let told = format!("At the hardware's limit it would take {roofline} of the time.");
+            let reported = format!("At the hardware's limit it would take {roofline} of the time.");
             let line = format!("- The {phase} phase ");
             let line = summary
                 .lines()
                 .find(|found| found.starts_with(&line))
                 .unwrap();
-            assert!(line.ends_with(&told), "{name}: {line} and {told}");
+            assert!(line.ends_with(&reported), "{name}: {line} and {reported}");
         }
         assert!(!summary.contains("While it was watched"));
         // Shares of findings are of the same time: parts that do not overlap are no more than the whole.

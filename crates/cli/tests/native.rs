@@ -135,7 +135,7 @@ fn texts_are_tokenized_and_every_sample_is_a_request() {
     assert_speaks_of_a_processor(&root.join("out"));
 }
 
-/// A run without a GPU is told without the words of one.
+/// A run without a GPU is reported without the words of one.
 fn assert_speaks_of_a_processor(run: &Path) {
     for name in ["report.md", "stakeholder_summary.md", "operators.md"] {
         let text = fs::read_to_string(run.join(name)).unwrap();
@@ -150,7 +150,7 @@ fn assert_speaks_of_a_processor(run: &Path) {
 }
 
 #[test]
-fn prompts_of_a_batch_have_one_length_and_a_cut_is_told() {
+fn prompts_of_a_batch_have_one_length_and_a_cut_is_reported() {
     let folder = folder();
     let text = warns(
         folder.path(),
@@ -244,7 +244,7 @@ impl Drop for Spinning {
 
 /// With two threads of others for each processor, the worker has to wait on any machine.
 #[test]
-fn programs_that_take_processors_from_a_run_are_told() {
+fn programs_that_take_processors_from_a_run_are_reported() {
     let folder = folder();
     let spinning = Spinning::start();
     let text = warns(
@@ -414,7 +414,7 @@ fn passes_that_do_not_fit_in_memory_are_refused() {
 }
 
 #[test]
-fn requests_beyond_the_context_are_told() {
+fn requests_beyond_the_context_are_reported() {
     let folder = folder();
     let more = ["+model.max_position_embeddings=10", "hydra.run.dir=out"];
     works(folder.path(), &more);
@@ -533,7 +533,7 @@ fn generation_ends_at_the_end_token_when_asked_to() {
 
 /// One layer, one token of prompt, one new one, one pass: whatever is counted, one of it is no plural.
 #[test]
-fn one_is_never_told_in_the_plural() {
+fn one_is_never_reported_in_the_plural() {
     let folder = folder();
     let one = [
         "+model.num_hidden_layers=1",

@@ -139,9 +139,8 @@ fn a_program_without_cuda_gets_a_clear_message() {
         (Some(0), "plain\n")
     );
     let said = stderr(&output);
-    let told = "error: no process of the command initialized CUDA: there is nothing to show [record.no_cuda] (a program that is \
-                set-user-ID";
-    assert!(said.contains(told), "{said}");
+    let reported = "error: nothing recorded: no process of the command initialized CUDA [record.no_cuda] (a set-user-ID";
+    assert!(said.contains(reported), "{said}");
     assert_eq!(place.manifest()["issues"][0]["code"], "record.no_cuda");
 }
 
@@ -196,7 +195,7 @@ fn a_refusal_is_an_issue_at_the_top() {
 }
 
 #[test]
-fn a_full_disk_is_told_though_the_file_cannot() {
+fn a_full_disk_is_reported_though_the_file_cannot() {
     let place = Place::new();
     let output = place.record(
         "",
@@ -205,7 +204,7 @@ fn a_full_disk_is_told_though_the_file_cannot() {
     assert_eq!(output.status.code(), Some(4));
     let said = stderr(&output);
     assert!(
-        said.contains("[record.lost]") && said.contains("File too large"),
+        said.contains("[record.dropped]") && said.contains("File too large"),
         "{said}"
     );
     assert!(!place.trace().kernels.is_empty());
@@ -235,7 +234,7 @@ fn time_and_ranges_bound_what_is_recorded() {
 }
 
 #[test]
-fn bounds_that_leave_nothing_are_told() {
+fn bounds_that_leave_nothing_are_reported() {
     for (bounds, words, why) in [
         ("--for 100ms", "HOST nvtx sleep:600 cuda kernels:5", "--for"),
         ("--after 30s", "HOST nvtx cuda kernels:5", "--after"),
@@ -264,7 +263,7 @@ fn bounds_that_leave_nothing_are_told() {
 }
 
 #[test]
-fn a_process_that_cannot_write_is_told_apart_from_one_without_cuda() {
+fn a_process_that_cannot_write_is_distinguished_from_one_without_cuda() {
     let place = Place::new();
     let mut command = place.command("", "sh -c");
     command.arg(format!(
@@ -280,7 +279,7 @@ fn a_process_that_cannot_write_is_told_apart_from_one_without_cuda() {
 }
 
 #[test]
-fn a_budget_that_graphs_break_is_told() {
+fn a_budget_that_graphs_break_is_reported() {
     let node = 5_u64 << 32 | 1;
     for (share, is_broken) in [("1.9%", true), ("5%", false)] {
         // Until the second slice has begun: by then the first one has ended.
@@ -311,7 +310,7 @@ fn slices_are_scaled_to_the_whole() {
 }
 
 #[test]
-fn cupti_leaves_between_slices_unless_it_is_to_stay() {
+fn cupti_detaches_between_slices_unless_it_is_to_stay() {
     let words = "HOST nvtx cuda loop:500,20,4";
     let codes = |place: &Place| place.manifest()["issues"].to_string();
     let stays = Place::new();

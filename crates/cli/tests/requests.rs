@@ -57,7 +57,7 @@ fn runs_of_one_second_have_a_directory_each() {
 }
 
 #[test]
-fn a_directory_that_is_taken_is_told_with_the_argument_of_the_command() {
+fn a_directory_that_is_taken_is_reported_with_the_argument_of_the_command() {
     let folder = folder();
     let run = [
         "run",
@@ -90,11 +90,11 @@ fn paths_are_looked_at_before_the_processor_is_measured() {
     let cases: [(&[&str], &[&str]); 4] = [
         (
             &["model=local", "model.path=nowhere"],
-            &["model.path", "there is no directory nowhere"],
+            &["model.path", "directory nowhere not found"],
         ),
         (
             &["model=local", "model.config=nothing.json"],
-            &["model.config", "there is no file nothing.json"],
+            &["model.config", "file nothing.json not found"],
         ),
         (
             &["model.path=empty", "model.load_format=safetensors"],
@@ -220,7 +220,7 @@ fn what_does_not_fit_is_refused_before_it_is_loaded() {
 }
 
 #[test]
-fn a_model_that_does_not_fit_its_device_is_told() {
+fn a_model_that_does_not_fit_its_device_is_reported() {
     let folder = folder();
     let asked = ["model=llama3_1_70b", "hardware.spec=l4"];
     let mut run = vec!["run", "runtime=none", "hydra.run.dir=run"];
@@ -238,7 +238,7 @@ fn a_model_that_does_not_fit_its_device_is_told() {
     let mut paper = vec!["model"];
     paper.extend(asked);
     assert!(works(folder.path(), &paper).contains("does not fit"));
-    // One that fits is not told to be too large.
+    // One that fits is not reported to be too large.
     let printed = works(
         folder.path(),
         &["run", "runtime=none", "model=gpt2", "hardware.spec=l4"],
@@ -278,7 +278,7 @@ fn a_project_without_a_primary_config_still_comes_first() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_read_is_not_told_to_be_written() {
+fn a_directory_that_cannot_be_read_is_not_reported_to_be_written() {
     let folder = folder();
     let runs = folder.path().join("runs");
     fs::create_dir(&runs).unwrap();

@@ -180,7 +180,7 @@ fn a_failed_command_shows_its_last_lines() {
 
 /// What is on paper is the model's, what took time is the command.
 #[test]
-fn a_command_is_told_with_its_time_and_the_paper_with_its_model() {
+fn a_command_is_reported_with_its_time_and_the_paper_with_its_model() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = [
         "run",
@@ -191,13 +191,13 @@ fn a_command_is_told_with_its_time_and_the_paper_with_its_model() {
     ];
     let ended = run(folder.path(), &arguments);
     assert_eq!(ended.status.code(), Some(0));
-    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines[0], "Theoretical cost of qwen2_5_0_5b:", "{told}");
+    let reported = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let lines: Vec<&str> = reported.lines().collect();
+    assert_eq!(lines[0], "Theoretical cost of qwen2_5_0_5b:", "{reported}");
     let [.., command, end] = lines[..] else {
-        panic!("{told}");
+        panic!("{reported}");
     };
-    assert!(command.starts_with("`echo` took "), "{told}");
+    assert!(command.starts_with("`echo` took "), "{reported}");
     assert_eq!(end, "complete: out");
     let written = folder.path().join("out/command/command.stdout.log");
     assert_eq!(fs::read_to_string(written).unwrap(), "hi\n");

@@ -185,7 +185,7 @@ fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {
     assert!(before == rendered(&run), "analyze wrote something else");
 }
 
-/// A trace without ranges: its steps by the pattern of launches are the same wherever they are told.
+/// A trace without ranges: its steps by the pattern of launches are the same wherever they are reported.
 /// Prefills of 7B that only the pattern of launches shows, recorded in slices: inside of one range that holds all of them, and
 /// inside of none. FLOPs of a prefill are 2 × 6.53 × 10⁹ parameters of layers × tokens, and up to a sixth of that for
 /// attention.
@@ -227,7 +227,7 @@ fn prefills_that_only_their_launches_show_are_judged() {
 }
 
 #[test]
-fn steps_by_the_pattern_of_launches_are_told_alike_everywhere() {
+fn steps_by_the_pattern_of_launches_are_reported_alike_everywhere() {
     let folder = tempfile::tempdir().unwrap();
     let trace = fixture("h200/torch_shapes.json.gz");
     let arguments = ["import", trace.to_str().unwrap(), "-o", "run"];
@@ -260,13 +260,13 @@ fn steps_by_the_pattern_of_launches_are_told_alike_everywhere() {
         &pattern["wall_ns"]["p90"],
         &pattern["kernel_time_ns"]["mean"],
     ] {
-        let told = time(value);
+        let reported = time(value);
         for (place, contents) in [
             ("stdout", &text),
             ("report.md", &report),
             ("report.html", &page),
         ] {
-            assert!(contents.contains(&told), "{told} in {place}");
+            assert!(contents.contains(&reported), "{reported} in {place}");
         }
     }
     assert!(text.contains("8 steps of "), "{text}");

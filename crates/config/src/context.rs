@@ -16,7 +16,6 @@ pub(crate) type Function = dyn Fn(&Call<'_>) -> Result<Node>;
 /// One call of a resolver.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// The arguments, resolved.
     pub args: &'a [Node],
     /// The whole config the interpolation stands in.
     pub root: &'a Node,
@@ -63,7 +62,6 @@ impl Context {
         self.environment.get(name).map(String::as_str)
     }
 
-    /// Every environment variable.
     pub fn environment(&self) -> &BTreeMap<String, String> {
         &self.environment
     }

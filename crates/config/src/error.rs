@@ -75,7 +75,6 @@ pub enum ErrorKind {
     /// A key may not be added, since the mapping takes only the keys it has.
     #[error("key `{key}` is not in {place}")]
     Struct {
-        /// The unknown key.
         key: String,
         /// The struct that refuses it, such as `struct` or `JobConf`.
         place: String,
@@ -85,7 +84,6 @@ pub enum ErrorKind {
     NotContainer {
         /// The key of the value in the way.
         key: String,
-        /// What stands there.
         found: String,
         /// What was looked for inside.
         child: String,

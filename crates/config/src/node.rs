@@ -44,15 +44,12 @@ pub enum Value {
     Bool(bool),
     /// A whole number of any size.
     Int(Int),
-    /// A floating-point number.
     Float(f64),
     /// Text; also `???` and interpolations.
     Str(String),
     /// `!!binary` data.
     Bytes(Vec<u8>),
-    /// A sequence.
     List(Vec<Node>),
-    /// A mapping.
     Dict(Dict),
 }
 
@@ -88,12 +85,10 @@ impl Node {
         }
     }
 
-    /// An empty mapping.
     pub fn empty_dict() -> Self {
         Self::new(Value::Dict(Dict::new()))
     }
 
-    /// An empty list.
     pub(crate) fn empty_list() -> Self {
         Self::new(Value::List(Vec::new()))
     }

@@ -1,4 +1,4 @@
-//! A node together with the way to it, so that relative keys and full keys can be told.
+//! A node together with the way to it, so that relative keys and full keys can be known.
 
 use std::rc::Rc;
 
@@ -123,7 +123,6 @@ impl<'a> Place<'a> {
         self.child(Key::from(index as i64), |node| node.as_list()?.get(index))
     }
 
-    /// Children in order.
     pub(crate) fn children(&self) -> Vec<Place<'a>> {
         match &self.node().value {
             Value::Dict(dict) => dict.keys().filter_map(|key| self.entry(key)).collect(),

@@ -20,7 +20,6 @@ pub(crate) struct Select {
 }
 
 impl Default for Select {
-    /// OmegaConf's defaults.
     fn default() -> Self {
         Self {
             throw_on_missing: false,

@@ -24,7 +24,6 @@ impl Source {
         &self.name
     }
 
-    /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -56,7 +55,6 @@ impl Origin {
         &self.source
     }
 
-    /// The byte range.
     pub fn span(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }

@@ -66,7 +66,6 @@ impl Cache {
         })
     }
 
-    /// Sequences.
     pub fn batch(&self) -> usize {
         self.lengths.len()
     }

@@ -30,11 +30,10 @@ pub const SUPPORTED_FAMILIES: &[&str] = &[
 pub struct Options {
     /// How weights are kept: f32 or bf16. Absent is the model's own dtype, f32 where that is f16.
     pub weights: Option<DType>,
-    /// Threads; absent is one per core at hand.
+    /// Threads; absent is one per available core.
     pub threads: Option<usize>,
 }
 
-/// A loaded model.
 pub struct Engine {
     model: Model,
     decoder: BoundDecoder,
@@ -103,7 +102,6 @@ impl Engine {
         })
     }
 
-    /// The model.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -124,7 +122,6 @@ impl Engine {
         }
     }
 
-    /// Threads that compute.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }

@@ -8,17 +8,13 @@ pub enum EngineError {
     /// A family that has no execution here.
     #[error("the native engine does not run the family `{found}`; it runs {known}")]
     UnsupportedFamily {
-        /// The model's family.
         found: &'static str,
         /// The families that run.
         known: String,
     },
     /// A part of a model that has no execution here.
     #[error("the native engine does not run {block}")]
-    UnsupportedBlock {
-        /// What it is.
-        block: &'static str,
-    },
+    UnsupportedBlock { block: &'static str },
     /// A storage format that has no kernels here.
     #[error("the native engine keeps weights in f32 or bf16, not in {found}")]
     UnsupportedDtype {
@@ -30,42 +26,19 @@ pub enum EngineError {
     Quantized,
     /// A file that cannot be read.
     #[error("cannot read `{}`", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's words.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A directory without weights.
     #[error("`{}` holds no `*.safetensors` file", directory.display())]
-    NoWeights {
-        /// The directory.
-        directory: PathBuf,
-    },
+    NoWeights { directory: PathBuf },
     /// An index that is not what it should be.
     #[error("`{}` is not an index of shards: {reason}", path.display())]
-    BrokenIndex {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    BrokenIndex { path: PathBuf, reason: String },
     /// A shard that the index names and the directory lacks.
     #[error("the shard `{}` that `{}` names is missing", shard.display(), index.display())]
-    MissingShard {
-        /// The shard.
-        shard: PathBuf,
-        /// The index.
-        index: PathBuf,
-    },
+    MissingShard { shard: PathBuf, index: PathBuf },
     /// A file whose header cannot be read.
     #[error("`{}` has a broken safetensors header: {reason}", path.display())]
-    BrokenHeader {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    BrokenHeader { path: PathBuf, reason: String },
     /// A tensor that the model needs and the checkpoint lacks.
     #[error("the checkpoint in `{}` has no tensor `{name}`{}", directory.display(), and_others(*others))]
     MissingTensor {
@@ -73,13 +46,11 @@ pub enum EngineError {
         name: String,
         /// How many more are.
         others: usize,
-        /// Where was looked.
         directory: PathBuf,
     },
     /// A tensor of another shape than the config says.
     #[error("the tensor `{name}` has the shape {found:?}, but the config asks for {expected:?}")]
     TensorShape {
-        /// Its name.
         name: String,
         /// The shape in the checkpoint.
         found: Vec<u64>,
@@ -89,71 +60,45 @@ pub enum EngineError {
     /// A tensor in a format that is not read.
     #[error("the tensor `{name}` is stored as {found}; only F32, BF16 and F16 are read")]
     TensorDtype {
-        /// Its name.
         name: String,
         /// Its format, as safetensors names it.
         found: String,
     },
     /// No memory for weights or cache.
     #[error("cannot reserve {bytes} bytes for {what}")]
-    Memory {
-        /// How much.
-        bytes: u64,
-        /// What for.
-        what: &'static str,
-    },
+    Memory { bytes: u64, what: &'static str },
     /// Threads could not be started.
     #[error("cannot start {}: {reason}", Count(*.threads as u64, "thread"))]
-    Threads {
-        /// How many.
-        threads: usize,
-        /// The system's words.
-        reason: String,
-    },
+    Threads { threads: usize, reason: String },
     /// A token that the model does not have.
     #[error("token {token} of sequence {sequence} is outside the vocabulary of {vocabulary}")]
     UnknownToken {
-        /// The token.
         token: u32,
-        /// Where it stands.
         sequence: usize,
         /// Size of the vocabulary.
         vocabulary: u64,
     },
     /// A step over another number of sequences than the cache holds.
     #[error("the cache holds {}, but {found} were given", Count(*.expected as u64, "sequence"))]
-    Batch {
-        /// Given.
-        found: usize,
-        /// Held.
-        expected: usize,
-    },
+    Batch { found: usize, expected: usize },
     /// A sequence without a new token.
     #[error("sequence {sequence} has no token to run")]
-    EmptySequence {
-        /// Which.
-        sequence: usize,
-    },
+    EmptySequence { sequence: usize },
     /// More tokens than the cache or the position table takes.
     #[error(
         "sequence {sequence} would grow to {needed} tokens, but {limit} is the most that {of} takes"
     )]
     TooLong {
-        /// Which.
         sequence: usize,
         /// Length that the step would give.
         needed: usize,
-        /// The most.
         limit: usize,
         /// Whose limit it is.
         of: &'static str,
     },
     /// A temperature that is not positive.
     #[error("the temperature is {found}, but must be a positive number")]
-    Temperature {
-        /// What was given.
-        found: f64,
-    },
+    Temperature { found: f64 },
 }
 
 fn and_others(others: usize) -> String {

@@ -36,7 +36,6 @@ pub struct Step<'a> {
     pub tokens: &'a [u32],
 }
 
-/// What was generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generated {
     /// The new tokens of each sequence, up to and including one that ended it.

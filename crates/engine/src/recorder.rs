@@ -13,7 +13,6 @@ pub fn now_ns() -> u64 {
 /// What an operator of the loaded model is. Events name it by its index in [`Engine::operators`](crate::Engine::operators).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperatorInfo {
-    /// What it does.
     pub kind: Kind,
     /// Where it stands; made into text only when somebody reads it.
     pub path: Path<'static>,
@@ -28,15 +27,12 @@ pub struct OperatorInfo {
 pub struct Event {
     /// When it began, on the clock of [`now_ns`].
     pub start_ns: u64,
-    /// When it ended.
     pub end_ns: u64,
     /// Independent problems of the same size.
     pub groups: u32,
-    /// Rows.
     pub m: u32,
     /// Columns of the result.
     pub n: u32,
-    /// The summed dimension.
     pub k: u32,
     /// Index of its [`OperatorInfo`].
     pub operator: u32,
@@ -56,11 +52,11 @@ impl Event {
     }
 }
 
-/// Takes events. It never allocates while a model runs: events beyond its capacity are counted as lost.
+/// Takes events. It never allocates while a model runs: events beyond its capacity are counted as dropped.
 #[derive(Debug, Default)]
 pub struct Recorder {
     events: Vec<Event>,
-    lost: u64,
+    dropped: u64,
     on: bool,
 }
 
@@ -69,7 +65,7 @@ impl Recorder {
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             events: Vec::with_capacity(capacity),
-            lost: 0,
+            dropped: 0,
             on: true,
         }
     }
@@ -85,14 +81,14 @@ impl Recorder {
     }
 
     /// How many events found no room.
-    pub fn lost(&self) -> u64 {
-        self.lost
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Forgets the events, keeps the room.
     pub fn clear(&mut self) {
         self.events.clear();
-        self.lost = 0;
+        self.dropped = 0;
     }
 
     /// The start of an operator.
@@ -120,7 +116,7 @@ impl Recorder {
             return;
         }
         if self.events.len() == self.events.capacity() {
-            self.lost += 1;
+            self.dropped += 1;
             return;
         }
         self.events.push(Event {
@@ -149,10 +145,10 @@ mod tests {
             recorder.end(operator, start, [1, 2, 3, 4]);
         }
         assert_eq!(recorder.events().len(), room);
-        assert_eq!(recorder.lost(), 3);
+        assert_eq!(recorder.dropped(), 3);
         assert!(recorder.events()[0].end_ns >= recorder.events()[0].start_ns);
         recorder.clear();
-        assert_eq!((recorder.events().len(), recorder.lost()), (0, 0));
+        assert_eq!((recorder.events().len(), recorder.dropped()), (0, 0));
     }
 
     #[test]
@@ -161,6 +157,6 @@ mod tests {
         let start = recorder.start();
         recorder.end(0, start, [1; 4]);
         assert!(recorder.events().is_empty());
-        assert_eq!(recorder.lost(), 0);
+        assert_eq!(recorder.dropped(), 0);
     }
 }

@@ -70,9 +70,7 @@ struct State {
 /// What was read of the records of a slice since the budget was last told.
 #[derive(Default)]
 pub(crate) struct Recorded {
-    /// Launches.
     pub(crate) launches: f64,
-    /// Kernels of graphs.
     pub(crate) of_graphs: f64,
     /// Kernels, of all of the slice.
     pub(crate) kernels: Kernels,
@@ -80,24 +78,22 @@ pub(crate) struct Recorded {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Earning credit.
     Off,
     /// Waiting for a step, since then.
     Armed(i64),
     /// Recording steps since then; so many are left.
     Steps(i64, u64),
-    /// Recording until then.
     Timed(i64),
 }
 
 impl Budget {
-    /// A budget of so many millionths of the time; none for 0. With `leaves` CUPTI is taken out between slices.
-    pub(crate) fn new(ppm: u32, leaves: bool) -> Option<Self> {
+    /// A budget of so many millionths of the time; none for 0. With `detaches` CUPTI is detached between slices.
+    pub(crate) fn new(ppm: u32, detaches: bool) -> Option<Self> {
         (ppm > 0).then(|| Self {
             state: Mutex::new(State {
                 credit: Credit::new(
                     f64::from(ppm) / 1e6,
-                    leaves,
+                    detaches,
                     (sys::now(), sys::time_of_others()),
                 ),
                 phase: Phase::Off,
@@ -257,7 +253,6 @@ impl Budget {
 }
 
 impl State {
-    /// A slice begins.
     fn begin(&mut self, slice: Slice, phase: Phase) {
         if self.slices.owes {
             // CUPTI has not left, and will not.
@@ -267,7 +262,6 @@ impl State {
         (self.slices.kind, self.slices.owes) = (slice, true);
     }
 
-    /// It ends.
     fn end(&mut self, now: i64) {
         self.phase = Phase::Off;
         self.slices.ended = now;
@@ -285,7 +279,7 @@ impl State {
 
     /// How many steps the next slice holds: so many that recording them would cost as much as switching, with a launch at
     /// [`PRIOR_COST`] or at what it was measured to be where that is less. Fewer make poor use of what it costs to come and go,
-    /// more are fewer slices. Where launches are dearer (an H200 showed 7 to 12 µs) a slice costs more, and there are fewer.
+    /// more are fewer slices. Where launches are more expensive (an H200 showed 7 to 12 µs) a slice costs more, and there are fewer.
     fn steps_of_slice(&self) -> u64 {
         let mean = self.step.mean().max(1.0);
         let balanced = self.launch.per_step().map_or(0.0, |launches| {

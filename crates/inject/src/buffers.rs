@@ -15,13 +15,11 @@ const READY: usize = 4;
 
 /// A buffer that CUPTI is done with.
 pub(crate) struct Full {
-    /// Where it is.
     pub(crate) memory: *mut u8,
     /// How many bytes of it are records.
     pub(crate) valid: usize,
-    /// The context that CUPTI named with it, for asking about lost records.
+    /// The context that CUPTI named with it, for asking about dropped records.
     pub(crate) context: *mut libc::c_void,
-    /// Likewise the stream.
     pub(crate) stream: u32,
 }
 
@@ -34,7 +32,6 @@ struct Memory(Vec<*mut u8>);
 // SAFETY: as above.
 unsafe impl Send for Memory {}
 
-/// All buffers.
 pub(crate) struct Buffers {
     size: usize,
     most: usize,
@@ -108,7 +105,7 @@ impl Buffers {
         self.late.swap(0, Ordering::Relaxed)
     }
 
-    /// CUPTI has left the process: what it had not handed back is ours again.
+    /// CUPTI has detached the process: what it had not handed back is ours again.
     pub(crate) fn reclaim(&self) {
         let left = self.out.lock().map(|mut out| std::mem::take(&mut out.0));
         for memory in left.unwrap_or_default() {

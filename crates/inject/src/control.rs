@@ -13,11 +13,9 @@ pub(crate) struct Control {
     received: Vec<u8>,
 }
 
-/// What came in.
 pub(crate) enum Heard {
     /// Orders, maybe none.
     Orders(Vec<Order>),
-    /// llmprof is gone.
     Closed,
 }
 

@@ -11,7 +11,6 @@ use crate::cupti::{Attachment, Denied};
 use crate::session::Session;
 use crate::sys;
 
-/// The gate.
 pub(crate) struct Gate {
     range: Option<Box<[u8]>>,
     has_slices: bool,
@@ -115,7 +114,6 @@ impl Gate {
         self.range.as_ref().is_some_and(|range| **range == *name)
     }
 
-    /// CUPTI is there.
     pub(crate) fn attach(&self, session: &Session) {
         self.change(session, |state| state.attached = true);
     }
@@ -130,19 +128,16 @@ impl Gate {
         self.change(session, |state| state.inside += 1);
     }
 
-    /// It ends.
     pub(crate) fn leave(&self, session: &Session) {
         self.change(session, |state| {
             state.inside = state.inside.saturating_sub(1);
         });
     }
 
-    /// A slice begins.
     pub(crate) fn begin_slice(&self, session: &Session, slice: Slice) {
         self.change(session, |state| state.slice = Some(slice));
     }
 
-    /// It ends.
     pub(crate) fn end_slice(&self, session: &Session) {
         self.change(session, |state| state.slice = None);
     }
@@ -150,7 +145,7 @@ impl Gate {
     /// What switching has come to so far.
     pub(crate) fn switches(&self, session: &Session) -> Switches {
         let cupti = session.cupti();
-        // Asked first: if it leaves between the two, its time is in already.
+        // Asked first: if it detaches between the two, its time is in already.
         let is_open_ended = cupti.is_some_and(Attachment::is_under_way);
         let leaving = cupti.map_or(0, Attachment::time);
         let Ok(state) = self.state.lock() else {
@@ -187,9 +182,9 @@ impl Gate {
         how(&mut state);
         let wanted = self.would_open(&state) && state.slice.is_some();
         let Some(cupti) = session.cupti() else { return };
-        let leaves = session.options.detach && (!state.ordered || state.slice.is_none());
+        let detaches = session.options.detach && (!state.ordered || state.slice.is_none());
         if wanted == state.open {
-            if leaves && std::mem::take(&mut state.stayed) {
+            if detaches && std::mem::take(&mut state.stayed) {
                 cupti.stop(session, true);
                 session.bell.ring();
             }
@@ -210,11 +205,11 @@ impl Gate {
                 }
             }
         } else {
-            cupti.stop(session, leaves);
+            cupti.stop(session, detaches);
             begin
         };
         state.open = wanted;
-        state.stayed = !wanted && !leaves;
+        state.stayed = !wanted && !detaches;
         state.switch_time += sys::now() - begin;
         state.switches += 1;
         self.count_change();

@@ -6,7 +6,7 @@
 //!
 //! It is a guest. No panic leaves it, no signal handler is set, nothing is exported but the two entry points, the
 //! threads of the process never wait for a file or a socket, and if anything is missing or refused the process runs as
-//! if we were not there, and llmprof is told why.
+//! if we were not there, and llmprof is notified why.
 #![expect(
     unsafe_code,
     reason = "everything here talks to C: CUPTI, NVTX, the loader, pthreads"

@@ -20,7 +20,7 @@ pub(crate) struct Output {
     /// Records dropped since the last [`Loss`] record.
     unsaid: u64,
     /// Records dropped in all, for whatever reason.
-    pub(crate) lost: u64,
+    pub(crate) dropped: u64,
     /// Why, the last time.
     pub(crate) why: String,
 }
@@ -32,7 +32,7 @@ impl Output {
             pending: header.bytes().to_vec(),
             stuck: None,
             unsaid: 0,
-            lost: 0,
+            dropped: 0,
             why: String::new(),
         }
     }
@@ -50,16 +50,16 @@ impl Output {
         true
     }
 
-    /// Records were lost before they came here.
+    /// Records were dropped before they came here.
     pub(crate) fn lose(&mut self, records: u64, why: impl Into<String>) {
         if records > 0 {
             self.unsaid += records;
-            self.lost += records;
+            self.dropped += records;
             self.why = why.into();
         }
     }
 
-    /// Writes what there is, and what was lost.
+    /// Writes what there is, and what was dropped.
     pub(crate) fn flush(&mut self) {
         self.write();
         if self.stuck.is_none() && self.unsaid > 0 {
@@ -113,7 +113,7 @@ mod tests {
         output.add(1, |out| Checkpoint { time: 1 }.put(out));
         output.flush();
         output.add(5, |_| panic!("there is no room"));
-        assert_eq!(output.lost, 5);
+        assert_eq!(output.dropped, 5);
         assert!(output.why.contains("No space"), "{}", output.why);
     }
 

@@ -32,7 +32,6 @@ static CURRENT: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 /// 0: nobody starts a session; 1: someone does.
 static STARTING: AtomicU32 = AtomicU32::new(0);
 
-/// One watched process.
 pub(crate) struct Session {
     pub(crate) options: Options,
     pub(crate) buffers: Buffers,
@@ -42,7 +41,7 @@ pub(crate) struct Session {
     pub(crate) budget: Option<Budget>,
     cupti: OnceLock<Attachment>,
     notes: Mutex<Vec<u8>>,
-    lost_notes: AtomicU64,
+    dropped_notes: AtomicU64,
     reports: Mutex<Vec<Report>>,
     /// Whether our thread should write now, whatever the interval.
     hurry: AtomicBool,
@@ -125,7 +124,7 @@ fn start() -> Option<&'static Session> {
         budget: Budget::new(options.overhead_ppm, options.detach),
         cupti: OnceLock::new(),
         notes: Mutex::default(),
-        lost_notes: AtomicU64::new(0),
+        dropped_notes: AtomicU64::new(0),
         reports: Mutex::default(),
         hurry: AtomicBool::new(false),
         finishing: AtomicBool::new(false),
@@ -192,11 +191,11 @@ impl Session {
         if notes.len() < MOST_NOTES {
             put(&mut notes);
         } else {
-            self.lost_notes.fetch_add(1, Ordering::Relaxed);
+            self.dropped_notes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The notes since the last time, and how many were lost.
+    /// The notes since the last time, and how many were dropped.
     pub(crate) fn take_notes(&self) -> (Vec<u8>, u64) {
         let notes = self
             .notes
@@ -204,7 +203,7 @@ impl Session {
             .map(|mut notes| std::mem::take(&mut *notes));
         (
             notes.unwrap_or_default(),
-            self.lost_notes.swap(0, Ordering::Relaxed),
+            self.dropped_notes.swap(0, Ordering::Relaxed),
         )
     }
 
@@ -216,7 +215,7 @@ impl Session {
         self.bell.ring();
     }
 
-    /// What llmprof is to be told since the last time.
+    /// What llmprof is to be notified of since the last time.
     pub(crate) fn take_reports(&self) -> Vec<Report> {
         let reports = self.reports.lock();
         reports
@@ -224,7 +223,7 @@ impl Session {
             .unwrap_or_default()
     }
 
-    /// CUPTI said no: the process runs on untouched, and llmprof is told.
+    /// CUPTI said no: the process runs on untouched, and llmprof is notified.
     pub(crate) fn refuse(&self, refusal: &Refusal) {
         let record = Refused {
             time: sys::now(),

@@ -13,10 +13,11 @@ use crate::names::Names;
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It was written.
     Written,
     /// It is a call that starts work on a device, and was written; whether it starts a graph.
-    Launch { of_graph: bool },
+    Launch {
+        of_graph: bool,
+    },
     /// It is a kernel, and was written: when it began and ended, the number of its name, where it ran, whether a graph holds
     /// it.
     Kernel {
@@ -29,7 +30,9 @@ pub(crate) enum Outcome {
     Left,
     /// It has no times: CUPTI was asked for it before the device was done, or had no memory for them. And whether a graph holds
     /// it.
-    Untimed { of_graph: bool },
+    Untimed {
+        of_graph: bool,
+    },
 }
 
 /// What was told already.
@@ -117,7 +120,7 @@ impl Translator {
             };
         }
         self.device(kernel.device, out);
-        // SAFETY: CUPTI keeps the names of kernels until it leaves the process, and it is asked to only after all of its
+        // SAFETY: CUPTI keeps the names of kernels until it detaches, and it is asked to only after all of its
         // records were read.
         let name = unsafe { self.names.number_of(kernel.name, out) };
         let size = |size: [i32; 3]| size.map(|length| u32::try_from(length).unwrap_or(0));

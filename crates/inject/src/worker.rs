@@ -17,10 +17,10 @@ use crate::session::Session;
 use crate::sys;
 use crate::translate::{Outcome, Translator};
 
-/// Why records were lost that CUPTI handed out when it left the process.
+/// Why records were dropped that CUPTI handed out when it left the process.
 const TOO_LATE: &str = "buffers that came when CUPTI had left";
 
-/// Starts the thread. Where the system refuses one, llmprof is told, and nothing is recorded.
+/// Starts the thread. Where the system refuses one, llmprof is notified, and nothing is recorded.
 pub(crate) fn spawn(session: &'static Session, file: File, header: Header, control: Control) {
     let last_words = control.another();
     let worker = Worker {
@@ -32,7 +32,7 @@ pub(crate) fn spawn(session: &'static Session, file: File, header: Header, contr
         records: 0,
         untimed: 0,
         recorded: Recorded::default(),
-        told_lost: 0,
+        reported_dropped: 0,
         asked: None,
         forgets: false,
     };
@@ -73,7 +73,7 @@ struct Worker {
     /// What the budget is to know of them.
     recorded: Recorded,
     /// Losses that llmprof knows of.
-    told_lost: u64,
+    reported_dropped: u64,
     /// How often the gate had changed when CUPTI was last asked for what it holds; nothing where it may hold more since.
     asked: Option<u64>,
     /// Whether records were dropped that later ones refer to.
@@ -93,9 +93,9 @@ impl Worker {
                 self.obey();
             }
             self.drain();
-            self.tell();
+            self.report();
             self.keep_budget();
-            self.let_cupti_leave();
+            self.detach_cupti();
             if sys::now() >= next || self.session.take_hurry() {
                 self.checkpoint();
                 next = sys::now() + interval;
@@ -133,14 +133,14 @@ impl Worker {
         }
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         for report in self.session.take_reports() {
             self.control.send(&report);
         }
-        if self.output.lost > self.told_lost {
-            self.told_lost = self.output.lost;
-            self.control.send(&Report::Lost {
-                count: self.output.lost,
+        if self.output.dropped > self.reported_dropped {
+            self.reported_dropped = self.output.dropped;
+            self.control.send(&Report::Dropped {
+                count: self.output.dropped,
                 why: self.output.why.clone(),
             });
         }
@@ -152,7 +152,7 @@ impl Worker {
             return;
         };
         let switches = session.gate.switches(session);
-        // The launches of a slice are counted before the next one. While CUPTI leaves it is asked for them anyway.
+        // The launches of a slice are counted before the next one. While CUPTI detaches it is asked for them anyway.
         if !switches.is_on && !switches.is_open_ended {
             self.flush_cupti();
         }
@@ -182,7 +182,7 @@ impl Worker {
     }
 
     /// Reads what CUPTI holds, so that it can leave the process.
-    fn let_cupti_leave(&mut self) {
+    fn detach_cupti(&mut self) {
         let Some(cupti) = self.session.cupti() else {
             return;
         };
@@ -206,7 +206,7 @@ impl Worker {
         self.flush_cupti();
         self.output.add(1, |out| Checkpoint { time }.put(out));
         self.output.flush();
-        self.tell();
+        self.report();
         self.session.buffers.prepare();
     }
 
@@ -218,14 +218,14 @@ impl Worker {
             Ranges::announce(self.session);
         }
         // Ranges are taken first: a domain that is noted between the two would come after a range in it.
-        let (chunks, lost) = self.session.ranges.take();
+        let (chunks, dropped) = self.session.ranges.take();
         self.take_notes();
-        self.output.lose(lost, "too many ranges at once");
+        self.output.lose(dropped, "too many ranges at once");
         for chunk in chunks {
             self.add(&chunk);
         }
         while let Some(full) = self.session.buffers.next_full() {
-            // That CUPTI has left since, for what was recorded after it came back.
+            // That CUPTI has detached since, for what was recorded after it came back.
             self.take_notes();
             if let Some(cupti) = self.session.cupti() {
                 self.read(cupti, &full);
@@ -238,8 +238,8 @@ impl Worker {
     }
 
     fn take_notes(&mut self) {
-        let (notes, lost) = self.session.take_notes();
-        self.output.lose(lost, "too many notes at once");
+        let (notes, dropped) = self.session.take_notes();
+        self.output.lose(dropped, "too many notes at once");
         self.add(&notes);
     }
 
@@ -326,7 +326,7 @@ impl Worker {
             .buffers
             .refused
             .load(std::sync::atomic::Ordering::Relaxed);
-        if self.output.lost == 0 {
+        if self.output.dropped == 0 {
             self.output
                 .lose(refused, "buffers that CUPTI asked for in vain");
         }
@@ -346,11 +346,11 @@ impl Worker {
         self.output.flush();
         let ended = Ended {
             time: sys::now(),
-            lost: self.output.lost,
+            dropped: self.output.dropped,
         };
         self.output.add(1, |out| ended.put(out));
         self.output.flush();
-        self.tell();
+        self.report();
         self.control.send(&Report::Ended);
     }
 }

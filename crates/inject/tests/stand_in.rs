@@ -239,14 +239,14 @@ fn ranges_beyond_measure_do_not_end_others() {
 #[test]
 fn ranges_that_never_end_are_bounded_and_counted() {
     let recorded = Scene::new().run("nvtx cuda starts:70000 start:late").one();
-    let mut lost = 0;
+    let mut dropped = 0;
     recorded.each(|record| {
         if let Record::Loss(loss) = record {
-            lost += loss.count;
+            dropped += loss.count;
         }
     });
     let written = recorded.kinds()["rangestart"];
-    assert_eq!((written, lost), (1 << 16, 70_001 - (1 << 16)));
+    assert_eq!((written, dropped), (1 << 16, 70_001 - (1 << 16)));
 }
 
 /// Nobody asks for them for a minute, and they are on their way all the same.
@@ -301,18 +301,21 @@ fn a_full_disk_costs_records_and_nothing_else() {
     assert!(matches!(file.end, End::Cut { .. }), "{:?}", file.end);
     let found = kernels(&file);
     assert!((50..500).contains(&found), "{found}");
-    let told = recorded.reports();
-    let lost = told
+    let reported = recorded.reports();
+    let dropped = reported
         .iter()
-        .rfind(|line| line.starts_with("lost "))
-        .expect("told");
-    let count: usize = lost
+        .rfind(|line| line.starts_with("dropped "))
+        .expect("reported");
+    let count: usize = dropped
         .split(' ')
         .nth(1)
         .expect("a number")
         .parse()
         .expect("a number");
-    assert!(count > 500 && lost.contains("File too large"), "{lost}");
+    assert!(
+        count > 500 && dropped.contains("File too large"),
+        "{dropped}"
+    );
 }
 
 #[test]
@@ -320,14 +323,14 @@ fn a_slow_writer_costs_records_which_are_counted() {
     // Two small buffers, handed back only every interval.
     let scene = Scene::new().capture("interval_ms=60000 buffer_kib=16 memory_mib=1");
     let recorded = scene.run("cuda kernels:30000").one();
-    let mut lost = 0;
+    let mut dropped = 0;
     recorded.each(|record| {
         if let Record::Loss(loss) = record {
-            lost += loss.count;
+            dropped += loss.count;
         }
     });
     let calls = recorded.count(|record| matches!(record, Record::Call(_))) as u64;
-    assert_eq!(kernels(&recorded) as u64 + calls + lost, 60_000);
+    assert_eq!(kernels(&recorded) as u64 + calls + dropped, 60_000);
 }
 
 #[test]
@@ -367,11 +370,12 @@ fn an_unknown_version_and_a_missing_library_are_refusals() {
     let run = Scene::new()
         .env("STANDIN_VERSION", "150000")
         .run("cuda kernels:5");
-    let told = run.reports();
+    let reported = run.reports();
     assert!(
-        told.iter()
+        reported
+            .iter()
             .any(|line| line.starts_with("refused libcupti has version 150000")),
-        "{told:?}"
+        "{reported:?}"
     );
     let run = Scene::new()
         .env("LLMPROF_CUPTI", "/nowhere/libcupti.so")

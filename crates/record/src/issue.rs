@@ -1,12 +1,13 @@
-//! What was lost or should not be trusted.
+//! What was dropped or should not be trusted.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What gives more slices of a sampled recording.
-pub const MORE_SLICES: &str = "let it run longer (a run: more infer.max_new_tokens), allow a larger share (pipeline.cupti.overhead, --overhead), or set \
-                               none, which records everything";
+pub const MORE_SLICES: &str = "run longer (more infer.max_new_tokens), allow more overhead (pipeline.cupti.overhead, --overhead), or set \
+                               no budget to record everything";
 
 /// How much an [`Issue`] takes away from the numbers beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,27 +36,59 @@ impl fmt::Display for Severity {
 pub struct Issue {
     /// How much it matters.
     pub severity: Severity,
-    /// A stable, dotted name that a machine may match: `kineto.truncated`, `telemetry.no_gpu`.
+    /// A stable, dotted name that a machine may match: `kineto.truncated`, `telemetry.no_gpu`. The report has its sentence.
     pub code: String,
-    /// What was found and where, for a person.
+    /// What the sentence of the code is about: `{"byte": 4096}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Value>,
+    /// The sentence, of a code that the report has none for (workers of others, older runs); else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// How many things it concerns (events lost, samples missing…); one where counting makes no sense.
+    /// How many things it concerns (events dropped, samples missing…); one where counting makes no sense.
     pub count: u64,
-    /// What would avoid it, where that is known.
+    /// What would avoid it, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
 impl Issue {
-    /// An issue about one thing, with no hint.
+    /// An issue with a sentence of its own.
     pub fn new(severity: Severity, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            ..Self::coded(severity, code)
+        }
+    }
+
+    /// An issue whose sentence and hint the report has by its code.
+    pub fn coded(severity: Severity, code: impl Into<String>) -> Self {
         Self {
             severity,
             code: code.into(),
-            message: message.into(),
+            values: BTreeMap::new(),
+            message: String::new(),
             count: 1,
             hint: None,
         }
+    }
+
+    pub fn info(code: impl Into<String>) -> Self {
+        Self::coded(Severity::Info, code)
+    }
+
+    pub fn warning(code: impl Into<String>) -> Self {
+        Self::coded(Severity::Warning, code)
+    }
+
+    pub fn error(code: impl Into<String>) -> Self {
+        Self::coded(Severity::Error, code)
+    }
+
+    /// The same issue with a value that its sentence needs.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.values.insert(key.to_owned(), value.into());
+        self
     }
 
     /// The same issue concerning `count` things.
@@ -72,6 +105,15 @@ impl Issue {
         self
     }
 
+    /// The stored sentence; of a code that the report has one for, its values as JSON.
+    pub fn message_or_values(&self) -> String {
+        if self.message.is_empty() {
+            serde_json::to_string(&self.values).unwrap_or_default()
+        } else {
+            self.message.clone()
+        }
+    }
+
     /// The issue with what would avoid it, for a report.
     pub fn with_advice(&self) -> String {
         match &self.hint {
@@ -80,7 +122,7 @@ impl Issue {
         }
     }
 
-    /// The issue as a terminal tells it, whichever command found it: with advice where a number is affected.
+    /// The issue as a terminal shows it, whichever command found it: with advice where a number is affected.
     pub fn in_a_line(&self) -> String {
         if self.severity > Severity::Info {
             self.with_advice()
@@ -92,7 +134,15 @@ impl Issue {
 
 impl fmt::Display for Issue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} [{}]", self.severity, self.message, self.code)?;
+        write!(f, "{}: ", self.severity)?;
+        if self.message.is_empty() {
+            for (key, value) in &self.values {
+                write!(f, "{key}={value} ")?;
+            }
+        } else {
+            write!(f, "{} ", self.message)?;
+        }
+        write!(f, "[{}]", self.code)?;
         if self.count > 1 {
             write!(f, " ×{}", self.count)?;
         }

@@ -23,25 +23,20 @@ pub use self::runtime::{RuntimePlan, RuntimeType, Word};
 pub use self::telemetry::TelemetryPlan;
 pub use self::torch::{Activity, Compile, Preset, TorchProfilerPlan, TorchProfilerSettings};
 
-/// A whole request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Names the run.
     pub experiment: String,
     /// Where the model runs.
     pub device: Place,
-    /// What is run.
     pub model: ModelPlan,
     /// What it is fed.
     pub dataset: DatasetPlan,
-    /// Who runs it.
     pub runtime: RuntimePlan,
     /// How much of it.
     pub workload: WorkloadPlan,
     /// What it is compared with.
     pub hardware: HardwarePlan,
-    /// Which stages run.
     pub pipeline: PipelinePlan,
     /// Which files are left.
     pub output: OutputPlan,
@@ -53,7 +48,6 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Place {
-    /// The host's processor.
     Cpu,
     /// The CUDA device of this index.
     Cuda(u32),
@@ -72,7 +66,7 @@ impl TryFrom<String> for Place {
         };
         index
             .map(Self::Cuda)
-            .ok_or_else(|| format!("`{text}` is no device (use `cpu` or `cuda:N`)"))
+            .ok_or_else(|| format!("`{text}` is not a device; use `cpu` or `cuda:N`"))
     }
 }
 
@@ -109,7 +103,6 @@ pub struct ModelPlan {
     pub tokenizer: Option<PathBuf>,
     /// How images are prepared for it.
     pub preprocess: Option<serde_json::Value>,
-    /// Its reference implementation.
     pub impl_src: Option<String>,
     /// Its home on a model hub.
     pub hf_src: Option<String>,
@@ -146,15 +139,12 @@ pub enum LoadFormat {
     Safetensors,
 }
 
-/// The data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetPlan {
-    /// Names it.
     pub name: String,
     /// Its folder, or one text file; absent makes prompts up.
     pub root: Option<PathBuf>,
-    /// Which prepared variant.
     pub variant: Option<String>,
     /// A file that names one sample per line.
     pub subset_filelist: Option<PathBuf>,
@@ -179,7 +169,6 @@ pub struct SamplingPlan {
     pub seed: Option<u64>,
 }
 
-/// What is computed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadPlan {
@@ -195,7 +184,6 @@ pub struct WorkloadPlan {
     pub chunk_tokens: Option<u64>,
     /// Number format of activations.
     pub dtype: Option<DType>,
-    /// Storage of weights.
     pub weights: Option<WeightFormat>,
     /// Number format of the KV cache.
     pub kv_dtype: Option<DType>,
@@ -205,7 +193,6 @@ pub struct WorkloadPlan {
     pub logits: Logits,
     /// How latent attention decodes.
     pub mla: MlaDecode,
-    /// Images per request.
     pub images: Images,
 }
 
@@ -242,7 +229,6 @@ pub struct HardwarePlan {
     pub spec: String,
 }
 
-/// The stages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelinePlan {
@@ -254,7 +240,6 @@ pub struct PipelinePlan {
     /// CUDA, recorded by our own library.
     #[serde(default)]
     pub cupti: CuptiPlan,
-    /// Torch's own profiler.
     #[serde(default)]
     pub torch_profiler: TorchProfilerPlan,
 }
@@ -263,7 +248,6 @@ pub struct PipelinePlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StagePlan {
-    /// Whether it runs.
     pub enable: bool,
 }
 
@@ -271,9 +255,7 @@ pub struct StagePlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputPlan {
-    /// Markdown, for people.
     pub markdown: bool,
-    /// JSON, for machines.
     pub json: bool,
 }
 

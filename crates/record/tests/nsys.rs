@@ -660,7 +660,7 @@ fn the_wrong_kind_of_database_is_refused_with_its_tables() {
     ));
 }
 
-/// A stand-in for the tool: a script that leaves the export where it was told to, or complains.
+/// A stand-in for the tool: a script that leaves the export where it was reported to, or complains.
 fn tool(folder: &Path, name: &str, script: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let path = folder.join(name);

@@ -149,12 +149,12 @@ fn python(arguments: &[&std::ffi::OsStr]) -> Option<Vec<u8>> {
 }
 
 /// A value as the recipe of random pickles tells it.
-fn told(heap: &pickle::Heap<'_>, value: pickle::Value) -> Value {
+fn reported(heap: &pickle::Heap<'_>, value: pickle::Value) -> Value {
     let items = || {
         heap.items(value)
             .expect("the heap has it")
             .iter()
-            .map(|&item| told(heap, item))
+            .map(|&item| reported(heap, item))
     };
     let hex = |bytes: &[u8]| {
         bytes
@@ -191,7 +191,7 @@ fn told(heap: &pickle::Heap<'_>, value: pickle::Value) -> Value {
             json!([
                 "dict",
                 pairs
-                    .map(|&(key, value)| json!([told(heap, key), told(heap, value)]))
+                    .map(|&(key, value)| json!([reported(heap, key), reported(heap, value)]))
                     .collect::<Vec<_>>()
             ])
         }
@@ -232,7 +232,7 @@ fn random_data_is_what_python_reads_in_every_protocol() {
         match pickle::load(&bytes, &pickle::Limits::default()) {
             Ok(found) => {
                 assert_eq!(
-                    ordered(&told(&found.heap, found.root)),
+                    ordered(&reported(&found.heap, found.root)),
                     ordered(&case["value"]),
                     "{hex}"
                 );

@@ -277,7 +277,10 @@ fn processes_that_number_alike_stay_apart() {
                     text: b"model\x1flayers.0",
                     original: 0,
                 }),
-                Record::Ended(Ended { time: 20, lost: 0 }),
+                Record::Ended(Ended {
+                    time: 20,
+                    dropped: 0,
+                }),
             ],
         )
     };
@@ -367,7 +370,10 @@ fn numbers_that_begin_again_when_cupti_comes_back_stay_apart() {
             time: 35,
             text: b"the program uses CUDA graphs",
         }),
-        Record::Ended(Ended { time: 40, lost: 0 }),
+        Record::Ended(Ended {
+            time: 40,
+            dropped: 0,
+        }),
     ];
     let trace = read(&[file(7, &records), file(8, &[call(50, 1), kernel(51, 1)])]);
     let calls: HashMap<u32, i64> = (0..trace.hosts.len())
@@ -404,7 +410,10 @@ fn graphs_that_run_when_recording_stops_are_left_out() {
         kernel(148, 155, 0),
         switch(300, 1),
         kernel(310, 320, 7),
-        Record::Ended(Ended { time: 400, lost: 0 }),
+        Record::Ended(Ended {
+            time: 400,
+            dropped: 0,
+        }),
     ];
     let trace = read(&[file(7, &records)]);
     assert_eq!(*trace.kernels.start, [110, 148, 310]);
@@ -417,7 +426,7 @@ fn graphs_that_run_when_recording_stops_are_left_out() {
 }
 
 #[test]
-fn ranges_nest_by_thread_and_domain_and_losses_are_told() {
+fn ranges_nest_by_thread_and_domain_and_losses_are_reported() {
     let push = |time, domain, text: &'static [u8]| {
         Record::Push(Push {
             time,
@@ -454,7 +463,10 @@ fn ranges_nest_by_thread_and_domain_and_losses_are_told() {
                 slice: 0,
             }),
             Record::Unknown(77),
-            Record::Ended(Ended { time: 100, lost: 0 }),
+            Record::Ended(Ended {
+                time: 100,
+                dropped: 0,
+            }),
         ],
     )]);
     let ranges: Vec<_> = trace

@@ -28,7 +28,6 @@ impl FlopTable {
         self.0[dtype as usize]
     }
 
-    /// Adds operations, saturating.
     pub fn add(&mut self, dtype: DType, flops: u64) {
         let slot = &mut self.0[dtype as usize];
         *slot = slot.saturating_add(flops);
@@ -62,13 +61,9 @@ impl Serialize for FlopTable {
 /// The sum of some operators' work and traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cost {
-    /// Matrix work.
     pub tensor: FlopTable,
-    /// Other arithmetic.
     pub vector: FlopTable,
-    /// Bytes moved.
     pub traffic: Traffic,
-    /// Calls of operators.
     pub calls: u64,
     /// `Counted` unless a part is not.
     pub basis: Basis,
@@ -102,12 +97,11 @@ impl Cost {
         }
     }
 
-    /// All floating-point operations.
     pub fn flops(&self) -> u64 {
         self.tensor.total().saturating_add(self.vector.total())
     }
 
-    /// Operations per compulsory byte; `None` where nothing moves.
+    /// Operations per byte of minimum DRAM traffic; `None` where nothing moves.
     pub fn intensity(&self) -> Option<f64> {
         let bytes = self.traffic.compulsory();
         (bytes > 0).then(|| self.flops() as f64 / bytes as f64)
@@ -137,11 +131,10 @@ pub struct Costs {
     pub prefill: Cost,
     /// The first decode step.
     pub decode_step: Cost,
-    /// All decode steps.
     pub decode: Cost,
 }
 
-/// A stretch of a workload that is counted as one.
+/// A phase of a workload, counted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Span {
@@ -151,7 +144,6 @@ pub enum Span {
     Prefill,
     /// The first decode step.
     DecodeStep,
-    /// All decode steps.
     Decode,
 }
 

@@ -8,22 +8,17 @@ pub enum ModelError {
     NotAnObject,
     /// No `model_type` and no family given.
     #[error("the config has no `model_type`; known: {known}")]
-    NoModelType {
-        /// Known families.
-        known: String,
-    },
+    NoModelType { known: String },
     /// A `model_type` that no family has.
     #[error("unknown model_type `{found}`; known: {known}")]
     UnknownFamily {
         /// As the config or the user said.
         found: String,
-        /// Known families.
         known: String,
     },
     /// A key that must be there is not.
     #[error("`{field}` is missing from the {family} config")]
     Missing {
-        /// The key.
         field: String,
         /// The family that needs it.
         family: &'static str,
@@ -31,9 +26,7 @@ pub enum ModelError {
     /// A value of the wrong type or outside its range: no model has it.
     #[error("`{field}` is {found}, but must be {expected}")]
     Invalid {
-        /// The key.
         field: String,
-        /// What it holds.
         found: String,
         /// What it may hold.
         expected: String,
@@ -41,21 +34,15 @@ pub enum ModelError {
     /// A value that a model may have, and whose cost is not known.
     #[error("`{field}` is {found}; llmprof counts {known} only")]
     Unsupported {
-        /// The key.
         field: String,
-        /// What it holds.
         found: String,
-        /// What is counted.
         known: String,
     },
     /// Two keys contradict each other.
     #[error("`{field}` is {found}, which contradicts {other}")]
     Contradiction {
-        /// The key.
         field: String,
-        /// What it holds.
         found: String,
-        /// The other side.
         other: String,
     },
 }
@@ -74,9 +61,7 @@ pub enum WorkloadError {
     /// A value outside its range.
     #[error("`workload.{field}` is {found}, but must be {expected}")]
     Invalid {
-        /// The key.
         field: &'static str,
-        /// What it holds.
         found: String,
         /// What it may hold.
         expected: String,
@@ -95,8 +80,5 @@ pub enum WorkloadError {
     #[error(
         "the workload is too large to count exactly ({what} above 2^62); lower `workload.batch_size`, `workload.prompt_tokens` or `workload.new_tokens`"
     )]
-    TooLarge {
-        /// Which total.
-        what: &'static str,
-    },
+    TooLarge { what: &'static str },
 }

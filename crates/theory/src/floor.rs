@@ -1,7 +1,7 @@
 //! The least time that a device needs for some work, whatever the software.
 //!
-//! Per operator: the largest of matrix work ÷ matrix peak, other work ÷ vector peak, and compulsory bytes ÷ bandwidth,
-//! where compulsory bytes are weights, KV cache, and the model's inputs and outputs. Activations between operators count
+//! Per operator: the largest of tensor FLOPs ÷ tensor peak, vector FLOPs ÷ vector peak, and minimum DRAM bytes ÷ bandwidth,
+//! where minimum DRAM bytes are weights, KV cache, and the model's inputs and outputs. Activations between operators count
 //! nothing, since fusion and caches can avoid them; the two engines may overlap, so their times do not add up.
 //! Over a phase these are summed; the largest of the three sums is given too, for software that would overlap operators.
 
@@ -19,12 +19,11 @@ const DTYPES: usize = DType::C64 as usize + 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// Matrix products, on whichever units the device does them best.
+    /// GEMMs, on whichever pipe the device does them best.
     #[serde(rename = "matrix", alias = "tensor")]
     Tensor,
     /// Other arithmetic: vector units.
     Vector,
-    /// Memory bandwidth.
     Memory,
     /// The fixed time of each kernel. Only predictions know it.
     Launch,
@@ -45,10 +44,10 @@ impl std::fmt::Display for Resource {
 }
 
 impl Resource {
-    /// The limit that it sets, in words that hold for any device: `memory limit`, `limit for matrix products`.
+    /// The limit that it sets, in words that hold for any device: `memory limit`, `tensor-core peak`.
     pub fn limit(self) -> &'static str {
         match self {
-            Self::Tensor => "limit for matrix products",
+            Self::Tensor => "tensor-core peak",
             Self::Vector => "limit for other arithmetic",
             Self::Memory => "memory limit",
             Self::Launch => "limit of launching",
@@ -57,7 +56,7 @@ impl Resource {
     }
 }
 
-/// Where the compulsory bytes of a step can stay between steps.
+/// Where the minimum DRAM bytes of a step can stay between steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryLevel {
@@ -90,7 +89,7 @@ pub struct OperatorFloor {
     pub tensor: f64,
     /// Of its other arithmetic.
     pub vector: f64,
-    /// Of its compulsory bytes.
+    /// Of its minimum DRAM traffic.
     pub memory: f64,
 }
 
@@ -135,7 +134,6 @@ impl<'d> Roof<'d> {
         }
     }
 
-    /// The device.
     pub fn device(&self) -> &'d Device {
         self.device
     }
@@ -158,7 +156,7 @@ impl<'d> Roof<'d> {
         }
     }
 
-    /// Where a step of so many compulsory bytes can keep them.
+    /// Where a step of this much minimum DRAM traffic can keep them.
     pub fn level(&self, bytes_per_step: f64) -> MemoryLevel {
         if bytes_per_step <= self.on_chip_bytes {
             MemoryLevel::OnChip
@@ -233,17 +231,16 @@ pub struct PhaseFloor {
     pub tensor_ns: Nanos,
     /// Other arithmetic at its peak.
     pub vector_ns: Nanos,
-    /// Compulsory bytes at full bandwidth.
+    /// Minimum DRAM bytes at full bandwidth.
     pub memory_ns: Nanos,
     /// Which of the three is largest.
     pub binds: Resource,
     /// Where the bytes come from.
     pub memory_level: MemoryLevel,
-    /// All operations.
     pub flops: Flops,
-    /// Compulsory bytes.
+    /// Minimum DRAM bytes.
     pub compulsory_bytes: Bytes,
-    /// Operations per compulsory byte; absent where no bytes move.
+    /// Operations per byte of minimum DRAM traffic; absent where no bytes move.
     pub intensity: Option<f64>,
     /// Intensity at which matrix work, in the format that most of it has, takes as long as its bytes.
     pub ridge: Option<f64>,

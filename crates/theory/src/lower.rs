@@ -17,9 +17,7 @@ pub struct Formats {
     pub weights: WeightFormat,
     /// Storage of all other weights.
     pub plain: DType,
-    /// Activations.
     pub activations: DType,
-    /// The KV cache.
     pub kv: DType,
     /// What matrix units multiply where a weight is quantized.
     pub compute: DType,
@@ -311,7 +309,6 @@ impl<'m> Lowering<'_, 'm> {
     }
 }
 
-/// The product, saturating.
 pub(crate) fn product(factors: &[u64]) -> u64 {
     factors
         .iter()

@@ -18,7 +18,6 @@ const MAX_BATCH: u64 = 1 << 24;
 /// Bytes that a workload needs at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// Stored weights.
     pub weights: u64,
     /// The KV cache when the last token is made.
     pub kv_cache: u64,
@@ -29,7 +28,6 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All of it.
     pub fn total(&self) -> u64 {
         self.weights
             .saturating_add(self.kv_cache)
@@ -183,7 +181,7 @@ impl Layer {
         projected + self.width.max(result)
     }
 
-    /// Beside the residual, per token: the input, what the first products give, and the activation's result.
+    /// Beside the residual, per token: the input, what the first GEMMs give, and the activation's result.
     fn feed_peak(&self) -> u64 {
         match &self.feed {
             FeedForward::Dense(mlp) => {

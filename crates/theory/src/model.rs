@@ -16,7 +16,6 @@ use crate::{
 /// Identical layers of a decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerGroup {
-    /// Their numbers, ascending.
     pub layers: Vec<u32>,
     /// What each of them is.
     pub layer: Layer,
@@ -29,7 +28,6 @@ pub struct Decoder {
     pub hidden: u64,
     /// From token ids to vectors.
     pub embedding: Embedding,
-    /// Learned positions.
     pub positions: Option<PositionTable>,
     /// From the embedding's width to the model's, where they differ (OPT-350m).
     pub project_in: Option<Linear>,
@@ -37,13 +35,11 @@ pub struct Decoder {
     pub tables: Vec<RopeTable>,
     /// Path before a layer's number: `model.layers`.
     pub layers_prefix: &'static str,
-    /// The distinct layers.
     pub groups: Vec<LayerGroup>,
     /// Norm after the last layer.
     pub final_norm: Option<Norm>,
     /// From the model's width to the head's, where they differ.
     pub project_out: Option<Linear>,
-    /// To logits.
     pub head: Head,
     /// Longest sequence that the config allows.
     pub max_positions: Option<u64>,
@@ -52,7 +48,6 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Number of layers.
     pub fn layer_count(&self) -> u32 {
         self.groups
             .iter()
@@ -130,7 +125,6 @@ pub struct Model {
     pub dtype: DType,
     /// Storage of the quantized weights, where the checkpoint has some.
     pub quantization: Option<WeightFormat>,
-    /// Image towers.
     pub vision: Option<Vision>,
     /// The language model; absent for a vision tower by itself.
     pub decoder: Option<Decoder>,

@@ -44,7 +44,7 @@ pub enum Kind {
     PositionEmbedding,
     /// RMS or layer normalization.
     Norm,
-    /// A dense matrix product with a weight.
+    /// A dense GEMM with a weight.
     Linear,
     /// The table of rotation angles for a pass.
     RopeTable,
@@ -54,11 +54,10 @@ pub enum Kind {
     Attention,
     /// A nonlinearity, with the product of gate and up projection where there is a gate.
     Activation,
-    /// A residual addition.
     Add,
     /// A multiplication by a constant (embedding scale, routed scaling, soft cap of logits).
     Scale,
-    /// The choice of experts: gate product, scores, top-k.
+    /// The choice of experts: gate GEMM, scores, top-k.
     Route,
     /// The chosen experts' feed-forward networks over their tokens, and the weighted sum of their results.
     Experts,
@@ -148,7 +147,7 @@ impl fmt::Display for Path<'_> {
 
 /// The size of one call of an operator.
 ///
-/// For a matrix product `m × k` by `k × n`, `groups` times. For attention `groups` is sequences × heads, `m` queries,
+/// For a GEMM `m × k` by `k × n`, `groups` times. For attention `groups` is sequences × heads, `m` queries,
 /// `n` keys of the first step, `k` the width of a head. For elementwise work `m` rows of `n` elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {
@@ -163,7 +162,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A matrix product.
     pub fn matmul(m: u64, n: u64, k: u64) -> Self {
         Self { groups: 1, m, n, k }
     }
@@ -184,7 +182,6 @@ impl Shape {
 pub struct Work {
     /// The format that is multiplied.
     pub dtype: DType,
-    /// Operations.
     pub flops: u64,
 }
 
@@ -197,9 +194,7 @@ pub struct Traffic {
     pub kv_read: u64,
     /// Keys and values added to the cache.
     pub kv_write: u64,
-    /// Activations read.
     pub activation_read: u64,
-    /// Activations written.
     pub activation_write: u64,
     /// The part of the activations that enters or leaves the model: token ids, pixels, logits.
     pub boundary: u64,
@@ -247,7 +242,6 @@ impl Traffic {
 /// All sums saturate at `u64::MAX`; [`crate::Costs`] refuses a workload that comes near.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operator<'m> {
-    /// What it does.
     pub kind: Kind,
     /// Where it stands; the layer is the first of those it stands for.
     pub path: Path<'m>,
@@ -265,9 +259,7 @@ pub struct Operator<'m> {
     pub parameters: u64,
     /// Matrix work, fit for tensor cores.
     pub tensor: Work,
-    /// All other arithmetic.
     pub vector: Work,
-    /// Bytes moved.
     pub traffic: Traffic,
     /// `Counted`, or `Expected` where random routing decides.
     pub basis: Basis,

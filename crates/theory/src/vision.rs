@@ -10,9 +10,7 @@ use crate::{
 /// What turns images into features.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Vision {
-    /// CLIP or SigLIP.
     Encoder(Box<ImageEncoder>),
-    /// The SAM encoder.
     Sam(Box<SamEncoder>),
     /// DeepSeek-OCR: SAM, then CLIP over its features, then both projected.
     DeepseekOcr(Box<DeepseekOcrVision>),

@@ -129,7 +129,6 @@ impl Visitor<'_> {
 pub struct Tensor {
     /// Its name in the safetensors files.
     pub name: String,
-    /// Its shape.
     pub shape: Dims,
 }
 

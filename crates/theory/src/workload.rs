@@ -23,7 +23,6 @@ pub enum Logits {
     /// The last position of each sequence, which is all that generation needs.
     #[default]
     Last,
-    /// Every position.
     All,
 }
 
@@ -64,9 +63,7 @@ pub struct Precision {
     pub weights: Option<WeightFormat>,
     /// Storage of all other weights: as the quantizable ones where those are not quantized, else as activations.
     pub plain: Option<DType>,
-    /// Activations.
     pub activations: Option<DType>,
-    /// The KV cache.
     pub kv: Option<DType>,
     /// What matrix units multiply for quantized weights.
     pub compute: Option<DType>,
@@ -76,7 +73,6 @@ pub struct Precision {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Images {
-    /// Images per sequence.
     pub count: u64,
     /// Pixels from top to bottom, for models that take any size; 0 is the model's own size.
     pub height: u64,
@@ -102,9 +98,7 @@ pub struct Workload {
     pub cached: u64,
     /// Prompt tokens that one prefill pass takes; absent is all of them.
     pub chunk: Option<u64>,
-    /// Number formats.
     pub precision: Precision,
-    /// Images.
     pub images: Images,
     /// How attention is counted.
     pub attention: AttentionConvention,
@@ -149,13 +143,11 @@ impl Workload {
 pub struct Pass {
     /// What its operators belong to.
     pub phase: Phase,
-    /// Sequences.
     pub batch: u64,
     /// New tokens per sequence and step.
     pub queries: u64,
     /// Tokens per sequence in the cache before the first step.
     pub past: u64,
-    /// Number of steps.
     pub steps: u64,
     /// Positions per sequence and step whose logits are computed.
     pub logits: u64,

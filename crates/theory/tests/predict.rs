@@ -104,12 +104,15 @@ fn eager_predictions_hold_where_they_were_not_fitted() {
     let summary = error_summary(&comparisons).unwrap();
     assert_eq!(summary.figures, 34);
     // The README says what `llmprof predict` prints.
-    let told = format!(
+    let reported = format!(
         "its mean error is {}, the worst −{}",
         Percent(summary.mean),
         Percent(-summary.worst)
     );
-    assert!(include_str!("../../../README.md").contains(&told), "{told}");
+    assert!(
+        include_str!("../../../README.md").contains(&reported),
+        "{reported}"
+    );
     // The host: the quickest of the unprofiled steps took 20 µs for each of their kernels.
     let (model, h200) = (qwen(), device("h200"));
     let hosted = Predictor::new(&model, &h200, &eager, true)

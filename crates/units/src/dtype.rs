@@ -8,13 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// to the weight format that uses them, the element type is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DType {
-    /// IEEE double precision.
     F64,
-    /// IEEE single precision.
     F32,
     /// Single-precision storage, 19-bit multiplication on tensor cores.
     Tf32,
-    /// IEEE half precision.
     F16,
     /// Brain float: eight exponent bits, seven mantissa bits.
     Bf16,
@@ -38,7 +35,6 @@ pub enum DType {
     U8,
     /// One byte holding true or false.
     Bool,
-    /// Single-precision complex.
     C64,
 }
 
@@ -96,7 +92,6 @@ impl DType {
             .expect("the table lists every dtype; a test checks it")
     }
 
-    /// All dtypes.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.0)
     }

@@ -83,10 +83,7 @@ impl fmt::Display for Percent {
 
 /// A factor: `Times(1.307)` is `1.31×`, `Times(556.81)` is `557×`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Times(
-    /// The factor.
-    pub f64,
-);
+pub struct Times(pub f64);
 
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,7 +100,6 @@ impl fmt::Display for Times {
 /// `3 passes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count<'n>(
-    /// How many.
     pub u64,
     /// What one of them is called.
     pub &'n str,

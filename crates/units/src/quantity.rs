@@ -99,16 +99,8 @@ quantity!(
     Hertz(f64),
     |n: f64| decimal(n, "Hz")
 );
-quantity!(
-    /// Power.
-    Watts(f64),
-    |n: f64| decimal(n, "W")
-);
-quantity!(
-    /// Energy.
-    Joules(f64),
-    |n: f64| decimal(n, "J")
-);
+quantity!(Watts(f64), |n: f64| decimal(n, "W"));
+quantity!(Joules(f64), |n: f64| decimal(n, "J"));
 
 impl Neg for Nanos {
     type Output = Self;

@@ -10,33 +10,23 @@ pub enum Report {
     Hello {
         /// The version of the wire format.
         version: u32,
-        /// The process.
         process: u32,
         /// The name of the file within the directory.
         file: String,
     },
     /// CUPTI is in use.
-    Attached {
-        /// Its version.
-        cupti: u32,
-    },
+    Attached { cupti: u32 },
     /// CUPTI cannot be used.
-    Refused {
-        /// Why.
-        why: String,
-    },
+    Refused { why: String },
     /// Recording went on or off.
-    Capture {
-        /// Which of them.
-        on: bool,
-    },
+    Capture { on: bool },
     /// The answer to [`Order::Flush`].
     Flushed {
         /// The number of that order.
         number: u32,
     },
-    /// Records were lost, and the file may not say so.
-    Lost {
+    /// Records were dropped, and the file may not say so.
+    Dropped {
         /// How many in all.
         count: u64,
         /// Why, the last time.
@@ -51,7 +41,6 @@ pub enum Report {
 pub enum Order {
     /// Record from now on.
     Start,
-    /// Record no more.
     Stop,
     /// Write what there is, then answer with this number.
     Flush(u32),
@@ -69,7 +58,7 @@ impl fmt::Display for Report {
             Self::Refused { why } => write!(f, "refused {}", one_line(why)),
             Self::Capture { on } => f.write_str(if *on { "capture on" } else { "capture off" }),
             Self::Flushed { number } => write!(f, "flushed {number}"),
-            Self::Lost { count, why } => write!(f, "lost {count} {}", one_line(why)),
+            Self::Dropped { count, why } => write!(f, "dropped {count} {}", one_line(why)),
             Self::Ended => f.write_str("ended"),
         }
     }
@@ -103,9 +92,9 @@ impl Report {
             "flushed" => Self::Flushed {
                 number: rest.parse().ok()?,
             },
-            "lost" => {
+            "dropped" => {
                 let (count, why) = rest.split_once(' ')?;
-                Self::Lost {
+                Self::Dropped {
                     count: count.parse().ok()?,
                     why: why.to_owned(),
                 }
@@ -157,7 +146,7 @@ mod tests {
             Report::Capture { on: true },
             Report::Capture { on: false },
             Report::Flushed { number: 3 },
-            Report::Lost {
+            Report::Dropped {
                 count: 17,
                 why: "no space left on device".to_owned(),
             },
@@ -179,7 +168,7 @@ mod tests {
             "",
             "hello",
             "hello x 1 f",
-            "lost many x",
+            "dropped many x",
             "flushed",
             "dance",
         ] {

@@ -14,10 +14,7 @@ pub enum End {
         at: usize,
     },
     /// At bytes that are no record.
-    Damaged {
-        /// Where they begin.
-        at: usize,
-    },
+    Damaged { at: usize },
 }
 
 /// The records of a file, in order. It ends at the first that is not whole.

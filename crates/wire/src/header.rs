@@ -15,7 +15,6 @@ pub const HEADER_BYTES: usize = 48;
 /// Which process wrote the file, and on which clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The process.
     pub process: u32,
     /// The process that started it.
     pub parent: u32,
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_short_files_and_other_versions_are_told_apart() {
+    fn other_files_short_files_and_other_versions_are_reported_apart() {
         let mut bytes = HEADER.bytes();
         for length in 1..HEADER_BYTES {
             assert_eq!(Header::read(&bytes[..length]), Err(HeaderError::Short));

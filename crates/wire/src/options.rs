@@ -1,4 +1,4 @@
-//! What the library is told when its process starts: a few environment variables.
+//! What the library is given when its process starts: a few environment variables.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub struct Options {
     pub detach: bool,
     /// How large a buffer for CUPTI is, KiB.
     pub buffer_kib: u32,
-    /// How many bytes of buffers there may be, MiB; records are lost when they are all in use.
+    /// How many bytes of buffers there may be, MiB; records are dropped when they are all in use.
     pub memory_mib: u32,
     /// How long the end of the process may wait for the last records to be written, ms.
     pub exit_ms: u32,

@@ -108,7 +108,6 @@ macro_rules! records {
             }
         )*
 
-        /// Any record.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Record<'a> {
             $( $(#[$doc])* $name($name), )*
@@ -146,7 +145,6 @@ macro_rules! records {
 
 records! {
     numbers {
-        /// A kernel.
         Kernel = 5 {
             /// When it began, ns.
             start: i64,
@@ -156,25 +154,19 @@ records! {
             graph_node: u64,
             /// Its mangled name, by the number of a [`Text`].
             name: u32,
-            /// The device.
             device: u32,
-            /// The context.
             context: u32,
-            /// The stream.
             stream: u32,
             /// The id that the call carries which launched it.
             correlation: u32,
             /// The graph; 0 outside of graphs.
             graph: u32,
-            /// Blocks.
             grid: [u32; 3],
-            /// Threads a block.
             block: [u32; 3],
             /// Shared memory fixed at compile time, bytes.
             static_shared: u32,
             /// Shared memory asked for at launch, bytes.
             dynamic_shared: u32,
-            /// Registers a thread.
             registers: u16,
         }
         /// A copy by a device.
@@ -187,11 +179,8 @@ records! {
             graph_node: u64,
             /// Bytes.
             bytes: u64,
-            /// The device.
             device: u32,
-            /// The context.
             context: u32,
-            /// The stream.
             stream: u32,
             /// The id that the call carries which asked for it.
             correlation: u32,
@@ -214,11 +203,8 @@ records! {
             graph_node: u64,
             /// Bytes.
             bytes: u64,
-            /// The device.
             device: u32,
-            /// The context.
             context: u32,
-            /// The stream.
             stream: u32,
             /// The id that the call carries which asked for it.
             correlation: u32,
@@ -227,13 +213,11 @@ records! {
             /// `CUpti_ActivityMemoryKind`.
             target: u8,
         }
-        /// A synchronization.
         Sync = 8 {
             /// When it began, ns.
             start: i64,
             /// When it ended, ns.
             end: i64,
-            /// The context.
             context: u32,
             /// The stream; `u32::MAX` where the whole context is meant.
             stream: u32,
@@ -254,7 +238,6 @@ records! {
             thread: u32,
             /// The id that device events carry which it caused.
             correlation: u32,
-            /// What it returned.
             status: u32,
             /// 1: of the driver; 2: of the runtime.
             domain: u8,
@@ -274,7 +257,6 @@ records! {
         Pop = 13 {
             /// When, ns.
             time: i64,
-            /// The thread.
             thread: u32,
             /// The number of a [`Domain`]; 0 is the default one.
             domain: u32,
@@ -283,9 +265,7 @@ records! {
         RangeEnd = 15 {
             /// When, ns.
             time: i64,
-            /// Which range.
             range: u64,
-            /// The thread.
             thread: u32,
         }
         /// Recording goes on or off.
@@ -332,7 +312,7 @@ records! {
             /// When, ns.
             time: i64,
             /// Records of CUPTI that were lost in all.
-            lost: u64,
+            dropped: u64,
         }
     }
     texts {
@@ -356,19 +336,12 @@ records! {
         Device = 4 {
             /// Its number in this process.
             id: u32,
-            /// PCI domain.
             pci_domain: u32,
-            /// PCI bus.
             pci_bus: u32,
-            /// PCI device.
             pci_device: u32,
-            /// Compute capability, major.
             major: u32,
-            /// Compute capability, minor.
             minor: u32,
-            /// Streaming multiprocessors.
             sm_count: u32,
-            /// Threads a warp.
             warp_size: u32,
             /// Threads a block may have.
             threads_per_block: u32,
@@ -401,7 +374,6 @@ records! {
         Push = 12 {
             /// When, ns.
             time: i64,
-            /// The thread.
             thread: u32,
             /// The number of a [`Domain`]; 0 is the default one.
             domain: u32,
@@ -412,7 +384,6 @@ records! {
             time: i64,
             /// Its number, unique within the file.
             range: u64,
-            /// The thread.
             thread: u32,
             /// The number of a [`Domain`].
             domain: u32,
@@ -421,7 +392,6 @@ records! {
         Mark = 16 {
             /// When, ns.
             time: i64,
-            /// The thread.
             thread: u32,
             /// The number of a [`Domain`].
             domain: u32,
@@ -433,7 +403,6 @@ records! {
         }
         /// What a thread is called.
         ThreadName = 18 {
-            /// The thread.
             thread: u32,
         }
         /// A node of a graph comes to be. The text is the ranges open on the thread that recorded it, outermost first,
@@ -445,16 +414,13 @@ records! {
             node: u64,
             /// The node that it is a copy of; 0 where it is none.
             original: u64,
-            /// The graph.
             graph: u32,
-            /// The thread.
             thread: u32,
         }
-        /// Records were lost. The text says why.
+        /// Records were dropped. The text says why.
         Loss = 21 {
             /// When that was noticed, ns.
             time: i64,
-            /// How many.
             count: u64,
         }
         /// CUPTI cannot be used in this process, which runs on untouched. The text says why.
@@ -464,7 +430,7 @@ records! {
             /// What CUPTI returned; 0 where it was not found or is of an unknown version.
             status: u32,
         }
-        /// CUPTI was to leave the process while nothing is recorded, and does not. The text says why.
+        /// CUPTI was to detach while nothing is recorded, and does not. The text says why.
         Kept = 27 {
             /// When, ns.
             time: i64,

@@ -64,7 +64,10 @@ fn file() -> (Vec<u8>, Vec<usize>) {
         }),
         Record::Checkpoint(Checkpoint { time: 10 }),
         Record::Unknown(999),
-        Record::Ended(Ended { time: 11, lost: 0 }),
+        Record::Ended(Ended {
+            time: 11,
+            dropped: 0,
+        }),
     ];
     for record in records {
         record.put(&mut bytes);

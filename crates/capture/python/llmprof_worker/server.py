@@ -68,7 +68,7 @@ def parsed(line: str) -> tuple[str, Any]:
     try:
         [(kind, content)] = json.loads(line).items()
     except (ValueError, AttributeError) as error:
-        raise Failure("protocol", f"this is no request of version {VERSION}: {error}") from error
+        raise Failure("protocol", f"not a request of protocol version {VERSION}: {error}") from error
     return kind, content
 
 

@@ -23,7 +23,6 @@ pub enum CalibrationError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -31,7 +30,6 @@ pub enum CalibrationError {
     /// Its folder cannot be made.
     #[error("cannot create {path}: {source}")]
     Folder {
-        /// The folder.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -69,12 +67,10 @@ impl CalibrationFile {
         Some(Self::at(cache.join("llmprof").join("cpu.yaml")))
     }
 
-    /// Somewhere else.
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

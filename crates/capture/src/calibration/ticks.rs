@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_of_other_programs_is_told_from_ours() {
+    fn time_of_other_programs_is_separate_from_ours() {
         // user nice system idle iowait irq softirq steal guest
         let stat = "cpu  100 10 20 9999 500 3 4 5 70 0\ncpu0 1 1 1 1\n";
         assert_eq!(busy_ticks(stat), Some(142));

@@ -32,7 +32,6 @@ pub enum DatasetError {
     /// The list of files names some that are not there.
     #[error("{} of {} that {} names are missing or no files:{}", .missing.len(), Count(*.total as u64, "file"), .list.display(), lines(.missing))]
     Missing {
-        /// The list.
         list: PathBuf,
         /// Every one that is missing.
         missing: Vec<PathBuf>,
@@ -41,14 +40,10 @@ pub enum DatasetError {
     },
     /// Files that hold no text to start from.
     #[error("there is no text in {} of the dataset:{}", Count(.files.len() as u64, "file"), lines(.files))]
-    Blank {
-        /// All of them.
-        files: Vec<PathBuf>,
-    },
+    Blank { files: Vec<PathBuf> },
     /// A file is not text.
-    #[error("{} is no UTF-8 text (byte {at})", .path.display())]
+    #[error("{} is not UTF-8 text (byte {at})", .path.display())]
     NotText {
-        /// The file.
         path: PathBuf,
         /// The first byte that is wrong.
         at: usize,
@@ -56,7 +51,6 @@ pub enum DatasetError {
     /// A file or folder cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
-        /// Which one.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

@@ -19,7 +19,6 @@ use llmprof_record::plan::SamplingPlan;
 /// Prompts to choose from. It holds at least one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dataset {
-    /// Random token ids.
     Synthetic(Synthetic),
     /// Texts, one file each.
     Files(Files),
@@ -30,14 +29,12 @@ pub enum Dataset {
 pub struct DatasetSample {
     /// Names it: `synthetic-3`, or its path below the dataset's root.
     pub id: String,
-    /// The prompt.
     pub prompt: Prompt,
     /// The file it is from.
     pub file: Option<PathBuf>,
 }
 
 impl Dataset {
-    /// Synthetic prompts.
     pub fn synthetic(prompts: Synthetic) -> Result<Self, DatasetError> {
         prompts.check()?;
         Ok(Self::Synthetic(prompts))

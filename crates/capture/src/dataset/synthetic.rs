@@ -6,9 +6,7 @@ const MAX_SAMPLES: usize = 1 << 24;
 /// How long prompts are, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
-    /// The shortest.
     pub min: usize,
-    /// The longest.
     pub max: usize,
 }
 
@@ -26,7 +24,6 @@ impl Lengths {
 /// every machine, and in a dataset of any size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synthetic {
-    /// How many prompts.
     pub samples: usize,
     /// How long they are; lengths in between are equally likely.
     pub lengths: Lengths,

@@ -36,7 +36,7 @@ pub(super) fn write(
             })
             .collect(),
         ranges: phases.chain(host).collect(),
-        dropped: recorder.lost(),
+        dropped: recorder.dropped(),
     };
     let calls = recorder.events().iter().map(|event| {
         (

@@ -3,10 +3,7 @@
 use std::{fs::File, path::Path};
 
 use llmprof_engine::{Cache, Engine, Generation, Recorder, Sampler, Sampling, generate, now_ns};
-use llmprof_record::{
-    import::engine,
-    issue::{Issue, Severity},
-};
+use llmprof_record::{import::engine, issue::Issue};
 use llmprof_units::{Count, Nanos};
 
 use super::{Ready, events, failure};
@@ -171,7 +168,7 @@ impl Ready {
 
     /// The token ids of each prompt, cut to what was asked for and to one length.
     ///
-    /// Theory counts batches of equal prompts: longer ones lose their end, which is told.
+    /// Theory counts batches of equal prompts: longer ones lose their end, which is reported.
     fn prompts(&self, batch: &Generate, issues: &mut Vec<Issue>) -> Result<Vec<Vec<u32>>, Failure> {
         let mut prompts = Vec::with_capacity(batch.requests.len());
         for request in &batch.requests {
@@ -193,22 +190,15 @@ impl Ready {
         }
         let shortest = prompts.iter().map(Vec::len).min().unwrap_or(0);
         let longer = prompts.iter().filter(|prompt| prompt.len() > shortest);
-        let (count, lost) = longer.fold((0, 0), |(count, lost), prompt| {
-            (count + 1, lost + (prompt.len() - shortest) as u64)
+        let (count, cut) = longer.fold((0_u64, 0), |(count, cut), prompt| {
+            (count + 1, cut + (prompt.len() - shortest) as u64)
         });
         if count > 0 {
             issues.push(
-                Issue::new(
-                    Severity::Info,
-                    "native.prompts_cut",
-                    format!(
-                        "{} had to be cut to {}, the shortest of their batch: a batch has prompts of one length",
-                        Count(count, "prompt"),
-                        Count(shortest as u64, "token")
-                    ),
-                )
-                .counting(lost)
-                .with_hint("runtime.batch_size=1 keeps prompts whole"),
+                Issue::info("native.prompts_cut")
+                    .with("prompts", count)
+                    .with("tokens", shortest)
+                    .counting(cut),
             );
         }
         for prompt in &mut prompts {

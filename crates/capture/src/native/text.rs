@@ -36,7 +36,7 @@ impl TextTokenizer {
             })
     }
 
-    /// The ids of a prompt, with the special tokens that the tokenizer adds. `name` tells which prompt it is.
+    /// The ids of a prompt, with the special tokens that the tokenizer adds. `name` identifies the prompt.
     pub(super) fn encode(&self, text: &str, name: &str) -> Result<Vec<u32>, Failure> {
         let encoding = self.0.encode(text, true).map_err(|error| {
             Failure::new(

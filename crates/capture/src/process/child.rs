@@ -20,7 +20,6 @@ const TAIL_BYTES: u64 = 16 * 1024;
 /// Why a child was ended by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The user asked.
     Interrupted,
     /// It took longer than it was given.
     TimedOut,

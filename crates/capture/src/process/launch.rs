@@ -15,7 +15,6 @@ use super::{Child, ProcessError};
 pub struct Launch {
     /// The program, by path or by name on the `PATH`.
     pub program: String,
-    /// Its arguments.
     pub args: Vec<String>,
     /// Variables added to the environment it inherits; `None` removes one.
     pub env: BTreeMap<String, Option<String>>,
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_told_for_what_it_is() {
+    fn what_is_no_program_is_reported_for_what_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let said = |program: &str| {
             let launch = Launch::new(program).in_directory(folder.path());

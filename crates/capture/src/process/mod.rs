@@ -34,7 +34,6 @@ pub enum ProcessError {
     /// A log file could not be made.
     #[error("cannot write {path}: {source}")]
     Log {
-        /// The log file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,

@@ -14,9 +14,7 @@ const LONGEST_LINE: usize = 64 << 10;
 /// What a process has reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// The process.
     pub process: u32,
-    /// Its wire file.
     pub file: String,
     /// The version of CUPTI, once it is in use.
     pub cupti: Option<u32>,
@@ -26,8 +24,8 @@ pub struct Watched {
     pub is_capturing: bool,
     /// Whether it ever did; not known with a budget.
     pub has_captured: bool,
-    /// Records that were lost, and why.
-    pub lost: Option<(u64, String)>,
+    /// Records that were dropped, and why.
+    pub dropped: Option<(u64, String)>,
     /// The last flush that it has done.
     pub flushed: u32,
     /// Whether it said goodbye.
@@ -46,13 +44,12 @@ pub struct Channel {
     listener: UnixListener,
     folder: TempDir,
     connections: Vec<Connection>,
-    /// What a process that connects is told first.
+    /// What a process that connects is sent first.
     first_order: Option<Order>,
     flushes: u32,
 }
 
 impl Channel {
-    /// Begins to listen.
     pub fn open() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("llmprof-").tempdir()?;
         let listener = UnixListener::bind(folder.path().join("control"))?;
@@ -108,7 +105,7 @@ impl Channel {
         }
     }
 
-    /// Tells all processes, and with start and stop those that come later too.
+    /// Signals all processes, and with start and stop those that come later too.
     pub fn order(&mut self, order: Order) {
         if matches!(order, Order::Start | Order::Stop) {
             self.first_order = Some(order);
@@ -174,7 +171,7 @@ impl Connection {
                 watched.has_captured |= on;
             }
             Report::Flushed { number } => watched.flushed = number,
-            Report::Lost { count, why } => watched.lost = Some((count, why)),
+            Report::Dropped { count, why } => watched.dropped = Some((count, why)),
             Report::Ended => watched.has_ended = true,
         }
     }
@@ -185,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_report_and_are_told() {
+    fn processes_report_and_are_reported() {
         let mut channel = Channel::open().unwrap();
         channel.order(Order::Start);
         let mut process = UnixStream::connect(channel.path()).unwrap();
@@ -209,14 +206,14 @@ mod tests {
                 refused: None,
                 is_capturing: false,
                 has_captured: false,
-                lost: Some((3, "no space".to_owned())),
+                dropped: Some((3, "no space".to_owned())),
                 flushed: 1,
                 has_ended: false,
             }]
         );
-        let mut told = [0; 14];
-        process.read_exact(&mut told).unwrap();
-        assert_eq!(&told, b"start\nflush 1\n");
+        let mut reported = [0; 14];
+        process.read_exact(&mut reported).unwrap();
+        assert_eq!(&reported, b"start\nflush 1\n");
         drop(process);
         channel.flush();
         channel.serve();

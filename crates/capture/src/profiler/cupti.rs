@@ -33,7 +33,7 @@ pub fn find_library() -> Result<PathBuf, LibraryMissing> {
             Ok(path) if path.is_file() => Ok(path),
             _ => Err(LibraryMissing {
                 looked: format!(
-                    "{LIBRARY_VARIABLE} names {}, which is no file",
+                    "{LIBRARY_VARIABLE} names {}, which is not a file",
                     named.display()
                 ),
             }),
@@ -60,13 +60,11 @@ pub fn find_library() -> Result<PathBuf, LibraryMissing> {
 /// Recording by our library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cupti {
-    /// The library.
     pub library: PathBuf,
     /// Where the processes write their files. It must exist.
     pub directory: PathBuf,
     /// The socket of the control channel, where someone listens.
     pub control: Option<PathBuf>,
-    /// How to record.
     pub options: Options,
     /// Record inside NVTX ranges of this name only.
     pub range: Option<String>,

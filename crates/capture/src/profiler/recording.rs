@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_wire::{Options, control::Order};
 
 use super::{Channel, Cupti, Watched};
@@ -48,7 +48,7 @@ impl Recording {
 
     /// Records from now on. Says why where no process does.
     pub fn start(&mut self) -> Result<(), String> {
-        // Within a budget a process chooses the moments itself, and does not tell each of them.
+        // Within a budget a process chooses the moments itself, and does not report each of them.
         let in_slices = self.cupti.options.overhead_ppm > 0;
         let records =
             |process: &Watched| process.is_capturing || (in_slices && process.cupti.is_some());
@@ -81,15 +81,15 @@ impl Recording {
         self.wait(Channel::is_flushed);
     }
 
-    /// What was lost, once the worker has ended.
+    /// What was dropped, once the worker has ended.
     pub fn issues(&mut self) -> Vec<Issue> {
         self.channel.serve();
-        let lost = self.channel.processes().filter_map(|process| {
-            let (count, why) = process.lost.as_ref()?;
-            let text = format!("records of CUDA were lost: {why}");
-            Some(Issue::new(Severity::Error, "cupti.lost", text).counting(*count))
+        let dropped = self.channel.processes().filter_map(|process| {
+            let (count, why) = process.dropped.as_ref()?;
+            let issue = Issue::error("cupti.dropped").with("why", why.as_str());
+            Some(issue.counting(*count))
         });
-        lost.collect()
+        dropped.collect()
     }
 
     fn wait(&mut self, done: impl Fn(&Channel) -> bool) {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_told_when_to_record_and_answers() {
+    fn a_worker_is_reported_when_to_record_and_answers() {
         let folder = tempfile::tempdir().unwrap();
         let library = PathBuf::from("/nowhere/library.so");
         let options = Options {
@@ -134,7 +134,7 @@ mod tests {
             for order in orders.lines() {
                 match order.unwrap().as_str() {
                     "start" => stream.write_all(b"capture on\n").unwrap(),
-                    "stop" => stream.write_all(b"lost 7 disk full\n").unwrap(),
+                    "stop" => stream.write_all(b"dropped 7 disk full\n").unwrap(),
                     flush => {
                         let number = flush.trim_start_matches("flush ");
                         stream
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_without_the_library_is_told() {
+    fn a_worker_without_the_library_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::default();
         let mut recording = Recording::prepare("/x.so".into(), folder.path(), options).unwrap();

@@ -20,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long processes that outlive the command may take to write what they have.
 const LAST_FLUSH: Duration = Duration::from_secs(3);
 
-/// When to record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// Begin so long after the start of the command.
@@ -83,7 +82,7 @@ pub fn watch(
         .length
         .map(|length| begin.unwrap_or(started) + length);
     let interrupts_before = interrupt.count();
-    let mut ending = Ending::new(terminal_tells_command());
+    let mut ending = Ending::new(terminal_signals_command());
     loop {
         let deadline = [begin, end, ending.next].into_iter().flatten().min();
         let mut watched = vec![(pidfd.as_fd(), PollFlags::IN)];
@@ -130,7 +129,7 @@ pub fn watch(
 }
 
 /// Whether a Ctrl-C reaches the command without us: the terminal sends it to the whole group in its foreground.
-fn terminal_tells_command() -> bool {
+fn terminal_signals_command() -> bool {
     let Ok(terminal) = File::open("/dev/tty") else {
         return false;
     };
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_the_terminal_told_is_left_to_end() {
+    fn a_command_that_the_terminal_signalled_is_left_to_end() {
         assert_eq!(sent(true, &[1], 3600), []);
         let insisted = sent(true, &[1, 60], 70);
         assert_eq!(insisted[..2], [(60, Signal::TERM), (64, Signal::TERM)]);
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_nobody_told_is_told_and_then_ended() {
+    fn a_command_that_nobody_signalled_is_reported_and_then_ended() {
         let expected = [
             (3, Signal::INT),
             (7, Signal::TERM),

@@ -60,7 +60,6 @@ impl Package {
             .env("TRANSFORMERS_OFFLINE", "1")
     }
 
-    /// Where it lies.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }

@@ -10,7 +10,6 @@ macro_rules! python {
     };
 }
 
-/// The whole package.
 pub(super) const FILES: &[(&str, &str)] = &[
     python!("__main__.py"),
     python!("llmprof_worker/__init__.py"),

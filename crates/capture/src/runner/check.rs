@@ -133,7 +133,7 @@ fn phases(batch: &Generated) -> Result<(), String> {
         }
         if span.start_ns < before || span.end_ns < span.start_ns || span.end_ns > batch.end_ns {
             return Err(format!(
-                "phase `{}` ({} to {} ns) overlaps another or leaves the batch",
+                "phase `{}` ({} to {} ns) overlaps another or lies outside the batch",
                 span.phase, span.start_ns.0, span.end_ns.0
             ));
         }

@@ -11,7 +11,6 @@ use std::{
 pub(super) enum Received {
     /// A whole line, without its end.
     Line(Vec<u8>),
-    /// Nothing whole yet.
     Pending,
     /// More than a line may have.
     TooLong,

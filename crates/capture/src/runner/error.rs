@@ -16,9 +16,7 @@ pub enum Step {
     Load,
     /// A batch that does not count.
     WarmUp,
-    /// A batch.
     Generate,
-    /// Saying goodbye.
     Bye,
     /// From its goodbye until its process has ended.
     Exit,
@@ -41,9 +39,7 @@ impl fmt::Display for Step {
 /// A step that a worker did not complete.
 #[derive(Debug)]
 pub struct WorkerError {
-    /// The step.
     pub step: Step,
-    /// What happened.
     pub problem: Problem,
     /// The last lines that the worker wrote; empty where they would explain nothing.
     pub output: Vec<String>,
@@ -89,10 +85,8 @@ pub enum Problem {
         /// What the system said.
         source: io::Error,
     },
-    /// Its process ended.
     #[error("it ended ({how}){}", if *.mid_message { " in the middle of a message" } else { "" })]
     Died {
-        /// How it ended.
         how: String,
         /// Whether it had begun a message.
         mid_message: bool,
@@ -107,31 +101,21 @@ pub enum Problem {
         limit: Duration,
     },
     /// It sent something that is not a message.
-    #[error("it sent something that is no message: {reason} in `{excerpt}`")]
+    #[error("it sent an invalid message: {reason} in `{excerpt}`")]
     Garbage {
         /// What is wrong with it.
         reason: String,
-        /// How it begins.
         excerpt: String,
     },
     /// It sent a line without end.
     #[error("it sent a line longer than {limit} bytes")]
-    LineTooLong {
-        /// The limit.
-        limit: usize,
-    },
+    LineTooLong { limit: usize },
     /// It speaks another version of the protocol.
     #[error("it speaks version {theirs} of the protocol, llmprof speaks {ours}")]
-    OtherVersion {
-        /// Ours.
-        ours: u32,
-        /// The worker's.
-        theirs: u64,
-    },
+    OtherVersion { ours: u32, theirs: u64 },
     /// Its times are not on our clock, so nothing it reports could be placed.
     #[error("its clock is not ours: it read {theirs} ns between {sent} ns and {received} ns")]
     OtherClock {
-        /// What it read.
         theirs: i64,
         /// When we asked.
         sent: i64,

@@ -13,9 +13,7 @@ pub struct Limits {
     pub load: Option<Duration>,
     /// For one warm-up batch.
     pub warm_up: Option<Duration>,
-    /// For one batch.
     pub generate: Option<Duration>,
-    /// To say goodbye.
     pub bye: Option<Duration>,
     /// From goodbye to the end of the process; a profiler writes its report here.
     pub exit: Option<Duration>,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the protocol. Both sides must speak the same one.
 pub const VERSION: u32 = 1;
 
-/// The environment variable that tells a worker the path of its socket.
+/// The environment variable that gives a worker the path of its socket.
 pub const SOCKET_VARIABLE: &str = "LLMPROF_WORKER_SOCKET";
 
 /// The longest line either side accepts, in bytes.
@@ -34,9 +34,7 @@ pub(crate) enum Request {
     Load(Load),
     /// Run a batch whose times do not count.
     WarmUp(Generate),
-    /// Run a batch.
     Generate(Generate),
-    /// End.
     Bye(Empty),
 }
 
@@ -44,15 +42,12 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Who it is.
     Hello(WorkerHello),
     /// The model is ready.
     Load(Loaded),
     /// The warm-up batch ran.
     WarmUp(Generated),
-    /// The batch ran.
     Generate(Generated),
-    /// It ends.
     Bye(Empty),
     /// The step failed for a known reason; the worker is ready for another request.
     Error(Failure),
@@ -167,7 +162,6 @@ impl LoadOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Loaded {
-    /// When loading began.
     pub start_ns: Nanos,
     /// When the model was ready.
     pub end_ns: Nanos,
@@ -187,7 +181,7 @@ pub struct Loaded {
     /// Other facts for `env.json`: versions, kernels in use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
-    /// What was lost or should not be trusted.
+    /// What was dropped or should not be trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issues: Vec<Issue>,
 }
@@ -245,9 +239,7 @@ pub struct Profile {
     pub activities: Vec<Activity>,
     /// Shapes of operators' inputs.
     pub shapes: bool,
-    /// Allocations.
     pub memory: bool,
-    /// Call stacks.
     pub stacks: bool,
     /// The framework's own count of FLOPs.
     pub flops: bool,
@@ -282,7 +274,6 @@ pub struct Image {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prompt {
-    /// Token ids.
     Tokens(Vec<u32>),
     /// Text, for workers with a tokenizer.
     Text(String),
@@ -323,10 +314,10 @@ pub struct Generated {
     /// When each token of the longest request was there on the device's own clock, from the start of the batch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_token_ns: Vec<Nanos>,
-    /// What the device's allocator did during the batch, where it tells.
+    /// What the device's allocator did during the batch, where it reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<DeviceMemory>,
-    /// What was lost or should not be trusted.
+    /// What was dropped or should not be trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issues: Vec<Issue>,
 }
@@ -335,17 +326,14 @@ pub struct Generated {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestResult {
-    /// The request's name.
     pub id: String,
     /// Tokens of its prompt.
     pub prompt_tokens: u64,
     /// When its work began.
     pub start_ns: Nanos,
-    /// The tokens generated.
     pub output_tokens: Vec<u32>,
     /// When each of them was there; the first comes from prefill.
     pub token_ns: Vec<Nanos>,
-    /// Why it ended.
     pub finish: Finish,
     /// The tokens as text, where the worker has a tokenizer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -362,15 +350,13 @@ pub enum Finish {
     Stop,
 }
 
-/// A stretch of a batch.
+/// A phase of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpan {
     /// What it is: `vision`, `prefill`, `decode`, `mixed`.
     pub phase: String,
-    /// When it began.
     pub start_ns: Nanos,
-    /// When it ended.
     pub end_ns: Nanos,
 }
 
@@ -380,9 +366,7 @@ pub struct PhaseSpan {
 pub struct HostSpan {
     /// What it is: `sampling`, `tokenizer`.
     pub name: String,
-    /// When it began.
     pub start_ns: Nanos,
-    /// When it ended.
     pub end_ns: Nanos,
 }
 
@@ -439,7 +423,6 @@ impl Failure {
     }
 }
 
-/// Kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -464,8 +447,6 @@ pub enum FailureKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// Done so far.
     pub done: u64,
-    /// Of how many.
     pub total: u64,
 }

@@ -69,7 +69,7 @@ pub fn serve(backend: &mut dyn Backend, path: &Path) -> Result<(), ServeError> {
             Ok(request) => answer(backend, request, &mut output),
             Err(error) => Reply::Error(Failure::new(
                 FailureKind::Protocol,
-                format!("this is no request of version {VERSION}: {error}"),
+                format!("not a request of protocol version {VERSION}: {error}"),
             )),
         };
         send(&mut output, &reply).map_err(failed("answer a request"))?;

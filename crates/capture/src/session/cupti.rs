@@ -4,7 +4,7 @@
 
 use llmprof_record::{
     import::{Limits, wire},
-    issue::{Issue, Severity},
+    issue::Issue,
     run::{RecordedTrace, RunRecord},
     store::{Pass, RunDir, RunStatus},
     trace::{RangeKind, Ranges, Trace},
@@ -40,14 +40,13 @@ pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt>
         duration_ns: None,
         exit_code: None,
     })?;
-    let message = format!("recording CUDA did not come to its end: {why}");
-    let issue = Issue::new(Severity::Error, "cupti.broken_off", message);
+    let issue = Issue::error("cupti.broken_off").with("why", why.to_string());
     let files = wire::files(&store.path().join(FOLDER)).unwrap_or_default();
     if files.is_empty() {
         return Ok(issue);
     }
     Ok(issue.with_hint(format!(
-        "`llmprof import` reads what was recorded up to then from the folder {FOLDER}"
+        "`llmprof import` reads the partial recording in {FOLDER}"
     )))
 }
 
@@ -58,13 +57,7 @@ pub(super) fn capture(
     request: &Load,
     record: &mut RunRecord,
 ) -> Result<(), Halt> {
-    let unavailable = |why: String| {
-        Issue::new(
-            Severity::Warning,
-            "cupti.unavailable",
-            format!("CUDA was not recorded: {why}"),
-        )
-    };
+    let unavailable = |why: String| Issue::warning("cupti.unavailable").with("why", why);
     let library = match find_library() {
         Ok(library) => library,
         Err(missing) => {
@@ -127,14 +120,9 @@ pub(super) fn capture(
     passes.end(Ok(()))?;
     record.issues.extend(recording.issues());
     if batches.len() > 1 {
-        record.issues.push(Issue::new(
-            Severity::Info,
-            "cupti.first_batch",
-            format!(
-                "CUDA was recorded in the first of {} batches",
-                batches.len()
-            ),
-        ));
+        record
+            .issues
+            .push(Issue::info("cupti.first_batch").with("batches", batches.len()));
     }
     let files = wire::files(&directory).map_err(failed)?;
     let mut trace = wire::read_files(&files, &Limits::default())
@@ -155,12 +143,8 @@ pub(super) fn capture(
             record.issues.append(&mut trace.issues);
             return Ok(());
         }
-        record.issues.push(Issue::new(
-            Severity::Info,
-            "cupti.slices",
-            "CUDA was sampled in slices, to keep within pipeline.cupti.overhead: phases are the steps that were recorded whole",
-        ));
-        // Where it was to leave and did not, the files say so.
+        record.issues.push(Issue::info("cupti.slices"));
+        // Where it was to detach and did not, the files say so.
         record
             .issues
             .extend((!settings.detach).then(slices::cupti_stays));

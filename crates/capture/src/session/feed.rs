@@ -127,7 +127,6 @@ impl Feed {
         Ok(feed)
     }
 
-    /// The batches.
     pub fn batches(&self) -> &[Generate] {
         &self.batches
     }
@@ -253,7 +252,6 @@ fn synthetic(plan: &Plan, vocabulary: &Vocabulary) -> Result<Dataset, DatasetErr
     })
 }
 
-/// Prompts of files.
 fn files(plan: &Plan, root: &Path, cwd: &Path) -> Result<Dataset, DatasetError> {
     let data = &plan.dataset;
     let mut root = cwd.join(root);

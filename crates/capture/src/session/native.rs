@@ -20,7 +20,7 @@ const FOLDER: &str = "native";
 /// Runs warm-up, plain and captured passes.
 pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
     let program = std::env::current_exe()
-        .map_err(|error| Halt::failed(format!("cannot tell where llmprof is: {error}")))?;
+        .map_err(|error| Halt::failed(format!("cannot find the llmprof executable: {error}")))?;
     let launch = Launch::new(program.to_string_lossy()).arg("worker");
     let watch = Watch::start(session.plan)?;
     let request = load(session, record);

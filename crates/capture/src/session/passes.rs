@@ -3,12 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use llmprof_record::{
-    issue::{Issue, Severity},
+    issue::Issue,
     plan::Plan,
     run::{MeasuredPass, PassKind, PassShape, PhaseSpan, Request, RunPhase, RunRecord},
     store::{Pass, RunStatus},
 };
-use llmprof_units::{Count, Nanos};
+use llmprof_units::Nanos;
 
 use super::{Halt, Outcome, Session, StageObserver, design};
 use crate::{
@@ -76,7 +76,6 @@ impl<'p, 's> Passes<'p, 's> {
         Ok((passes, loaded))
     }
 
-    /// The worker's process.
     pub(super) fn pid(&self) -> u32 {
         self.client.hello().pid
     }
@@ -158,16 +157,12 @@ impl<'p, 's> Passes<'p, 's> {
         };
         let plain = self.record.passes_of(PassKind::Plain).count();
         if plain > 0 {
-            let how = match &halt {
-                Halt::Interrupted => "was interrupted".to_owned(),
-                Halt::Failed { .. } => format!("failed ({})", halt.reason()),
+            let issue = Issue::error("run.broken_off");
+            let issue = match &halt {
+                Halt::Interrupted => issue,
+                Halt::Failed { .. } => issue.with("why", halt.reason()),
             };
-            let passes = Count(plain as u64, "plain pass");
-            self.record.issues.push(Issue::new(
-                Severity::Error,
-                "run.broken_off",
-                format!("the run {how}: this is what {passes} measured before"),
-            ));
+            self.record.issues.push(issue.with("passes", plain));
         }
         Err(halt)
     }

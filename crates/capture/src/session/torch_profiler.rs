@@ -2,7 +2,7 @@
 
 use llmprof_record::{
     import::{self, Limits, Profile as Imported},
-    issue::{Issue, Severity},
+    issue::Issue,
     plan::{Place, Plan, TorchProfilerSettings},
     run::RecordedTrace,
 };
@@ -29,14 +29,10 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
         return Err(Halt::failed("the dataset has no batch"));
     };
     if batches.len() > 1 {
-        passes.record.issues.push(Issue::new(
-            Severity::Info,
-            "torch_profiler.first_batch",
-            format!(
-                "torch's profiler recorded the first of {} batches",
-                batches.len()
-            ),
-        ));
+        passes
+            .record
+            .issues
+            .push(Issue::info("torch_profiler.first_batch").with("batches", batches.len()));
     }
     let mut asked = instrumented(batch, plan, &settings);
     for number in 0..settings.warmup {
@@ -69,7 +65,7 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
     let (_, imported) = import::import(&file, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;
     let Imported::Trace(trace) = imported else {
-        return Err(Halt::failed(format!("{} is no trace", file.display())));
+        return Err(Halt::failed(format!("{} is not a trace", file.display())));
     };
     let trace = *trace;
     passes.record.traces.push(RecordedTrace { pass, trace });

@@ -43,7 +43,6 @@ impl Counting {
 }
 
 impl Watch {
-    /// Begins to sample.
     pub(super) fn start(plan: &Plan) -> Result<Self, Halt> {
         let telemetry = &plan.pipeline.telemetry;
         let gpus = match (&telemetry.devices, plan.device) {

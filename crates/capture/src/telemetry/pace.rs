@@ -8,8 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmprof_record::issue::{Issue, Severity};
-use llmprof_units::Count;
+use llmprof_record::issue::Issue;
 
 /// What the threads of telemetry and their owner share.
 #[derive(Debug, Default)]
@@ -85,16 +84,9 @@ pub(super) fn keep(shared: &Shared, period: Duration, mut read: impl FnMut(Optio
 /// What it means that deadlines were missed; `None` where none were.
 pub(super) fn missed_samples(what: &str, missed: u64) -> Option<Issue> {
     (missed > 0).then(|| {
-        Issue::new(
-            Severity::Warning,
-            "telemetry.missed_samples",
-            format!(
-                "the machine was too busy for {} of {what}; rates cover longer times there",
-                Count(missed, "sample")
-            ),
-        )
-        .counting(missed)
-        .with_hint("a longer period")
+        Issue::warning("telemetry.missed_samples")
+            .with("of", what)
+            .counting(missed)
     })
 }
 

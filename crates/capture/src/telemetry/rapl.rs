@@ -10,14 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 
 /// A part of the machine with energy counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Domain {
-    /// The processors.
     Package,
-    /// Their memory.
     Dram,
 }
 
@@ -55,32 +53,16 @@ impl Rapl {
         }
         // Half of the counters would be a wrong sum, not an incomplete one.
         if let Some(folder) = denied {
-            return Err(Issue::new(
-                Severity::Info,
-                "telemetry.energy_denied",
-                format!(
-                    "CPU energy is unknown: {} is readable by root alone",
-                    folder.join("energy_uj").display()
-                ),
-            )
-            .with_hint("sudo chmod -R a+r /sys/class/powercap/intel-rapl/"));
+            return Err(Issue::info("telemetry.energy_denied")
+                .with("file", folder.join("energy_uj").display().to_string()));
         }
         if zones.iter().any(|zone| zone.domain == Domain::Package) {
             Ok(Self { zones })
         } else {
-            Err(Issue::new(
-                Severity::Info,
-                "telemetry.no_energy",
-                format!(
-                    "CPU energy is unknown: there is no energy counter in {}",
-                    root.display()
-                ),
-            )
-            .with_hint("virtual machines and containers usually have none"))
+            Err(Issue::info("telemetry.no_energy").with("folder", root.display().to_string()))
         }
     }
 
-    /// Reads all counters.
     pub(super) fn update(&mut self) {
         for zone in &mut self.zones {
             if let Ok(now) = number(&zone.energy) {

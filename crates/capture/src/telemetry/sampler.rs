@@ -29,13 +29,12 @@ pub enum TelemetryError {
 pub struct Settings {
     /// Time from one sample to the next.
     pub period: Duration,
-    /// The GPUs.
     pub gpus: Gpus,
     /// The library that knows them, in place of the system's.
     pub nvml_library: Option<PathBuf>,
 }
 
-/// Reads the machine's counters at a fixed rate until it is told to stop. The first sample is taken at the start and the
+/// Reads the machine's counters at a fixed rate until it is stopped. The first sample is taken at the start and the
 /// last one at the end, so that everything in between is covered.
 ///
 /// GPUs are read by a thread of their own, since a driver may take milliseconds to answer and seconds to wake up.

@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use llmprof_record::{
-    issue::{Issue, Severity},
-    samples::Sample,
-};
+use llmprof_record::{issue::Issue, samples::Sample};
 use llmprof_units::{Bytes, Hertz, Joules};
 
 use super::{
@@ -65,36 +62,20 @@ impl Sources {
     /// Looks at what can be read; what cannot is an issue.
     pub(super) fn open(roots: &Roots) -> Self {
         let mut issues = Vec::new();
-        let mut check = |file: &str, what: &str, parses: fn(&str) -> bool| {
+        let mut check = |file: &str, parses: fn(&str) -> bool| {
             if let Some(problem) = unreadable(&roots.proc.join(file), parses) {
-                issues.push(Issue::new(
-                    Severity::Warning,
-                    format!("telemetry.no_{file}"),
-                    format!("{what} is unknown: {problem}"),
-                ));
+                let code = format!("telemetry.no_{file}");
+                issues.push(Issue::warning(code).with("reason", problem));
             }
         };
-        check("stat", "CPU utilization", |text| {
-            procfs::cpu_ticks(text).is_some()
-        });
-        check("meminfo", "available memory", |text| {
-            procfs::available_bytes(text).is_some()
-        });
+        check("stat", |text| procfs::cpu_ticks(text).is_some());
+        check("meminfo", |text| procfs::available_bytes(text).is_some());
         let frequency = Frequency::find(&roots.cpus, &roots.proc.join("cpuinfo"));
         match &frequency {
-            None => issues.push(Issue::new(
-                Severity::Warning,
-                "telemetry.no_frequency",
-                "the CPU's frequency is unknown: neither cpufreq nor /proc/cpuinfo tells it",
-            )),
-            Some(Frequency::CpuInfo(_)) => issues.push(
-                Issue::new(
-                    Severity::Info,
-                    "telemetry.nominal_frequency",
-                    "the CPU's frequency is what /proc/cpuinfo says: in a virtual machine that is a constant, \
-                     so throttling would not be seen",
-                ),
-            ),
+            None => issues.push(Issue::warning("telemetry.no_frequency")),
+            Some(Frequency::CpuInfo(_)) => {
+                issues.push(Issue::info("telemetry.nominal_frequency"));
+            }
             Some(Frequency::Cpufreq(_)) => {}
         }
         let rapl = Rapl::open(&roots.powercap)

@@ -33,7 +33,7 @@ fn an_interpreter_without_torch_says_what_to_install() {
     }
 }
 
-/// Packages that are too old, or that do not come whole, are told like missing ones.
+/// Packages that are too old, or that do not come whole, are reported like missing ones.
 #[test]
 fn packages_that_do_not_do_are_named() {
     let Some(python) = python() else {

@@ -95,7 +95,7 @@ fn images_have_the_shape_that_a_family_takes() {
     worker.finish();
 }
 
-/// What a family wants cannot always be told from its config; that is said in the words of the config, not of torch.
+/// What a family wants cannot always be reported from its config; that is said in the words of the config, not of torch.
 #[test]
 fn images_that_do_not_fit_are_refused() {
     let Some(mut worker) = Worker::start() else {

@@ -105,7 +105,7 @@ impl Worker {
     }
 }
 
-/// A failure that the worker told; anything else ends the test.
+/// A failure that the worker reported; anything else ends the test.
 fn known(problem: Problem) -> Failure {
     match problem {
         Problem::Failed(failure) => failure,

@@ -13,7 +13,7 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
                 .map(CalibrationFile::at)
                 .or_else(CalibrationFile::of_this_machine)
                 .ok_or_else(|| {
-                    Failure::new("there is no cache directory to write to")
+                    Failure::new("no cache directory to write to")
                         .hint("-o FILE names a file".to_owned())
                 })?;
             let found = calibration::measure()?;
@@ -46,7 +46,7 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
 /// The processor at hand, as it was measured.
 fn this_cpu() -> Result<Device, Failure> {
     calibration::this_cpu()?.ok_or_else(|| {
-        Failure::new("the processor at hand was not measured yet")
+        Failure::new("this CPU is not calibrated yet")
             .hint("`llmprof hardware measure` does; so does the first run on it".to_owned())
     })
 }

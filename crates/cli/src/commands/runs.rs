@@ -3,7 +3,7 @@ mod results;
 use std::path::Path;
 
 use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs};
-use llmprof_report::Table;
+use llmprof_report::{Table, text::issue_line};
 use llmprof_units::Bytes;
 use serde::Serialize;
 
@@ -88,7 +88,7 @@ fn check(root: &Path) -> Result<(), Failure> {
             root.display()
         ))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::new(format!(
-            "there is no directory {}",
+            "directory {} not found",
             root.display()
         ))
         .hint(elsewhere.to_owned())),
@@ -149,7 +149,7 @@ fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure>
         ));
     }
     for issue in &manifest.issues {
-        lines.push(format!("issue       {}", issue.in_a_line()));
+        lines.push(format!("issue       {}", issue_line(issue)));
     }
     for artifact in &manifest.artifacts {
         lines.push(format!(
@@ -170,7 +170,7 @@ fn choose(choice: RunChoice) -> Result<StoredRun, Failure> {
     check(&choice.root)?;
     let (mut runs, _) = find_runs(&choice.root);
     runs.pop().ok_or_else(|| {
-        Failure::new(format!("there are no runs below {}", choice.root.display()))
+        Failure::new(format!("no runs below {}", choice.root.display()))
             .hint("name a run directory, or `--root DIR`".to_owned())
     })
 }

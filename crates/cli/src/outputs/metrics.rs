@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 
 use super::Results;
 
-/// The numbers.
 pub(super) fn metrics(results: &Results<'_>) -> Value {
     let analysis = results.analysis;
     let latency = &analysis.latency;

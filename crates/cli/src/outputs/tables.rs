@@ -112,7 +112,6 @@ fn framework(analysis: &Analysis) -> Option<Output> {
     (lines.rows > 0).then(|| ("operators.csv".to_owned(), lines.text))
 }
 
-/// Kernels by name.
 pub(super) fn kernels(analysis: &Analysis) -> Option<Output> {
     let timeline = analysis.timeline.as_deref()?;
     let mut lines = Lines::new(&[

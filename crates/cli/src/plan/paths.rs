@@ -58,7 +58,7 @@ fn not_there(path: &Path, what: &str) -> String {
     if path.exists() {
         format!("{} is not a {what}", path.display())
     } else {
-        format!("there is no {what} {}", path.display())
+        format!("{what} {} not found", path.display())
     }
 }
 

@@ -25,8 +25,8 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
     let times = first_plain_request(ended);
     let last = times.last().unwrap();
     let plain = (last - times[0]) * recorded / STEPS;
-    let told = plain_wall(ended, "decode");
-    assert!((told - plain).abs() <= 1, "{told} and {plain}");
+    let reported = plain_wall(ended, "decode");
+    assert!((reported - plain).abs() <= 1, "{reported} and {plain}");
     let time: i64 = steps.iter().map(|step| step.as_i64().unwrap()).sum();
     let part = |name: &str| decode["waterfall"][name].as_i64().unwrap();
     assert_eq!(
@@ -40,8 +40,8 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
 
     let metrics = ended.json("metrics.json");
     let phases = metrics["phases"].as_array().unwrap();
-    let mut told = phases.iter().filter(|phase| phase["phase"] == "decode");
-    let part = &told.next().unwrap()["recorded"];
+    let mut reported = phases.iter().filter(|phase| phase["phase"] == "decode");
+    let part = &reported.next().unwrap()["recorded"];
     assert_eq!(
         (&part["steps"], &part["of_steps"]),
         (&Value::from(recorded), &Value::from(STEPS))
@@ -127,7 +127,7 @@ fn within_a_budget_whole_steps_stand_for_the_rest() {
 }
 
 #[test]
-fn cupti_may_leave_between_slices_of_a_run() {
+fn cupti_may_detach_between_slices_of_a_run() {
     let Some(machine) = Machine::new() else {
         return;
     };
@@ -150,7 +150,7 @@ fn a_budget_that_allows_for_no_slice_leaves_the_plain_measurements() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     let issues = ended.issues("slices.none");
     assert_eq!(issues.len(), 1);
-    let hint = issues[0]["hint"].as_str().unwrap();
+    let hint = llmprof_record::issue::MORE_SLICES;
     assert!(hint.contains("pipeline.cupti.overhead"), "{hint}");
     assert!(ended.read("report.md").contains(hint) && ended.stderr().contains(hint));
     assert!(ended.issues("cupti.slices").is_empty());

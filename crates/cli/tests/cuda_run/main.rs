@@ -1,5 +1,5 @@
 //! The CUPTI stage of `llmprof run` on a stand-in for a CUDA device: what is recorded is what the device was given, and what
-//! goes wrong is told. The worker is the real one; `stand_in_cuda` says what is not.
+//! goes wrong is reported. The worker is the real one; `stand_in_cuda` says what is not.
 //!
 //! Needs torch built for CUDA and transformers (`LLMPROF_PYTHON`, default `.venv`), but no GPU; skipped without, unless
 //! `LLMPROF_REQUIRE_PYTHON=1`.
@@ -78,7 +78,7 @@ fn assert_trace_is_whole(ended: &Ended) -> Trace {
 }
 
 /// Nearly all device time of decode lies in ranges of modules, and every operator that theory counts was found.
-fn assert_decode_is_told_by_module(ended: &Ended) {
+fn assert_decode_is_attributed_by_module(ended: &Ended) {
     let decode = ended.phase("decode");
     let traced = &decode["traced"];
     assert_eq!(traced["by_module"], true);
@@ -126,7 +126,7 @@ fn a_run_records_one_batch_whole_and_explains_it() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     assert_trace_is_whole(&ended);
     assert_waterfalls_add_up(&ended);
-    assert_decode_is_told_by_module(&ended);
+    assert_decode_is_attributed_by_module(&ended);
     assert_files_agree(&ended);
     // The worker ends when recording does: CUPTI need not leave it.
     assert!(ended.issues("cupti.kept").is_empty());
@@ -178,7 +178,7 @@ fn a_run_records_one_batch_whole_and_explains_it() {
     assert_eq!(plain.len(), 2 * NEW_TOKENS);
     assert!(
         plain.iter().all(|line| !line.ends_with(',')),
-        "the device told its times"
+        "the device reported its times"
     );
     let captured = times.lines().filter(|line| line.contains(",captured,"));
     assert_eq!(
@@ -205,17 +205,19 @@ fn assert_files_agree(ended: &Ended) {
     );
     for name in ["prefill", "decode"] {
         let phase = ended.phase(name);
-        let told = metrics["phases"].as_array().unwrap().iter();
-        let told: Vec<&Value> = told.filter(|told| told["phase"] == name).collect();
-        assert_eq!(told.len(), 1);
+        let reported = metrics["phases"].as_array().unwrap().iter();
+        let reported: Vec<&Value> = reported
+            .filter(|reported| reported["phase"] == name)
+            .collect();
+        assert_eq!(reported.len(), 1);
         for key in ["waterfall", "capture_ratio"] {
-            assert_eq!(told[0][key], phase[key], "{name}");
+            assert_eq!(reported[0][key], phase[key], "{name}");
         }
         let nanos = |value: &Value| Nanos(value.as_i64().unwrap()).to_string();
         let ratio = phase["capture_ratio"].as_f64().unwrap();
         for figure in [
             nanos(&phase["waterfall"]["wall_ns"]),
-            nanos(&told[0]["plain_wall_ns"]),
+            nanos(&reported[0]["plain_wall_ns"]),
             Times(ratio).to_string(),
         ] {
             assert!(report.contains(&figure), "{name}: {figure} in report.md");
@@ -256,7 +258,7 @@ fn without_torchs_profiler_cupti_alone_explains_the_first_batch() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     assert_trace_is_whole(&ended);
     assert_waterfalls_add_up(&ended);
-    assert_decode_is_told_by_module(&ended);
+    assert_decode_is_attributed_by_module(&ended);
     assert_files_agree(&ended);
     assert!(!ended.path("torch_profiler").exists());
     // One of three batches was recorded: it is compared with itself.
@@ -268,7 +270,7 @@ fn without_torchs_profiler_cupti_alone_explains_the_first_batch() {
 }
 
 #[test]
-fn graphs_are_told_by_the_modules_that_they_were_captured_in() {
+fn graphs_are_attributed_by_the_modules_that_they_were_captured_in() {
     let Some(machine) = Machine::new() else {
         return;
     };
@@ -278,7 +280,7 @@ fn graphs_are_told_by_the_modules_that_they_were_captured_in() {
     let in_graphs = trace.kernels.graph_node.iter().filter(|&&node| node != 0);
     assert!(in_graphs.count() > 0);
     assert_waterfalls_add_up(&ended);
-    assert_decode_is_told_by_module(&ended);
+    assert_decode_is_attributed_by_module(&ended);
 }
 
 #[test]
@@ -292,7 +294,7 @@ fn a_refusal_of_cupti_leaves_the_plain_measurements() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     let issues = ended.issues("cupti.unavailable");
     assert_eq!(issues.len(), 1);
-    let message = issues[0]["message"].as_str().unwrap();
+    let message = issues[0]["values"]["why"].as_str().unwrap();
     assert!(
         message.contains("another tool uses CUPTI in this process"),
         "{message}"
@@ -317,7 +319,7 @@ fn a_library_that_is_missing_is_named() {
         .run(&[NO_PROFILER, "runtime.repeats=1"]);
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     let issues = ended.issues("cupti.unavailable");
-    let message = issues[0]["message"].as_str().unwrap();
+    let message = issues[0]["values"]["why"].as_str().unwrap();
     assert!(
         message.contains("LLMPROF_INJECT names /nowhere/library.so"),
         "{message}"
@@ -360,7 +362,7 @@ fn a_worker_that_is_killed_leaves_what_it_had_recorded() {
             .count(),
         1
     );
-    // What was measured before is told as in a run without CUPTI.
+    // What was measured before is reported as in a run without CUPTI.
     assert_eq!(ended.issues("cupti.broken_off").len(), 1);
     let metrics = ended.json("metrics.json");
     assert!(metrics["aggregates"]["tpot_ms"]["mean"].as_f64().unwrap() > 0.0);

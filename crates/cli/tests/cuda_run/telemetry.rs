@@ -113,9 +113,9 @@ fn assert_energy(ended: &Ended, phase: &str, expected: f64, basis: &str) {
         "{phase}: {joules} of {expected} J"
     );
     assert_eq!(energy["basis"], basis, "{phase}");
-    let told = format!("Energy covers {} ({basis}).", covers.join(", "));
+    let reported = format!("Energy covers {} ({basis}).", covers.join(", "));
     for file in ["report.md", "report.html"] {
-        assert!(ended.read(file).contains(&told), "{told} in {file}");
+        assert!(ended.read(file).contains(&reported), "{reported} in {file}");
     }
 }
 
@@ -180,7 +180,7 @@ fn a_gpu_that_is_held_back_in_a_phase_is_a_finding() {
     for title in &expected {
         assert!(ended.read("report.md").contains(title), "{title}");
     }
-    // A GPU that was not asked for is neither read nor told of.
+    // A GPU that was not asked for is neither read nor reported of.
     let Some(ended) = run(&[], &["pipeline.telemetry.devices=[0]"]) else {
         return;
     };
@@ -193,8 +193,8 @@ fn without_a_counter_power_gives_the_energy_and_the_run_says_so() {
     let Some(ended) = run(&["-DNO_ENERGY"], &[]) else {
         return;
     };
-    let told = ended.issues("telemetry.gpu_energy_derived");
-    assert_eq!(told.len(), 2, "one of each GPU");
+    let reported = ended.issues("telemetry.gpu_energy_derived");
+    assert_eq!(reported.len(), 2, "one of each GPU");
     let cells = Samples::of(&ended);
     assert!(
         cells

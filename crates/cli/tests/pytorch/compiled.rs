@@ -37,8 +37,11 @@ fn a_compiled_step_is_one_call_of_what_was_compiled() {
     let json = |name: &str| -> Value { serde_json::from_str(&read(name)).unwrap() };
     let env = json("env.json");
     assert_eq!(env["worker"]["compile"], "default");
-    let told = issues(&read("run.json"));
-    assert!(told.contains(&"ranges.compiled".to_owned()), "{told:?}");
+    let reported = issues(&read("run.json"));
+    assert!(
+        reported.contains(&"ranges.compiled".to_owned()),
+        "{reported:?}"
+    );
 
     // What torch compiled ran once in each step, and nowhere else.
     let trace = fs::read_dir(out.join("torch_profiler")).unwrap();

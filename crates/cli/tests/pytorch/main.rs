@@ -166,12 +166,15 @@ fn a_run_is_as_complete_as_a_native_one() {
     assert_eq!(traces.count(), 2);
     let text = read("report.md");
     let overhead: Value = serde_json::from_str(&read("torch_profiler/overhead.json")).unwrap();
-    // What recording cost is one figure, wherever it is told: of the first batch's three recorded steps.
+    // What recording cost is one figure, wherever it is reported: of the first batch's three recorded steps.
     for phase in phases {
         let name = phase["phase"].as_str().unwrap();
         let ratio = phase["capture_ratio"].as_f64().unwrap();
-        let told = overhead[name]["ratio"].as_f64().unwrap();
-        assert!((told / ratio - 1.0).abs() < 1e-9, "{name}: {told} {ratio}");
+        let reported = overhead[name]["ratio"].as_f64().unwrap();
+        assert!(
+            (reported / ratio - 1.0).abs() < 1e-9,
+            "{name}: {reported} {ratio}"
+        );
         let captured = &phase["waterfall"]["wall_ns"];
         assert_eq!(&overhead[name]["captured_ns"], captured);
         let decimals = if ratio < 9.995 { 2 } else { 1 };
@@ -227,8 +230,8 @@ fn a_family_that_cannot_be_counted_runs_all_the_same() {
     );
     assert!(!out.join("static_compute.md").exists());
     // No sentence may rest on what was not counted.
-    let told = ["report.md", "report.html", "operators.md"].map(read);
-    let told = told.join("\n") + &String::from_utf8_lossy(&output.stdout);
+    let reported = ["report.md", "report.html", "operators.md"].map(read);
+    let reported = reported.join("\n") + &String::from_utf8_lossy(&output.stdout);
     for words in [
         "no operator needs",
         "of the model needs",
@@ -239,7 +242,7 @@ fn a_family_that_cannot_be_counted_runs_all_the_same() {
         "Kernel inefficiency",
         "KV cache",
     ] {
-        assert!(!told.contains(words), "{words}: {told}");
+        assert!(!reported.contains(words), "{words}: {reported}");
     }
     assert!(read("report.md").contains("Batch 1, prompt 8 tokens, 3 new tokens.\n"));
 
@@ -286,10 +289,13 @@ fn a_design_that_cannot_be_counted_runs_all_the_same() {
     ];
     let output = run(folder.path(), &more);
     assert!(output.status.success(), "{}", stderr(&output));
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
     let words =
         r#"llmprof cannot count this model (`hidden_act` is "mish"; llmprof counts silu, gelu"#;
-    assert!(told.contains(words) && told.contains("TTFT "), "{told}");
+    assert!(
+        reported.contains(words) && reported.contains("TTFT "),
+        "{reported}"
+    );
     let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
         .current_dir(folder.path())
         .args(["analyze", "out"])
@@ -342,7 +348,7 @@ fn what_is_no_interpreter_fails_the_run_with_advice() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_starts() {
+fn mistakes_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     for (overrides, words) in [
         (vec!["runtime.cuda_graph=true"], "device=cuda:N"),

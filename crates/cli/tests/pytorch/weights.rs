@@ -43,8 +43,8 @@ fn stored(directory: &Path) -> (usize, BTreeMap<String, u64>) {
         let (length, rest) = bytes.split_first_chunk::<8>().unwrap();
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap();
         let header: BTreeMap<String, Value> = serde_json::from_slice(&rest[..length]).unwrap();
-        for (name, told) in header {
-            let Some(offsets) = told.get("data_offsets") else {
+        for (name, reported) in header {
+            let Some(offsets) = reported.get("data_offsets") else {
                 assert_eq!(name, "__metadata__");
                 continue;
             };

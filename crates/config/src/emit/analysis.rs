@@ -32,7 +32,6 @@ fn is_printable(c: char) -> bool {
         && c != '\u{feff}'
 }
 
-/// Inspects a text.
 pub(super) fn analyze(text: &str) -> Analysis {
     if text.is_empty() {
         return Analysis {

@@ -5,7 +5,6 @@ use thiserror::Error;
 /// A half-open range of bytes within the parsed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
-    /// First byte.
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
@@ -35,13 +34,11 @@ pub enum GrammarError {
     /// A character that may not stand here unquoted.
     #[error("the character {found:?} is not allowed {place}; {hint}")]
     UnexpectedCharacter {
-        /// The character.
         found: char,
         /// Where we were, as in "in a key".
         place: &'static str,
         /// What to write instead.
         hint: &'static str,
-        /// Where it stands.
         span: Span,
     },
     /// A quoted string without its closing quote.
@@ -57,21 +54,15 @@ pub enum GrammarError {
     Unexpected {
         /// What could stand here.
         expected: &'static str,
-        /// What stands here.
         found: String,
-        /// Where it stands.
         span: Span,
     },
     /// A positional argument after a named one.
     #[error("a positional argument cannot follow a named one")]
-    PositionalAfterNamed {
-        /// The positional argument.
-        span: Span,
-    },
+    PositionalAfterNamed { span: Span },
     /// A call of a function that does not exist.
     #[error("there is no function `{name}`; the functions are {available}")]
     UnknownFunction {
-        /// The name called.
         name: String,
         /// Every function there is.
         available: String,
@@ -81,11 +72,8 @@ pub enum GrammarError {
     /// A call that the function refused.
     #[error("{function}(): {reason}")]
     Call {
-        /// The function's name.
         function: String,
-        /// Why it refused.
         reason: String,
-        /// The whole call.
         span: Span,
     },
     /// An integer with more digits than Python converts.
@@ -93,13 +81,11 @@ pub enum GrammarError {
     IntegerTooLong {
         /// How many digits it has.
         digits: usize,
-        /// The integer.
         span: Span,
     },
     /// Nesting beyond [`MAX_DEPTH`](super::MAX_DEPTH).
     #[error("nested deeper than {limit} levels")]
     TooDeep {
-        /// The limit.
         limit: usize,
         /// Where the limit was passed.
         span: Span,
@@ -109,7 +95,6 @@ pub enum GrammarError {
     NotApplicable {
         /// Why it does not apply.
         reason: String,
-        /// The whole override.
         span: Span,
     },
 }

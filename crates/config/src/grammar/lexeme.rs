@@ -21,7 +21,6 @@ pub(super) enum Plain {
     Id,
     /// One or more backslash escapes.
     Escape,
-    /// Spaces and tabs.
     Blank,
 }
 
@@ -47,7 +46,6 @@ pub(super) fn plain(rest: &str) -> Option<(Plain, usize)> {
     best
 }
 
-/// Spaces and tabs.
 pub(super) fn blanks(rest: &[u8]) -> usize {
     count(rest, |b| matches!(b, b' ' | b'\t'))
 }

@@ -69,7 +69,7 @@ pub(super) struct Token {
     pub(super) span: Span,
 }
 
-/// What tells the tokens of one grammar apart.
+/// What distinguishes the tokens of one grammar.
 pub(super) trait Lexer {
     /// The token at the start of `rest`, which is not empty, and its length.
     fn token(&mut self, rest: &str) -> Option<(Kind, usize)>;

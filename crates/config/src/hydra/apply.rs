@@ -21,7 +21,6 @@ const FORCE_MERGE: Update = Update {
     force_add: true,
 };
 
-/// Applies one override.
 pub(super) fn apply(
     config: &mut Node,
     line: &Override,

@@ -35,7 +35,6 @@ pub struct Command {
 pub enum Outcome {
     /// Text for standard output (`--cfg`, `--info`).
     Text(String),
-    /// Jobs to run.
     Execution(Execution),
 }
 

@@ -37,14 +37,12 @@ pub struct Defaults {
     pub(crate) tree: Tree,
 }
 
-/// A composed config.
 #[derive(Debug, Clone)]
 pub struct Composed {
     /// The whole config, with `hydra`.
     pub config: Node,
     /// How it came about.
     pub defaults: Defaults,
-    /// The search path.
     pub sources: Vec<SourceInfo>,
     pub(crate) host: Host,
 }

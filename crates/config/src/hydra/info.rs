@@ -17,13 +17,9 @@ pub enum Info {
     All,
     /// Search path, defaults tree, defaults list and the config.
     Config,
-    /// The defaults list.
     Defaults,
-    /// The defaults tree.
     DefaultsTree,
-    /// The built-in plugins.
     Plugins,
-    /// The search path.
     SearchPath,
 }
 

@@ -14,9 +14,7 @@ use crate::node::Node;
 /// What an application does for its arguments: one job or a sweep.
 #[derive(Debug, Clone)]
 pub enum Execution {
-    /// One job.
     Run(Box<Job>),
-    /// A sweep.
     Multirun(Multirun),
 }
 

@@ -60,9 +60,7 @@ pub struct App {
 /// Whether one job is composed or a sweep over several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMode {
-    /// One job.
     Run,
-    /// A sweep.
     Multirun,
 }
 
@@ -71,7 +69,6 @@ pub enum RunMode {
 pub struct Host {
     /// The working directory, absolute.
     pub cwd: PathBuf,
-    /// The environment.
     pub env: BTreeMap<String, String>,
     /// The local time that `${now:…}` shows.
     pub now: jiff::civil::DateTime,

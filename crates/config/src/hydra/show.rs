@@ -9,11 +9,9 @@ use crate::resolve::{self, Select, select_with};
 /// Which part of the config `--cfg` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CfgKind {
-    /// The job's config.
     Job,
     /// Hydra's own, less its help texts.
     Hydra,
-    /// Both.
     All,
 }
 

@@ -53,7 +53,6 @@ impl<'a> Cursor<'a> {
         &self.text[self.mark.byte..]
     }
 
-    /// The next character.
     pub(super) fn peek(&self) -> char {
         match self.text.as_bytes().get(self.mark.byte) {
             None => '\0',

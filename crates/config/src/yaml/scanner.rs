@@ -376,7 +376,7 @@ impl Scanner<'_> {
             if !self.in_flow() {
                 if !self.key_allowed {
                     return self
-                        .error_here("`:` cannot stand here; quote the text if it is no key");
+                        .error_here("`:` cannot stand here; quote the text if it is not a key");
                 }
                 self.open_block(TokenKind::BlockMappingStart);
             }

@@ -41,10 +41,14 @@ pub(super) enum TokenKind {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Directive {
     /// `%YAML`, with whether the major version is 1.
-    Yaml { major_is_one: bool },
+    Yaml {
+        major_is_one: bool,
+    },
     /// `%TAG handle prefix`
-    Tag { handle: String, prefix: String },
-    /// Any other; ignored.
+    Tag {
+        handle: String,
+        prefix: String,
+    },
     Other,
 }
 

@@ -31,13 +31,11 @@ pub(crate) struct Invocation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
-    /// It printed.
     Stdout(String),
     /// It wrote files: path from the root, and text.
     Files(BTreeMap<String, String>),
     /// It would run jobs with these overrides.
     Jobs(Vec<Vec<String>>),
-    /// It refused.
     Error(Rejection),
 }
 

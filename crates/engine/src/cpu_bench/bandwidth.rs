@@ -12,16 +12,13 @@ const RUN_BYTES: usize = 1 << 28;
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Reading alone.
     Read,
     /// Reading one half of the working set and writing the other; bytes of both count.
     Copy,
 }
 
-/// A measured bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// What was measured.
     pub traffic: Traffic,
     /// Threads that took part.
     pub threads: usize,

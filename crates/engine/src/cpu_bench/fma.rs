@@ -20,7 +20,6 @@ const TILE_ROUNDS: usize = 80_000;
 /// Sums that do not wait for each other: more than latency × units, fewer than registers.
 const SUMS: usize = 12;
 
-/// A measured peak.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FmaPeak {
     /// The format that is multiplied. Sums are f32 for bf16, 32 bits for int8.
@@ -29,7 +28,6 @@ pub struct FmaPeak {
     pub engine: Engine,
     /// Threads that took part.
     pub threads: usize,
-    /// The instructions used.
     pub instructions: &'static str,
     /// Operations per second, a multiply-add counted as two.
     pub flops_per_second: f64,

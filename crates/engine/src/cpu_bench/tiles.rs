@@ -98,7 +98,6 @@ static FULL: Shapes = Shapes {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// A full tile.
 #[repr(C, align(64))]
 struct Tile([u32; ROWS * ROW / 4]);
 

@@ -49,12 +49,10 @@ impl AttentionShape {
 pub(crate) struct Tile<'a> {
     /// Per key head `capacity` keys of `head_dim` elements.
     pub(crate) keys: &'a [f32],
-    /// Likewise the values.
     pub(crate) values: &'a [f32],
     pub(crate) capacity: usize,
     /// Position of the first query.
     pub(crate) past: usize,
-    /// Number of queries.
     pub(crate) queries: usize,
 }
 
@@ -174,7 +172,7 @@ fn single(shape: &AttentionShape, tile: &Tile<'_>, head: usize, queries: &[f32],
     });
 }
 
-/// Several queries of one sequence, head by head: a matrix product each way.
+/// Several queries of one sequence, head by head: a GEMM each way.
 fn many(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32], out: &mut [f32]) {
     let isa = Isa::detected();
     let dim = shape.head_dim;

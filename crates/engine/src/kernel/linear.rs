@@ -19,7 +19,7 @@ const FEW_ROWS: usize = 8;
 /// Bytes of weights that a task of a matrix-vector product streams: long enough to hide the handing over, short enough
 /// that threads end together.
 const STREAM_BYTES: usize = 64 << 10;
-/// Outputs that a task of a matrix product computes.
+/// Outputs that a task of a GEMM computes.
 const PANEL: usize = 256;
 /// Depth that is widened from bf16 at once: a panel of f32 that stays in the second cache.
 const PANEL_DEPTH: usize = 1024;

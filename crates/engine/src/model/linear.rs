@@ -39,7 +39,6 @@ impl Matrix {
     }
 }
 
-/// A linear layer.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundLinear {
     pub(crate) operator: u32,

@@ -19,14 +19,12 @@ pub(crate) use decoder::BoundDecoder;
 pub(crate) struct Rows<'a> {
     /// New tokens per sequence.
     pub(crate) counts: &'a [usize],
-    /// Their sum.
     pub(crate) total: usize,
 }
 
 /// Memory for activations, kept from step to step: taking it from the system anew would cost a page fault per page.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
-    /// The residual stream.
     pub(crate) stream: Vec<f32>,
     /// What a norm gave.
     pub(crate) normed: Vec<f32>,

@@ -16,7 +16,6 @@ use crate::{
     recorder::Recorder,
 };
 
-/// One gated network.
 struct Expert {
     gate: Matrix,
     up: Matrix,

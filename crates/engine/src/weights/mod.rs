@@ -26,10 +26,7 @@ pub enum Source {
     /// Files are mapped, not read: they must not be shortened while the engine lives.
     Directory(PathBuf),
     /// Numbers made up from a seed: the same seed gives the same weights on every machine.
-    Dummy {
-        /// The seed.
-        seed: u64,
-    },
+    Dummy { seed: u64 },
 }
 
 /// The weights of a model, by name.

@@ -95,7 +95,7 @@ fn check(engine: &Engine, name: &str) {
                 counted(engine, &workload, &pass),
                 "{name}: decode step {step}"
             );
-            assert_eq!(recorder.lost(), 0);
+            assert_eq!(recorder.dropped(), 0);
             let ordered = recorder
                 .events()
                 .windows(2)

@@ -30,7 +30,6 @@ pub(crate) fn engine(directory: &Path) -> Engine {
     .unwrap()
 }
 
-/// All models.
 pub(crate) fn directories(root: &Path) -> Vec<PathBuf> {
     let mut found: Vec<_> = std::fs::read_dir(root)
         .unwrap()

@@ -34,12 +34,12 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// None yet. With `leaves` CUPTI is taken out between slices.
-    pub(super) fn new(share: f64, leaves: bool, (now, used): (i64, i64)) -> Self {
+    /// None yet. With `detaches` CUPTI is detached between slices.
+    pub(super) fn new(share: f64, detaches: bool, (now, used): (i64, i64)) -> Self {
         Self {
             share,
             amount: 0.0,
-            expected: PRIOR_SLICE + if leaves { PRIOR_RETURN } else { 0.0 },
+            expected: PRIOR_SLICE + if detaches { PRIOR_RETURN } else { 0.0 },
             stays: false,
             last: now,
             used,
@@ -76,7 +76,6 @@ impl Credit {
         }
     }
 
-    /// A step earns.
     pub(super) fn earn_step(&mut self, start: i64, end: i64) {
         let earned = (end - start.max(self.earned_to)).max(0);
         self.amount = (self.amount + self.left() * earned as f64).min(self.expected);

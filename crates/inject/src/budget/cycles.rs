@@ -14,7 +14,6 @@ const PAUSE: f64 = 8.0;
 /// More than so many times what was counted is not believed.
 const MOST: f64 = 4.0;
 
-/// Cycles of steps.
 #[derive(Default)]
 pub(super) struct Cycles {
     /// When the last step began, and what recording was like then.
@@ -41,7 +40,6 @@ pub(crate) struct Moment {
 }
 
 impl Cycles {
-    /// A step begins.
     pub(super) fn begin(&mut self, now: i64, moment: Moment) {
         let overlaps = std::mem::replace(&mut self.is_open, true);
         let Some((since, before)) = self.begun.replace((now, moment)) else {
@@ -99,7 +97,7 @@ impl Cycles {
 mod tests {
     use super::*;
 
-    /// Slices of one step every 20 steps, where CUPTI leaves two steps later, as the steps of 100 take: 30 for coming, 40
+    /// Slices of one step every 20 steps, where CUPTI detaches two steps later, as the steps of 100 take: 30 for coming, 40
     /// for recording, 20 for leaving.
     fn factor(counted: f64, spike: impl Fn(i64) -> i64) -> f64 {
         let mut cycles = Cycles::default();

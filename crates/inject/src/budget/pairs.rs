@@ -30,7 +30,7 @@ impl Pairs {
                 }
                 self.plain = Some(duration);
             }
-            // CUPTI leaves in a step after the recorded ones; the next plain step is near enough.
+            // CUPTI detaches in a step after the recorded ones; the next plain step is near enough.
             (None, Some(_)) if self.recorded.0 > 0 => {}
             // A step that recording was switched in is neither, nor are its neighbours a pair.
             _ => {

@@ -1,7 +1,7 @@
 //! Steps by the pattern of kernels, where no range shows them.
 //!
 //! A program that generates text runs the same kernels again for every step. A kernel that it runs seldom, such as the one
-//! that chooses a token, comes back after a step; if nearly all others come back at the same distance, that is the step.
+//! that chooses a token, attaches again after a step; if nearly all others come back at the same distance, that is the step.
 //! Layers come back as well, but what lies between the last of one step and the first of the next does not fit in with
 //! them. A slice inside of one long step shows layers alone, so that a distance is certain only where something repeats
 //! inside of it. Kernels of other streams lie between those of a step anywhere, so that each stream is looked at by itself,
@@ -144,7 +144,7 @@ fn distances(names: &[u32], rarest: Rarest) -> Vec<usize> {
         let of = seen.entry(name).or_default();
         let distance = place - of.last;
         if of.count > 0 && distance <= names.len() / 2 && !of.distances.contains(&distance) {
-            // A name that comes back at ever other distances says nothing.
+            // A name that attaches again at ever other distances says nothing.
             if of.distances.len() < MOST_TRIES {
                 of.distances.push(distance);
             }

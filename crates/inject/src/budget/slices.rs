@@ -5,7 +5,7 @@ use crate::gate::Slice;
 /// When CUPTI has not left so long after a slice, ns, it will not, and the next slice may begin all the same.
 pub(super) const STUCK: i64 = 5_000_000_000;
 
-/// What is known of slices. The last one is counted until CUPTI has left: until then launches are slow.
+/// What is known of slices. The last one is counted until CUPTI has detached: until then launches are slow.
 pub(super) struct Slices {
     /// How many cost anything.
     pub(super) count: u64,

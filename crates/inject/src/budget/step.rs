@@ -24,7 +24,7 @@ struct Durations {
     mean: f64,
     /// Start and end of the last one.
     last: (i64, i64),
-    /// Whether it lies inside one that comes back too.
+    /// Whether it lies inside one that attaches again too.
     is_inside: bool,
 }
 
@@ -129,7 +129,7 @@ mod tests {
         assert!(step.learn(b"decode_step", (0, 20 * MS), true));
     }
 
-    /// Prefill comes back as well, and is longer; but what comes next are steps.
+    /// Prefill attaches again as well, and is longer; but what comes next are steps.
     #[test]
     fn a_prefill_before_every_decode_is_not_the_step() {
         let mut step = Step::default();

@@ -75,7 +75,7 @@ fn simulate_switching(
     begin(&budget, start);
     let (mut now, mut on, mut paid) = (start, false, 0);
     let mut switches = Switches::default();
-    let (mut whole, mut steps, mut departures) = (0, 0, 0);
+    let (mut whole, mut steps, mut detaches) = (0, 0, 0);
     let mut pending = of(0.0);
     let switch =
         |on: &mut bool, to: bool, switches: &mut Switches, now: &mut i64, paid: &mut i64| {
@@ -90,7 +90,7 @@ fn simulate_switching(
         };
     while now - start < 20_000 * MS {
         let moment = Moment {
-            changes: switches.count + departures,
+            changes: switches.count + detaches,
             is_quiet: !on && !switches.is_open_ended,
         };
         if ranges && budget.begins(b"decode_step", now, moment) {
@@ -123,7 +123,7 @@ fn simulate_switching(
         if switches.is_open_ended && !on && !mixed {
             switches.is_open_ended = false;
             switches.time += leaving;
-            departures += 1;
+            detaches += 1;
             now += leaving + hidden;
             paid += leaving + hidden;
             mixed = true;
@@ -168,7 +168,7 @@ fn slices_hold_whole_steps_by_the_pattern_of_kernels() {
 }
 
 #[test]
-fn the_share_is_kept_where_cupti_leaves_and_comes_back() {
+fn the_share_is_kept_where_cupti_detaches_and_attaches_again() {
     for (starting, leaving) in [(15 * MS, 5 * MS), (5 * MS, 15 * MS), (MS, MS)] {
         for ranges in [true, false] {
             let switching = Switching {
@@ -197,7 +197,7 @@ fn a_slice_holds_several_steps_where_switching_is_dear() {
     let step = (15 * MS, 1000, 2500);
     let (share, whole, _) = simulate_switching(20_000, step, true, switching);
     assert!(share <= 0.0205 && whole >= 35, "{share} {whole}");
-    // As on an H200, where launches were dear as well.
+    // As on an H200, where launches were expensive as well.
     let switching = Switching {
         starting: 12 * MS,
         leaving: 2 * MS,
@@ -222,7 +222,7 @@ fn recording_costs_as_much_as_switching() {
     };
     let steps = |switching, mean| steps_at(2500.0, switching, mean);
     assert_eq!(steps(20e6, 15 * MS), 8);
-    // Dear launches make slices rare, not short.
+    // expensive launches make slices rare, not short.
     assert_eq!(steps_at(7000.0, 20e6, 15 * MS), 6);
     assert_eq!(steps(0.1e6, 15 * MS), 1);
     // No longer than a quarter of a second, nor shorter than 10 ms.
@@ -272,7 +272,7 @@ fn a_slice_of_short_steps_far_apart_ends() {
     assert_eq!(steps, 13);
 }
 
-/// Steps are slower for a while after CUPTI has left, by as much again as was counted.
+/// Steps are slower for a while after CUPTI has detached, by as much again as was counted.
 #[test]
 fn what_nobody_counts_is_noticed_where_there_are_steps() {
     let switching = Switching {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use llmprof_wire::{Kept, Refused};
 
-use super::departure::{Departure, Drain, Passing, Patience};
+use super::detach::{Detach, Drain, Passing, Patience};
 use super::{Calls, Cupti, Refusal, SUCCESS, Subscriber, domain, layout, nesting};
 use crate::buffers::Full;
 use crate::session::Session;
@@ -31,7 +31,7 @@ pub(crate) struct Attachment {
     /// Whether it is on its way out.
     is_under_way: AtomicBool,
     /// Whether it is being taken out at this moment.
-    is_leaving: AtomicBool,
+    is_detaching: AtomicBool,
     /// Callbacks that use CUPTI without the lock.
     visitors: AtomicU32,
     /// Whether a context was made while recording was on that was not stopped since.
@@ -43,16 +43,16 @@ pub(crate) struct Attachment {
 }
 
 struct State {
-    departure: Departure,
+    detach: Detach,
     patience: Patience,
     subscriber: Subscriber,
     heard: Heard,
-    /// Why it never leaves, other than for graphs.
+    /// Why it never detaches, other than for graphs.
     stays: Option<&'static str>,
     /// It was taken out at least once.
     has_left: bool,
-    told_kept: bool,
-    told_refused: bool,
+    reported_kept: bool,
+    reported_refused: bool,
 }
 
 /// The calls whose beginning and end are heard of, each with those before it.
@@ -64,11 +64,10 @@ enum Heard {
 }
 
 /// What is known of the graphs of a process. Those that were made while kernels are recorded, or that ran both then and
-/// afterwards, fail when CUPTI leaves ("unspecified launch failure", seen with CUDA 13.0); others go on.
+/// afterwards, fail when CUPTI detaches ("unspecified launch failure", seen with CUDA 13.0); others go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Graphs {
-    /// There are none.
     Unseen,
     /// They were captured before our eyes.
     Captured,
@@ -93,28 +92,28 @@ impl Attachment {
     ) -> Result<Self, Refusal> {
         let cupti = Cupti::find(options, follows_waits)?;
         let subscriber = cupti.subscribe(Cupti::prime)?;
-        let stays = if !cupti.can_leave() {
+        let stays = if !cupti.can_detach() {
             Some("this libcupti has no cuptiFinalize")
         } else if cupti.version < FIRST_TO_LEAVE {
-            Some("CUPTI before CUDA 12.6 may crash the program when it comes back")
+            Some("CUPTI before CUDA 12.6 may crash the program when it attaches again")
         } else {
             None
         };
         Ok(Self {
             cupti,
             state: Mutex::new(State {
-                departure: Departure::Here,
+                detach: Detach::Attached,
                 patience: Patience::default(),
                 subscriber,
                 heard: Heard::Nothing,
                 stays,
                 has_left: false,
-                told_kept: false,
-                told_refused: false,
+                reported_kept: false,
+                reported_refused: false,
             }),
             round: AtomicU64::new(0),
             is_under_way: AtomicBool::new(false),
-            is_leaving: AtomicBool::new(false),
+            is_detaching: AtomicBool::new(false),
             visitors: AtomicU32::new(0),
             new_context: AtomicBool::new(false),
             graphs: AtomicU8::new(Graphs::Unseen as u8),
@@ -122,7 +121,6 @@ impl Attachment {
         })
     }
 
-    /// Its version.
     pub(crate) fn version(&self) -> u32 {
         self.cupti.version
     }
@@ -138,20 +136,20 @@ impl Attachment {
 
     /// The lock, where CUPTI is there to be called.
     fn inside(&self) -> Option<MutexGuard<'_, State>> {
-        self.lock().filter(|state| state.departure.is_present())
+        self.lock().filter(|state| state.detach.is_present())
     }
 
-    /// Records from now on; CUPTI comes back for that where it has left.
+    /// Records from now on; CUPTI attaches again for that where it is detached.
     pub(crate) fn start(&self, session: &Session) -> Result<(), Denied> {
         let refusal = |why: &str| Denied::Always(why.to_owned().into());
         let mut state = self
             .lock()
             .ok_or_else(|| refusal("the library failed before"))?;
-        if !state.departure.is_present() {
+        if !state.detach.is_present() {
             return self.come_back(&mut state, session);
         }
         self.hear(&mut state, Heard::Nothing);
-        self.settle(&mut state, Departure::Here);
+        self.settle(&mut state, Detach::Attached);
         self.cupti.start().map_err(|refusal| {
             self.cupti.stop();
             Denied::Always(refusal)
@@ -163,12 +161,12 @@ impl Attachment {
         match self.cupti.subscribe(Cupti::resume) {
             Ok(subscriber) => {
                 state.subscriber = subscriber;
-                self.settle(state, Departure::Here);
+                self.settle(state, Detach::Attached);
                 note(session, begin, true);
                 Ok(())
             }
             Err(refusal) => {
-                if !std::mem::replace(&mut state.told_refused, true) {
+                if !std::mem::replace(&mut state.reported_refused, true) {
                     let record = Refused {
                         time: begin,
                         status: refusal.status,
@@ -181,9 +179,9 @@ impl Attachment {
         }
     }
 
-    /// Records no more. What was begun comes with the next flush. With `leaves` CUPTI is to leave the process, where it
+    /// Records no more. What was begun comes with the next flush. With `detaches` CUPTI is to detach from the process, where it
     /// may; our thread does that.
-    pub(crate) fn stop(&self, session: &Session, leaves: bool) {
+    pub(crate) fn stop(&self, session: &Session, detaches: bool) {
         let Some(mut state) = self.inside() else {
             return;
         };
@@ -191,7 +189,7 @@ impl Attachment {
         if self.new_context.swap(false, Ordering::Relaxed) {
             self.cupti.stop_graphs();
         }
-        if !leaves {
+        if !detaches {
             return;
         }
         if let Some(why) = self.stays(&state) {
@@ -199,7 +197,7 @@ impl Attachment {
             return;
         }
         let patience = state.patience;
-        state.departure.stopped(sys::now(), patience);
+        state.detach.stopped(sys::now(), patience);
         self.is_under_way.store(true, Ordering::Relaxed);
         self.round.fetch_add(1, Ordering::Relaxed);
     }
@@ -213,8 +211,8 @@ impl Attachment {
         state.stays.or(graphs)
     }
 
-    fn settle(&self, state: &mut State, departure: Departure) {
-        state.departure = departure;
+    fn settle(&self, state: &mut State, detach: Detach) {
+        state.detach = detach;
         self.is_under_way.store(false, Ordering::Relaxed);
     }
 
@@ -236,22 +234,22 @@ impl Attachment {
 
     /// When [`drains`](Self::drains) may next say something.
     pub(crate) fn next_change(&self) -> Option<i64> {
-        self.lock().and_then(|state| state.departure.next())
+        self.lock().and_then(|state| state.detach.next())
     }
 
     /// What is to be taken and read now, so that CUPTI can leave; then say [`drained`](Self::drained).
     pub(crate) fn drains(&self, now: i64) -> Option<Drain> {
-        self.lock()?.departure.drains(now)
+        self.lock()?.detach.drains(now)
     }
 
-    /// It was read, and whether CUPTI may hold more. If not, the next call that ends takes CUPTI out.
+    /// It was read, and whether CUPTI may hold more. If not, the next call that ends detaches CUPTI.
     pub(crate) fn drained(&self, is_left: bool) {
         let Some(mut state) = self.lock() else {
             return;
         };
-        if state.departure.drained(sys::now(), is_left) {
+        if state.detach.drained(sys::now(), is_left) {
             self.hear(&mut state, Heard::Launches);
-        } else if state.departure.is_under_way() {
+        } else if state.detach.is_under_way() {
             self.hear(&mut state, Heard::Waits);
         }
     }
@@ -282,34 +280,34 @@ impl Attachment {
             return;
         };
         match state
-            .departure
+            .detach
             .passes(sys::now(), self.calls().waited_for(domain, callback))
         {
             Passing::Nothing => {}
             Passing::Wake => session.bell.ring(),
-            Passing::TakeOut => self.take_out(&mut state, session),
+            Passing::Detach => self.detach_now(&mut state, session),
         }
     }
 
-    fn take_out(&self, state: &mut State, session: &Session) {
+    fn detach_now(&self, state: &mut State, session: &Session) {
         if let Some(why) = self.stays(state) {
             self.hear(state, Heard::Nothing);
-            self.settle(state, Departure::Here);
+            self.settle(state, Detach::Attached);
             keep(state, session, why);
             return;
         }
         if session.buffers.has_full() {
-            state.departure.found_more(sys::now());
+            state.detach.found_more(sys::now());
             session.bell.ring();
             return;
         }
         // A visitor looks at this after it was counted, and we count after it is set: one of us sees the other.
-        self.is_leaving.store(true, Ordering::SeqCst);
+        self.is_detaching.store(true, Ordering::SeqCst);
         if self.visitors.load(Ordering::SeqCst) == 0 {
             let begin = sys::now();
             let status = self.cupti.leave(state.subscriber);
             state.heard = Heard::Nothing;
-            self.settle(state, Departure::Gone);
+            self.settle(state, Detach::Detached);
             if status == SUCCESS {
                 state.has_left = true;
                 session.buffers.reclaim();
@@ -323,12 +321,12 @@ impl Attachment {
             }
             self.time.fetch_add(sys::now() - begin, Ordering::Relaxed);
         }
-        self.is_leaving.store(false, Ordering::SeqCst);
+        self.is_detaching.store(false, Ordering::SeqCst);
     }
 
     /// Whether buffers that CUPTI hands out come too late to be read.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::SeqCst)
+    pub(super) fn is_detaching(&self) -> bool {
+        self.is_detaching.load(Ordering::SeqCst)
     }
 
     /// Whether CUPTI is on its way out: launches are slow until it is, and more is to be paid.
@@ -368,7 +366,7 @@ impl Attachment {
     pub(super) fn visit(&self, work: impl FnOnce(&Cupti)) {
         self.sees_graph(Graphs::Captured);
         self.visitors.fetch_add(1, Ordering::SeqCst);
-        if !self.is_leaving() {
+        if !self.is_detaching() {
             work(&self.cupti);
         }
         self.visitors.fetch_sub(1, Ordering::SeqCst);
@@ -393,12 +391,12 @@ impl Attachment {
                 Err(_) => return,
             }
         };
-        if state.departure.is_present() {
+        if state.detach.is_present() {
             self.cupti.flush(true);
         }
     }
 
-    /// Calls `each` with every record of a buffer; how many CUPTI has dropped. None if CUPTI has left: then the records
+    /// Calls `each` with every record of a buffer; how many CUPTI has dropped. None if CUPTI has detached: then the records
     /// cannot be read any more.
     pub(crate) fn read(
         &self,
@@ -421,7 +419,7 @@ impl Attachment {
     /// The process ends: says so where CUPTI was to leave and never could.
     pub(crate) fn last_words(&self, session: &Session) {
         if let Some(mut state) = self.lock()
-            && state.departure.is_under_way()
+            && state.detach.is_under_way()
             && !state.has_left
         {
             keep(
@@ -443,7 +441,7 @@ fn note(session: &Session, begin: i64, on: bool) {
 }
 
 fn keep(state: &mut State, session: &Session, why: &str) {
-    if !std::mem::replace(&mut state.told_kept, true) {
+    if !std::mem::replace(&mut state.reported_kept, true) {
         let record = Kept {
             time: sys::now(),
             text: why.as_bytes(),

@@ -53,7 +53,7 @@ pub(super) unsafe extern "C" fn completed(
         if let Some(session) = session::current()
             && session.buffers.is_back(buffer)
         {
-            if session.cupti().is_some_and(Attachment::is_leaving) {
+            if session.cupti().is_some_and(Attachment::is_detaching) {
                 // What its records point to may be gone before they are read.
                 session.buffers.put_late(buffer, valid);
                 return;

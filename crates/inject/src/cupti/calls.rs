@@ -37,7 +37,6 @@ const NOT: &[&str] = &[
 
 /// The calls that are recorded, by the numbers of their callbacks.
 pub(crate) struct Calls {
-    /// All of them.
     pub(crate) all: bool,
     /// Of the runtime, in order.
     pub(crate) runtime: Vec<u32>,

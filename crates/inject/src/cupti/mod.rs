@@ -3,7 +3,7 @@
 mod attachment;
 mod callbacks;
 mod calls;
-mod departure;
+mod detach;
 mod find;
 pub(crate) mod layout;
 mod nesting;
@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 pub(crate) use attachment::{Attachment, Denied};
 pub(crate) use calls::Calls;
-pub(crate) use departure::Drain;
+pub(crate) use detach::Drain;
 
 /// `CUptiResult`.
 pub(crate) type Status = u32;
@@ -112,7 +112,6 @@ api! {
 pub(crate) struct Refusal {
     /// What CUPTI returned; 0 where it was not found or is of an unknown version.
     pub(crate) status: Status,
-    /// In words.
     pub(crate) why: String,
 }
 
@@ -218,7 +217,6 @@ impl Cupti {
         started
     }
 
-    /// Records again.
     fn resume(&self) -> Result<(), Refusal> {
         self.start().inspect_err(|_| self.stop())
     }
@@ -229,7 +227,7 @@ impl Cupti {
     }
 
     /// Whether it can be taken out of the process.
-    fn can_leave(&self) -> bool {
+    fn can_detach(&self) -> bool {
         self.api.finalize.is_some()
     }
 

@@ -48,7 +48,6 @@ fn with<T>(round: u64, change: impl FnOnce(&mut Seen) -> T) -> Option<T> {
     changed.ok()
 }
 
-/// A call begins.
 pub(super) fn enter(round: u64) {
     with(round, |seen| seen.open += 1);
 }

@@ -35,7 +35,7 @@ pub(crate) struct Ranges {
     threads: Threads,
     chunks: Mutex<Vec<Vec<u8>>>,
     /// Events in chunks that were dropped, and ranges beyond [`MOST_STARTED`].
-    lost: AtomicU64,
+    dropped: AtomicU64,
     started: Mutex<HashMap<u64, Started>>,
     numbers: AtomicU64,
 }
@@ -111,7 +111,7 @@ impl Log {
             chunks.push(chunk);
         } else {
             let events = llmprof_wire::Reader::records(&chunk, 0).count() as u64;
-            ranges.lost.fetch_add(events, Ordering::Relaxed);
+            ranges.dropped.fetch_add(events, Ordering::Relaxed);
         }
     }
 
@@ -267,7 +267,7 @@ impl Session {
         let number = self.ranges.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let started = self.ranges.started.lock().map(|started| started.len());
         if started.is_ok_and(|count| count >= MOST_STARTED) {
-            self.ranges.lost.fetch_add(1, Ordering::Relaxed);
+            self.ranges.dropped.fetch_add(1, Ordering::Relaxed);
             return number;
         }
         if self.gate.is_range(name) {
@@ -289,7 +289,6 @@ impl Session {
         number
     }
 
-    /// It ends.
     pub(super) fn end_range(&self, number: u64) {
         let ended = match self.ranges.started.lock() {
             Ok(mut ranges) => ranges.remove(&number),
@@ -368,7 +367,7 @@ impl Ranges {
         }
     }
 
-    /// All records that threads have gathered, those of one thread in their order, and how many events were lost.
+    /// All records that threads have gathered, those of one thread in their order, and how many events were dropped.
     pub(crate) fn take(&self) -> (Vec<Vec<u8>>, u64) {
         self.threads.each(|_, log| log.hand_over(self));
         self.threads.part();
@@ -378,7 +377,7 @@ impl Ranges {
             .map(|mut chunks| std::mem::take(&mut *chunks));
         (
             chunks.unwrap_or_default(),
-            self.lost.swap(0, Ordering::Relaxed),
+            self.dropped.swap(0, Ordering::Relaxed),
         )
     }
 }

@@ -12,7 +12,6 @@ use crate::sys;
 /// With so many threads, and whenever there are twice as many, it is asked which are gone.
 const MANY: usize = 64;
 
-/// One thread's ranges.
 #[derive(Default)]
 pub(super) struct Thread {
     id: AtomicU32,
@@ -26,7 +25,6 @@ impl Thread {
     }
 }
 
-/// All of them.
 #[derive(Default)]
 pub(super) struct Threads(Mutex<Logs>);
 

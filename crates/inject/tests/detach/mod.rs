@@ -1,4 +1,4 @@
-//! CUPTI leaves the process between slices and comes back. The stand-in ends the process where `cuptiFinalize` is called at
+//! CUPTI detaches the process between slices and attaches again. The stand-in ends the process where `cuptiFinalize` is called at
 //! another place than the end of a call, before everything was read, or with somebody inside, and where anything but
 //! `cuptiSubscribe` comes after it.
 
@@ -22,7 +22,7 @@ fn finalized(run: &Run) -> usize {
         .expect("a number")
 }
 
-fn departures(recorded: &Recorded) -> usize {
+fn detaches(recorded: &Recorded) -> usize {
     recorded.count(|record| matches!(record, Record::Attachment(attachment) if attachment.on == 0))
 }
 
@@ -97,7 +97,7 @@ fn slices_hold_the_same_whether_cupti_leaves_or_stays() {
     assert_eq!(count % 20, 0);
     assert!(count >= 20 * (slices(&recorded) - 1), "{count}");
     let left = finalized(&run);
-    assert_eq!(left, departures(&recorded));
+    assert_eq!(left, detaches(&recorded));
     assert!(left >= 2 && returns(&recorded) >= 2, "{left}");
     assert_eq!(kept(&recorded), Vec::<String>::new());
 
@@ -105,7 +105,7 @@ fn slices_hold_the_same_whether_cupti_leaves_or_stays() {
         .capture(STAY)
         .run("nvtx cuda until:0,2 loop:100,20,4 finalized");
     let recorded = whole(&run);
-    assert_eq!((finalized(&run), departures(&recorded)), (0, 0));
+    assert_eq!((finalized(&run), detaches(&recorded)), (0, 0));
     let count = kernels(&recorded);
     assert!(count > 0 && count.is_multiple_of(20), "{count}");
 }
@@ -184,7 +184,7 @@ fn slices_by_time_are_as_long_as_recording_is_on() {
 }
 
 #[test]
-fn slices_by_time_leave_too() {
+fn slices_by_time_detach_too() {
     let run = Scene::new()
         .capture("overhead_ppm=1000000 detach=on interval_ms=20")
         .run("cuda until:2,4 loop:100,5,2 finalized");
@@ -195,7 +195,7 @@ fn slices_by_time_leave_too() {
 
 #[test]
 fn buffers_that_cupti_kept_are_used_again() {
-    // Two buffers, one of which is lost with every departure that nobody makes up for.
+    // Two buffers, one of which is dropped with every detach that nobody makes up for.
     let run = Scene::new()
         .capture("overhead_ppm=50000 detach=on interval_ms=20 buffer_kib=512 memory_mib=1")
         .run("nvtx cuda until:5,0 loop:100,10,2 finalized");
@@ -226,22 +226,22 @@ fn a_cupti_that_keeps_a_buffer_is_asked_for_all_after_a_wait_or_a_while() {
 }
 
 #[test]
-fn what_cupti_hands_out_when_it_leaves_is_a_loss() {
+fn what_cupti_hands_out_when_it_detaches_is_dropped() {
     let run = Scene::new()
         .capture(DETACH)
         .env("STANDIN_HOLD", "2")
         .run("nvtx cuda until:2,0 loop:100,20,4 finalized");
     assert_eq!(run.status, Some(0));
     let recorded = run.one();
-    let mut lost = 0;
+    let mut dropped = 0;
     recorded.each(|record| {
         if let Record::Loss(loss) = record {
             assert!(loss.text.ends_with(b"CUPTI had left"));
-            lost += loss.count;
+            dropped += loss.count;
         }
     });
     assert!(finalized(&run) >= 2);
-    assert_eq!(lost, finalized(&run) as u64);
+    assert_eq!(dropped, finalized(&run) as u64);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_graph_is_noticed_though_its_kernels_are_lost() {
 }
 
 #[test]
-fn a_cupti_that_cannot_leave_or_should_not_stays() {
+fn a_cupti_that_cannot_detach_or_should_not_stays() {
     for (variable, value, why) in [
         ("STANDIN_VERSION", "22", "12.6"),
         ("STANDIN_FINALIZE", "999", "failed"),
@@ -358,13 +358,13 @@ fn the_end_finds_cupti_gone() {
     let words = "nvtx cuda until:1,0 loop:100,20,4";
     let run = Scene::new().capture(DETACH).run(words);
     let recorded = whole(&run);
-    assert!(departures(&recorded) >= 1);
+    assert!(detaches(&recorded) >= 1);
 
     let run = Scene::new()
         .capture(DETACH)
         .run(&format!("{words} sleep:100 kill"));
     let recorded = run.one();
-    assert!(departures(&recorded) >= 1);
+    assert!(detaches(&recorded) >= 1);
     assert!(kernels(&recorded) > 0);
 
     let run = Scene::new()

@@ -177,7 +177,6 @@ impl Run {
     }
 }
 
-/// A wire file.
 pub(crate) struct Recorded {
     bytes: Vec<u8>,
     pub(crate) header: Header,

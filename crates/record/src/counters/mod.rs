@@ -22,7 +22,7 @@ pub struct Counters {
     pub metrics: Vec<Metric>,
     /// The launches, in order of appearance.
     pub launches: Vec<ProfiledLaunch>,
-    /// What was lost or is doubtful.
+    /// What was dropped or is doubtful.
     pub issues: Vec<Issue>,
 }
 
@@ -69,17 +69,13 @@ pub struct ProfiledLaunch {
     pub report: String,
     /// The tool's number of the launch within its report.
     pub id: u64,
-    /// The process.
     pub process: u64,
     /// The kernel's name as the tool spells it.
     pub kernel: String,
     /// The name under which all tools meet ([`crate::kernel_name::canonical`]).
     pub canonical: String,
-    /// The CUDA context.
     pub context: u64,
-    /// The stream.
     pub stream: u64,
-    /// The device's number.
     pub device: u32,
     /// Compute capability, `9.0`.
     pub compute_capability: String,
@@ -91,7 +87,6 @@ pub struct ProfiledLaunch {
     pub ranges: Vec<LaunchRange>,
     /// What was read, in the order of the file.
     pub readings: Vec<Reading>,
-    /// The tool's advice.
     pub rules: Vec<Rule>,
 }
 
@@ -100,14 +95,12 @@ pub struct ProfiledLaunch {
 pub struct LaunchRange {
     /// Its domain; empty for the default domain.
     pub domain: String,
-    /// Its text.
     pub name: String,
 }
 
 /// One value of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Which metric.
     pub metric: MetricId,
     /// Its value in the metric's unit.
     pub value: Value,

@@ -9,7 +9,6 @@ use super::{Counters, ProfiledLaunch};
 pub struct RooflinePoint {
     /// Operations a second.
     pub rate: FlopsPerSecond,
-    /// DRAM traffic.
     pub traffic: BytesPerSecond,
 }
 

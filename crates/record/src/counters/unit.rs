@@ -8,7 +8,6 @@
 pub struct Scaled {
     /// The power of ten between the printed and the base unit.
     pub exponent: i32,
-    /// The base unit.
     pub base: String,
 }
 

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 pub(super) struct CsvText<'a> {
     /// Lines before the header.
     pub(super) preamble: Vec<Cow<'a, str>>,
-    /// The header's cells.
     pub(super) header: Vec<String>,
     rows: csv::Reader<&'a [u8]>,
     first_line: u64,
@@ -14,7 +13,6 @@ pub(super) struct CsvText<'a> {
     last_byte: Option<u8>,
 }
 
-/// One row.
 pub(super) struct Row {
     /// Its line in the file, from 1.
     pub(super) line: u64,

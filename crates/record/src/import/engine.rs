@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{ImportError, Importer, Limits, Profile, Source};
-use crate::issue::{Issue, Severity};
+use crate::issue::Issue;
 use crate::trace::{
     Host, HostKind, OperatorCall, Range, RangeKind, RawInputs, Trace, TraceBuilder,
 };
@@ -21,7 +21,6 @@ pub const FORMAT: &str = "llmprof_engine";
 const MAGIC: &[u8; 7] = b"LPOPS2\n";
 const RECORD_BYTES: usize = 6 * 4 + 2 * 8;
 
-/// Reads one batch.
 pub const IMPORTER: Importer = Importer {
     name: FORMAT,
     sniff: |head| head.starts_with(MAGIC),
@@ -119,11 +118,7 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
         .map_err(|error| unusable(format!("its header is not readable: {error}")))?;
     let stated = word(&mut rest).ok_or_else(|| unusable("it ends after its header".to_owned()))?;
     if header.dropped > 0 {
-        let issue = Issue::new(
-            Severity::Warning,
-            "engine.dropped",
-            "the recorder was full: the time of dropped operator calls appears as idle",
-        );
+        let issue = Issue::warning("engine.dropped");
         builder.issues.push(issue.counting(header.dropped));
     }
     let thread = builder.thread(1, 1);
@@ -192,22 +187,13 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
             experts,
         });
     }
-    let mut lost = |code: &str, what: &str, count: u64| {
+    let mut report = |code: &str, count: u64| {
         if count > 0 {
-            let issue = Issue::new(Severity::Error, code, what).counting(count);
-            builder.issues.push(issue);
+            builder.issues.push(Issue::error(code).counting(count));
         }
     };
-    lost(
-        "engine.truncated",
-        "the file ends before its last operator calls",
-        stated - read,
-    );
-    lost(
-        "engine.unknown_operator",
-        "operator calls name an operator that the file does not list",
-        unknown,
-    );
+    report("engine.truncated", stated - read);
+    report("engine.unknown_operator", unknown);
     Ok(())
 }
 

@@ -31,23 +31,19 @@ use crate::trace::Trace;
 /// What a foreign file turned out to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Profile {
-    /// A timeline.
     Trace(Box<Trace>),
     /// Hardware counters of single launches.
     Counters(Box<Counters>),
     /// Sums by name, without the events behind them.
     Summary(Box<SummaryTable>),
-    /// An allocator's memory.
     Memory(Box<MemoryHistory>),
 }
 
-/// One foreign format.
 pub struct Importer {
     /// The short name of the format: `kineto`.
     pub name: &'static str,
     /// Whether content that begins with these bytes (up to [`Source::HEAD_BYTES`]) is of this format.
     pub sniff: fn(head: &[u8]) -> bool,
-    /// Reads it.
     pub read: fn(source: &Source) -> Result<Profile, ImportError>,
 }
 
@@ -68,7 +64,6 @@ pub enum ImportError {
     /// The file system said no.
     #[error("cannot read {path}: {source}")]
     Io {
-        /// Which file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -76,7 +71,6 @@ pub enum ImportError {
     /// There is no content.
     #[error("{path} is {what}, not a profile")]
     NotAFile {
-        /// Which path.
         path: PathBuf,
         /// What it is instead: `a directory`, `empty`.
         what: &'static str,
@@ -86,7 +80,6 @@ pub enum ImportError {
         "{path} unpacks to more than {limit_bytes} bytes, which is past the limit for its size; unpack it by hand if it can be trusted"
     )]
     TooLarge {
-        /// Which file.
         path: PathBuf,
         /// The limit that was passed.
         limit_bytes: u64,
@@ -94,7 +87,6 @@ pub enum ImportError {
     /// No importer knows it.
     #[error("{path}: unrecognized format ({begins}); supported: {known}")]
     Unknown {
-        /// Which file.
         path: PathBuf,
         /// How its content begins.
         begins: String,
@@ -104,7 +96,6 @@ pub enum ImportError {
     /// It is of a known kind, but nothing in it can be used.
     #[error("{path} looks like {format}, but {what}")]
     Unusable {
-        /// Which file.
         path: PathBuf,
         /// The format that it was taken for.
         format: &'static str,

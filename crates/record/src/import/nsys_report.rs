@@ -67,7 +67,7 @@ pub fn read(report: &Path, tool: Option<&Path>, limits: &Limits) -> Result<Profi
     if !run.status.success() || !exported.is_file() {
         let said = last_words(&[run.stdout, run.stderr].concat());
         return Err(unusable(format!(
-            "nsys export made nothing of it ({}): {said}",
+            "nsys export failed ({}): {said}",
             run.status
         )));
     }
@@ -89,7 +89,7 @@ fn last_words(output: &[u8]) -> String {
         .collect();
     let last = &lines[lines.len().saturating_sub(3)..];
     if last.is_empty() {
-        "it said nothing".to_owned()
+        "it printed nothing".to_owned()
     } else {
         last.join("; ")
     }

@@ -1,4 +1,4 @@
-//! Sums from `nsys stats --format csv`, told apart by their headers.
+//! Sums from `nsys stats --format csv`, distinguished by their headers.
 //!
 //! Names of columns carry the unit, `Total Time (ns)`, which `--timeunit` changes; values are moved to ns and bytes.
 //! Lines that the tool prints before the header are passed over.
@@ -26,7 +26,6 @@ fn sniff(head: &[u8]) -> bool {
     CsvText::find(head, |cells| Report::of(cells).is_some()).is_some()
 }
 
-/// Reads one report.
 pub fn read(source: &Source) -> Result<SummaryTable, ImportError> {
     let Some(table) = CsvText::find(source.bytes(), |cells| Report::of(cells).is_some()) else {
         return Err(source.unusable(FORMAT, "no header of a known report is in it"));
@@ -136,7 +135,7 @@ impl Cells<'_> {
         if number.is_none() {
             self.wrong.get_or_insert_with(|| {
                 format!(
-                    "column {:?} has {cell:?}, which is no number",
+                    "column {:?} has {cell:?}, expected a number",
                     self.header[at]
                 )
             });

@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use memmap2::Mmap;
 
 use super::ImportError;
-use crate::issue::{Issue, Severity};
+use crate::issue::Issue;
 use crate::mapped;
 
 /// How far a compressed file may unpack, against files made to fill a disk.
@@ -173,16 +173,10 @@ impl Source {
                     return Err(io(error));
                 }
                 issues.push(
-                    Issue::new(
-                        Severity::Error,
-                        "source.packing_damaged",
-                        format!(
-                            "the {} stream breaks off after {} unpacked bytes ({error}); what follows is lost",
-                            packing.name(),
-                            spill.length
-                        ),
-                    )
-                    .with_hint("copy the file again from where it was written"),
+                    Issue::error("source.packing_damaged")
+                        .with("packing", packing.name())
+                        .with("bytes", spill.length)
+                        .with("error", error.to_string()),
                 );
             }
         }
@@ -214,7 +208,7 @@ impl Source {
         &bytes[..bytes.len().min(Self::HEAD_BYTES)]
     }
 
-    /// What was lost before the importer saw a byte.
+    /// What was dropped before the importer saw a byte.
     pub fn issues(&self) -> &[Issue] {
         &self.issues
     }

@@ -10,21 +10,17 @@ use super::{Lowered, Rule, anywhere, first_match, head};
 pub enum Category {
     /// Matrix product, the reduction after a split-K product included.
     Gemm,
-    /// Matrix-vector product.
     Gemv,
     /// Attention, fused or in parts, and the merging of its partial results.
     Attention,
-    /// Convolution.
     Conv,
     /// One output from the same place of each input: arithmetic, activations, fills.
     Elementwise,
     /// Layer, RMS, group or batch normalization.
     Norm,
-    /// Softmax outside attention.
     Softmax,
     /// Sum, mean, maximum and their like.
     Reduce,
-    /// Prefix sums.
     Scan,
     /// A copy that may change dtype or layout.
     Copy,
@@ -32,13 +28,11 @@ pub enum Category {
     Cat,
     /// Reads or writes through indices: gather, scatter, select, masks.
     Index,
-    /// Rotary position embedding.
     Rope,
     /// Lookup in an embedding table.
     Embedding,
     /// Writes into a paged key-value cache.
     Cache,
-    /// Sorting and top-k.
     Sort,
     /// Choosing tokens from logits.
     Sampling,
@@ -50,18 +44,15 @@ pub enum Category {
     Recurrence,
     /// Generation of random numbers.
     Random,
-    /// Interpolation of images.
     Resample,
-    /// Exchange between devices.
     Communication,
     /// Setting memory to one value.
     Memset,
-    /// None of these, as far as the name tells.
+    /// None of these, as far as the name shows.
     Other,
 }
 
 impl Category {
-    /// The serialized name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gemm => "gemm",
@@ -125,7 +116,7 @@ const RULES: &[Rule<Category>] = &[
     head("all2all", Category::Communication),
     head("alltoall", Category::Communication),
     head("deep_ep", Category::Communication),
-    // Products inside a mixture of experts, before its routing.
+    // GEMMs inside a mixture of experts, before its routing.
     head("fused_moe_kernel", Category::Gemm),
     head("marlin_moe", Category::Gemm),
     head("moe_gemm", Category::Gemm),
@@ -196,7 +187,7 @@ const RULES: &[Rule<Category>] = &[
     head("conv2d", Category::Conv),
     head("conv_depthwise", Category::Conv),
     head("convolution", Category::Conv),
-    // Products.
+    // GEMMs.
     head("nvjet", Category::Gemm),
     head("splitkreduce", Category::Gemm),
     head("gemv", Category::Gemv),

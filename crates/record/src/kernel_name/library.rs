@@ -8,41 +8,30 @@ use super::{Lowered, Rule, anywhere, first_match, head};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Library {
-    /// cuBLAS.
     Cublas,
     /// cuBLASLt, whose kernels since Hopper are named `nvjet`.
     CublasLt,
     /// CUTLASS templates, wherever they were compiled; cuBLAS has some too.
     Cutlass,
-    /// cuDNN.
     Cudnn,
     /// FlashAttention, also the copy inside PyTorch.
     FlashAttention,
     /// The memory-efficient attention of xFormers that PyTorch carries.
     MemoryEfficientAttention,
-    /// FlashInfer.
     FlashInfer,
-    /// DeepGEMM.
     DeepGemm,
-    /// PyTorch's own kernels.
     Aten,
     /// Compiled by Triton, TorchInductor's kernels included.
     Triton,
     /// Fused by TorchScript's compiler.
     NvFuser,
-    /// NCCL.
     Nccl,
-    /// NVSHMEM.
     Nvshmem,
-    /// vLLM.
     Vllm,
-    /// SGLang.
     Sglang,
-    /// TensorRT-LLM.
     TensorRtLlm,
-    /// CUB and Thrust.
     Cub,
-    /// Not told by the name.
+    /// Not shown by the name.
     Unknown,
 }
 

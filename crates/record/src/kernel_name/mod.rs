@@ -19,7 +19,7 @@ pub use library::Library;
 
 use canonical::Parsed;
 
-/// The purpose of a kernel and the library that holds it, as far as its name tells.
+/// The purpose of a kernel and the library that holds it, as far as its name shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct KernelClass {
     /// What the kernel does.

@@ -9,7 +9,6 @@ pub(super) enum Token<'a> {
     Number(&'a str),
     /// `::`
     Scope,
-    /// Any other character.
     Mark(char),
 }
 

@@ -38,10 +38,8 @@ impl MemoryHistory {
     }
 }
 
-/// One device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceMemory {
-    /// Its number.
     pub device: i64,
     /// At the time of the snapshot.
     pub now: MemoryState,
@@ -84,7 +82,6 @@ pub(crate) fn fragmentation(allocated: Bytes, reserved: Bytes) -> Option<f64> {
 /// What was recorded of a device before the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceHistory {
-    /// Allocations in it.
     pub allocations: u64,
     /// Blocks given back in it.
     pub frees: u64,
@@ -99,7 +96,6 @@ pub struct DeviceHistory {
     pub at_peak: Vec<Holding>,
     /// The largest allocations, by size and site.
     pub largest: Vec<Holding>,
-    /// Memory over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<MemoryPoint>,
 }

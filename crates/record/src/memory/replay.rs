@@ -23,13 +23,10 @@ const POINTS: usize = 50_000;
 /// What an allocator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Gave a block.
     Allocate,
-    /// Took one back.
     Free,
     /// Got a segment, or pages for one, from the device.
     Reserve,
-    /// Returned one.
     Release,
     /// Could not give a block. The device had this many bytes left.
     OutOfMemory(Option<u64>),
@@ -220,14 +217,14 @@ fn name(site: Option<u32>, sites: &[String]) -> Option<String> {
     sites.get(site? as usize).cloned()
 }
 
-/// At most `most` points. Of each stretch of equally many, the one with the most allocated memory and the last are kept.
+/// At most `most` points. Of each interval of equally many, the one with the most allocated memory and the last are kept.
 fn thinned(points: Vec<MemoryPoint>, most: usize) -> Vec<MemoryPoint> {
     if points.len() <= most {
         return points;
     }
-    let stretch = points.len().div_ceil((most / 2).max(1));
+    let interval = points.len().div_ceil((most / 2).max(1));
     let mut kept = Vec::with_capacity(most);
-    for chunk in points.chunks(stretch) {
+    for chunk in points.chunks(interval) {
         let highest = (0..chunk.len()).max_by_key(|&i| (chunk[i].allocated_bytes, Reverse(i)));
         if let Some(highest) = highest {
             kept.push(chunk[highest]);

@@ -13,7 +13,7 @@ pub struct CuptiPlan {
     pub enable: Option<bool>,
     /// The share of time that recording may cost; absent records everything.
     pub overhead: Option<Share>,
-    /// Whether CUPTI leaves the process while nothing is recorded.
+    /// Whether CUPTI detaches while nothing is recorded.
     pub detach: bool,
     /// Whether every call of the CUDA API is recorded, not only those that launch or wait.
     pub all_calls: bool,

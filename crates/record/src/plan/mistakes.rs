@@ -9,7 +9,6 @@ use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, torch};
 pub struct Mistake {
     /// The config key it is about.
     pub key: &'static str,
-    /// What is wrong.
     pub message: String,
     /// What would be right.
     pub hint: Option<String>,

@@ -13,9 +13,7 @@ use super::Compile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuntimeType {
-    /// Nobody.
     None,
-    /// llmprof's own engine.
     Native,
     /// A Python worker on torch and transformers.
     Pytorch,

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryPlan {
-    /// Whether it is.
     pub enable: bool,
     /// Samples per second.
     pub hz: f64,

@@ -15,7 +15,6 @@ use super::{Place, Plan, RuntimeType};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compile {
-    /// Not at all.
     #[default]
     Off,
     /// `torch.compile` with its default mode.
@@ -80,7 +79,7 @@ pub enum Preset {
     Max,
 }
 
-/// The stage of torch's own profiler: a preset, and what departs from it.
+/// The stage of torch's own profiler: a preset, and what differs from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TorchProfilerPlan {
@@ -92,9 +91,7 @@ pub struct TorchProfilerPlan {
     pub activities: Option<Vec<Activity>>,
     /// Shapes of operators' inputs.
     pub shapes: Option<bool>,
-    /// Allocations.
     pub memory: Option<bool>,
-    /// Call stacks.
     pub stacks: Option<bool>,
     /// Torch's own count of FLOPs.
     pub flops: Option<bool>,
@@ -119,9 +116,7 @@ pub struct TorchProfilerSettings {
     pub activities: Vec<Activity>,
     /// Shapes of operators' inputs.
     pub shapes: bool,
-    /// Allocations.
     pub memory: bool,
-    /// Call stacks.
     pub stacks: bool,
     /// Torch's own count of FLOPs.
     pub flops: bool,

@@ -9,11 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostFacts {
-    /// Version of llmprof.
     pub llmprof: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
-    /// Kernel release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     pub cpu: Cpu,
@@ -65,7 +63,6 @@ pub struct GpuFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
-    /// As NVML counts.
     pub index: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

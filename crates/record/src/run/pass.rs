@@ -50,9 +50,7 @@ pub struct MeasuredPass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunPhase {
-    /// Weights are loaded.
     Load,
-    /// Image encoders.
     Vision,
     /// The decoder over the prompt.
     Prefill,
@@ -120,7 +118,6 @@ impl PhaseSpan {
 /// Equal steps of the decoder, as [`Pass`] without its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassShape {
-    /// Sequences.
     pub batch: u64,
     /// New tokens per sequence and step.
     pub queries: u64,
@@ -187,7 +184,6 @@ pub struct AllocatorFacts {
 #[serde(default)]
 pub struct ProcessorCounters {
     pub cycles: Option<u64>,
-    /// Retired instructions.
     pub instructions: Option<u64>,
     /// Accesses that reached the last level of cache.
     pub cache_references: Option<u64>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::throttle::{ThrottleReason, ThrottleReasons};
 
-/// A GPU at one moment. What it does not tell is absent. What changes slowly is not read at every sample, and repeated between.
+/// A GPU at one moment. What it does not report is absent. What changes slowly is not read at every sample, and repeated between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// When, on the run's clock.
@@ -20,7 +20,7 @@ pub struct GpuSample {
     /// Clock of its memory. Read every second at most, as are temperatures, the performance state, processes and traffic.
     pub memory_clock_hz: Option<Hertz>,
     /// Power as the driver states it: the mean of the last second on most GPUs since Ampere, an H200 among them. Read every second
-    /// at most where the power of the moment is told.
+    /// at most where the power of the moment is reported.
     pub power_w: Option<Watts>,
     /// Power at the moment: on an H200 over the last 100 ms.
     pub power_instant_w: Option<Watts>,
@@ -58,18 +58,14 @@ pub struct GpuSample {
 pub struct GpuSeries {
     /// Its number, as NVML counts: in order of the PCI bus, whatever `CUDA_VISIBLE_DEVICES` says.
     pub index: u32,
-    /// Its name.
     pub name: String,
-    /// Its memory.
     pub memory_total_bytes: Option<Bytes>,
-    /// The samples.
     pub rows: Vec<GpuSample>,
 }
 
 /// Energy and where it is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuEnergy {
-    /// How much.
     pub joules: Joules,
     /// `measured` by the GPU's counter, or `derived`: power integrated over time.
     pub basis: Basis,
@@ -150,7 +146,7 @@ impl GpuSeries {
 
     /// The mean of a value between two times; `None` where it was not sampled there.
     ///
-    /// A sample stands for the time that is nearer to it than to any other, so that a stretch between two samples is
+    /// A sample stands for the time that is nearer to it than to any other, so that a interval between two samples is
     /// judged by the nearest one.
     pub fn mean_between(
         &self,
@@ -354,7 +350,7 @@ mod tests {
             ]
         );
         assert!((whole.reasons[1].1 - 100.0 / 300.0).abs() < 1e-12);
-        // A stretch between two samples is judged by the nearer one; idle is no throttling.
+        // A interval between two samples is judged by the nearer one; idle is no throttling.
         assert_eq!(
             gpu.throttled_between(Nanos(60), Nanos(70)).unwrap().share,
             1.0

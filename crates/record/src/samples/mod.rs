@@ -48,7 +48,6 @@ pub struct Sample {
 pub struct Samples {
     /// Time from one sample to the next, as asked for.
     pub period_ns: Nanos,
-    /// The samples.
     pub rows: Vec<Sample>,
     /// Processor time that sampling itself took.
     pub cost_ns: Nanos,

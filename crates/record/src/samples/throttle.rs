@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThrottleReason {
-    /// Nothing runs.
     GpuIdle,
     /// Somebody set application clocks.
     ApplicationClocks,
@@ -80,10 +79,7 @@ impl fmt::Display for ThrottleReason {
 /// All reasons at one moment: NVML's mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ThrottleReasons(
-    /// The bits.
-    pub u64,
-);
+pub struct ThrottleReasons(pub u64);
 
 impl ThrottleReasons {
     /// The reasons that have a name.

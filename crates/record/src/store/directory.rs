@@ -102,7 +102,7 @@ impl RunDir {
         self.save()
     }
 
-    /// Adds what was lost, and saves.
+    /// Adds what was dropped, and saves.
     pub fn add_issue(&mut self, issue: Issue) -> Result<(), StoreError> {
         self.manifest.issues.push(issue);
         self.save()

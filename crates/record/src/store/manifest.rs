@@ -38,7 +38,6 @@ impl fmt::Display for RunStatus {
 pub struct Pass {
     /// `plain`, the name of a profiler, or the name of an analysis stage.
     pub name: String,
-    /// How it ended.
     pub status: RunStatus,
     /// Wall time it took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +52,6 @@ pub struct Pass {
 pub struct Artifact {
     /// Path relative to the run directory, with `/` between its parts.
     pub path: String,
-    /// Size.
     pub bytes: u64,
     /// SHA-256 of the contents, in hexadecimal.
     pub sha256: String,
@@ -84,13 +82,11 @@ pub struct Manifest {
     /// The overrides it was started with.
     #[serde(default)]
     pub overrides: Vec<String>,
-    /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What was executed.
     #[serde(default)]
     pub passes: Vec<Pass>,
-    /// What was lost or should not be trusted.
+    /// What was dropped or should not be trusted.
     #[serde(default)]
     pub issues: Vec<Issue>,
     /// The files of the run, listed when it ends.

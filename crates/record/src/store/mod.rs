@@ -33,7 +33,6 @@ pub enum StoreError {
     Io {
         /// What was being done: `write`, `create`, `read`…
         action: &'static str,
-        /// To what.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -41,7 +40,6 @@ pub enum StoreError {
     /// Another live process writes to this directory.
     #[error("{path} is in use by another run{}", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     InUse {
-        /// The run directory.
         path: PathBuf,
         /// The process that its manifest names.
         pid: Option<u32>,
@@ -49,21 +47,16 @@ pub enum StoreError {
     /// The directory holds an earlier run, which is never overwritten.
     #[error("{path} already holds a run ({status})")]
     Exists {
-        /// The run directory.
         path: PathBuf,
         /// How that run stands.
         status: RunStatus,
     },
     /// There is no manifest, so this is not a run.
     #[error("{path} is not a run directory: it has no {MANIFEST_FILE}")]
-    NotARun {
-        /// The directory.
-        path: PathBuf,
-    },
+    NotARun { path: PathBuf },
     /// The manifest is there and cannot be understood.
     #[error("{path} cannot be understood: {reason}")]
     BadManifest {
-        /// The manifest file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,

@@ -17,16 +17,13 @@ pub enum Liveness {
     Live,
     /// It says `running`, but its process is gone.
     Dead,
-    /// It ended.
     Ended,
 }
 
 /// A run on disk, as anyone may read it.
 #[derive(Clone, Debug)]
 pub struct StoredRun {
-    /// The run directory.
     pub path: PathBuf,
-    /// Its state.
     pub manifest: Manifest,
 }
 
@@ -120,7 +117,7 @@ mod tests {
     use crate::store::RunDir;
 
     #[test]
-    fn runs_are_found_below_a_folder_and_dead_ones_told() {
+    fn runs_are_found_below_a_folder_and_dead_ones_reported() {
         let folder = tempfile::tempdir().unwrap();
         let make = |name: &str, created: &str| {
             RunDir::create(folder.path().join(name), created.into(), "0.0.0").unwrap()

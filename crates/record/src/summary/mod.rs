@@ -17,12 +17,11 @@ pub use spread::Spread;
 
 use crate::issue::Issue;
 
-/// One table of sums, with what was lost while it was read.
+/// One table of sums, with what was dropped while it was read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryTable {
-    /// The rows.
     pub summary: Summary,
-    /// What was lost or is doubtful.
+    /// What was dropped or is doubtful.
     pub issues: Vec<Issue>,
 }
 
@@ -57,7 +56,6 @@ pub enum Summary {
 /// Times of everything with one name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimeRow {
-    /// The name.
     pub name: String,
     /// Sum of all times, ns.
     pub total_ns: i64,
@@ -77,7 +75,6 @@ pub struct TimeRow {
 /// Bytes of all operations of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeRow {
-    /// The operation.
     pub name: String,
     /// Sum of all sizes, bytes.
     pub total_bytes: f64,
@@ -88,23 +85,16 @@ pub struct SizeRow {
 /// A kernel as one thread launched it with one API function on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionRow {
-    /// The process.
     pub process: i64,
-    /// The launching thread.
     pub thread: i64,
-    /// The device.
     pub device: u32,
-    /// The API function.
     pub api: String,
-    /// The kernel.
     pub kernel: String,
     /// From the beginning of the call to the end of the call or the kernel, whichever is later.
     pub total: Spread,
-    /// The call.
     pub call: Spread,
     /// From the end of the call to the start of the kernel, of those that started after it; absent where none did.
     pub queue: Option<Spread>,
-    /// The kernel.
     pub run: Spread,
 }
 
@@ -115,13 +105,10 @@ pub struct RangeKernelRow {
     pub range: String,
     /// How the range was made; empty outside all ranges.
     pub style: String,
-    /// The process.
     pub process: i64,
-    /// The launching thread.
     pub thread: i64,
     /// How many ranges of this name launched the kernel.
     pub range_instances: u64,
-    /// The kernel.
     pub kernel: String,
     /// Sum of its times, ns.
     pub total_ns: i64,

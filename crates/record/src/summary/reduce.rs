@@ -16,7 +16,6 @@ pub fn api_times(trace: &Trace) -> Vec<TimeRow> {
     )
 }
 
-/// Kernels by name.
 pub fn kernel_times(trace: &Trace) -> Vec<TimeRow> {
     let kernels = &trace.kernels;
     by_name(

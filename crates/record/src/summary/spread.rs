@@ -5,13 +5,10 @@ use serde::{Deserialize, Serialize};
 pub struct Spread {
     /// How many values there are.
     pub count: u64,
-    /// Their mean.
     pub mean: f64,
     /// Their median: the middle value, or the mean of the two in the middle. Absent where a report lacks it.
     pub median: Option<f64>,
-    /// The smallest.
     pub min: f64,
-    /// The largest.
     pub max: f64,
     /// Their standard deviation with n − 1 in the denominator; 0 for one value. Absent where a report lacks it.
     pub deviation: Option<f64>,

@@ -338,14 +338,8 @@ impl TraceBuilder {
     pub fn finish(mut self) -> Trace {
         let (mut inputs, input_map, unreadable) = self.inputs.finish(&mut self.strings);
         if unreadable > 0 {
-            self.issues.push(
-                Issue::new(
-                    crate::issue::Severity::Warning,
-                    "trace.inputs_unreadable",
-                    "lists of operator inputs whose shapes could not be read",
-                )
-                .counting(unreadable),
-            );
+            self.issues
+                .push(Issue::warning("trace.inputs_unreadable").counting(unreadable));
         }
         let mut threads = self.threads.rows();
         let used = self.used_strings(&threads, &mut inputs);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a tool tells of a device. A figure that it does not tell is absent, never guessed.
+/// What a tool reports of a device. A figure that it does not report is absent, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceProperties {
@@ -14,7 +14,6 @@ pub struct DeviceProperties {
     pub memory_bytes: Option<u64>,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
-    /// Streaming multiprocessors.
     pub sm_count: Option<u32>,
     /// Threads in a warp.
     pub warp_size: Option<u32>,

@@ -39,7 +39,6 @@ table! {
         start: i64,
         /// How long it took, ns; never negative.
         duration: i64,
-        /// Its name.
         name: StrId,
         /// The thread it ran on.
         thread: ThreadId,
@@ -71,9 +70,7 @@ table! {
         name: StrId,
         /// The linker's (mangled) name where the tool has it, else [`StrId::EMPTY`].
         mangled: StrId,
-        /// The device's number.
         device: u32,
-        /// The CUDA context.
         context: u32,
         /// The stream within the context.
         stream: u32,
@@ -89,7 +86,6 @@ table! {
         grid: [u32; 3],
         /// Threads in a block.
         block: [u32; 3],
-        /// Registers a thread.
         registers: u32,
         /// Shared memory a block that was fixed at compile time, bytes. A tool that gives the sum alone puts it here.
         static_shared: u32,
@@ -103,17 +99,11 @@ table! {
 codes! {
     /// From where to where a [`Copy`] goes.
     CopyKind {
-        /// Not told.
         UNKNOWN = 0 "unknown",
-        /// Host to device.
         HOST_TO_DEVICE = 1 "HtoD",
-        /// Device to host.
         DEVICE_TO_HOST = 2 "DtoH",
-        /// Within one device.
         DEVICE_TO_DEVICE = 3 "DtoD",
-        /// Host to host.
         HOST_TO_HOST = 4 "HtoH",
-        /// Between two devices.
         PEER_TO_PEER = 5 "PtoP",
         /// To or from a CUDA array.
         ARRAY = 6 "array",
@@ -123,17 +113,12 @@ codes! {
 codes! {
     /// The kind of memory at one end of a copy or memset.
     MemoryKind {
-        /// Not told.
         UNKNOWN = 0 "unknown",
         /// Host memory that may be paged out.
         PAGEABLE = 1 "pageable",
-        /// Page-locked host memory.
         PINNED = 2 "pinned",
-        /// Device memory.
         DEVICE = 3 "device",
-        /// A CUDA array.
         ARRAY = 4 "array",
-        /// Managed (unified) memory.
         MANAGED = 5 "managed",
     }
 }
@@ -157,7 +142,6 @@ table! {
         target: MemoryKind,
         /// The device that did it.
         device: u32,
-        /// The CUDA context.
         context: u32,
         /// The stream within the context.
         stream: u32,
@@ -169,7 +153,6 @@ table! {
         graph: u32,
         /// The node of the graph it came from; 0 outside of graphs.
         graph_node: u64,
-        /// Bytes copied.
         bytes: u64,
     }
 }
@@ -187,9 +170,7 @@ table! {
         name: StrId,
         /// The memory it wrote.
         target: MemoryKind,
-        /// The device.
         device: u32,
-        /// The CUDA context.
         context: u32,
         /// The stream within the context.
         stream: u32,
@@ -201,7 +182,6 @@ table! {
         graph: u32,
         /// The node of the graph it came from; 0 outside of graphs.
         graph_node: u64,
-        /// Bytes set.
         bytes: u64,
     }
 }
@@ -209,7 +189,6 @@ table! {
 codes! {
     /// Where a row of [`Ranges`] comes from.
     RangeKind {
-        /// Not told.
         OTHER = 0 "other",
         /// `record_function` and its kind, on a host thread.
         ANNOTATION = 1 "user_annotation",
@@ -236,7 +215,6 @@ table! {
         start: i64,
         /// How long it took, ns; never negative.
         duration: i64,
-        /// Its text.
         name: StrId,
         /// The NVTX domain; [`StrId::EMPTY`] for the default domain and for other kinds.
         domain: StrId,
@@ -256,11 +234,8 @@ table! {
 codes! {
     /// Whose memory a row of [`MemoryEvents`] concerns.
     MemoryPlace {
-        /// Not told.
         UNKNOWN = 0 "unknown",
-        /// The host's.
         HOST = 1 "host",
-        /// A device's.
         DEVICE = 2 "device",
     }
 }
@@ -274,13 +249,11 @@ table! {
         time: i64,
         /// Bytes taken, negative when given back.
         bytes: i64,
-        /// The address.
         address: u64,
         /// Bytes that tensors hold after it.
         allocated: u64,
         /// Bytes that the allocator holds after it.
         reserved: u64,
-        /// The thread.
         thread: ThreadId,
         /// The host's memory or a device's.
         place: MemoryPlace,
@@ -292,13 +265,11 @@ table! {
 codes! {
     /// What a row of [`Syncs`] waits for.
     SyncKind {
-        /// Not told.
         UNKNOWN = 0 "unknown",
         /// An event, from the host.
         EVENT = 1 "event_sync",
         /// An event, inside a stream.
         STREAM_WAIT = 2 "stream_wait",
-        /// A stream.
         STREAM = 3 "stream_sync",
         /// A context or device.
         CONTEXT = 4 "context_sync",
@@ -318,9 +289,7 @@ table! {
         name: StrId,
         /// What it waits for.
         kind: SyncKind,
-        /// The device.
         device: u32,
-        /// The CUDA context.
         context: u32,
         /// The stream that waits, or is waited for; `u32::MAX` where the whole context is.
         stream: u32,
@@ -363,11 +332,9 @@ table! {
         dtype: StrId,
         /// Independent problems of the same size.
         groups: u64,
-        /// Rows.
         m: u64,
         /// Columns of the result.
         n: u64,
-        /// The summed dimension.
         k: u64,
         /// For experts: how many distinct ones the tokens reached. 0 for other operators.
         experts: u32,

@@ -36,23 +36,18 @@ pub enum TraceFileError {
     Io {
         /// What was being done.
         action: &'static str,
-        /// To which file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
     /// It is some other file.
     #[error("{path} is not a trace file: it does not begin with `LLMPROFT`")]
-    NotATrace {
-        /// Which file.
-        path: PathBuf,
-    },
+    NotATrace { path: PathBuf },
     /// It was written by another version.
     #[error(
         "{path} has layout version {found}, and this program reads version {FORMAT_VERSION}; import the raw profile again"
     )]
     Version {
-        /// Which file.
         path: PathBuf,
         /// The version it states.
         found: u32,
@@ -60,7 +55,6 @@ pub enum TraceFileError {
     /// It ends before it should, or its bytes are not what was written.
     #[error("{path} is damaged: {what}")]
     Damaged {
-        /// Which file.
         path: PathBuf,
         /// What does not hold.
         what: String,

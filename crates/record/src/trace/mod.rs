@@ -41,15 +41,11 @@ use crate::issue::Issue;
 /// What happened, on one clock. Made by an importer or loaded from a `trace.llmprof` file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// Every distinct string.
     pub strings: Strings,
     /// Every distinct list of operator inputs.
     pub inputs: Inputs,
-    /// The host threads.
     pub threads: Threads,
-    /// Host activity.
     pub hosts: Hosts,
-    /// Kernels.
     pub kernels: Kernels,
     /// Copies by a device.
     pub copies: Copies,
@@ -57,7 +53,6 @@ pub struct Trace {
     pub memsets: Memsets,
     /// Annotations, NVTX ranges, marks, the capture window.
     pub ranges: Ranges,
-    /// Allocations and frees.
     pub memory: MemoryEvents,
     /// Synchronizations recorded as activities.
     pub syncs: Syncs,
@@ -74,7 +69,7 @@ pub struct Trace {
     /// Facts about the capture that the allow-list of an importer lets through: tool, versions, options, rank.
     /// Never environment variables, command lines, or names of users and machines.
     pub metadata: BTreeMap<String, String>,
-    /// What was lost or is doubtful.
+    /// What was dropped or is doubtful.
     pub issues: Vec<Issue>,
 }
 

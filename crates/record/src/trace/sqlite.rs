@@ -22,22 +22,15 @@ use super::{
 pub enum SqliteExportError {
     /// A file is in the way: an export never overwrites.
     #[error("{path} exists; remove it or choose another name")]
-    Exists {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// SQLite said no.
+    Exists { path: PathBuf },
     #[error("cannot write {path}: {source}")]
     Sqlite {
-        /// Which file.
         path: PathBuf,
-        /// What it said.
         source: rusqlite::Error,
     },
     /// The file system said no.
     #[error("cannot write {path}: {source}")]
     Io {
-        /// Which file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -112,7 +105,7 @@ impl Trace {
                 insert.execute((
                     issue.severity.to_string(),
                     &issue.code,
-                    &issue.message,
+                    issue.message_or_values(),
                     issue.count as i64,
                 ))?;
             }

@@ -4,6 +4,7 @@
 
 pub mod counters;
 mod findings;
+mod issue_table;
 mod issues;
 pub mod latency;
 pub mod memory;
@@ -21,7 +22,7 @@ pub mod waterfall;
 
 pub use findings::{Runtime, finding, gain, knob};
 pub(crate) use findings::{evidence, figure};
-pub use issues::{issue, issue_line, warning_lines};
+pub use issues::{hint, issue, issue_line, warning_lines};
 
 use llmprof_units::Nanos;
 

@@ -20,18 +20,13 @@ pub enum QkvOrder {
 /// The projections to queries, keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Projections {
-    /// A matrix each.
     Separate {
-        /// To queries.
         q: Linear,
-        /// To keys.
         k: Linear,
-        /// To values.
         v: Linear,
     },
     /// One matrix for all three.
     Fused {
-        /// The matrix.
         qkv: Linear,
         /// The order of its outputs.
         order: QkvOrder,
@@ -45,7 +40,6 @@ pub struct Attention {
     pub name: &'static str,
     /// Path of the rotation.
     pub rope_name: &'static str,
-    /// Query heads.
     pub heads: u64,
     /// Key and value heads.
     pub kv_heads: u64,
@@ -59,7 +53,6 @@ pub struct Attention {
     pub q_norm: Option<Norm>,
     /// Norm of each key head after projection.
     pub k_norm: Option<Norm>,
-    /// Rotation.
     pub rope: Option<Rope>,
     /// A table of angles of this layer's own, where layers do not share one.
     pub rope_table: Option<RopeTable>,

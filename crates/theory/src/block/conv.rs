@@ -7,11 +7,8 @@ use crate::{
 /// A convolution over an image, or a patch embedding with frames in depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv {
-    /// Module path.
     pub name: &'static str,
-    /// Channels in.
     pub inputs: u64,
-    /// Channels out.
     pub outputs: u64,
     /// Frames that a kernel covers; 1 is a plain image, stored without that dimension.
     pub depth: u64,
@@ -29,7 +26,6 @@ impl Conv {
         product(&[self.inputs, self.depth, self.kernel, self.kernel])
     }
 
-    /// Weights and biases.
     pub fn parameters(&self) -> u64 {
         let bias = if self.bias { self.outputs } else { 0 };
         product(&[self.window(), self.outputs]).saturating_add(bias)

@@ -11,13 +11,10 @@ const TOKEN_ID_BYTES: u64 = 8;
 /// The table from token ids to vectors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Embedding {
-    /// Module path.
     pub name: &'static str,
     /// Path of the scaling operator.
     pub scale_name: &'static str,
-    /// Rows.
     pub vocabulary: u64,
-    /// Columns.
     pub width: u64,
     /// What vectors are multiplied by (Gemma).
     pub scale: Option<f64>,
@@ -62,11 +59,9 @@ impl Embedding {
 /// Learned positions added to the embeddings (GPT-2, OPT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PositionTable {
-    /// Module path.
     pub name: &'static str,
     /// Rows of the table.
     pub rows: u64,
-    /// Columns.
     pub width: u64,
     /// Rows before that of position 0 (OPT keeps two).
     pub offset: u64,

@@ -129,15 +129,12 @@ pub struct AttentionPooling {
     pub probe: &'static str,
     /// Path of the attention, whose projections to queries, keys and values are one tensor `in_proj_weight`.
     pub name: &'static str,
-    /// Heads.
     pub heads: u64,
-    /// Width.
     pub width: u64,
     /// From the heads back.
     pub output: Linear,
     /// Norm before the network.
     pub norm: Norm,
-    /// The network.
     pub mlp: Mlp,
 }
 

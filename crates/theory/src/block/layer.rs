@@ -6,16 +6,13 @@ use crate::{lower::Lowering, weight::Visitor, workload::MlaDecode};
 pub enum Mixer {
     /// Grouped-query attention, of which multi-head is a case.
     Attention(Attention),
-    /// Latent attention.
     Mla(Mla),
 }
 
 /// The feed-forward part of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeedForward {
-    /// One network.
     Dense(Mlp),
-    /// A mixture.
     Moe(Box<Moe>),
 }
 
@@ -39,13 +36,11 @@ pub struct Layer {
     pub arrangement: Arrangement,
     /// Norm of the mixer: before it, or after its addition when post-norm.
     pub mixer_norm: Norm,
-    /// The mixer.
     pub mixer: Mixer,
     /// Norm of the mixer's result before its addition (Gemma).
     pub after_mixer_norm: Option<Norm>,
     /// Norm of the feed-forward part.
     pub feed_norm: Norm,
-    /// The feed-forward part.
     pub feed: FeedForward,
     /// Norm of its result before its addition (Gemma).
     pub after_feed_norm: Option<Norm>,

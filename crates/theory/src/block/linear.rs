@@ -61,7 +61,6 @@ impl Linear {
         }
     }
 
-    /// Weights and biases.
     pub fn parameters(&self) -> u64 {
         let bias = if self.bias { self.outputs } else { 0 };
         self.inputs
@@ -78,7 +77,6 @@ impl Linear {
             .saturating_add(formats.plain.bytes_for(bias).unwrap_or(u64::MAX))
     }
 
-    /// Lists its weights.
     pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
         let shape = match self.layout {
             Layout::OutIn => Dims::from([self.outputs, self.inputs]),

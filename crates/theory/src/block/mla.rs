@@ -16,11 +16,9 @@ pub enum MlaQuery {
     Direct(Linear),
     /// Down to a low rank, a norm, and up again.
     LowRank {
-        /// To the rank.
         down: Linear,
         /// Norm of the low-rank vector.
         norm: Norm,
-        /// To all heads.
         up: Linear,
     },
 }
@@ -30,7 +28,6 @@ pub enum MlaQuery {
 pub struct Mla {
     /// Module path inside its layer; also the path of the attention operator.
     pub name: &'static str,
-    /// Heads.
     pub heads: u64,
     /// Width of the part of a query that does not rotate.
     pub nope_dim: u64,
@@ -40,7 +37,6 @@ pub struct Mla {
     pub value_dim: u64,
     /// Width of the latent.
     pub rank: u64,
-    /// To queries.
     pub query: MlaQuery,
     /// To latent and rotating key.
     pub kv_down: Linear,
@@ -50,7 +46,6 @@ pub struct Mla {
     pub kv_up: Linear,
     /// Back to the model's width.
     pub output: Linear,
-    /// Rotation.
     pub rope: Rope,
     /// What scores are multiplied by.
     pub scale: f64,

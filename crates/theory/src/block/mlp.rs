@@ -1,12 +1,10 @@
 use super::Linear;
 use crate::{lower::Lowering, operator::Kind, weight::Visitor};
 
-/// A nonlinearity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActivationKind {
     /// `x × sigmoid(x)`.
     Silu,
-    /// Exact GELU.
     Gelu,
     /// GELU by the tanh approximation.
     GeluTanh,
@@ -48,26 +46,17 @@ pub enum MlpInput {
     /// One projection and a nonlinearity.
     Plain(Linear),
     /// A gate through the nonlinearity, times an up projection.
-    Gated {
-        /// To the gate.
-        gate: Linear,
-        /// Up.
-        up: Linear,
-    },
+    Gated { gate: Linear, up: Linear },
     /// As `Gated`, with gate and up in one matrix, gate first.
     Fused(Linear),
 }
 
-/// A feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mlp {
     /// Path of the activation operator.
     pub activation_name: &'static str,
-    /// Up.
     pub input: MlpInput,
-    /// Down.
     pub down: Linear,
-    /// Between them.
     pub activation: ActivationKind,
 }
 

@@ -57,9 +57,7 @@ pub enum ExpertWeights {
         gate_up: &'static str,
         /// Bias of gate and up.
         gate_up_bias: &'static str,
-        /// Down.
         down: &'static str,
-        /// Bias of down.
         down_bias: &'static str,
     },
 }
@@ -79,7 +77,6 @@ pub struct Experts {
     pub intermediate: u64,
     /// Nonlinearity of the gate.
     pub activation: ActivationKind,
-    /// Names.
     pub weights: ExpertWeights,
 }
 
@@ -101,9 +98,7 @@ impl Experts {
 /// A mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moe {
-    /// Chooses.
     pub router: Router,
-    /// The routed experts.
     pub experts: Experts,
     /// A network that every token passes.
     pub shared: Option<Mlp>,
@@ -132,7 +127,7 @@ impl Moe {
         }
     }
 
-    /// The gate's product, scores (five operations each) and the choice.
+    /// The gate GEMM, scores (five operations each) and the choice.
     fn route<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
         let gate = &self.router.gate;

@@ -1,6 +1,5 @@
 use crate::weight::{Dims, Visitor, WeightSpec};
 
-/// Which normalization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormKind {
     /// `x ÷ rms(x) × weight`.
@@ -30,7 +29,6 @@ pub struct Norm {
     pub name: &'static str,
     /// Elements that are normalized together.
     pub width: u64,
-    /// Which normalization.
     pub kind: NormKind,
     /// Added to the variance.
     pub epsilon: f64,
@@ -39,7 +37,6 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// An RMS norm.
     pub(crate) fn rms(name: &'static str, width: u64, epsilon: f64) -> Self {
         Self {
             name,
@@ -61,12 +58,10 @@ impl Norm {
         }
     }
 
-    /// Weights and biases.
     pub fn parameters(&self) -> u64 {
         self.width.saturating_mul(1 + u64::from(self.bias))
     }
 
-    /// Lists its weights.
     pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
         visitor.visit(WeightSpec::new(
             self.name,

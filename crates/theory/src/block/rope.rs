@@ -20,18 +20,11 @@ pub enum RopeScaling {
     #[default]
     None,
     /// Every frequency divided by `factor`.
-    Linear {
-        /// Stretch.
-        factor: f64,
-    },
+    Linear { factor: f64 },
     /// The base grows with the sequence length.
-    Dynamic {
-        /// Stretch.
-        factor: f64,
-    },
+    Dynamic { factor: f64 },
     /// Low frequencies divided, high ones kept, a ramp between.
     Llama3 {
-        /// Stretch.
         factor: f64,
         /// Wavelengths above original ÷ this are stretched.
         low_freq_factor: f64,
@@ -42,7 +35,6 @@ pub enum RopeScaling {
     },
     /// Interpolation by wavelength, with a correction of the attention temperature.
     Yarn {
-        /// Stretch.
         factor: f64,
         /// Rotations above which a frequency is kept.
         beta_fast: f64,
@@ -52,9 +44,9 @@ pub enum RopeScaling {
         original_max_position: u64,
         /// Temperature correction stated by the config.
         attention_factor: Option<f64>,
-        /// DeepSeek's temperature numerator.
+        /// Numerator of DeepSeek's attention temperature.
         mscale: Option<f64>,
-        /// DeepSeek's temperature denominator.
+        /// Denominator of DeepSeek's attention temperature.
         mscale_all_dim: Option<f64>,
         /// Whether the ramp's ends are rounded to whole dimensions.
         truncate: bool,
@@ -63,7 +55,6 @@ pub enum RopeScaling {
     LongRope {
         /// Factors up to the original context.
         short_factor: Vec<f64>,
-        /// Factors beyond it.
         long_factor: Vec<f64>,
         /// Context of the first training.
         original_max_position: u64,
@@ -86,7 +77,6 @@ pub struct Rope {
     pub dims: u64,
     /// Base of the frequencies.
     pub theta: f64,
-    /// Stretching.
     pub scaling: RopeScaling,
     /// Which elements pair up.
     pub pairing: RopePairing,
@@ -95,7 +85,6 @@ pub struct Rope {
 /// The cosines and sines of a pass, computed once for all layers that share a [`Rope`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeTable {
-    /// Module path.
     pub name: &'static str,
     /// What it is a table of.
     pub rope: Rope,
@@ -104,7 +93,7 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// Angles are the product of `dims / 2` frequencies and a sequence's positions: a matrix product with `k = 1`.
+    /// Angles are the product of `dims / 2` frequencies and a sequence's positions: a GEMM with `k = 1`.
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let pairs = self.rope.dims / 2;
         let rows = lowering.rows().saturating_mul(self.axes);

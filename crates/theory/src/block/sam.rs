@@ -8,13 +8,11 @@ use crate::{
 /// A layer of the SAM encoder: attention inside windows or over the whole image, with decomposed relative positions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamLayer {
-    /// Norm before attention.
     pub norm1: Norm,
     /// Path of the attention.
     pub name: &'static str,
     /// To queries, keys and values.
     pub qkv: Linear,
-    /// Heads.
     pub heads: u64,
     /// Back to the width.
     pub output: Linear,
@@ -24,7 +22,6 @@ pub struct SamLayer {
     pub relative: Option<([&'static str; 2], u64)>,
     /// Norm before the network.
     pub norm2: Norm,
-    /// The network.
     pub mlp: Mlp,
 }
 

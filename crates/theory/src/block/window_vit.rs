@@ -22,7 +22,6 @@ pub struct WindowVit {
     pub merge: u64,
     /// Merged tokens down and across in a window.
     pub window: u64,
-    /// Norm before merging.
     pub merge_norm: Norm,
     /// From merged patches to the decoder's width.
     pub merger: Mlp,

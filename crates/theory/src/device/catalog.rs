@@ -62,17 +62,13 @@ pub enum DeviceError {
     /// Two files claim one driver name.
     #[error("the driver name `{driver_name}` is claimed by {first} and {second}")]
     Ambiguous {
-        /// The driver name.
         driver_name: String,
-        /// One spec name.
         first: String,
-        /// The other.
         second: String,
     },
     /// Not YAML of the schema: the message has line, column and key.
     #[error("device file {file}: {problem}")]
     Syntax {
-        /// The file.
         file: String,
         /// What the reader says.
         problem: String,
@@ -80,7 +76,6 @@ pub enum DeviceError {
     /// A value that cannot be.
     #[error("device file {file}: {key}: {problem}")]
     Invalid {
-        /// The file.
         file: String,
         /// The key in it.
         key: String,
@@ -90,7 +85,6 @@ pub enum DeviceError {
     /// A file or directory that cannot be read.
     #[error("cannot read device files in {path}: {error}")]
     Unreadable {
-        /// The path.
         path: String,
         /// What the system says.
         error: io::Error,
@@ -109,7 +103,6 @@ fn suggestion(near: &[String]) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// Inside the program.
     Embedded,
     /// A file of the user.
     File(String),
@@ -118,9 +111,7 @@ pub enum Origin {
 /// What a file's first lines say about it: enough to find it without reading it all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CatalogEntry {
-    /// Spec name.
     pub name: String,
-    /// Name for people.
     pub title: String,
     /// Names that drivers report.
     pub driver_names: Vec<String>,

@@ -27,11 +27,9 @@ pub use peak::{Engine, MissingPeak, Peak, Recount};
 pub struct Device {
     /// Name in configs and on the command line: `h100_sxm`.
     pub name: String,
-    /// Name for people.
     pub title: String,
     /// The names under which drivers and frameworks report it.
     pub driver_names: Vec<String>,
-    /// Who makes it.
     pub vendor: String,
     /// GPU, CPU or other accelerator.
     pub kind: DeviceKind,
@@ -50,13 +48,11 @@ pub struct Device {
     pub clocks_hz: BTreeMap<String, Figure<Hertz>>,
     /// Most operations per second by format and engine.
     pub peaks: Vec<Peak>,
-    /// Main memory.
     pub memory: Memory,
     /// Caches and scratchpads, nearest first.
     pub caches: Vec<Cache>,
     /// Links to other devices and to the host.
     pub interconnects: Vec<Interconnect>,
-    /// Thermal design power.
     pub power_w: Option<Figure<Watts>>,
     /// Time from one kernel's end to the start of the next already queued one, where somebody measured it.
     pub launch_latency_ns: Option<Figure<Nanos>>,
@@ -77,7 +73,6 @@ impl Device {
 pub enum DeviceKind {
     /// Graphics processor, whether it still draws or not.
     Gpu,
-    /// General-purpose processor.
     Cpu,
     /// Any other accelerator: TPU, NPU, Gaudi.
     Npu,
@@ -88,18 +83,15 @@ pub enum DeviceKind {
 pub struct Units {
     /// What the maker calls one: SM, CU, core.
     pub name: String,
-    /// How many.
     pub count: Figure<f64>,
 }
 
-/// Main memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// `HBM3`, `GDDR6X`, `LPDDR5X`…
     pub technology: Option<String>,
     /// Size. Makers' gigabytes are read as 10⁹ bytes; HBM parts often have a little more.
     pub capacity_bytes: Option<Figure<Bytes>>,
-    /// Peak bandwidth.
     pub bandwidth_bytes_per_s: Figure<BytesPerSecond>,
 }
 
@@ -110,7 +102,6 @@ pub struct Cache {
     pub level: String,
     /// Whether size and bandwidth are of one unit or of the whole device.
     pub scope: CacheScope,
-    /// Size.
     pub capacity_bytes: Option<Bytes>,
     /// Bandwidth, where stated or measured.
     pub bandwidth_bytes_per_s: Option<BytesPerSecond>,
@@ -126,14 +117,12 @@ pub struct Cache {
 pub enum CacheScope {
     /// One SM, compute unit or core.
     Unit,
-    /// The whole device.
     Device,
 }
 
 /// A link to other devices or to the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interconnect {
-    /// Name and generation.
     pub name: String,
     /// Bandwidth of all links together.
     pub bandwidth: Figure<BytesPerSecond>,

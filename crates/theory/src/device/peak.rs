@@ -52,7 +52,6 @@ pub struct Peak {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recount {
-    /// The three factors.
     Factors {
         /// Units of the device.
         units: f64,
@@ -106,7 +105,7 @@ impl Device {
     /// 1. The peak stated for that format and engine. Where the maker states several accumulators, the widest one:
     ///    frameworks accumulate 16-bit and 8-bit floats in f32, so the faster f16 accumulator of GeForce cards is not a
     ///    limit that a model run by them can reach.
-    /// 2. Matrix work falls to the vector units: a product of matrices can always be done there (Apple GPUs, f32
+    /// 2. Matrix work falls to the vector units: a GEMM can always be done there (Apple GPUs, f32
     ///    without TF32).
     /// 3. 16-bit floats fall to f32 vector units: converting in registers is exact and moves no memory.
     ///

@@ -280,7 +280,6 @@ pub(crate) fn shared_table(rope: &Rope) -> Vec<RopeTable> {
     }]
 }
 
-/// Collects equal layers.
 pub(crate) fn group(layers: u32, mut layer: impl FnMut(u32) -> Layer) -> Vec<LayerGroup> {
     let mut groups: Vec<LayerGroup> = Vec::new();
     for index in 0..layers {

@@ -47,7 +47,6 @@ struct Row {
 /// A predicted time beside a measured one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What was measured.
     pub what: String,
     /// Whether the efficiencies were fitted to this very figure.
     pub fitted: bool,
@@ -55,7 +54,6 @@ pub struct Comparison {
     pub floor_ns: Nanos,
     /// What the profile predicts for the device.
     pub predicted_ns: Nanos,
-    /// What was measured.
     pub measured_ns: Nanos,
     /// Predicted ÷ measured − 1.
     pub error: f64,
@@ -64,13 +62,10 @@ pub struct Comparison {
 /// The errors of some comparisons together, fitted ones left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorSummary {
-    /// How many figures.
     pub figures: usize,
-    /// Mean of |error|.
     pub mean: f64,
     /// The largest error, with its sign.
     pub worst: f64,
-    /// Where it is.
     pub worst_at: String,
 }
 

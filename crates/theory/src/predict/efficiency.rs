@@ -49,7 +49,6 @@ pub struct KindEfficiency {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileFigure {
-    /// The number.
     pub value: f64,
     /// How it is known.
     pub basis: Basis,
@@ -66,7 +65,6 @@ pub struct ProfileFigure {
 pub struct EfficiencyProfile {
     /// Name on the command line.
     pub name: String,
-    /// Name for people.
     pub title: String,
     /// Where the figures are from.
     pub sources: BTreeMap<String, String>,
@@ -79,7 +77,6 @@ pub struct EfficiencyProfile {
     pub known_error: String,
     /// Kinds that are not listed.
     pub default: KindEfficiency,
-    /// Kinds of operators.
     pub kinds: BTreeMap<Kind, KindEfficiency>,
 }
 
@@ -93,13 +90,11 @@ pub enum ProfileError {
     Unknown {
         /// The name as given.
         wanted: String,
-        /// The embedded ones.
         known: String,
     },
     /// Not YAML of the schema.
     #[error("efficiency file {file}: {problem}")]
     Syntax {
-        /// The file.
         file: String,
         /// What the reader says.
         problem: String,
@@ -107,7 +102,6 @@ pub enum ProfileError {
     /// A value that cannot be.
     #[error("efficiency file {file}: {key}: {problem}")]
     Invalid {
-        /// The file.
         file: String,
         /// The key in it.
         key: String,
@@ -122,7 +116,6 @@ impl EfficiencyProfile {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// An embedded profile.
     pub fn embedded(name: &str) -> Result<Self, ProfileError> {
         match EMBEDDED.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => Self::read(text, &format!("{name}.yaml (embedded)")),

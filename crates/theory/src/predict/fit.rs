@@ -15,7 +15,6 @@ pub struct MemoryFit {
     pub weights_bytes: Bytes,
     /// KV cache after the last token.
     pub kv_bytes: Bytes,
-    /// Both.
     pub needed_bytes: Bytes,
     /// What the device has; absent where its file does not say.
     pub capacity_bytes: Option<Bytes>,

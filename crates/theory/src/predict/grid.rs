@@ -6,9 +6,7 @@ use crate::{Model, Precision, Workload, device::Device};
 /// A model with the name that its rows show; a design edit is one more of these.
 #[derive(Clone, Debug)]
 pub struct GridModel {
-    /// The name.
     pub name: String,
-    /// The model.
     pub model: Model,
 }
 
@@ -17,13 +15,10 @@ pub struct GridModel {
 pub struct Grid {
     /// Models and their design edits.
     pub models: Vec<GridModel>,
-    /// Devices.
     pub devices: Vec<Device>,
-    /// Number formats.
     pub precisions: Vec<Precision>,
     /// Sequences that run together.
     pub batches: Vec<u64>,
-    /// Prompt lengths.
     pub prompts: Vec<u64>,
     /// Tokens to generate.
     pub new_tokens: Vec<u64>,
@@ -38,16 +33,13 @@ pub struct Grid {
 pub struct GridPoint<'g> {
     /// Name of the model.
     pub model: &'g str,
-    /// The device.
     pub device: &'g Device,
-    /// The workload.
     pub workload: Workload,
     /// What it is predicted to take, or why that cannot be said.
     pub outcome: Result<Prediction, PredictError>,
 }
 
 impl Grid {
-    /// Number of points.
     pub fn len(&self) -> usize {
         self.models.len()
             * self.devices.len()

@@ -94,7 +94,6 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// The device.
     pub fn device(&self) -> &'a Device {
         self.clock.roof.device()
     }

@@ -31,9 +31,7 @@ pub struct PhasePrediction {
     pub launch_ns: Nanos,
     /// The largest of these parts, or the host.
     pub binds: Resource,
-    /// Kernels.
     pub kernels: u64,
-    /// Operations.
     pub flops: Flops,
     /// Bytes that no software can avoid.
     pub compulsory_bytes: Bytes,

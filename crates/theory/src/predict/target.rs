@@ -18,15 +18,13 @@ pub struct Target {
 /// The rates that a target needs, and whether the prediction meets it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Need {
-    /// The target.
     pub target_ns: Nanos,
-    /// The predicted time.
     pub predicted_ns: Nanos,
     /// Whether the predicted time is within the target.
     pub met: bool,
     /// Operations ÷ target: what must be sustained, whatever the software.
     pub flops_per_s: FlopsPerSecond,
-    /// Compulsory bytes ÷ target: what must be sustained, whatever the software.
+    /// Minimum DRAM bytes ÷ target: what must be sustained, whatever the software.
     pub bytes_per_s: BytesPerSecond,
 }
 

@@ -13,7 +13,6 @@ pub(crate) fn data(path: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A published config.
 pub(crate) fn config(name: &str) -> Value {
     data(&format!("models/{name}.json"))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use llmprof_record::{
-    issue::{Issue, Severity},
+    issue::Issue,
     samples::{GpuSample, GpuSeries, ThrottleReasons},
 };
 use llmprof_units::{Bytes, Hertz, Joules, Watts};
@@ -37,7 +37,7 @@ pub(super) struct Reader<'nvml> {
     power: Kept<Option<u32>>,
     load: Kept<Load>,
     slow: Kept<Slow>,
-    /// Who used it, with the worker that was told from others.
+    /// Who used it, with the worker that was separated from others.
     usage: Kept<(Option<u32>, Usage)>,
     rates: Kept<Rates>,
     /// The energy counter, mJ.
@@ -103,7 +103,6 @@ impl<'nvml> Reader<'nvml> {
         self.gpm.is_none()
     }
 
-    /// Takes a sample.
     pub(super) fn read(&mut self, processes: &Processes, meter: &PcieMeter, moment: Moment) {
         // The time belongs to the energy counter, which is read right after it.
         let time_ns = clock::now();
@@ -206,7 +205,7 @@ impl<'nvml> Reader<'nvml> {
     }
 
     fn usage(&mut self, processes: &Processes, worker: Option<u32>, most: Duration) -> Usage {
-        // A worker that was just named is told from others at once.
+        // A worker that was just named is separated from others at once.
         if self
             .usage
             .latest()
@@ -245,10 +244,14 @@ impl<'nvml> Reader<'nvml> {
         (!self.energy_was_reset).then(|| Joules((now - first) as f64 * 1e-3))
     }
 
-    /// What this GPU never told.
+    /// What this GPU never reported.
     pub(super) fn issues(&self) -> Vec<Issue> {
         let mut issues = Vec::new();
-        let gpu = format!("GPU {} ({})", self.series.index, self.series.name);
+        let of_gpu = |issue: Issue| {
+            issue
+                .with("gpu", self.series.index)
+                .with("name", self.series.name.clone())
+        };
         let absent: Vec<&str> = COLUMNS
             .iter()
             .filter(|(_, present)| !self.series.rows.iter().any(present))
@@ -256,27 +259,16 @@ impl<'nvml> Reader<'nvml> {
             .collect();
         if !absent.is_empty() {
             issues.push(
-                Issue::new(
-                    Severity::Info,
-                    "telemetry.gpu_columns",
-                    format!("{gpu} does not tell: {}", absent.join(", ")),
-                )
-                .counting(absent.len() as u64),
+                of_gpu(Issue::info("telemetry.gpu_columns"))
+                    .with("columns", absent.join(", "))
+                    .counting(absent.len() as u64),
             );
         }
         let has = |column: fn(&GpuSample) -> bool| self.series.rows.iter().any(column);
         if self.energy_was_reset {
-            issues.push(Issue::new(
-                Severity::Warning,
-                "telemetry.gpu_energy_reset",
-                format!("the energy counter of {gpu} was reset; energy after that is integrated from power"),
-            ));
+            issues.push(of_gpu(Issue::warning("telemetry.gpu_energy_reset")));
         } else if !has(|row| row.energy_j.is_some()) && has(|row| row.power_w.is_some()) {
-            issues.push(Issue::new(
-                Severity::Info,
-                "telemetry.gpu_energy_derived",
-                format!("{gpu} has no energy counter: its energy is integrated from power, which drivers average over up to a second"),
-            ));
+            issues.push(of_gpu(Issue::info("telemetry.gpu_energy_derived")));
         }
         issues
     }

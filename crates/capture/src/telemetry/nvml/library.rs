@@ -14,19 +14,14 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 #[derive(Debug, thiserror::Error)]
 pub enum NvmlUnavailable {
     /// There is no such library.
-    #[error("{library} cannot be loaded, so there is no NVIDIA driver here")]
+    #[error("{library} cannot be loaded: no NVIDIA driver installed")]
     NoLibrary {
         /// What was looked for.
         library: String,
     },
     /// It is there but does not work.
     #[error("{library} does not start: {source}")]
-    NoDriver {
-        /// Which library.
-        library: String,
-        /// What it said.
-        source: NvmlError,
-    },
+    NoDriver { library: String, source: NvmlError },
 }
 
 /// Loads and starts NVML: the library at `path`, or the one that [`LIBRARY_VARIABLE`] names, or the system's.

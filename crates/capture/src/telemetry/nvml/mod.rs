@@ -13,7 +13,7 @@ mod traffic;
 use std::{path::PathBuf, thread, time::Duration};
 
 use llmprof_record::{
-    issue::{Issue, Severity},
+    issue::Issue,
     samples::{GpuSeries, Samples},
 };
 use llmprof_units::Nanos;
@@ -35,10 +35,8 @@ use crate::clock;
 /// Which GPUs are sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Gpus {
-    /// None.
     #[default]
     None,
-    /// Every one.
     All,
     /// Those of these numbers, as NVML counts.
     Chosen(Vec<u32>),
@@ -182,30 +180,20 @@ fn wanted(gpus: &Gpus, count: u32) -> Vec<u32> {
 }
 
 fn no_gpu(reason: &str) -> Issue {
-    Issue::new(
-        Severity::Info,
-        "telemetry.no_gpu",
-        format!("no GPU is sampled: {reason}"),
-    )
-    .with_hint(format!(
-        "{LIBRARY_VARIABLE} names a libnvidia-ml.so.1 in an unusual place"
-    ))
+    Issue::info("telemetry.no_gpu")
+        .with("reason", reason)
+        .with("variable", LIBRARY_VARIABLE)
 }
 
 fn unreadable(index: u32, count: u32, error: &str) -> Issue {
     if index >= count {
-        return Issue::new(
-            Severity::Warning,
-            "telemetry.gpu_missing",
-            format!("there is no GPU {index}: the driver knows {count}, counted from 0"),
-        )
-        .with_hint("pipeline.telemetry.devices names GPUs as nvidia-smi does, whatever CUDA_VISIBLE_DEVICES says");
+        return Issue::warning("telemetry.gpu_missing")
+            .with("gpu", index)
+            .with("gpus", count);
     }
-    Issue::new(
-        Severity::Warning,
-        "telemetry.gpu_unreadable",
-        format!("GPU {index} is not sampled: {error}"),
-    )
+    Issue::warning("telemetry.gpu_unreadable")
+        .with("gpu", index)
+        .with("error", error)
 }
 
 #[cfg(test)]

@@ -35,7 +35,6 @@ pub(super) fn candidates(words: &[String]) -> Vec<String> {
 
 /// A line up to the word that is being typed.
 struct Line {
-    /// The innermost command.
     command: Command,
     /// The option whose value comes next.
     waiting: Option<Arg>,

@@ -60,7 +60,7 @@ fn keys(node: &Node, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Values of a key, as far as they can be told.
+/// Values of a key, as far as they can be known.
 fn values(config: &Node, key: &str) -> Vec<String> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     match key {

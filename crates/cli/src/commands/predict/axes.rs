@@ -51,7 +51,6 @@ struct Group {
     settings: HashMap<Vec<String>, Setting>,
 }
 
-/// The grid.
 pub(super) struct Axes {
     jobs: Vec<Vec<String>>,
     /// Places in the override list that vary.

@@ -7,6 +7,8 @@ use llmprof_record::{
     trace::{HostKind, Trace},
 };
 
+use llmprof_report::text;
+
 use crate::failure::Failure;
 
 /// What importers say of a file that ends too soon.
@@ -28,7 +30,7 @@ pub(super) fn refuse(file: &Path, trace: &Trace) -> Result<(), Failure> {
     Err(Failure::new(format!(
         "{} is cut off before its first kernel: {}",
         file.display(),
-        issue.message
+        text::issue(issue)
     ))
     .hint("copy the file again, or wait until the profiler has finished writing it".to_owned()))
 }

@@ -39,7 +39,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
     let started = Instant::now();
     let (profiles, overrides) = request::split(&args.files);
     if profiles.is_empty() {
-        return Err(Failure::new("there is no profile to import")
+        return Err(Failure::new("no profile to import")
             .hint(format!("llmprof import FILE {}", overrides.join(" "))));
     }
     let subject = request::subject(args.config.as_deref(), &overrides)?;

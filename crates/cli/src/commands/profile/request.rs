@@ -1,4 +1,4 @@
-//! What an import is told beside its files: the model, the workload, the device.
+//! What an import is given beside its files: the model, the workload, the device.
 
 use std::path::{Path, PathBuf};
 

@@ -14,7 +14,7 @@ use llmprof_capture::{
 };
 use llmprof_record::{
     import::wire,
-    issue::{Issue, Severity},
+    issue::Issue,
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::text::issue_line;
@@ -116,7 +116,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
     let processes: Vec<Watched> = channel.processes().cloned().collect();
     let kept = (|| -> Result<_, Failure> {
         let mut issues = issues(&processes);
-        // Where it was to leave and did not, the files say so.
+        // Where it was to detach and did not, the files say so.
         issues.extend(
             args.overhead
                 .filter(|_| args.no_detach)
@@ -184,12 +184,14 @@ fn uses_cuda(directory: &Path, processes: &[Watched]) -> Result<bool, Failure> {
 
 /// What the processes said over the control channel and their files may not: a full disk leaves no room for it.
 fn issues(processes: &[Watched]) -> Vec<Issue> {
-    let lost = processes.iter().filter_map(|process| {
-        let (count, why) = process.lost.as_ref()?;
-        let text = format!("process {} lost records: {why}", process.process);
-        Some(Issue::new(Severity::Error, "record.lost", text).counting(*count))
+    let dropped = processes.iter().filter_map(|process| {
+        let (count, why) = process.dropped.as_ref()?;
+        let issue = Issue::error("record.dropped")
+            .with("process", process.process)
+            .with("why", why.as_str());
+        Some(issue.counting(*count))
     });
-    lost.collect()
+    dropped.collect()
 }
 
 /// Where recording was bounded, and none of the processes that used CUDA did so within the bounds.
@@ -198,23 +200,12 @@ fn never_on(args: &RecordArgs, processes: &[Watched]) -> Option<Issue> {
     if !is_bounded(args) || args.overhead.is_some() || processes.iter().any(is_on) {
         return None;
     }
-    let (why, hint) = match (&args.nvtx_range, args.length) {
-        (Some(range), _) => (
-            format!("no range `{range}` was open"),
-            "ranges have the names that the program gives them, such as `decode_step`".to_owned(),
-        ),
-        (None, Some(_)) => (
-            "the time of --for was over, or that of --after not".to_owned(),
-            "both count from the start of the command: `--after 60s --for 10s` records ten seconds, a minute later"
-                .to_owned(),
-        ),
-        (None, None) => (
-            "the time of --after was not over".to_owned(),
-            "it counts from the start of the command".to_owned(),
-        ),
-    };
-    let text = format!("nothing was recorded: {why} while the command used CUDA");
-    Some(Issue::new(Severity::Error, "record.never_on", text).with_hint(hint))
+    let never = Issue::error("record.never_on");
+    Some(match (&args.nvtx_range, args.length) {
+        (Some(range), _) => never.with("range", range.as_str()),
+        (None, Some(_)) => never.with("bound", "for"),
+        (None, None) => never.with("bound", "after"),
+    })
 }
 
 fn is_bounded(args: &RecordArgs) -> bool {
@@ -225,23 +216,16 @@ fn is_bounded(args: &RecordArgs) -> bool {
 fn nothing(processes: &[Watched]) -> Issue {
     let refused = processes.iter().find_map(|process| {
         let why = process.refused.as_ref()?;
-        let text = match process.process {
-            0 => format!("nothing was recorded: {why}"),
-            process => format!("nothing was recorded of process {process}: {why}"),
-        };
-        Some(Issue::new(Severity::Error, "record.refused", text))
+        let issue = Issue::error("record.refused").with("why", why.as_str());
+        Some(match process.process {
+            0 => issue,
+            process => issue.with("process", process),
+        })
     });
     if let Some(refused) = refused {
         return refused;
     }
-    Issue::new(
-        Severity::Error,
-        "record.no_cuda",
-        "no process of the command initialized CUDA: there is nothing to show",
-    )
-    .with_hint(
-        "a program that is set-user-ID, or that clears its environment, does not load the library",
-    )
+    Issue::error("record.no_cuda")
 }
 
 /// `runs/record/<name of the program>/<time>`.

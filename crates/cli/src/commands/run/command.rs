@@ -78,9 +78,9 @@ pub(super) fn command(
         Some(Halt::Failed { .. }) => RunStatus::Failed,
     };
     store.set_pass(pass)?;
-    let told = format!(
+    let reported = format!(
         "`{program}` took {}; what it wrote is in command/",
         ended.duration
     );
-    halt.map_or(Ok(told), Err)
+    halt.map_or(Ok(reported), Err)
 }

@@ -43,15 +43,11 @@ pub(super) const INTERRUPTED: u8 = 130;
 
 /// How a job ended.
 pub(super) struct Ended {
-    /// Its directory.
     pub(super) dir: PathBuf,
-    /// How it stands.
     pub(super) status: RunStatus,
-    /// Why it failed.
     pub(super) error: Option<String>,
     /// What to say about it at the end.
     pub(super) summary: Vec<String>,
-    /// What it measured.
     pub(super) analysis: Option<Analysis>,
     /// What should not be trusted.
     pub(super) issues: Vec<Issue>,

@@ -236,12 +236,12 @@ impl Ended {
         let mut workers: Vec<Worker> = files
             .map(|entry| {
                 let path = entry.unwrap().path();
-                let told: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-                let batches = told["batches"].as_array().unwrap().iter();
+                let reported: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+                let batches = reported["batches"].as_array().unwrap().iter();
                 let count = |batch: &Value, name: &str| batch[name].as_u64().unwrap() as usize;
                 Worker {
                     process: path.file_stem().unwrap().to_str().unwrap().parse().unwrap(),
-                    is_injected: told["injected"].as_bool().unwrap(),
+                    is_injected: reported["injected"].as_bool().unwrap(),
                     batches: batches
                         .map(|batch| Given {
                             kernels: count(batch, "kernels"),

@@ -40,7 +40,6 @@ pub enum Target {
     Resolver {
         /// The name; joined, the pieces include the dots.
         name: Vec<Piece>,
-        /// The arguments.
         args: Vec<Argument>,
     },
 }
@@ -48,7 +47,6 @@ pub enum Target {
 /// One argument of a resolver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Argument {
-    /// Its value.
     pub value: Expression,
     /// Where it stands; empty for an argument left out, as in `${f:a,,b}`, which is the empty string.
     pub span: Span,
@@ -61,9 +59,7 @@ pub enum Expression {
     Null,
     /// `true` or `false`, in any case.
     Bool(bool),
-    /// An integer.
     Int(Int),
-    /// A floating-point number.
     Float(f64),
     /// Text without quotes and without interpolations, unescaped.
     Str(String),

@@ -13,7 +13,6 @@ pub(super) enum Mode {
     Value,
     /// Right after `${`.
     Interpolation,
-    /// Inside this quote.
     Quoted(u8),
 }
 

@@ -50,7 +50,6 @@ impl Decimal {
         }
     }
 
-    /// The nearest float.
     pub(super) fn to_f64(&self) -> f64 {
         let digits: String = self.digits.iter().map(|&d| char::from(b'0' + d)).collect();
         let sign = if self.negative { "-" } else { "" };

@@ -10,7 +10,6 @@ pub enum Element {
     Null,
     /// `true` or `false`, in any case.
     Bool(bool),
-    /// An integer.
     Int(Int),
     /// A floating-point number, `inf` and `nan` among them.
     Float(f64),
@@ -36,7 +35,6 @@ pub enum Quote {
 }
 
 impl Quote {
-    /// The character itself.
     pub const fn char(self) -> char {
         match self {
             Self::Single => '\'',
@@ -48,7 +46,6 @@ impl Quote {
 /// Text that was quoted, without quotes and escapes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuotedString {
-    /// The content.
     pub text: String,
     /// The quote it was written with.
     pub quote: Quote,

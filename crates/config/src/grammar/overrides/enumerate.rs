@@ -25,7 +25,6 @@ impl Sweep {
 }
 
 impl Number {
-    /// The nearest float.
     pub(crate) fn to_f64(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,

@@ -47,10 +47,8 @@ impl OverrideKind {
     }
 }
 
-/// One parsed override.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Override {
-    /// What it does.
     pub kind: OverrideKind,
     /// The config group (`db/mysql`) or dotted key (`db.port`); may be empty.
     pub key_or_group: String,

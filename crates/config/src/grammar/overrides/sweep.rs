@@ -35,14 +35,12 @@ pub struct ChoiceSweep {
 pub enum Number {
     /// An integer; `true` counts as 1.
     Int(i128),
-    /// A floating-point number.
     Float(f64),
 }
 
 /// A sweep over evenly spaced numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RangeSweep {
-    /// The first number.
     pub start: Number,
     /// The bound that is not reached.
     pub stop: Number,
@@ -59,7 +57,6 @@ pub struct RangeSweep {
 pub struct IntervalSweep {
     /// The lower bound: a float, or an integer after a cast.
     pub start: Number,
-    /// The upper bound.
     pub end: Number,
     /// The names given by `tag()`.
     pub tags: BTreeSet<String>,

@@ -142,7 +142,7 @@ fn a_step_that_does_not_end_is_none() {
     now += 1;
     assert_eq!(budget.tick((now, now), &mut of(0.0), on, true), Some(false));
     assert!(!budget.state.lock().unwrap().step.is_known());
-    // Until it comes back.
+    // Until it attaches again.
     budget.ends(b"step", (now, now + 20 * MS), Some(false));
     assert!(budget.state.lock().unwrap().step.is(b"step"));
 }
@@ -247,7 +247,7 @@ fn a_slice_of_time_between_slices_of_steps_counts_as_well() {
     assert_eq!(budget.state.lock().unwrap().cycles.counted, 7e6);
 }
 
-/// Launches are slow until CUPTI has left: there is no other slice before, whatever the credit.
+/// Launches are slow until CUPTI has detached: there is no other slice before, whatever the credit.
 #[test]
 fn a_slice_is_counted_before_the_next_one() {
     let (budget, mut now) = armed();
@@ -275,7 +275,7 @@ fn a_slice_is_counted_before_the_next_one() {
 }
 
 #[test]
-fn a_cupti_that_does_not_leave_does_not_end_recording() {
+fn a_cupti_that_does_not_detach_does_not_end_recording() {
     let (budget, mut now) = armed();
     budget.begins(b"step", now, QUIET);
     budget.ends(b"step", (now, now + 20 * MS), Some(true));

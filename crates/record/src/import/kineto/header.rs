@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::cursor::Cursor;
 use super::number::integer;
-use crate::issue::{Issue, Severity};
+use crate::issue::Issue;
 use crate::trace::{DeviceProperties, TraceBuilder};
 
 /// The facts that pass into the record. Everything else does not: traces have been seen with environment variables,
@@ -87,11 +87,9 @@ fn devices(value: &[u8], builder: &mut TraceBuilder) {
                 shared_per_block_optin_bytes: raw.shared_mem_per_block_optin,
                 ..DeviceProperties::default()
             })),
-        Err(error) => builder.issues.push(Issue::new(
-            Severity::Warning,
-            "kineto.devices_unreadable",
-            format!("`deviceProperties` cannot be read: {error}"),
-        )),
+        Err(error) => builder
+            .issues
+            .push(Issue::warning("kineto.devices_unreadable").with("error", error.to_string())),
     }
 }
 

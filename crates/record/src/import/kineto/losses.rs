@@ -1,4 +1,4 @@
-//! What could not be read, counted while reading and told at the end.
+//! What could not be read, counted while reading and reported at the end.
 
 use crate::issue::{Issue, Severity};
 
@@ -33,7 +33,7 @@ impl Tally {
 }
 
 macro_rules! losses {
-    ($( $(#[$doc:meta])* $field:ident: $severity:ident $code:literal $message:literal $hint:expr; )*) => {
+    ($( $(#[$doc:meta])* $field:ident: $severity:ident $code:literal; )*) => {
         /// Every way in which events of a file can be less than they should be.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub(super) struct Losses { $( $(#[$doc])* pub(super) $field: Tally, )* }
@@ -47,10 +47,8 @@ macro_rules! losses {
             pub(super) fn issues(&self) -> Vec<Issue> {
                 let mut issues = Vec::new();
                 $( if self.$field.count > 0 {
-                    let message = format!("{}; the first at byte {}", $message, self.$field.first);
-                    let issue = Issue::new(Severity::$severity, $code, message).counting(self.$field.count);
-                    let hint: Option<&str> = $hint;
-                    issues.push(match hint { Some(hint) => issue.with_hint(hint), None => issue });
+                    let issue = Issue::coded(Severity::$severity, $code).with("byte", self.$field.first);
+                    issues.push(issue.counting(self.$field.count));
                 } )*
                 issues
             }
@@ -60,26 +58,22 @@ macro_rules! losses {
 
 losses! {
     /// The content ends where it should not.
-    truncated: Error "kineto.truncated" "the file ends inside an event or before the list of events is closed"
-        Some("copy the file again, or wait until the profiler has finished writing it");
+    truncated: Error "kineto.truncated";
     /// Text that is no event and no JSON.
-    malformed: Error "kineto.malformed" "events that are not JSON were skipped" None;
+    malformed: Error "kineto.malformed";
     /// Strings with quotes that were not escaped.
-    repaired: Info "kineto.repaired" "strings with unescaped quotes were read up to the quote that fits" None;
+    repaired: Info "kineto.repaired";
     /// Bytes that are no text.
-    not_utf8: Warning "kineto.not_utf8" "names that are not UTF-8 have replacement characters" None;
-    /// No time.
-    no_time: Error "kineto.no_time" "events without a readable time (`ts`) were skipped" None;
-    /// No duration.
-    no_duration: Warning "kineto.no_duration" "slices without a readable duration (`dur`) count as 0 ns" None;
+    not_utf8: Warning "kineto.not_utf8";
+    no_time: Error "kineto.no_time";
+    no_duration: Warning "kineto.no_duration";
     /// Below zero.
-    negative_duration: Warning "kineto.negative_duration" "slices with a negative duration count as 0 ns" None;
-    /// No name.
-    no_name: Warning "kineto.no_name" "events without a name" None;
+    negative_duration: Warning "kineto.negative_duration";
+    no_name: Warning "kineto.no_name";
     /// Numbers out of range, and what should be a number or an object and is not.
-    bad_field: Warning "kineto.bad_field" "fields that are not the number or object they should be were left out" None;
+    bad_field: Warning "kineto.bad_field";
     /// Begin without end or the reverse.
-    unpaired: Warning "kineto.unpaired" "begin and end events without their counterpart were skipped" None;
+    unpaired: Warning "kineto.unpaired";
     /// Phases that are not read.
-    unread_phase: Info "kineto.unread_phase" "events of kinds that have no place in a trace (counters, async, objects) were skipped" None;
+    unread_phase: Info "kineto.unread_phase";
 }

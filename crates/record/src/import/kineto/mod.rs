@@ -44,7 +44,6 @@ fn sniff(head: &[u8]) -> bool {
     }
 }
 
-/// Reads a trace.
 pub fn read(source: &Source) -> Result<Trace, ImportError> {
     let mut cursor = Cursor::new(source.bytes());
     if cursor.bytes.starts_with(b"\xef\xbb\xbf") {
@@ -69,7 +68,7 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
     if part.builder.events_read == 0 && ending != Ending::Closed {
         return Err(source.unusable(
             "kineto",
-            format!("it breaks off at byte {} before any event", cursor.at),
+            format!("truncated at byte {} before any event", cursor.at),
         ));
     }
     if cursor.repaired > 0 {

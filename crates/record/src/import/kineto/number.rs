@@ -83,7 +83,6 @@ fn scientific(text: &[u8]) -> Option<i64> {
     nanos(plain.as_bytes())
 }
 
-/// A whole number.
 #[inline]
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {

@@ -11,11 +11,9 @@ use super::rows::Part;
 /// How a list of events ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// With its bracket.
     Closed,
     /// After an event, without a bracket.
     Open,
-    /// Inside an event.
     MidEvent,
 }
 
@@ -52,7 +50,7 @@ pub(super) fn read_events(cursor: &mut Cursor<'_>, part: &mut Part) -> Ending {
         let (closed, following) = rayon::join(
             || {
                 for (piece, end, at) in ready {
-                    // An event that breaks off inside the list is lost; at its end, the file is.
+                    // An event that breaks off inside the list is dropped; at its end, the file is.
                     if ending == Ending::MidEvent {
                         part.losses.malformed.add(cursor.at as u64);
                     }

@@ -112,7 +112,7 @@ fn read_metric(columns: &DetailColumns, row: &Row, launch: usize, sink: &mut Sin
     let name = &row.cells[columns.name];
     if name.is_empty() {
         let text = format!(
-            "line {}, column \"Metric Name\": empty, and the row is no rule",
+            "line {}, column \"Metric Name\": empty, and the row is not a rule",
             row.line
         );
         sink.lose("ncu.nameless", text);
@@ -123,7 +123,10 @@ fn read_metric(columns: &DetailColumns, row: &Row, launch: usize, sink: &mut Sin
     let cell = &row.cells[columns.value];
     let value = value(cell, scaled.exponent);
     if is_suspect(&value, printed_unit) {
-        let text = format!("line {}, metric {name:?}: {cell:?} is no number", row.line);
+        let text = format!(
+            "line {}, metric {name:?}: {cell:?} is not a number",
+            row.line
+        );
         sink.lose("ncu.bad_value", text);
     }
     let metric = sink.builder.metric(Metric {

@@ -50,9 +50,7 @@ pub enum NcuError {
     /// The file or directory could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// Which one.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// There is no header of Nsight Compute.
@@ -61,26 +59,20 @@ pub enum NcuError {
         said(said_by_tool.as_ref())
     )]
     NoHeader {
-        /// The file.
         place: String,
         /// What the tool printed in its place.
         said_by_tool: Option<String>,
     },
     /// The header lacks a column without which rows mean nothing.
     #[error("{place}: the header lacks the column {column:?}")]
-    MissingColumn {
-        /// The file.
-        place: String,
-        /// The column.
-        column: &'static str,
-    },
+    MissingColumn { place: String, column: &'static str },
     /// A directory holds no page of counters.
     #[error("{}: no Nsight Compute CSV was found in this directory", .0.display())]
     EmptyDirectory(PathBuf),
 }
 
 fn said(text: Option<&String>) -> String {
-    text.map_or_else(String::new, |text| format!("; the tool said: {text}"))
+    text.map_or_else(String::new, |text| format!("; ncu printed: {text}"))
 }
 
 /// Whether a line may be the header of one of the pages.
@@ -116,11 +108,10 @@ pub fn read_directory(path: &Path) -> Result<Counters, NcuError> {
             .parent()
             .map_or_else(String::new, |folder| folder.display().to_string());
         if !sniff(&bytes) {
-            builder.counters.issues.push(Issue::new(
-                Severity::Info,
-                "ncu.other_file",
-                format!("{place} is not an Nsight Compute page and was left out"),
-            ));
+            builder
+                .counters
+                .issues
+                .push(Issue::info("ncu.other_file").with("file", place));
             continue;
         }
         read_into(&mut builder, &bytes, &place, &report)?;
@@ -168,16 +159,14 @@ fn read_into(
     let Some(table) = CsvText::find(bytes, is_header) else {
         return Err(NcuError::NoHeader {
             place: place.to_owned(),
-            said_by_tool: complaint(bytes),
+            said_by_tool: tool_message(bytes),
         });
     };
-    let complaints = table.preamble.iter().filter_map(|line| complaint_in(line));
-    for text in complaints {
-        let issue = Issue::new(
-            Severity::Warning,
-            "ncu.said",
-            format!("{place}: ncu said: {text}"),
-        );
+    let messages = table.preamble.iter().filter_map(|line| message_in(line));
+    for text in messages {
+        let issue = Issue::warning("ncu.said")
+            .with("file", place)
+            .with("text", text);
         builder.counters.issues.push(issue);
     }
     let mut sink = Sink::new(builder, place, report);
@@ -190,14 +179,14 @@ fn read_into(
     Ok(())
 }
 
-/// What the tool complained about, where it printed no table.
-fn complaint(bytes: &[u8]) -> Option<String> {
+/// What the tool printed, where it printed no table.
+fn tool_message(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64 * 1024)]);
-    text.lines().filter_map(complaint_in).next_back()
+    text.lines().filter_map(message_in).next_back()
 }
 
 /// The text of a warning or an error of the tool. One that has a path in it is withheld: it may name a user.
-fn complaint_in(line: &str) -> Option<String> {
+fn message_in(line: &str) -> Option<String> {
     let text = line
         .strip_prefix("==WARNING==")
         .or_else(|| line.strip_prefix("==ERROR=="))?

@@ -75,7 +75,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
             let value = details::value(cell, metric.exponent);
             if details::is_suspect(&value, &metric.printed_unit) {
                 let text = format!(
-                    "line {}, column {:?}: {cell:?} is no number",
+                    "line {}, column {:?}: {cell:?} is not a number",
                     row.line, metric.name
                 );
                 sink.lose("ncu.bad_value", text);

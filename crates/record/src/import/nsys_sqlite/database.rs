@@ -136,7 +136,7 @@ impl Database {
             self.lose_many("nsys.unusable_row", table, count, text);
         }
         if let Err(error) = ended {
-            let text = format!("table {table} breaks off after row {read}: {error}");
+            let text = format!("table {table} is truncated after row {read}: {error}");
             self.lose_many("nsys.damaged_table", table, 1, text);
         }
         read

@@ -243,7 +243,7 @@ fn copy_kind(direction: &str) -> CopyKind {
     }
 }
 
-/// The kind of memory by its label. The codes changed between versions, so without labels it is not told.
+/// The kind of memory by its label. The codes changed between versions, so without labels it is not reported.
 fn memory_kind(kind: Option<i64>, labels: &HashMap<i64, String>) -> MemoryKind {
     let label = kind
         .and_then(|kind| labels.get(&kind))

@@ -32,7 +32,6 @@ const FORMAT: &str = "an Nsight Systems export";
 /// How every SQLite 3 file begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Reads an export.
 pub fn read(source: &Source) -> Result<Trace, ImportError> {
     let unusable = |what: String| source.unusable(FORMAT, what);
     // The file must outlive the connection.

@@ -211,11 +211,7 @@ fn read_diagnostics(database: &mut Database, reading: &mut Reading) {
         } else {
             text
         };
-        issues.push(Issue::new(
-            severity,
-            "nsys.said",
-            format!("Nsight Systems said: {text}"),
-        ));
+        issues.push(Issue::coded(severity, "nsys.said").with("text", text));
         Some(())
     });
 }

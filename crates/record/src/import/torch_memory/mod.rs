@@ -6,13 +6,8 @@ mod frames;
 pub mod pickle;
 mod snapshot;
 
-use llmprof_units::Count;
-
 use super::{ImportError, Importer, Profile, Source};
-use crate::{
-    issue::{Issue, Severity},
-    memory::MemoryHistory,
-};
+use crate::{issue::Issue, memory::MemoryHistory};
 
 /// The importer of snapshots.
 pub(crate) const IMPORTER: Importer = Importer {
@@ -34,7 +29,6 @@ fn sniff(head: &[u8]) -> bool {
     is_pickle && memchr::memmem::find(start, b"segments").is_some()
 }
 
-/// Reads a snapshot.
 pub fn read(source: &Source) -> Result<MemoryHistory, ImportError> {
     let bytes = source.bytes();
     let pickle = pickle::load(bytes, &pickle::Limits::default())
@@ -44,17 +38,9 @@ pub fn read(source: &Source) -> Result<MemoryHistory, ImportError> {
     history.issues.extend(source.issues().iter().cloned());
     if pickle.end < bytes.len() {
         let left = (bytes.len() - pickle.end) as u64;
-        history.issues.push(
-            Issue::new(
-                Severity::Warning,
-                "torch_memory.trailing_bytes",
-                format!(
-                    "{} after the end of the pickle had to be left out",
-                    Count(left, "byte")
-                ),
-            )
-            .counting(left),
-        );
+        history
+            .issues
+            .push(Issue::warning("torch_memory.trailing_bytes").counting(left));
     }
     Ok(history)
 }

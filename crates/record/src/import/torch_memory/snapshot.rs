@@ -85,43 +85,16 @@ struct Losses {
 impl Losses {
     fn issues(&self) -> Vec<Issue> {
         let entries = [
-            (
-                self.segments,
-                Severity::Error,
-                "torch_memory.segments",
-                "segments lack their sizes or blocks and are left out of all sums",
-            ),
-            (
-                self.events,
-                Severity::Error,
-                "torch_memory.events",
-                "events lack their action, address or size and are left out of the history",
-            ),
-            (
-                self.actions,
-                Severity::Warning,
-                "torch_memory.actions",
-                "events have an action that is not known and are left out of the history",
-            ),
-            (
-                self.times,
-                Severity::Warning,
-                "torch_memory.no_times",
-                "events have no time: the history counts events in place of nanoseconds",
-            ),
-            (
-                self.below_zero,
-                Severity::Error,
-                "torch_memory.below_zero",
-                "moments of the history would have less than no memory: it does not belong to these segments, or events are missing",
-            ),
+            (self.segments, Severity::Error, "torch_memory.segments"),
+            (self.events, Severity::Error, "torch_memory.events"),
+            (self.actions, Severity::Warning, "torch_memory.actions"),
+            (self.times, Severity::Warning, "torch_memory.no_times"),
+            (self.below_zero, Severity::Error, "torch_memory.below_zero"),
         ];
         entries
             .into_iter()
             .filter(|(count, ..)| *count > 0)
-            .map(|(count, severity, code, what)| {
-                Issue::new(severity, code, format!("{count} {what}")).counting(count)
-            })
+            .map(|(count, severity, code)| Issue::coded(severity, code).counting(count))
             .collect()
     }
 }

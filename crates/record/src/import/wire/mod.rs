@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 use llmprof_wire::{EXTENSION, HeaderError, MAGIC};
 
 use super::{ImportError, Importer, Limits, Profile, Source};
-use crate::issue::{Issue, Severity};
+use crate::issue::Issue;
 use crate::trace::{Trace, TraceBuilder};
 
-/// Reads one process.
 pub(crate) const IMPORTER: Importer = Importer {
     name: "llmprof_wire",
     sniff: |head| head.starts_with(&MAGIC),
@@ -55,10 +54,9 @@ pub fn read_files(paths: &[PathBuf], limits: &Limits) -> Result<Trace, ImportErr
     }
     let mut trace = read_sources(&sources)?;
     for error in failed {
-        let message = format!("one process is missing: {error}");
         trace
             .issues
-            .push(Issue::new(Severity::Error, "wire.unreadable", message));
+            .push(Issue::error("wire.unreadable").with("error", error.to_string()));
     }
     Ok(trace)
 }
@@ -73,11 +71,9 @@ fn read_sources(sources: &[Source]) -> Result<Trace, ImportError> {
         match process::read(source.bytes(), &mut builder, &mut numbers) {
             Ok(()) => processes += 1,
             Err(error) => {
-                let message =
-                    format!("one process is missing: its file says nothing, since {error}");
                 builder
                     .issues
-                    .push(Issue::new(Severity::Error, "wire.unreadable", message));
+                    .push(Issue::error("wire.unreadable").with("error", error.to_string()));
                 unreadable = Some((source, error));
             }
         }

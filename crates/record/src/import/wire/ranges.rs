@@ -21,7 +21,7 @@ pub(super) struct OpenRanges {
     /// By thread and domain, innermost last.
     pushed: HashMap<(u32, u32), Vec<Open>>,
     started: HashMap<u64, Open>,
-    /// Ends without a beginning, whose chunk was lost.
+    /// Ends without a beginning, whose chunk was dropped.
     pub(super) unmatched: u64,
 }
 

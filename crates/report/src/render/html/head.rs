@@ -129,8 +129,8 @@ fn issues(label: &str, issues: &[&Issue]) -> String {
         if issue.count > 1 {
             text += &format!(" ×{}", issue.count);
         }
-        if let Some(hint) = &issue.hint {
-            text += &format!(" <span class=\"hint\">{}</span>", block::prose(hint));
+        if let Some(hint) = text::hint(issue) {
+            text += &format!(" <span class=\"hint\">{}</span>", block::prose(&hint));
         }
         text += "</li>\n";
     }

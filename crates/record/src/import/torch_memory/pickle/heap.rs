@@ -9,25 +9,18 @@ use super::integer::Integer;
 pub enum Value {
     /// `None`.
     None,
-    /// A truth value.
     Bool(bool),
     /// A whole number that fits.
     Int(i64),
     /// A whole number that does not.
     Integer(u32),
-    /// A floating-point number.
     Float(f64),
-    /// Text.
     Text(u32),
     /// Bytes.
     Bytes(u32),
-    /// A list.
     List(u32),
-    /// A tuple.
     Tuple(u32),
-    /// A dictionary.
     Dict(u32),
-    /// A set.
     Set(u32),
     /// A set that cannot change.
     FrozenSet(u32),

@@ -58,7 +58,6 @@ impl Integer {
         Some(Self::from_le_bytes(&magnitude))
     }
 
-    /// The bytes.
     pub fn as_le_bytes(&self) -> &[u8] {
         &self.0
     }

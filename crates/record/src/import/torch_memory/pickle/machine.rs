@@ -37,7 +37,6 @@ impl Default for Limits {
 pub struct Pickle<'a> {
     /// Where its values lie.
     pub heap: Heap<'a>,
-    /// What it holds.
     pub root: Value,
     /// Where it ends; what follows is not part of it.
     pub end: usize,
@@ -207,7 +206,7 @@ impl Machine<'_> {
                 std::str::from_utf8(line)
                     .ok()
                     .and_then(|line| line.parse().ok())
-                    .ok_or_else(|| self.wrong("has an index that is no number"))?
+                    .ok_or_else(|| self.wrong("has an index that is not a number"))?
             }
             b'h' | b'q' => u64::from(self.bytes.u8(self.opcode)?),
             b'j' | b'r' => u64::from(self.bytes.u32(self.opcode)?),
@@ -411,7 +410,7 @@ impl Machine<'_> {
         if let b'T' | b'U' = byte
             && !content.is_ascii()
         {
-            return Err(self.wrong("holds bytes of Python 2 that are no text"));
+            return Err(self.wrong("holds Python 2 bytes that are not text"));
         }
         self.heap.texts.push(text::utf8(content));
         Ok(Value::Text(last(self.heap.texts.len())))
@@ -498,15 +497,15 @@ mod tests {
     fn damage_is_named_with_its_place() {
         assert_eq!(
             error(b"").to_string(),
-            "the pickle breaks off at byte 0, inside a pickle without STOP"
+            "the pickle is truncated at byte 0, inside a pickle without STOP"
         );
         assert_eq!(
             error(b"X\x05\0\0\0ab").to_string(),
-            "the pickle breaks off at byte 7, inside BINUNICODE"
+            "the pickle is truncated at byte 7, inside BINUNICODE"
         );
         assert_eq!(
             error(b"NK\x01\xfe").to_string(),
-            "the byte 0xfe at 3 is no opcode"
+            "the byte 0xfe at 3 is not an opcode"
         );
         for (bytes, opcode) in [
             (&b"."[..], "STOP"),

@@ -29,7 +29,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PickleError {
     /// It ends too early.
-    #[error("the pickle breaks off at byte {offset}, inside {what}")]
+    #[error("the pickle is truncated at byte {offset}, inside {what}")]
     Truncated {
         /// Where bytes are missing.
         offset: usize,
@@ -39,29 +39,19 @@ pub enum PickleError {
     /// It asks for more than data.
     #[error("the opcode {opcode} at byte {offset} would {effect}; only plain data is read")]
     Refused {
-        /// The opcode's name.
         opcode: &'static str,
-        /// Where it stands.
         offset: usize,
         /// What it would do in Python.
         effect: &'static str,
     },
     /// There is no such opcode.
-    #[error("the byte {byte:#04x} at {offset} is no opcode")]
-    Unknown {
-        /// The byte.
-        byte: u8,
-        /// Where it stands.
-        offset: usize,
-    },
+    #[error("the byte {byte:#04x} at {offset} is not an opcode")]
+    Unknown { byte: u8, offset: usize },
     /// An opcode that cannot stand where it does, or has an operand that cannot be.
     #[error("the opcode {opcode} at byte {offset} {what}")]
     Malformed {
-        /// The opcode's name.
         opcode: &'static str,
-        /// Where it stands.
         offset: usize,
-        /// What is wrong.
         what: &'static str,
     },
     /// It builds more than the limits allow.
@@ -69,9 +59,7 @@ pub enum PickleError {
     TooLarge {
         /// Where the limit was passed.
         offset: usize,
-        /// The limit.
         limit: usize,
-        /// Of what.
         what: &'static str,
     },
 }

@@ -5,7 +5,7 @@ use llmprof_wire::GraphNode;
 use super::Process;
 use crate::trace::{self, StrId};
 
-/// A node, as the file tells of it.
+/// A node, as the file describes it.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
     original: u64,

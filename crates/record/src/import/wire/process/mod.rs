@@ -18,7 +18,7 @@ pub(super) use numbers::Numbers;
 
 use super::names;
 use super::ranges::OpenRanges;
-use crate::issue::{Issue, Severity};
+use crate::issue::Issue;
 use crate::trace::{
     DeviceProperties, Host, HostKind, Range, RangeKind, StrId, ThreadId, TraceBuilder,
 };
@@ -105,7 +105,7 @@ impl<'a> Process<'a> {
         match record {
             Record::Text(text) => {
                 let id = self.builder.intern(&String::from_utf8_lossy(text.text));
-                // A number may be given again, after texts were lost.
+                // A number may be given again, after texts were dropped.
                 self.texts.insert(
                     text.id,
                     Name {
@@ -155,12 +155,7 @@ impl<'a> Process<'a> {
             Record::Capture(capture) => self.capture(capture),
             Record::Loss(loss) => {
                 let why = String::from_utf8_lossy(loss.text);
-                self.issue(
-                    Severity::Error,
-                    "wire.lost",
-                    format!("records were lost: {why}"),
-                    loss.count,
-                );
+                self.issue(Issue::error("wire.dropped").with("why", why), loss.count);
             }
             Record::Refused(refused) => self.refused(&refused),
             Record::Kept(kept) => {
@@ -174,14 +169,7 @@ impl<'a> Process<'a> {
                 } else {
                     "cupti.kept"
                 };
-                let issue = Issue::new(
-                    Severity::Info,
-                    code,
-                    format!(
-                        "CUPTI stayed in process {} while nothing was recorded, where it slows launches: {why}",
-                        self.id
-                    ),
-                );
+                let issue = Issue::info(code).with("process", self.id).with("why", why);
                 self.builder.issues.push(issue);
                 self.note("cupti_stays");
             }
@@ -215,10 +203,9 @@ impl<'a> Process<'a> {
         self.last = self.last.max(time);
     }
 
-    fn issue(&mut self, severity: Severity, code: &str, message: String, count: u64) {
+    fn issue(&mut self, issue: Issue, count: u64) {
         if count > 0 {
-            let issue = Issue::new(severity, code, message).counting(count);
-            self.builder.issues.push(issue);
+            self.builder.issues.push(issue.counting(count));
         }
     }
 
@@ -243,18 +230,11 @@ impl<'a> Process<'a> {
     fn refused(&mut self, refused: &Refused<'_>) {
         let why = String::from_utf8_lossy(refused.text);
         let issue = if self.was_recorded {
-            Issue::new(
-                Severity::Warning,
-                "cupti.not_again",
-                format!("slices of process {} are missing: {why}", self.id),
-            )
+            Issue::warning("cupti.not_again")
         } else {
-            Issue::new(
-                Severity::Error,
-                "cupti.refused",
-                format!("process {} ran without being recorded: {why}", self.id),
-            )
+            Issue::error("cupti.refused")
         };
+        let issue = issue.with("process", self.id).with("why", why);
         let issue = match refused.status {
             39 => issue.with_hint(
                 "end the other profiler, such as torch.profiler or nsys, in that process",
@@ -384,29 +364,26 @@ impl<'a> Process<'a> {
     fn finish(mut self, end: End) {
         let id = self.id;
         match end {
-            End::Damaged { at } => self.issue(
-                Severity::Error,
-                "wire.damaged",
-                format!("the file of process {id} is damaged at byte {at}; what follows is lost"),
-                1,
-            ),
-            End::Cut { at } if !self.is_ended => self.issue(
-                Severity::Warning,
-                "wire.cut",
-                format!("the file of process {id} breaks off inside a record at byte {at}"),
-                1,
-            ),
+            End::Damaged { at } => {
+                self.issue(
+                    Issue::error("wire.damaged")
+                        .with("process", id)
+                        .with("byte", at),
+                    1,
+                );
+            }
+            End::Cut { at } if !self.is_ended => {
+                self.issue(
+                    Issue::warning("wire.cut")
+                        .with("process", id)
+                        .with("byte", at),
+                    1,
+                );
+            }
             _ => {}
         }
         if !self.is_ended {
-            self.issue(
-                Severity::Warning,
-                "wire.not_ended",
-                format!(
-                    "process {id} was killed, ended without cleaning up, or still runs: what it did after its last flush is missing"
-                ),
-                1,
-            );
+            self.issue(Issue::warning("wire.not_ended").with("process", id), 1);
         }
         if let Some((since, slice)) = self.recording.take() {
             self.captured(since, self.last, slice);
@@ -415,51 +392,16 @@ impl<'a> Process<'a> {
         let open = std::mem::replace(&mut self.ranges, OpenRanges::new(id));
         let unmatched = open.unmatched;
         let open = open.finish(self.last, self.builder);
-        self.issue(
-            Severity::Info,
-            "wire.open_range",
-            "ranges that were not closed; they were given the end of their process".to_owned(),
-            open,
-        );
-        self.issue(
-            Severity::Warning,
-            "wire.unmatched_range",
-            "ends of ranges whose beginning is not there".to_owned(),
-            unmatched,
-        );
-        for (count, severity, code, text) in [
-            (
-                self.unnamed,
-                Severity::Warning,
-                "wire.unnamed",
-                "kernels whose name was lost",
-            ),
-            (
-                self.too_many,
-                Severity::Warning,
-                "wire.too_many_ids",
-                "events whose correlation, context or graph number does not fit",
-            ),
-            (
-                self.unknown,
-                Severity::Info,
-                "wire.unknown_records",
-                "records of a kind that this version does not know",
-            ),
-            (
-                self.backwards,
-                Severity::Warning,
-                "wire.ends_before_start",
-                "events that end before they start; their time counts as 0",
-            ),
-            (
-                self.past_edge,
-                Severity::Info,
-                "wire.past_edge",
-                "events of graphs that were not done when recording stopped; their times may be wrong, so they are left out",
-            ),
+        self.issue(Issue::info("wire.open_range"), open);
+        self.issue(Issue::warning("wire.unmatched_range"), unmatched);
+        for (count, issue) in [
+            (self.unnamed, Issue::warning("wire.unnamed")),
+            (self.too_many, Issue::warning("wire.too_many_ids")),
+            (self.unknown, Issue::info("wire.unknown_records")),
+            (self.backwards, Issue::warning("wire.ends_before_start")),
+            (self.past_edge, Issue::info("wire.past_edge")),
         ] {
-            self.issue(severity, code, text.to_owned(), count);
+            self.issue(issue, count);
         }
         let (numbers, most) = (self.numbers, self.most);
         numbers.correlations = numbers.correlations.saturating_add(most.correlations);

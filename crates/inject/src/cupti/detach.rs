@@ -1,20 +1,20 @@
-//! When CUPTI may leave a process: the order of events, apart from what they do.
+//! When CUPTI may detach from a process: the order of events, apart from what they do.
 //!
-//! Taking CUPTI out frees what its records point to, so everything must have been read before; and it is safe only at
+//! Detaching CUPTI frees what its records point to, so everything must have been read before; and it is safe only at
 //! the end of a call of CUDA on a thread that makes it. Hence three parties: whoever stops recording, our thread, which
 //! reads, and the target's threads, which pass by.
 //!
 //! ```text
-//!          stopped           our thread looks          nothing is left          a call ends
-//!   Here ──────────► Leaving ───────────────► Draining ───────────────► Ready ──────────────► Gone
-//!     ▲                 ▲ └─ not yet: again after PAUSE ─┘                │                    │
-//!     ├─────────────────┴────── wanted again: from any of these ──────────┘                    │
-//!     └───────────────────────────── wanted again, subscribing anew ───────────────────────────┘
+//!              stopped             our thread looks          nothing is left          a call ends
+//!   Attached ─────────► Detaching ────────────────► Draining ───────────────► Ready ─────────────► Detached
+//!     ▲                   ▲ └── not yet: again after PAUSE ─┘                   │                     │
+//!     ├───────────────────┴─────── wanted again: from any of these ─────────────┘                     │
+//!     └────────────────────────────── wanted again: subscribes again ─────────────────────────────────┘
 //! ```
 //!
 //! CUPTI hands out what is whole; when it keeps no buffer after that, nothing is left. It may keep one that is empty, so
 //! a [`GRACE`] after a wait of the target for its device, or after a [`Patience`], all is asked for, whole or not. A wait may
-//! have been for one stream of several: once kernels were lost, such waits only make our thread look.
+//! have been for one stream of several: once kernels were dropped, such waits only make our thread look.
 
 use super::calls::Wait;
 
@@ -65,22 +65,22 @@ const GRACE: i64 = 20_000_000;
 
 /// Where CUPTI is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Departure {
-    /// It is in the process, and recording or never told to go.
-    Here,
-    /// Recording has stopped, and what was recorded may still run on the device; our thread looks now and then until it is
+pub(super) enum Detach {
+    /// It is in the process, and recording or not asked to detach.
+    Attached,
+    /// Recording has stopped, and what was recorded may still run on the device; our thread looks at intervals until it is
     /// out of patience.
-    Leaving {
+    Detaching {
         limit: Limit,
         looked: i64,
         look: i64,
     },
     /// Our thread takes what CUPTI holds.
     Draining(Limit),
-    /// All was read. The next call that ends takes CUPTI out.
+    /// All was read. The next call that ends detaches CUPTI.
     Ready,
     /// It is out: no function of CUPTI may be called but the one that subscribes.
-    Gone,
+    Detached,
 }
 
 /// When what CUPTI holds is taken whether whole or not.
@@ -95,12 +95,11 @@ pub(super) struct Limit {
 /// What is to be done at the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passing {
-    /// Nothing.
     Nothing,
     /// Our thread is to be woken: it may take what CUPTI holds.
     Wake,
     /// CUPTI is to be taken out, now.
-    TakeOut,
+    Detach,
 }
 
 /// What our thread is to take.
@@ -108,22 +107,21 @@ pub(super) enum Passing {
 pub(crate) enum Drain {
     /// What is whole; whether something is left shows after it.
     Whole,
-    /// Everything.
     All,
 }
 
-impl Departure {
+impl Detach {
     /// Whether CUPTI may be called.
     pub(super) fn is_present(self) -> bool {
-        self != Self::Gone
+        self != Self::Detached
     }
 
     /// Whether it is on its way, with costs to come.
     pub(super) fn is_under_way(self) -> bool {
-        !matches!(self, Self::Here | Self::Gone)
+        !matches!(self, Self::Attached | Self::Detached)
     }
 
-    /// Recording has stopped and CUPTI is to leave.
+    /// Recording has stopped and CUPTI is to detach.
     pub(super) fn stopped(&mut self, now: i64, patience: Patience) {
         if self.is_present() {
             let limit = Limit {
@@ -131,7 +129,7 @@ impl Departure {
                 until: now + patience.time,
                 trusts_waits: patience.trusts_waits,
             };
-            *self = Self::Leaving {
+            *self = Self::Detaching {
                 limit,
                 looked: now,
                 look: now,
@@ -142,7 +140,7 @@ impl Departure {
     /// A call of the target ends, and what it waited for.
     pub(super) fn passes(&mut self, now: i64, waited: Option<Wait>) -> Passing {
         match (&mut *self, waited) {
-            (Self::Leaving { limit, look, .. }, Some(wait))
+            (Self::Detaching { limit, look, .. }, Some(wait))
                 if limit.trusts_waits || wait == Wait::Device =>
             {
                 // The first one counts.
@@ -155,7 +153,7 @@ impl Departure {
                 Passing::Wake
             }
             (
-                Self::Leaving {
+                Self::Detaching {
                     limit,
                     looked,
                     look,
@@ -170,7 +168,7 @@ impl Departure {
                 *look = soon;
                 Passing::Wake
             }
-            (Self::Ready, _) => Passing::TakeOut,
+            (Self::Ready, _) => Passing::Detach,
             _ => Passing::Nothing,
         }
     }
@@ -178,7 +176,7 @@ impl Departure {
     /// When our thread should look.
     pub(super) fn next(self) -> Option<i64> {
         match self {
-            Self::Leaving { limit, look, .. } => Some(look.min(limit.until)),
+            Self::Detaching { limit, look, .. } => Some(look.min(limit.until)),
             _ => None,
         }
     }
@@ -187,7 +185,7 @@ impl Departure {
     pub(super) fn drains(&mut self, now: i64) -> Option<Drain> {
         self.next().filter(|&time| now >= time)?;
         let (limit, drain) = match *self {
-            Self::Leaving { limit, .. } if now < limit.until => (limit, Drain::Whole),
+            Self::Detaching { limit, .. } if now < limit.until => (limit, Drain::Whole),
             _ => {
                 let limit = Limit {
                     since: now,
@@ -210,7 +208,7 @@ impl Departure {
         *self = if is_left {
             // The longer it takes, the less often.
             let look = now + PAUSE.max((now - limit.since) / 4);
-            Self::Leaving {
+            Self::Detaching {
                 limit,
                 looked: now,
                 look,
@@ -228,7 +226,7 @@ impl Departure {
             until: now + GRACE,
             trusts_waits: true,
         };
-        *self = Self::Leaving {
+        *self = Self::Detaching {
             limit,
             looked: now,
             look: now,
@@ -244,70 +242,70 @@ mod tests {
 
     #[test]
     fn what_is_whole_is_read_and_then_a_call_ends() {
-        let mut departure = Departure::Here;
-        assert_eq!(departure.passes(999, WAIT), Passing::Nothing);
-        departure.stopped(1000, Patience::default());
-        assert_eq!(departure.passes(1000, None), Passing::Nothing);
-        assert_eq!(departure.drains(1000), Some(Drain::Whole));
+        let mut detach = Detach::Attached;
+        assert_eq!(detach.passes(999, WAIT), Passing::Nothing);
+        detach.stopped(1000, Patience::default());
+        assert_eq!(detach.passes(1000, None), Passing::Nothing);
+        assert_eq!(detach.drains(1000), Some(Drain::Whole));
         // Until our thread has read, calls pass.
-        assert_eq!(departure.passes(1000, WAIT), Passing::Nothing);
-        assert!(departure.drained(1001, false));
-        assert_eq!(departure.passes(1001, None), Passing::TakeOut);
+        assert_eq!(detach.passes(1000, WAIT), Passing::Nothing);
+        assert!(detach.drained(1001, false));
+        assert_eq!(detach.passes(1001, None), Passing::Detach);
     }
 
     #[test]
     fn what_is_not_whole_is_taken_after_a_wait() {
-        let mut departure = Departure::Here;
-        departure.stopped(1000, Patience::default());
-        assert_eq!(departure.drains(1000), Some(Drain::Whole));
-        assert!(!departure.drained(1001, true));
-        assert_eq!(departure.drains(1002), None);
-        assert_eq!(departure.drains(1001 + PAUSE), Some(Drain::Whole));
-        assert!(!departure.drained(1002 + PAUSE, true));
+        let mut detach = Detach::Attached;
+        detach.stopped(1000, Patience::default());
+        assert_eq!(detach.drains(1000), Some(Drain::Whole));
+        assert!(!detach.drained(1001, true));
+        assert_eq!(detach.drains(1002), None);
+        assert_eq!(detach.drains(1001 + PAUSE), Some(Drain::Whole));
+        assert!(!detach.drained(1002 + PAUSE, true));
         let mut now = 1003 + PAUSE;
         let until = now + GRACE;
-        assert_eq!(departure.passes(now, WAIT), Passing::Wake);
+        assert_eq!(detach.passes(now, WAIT), Passing::Wake);
         // CUPTI may hear of it later than the program. Other waits add nothing.
         let mut looks = 0;
-        while departure.drains(now) == Some(Drain::Whole) {
-            assert!(!departure.drained(now, true));
-            assert_eq!(departure.passes(now + 1, WAIT), Passing::Nothing);
-            now = departure.next().expect("it looks again");
+        while detach.drains(now) == Some(Drain::Whole) {
+            assert!(!detach.drained(now, true));
+            assert_eq!(detach.passes(now + 1, WAIT), Passing::Nothing);
+            now = detach.next().expect("it looks again");
             looks += 1;
         }
         assert_eq!((now, looks), (until, 4));
-        assert!(departure.drained(now, false));
-        assert_eq!(departure.passes(now, WAIT), Passing::TakeOut);
+        assert!(detach.drained(now, false));
+        assert_eq!(detach.passes(now, WAIT), Passing::Detach);
     }
 
     #[test]
     fn what_is_whole_soon_after_a_wait_is_not_taken_by_force() {
-        let mut departure = Departure::Here;
-        departure.stopped(0, Patience::default());
+        let mut detach = Detach::Attached;
+        detach.stopped(0, Patience::default());
         let late = 400_000_000;
-        assert_eq!(departure.drains(late), Some(Drain::Whole));
-        assert!(!departure.drained(late, true));
-        assert_eq!(departure.passes(late + 1, WAIT), Passing::Wake);
-        assert_eq!(departure.drains(late + 1), Some(Drain::Whole));
-        assert!(!departure.drained(late + 2, true));
-        assert_eq!(departure.drains(late + 2 + PAUSE), Some(Drain::Whole));
-        assert!(departure.drained(late + 3 + PAUSE, false));
-        assert_eq!(departure.passes(late + 4 + PAUSE, None), Passing::TakeOut);
+        assert_eq!(detach.drains(late), Some(Drain::Whole));
+        assert!(!detach.drained(late, true));
+        assert_eq!(detach.passes(late + 1, WAIT), Passing::Wake);
+        assert_eq!(detach.drains(late + 1), Some(Drain::Whole));
+        assert!(!detach.drained(late + 2, true));
+        assert_eq!(detach.drains(late + 2 + PAUSE), Some(Drain::Whole));
+        assert!(detach.drained(late + 3 + PAUSE, false));
+        assert_eq!(detach.passes(late + 4 + PAUSE, None), Passing::Detach);
     }
 
     #[test]
     fn a_program_that_never_waits_is_left_later() {
-        let mut departure = Departure::Here;
-        departure.stopped(1000, Patience::default());
+        let mut detach = Detach::Attached;
+        detach.stopped(1000, Patience::default());
         let mut now = 1000;
-        while departure.drains(now) == Some(Drain::Whole) {
-            assert!(!departure.drained(now, true));
-            now = departure.next().expect("it looks again");
+        while detach.drains(now) == Some(Drain::Whole) {
+            assert!(!detach.drained(now, true));
+            now = detach.next().expect("it looks again");
         }
         assert_eq!(now, 1000 + Patience::FIRST);
-        assert!(departure.drained(now, false));
-        assert_eq!(departure.next(), None);
-        assert_eq!(departure.passes(now, None), Passing::TakeOut);
+        assert!(detach.drained(now, false));
+        assert_eq!(detach.next(), None);
+        assert_eq!(detach.passes(now, None), Passing::Detach);
     }
 
     #[test]
@@ -321,12 +319,12 @@ mod tests {
             patience.grow();
             assert_eq!(patience.time, expected * 1_000_000);
         }
-        let mut departure = Departure::Here;
-        departure.stopped(0, patience);
+        let mut detach = Detach::Attached;
+        detach.stopped(0, patience);
         let (mut now, mut looks) = (0, 0);
-        while departure.drains(now) == Some(Drain::Whole) {
-            assert!(!departure.drained(now, true));
-            now = departure.next().expect("it looks again");
+        while detach.drains(now) == Some(Drain::Whole) {
+            assert!(!detach.drained(now, true));
+            now = detach.next().expect("it looks again");
             looks += 1;
         }
         assert_eq!(now, patience.time);
@@ -339,61 +337,61 @@ mod tests {
         (0..4).for_each(|_| patience.shrink());
         patience.grow();
         patience.grow();
-        let mut departure = Departure::Here;
-        departure.stopped(0, patience);
+        let mut detach = Detach::Attached;
+        detach.stopped(0, patience);
         let (mut now, mut looks) = (0, 0);
-        while departure.drains(now) == Some(Drain::Whole) {
-            assert!(!departure.drained(now, true));
+        while detach.drains(now) == Some(Drain::Whole) {
+            assert!(!detach.drained(now, true));
             // Waits make it look sooner, but not all the time.
-            let is_late = departure.next() > Some(now + PAUSE);
-            assert_eq!(departure.passes(now, WAIT) == Passing::Wake, is_late);
-            assert_eq!(departure.passes(now, WAIT), Passing::Nothing);
-            let next = departure.next().expect("it looks again");
+            let is_late = detach.next() > Some(now + PAUSE);
+            assert_eq!(detach.passes(now, WAIT) == Passing::Wake, is_late);
+            assert_eq!(detach.passes(now, WAIT), Passing::Nothing);
+            let next = detach.next().expect("it looks again");
             assert!(next == now + PAUSE || next == patience.time);
             now = next;
             looks += 1;
         }
         assert_eq!((now, looks), (patience.time, 160));
         // One for the device is.
-        departure.stopped(0, patience);
-        assert_eq!(departure.passes(1, Some(Wait::Device)), Passing::Wake);
-        assert_eq!(departure.drains(1 + GRACE), Some(Drain::All));
+        detach.stopped(0, patience);
+        assert_eq!(detach.passes(1, Some(Wait::Device)), Passing::Wake);
+        assert_eq!(detach.drains(1 + GRACE), Some(Drain::All));
         // When it was in vain often enough, any is again.
         (0..4).for_each(|_| patience.shrink());
-        departure.stopped(0, patience);
-        assert_eq!(departure.passes(1, WAIT), Passing::Wake);
-        assert_eq!(departure.drains(1 + GRACE), Some(Drain::All));
+        detach.stopped(0, patience);
+        assert_eq!(detach.passes(1, WAIT), Passing::Wake);
+        assert_eq!(detach.drains(1 + GRACE), Some(Drain::All));
     }
 
     #[test]
     fn a_slice_that_begins_meanwhile_calls_it_off() {
         // While our thread reads, a slice begins and ends: what it recorded has not been read.
-        let mut departure = Departure::Here;
-        departure.stopped(1000, Patience::default());
-        assert!(departure.drains(1001).is_some());
-        departure = Departure::Here;
-        departure.stopped(2000, Patience::default());
-        assert!(!departure.drained(2001, false));
-        assert_eq!(departure.passes(2001, None), Passing::Nothing);
-        assert_eq!(departure.drains(2001), Some(Drain::Whole));
+        let mut detach = Detach::Attached;
+        detach.stopped(1000, Patience::default());
+        assert!(detach.drains(1001).is_some());
+        detach = Detach::Attached;
+        detach.stopped(2000, Patience::default());
+        assert!(!detach.drained(2001, false));
+        assert_eq!(detach.passes(2001, None), Passing::Nothing);
+        assert_eq!(detach.drains(2001), Some(Drain::Whole));
     }
 
     #[test]
     fn what_came_late_is_read_first() {
-        let mut departure = Departure::Ready;
-        departure.found_more(5);
-        assert_eq!(departure.passes(5, None), Passing::Nothing);
-        assert_eq!(departure.drains(5), Some(Drain::Whole));
-        assert!(departure.drained(5, false));
-        assert_eq!(departure.passes(5, None), Passing::TakeOut);
+        let mut detach = Detach::Ready;
+        detach.found_more(5);
+        assert_eq!(detach.passes(5, None), Passing::Nothing);
+        assert_eq!(detach.drains(5), Some(Drain::Whole));
+        assert!(detach.drained(5, false));
+        assert_eq!(detach.passes(5, None), Passing::Detach);
     }
 
     #[test]
     fn what_is_gone_stays_so() {
-        let mut departure = Departure::Gone;
-        departure.stopped(1, Patience::default());
-        assert!(!departure.is_present() && !departure.is_under_way());
-        assert_eq!(departure.passes(2, WAIT), Passing::Nothing);
-        assert!(departure.drains(i64::MAX).is_none() && !departure.drained(0, false));
+        let mut detach = Detach::Detached;
+        detach.stopped(1, Patience::default());
+        assert!(!detach.is_present() && !detach.is_under_way());
+        assert_eq!(detach.passes(2, WAIT), Passing::Nothing);
+        assert!(detach.drains(i64::MAX).is_none() && !detach.drained(0, false));
     }
 }

@@ -1,0 +1,177 @@
+//! `docs/schema.md` lists every key that the JSON files of a run have.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false, "eos_token_id": 2}"#;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The objects that a heading names, and the keys that the table below it lists.
+struct Section {
+    objects: Vec<String>,
+    keys: BTreeSet<String>,
+}
+
+/// Every text between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned)
+}
+
+fn sections(page: &str) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    for line in page.lines() {
+        if let Some(heading) = line.strip_prefix("### ") {
+            sections.push(Section {
+                objects: quoted(heading).collect(),
+                keys: BTreeSet::new(),
+            });
+        } else if let (Some(row), Some(section)) = (line.strip_prefix("| `"), sections.last_mut()) {
+            let first = format!("`{}", row.split('|').next().unwrap());
+            section.keys.extend(quoted(&first));
+        }
+    }
+    sections
+}
+
+/// Whether a heading names the object at `path`; `*` is any place in front, or any one key behind.
+fn names(object: &str, path: &str) -> bool {
+    let parent = |path: &str| path.rsplit_once('/').map(|(parent, _)| parent.to_owned());
+    if let Some(shorter) = object.strip_suffix("/*") {
+        return parent(path).is_some_and(|path| names(shorter, &path));
+    }
+    match object.strip_prefix('*') {
+        Some(end) => path.ends_with(end),
+        None => path == object,
+    }
+}
+
+/// Adds each key of `value` that no section lists.
+fn unlisted(value: &Value, path: &str, sections: &[Section], found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(keys) => {
+            let here: Vec<&Section> = sections
+                .iter()
+                .filter(|section| section.objects.iter().any(|object| names(object, path)))
+                .collect();
+            for (key, value) in keys {
+                let is_listed = |section: &&&Section| {
+                    section.keys.contains(key.as_str()) || section.keys.contains("*")
+                };
+                if here.iter().find(is_listed).is_none() {
+                    found.insert(format!("{path}: {key}"));
+                }
+                unlisted(value, &format!("{path}/{key}"), sections, found);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                unlisted(item, &format!("{path}[]"), sections, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check(run: &Path, files: &[&str]) {
+    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
+    let sections = sections(&page);
+    let mut found = BTreeSet::new();
+    for file in files {
+        unlisted(&common::json(&run.join(file)), file, &sections, &mut found);
+    }
+    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
+}
+
+const ALL: [&str; 4] = ["analysis.json", "metrics.json", "record.json", "run.json"];
+
+#[test]
+fn every_key_of_an_import_with_a_model_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = root().join("fixtures/h200/torch_full.json.gz");
+    let trace = trace.to_str().unwrap();
+    let words = [
+        "import",
+        trace,
+        "model=qwen2_5_0_5b",
+        "workload.prompt_tokens=128",
+        "infer.max_new_tokens=3",
+        "--device=h200",
+        "-o",
+        "run",
+    ];
+    common::works(folder.path(), &words);
+    check(&folder.path().join("run"), &ALL);
+}
+
+#[test]
+fn every_key_of_other_imports_is_listed() {
+    for file in [
+        "cupti/slices.wire.gz",
+        "memory_snapshot.pickle.gz",
+        "ncu/decode_raw.csv.gz",
+        "nsys/stats_cuda_gpu_kern_sum.csv",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = root().join("fixtures/h200").join(file);
+        common::works(
+            folder.path(),
+            &["import", path.to_str().unwrap(), "-o", "run"],
+        );
+        check(
+            &folder.path().join("run"),
+            &["analysis.json", "record.json", "run.json"],
+        );
+    }
+}
+
+#[test]
+fn every_key_of_a_native_run_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+    let words = [
+        "run",
+        "model=local",
+        "model.config=tiny.json",
+        "model.dtype=f32",
+        "workload.prompt_tokens=8",
+        "infer.max_new_tokens=4",
+        "hardware.spec=xeon_8480",
+        "hydra.run.dir=run",
+    ];
+    common::works(folder.path(), &words);
+    check(&folder.path().join("run"), &ALL);
+}
+
+#[test]
+fn a_key_without_a_row_is_found() {
+    let page = "### `a.json`, `*/list[]`\n| key | unit |\n| `one`, `two` | ns |\n### `*/open/*`\n| `*` | |\n";
+    let value = serde_json::json!({
+        "one": 1, "two": {"x": 0}, "list": [{"two": 2, "three": 3}], "open": {"any": {"thing": 1}},
+    });
+    let mut found = BTreeSet::new();
+    unlisted(&value, "a.json", &sections(page), &mut found);
+    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    assert_eq!(
+        found,
+        [
+            "a.json/list[]: three",
+            "a.json/open: any",
+            "a.json/two: x",
+            "a.json: list",
+            "a.json: open"
+        ]
+    );
+}

@@ -33,6 +33,7 @@ use self::pairs::Pairs;
 pub(crate) use self::pattern::{Kernels, Stream};
 use self::step::Step;
 use crate::gate::{Slice, Switches};
+use crate::step_label::recurring_name;
 use crate::sys;
 
 /// What a launch costs while it is recorded, ns, until steps have shown it: what an H200 host showed where nothing but launches
@@ -183,6 +184,7 @@ impl Budget {
 
     /// A range of this name begins; true if a slice begins with it.
     pub(crate) fn begins(&self, name: &[u8], now: i64, moment: Moment) -> bool {
+        let name = recurring_name(name);
         let Ok(mut state) = self.state.lock() else {
             return false;
         };
@@ -208,6 +210,7 @@ impl Budget {
         (start, end): (i64, i64),
         recorded: Option<bool>,
     ) -> bool {
+        let name = recurring_name(name);
         let Ok(mut state) = self.state.lock() else {
             return false;
         };

@@ -136,10 +136,10 @@ def _groups(batch: Counts | None, new_tokens: Counts, cached: Counts) -> list[Gr
 
 def _numbers(values: Counts, name: str, least: int) -> int | list[int]:
     values = _plain(values)
-    if isinstance(values, SupportsIndex) and not isinstance(values, Sequence):
-        return _number(values, name, least)
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{name} is a number or a list of numbers, not {values!r}")
+    if not isinstance(values, Sequence):
+        return _number(values, name, least)
     numbers = [_number(value, name, least) for value in values]
     if not numbers:
         raise ValueError(f"{name} is empty: a step has at least one sequence")

@@ -48,7 +48,7 @@ class NVMLSampler(threading.Thread):
         self.unavailable: str | None = None
         self._stop_requested = threading.Event()
         self._nvml: Any = None
-        self._handle: Any = None
+        self._device: Any = None
         self._open_device()
         # Here, not in the thread: a path that cannot be written is the caller's mistake.
         self._file = self.out_csv.open("w", newline="")
@@ -65,9 +65,9 @@ class NVMLSampler(threading.Thread):
         try:
             pynvml.nvmlInit()
             if isinstance(self.device_index, str):
-                self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.device_index)
+                self._device = pynvml.nvmlDeviceGetHandleByUUID(self.device_index)
             else:
-                self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.device_index)
+                self._device = pynvml.nvmlDeviceGetHandleByIndex(self.device_index)
         except pynvml.NVMLError as error:
             self._give_up(f"NVML has no device {self.device_index}: {error}")
             return
@@ -80,7 +80,7 @@ class NVMLSampler(threading.Thread):
     def run(self) -> None:
         try:
             due = time.monotonic()
-            while self._handle is not None and not self._stop_requested.is_set():
+            while self._device is not None and not self._stop_requested.is_set():
                 self._rows.writerow(self._sample())
                 self._file.flush()
                 self.samples += 1
@@ -93,7 +93,7 @@ class NVMLSampler(threading.Thread):
             self._file.close()
 
     def _sample(self) -> list[object]:
-        nvml, device = self._nvml, self._handle
+        nvml, device = self._nvml, self._device
         ts = f"{time.time():.6f}"
         rates = self._ask(lambda: nvml.nvmlDeviceGetUtilizationRates(device))
         memory = self._ask(lambda: nvml.nvmlDeviceGetMemoryInfo(device))

@@ -7,6 +7,8 @@ import pytest
 
 from llmprof_harness import enable_cublas_logging, parse_cublas_log_for_gemm_flops
 
+LOGS = Path(__file__).parent.parent.parent / "fixtures/h200/cublas"
+
 # Qwen2.5-0.5B's shape: a prefill of 64 tokens, then one step.
 HIDDEN, KV, INTERMEDIATE, LAYERS, VOCABULARY, TOKENS = 896, 128, 4864, 24, 151_936, 65
 WITH_BIAS = HIDDEN * HIDDEN + 2 * HIDDEN * KV
@@ -16,8 +18,8 @@ HEAD = HIDDEN * VOCABULARY
 ROTARY = 32 * 64 + 32
 
 
-def test_the_log_of_cublaslt_has_every_gemm_of_the_model(data: Path) -> None:
-    rows = parse_cublas_log_for_gemm_flops(data / "cublaslt.log.gz")
+def test_the_log_of_cublaslt_has_every_gemm_of_the_model() -> None:
+    rows = parse_cublas_log_for_gemm_flops(LOGS / "cublaslt.log.gz")
     assert len(rows) == 2 * (7 * LAYERS + 1) + 2
     weights = LAYERS * (WITH_BIAS + WITHOUT_BIAS) + HEAD
     assert sum(row["flops"] for row in rows) == 2 * (TOKENS * weights + ROTARY)
@@ -25,8 +27,8 @@ def test_the_log_of_cublaslt_has_every_gemm_of_the_model(data: Path) -> None:
     assert {row["compute"] for row in rows} == {"COMPUTE_32F"}
 
 
-def test_the_log_of_cublas_leaves_out_layers_with_a_bias(data: Path) -> None:
-    rows = parse_cublas_log_for_gemm_flops(data / "cublas.log.gz")
+def test_the_log_of_cublas_leaves_out_layers_with_a_bias() -> None:
+    rows = parse_cublas_log_for_gemm_flops(LOGS / "cublas.log.gz")
     weights = LAYERS * WITHOUT_BIAS + HEAD
     assert sum(row["flops"] for row in rows) == 2 * (TOKENS * weights + ROTARY)
     assert (rows[0]["function"], rows[0]["dtype"]) == ("cublasSgemm_v2", "R_32F")

@@ -17,7 +17,7 @@ from .binary import run_llmprof
 from .ranges import nvtx_range
 from .run import Run, load
 from .table import Table
-from .torch_profiler import RECORDED, activities
+from .torch_profiler import RECORDED, activities, keeps_events
 
 class profile:  # noqa: N801 - used like a function
     """Records a block and leaves a run directory; in a notebook the object shows the report.
@@ -66,6 +66,7 @@ class profile:  # noqa: N801 - used like a function
             "record_shapes": record_shapes,
             "with_stack": with_stack,
             "profile_memory": profile_memory,
+            **keeps_events(self._torch),
         }
 
     def __enter__(self) -> profile:

@@ -104,7 +104,11 @@ def step_label(
     phase: Phase | None = None,
 ) -> StepLabel:
     """The label of `step(…)` with the same arguments."""
-    groups = _merged(_groups(batch, new_tokens, cached))
+    if type(batch) is int and type(new_tokens) is int and type(cached) is int and batch > 0 < new_tokens and cached >= 0:
+        # The usual case, in every step of a decode loop.
+        groups: tuple[Group, ...] = (Group(batch, new_tokens, cached),)
+    else:
+        groups = _merged(_groups(batch, new_tokens, cached))
     if phase is None:
         phase = _phase(groups)
     elif phase not in get_args(Phase):

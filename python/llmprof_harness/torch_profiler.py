@@ -34,6 +34,12 @@ def activities(torch: Any) -> list[Any]:
     return [kinds.CPU, kinds.CUDA] if has_cuda() and RECORDED not in os.environ else [kinds.CPU]
 
 
+def keeps_events(torch: Any) -> dict[str, bool]:
+    """Options by which a profile keeps the events of all its cycles; torch warns where it does not."""
+    known = inspect.signature(torch.profiler.profile).parameters
+    return {"acc_events": True} if "acc_events" in known else {}
+
+
 def run_torch_profiler(
     step_fn: Callable[[int], object],
     steps: int,
@@ -54,9 +60,6 @@ def run_torch_profiler(
     torch = require_torch("run_torch_profiler")
     profiler = torch.profiler
     Path(out_dir).mkdir(parents=True, exist_ok=True)
-    options = {}
-    if repeat > 1 and "acc_events" in inspect.signature(profiler.profile).parameters:
-        options["acc_events"] = True
     with profiler.profile(
         activities=activities(torch),
         schedule=profiler.schedule(wait=0, warmup=warmup, active=steps, repeat=repeat),
@@ -64,7 +67,7 @@ def run_torch_profiler(
         with_stack=with_stack,
         profile_memory=profile_memory,
         on_trace_ready=profiler.tensorboard_trace_handler(str(out_dir)),
-        **options,
+        **keeps_events(torch),
     ) as prof:
         for i in range((warmup + steps) * repeat):
             with nvtx_range(f"step_{i}"):

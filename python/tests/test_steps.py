@@ -61,7 +61,7 @@ def test_a_mistake_is_named(arguments: dict, error: str) -> None:
 def test_a_step_is_in_the_trace_of_torch() -> None:
     import torch
 
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as prof:
         with step(batch=2, new_tokens=1, cached=7):
             torch.ones(3) + 1
     events = {event.name: event for event in prof.events()}

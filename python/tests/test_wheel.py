@@ -141,6 +141,18 @@ def test_the_source_distribution_has_what_a_build_needs(sdist: Path) -> None:
     assert needed - names == set()
 
 
+def test_the_source_distribution_has_every_file_that_the_code_embeds(sdist: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    embedded = missing = 0
+    for source in tmp_path.glob("*/crates/*/src/**/*.rs"):
+        code = source.read_text().split("#[cfg(test)]", 1)[0]
+        for name in re.findall(r'include_(?:str|bytes)!\(\s*"([^"]+)"', code):
+            embedded += 1
+            missing += not (source.parent / name).is_file()
+    assert embedded > 10 and missing == 0
+
+
 @pytest.mark.skipif("LLMPROF_BUILD_SDIST" not in os.environ, reason="a release build from nothing; LLMPROF_BUILD_SDIST=1 does it")
 def test_the_source_distribution_builds_and_runs(sdist: Path, tmp_path: Path) -> None:
     prefix = install(sdist, tmp_path / "prefix")

@@ -118,9 +118,10 @@ class Baselines:
 
     def put(self, machine: str, name: str, values: Sequence[float], unit: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers of pytest-xdist may do this at once.
-        with self.path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        # Several workers of pytest-xdist may do this at once. The folder is locked, so that no lock file stays behind.
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
             contents = self._read()
             contents["schema_version"] = SCHEMA
             kept = contents.setdefault("machines", {}).setdefault(machine, {})
@@ -132,6 +133,8 @@ class Baselines:
             beside = self.path.with_suffix(".new")
             beside.write_text(json.dumps(contents, indent=1, sort_keys=True) + "\n")
             beside.replace(self.path)
+        finally:
+            os.close(folder)
 
     def _read(self) -> dict[str, Any]:
         try:

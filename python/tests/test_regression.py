@@ -64,6 +64,7 @@ def test_baselines_are_kept_by_machine_and_a_foreign_file_is_refused(tmp_path: P
     baselines.put("a100", "b", [3.0], "s")
     assert baselines.get("h200", "a") == [1.0, 2.0] and baselines.get("a100", "a") is None
     assert baselines.machines("b") == ["a100"]
+    assert [path.name for path in baselines.path.parent.iterdir()] == ["baselines.json"]
     baselines.path.write_text('{"schema_version": 9}')
     with pytest.raises(ValueError, match="schema_version 1"):
         baselines.get("h200", "a")

@@ -61,10 +61,12 @@ def run_clean(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[st
 
 
 def test_the_wheel_is_for_every_python_and_an_old_glibc(wheel: Path) -> None:
-    assert re.fullmatch(r"llmprof-[\d.]+-py3-none-manylinux_2_17_\w+\.manylinux2014_\w+\.whl", wheel.name), wheel.name
+    name = re.fullmatch(r"llmprof-[\d.]+-py3-none-(\S+)\.whl", wheel.name)
+    assert name and {tag.rsplit("_", 2)[0] for tag in name[1].split(".")} == {"manylinux2014", "manylinux_2_17"}
     names = zipfile.ZipFile(wheel).namelist()
     assert sum(name.endswith(f".data/data/lib/llmprof/{LIBRARY}") for name in names) == 1
     assert sum(name.endswith(".data/scripts/llmprof") for name in names) == 1
+    assert not any("__pycache__" in name for name in names)
     packages = {name.split("/")[0] for name in names if ".d" not in name.split("/")[0]}
     assert packages == {"llmprof", "llmprof_harness"}
     assert {"llmprof/py.typed", "llmprof_harness/py.typed", "llmprof_harness/pytest_plugin.py"} <= set(names)

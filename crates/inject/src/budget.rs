@@ -38,6 +38,7 @@ pub(crate) use self::pattern::{Kernels, Stream};
 use self::slices::Slices;
 use self::step::Step;
 use crate::gate::{Slice, Switches};
+use crate::step_label::recurring_name;
 use crate::sys;
 
 /// What a kernel of a graph costs, in launches: an H200 showed 0.27 µs, and 3 for a launch.
@@ -108,6 +109,7 @@ impl Budget {
 
     /// A range of this name begins; true if a slice begins with it.
     pub(crate) fn begins(&self, name: &[u8], now: i64, moment: Moment) -> bool {
+        let name = recurring_name(name);
         let Ok(mut state) = self.state.lock() else {
             return false;
         };
@@ -132,6 +134,7 @@ impl Budget {
         (start, end): (i64, i64),
         recorded: Option<bool>,
     ) -> bool {
+        let name = recurring_name(name);
         let Ok(mut state) = self.state.lock() else {
             return false;
         };

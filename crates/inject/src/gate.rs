@@ -9,6 +9,7 @@ use llmprof_wire::control::Report;
 
 use crate::cupti::{Attachment, Denied};
 use crate::session::Session;
+use crate::step_label::recurring_name;
 use crate::sys;
 
 pub(crate) struct Gate {
@@ -109,9 +110,10 @@ impl Gate {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether a range of this name is the one to record.
+    /// Whether a range of this name is the one to record; that of a step is known without its numbers too.
     pub(crate) fn is_range(&self, name: &[u8]) -> bool {
-        self.range.as_ref().is_some_and(|range| **range == *name)
+        let is = |range: &[u8]| range == name || range == recurring_name(name);
+        self.range.as_deref().is_some_and(is)
     }
 
     pub(crate) fn attach(&self, session: &Session) {

@@ -24,6 +24,7 @@ mod names;
 mod nvtx;
 mod output;
 mod session;
+mod step_label;
 mod sys;
 mod translate;
 mod worker;

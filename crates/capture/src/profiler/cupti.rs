@@ -20,7 +20,7 @@ impl LibraryMissing {
     /// How to get it.
     pub fn hint(&self) -> String {
         format!(
-            "`cargo build --release` builds it beside the binary; or set {LIBRARY_VARIABLE} to its path"
+            "`cargo build --release` builds it beside the binary, `pip install llmprof` installs it; or set {LIBRARY_VARIABLE} to its path"
         )
     }
 }
@@ -40,21 +40,24 @@ pub fn find_library() -> Result<PathBuf, LibraryMissing> {
         };
     }
     let program = std::env::current_exe().unwrap_or_default();
-    let folder = program.parent().unwrap_or(Path::new(""));
-    // Beside the binary; beside the folder of a test; in the library folder of an installation.
-    let places = [
-        folder.to_owned(),
-        folder.join("deps"),
-        folder.join(".."),
-        folder.join("../lib"),
-    ];
-    let found = places
-        .iter()
-        .map(|place| place.join(LIBRARY))
-        .find(|path| path.is_file());
-    found.ok_or_else(|| LibraryMissing {
-        looked: format!("it is not beside {}", program.display()),
+    installed_with(&program).ok_or_else(|| LibraryMissing {
+        looked: format!(
+            "it is neither beside {} nor in ../lib/llmprof of it",
+            program.display()
+        ),
     })
+}
+
+/// The library that was built or installed with `program`.
+fn installed_with(program: &Path) -> Option<PathBuf> {
+    let folder = program.parent()?;
+    // Beside the binary; beside the folder of a test; in the library folder of an installation (PREFIX/bin/llmprof,
+    // PREFIX/lib/llmprof/…, as a wheel has it).
+    let places = ["", "deps", "..", "../lib/llmprof", "../lib"];
+    places
+        .iter()
+        .map(|place| folder.join(place).join(LIBRARY))
+        .find(|path| path.is_file())
 }
 
 /// Recording by our library.
@@ -93,6 +96,30 @@ impl Cupti {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_installed_binary_finds_the_library_of_its_prefix() {
+        let prefix = tempfile::tempdir().unwrap();
+        let program = prefix.path().join("bin/llmprof");
+        let library = prefix.path().join("lib/llmprof").join(LIBRARY);
+        for file in [&program, &library] {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        }
+        std::fs::write(&program, "").unwrap();
+        assert_eq!(installed_with(&program), None);
+        std::fs::write(&library, "").unwrap();
+        let found = installed_with(&program).unwrap();
+        assert_eq!(
+            found.canonicalize().unwrap(),
+            library.canonicalize().unwrap()
+        );
+        // One that was just built comes first.
+        std::fs::write(prefix.path().join("bin").join(LIBRARY), "").unwrap();
+        assert_eq!(
+            installed_with(&program).unwrap(),
+            prefix.path().join("bin").join(LIBRARY)
+        );
+    }
 
     #[test]
     fn a_command_is_recorded_by_its_environment_alone() {

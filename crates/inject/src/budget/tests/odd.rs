@@ -21,6 +21,23 @@ fn armed() -> (Budget, i64) {
     (budget, now)
 }
 
+/// Labels of `llmprof_harness.step` have other numbers in every step.
+#[test]
+fn steps_whose_labels_count_tokens_are_steps_of_one_name() {
+    let budget = Budget::new(20_000, false).unwrap();
+    let mut now = 1_000_000 * MS;
+    begin(&budget, now);
+    for cached in 512.. {
+        let label = format!("llmprof.step decode batch=8 new=1 cached={cached}");
+        if budget.begins(label.as_bytes(), now, QUIET) {
+            break;
+        }
+        budget.ends(label.as_bytes(), (now, now + 20 * MS), Some(false));
+        now += 20 * MS;
+        assert!(cached < 1512, "no slice begins with a step");
+    }
+}
+
 /// So many threads whose steps of 20 ms lie across each other; all wait while recording is switched, which takes 5 ms. The
 /// share of time that this and recording took.
 fn crowd(threads: usize) -> f64 {

@@ -1,0 +1,178 @@
+"""`profile()`: torch.profiler around a block, and a run directory with llmprof's report of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ._torch import require_torch
+from .binary import run_llmprof
+from .ranges import nvtx_range
+from .run import Run, load
+from .table import Table
+from .torch_profiler import RECORDED, activities, keeps_events
+
+class profile:  # noqa: N801 - used like a function
+    """Records a block and leaves a run directory; in a notebook the object shows the report.
+
+        with llmprof_harness.profile(model=model) as run:
+            with step(batch=1, new_tokens=128, cached=0):
+                model(prompt)
+        run.kernels, run.steps, run.path
+
+    `model` is a model of transformers, its config, a dict with the keys of a config.json, a path to one, or the name of a
+    model that llmprof ships; with it the report has rooflines, MFU and MBU. `workload` says what was asked of it
+    (`{"prompt_tokens": 128}`) where no `step` ranges do, `device` names the GPU to compare with where torch does not, and
+    `overrides` are further changes to llmprof's config.
+
+    Inside `llmprof record` the GPU is recorded already, and CUPTI has one user at a time: the block then is a range of
+    that recording, whose run is complete when the program has ended.
+    """
+
+    def __init__(
+        self,
+        out: str | Path | None = None,
+        *,
+        model: Any = None,
+        workload: Mapping[str, object] | None = None,
+        device: str | None = None,
+        overrides: Sequence[str] = (),
+        record_shapes: bool = True,
+        with_stack: bool = False,
+        profile_memory: bool = False,
+        binary: str | Path | None = None,
+    ) -> None:
+        if (workload or overrides) and model is None:
+            raise ValueError("workload and overrides say what was asked of a model: give model too")
+        recorded = os.environ.get(RECORDED)
+        self.is_recorded_outside = recorded is not None
+        self.path = Path(recorded).parent if recorded else Path(out) if out is not None else _default_directory()
+        self._torch = require_torch("profile")
+        self._model = model
+        self._words = [f"workload.{key}={value}" for key, value in (workload or {}).items()] + list(overrides)
+        self._device = device
+        self._binary = binary
+        self._profiler: Any = None
+        self._range: nvtx_range | None = None
+        self._run: Run | None = None
+        self._options = {
+            "record_shapes": record_shapes,
+            "with_stack": with_stack,
+            "profile_memory": profile_memory,
+            **keeps_events(self._torch),
+        }
+
+    def __enter__(self) -> profile:
+        if self.is_recorded_outside:
+            self._range = nvtx_range("profile")
+            self._range.__enter__()
+            return self
+        if (self.path / "run.json").exists():
+            raise FileExistsError(f"{self.path} holds a run already")
+        self._profiler = self._torch.profiler.profile(activities=activities(self._torch), **self._options)
+        self._profiler.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._range is not None:
+            self._range.__exit__(kind, error, trace)
+            return
+        if self._torch.cuda.is_available():
+            # What the block launched belongs to it.
+            self._torch.cuda.synchronize()
+        self._profiler.__exit__(kind, error, trace)
+        try:
+            self._import()
+        except Exception as failure:
+            if error is None:
+                raise
+            # The block's own error is the one to report.
+            print(f"llmprof_harness: no run was made of the failed block: {failure}", file=sys.stderr)
+        finally:
+            self._profiler = None
+
+    def _import(self) -> None:
+        folder = self.path / "torch_profiler"
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "trace.json.gz"
+        self._profiler.export_chrome_trace(str(file))
+        with tempfile.TemporaryDirectory(prefix="llmprof-") as scratch:
+            command = ["import", str(file), "-o", str(self.path)]
+            if self._device:
+                command += ["--device", self._device]
+            command += _model_arguments(self._model, Path(scratch)) + self._words
+            run_llmprof(command, self._binary)
+        self._run = load(self.path)
+
+    @property
+    def run(self) -> Run:
+        """The run, once the block has ended."""
+        if self._run is None:
+            when = "when the recorded program has ended" if self.is_recorded_outside else "when the block has ended"
+            raise RuntimeError(f"the run in {self.path} is complete {when}")
+        return self._run
+
+    @property
+    def operators(self) -> Table:
+        return self.run.operators
+
+    @property
+    def ops(self) -> Table:
+        return self.run.ops
+
+    @property
+    def kernels(self) -> Table:
+        return self.run.kernels
+
+    @property
+    def steps(self) -> Table:
+        return self.run.steps
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        return self.run.metrics
+
+    def __repr__(self) -> str:
+        return repr(self._run) if self._run else f"profile({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        return self.run._repr_html_()
+
+
+def _default_directory() -> Path:
+    program = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+    return Path("runs") / "profile" / program / datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
+
+
+def _model_arguments(model: Any, scratch: Path) -> list[str]:
+    """How the binary is told of a model."""
+    if model is None:
+        return []
+    if isinstance(model, Path) or (isinstance(model, str) and model.endswith(".json")):
+        return ["--config", str(model)]
+    if isinstance(model, str):
+        return [f"model={model}"]
+    config = getattr(model, "config", model)
+    if hasattr(config, "to_dict"):
+        config = config.to_dict()
+    if not isinstance(config, Mapping):
+        raise TypeError(
+            "model is a model or config of transformers, a dict, a path to config.json or the name of a model that "
+            f"llmprof ships, not {type(model).__name__}"
+        )
+    file = scratch / "config.json"
+    # Of what JSON has no word for (dtypes, tuples of enums) the name is kept.
+    file.write_text(json.dumps(dict(config), default=str))
+    return ["--config", str(file)]

@@ -1,0 +1,39 @@
+"""The harness from the source tree. Where llmprof is installed, pytest loads the plugin by itself."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parent.parent.parent
+
+pytest_plugins = ["pytester"]
+if not any(entry.name == "llmprof" for entry in importlib.metadata.entry_points(group="pytest11")):
+    pytest_plugins.append("llmprof_harness.pytest_plugin")
+
+
+@pytest.fixture
+def data() -> Path:
+    return DATA
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    """The binary that was built: of LLMPROF_BINARY, or of cargo's target folder."""
+    from llmprof import BinaryNotFound, find_binary
+
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    for built in (target / "debug/llmprof", target / "release/llmprof"):
+        if "LLMPROF_BINARY" not in os.environ and built.is_file():
+            os.environ["LLMPROF_BINARY"] = str(built)
+    try:
+        return find_binary()
+    except BinaryNotFound as missing:
+        # A test of the binary must not pass because it is missing.
+        if "LLMPROF_REQUIRE_PYTHON" in os.environ:
+            raise
+        pytest.skip(str(missing))

@@ -26,6 +26,7 @@ pub(crate) fn works(folder: &Path, args: &[&str]) -> String {
 }
 
 /// What is said when it does not work, without the breaks of a terminal's lines.
+#[allow(dead_code, reason = "each test program uses its part of this")]
 pub(crate) fn refused(folder: &Path, args: &[&str]) -> String {
     let output = llmprof(folder, args);
     assert_eq!(output.status.code(), Some(2), "{args:?}");

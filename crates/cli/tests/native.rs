@@ -419,10 +419,12 @@ fn requests_beyond_the_context_are_reported() {
     let more = ["+model.max_position_embeddings=10", "hydra.run.dir=out"];
     works(folder.path(), &more);
     let issues = json(&folder.path().join("out/run.json"))["issues"].clone();
-    let text = issues.to_string();
-    assert!(
-        text.contains("up to 11 positions, but the model was made for 10"),
-        "{text}"
+    let mut issues = issues.as_array().unwrap().iter();
+    let found = issues.find(|issue| issue["code"] == "workload.beyond_context");
+    let values = &found.unwrap()["values"];
+    assert_eq!(
+        (&values["positions"], &values["most"]),
+        (&11.into(), &10.into())
     );
 }
 

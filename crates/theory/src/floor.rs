@@ -44,10 +44,10 @@ impl std::fmt::Display for Resource {
 }
 
 impl Resource {
-    /// The limit that it sets, in words that hold for any device: `memory limit`, `tensor-core peak`.
+    /// The limit that it sets, in words that hold for any device: `memory limit`, `compute peak`.
     pub fn limit(self) -> &'static str {
         match self {
-            Self::Tensor => "tensor-core peak",
+            Self::Tensor => "compute peak",
             Self::Vector => "limit for other arithmetic",
             Self::Memory => "memory limit",
             Self::Launch => "limit of launching",

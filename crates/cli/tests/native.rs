@@ -418,10 +418,9 @@ fn requests_beyond_the_context_are_reported() {
     let folder = folder();
     let more = ["+model.max_position_embeddings=10", "hydra.run.dir=out"];
     works(folder.path(), &more);
-    let issues = json(&folder.path().join("out/run.json"))["issues"].clone();
-    let text = issues.to_string();
+    let text = fs::read_to_string(folder.path().join("out/report.md")).unwrap();
     assert!(
-        text.contains("up to 11 positions, but the model was made for 10"),
+        text.contains("up to 11 positions, the model supports 10"),
         "{text}"
     );
 }

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_share_is_reported_apart() {
+    fn what_is_no_share_is_distinguished() {
         let why = |text: &str| text.parse::<Share>().unwrap_err();
         for text in ["", "%", "much", "NaN", "2%%", "1/50"] {
             assert_eq!(why(text), ShareError::NotANumber, "{text}");

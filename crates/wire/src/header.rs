@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_short_files_and_other_versions_are_reported_apart() {
+    fn other_files_short_files_and_other_versions_are_distinguished() {
         let mut bytes = HEADER.bytes();
         for length in 1..HEADER_BYTES {
             assert_eq!(Header::read(&bytes[..length]), Err(HeaderError::Short));

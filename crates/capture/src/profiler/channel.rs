@@ -182,12 +182,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_report_and_are_reported() {
+    fn processes_report_and_take_orders() {
         let mut channel = Channel::open().unwrap();
         channel.order(Order::Start);
         let mut process = UnixStream::connect(channel.path()).unwrap();
         process
-            .write_all(b"hello 1 42 42-1.wire\nattached 130001\nlost 3 no sp")
+            .write_all(b"hello 1 42 42-1.wire\nattached 130001\ndropped 3 no sp")
             .unwrap();
         channel.serve();
         process.write_all(b"ace\nnonsense\n").unwrap();

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_reported_when_to_record_and_answers() {
+    fn a_worker_is_ordered_to_record_and_answers() {
         let folder = tempfile::tempdir().unwrap();
         let library = PathBuf::from("/nowhere/library.so");
         let options = Options {

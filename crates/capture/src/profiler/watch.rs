@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_nobody_signalled_is_reported_and_then_ended() {
+    fn a_command_that_nobody_signalled_is_signalled_and_then_ended() {
         let expected = [
             (3, Signal::INT),
             (7, Signal::TERM),

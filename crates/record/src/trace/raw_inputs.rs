@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_scalars_and_lists_of_tensors_are_reported_apart() {
+    fn tensors_scalars_and_lists_of_tensors_are_distinguished() {
         let (inputs, strings) = one(RawInputs {
             dims: b"[[151936, 896], [], [[2, 3], [4]], []]",
             strides: b"[[896, 1], [], [[3, 1], [1]], []]",

@@ -5,10 +5,12 @@
 
 mod app;
 mod args;
+mod args_assets;
 mod clock;
 mod commands;
 mod failure;
 mod measured;
+mod moved_keys;
 mod output;
 mod outputs;
 mod plan;

@@ -151,11 +151,7 @@ fn a_mistake_in_a_file_names_the_file() {
     let folder = folder();
     let extra = folder.path().join("extra/hardware");
     fs::create_dir_all(&extra).unwrap();
-    fs::write(
-        extra.join("odd.yaml"),
-        "device_index: first\npower_limit_w: null\nspec: auto\n",
-    )
-    .unwrap();
+    fs::write(extra.join("odd.yaml"), "device_index: 0\nspec: auto\n").unwrap();
     let shown = stderr(
         folder.path(),
         &["run", "--config-dir", "extra", "hardware=odd"],

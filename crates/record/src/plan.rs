@@ -6,6 +6,7 @@
 mod cupti;
 mod mistakes;
 mod runtime;
+mod source;
 mod telemetry;
 mod torch;
 
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use self::cupti::{CuptiPlan, read_share};
 pub use self::mistakes::Mistake;
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
+pub use self::source::CodeSource;
 pub use self::telemetry::TelemetryPlan;
 pub use self::torch::{Activity, Compile, Preset, TorchProfilerPlan, TorchProfilerSettings};
 
@@ -110,9 +112,9 @@ pub struct ModelPlan {
     /// How images are prepared for it.
     pub preprocess: Option<serde_json::Value>,
     /// Its reference implementation.
-    pub impl_src: Option<String>,
+    pub impl_src: Option<CodeSource>,
     /// Its home on a model hub.
-    pub hf_src: Option<String>,
+    pub hf_src: Option<CodeSource>,
     /// Where weights come from.
     pub load_format: LoadFormat,
     /// Its design, with the keys of a Hugging Face `config.json`; empty where `path` has that file.
@@ -234,14 +236,10 @@ impl WorkloadPlan {
     }
 }
 
-/// Which device, and what describes it.
+/// What describes the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HardwarePlan {
-    /// Which GPU, where there are several.
-    pub device_index: u32,
-    /// Power limit assumed when judging.
-    pub power_limit_w: Option<f64>,
     /// `auto`, the name of a known device, or a file.
     pub spec: String,
 }

@@ -39,7 +39,8 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    pub(super) fn check(&self) -> Result<(), DatasetError> {
+    /// Refuses sizes that make no prompt.
+    pub fn check(&self) -> Result<(), DatasetError> {
         if self.samples == 0 {
             return Err(DatasetError::Empty {
                 what: "it was asked for 0 synthetic prompts".to_owned(),
@@ -61,7 +62,8 @@ impl Synthetic {
     }
 
     /// The token ids of prompt `index`.
-    pub(super) fn prompt(&self, index: usize) -> Vec<u32> {
+    /// The prompt of this number.
+    pub fn prompt(&self, index: usize) -> Vec<u32> {
         // The index is mixed before it meets the seed, so that seeds 1 and 2 share no prompts.
         let mut random = SplitMix64(self.seed ^ SplitMix64(index as u64).next());
         let span = (self.lengths.max - self.lengths.min) as u64 + 1;

@@ -2,8 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use llmprof_assets::{
+    AssetError,
+    dataset::{
+        samples::{Content, Samples},
+        variant_root,
+    },
+};
 use llmprof_capture::{
-    dataset::{Dataset, DatasetError, Lengths, Synthetic},
+    dataset::{DatasetError, Epochs, Lengths, Synthetic},
     runner::protocol::{Generate, GenerateRequest, Image, Instruments, Prompt, TokenSampling},
 };
 use llmprof_record::plan::{Plan, SamplingPlan};
@@ -34,13 +41,18 @@ struct Input {
 impl Feed {
     /// Opens the dataset and chooses its samples. Synthetic ones have token ids of the model.
     pub(super) fn of(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Self, Failure> {
-        let failed =
-            |error: DatasetError| Failure::new(format!("dataset {}: {error}", plan.dataset.name));
-        let dataset = match &plan.dataset.root {
-            Some(root) => files(plan, root, cwd).map_err(failed)?,
-            None => synthetic(plan, &subject.vocabulary()?).map_err(failed)?,
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::new(format!("dataset {}: {error}", plan.dataset.name))
         };
-        let epochs = dataset.epochs(&plan.dataset.sampling);
+        let dataset = match &plan.dataset.root {
+            Some(root) => Source::Stored(
+                stored(plan, root, cwd).map_err(|error| failed(&error).hint(error.hint()))?,
+            ),
+            None => Source::Synthetic(
+                synthetic(plan, &subject.vocabulary()?).map_err(|error| failed(&error))?,
+            ),
+        };
+        let epochs = Epochs::new(dataset.len(), &plan.dataset.sampling);
         check_size(plan, epochs.samples_per_epoch())?;
         let shuffle_seed = epochs.seed();
         let batch_size = usize::try_from(plan.workload.batch_size).unwrap_or(usize::MAX);
@@ -53,7 +65,7 @@ impl Feed {
             for numbers in samples.chunks(batch_size.max(1)) {
                 let mut requests = Vec::with_capacity(numbers.len());
                 for &number in numbers {
-                    let sample = dataset.sample(number).map_err(failed)?;
+                    let sample = dataset.sample(number).map_err(|error| failed(&error))?;
                     let (tokens, bytes) = match &sample.prompt {
                         Prompt::Tokens(tokens) => (Some(tokens.len()), 0),
                         Prompt::Text(text) => (None, text.len() as u64),
@@ -131,6 +143,56 @@ impl Feed {
     }
 }
 
+/// Where prompts come from.
+enum Source {
+    Synthetic(Synthetic),
+    Stored(Samples),
+}
+
+/// One prompt, and the file it is from.
+struct Sample {
+    id: String,
+    prompt: Prompt,
+    file: Option<PathBuf>,
+}
+
+impl Source {
+    fn len(&self) -> usize {
+        match self {
+            Self::Synthetic(prompts) => prompts.samples,
+            Self::Stored(samples) => samples.len(),
+        }
+    }
+
+    fn sample(&self, index: usize) -> Result<Sample, AssetError> {
+        let sample = match self {
+            Self::Synthetic(prompts) => {
+                return Ok(Sample {
+                    id: format!("synthetic-{index}"),
+                    prompt: Prompt::Tokens(prompts.prompt(index)),
+                    file: None,
+                });
+            }
+            Self::Stored(samples) => samples.sample(index)?,
+        };
+        let prompt = match sample.content {
+            Content::Text(text) => Prompt::Text(text),
+            Content::Tokens(tokens) => Prompt::Tokens(tokens),
+            Content::Image(_) => {
+                return Err(AssetError::Refused {
+                    message: format!("sample {} is an image, and this version feeds texts and token ids", sample.id),
+                    hint: None,
+                });
+            }
+        };
+        Ok(Sample {
+            id: sample.id,
+            prompt,
+            file: Some(sample.file),
+        })
+    }
+}
+
 /// Most prompts, and most tokens and images of all of them: a pass is held in memory.
 const MOST: [(u64, &str); 3] = [
     (1 << 20, "prompts"),
@@ -161,7 +223,7 @@ fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), Failure> {
 }
 
 /// Prompts of random tokens.
-fn synthetic(plan: &Plan, vocabulary: &Vocabulary) -> Result<Dataset, DatasetError> {
+fn synthetic(plan: &Plan, vocabulary: &Vocabulary) -> Result<Synthetic, DatasetError> {
     let size = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
     let SamplingPlan {
         num_samples_per_epoch,
@@ -170,7 +232,7 @@ fn synthetic(plan: &Plan, vocabulary: &Vocabulary) -> Result<Dataset, DatasetErr
     } = plan.dataset.sampling;
     let longest = plan.workload.prompt_tokens;
     let reserved = vocabulary.reserved.iter();
-    Dataset::synthetic(Synthetic {
+    let prompts = Synthetic {
         samples: size(num_samples_per_epoch.unwrap_or(plan.workload.batch_size)),
         lengths: Lengths {
             min: size(plan.dataset.min_prompt_tokens.unwrap_or(longest)),
@@ -179,20 +241,22 @@ fn synthetic(plan: &Plan, vocabulary: &Vocabulary) -> Result<Dataset, DatasetErr
         vocab_size: u32::try_from(vocabulary.size).unwrap_or(u32::MAX),
         reserved: reserved.filter_map(|id| u32::try_from(*id).ok()).collect(),
         seed: seed.unwrap_or(0),
-    })
+    };
+    prompts.check()?;
+    Ok(prompts)
 }
 
-/// Prompts of files.
-fn files(plan: &Plan, root: &Path, cwd: &Path) -> Result<Dataset, DatasetError> {
+/// Samples of files: of the variant, where one is named.
+fn stored(plan: &Plan, root: &Path, cwd: &Path) -> Result<Samples, AssetError> {
     let data = &plan.dataset;
     let mut root = cwd.join(root);
     if let Some(variant) = &data.variant {
-        root.push(variant);
-        if root.join("data").is_dir() {
-            root.push("data");
-        }
+        root = variant_root(&root, variant)?;
     }
-    Dataset::files(&root, data.subset_filelist.as_deref(), cwd)
+    Ok(match &data.subset_filelist {
+        Some(list) => Samples::listed(&root, list, cwd)?,
+        None => Samples::found(&root)?,
+    })
 }
 
 fn generate(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {

@@ -19,7 +19,7 @@ use llmprof_report::{
     statics::{assumptions as assumptions_of, document as statics_document},
 };
 
-use super::{command::command, feed::Feed, halt::Halt, native, pytorch};
+use super::{command::command, feed::Feed, halt::Halt, native, pytorch, sources};
 use crate::{
     clock,
     failure::{self, Failure},
@@ -99,7 +99,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let on_cpu = plan.device == Place::Cpu;
     let runs = matches!(
         plan.runtime.kind,
-        RuntimeType::Native | RuntimeType::Pytorch
+        RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
     );
     let is_measured = runs && on_cpu && plan.hardware.spec == "auto";
     if is_measured {
@@ -107,7 +107,9 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     }
     // What transformers or another program runs need not be known here.
     let subject = match plan.runtime.kind {
-        RuntimeType::Pytorch | RuntimeType::Command => Subject::of_any(&plan)?,
+        RuntimeType::Pytorch | RuntimeType::Worker | RuntimeType::Command => {
+            Subject::of_any(&plan)?
+        }
         RuntimeType::Native | RuntimeType::None => Subject::of(&plan, None)?,
     };
     let feed = match plan.runtime.kind {
@@ -128,6 +130,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         let facts = serde_json::to_string_pretty(&HostFacts::collect(crate::VERSION, cwd))
             .expect("host facts have only string keys");
         store.write("env.json", facts + "\n")?;
+        sources::write(&plan, cwd, &mut store)?;
         for issue in &subject.issues {
             store.add_issue(issue.clone())?;
         }
@@ -162,7 +165,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             show,
         };
         let told = match plan.runtime.kind {
-            RuntimeType::Pytorch => pytorch::pytorch(&mut run)?,
+            RuntimeType::Pytorch | RuntimeType::Worker => pytorch::pytorch(&mut run)?,
             _ => native::native(&mut run)?,
         };
         summary = told.lines;

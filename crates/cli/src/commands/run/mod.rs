@@ -11,6 +11,7 @@ mod native;
 mod passes;
 mod processors;
 mod pytorch;
+mod sources;
 mod sweep;
 mod torch_profiler;
 mod watch;
@@ -19,12 +20,14 @@ use std::process::ExitCode;
 
 use llmprof_config::hydra::{Execution, Outcome};
 
-use crate::{app, args::RunArgs, failure::Failure, output::Output, progress::Show};
+use crate::{
+    app, args::RunArgs, failure::Failure, moved_keys, output::Output, progress::Show,
+};
 
 pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let host = app::host()?;
     let application = app::llmprof(&host.cwd);
-    match args.hydra.into_command().perform(&application, &host)? {
+    match moved_keys::perform(args.hydra.into_command(), &application, &host)? {
         Outcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),
         Outcome::Execution(Execution::Run(job)) => {
             let ended = job::run(&job, &host.cwd, Show::detect())?;

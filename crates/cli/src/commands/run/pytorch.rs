@@ -13,7 +13,7 @@ use llmprof_capture::{
     },
 };
 use llmprof_record::{
-    plan::{Place, Plan},
+    plan::{Place, Plan, RuntimeType, Word},
     store::RunDir,
 };
 use llmprof_theory::Workload;
@@ -32,8 +32,9 @@ use crate::{
     subject::Subject,
 };
 
-/// Where the worker's logs are.
+/// Where the logs of llmprof's own worker are, and of one of the user's own.
 const FOLDER: &str = "pytorch";
+const OWN_FOLDER: &str = "worker";
 
 /// Runs warm-up, plain and captured passes, analyzes them and writes what people read.
 ///
@@ -41,7 +42,10 @@ const FOLDER: &str = "pytorch";
 /// operators stand beside it. Without it torch's trace explains both.
 pub(super) fn pytorch(run: &mut Run<'_>) -> Result<Told, Halt> {
     let package = Package::unpack().map_err(|error| Halt::Failed(error.to_string()))?;
-    let launch = package.launch(run.plan.runtime.python.as_deref().unwrap_or("python3"));
+    let launch = match run.plan.runtime.kind {
+        RuntimeType::Worker => own_worker(run.plan, run.cwd),
+        _ => package.launch(run.plan.runtime.python.as_deref().unwrap_or("python3")),
+    };
     let watch = Watch::start(run.plan)?;
     let mut request = load(run.plan, run.subject, run.cwd);
     request.options = options(run.plan);
@@ -143,6 +147,13 @@ pub(super) fn pytorch(run: &mut Run<'_>) -> Result<Told, Halt> {
     })
 }
 
+/// The command line of a worker of the user's own, started where llmprof was.
+fn own_worker(plan: &Plan, cwd: &std::path::Path) -> Launch {
+    let mut words = plan.runtime.worker.iter().map(|Word(word)| word);
+    let program = words.next().map_or("", String::as_str);
+    Launch::new(program).args(words).in_directory(cwd)
+}
+
 /// What the first worker gave: all passes but the one that our library records.
 struct FirstWorker {
     measured: MeasuredRun,
@@ -167,10 +178,14 @@ fn measure(
         show,
         ..
     } = run;
-    let logs = store.path().join(FOLDER);
+    let is_own = plan.runtime.kind == RuntimeType::Worker;
+    let logs = store.path().join(if is_own { OWN_FOLDER } else { FOLDER });
     let (mut passes, loaded) =
         Passes::start(launch, &logs, limits(plan), request, feed, interrupt, *show)
-            .map_err(|error| not_started(error, launch))?;
+            .map_err(|error| match is_own {
+                true => error.into(),
+                false => not_started(error, launch),
+            })?;
     if feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed(
             "the dataset is text, but the model has no tokenizer: name one with model.tokenizer=DIR, or use dataset=synthetic"
@@ -182,7 +197,9 @@ fn measure(
     passes.warm_up(plan.runtime.warmup)?;
     let made = passes.plain(plan.runtime.repeats, store).and_then(|()| {
         match plan.pipeline.torch_profiler.enable {
+            // Torch's profiler is asked of llmprof's own worker.
             Some(false) => Ok(None),
+            _ if is_own => Ok(None),
             _ => torch_profiler::capture(&mut passes, feed, plan, store).map(Some),
         }
     });

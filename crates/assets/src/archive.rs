@@ -76,8 +76,9 @@ pub(crate) fn extract(archive: &Path, into: &Path, bound: Bytes) -> Result<()> {
     fs::create_dir_all(&partial).map_err(AssetError::io("create", &partial))?;
     let mut zip = open(archive)?;
     let inner = zip.file_names().all(|entry| {
-        plain_path(entry)
-            .is_some_and(|path| path.starts_with(name) && (path != Path::new(name) || entry.ends_with('/')))
+        plain_path(entry).is_some_and(|path| {
+            path.starts_with(name) && (path != Path::new(name) || entry.ends_with('/'))
+        })
     });
     let mut left = bound.0;
     for number in 0..zip.len() {
@@ -86,9 +87,10 @@ pub(crate) fn extract(archive: &Path, into: &Path, bound: Bytes) -> Result<()> {
         let Some(path) = plain_path(entry.name()) else {
             continue;
         };
-        let path = match inner {
-            true => path.strip_prefix(name).unwrap_or(&path).to_owned(),
-            false => path,
+        let path = if inner {
+            path.strip_prefix(name).unwrap_or(&path).to_owned()
+        } else {
+            path
         };
         let path = partial.join(path);
         if entry.is_dir() {
@@ -102,11 +104,13 @@ pub(crate) fn extract(archive: &Path, into: &Path, bound: Bytes) -> Result<()> {
         // The size that an entry states is not always the one it has.
         let written = copy(&mut entry, &mut file, left, &path)
             .map_err(|error| bad(&format!("entry `{}`: {error}", entry.name())))?;
-        left = left.checked_sub(written).ok_or_else(|| AssetError::UnsafeArchive {
-            archive: archive.to_owned(),
-            entry: entry.name().escape_debug().to_string(),
-            why: format!("exceeds {bound} in all"),
-        })?;
+        left = left
+            .checked_sub(written)
+            .ok_or_else(|| AssetError::UnsafeArchive {
+                archive: archive.to_owned(),
+                entry: entry.name().escape_debug().to_string(),
+                why: format!("exceeds {bound} in all"),
+            })?;
     }
     fs::rename(&partial, into).map_err(AssetError::io("create", into))
 }

@@ -92,14 +92,14 @@ impl Changes {
 
     /// A file, where there is none. One that is there is the user's.
     pub(crate) fn new_file(&mut self, path: &Path, contents: impl Into<Vec<u8>>) {
+        let contents = contents.into();
         if path.symlink_metadata().is_ok() {
-            let same = fs::read(path).is_ok_and(|found| found == contents.into());
-            if !same {
+            if !fs::read(path).is_ok_and(|found| found == contents) {
                 self.note(format!("{} is kept as it is", path.display()));
             }
             return;
         }
-        self.write("create", path.to_owned(), contents.into());
+        self.write("create", path.to_owned(), contents);
     }
 
     /// A file that llmprof owns: it is replaced where it differs.

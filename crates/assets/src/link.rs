@@ -38,11 +38,7 @@ pub(crate) fn plan(
         Ok(found) => {
             return Err(AssetError::InTheWay {
                 path: link.to_owned(),
-                what: if found.is_dir() {
-                    "a folder"
-                } else {
-                    "a file"
-                },
+                what: if found.is_dir() { "a folder" } else { "a file" },
             });
         }
     };

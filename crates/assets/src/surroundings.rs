@@ -47,7 +47,10 @@ impl Surroundings {
         while let Some(at) = rest.find('$') {
             out += &rest[..at];
             let after = &rest[at + 1..];
-            let (name, tail) = match after.strip_prefix('{').and_then(|name| name.split_once('}')) {
+            let (name, tail) = match after
+                .strip_prefix('{')
+                .and_then(|name| name.split_once('}'))
+            {
                 Some(parts) => parts,
                 None => {
                     let end = after

@@ -31,8 +31,14 @@ fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let (hub, project) = (root.join("hub"), root.join("project"));
-    cached(&hub, "models--deepseek-ai--DeepSeek-OCR", &["config.json", "model.safetensors"]);
-    let snapshot = hub.join("models--deepseek-ai--DeepSeek-OCR/snapshots").join(COMMIT);
+    cached(
+        &hub,
+        "models--deepseek-ai--DeepSeek-OCR",
+        &["config.json", "model.safetensors"],
+    );
+    let snapshot = hub
+        .join("models--deepseek-ai--DeepSeek-OCR/snapshots")
+        .join(COMMIT);
     let ways = [
         // As the schema has always been: one model, by the path of its snapshot, or by its commit alone.
         format!("env:\n  model_root_env: HF_SNAPSHOTS_ROOT\n  default_model_root: /nowhere\nmodel:\n  source_subdir: models--deepseek-ai--DeepSeek-OCR/snapshots/{COMMIT}\n  repo_link_name: ocr\n  required_files: [config.json, model.safetensors]\n"),
@@ -55,7 +61,11 @@ fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
     }
     // Other variables, in their order; then the cache where its own tools have it.
     write(&project, &[("models/bootstrap.yaml", &ways[3])]);
-    for variables in [[("MODELS_ROOT", hub.clone())], [("HF_HUB_CACHE", hub.clone())], [("HF_HOME", root.clone())]] {
+    for variables in [
+        [("MODELS_ROOT", hub.clone())],
+        [("HF_HUB_CACHE", hub.clone())],
+        [("HF_HOME", root.clone())],
+    ] {
         let [(name, value)] = &variables;
         let found = plan(&project, Part::All, &surroundings(&[(name, value)])).unwrap();
         assert_eq!(found.assets.len(), 1, "{name}: {:?}", found.problems);
@@ -67,7 +77,11 @@ fn what_is_missing_is_an_error_and_no_link() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let (hub, project) = (root.join("hub"), root.join("project"));
-    cached(&hub, "models--org--name", &["config.json", "model.safetensors"]);
+    cached(
+        &hub,
+        "models--org--name",
+        &["config.json", "model.safetensors"],
+    );
     let environment = surroundings(&[("HF_SNAPSHOTS_ROOT", &hub)]);
     let entry = |keys: &str| format!("models:\n  - {{repo_link_name: m, {keys}}}\n");
     let problem = |text: &str| {
@@ -77,10 +91,17 @@ fn what_is_missing_is_an_error_and_no_link() {
         assert!(project.join("models/m").symlink_metadata().is_err());
         error.to_string()
     };
-    let text = problem(&entry("repo_id: org/name, required_files: [config.json, tokenizer.json]"));
-    assert!(text.contains("tokenizer.json") && !text.contains("config.json"), "{text}");
+    let text = problem(&entry(
+        "repo_id: org/name, required_files: [config.json, tokenizer.json]",
+    ));
+    assert!(
+        text.contains("tokenizer.json") && !text.contains("config.json"),
+        "{text}"
+    );
     fs::remove_file(hub.join("models--org--name/blobs/1")).unwrap();
-    let text = problem(&entry("repo_id: org/name, required_files: [model.safetensors]"));
+    let text = problem(&entry(
+        "repo_id: org/name, required_files: [model.safetensors]",
+    ));
     assert!(text.contains("download did not finish"), "{text}");
     let text = problem(&entry("source_subdir: absent"));
     assert!(text.contains("does not exist"), "{text}");
@@ -88,8 +109,14 @@ fn what_is_missing_is_an_error_and_no_link() {
         (entry("repo_id: org/other"), "not in the cache"),
         (entry("repo_id: org/name, revision: v2"), "no revision"),
         (entry("repo_id: org/name, source_subdir: x"), "one of"),
-        ("models:\n  - {repo_link_name: ../m, source_subdir: x}\n".to_owned(), "not the name of a link"),
-        ("models:\n  - {source_subdir: x}\n".to_owned(), "repo_link_name"),
+        (
+            "models:\n  - {repo_link_name: ../m, source_subdir: x}\n".to_owned(),
+            "not the name of a link",
+        ),
+        (
+            "models:\n  - {source_subdir: x}\n".to_owned(),
+            "repo_link_name",
+        ),
         ("env: {model_root_env: [a]}\n".to_owned(), "model_root_env"),
         ("modles: []\n".to_owned(), "modles"),
         ("models: [\n".to_owned(), "bootstrap.yaml:"),
@@ -98,9 +125,23 @@ fn what_is_missing_is_an_error_and_no_link() {
         assert!(text.contains(says), "{wrong}: {text}");
     }
     // All that is wrong is told at once.
-    write(&project, &[("models/bootstrap.yaml", "models:\n  - {repo_link_name: a, source_subdir: absent_a}\n  - {repo_link_name: b, source_subdir: absent_b}\n")]);
-    let text = plan(&project, Part::Models, &environment).unwrap().changes().err().unwrap().to_string();
-    assert!(text.contains("absent_a") && text.contains("absent_b"), "{text}");
+    write(
+        &project,
+        &[(
+            "models/bootstrap.yaml",
+            "models:\n  - {repo_link_name: a, source_subdir: absent_a}\n  - {repo_link_name: b, source_subdir: absent_b}\n",
+        )],
+    );
+    let text = plan(&project, Part::Models, &environment)
+        .unwrap()
+        .changes()
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        text.contains("absent_a") && text.contains("absent_b"),
+        "{text}"
+    );
     let nothing = tempfile::tempdir().unwrap();
     assert!(plan(nothing.path(), Part::All, &environment).is_err());
 }
@@ -111,31 +152,72 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
     let root = folder.path().canonicalize().unwrap();
     let (data, project) = (root.join("data"), root.join("project"));
     let source = data.join("OpenDataLab___OmniDocBench");
-    write(&source, &[("OmniDocBench.json", "[]"), ("pdfs/a.pdf", "there already")]);
+    write(
+        &source,
+        &[("OmniDocBench.json", "[]"), ("pdfs/a.pdf", "there already")],
+    );
     for name in ["images.zip", "pdfs.zip"] {
         let mut zip = ZipWriter::new(File::create(source.join(name)).unwrap());
-        zip.start_file("a.png", SimpleFileOptions::default()).unwrap();
+        zip.start_file("a.png", SimpleFileOptions::default())
+            .unwrap();
         zip.write_all(b"png").unwrap();
         zip.finish().unwrap();
     }
     let declared = "env:\n  data_root_env: DATASETS_ROOT\n  default_data_root: /workspace/datasets\ndataset:\n  source_subdir: OpenDataLab___OmniDocBench\n  repo_link_name: source-data\n  zips: [images.zip, pdfs.zip]\n  unzip_targets: {images.zip: images, pdfs.zip: pdfs}\n";
-    write(&project, &[("datasets/omnidocbench/bootstrap.yaml", declared)]);
+    write(
+        &project,
+        &[("datasets/omnidocbench/bootstrap.yaml", declared)],
+    );
     let environment = surroundings(&[("DATASETS_ROOT", &data)]);
     let found = plan(&project, Part::All, &environment).unwrap();
     assert_eq!(made(found.changes().unwrap()), 2, "a link and one archive");
-    assert_eq!(fs::read(project.join("datasets/omnidocbench/source-data/images/a.png")).unwrap(), b"png");
-    assert!(!source.join("pdfs/a.png").exists(), "a folder with files is left");
-    assert!(plan(&project, Part::Datasets, &environment).unwrap().changes.is_empty());
-    assert!(plan(&project, Part::Models, &environment).is_err(), "there is no models/bootstrap.yaml");
+    assert_eq!(
+        fs::read(project.join("datasets/omnidocbench/source-data/images/a.png")).unwrap(),
+        b"png"
+    );
+    assert!(
+        !source.join("pdfs/a.png").exists(),
+        "a folder with files is left"
+    );
+    assert!(
+        plan(&project, Part::Datasets, &environment)
+            .unwrap()
+            .changes
+            .is_empty()
+    );
+    assert!(
+        plan(&project, Part::Models, &environment).is_err(),
+        "there is no models/bootstrap.yaml"
+    );
 
     let without = surroundings(&[]);
-    let error = plan(&project, Part::Datasets, &without).unwrap().changes().err().unwrap();
+    let error = plan(&project, Part::Datasets, &without)
+        .unwrap()
+        .changes()
+        .err()
+        .unwrap();
     assert!(error.hint().unwrap().contains("$DATASETS_ROOT"), "{error}");
     fs::remove_dir_all(source.join("images")).unwrap();
     fs::remove_file(source.join("images.zip")).unwrap();
-    let error = plan(&project, Part::Datasets, &environment).unwrap().changes().err().unwrap().to_string();
+    let error = plan(&project, Part::Datasets, &environment)
+        .unwrap()
+        .changes()
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("images.zip"), "{error}");
-    write(&project, &[("datasets/omnidocbench/bootstrap.yaml", &declared.replace("unzip_targets: {images.zip", "unzip_targets: {other.zip"))]);
-    let error = plan(&project, Part::Datasets, &environment).unwrap().changes().err().unwrap().to_string();
+    write(
+        &project,
+        &[(
+            "datasets/omnidocbench/bootstrap.yaml",
+            &declared.replace("unzip_targets: {images.zip", "unzip_targets: {other.zip"),
+        )],
+    );
+    let error = plan(&project, Part::Datasets, &environment)
+        .unwrap()
+        .changes()
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("other.zip"), "{error}");
 }

@@ -150,8 +150,12 @@ pub(crate) struct VariantArgs {
 
 /// One part of a split: `train=0.9`.
 fn split_part(text: &str) -> Result<(String, f64), String> {
-    let (name, share) = text.split_once('=').ok_or("NAME=SHARE, such as train=0.9")?;
-    let share: f64 = share.parse().map_err(|_| "a share is a number, such as 0.9")?;
+    let (name, share) = text
+        .split_once('=')
+        .ok_or("NAME=SHARE, such as train=0.9")?;
+    let share: f64 = share
+        .parse()
+        .map_err(|_| "a share is a number, such as 0.9")?;
     Ok((name.to_owned(), share))
 }
 

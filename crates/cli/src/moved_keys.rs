@@ -29,13 +29,33 @@ enum Move {
 /// Old key, new key, and what becomes of the value. `docs/project.md` has the same table; a test compares them.
 const MOVED: &[(&str, &str, Move)] = &[
     ("runtime.num_new_tokens", "infer.max_new_tokens", Move::Same),
-    ("runtime.torch_profiler.enabled", "pipeline.torch_profiler.enable", Move::Same),
-    ("runtime.torch_profiler.warmup", "pipeline.torch_profiler.warmup", Move::Same),
-    ("runtime.torch_profiler.steps", "pipeline.torch_profiler.active_steps", Move::Same),
+    (
+        "runtime.torch_profiler.enabled",
+        "pipeline.torch_profiler.enable",
+        Move::Same,
+    ),
+    (
+        "runtime.torch_profiler.warmup",
+        "pipeline.torch_profiler.warmup",
+        Move::Same,
+    ),
+    (
+        "runtime.torch_profiler.steps",
+        "pipeline.torch_profiler.active_steps",
+        Move::Same,
+    ),
     ("runtime.nvtx_ranges", "", Move::Always("true")),
     ("runtime.impl", "", Move::Always("vanilla")),
-    ("profiling.nvml.enable", "pipeline.telemetry.enable", Move::Same),
-    ("profiling.nvml.interval_s", "pipeline.telemetry.hz", Move::Rate),
+    (
+        "profiling.nvml.enable",
+        "pipeline.telemetry.enable",
+        Move::Same,
+    ),
+    (
+        "profiling.nvml.interval_s",
+        "pipeline.telemetry.hz",
+        Move::Rate,
+    ),
     ("profiling.nsys.enable", "pipeline.nsys.enable", Move::Same),
     ("profiling.nsys.args", "pipeline.nsys.args", Move::Same),
     ("profiling.ncu.enable", "pipeline.ncu.enable", Move::Same),
@@ -43,7 +63,11 @@ const MOVED: &[(&str, &str, Move)] = &[
     ("profiling.outputs.write_ops_csv", "", Move::Always("true")),
     ("hardware.device_index", "device", Move::CudaDevice),
     ("hardware.power_limit_w", "", Move::Always("null")),
-    ("use_flash_attn", "runtime.attn_implementation", Move::Chosen("flash_attention_2")),
+    (
+        "use_flash_attn",
+        "runtime.attn_implementation",
+        Move::Chosen("flash_attention_2"),
+    ),
 ];
 
 /// Stages of older projects that are dropped where they are off, so that a version without them can run the rest.
@@ -95,7 +119,11 @@ fn renamed(line: &str) -> Option<(String, String)> {
 /// The config of a job with moved keys in their places and, where the project's primary config is its own, with what it lacks.
 pub(crate) fn whole(composed: &Composed) -> Result<Composed, Failure> {
     let mut whole = composed.clone();
-    if !composed.sources.iter().any(|source| source.provider == "main") {
+    if !composed
+        .sources
+        .iter()
+        .any(|source| source.provider == "main")
+    {
         return Ok(whole);
     }
     let mut notes = Vec::new();
@@ -103,8 +131,9 @@ pub(crate) fn whole(composed: &Composed) -> Result<Composed, Failure> {
         relocate(&mut whole.config, old, new, *how, &mut notes)?;
     }
     for stage in STAGES {
-        let is_off = at(&whole.config, stage)
-            .is_some_and(|stage| !matches!(stage.get("enable").and_then(Node::as_bool), Some(true)));
+        let is_off = at(&whole.config, stage).is_some_and(|stage| {
+            !matches!(stage.get("enable").and_then(Node::as_bool), Some(true))
+        });
         if is_off {
             take(&mut whole.config, stage);
         }
@@ -114,7 +143,13 @@ pub(crate) fn whole(composed: &Composed) -> Result<Composed, Failure> {
     Ok(whole)
 }
 
-fn relocate(config: &mut Node, old: &str, new: &str, how: Move, notes: &mut Vec<String>) -> Result<(), Failure> {
+fn relocate(
+    config: &mut Node,
+    old: &str,
+    new: &str,
+    how: Move,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
     let Some(found) = at(config, old) else {
         return Ok(());
     };
@@ -149,7 +184,11 @@ fn relocate(config: &mut Node, old: &str, new: &str, how: Move, notes: &mut Vec<
             _ => Node::new(Value::Null),
         },
         Move::Always(only) => {
-            if found.value.repr().trim_matches('\'').eq_ignore_ascii_case(only)
+            if found
+                .value
+                .repr()
+                .trim_matches('\'')
+                .eq_ignore_ascii_case(only)
                 || (only == "null" && found.is_null())
             {
                 take(config, old);
@@ -180,7 +219,10 @@ fn fill(config: &mut Node) -> Result<(), Failure> {
     // The shipped tree alone, whatever lies in the working directory.
     host.cwd = Path::new("/").to_owned();
     let runtime = at(config, "runtime.type").and_then(Node::as_str);
-    let overrides: Vec<String> = runtime.map(|name| format!("runtime={name}")).into_iter().collect();
+    let overrides: Vec<String> = runtime
+        .map(|name| format!("runtime={name}"))
+        .into_iter()
+        .collect();
     let shipped = app::shipped();
     let defaults = shipped
         .compose(&overrides, RunMode::Run, &host)
@@ -202,11 +244,20 @@ fn fill(config: &mut Node) -> Result<(), Failure> {
 
 /// Whether the model's folder, as far as it is told without interpolation, has weights to load.
 fn has_weights(config: &Node) -> bool {
-    let path = at(config, "model.path").and_then(Node::as_str).unwrap_or_default();
+    let path = at(config, "model.path")
+        .and_then(Node::as_str)
+        .unwrap_or_default();
     // `${hydra:runtime.cwd}/models/x` and `${oc.env:PROJECT_ROOT,…}/models/x` both mean the project.
-    let path = path.rsplit_once('}').map_or(path, |(_, rest)| rest.trim_start_matches('/'));
+    let path = path
+        .rsplit_once('}')
+        .map_or(path, |(_, rest)| rest.trim_start_matches('/'));
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| entry.path().extension().is_some_and(|end| end == "safetensors"))
+    entries.into_iter().any(|entry| {
+        entry
+            .path()
+            .extension()
+            .is_some_and(|end| end == "safetensors")
+    })
 }
 
 fn add_missing(config: &mut Node, defaults: &Node) {
@@ -229,7 +280,9 @@ fn at<'a>(config: &'a Node, key: &str) -> Option<&'a Node> {
 
 /// Removes a key, and the mappings around it that are empty then.
 fn take(config: &mut Node, key: &str) {
-    let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+    let (first, rest) = key
+        .split_once('.')
+        .map_or((key, None), |(first, rest)| (first, Some(rest)));
     match (rest, config.get_mut(first)) {
         (Some(rest), Some(child)) => {
             take(child, rest);
@@ -265,10 +318,21 @@ mod tests {
     #[test]
     fn overrides_of_moved_keys_have_their_new_names() {
         let new = |line: &str| renamed(line).map(|(line, _)| line);
-        assert_eq!(new("runtime.num_new_tokens=64").unwrap(), "infer.max_new_tokens=64");
-        assert_eq!(new("+profiling.nvml.interval_s=0.5").unwrap(), "+pipeline.telemetry.hz=2");
+        assert_eq!(
+            new("runtime.num_new_tokens=64").unwrap(),
+            "infer.max_new_tokens=64"
+        );
+        assert_eq!(
+            new("+profiling.nvml.interval_s=0.5").unwrap(),
+            "+pipeline.telemetry.hz=2"
+        );
         assert_eq!(new("hardware.device_index=1").unwrap(), "device=cuda:1");
-        for other in ["runtime.batch_size=2", "model=x", "runtime.impl=vllm", "profiling.nvml.interval_s=0"] {
+        for other in [
+            "runtime.batch_size=2",
+            "model=x",
+            "runtime.impl=vllm",
+            "profiling.nvml.interval_s=0",
+        ] {
             assert_eq!(new(other), None, "{other}");
         }
     }
@@ -277,11 +341,18 @@ mod tests {
     fn the_documentation_has_every_moved_key() {
         let text = include_str!("../../../docs/project.md");
         for (old, new, _) in MOVED {
-            let row = text.lines().find(|line| line.starts_with(&format!("| `{old}` |")));
+            let row = text
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{old}` |")));
             let row = row.unwrap_or_else(|| panic!("{old}"));
             assert!(new.is_empty() || row.contains(&format!("`{new}`")), "{row}");
         }
-        let rows = text.lines().filter(|line| line.starts_with("| `runtime.") || line.starts_with("| `profiling.") || line.starts_with("| `hardware.") || line.starts_with("| `use_flash"));
+        let rows = text.lines().filter(|line| {
+            line.starts_with("| `runtime.")
+                || line.starts_with("| `profiling.")
+                || line.starts_with("| `hardware.")
+                || line.starts_with("| `use_flash")
+        });
         assert_eq!(rows.count(), MOVED.len());
     }
 }

@@ -88,7 +88,11 @@ pub(super) fn plan(
     let lookup = Lookup {
         variables: own
             .into_iter()
-            .chain(["DATASETS_ROOT"].into_iter().filter(|name| Some(*name) != own))
+            .chain(
+                ["DATASETS_ROOT"]
+                    .into_iter()
+                    .filter(|name| Some(*name) != own),
+            )
             .collect(),
         default: env.default_data_root.as_deref(),
         usual: home(surroundings).join("datasets"),
@@ -158,8 +162,9 @@ fn archives(dataset: &Entry, target: &Path, file: &Path, plan: &mut Bootstrap) -
             path.display(),
             into.display()
         );
-        plan.changes
-            .push(Change::new(what, move || archive::extract(&path, &into, bound)));
+        plan.changes.push(Change::new(what, move || {
+            archive::extract(&path, &into, bound)
+        }));
     }
     Ok(())
 }

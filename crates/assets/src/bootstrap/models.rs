@@ -54,7 +54,11 @@ pub(super) fn plan(
     let lookup = Lookup {
         variables: own
             .into_iter()
-            .chain(["HF_SNAPSHOTS_ROOT", "MODELS_ROOT"].into_iter().filter(|name| Some(*name) != own))
+            .chain(
+                ["HF_SNAPSHOTS_ROOT", "MODELS_ROOT"]
+                    .into_iter()
+                    .filter(|name| Some(*name) != own),
+            )
             .collect(),
         default: file.env.default_model_root.as_deref(),
         usual: hub_cache(surroundings),

@@ -79,9 +79,7 @@ impl Place<'_> {
     pub(super) fn find(&self, root: &Path, file: &Path) -> Result<(PathBuf, Option<String>)> {
         let cached = |snapshot: Snapshot| (snapshot.path, Some(snapshot.revision));
         match (self.repo_id, self.source_subdir) {
-            (Some(repo_id), None) => {
-                snapshot(root, self.kind, repo_id, self.revision).map(cached)
-            }
+            (Some(repo_id), None) => snapshot(root, self.kind, repo_id, self.revision).map(cached),
             (None, Some(subdir)) => {
                 let folder = root.join(subdir);
                 if is_repository(&folder) {

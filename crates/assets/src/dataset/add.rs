@@ -47,7 +47,13 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
     };
     let mut changes = Changes::default();
     changes.folder(&dataset.folder);
-    link::plan(project, &dataset.source(), &source, "--source DIR", &mut changes)?;
+    link::plan(
+        project,
+        &dataset.source(),
+        &source,
+        "--source DIR",
+        &mut changes,
+    )?;
     let (root, folder) = (source.parent().unwrap_or(&source), source.file_name());
     let bootstrap = format!(
         "# How this dataset is found on another host: `llmprof bootstrap datasets`.\n\
@@ -60,7 +66,11 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
     changes.new_file(&dataset.folder.join(crate::bootstrap::FILE), bootstrap);
     let mut facts = json!({"name": name});
     let url = new.url.as_deref().unwrap_or("unknown");
-    for (key, value) in [("version", &new.version), ("source", &new.url), ("license", &new.license)] {
+    for (key, value) in [
+        ("version", &new.version),
+        ("source", &new.url),
+        ("license", &new.license),
+    ] {
         if let Some(value) = value {
             facts[key] = json!(value);
         }
@@ -71,14 +81,22 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
         "# {name}, as `datasets/{name}` has it: `llmprof run dataset={name}`.\n\
          defaults:\n  - text\n  - _self_\nname: {name}\nroot: ${{hydra:runtime.cwd}}/datasets/{name}/{SOURCE}\n"
     );
-    changes.new_file(&project.join("conf/dataset").join(format!("{name}.yaml")), config);
+    changes.new_file(
+        &project.join("conf/dataset").join(format!("{name}.yaml")),
+        config,
+    );
     let samples = Samples::found(&source)?;
     let statistics = Statistics::of(&samples)?;
     changes.own_file(
         &dataset.folder.join(ANALYSIS).join(statistics::FILE),
         statistics::with_part(&dataset.folder, SOURCE, &statistics),
     );
-    describe(&dataset, url, new.license.as_deref().unwrap_or("unknown"), &mut changes)?;
+    describe(
+        &dataset,
+        url,
+        new.license.as_deref().unwrap_or("unknown"),
+        &mut changes,
+    )?;
     Ok(changes)
 }
 
@@ -92,10 +110,13 @@ fn describe(dataset: &Dataset, url: &str, license: &str, changes: &mut Changes) 
         return Ok(());
     }
     let (dataset, url, license) = (dataset.clone(), url.to_owned(), license.to_owned());
-    changes.push(Change::new(format!("create {}", path.display()), move || {
-        let mut changes = Changes::default();
-        changes.new_file(&path, readme::new(&dataset, &url, &license)?);
-        changes.apply(|_| {})
-    }));
+    changes.push(Change::new(
+        format!("create {}", path.display()),
+        move || {
+            let mut changes = Changes::default();
+            changes.new_file(&path, readme::new(&dataset, &url, &license)?);
+            changes.apply(|_| {})
+        },
+    ));
     Ok(())
 }

@@ -86,7 +86,11 @@ mod tests {
         let first: Vec<u64> = (0..3).map(|_| random.next()).collect();
         assert_eq!(
             first,
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
         );
     }
 
@@ -105,7 +109,11 @@ mod tests {
             }
         }
         let sigma = (10_000.0 * 0.3 * 0.7f64).sqrt();
-        assert!(hits.iter().all(|&hit| (f64::from(hit) - 3000.0).abs() < 4.5 * sigma), "{hits:?}");
+        assert!(
+            hits.iter()
+                .all(|&hit| (f64::from(hit) - 3000.0).abs() < 4.5 * sigma),
+            "{hits:?}"
+        );
     }
 
     #[test]

@@ -54,7 +54,8 @@ fn jpeg(head: &[u8]) -> Option<ImageSize> {
     loop {
         let marker = two(at)?;
         let length = usize::from(two(at + 2)?);
-        let is_frame = matches!(marker, 0xffc0..=0xffcf) && ![0xffc4, 0xffc8, 0xffcc].contains(&marker);
+        let is_frame =
+            matches!(marker, 0xffc0..=0xffcf) && ![0xffc4, 0xffc8, 0xffcc].contains(&marker);
         if is_frame {
             return Some(ImageSize {
                 height: two(at + 5)?.into(),

@@ -55,12 +55,6 @@ impl VariantMetadata {
 
     /// Whether two variants hold the same, whenever they were made.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let Self {
-            created: _,
-            size: _,
-            sha256: _,
-            ..
-        } = self;
         self.parent == other.parent
             && self.transform == other.transform
             && self.seed == other.seed

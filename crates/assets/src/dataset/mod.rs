@@ -114,9 +114,10 @@ pub fn variant_root(root: &Path, variant: &str) -> Result<PathBuf> {
     let beside = root.parent().map(|parent| parent.join(variant));
     let inside = root.join(variant);
     let is_source = root.file_name().is_some_and(|name| name == SOURCE);
-    let places: Vec<PathBuf> = match is_source {
-        true => beside.into_iter().collect(),
-        false => [Some(inside), beside].into_iter().flatten().collect(),
+    let places: Vec<PathBuf> = if is_source {
+        beside.into_iter().collect()
+    } else {
+        [Some(inside), beside].into_iter().flatten().collect()
     };
     let Some(folder) = places.iter().find(|place| place.is_dir()) else {
         let known = places

@@ -49,7 +49,10 @@ pub struct Statistics {
     pub images_of_unknown_size: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -102,7 +105,10 @@ impl Statistics {
         ];
         for (spread, unit) in spreads {
             if let Some(spread) = spread {
-                parts.push(format!("{} to {} {unit} (median {})", spread.min, spread.max, spread.median));
+                parts.push(format!(
+                    "{} to {} {unit} (median {})",
+                    spread.min, spread.max, spread.median
+                ));
             }
         }
         parts.join(", ")

@@ -14,9 +14,10 @@ pub(super) struct Loaded {
 
 /// Reads `tokenizer.json`, given as a file or as the folder that has it.
 pub(super) fn load(path: &Path) -> Result<Loaded> {
-    let file: PathBuf = match path.is_dir() {
-        true => path.join("tokenizer.json"),
-        false => path.to_owned(),
+    let file: PathBuf = if path.is_dir() {
+        path.join("tokenizer.json")
+    } else {
+        path.to_owned()
     };
     let bytes = std::fs::read(&file).map_err(AssetError::io("read", &file))?;
     let tokenizer = Tokenizer::from_bytes(&bytes)
@@ -34,7 +35,10 @@ impl Loaded {
     /// The ids of a text, without the special tokens that a prompt's template would add.
     pub(super) fn encode(&self, text: &str, id: &str) -> Result<Vec<u32>> {
         let encoded = self.tokenizer.encode(text, false).map_err(|error| {
-            AssetError::refused(format!("sample {id} cannot be tokenized: {error}"), "another tokenizer")
+            AssetError::refused(
+                format!("sample {id} cannot be tokenized: {error}"),
+                "another tokenizer",
+            )
         })?;
         Ok(encoded.get_ids().to_vec())
     }

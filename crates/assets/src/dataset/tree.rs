@@ -27,7 +27,11 @@ pub(super) fn first_level(folder: &Path, title: &str) -> Result<String> {
     let last = lines.len().saturating_sub(1);
     let mut text = format!("{title}/\n");
     for (number, line) in lines.iter().enumerate() {
-        let branch = if number == last { "└──" } else { "├──" };
+        let branch = if number == last {
+            "└──"
+        } else {
+            "├──"
+        };
         text += &format!("{branch} {line}\n");
     }
     Ok(text)

@@ -83,8 +83,15 @@ pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> 
         }
         if request.list {
             let ids: Vec<&str> = samples.ids().collect();
-            let lines: String = made.numbers.iter().map(|&at| format!("{}\n", ids[at])).collect();
-            let path = dataset.folder.join(SUBSETS).join(format!("{}.txt", made.name));
+            let lines: String = made
+                .numbers
+                .iter()
+                .map(|&at| format!("{}\n", ids[at]))
+                .collect();
+            let path = dataset
+                .folder
+                .join(SUBSETS)
+                .join(format!("{}.txt", made.name));
             changes.own_file(&path, lines);
             continue;
         }
@@ -96,10 +103,19 @@ pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> 
 /// Names the variants and chooses their samples.
 fn select(samples: &Samples, request: &VariantRequest) -> Result<Vec<Made>> {
     let count = samples.len();
-    let unnamed = || AssetError::refused("the variant has no name", "llmprof dataset variant DATASET NAME …");
+    let unnamed = || {
+        AssetError::refused(
+            "the variant has no name",
+            "llmprof dataset variant DATASET NAME …",
+        )
+    };
     let named = |usual: Option<String>| request.name.clone().or(usual).ok_or_else(unnamed);
     let tokenized = request.tokenizer.as_ref().map(|path| {
-        let folder = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(path) };
+        let folder = if path.is_dir() {
+            path.as_path()
+        } else {
+            path.parent().unwrap_or(path)
+        };
         let folder = folder.file_name().unwrap_or_default().to_string_lossy();
         format!("tokenized-{folder}")
     });
@@ -125,7 +141,10 @@ fn select(samples: &Samples, request: &VariantRequest) -> Result<Vec<Made>> {
             }]
         }
         Selection::Listed(list) => vec![Made {
-            name: named(list.file_stem().map(|stem| stem.to_string_lossy().into_owned()))?,
+            name: named(
+                list.file_stem()
+                    .map(|stem| stem.to_string_lossy().into_owned()),
+            )?,
             numbers: (0..count).collect(),
             transform: format!("The {count} samples that {} names", list.display()),
             seed: None,
@@ -172,7 +191,11 @@ fn folder(
         transform,
         seed: made.seed,
         tokenizer: tokenizer.as_ref().map(|tokenizer| tokenizer.file.clone()),
-        size: VariantSize { samples: made.numbers.len() as u64, disk_mb: 0.0, tokens: None },
+        size: VariantSize {
+            samples: made.numbers.len() as u64,
+            disk_mb: 0.0,
+            tokens: None,
+        },
         sha256: None,
     };
     let target = dataset.folder.join(&made.name);
@@ -182,7 +205,10 @@ fn folder(
             _ if request.replace => {}
             _ => {
                 return Err(AssetError::refused(
-                    format!("{} is there already and is another variant", target.display()),
+                    format!(
+                        "{} is there already and is another variant",
+                        target.display()
+                    ),
                     "--replace makes it anew; or choose another name",
                 ));
             }
@@ -197,12 +223,20 @@ fn folder(
     );
     let (dataset, samples) = (dataset.clone(), samples.clone());
     changes.push(Change::new(what, move || {
-        let partial = dataset.folder.join(format!(".{}.llmprof-partial", made.name));
+        let partial = dataset
+            .folder
+            .join(format!(".{}.llmprof-partial", made.name));
         if partial.exists() {
             fs::remove_dir_all(&partial).map_err(AssetError::io("remove", &partial))?;
         }
         make_folder(&partial.join(DATA))?;
-        let written = write(&samples, &made.numbers, tokenizer.as_ref(), &partial, &target)?;
+        let written = write(
+            &samples,
+            &made.numbers,
+            tokenizer.as_ref(),
+            &partial,
+            &target,
+        )?;
         metadata.size.disk_mb = (written.bytes as f64 / 1e3).round() / 1e3;
         metadata.size.tokens = written.tokens;
         metadata.sha256 = Some(written.sha256);
@@ -222,7 +256,8 @@ pub(super) fn is_whole(folder: &Path, metadata: &VariantMetadata) -> bool {
     let Some(expected) = &metadata.sha256 else {
         return true;
     };
-    fs::read(folder.join(DATA).join(SAMPLES)).is_ok_and(|bytes| hex(&Sha256::digest(&bytes)) == *expected)
+    fs::read(folder.join(DATA).join(SAMPLES))
+        .is_ok_and(|bytes| hex(&Sha256::digest(&bytes)) == *expected)
 }
 
 /// Puts a variant into the statistics and the README.
@@ -280,13 +315,18 @@ fn write(
         line.push('\n');
         hash.update(&line);
         bytes += line.len() as u64;
-        file.write_all(line.as_bytes()).map_err(AssetError::io("write", &path))?;
+        file.write_all(line.as_bytes())
+            .map_err(AssetError::io("write", &path))?;
     }
     let file = file
         .into_inner()
         .map_err(|error| AssetError::io("write", &path)(error.into_error()))?;
     file.sync_all().map_err(AssetError::io("write", &path))?;
-    Ok(Written { bytes, tokens, sha256: hex(&hash.finalize()) })
+    Ok(Written {
+        bytes,
+        tokens,
+        sha256: hex(&hash.finalize()),
+    })
 }
 
 /// The path of an image as its line names it: relative to the line's file where it is inside the dataset, so that the project can

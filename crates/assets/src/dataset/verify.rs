@@ -28,7 +28,10 @@ pub fn verify(dataset: &Dataset) -> Result<Vec<Fault>> {
     };
     let source = dataset.source();
     match source.symlink_metadata() {
-        Err(_) => wrong(SOURCE, "is missing; `llmprof bootstrap datasets` makes it".to_owned()),
+        Err(_) => wrong(
+            SOURCE,
+            "is missing; `llmprof bootstrap datasets` makes it".to_owned(),
+        ),
         Ok(_) if !source.exists() => wrong(
             SOURCE,
             format!(
@@ -60,7 +63,10 @@ pub fn verify(dataset: &Dataset) -> Result<Vec<Fault>> {
     }
     match readme::is_current(dataset) {
         Ok(Some(true) | None) => {}
-        Ok(Some(false)) => wrong("README.md", "its tree is out of date; `llmprof dataset add` writes it anew".to_owned()),
+        Ok(Some(false)) => wrong(
+            "README.md",
+            "its tree is out of date; `llmprof dataset add` writes it anew".to_owned(),
+        ),
         Err(error) => wrong("README.md", error.to_string()),
     }
     Ok(faults)
@@ -78,13 +84,19 @@ fn variant_fault(dataset: &Dataset, name: &str) -> Option<String> {
     if !variant::is_whole(&folder, &facts) {
         return Some("its data are not those it was made with (sha256 differs)".to_owned());
     }
-    let samples = dataset.root(name).and_then(|root| Ok(Samples::found(&root)?));
+    let samples = dataset
+        .root(name)
+        .and_then(|root| Ok(Samples::found(&root)?));
     let samples = match samples {
         Ok(samples) => samples,
         Err(error) => return Some(error.to_string()),
     };
     if samples.len() as u64 != facts.size.samples {
-        return Some(format!("has {} samples, its facts say {}", samples.len(), facts.size.samples));
+        return Some(format!(
+            "has {} samples, its facts say {}",
+            samples.len(),
+            facts.size.samples
+        ));
     }
     (0..samples.len()).find_map(|index| samples.sample(index).err().map(|error| error.to_string()))
 }

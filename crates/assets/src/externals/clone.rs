@@ -2,11 +2,20 @@
 
 use std::{fs, path::Path};
 
-use super::{External, Kind, State, git::{self, Git}};
+use super::{
+    External, Kind, State,
+    git::{self, Git},
+};
 use crate::{AssetError, Change, Changes, Result, changes::make_folder};
 
 /// Adds the clone of a sparse external, or moves it to another commit.
-pub(super) fn plan(project: &Path, external: &External, wanted: &str, state: &State, changes: &mut Changes) {
+pub(super) fn plan(
+    project: &Path,
+    external: &External,
+    wanted: &str,
+    state: &State,
+    changes: &mut Changes,
+) {
     if state.found.as_deref() == Some(wanted) && has_paths(&external.folder(project), external) {
         return;
     }
@@ -18,22 +27,34 @@ pub(super) fn has_paths(folder: &Path, external: &External) -> bool {
     if external.kind != Kind::Sparse {
         return true;
     }
-    let listed = Git::at(folder).ask(&["sparse-checkout", "list"]).unwrap_or_default();
+    let listed = Git::at(folder)
+        .ask(&["sparse-checkout", "list"])
+        .unwrap_or_default();
     let mut found: Vec<&str> = listed.lines().collect();
-    let mut declared: Vec<&str> = external.paths.iter().map(|path| path.trim_matches('/')).collect();
+    let mut declared: Vec<&str> = external
+        .paths
+        .iter()
+        .map(|path| path.trim_matches('/'))
+        .collect();
     found.sort_unstable();
     declared.sort_unstable();
     found == declared
 }
 
 /// Adds the clone, or moves it to another commit.
-pub(super) fn change(project: &Path, external: &External, wanted: &str, state: &State, changes: &mut Changes) {
+pub(super) fn change(
+    project: &Path,
+    external: &External,
+    wanted: &str,
+    state: &State,
+    changes: &mut Changes,
+) {
     let folder = external.folder(project);
     let url = external.url.clone().unwrap_or_default();
     let (verb, is_there) = match &state.found {
-        Some(found) if found == wanted => ("check out again", true),
-        Some(found) => (&*format!("move from {found}"), true),
-        None => ("clone", false),
+        Some(found) if found == wanted => ("check out again".to_owned(), true),
+        Some(found) => (format!("move from {found} to"), true),
+        None => ("clone".to_owned(), false),
     };
     let what = format!("{verb} {url} at {wanted} into {}/", folder.display());
     let (external, wanted) = (external.clone(), wanted.to_owned());

@@ -11,7 +11,12 @@ use crate::{AssetError, Result};
 
 /// Settings of every call: nothing goes on in the background, where it would hold the project's lock.
 const ALWAYS: [&str; 6] = [
-    "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+    "-c",
+    "advice.detachedHead=false",
 ];
 
 /// A git that works in a folder.
@@ -19,16 +24,28 @@ pub(super) struct Git<'a> {
     folder: &'a Path,
     /// Whether repositories of this host may be fetched, which git refuses for submodules otherwise.
     local: bool,
+    /// Another index than the repository's own.
+    index: Option<&'a Path>,
 }
 
 impl<'a> Git<'a> {
     pub(super) fn at(folder: &'a Path) -> Self {
-        Self { folder, local: false }
+        Self {
+            folder,
+            local: false,
+            index: None,
+        }
     }
 
     /// Lets repositories of this host be fetched where the address is one of them.
     pub(super) fn for_url(mut self, url: &str) -> Self {
         self.local = is_local(url);
+        self
+    }
+
+    /// Works on an index of its own, so that the user's is not touched.
+    pub(super) fn with_index(mut self, index: &'a Path) -> Self {
+        self.index = Some(index);
         self
     }
 
@@ -59,12 +76,18 @@ impl<'a> Git<'a> {
             words.extend(["-c", "protocol.file.allow=always"].map(OsString::from));
         }
         words.extend(args.iter().map(|word| OsString::from(word.as_ref())));
-        run("git", &words, self.folder)
+        let index = self.index.map(|index| ("GIT_INDEX_FILE", index));
+        run("git", &words, self.folder, index)
     }
 }
 
 /// Runs a program in a group of its own: where llmprof is killed, it comes to its end, and holds the project's lock until then.
-pub(super) fn run(program: &str, words: &[OsString], folder: &Path) -> Result<std::process::Output> {
+pub(super) fn run(
+    program: &str,
+    words: &[OsString],
+    folder: &Path,
+    variable: Option<(&str, &Path)>,
+) -> Result<std::process::Output> {
     let mut command = Command::new(program);
     command
         .args(words)
@@ -76,6 +99,9 @@ pub(super) fn run(program: &str, words: &[OsString], folder: &Path) -> Result<st
     // Variables of a git that llmprof was started by, as a hook: they would name another repository.
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
         command.env_remove(name);
+    }
+    if let Some((name, value)) = variable {
+        command.env(name, value);
     }
     command.output().map_err(|error| AssetError::Tool {
         command: program.to_owned(),
@@ -91,11 +117,22 @@ fn last_lines(text: &str) -> String {
 
 fn hint(said: &str) -> Option<String> {
     let cases = [
-        ("not a git repository", "externals of this kind need one: `git init`"),
-        (".lock': File exists", "another git is at work here, or was killed: if none runs, remove that file"),
-        ("is not a git command", "this git comes without `git subtree`; install it, or use kind: submodule"),
-        ("working tree has modifications", "commit or stash your changes first: a subtree is a commit of its own"),
-        ("ambiguous argument 'HEAD'", "make a first commit: a subtree is merged into it"),
+        (
+            "not a git repository",
+            "externals of this kind need one: `git init`",
+        ),
+        (
+            ".lock': File exists",
+            "another git is at work here, or was killed: if none runs, remove that file",
+        ),
+        (
+            "tell me who you are",
+            "`git config user.name NAME` and `git config user.email ADDRESS`: a subtree is a commit",
+        ),
+        (
+            "ambiguous argument 'HEAD'",
+            "make a first commit: a subtree is merged into it",
+        ),
         ("Could not resolve host", "there is no network"),
     ];
     let found = cases.iter().find(|(sign, _)| said.contains(sign));
@@ -118,18 +155,27 @@ pub(super) fn newest(project: &Path, url: &str, name: &str) -> Result<String> {
     }
     // A tag with a message is an object of its own; `^{}` is the commit behind it.
     let peeled = format!("{name}^{{}}");
-    let listed = Git::at(project).for_url(url).run(&["ls-remote", "--", url, name, &peeled])?;
-    let rows: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.split_once('\t')).collect();
+    let listed = Git::at(project)
+        .for_url(url)
+        .run(&["ls-remote", "--", url, name, &peeled])?;
+    let rows: Vec<(&str, &str)> = listed
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .collect();
     let places = [
         format!("refs/tags/{peeled}"),
         format!("refs/heads/{name}"),
         format!("refs/tags/{name}"),
         name.to_owned(),
     ];
-    let found = places.iter().find_map(|place| rows.iter().find(|(_, row)| row == place));
-    found.map(|(commit, _)| (*commit).to_owned()).ok_or_else(|| AssetError::Unknown {
-        what: "branch or tag",
-        name: format!("{name}` of `{url}"),
-        known: Vec::new(),
-    })
+    let found = places
+        .iter()
+        .find_map(|place| rows.iter().find(|(_, row)| row == place));
+    found
+        .map(|(commit, _)| (*commit).to_owned())
+        .ok_or_else(|| AssetError::Unknown {
+            what: "branch or tag",
+            name: format!("{name}` of `{url}"),
+            known: Vec::new(),
+        })
 }

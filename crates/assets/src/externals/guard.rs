@@ -2,11 +2,12 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use super::{FILE, FOLDER, Kind, Manifest, git::Git};
+use super::{FILE, Kind, Manifest, git::Git};
 use crate::{AssetError, Change, Changes, Result};
 
 /// The hook that git calls before a commit.
-const HOOK: &str = "#!/bin/sh\n# Written by `llmprof externals guard --install`.\nexec llmprof externals guard\n";
+const HOOK: &str =
+    "#!/bin/sh\n# Written by `llmprof externals guard --install`.\nexec llmprof externals guard\n";
 
 /// Files of `third_party/` that are the project's own.
 const OWN: [&str; 3] = [FILE, ".gitignore", "README.md"];
@@ -17,11 +18,21 @@ pub fn guard(project: &Path) -> Result<Vec<String>> {
     let prefix = git.run(&["rev-parse", "--show-prefix"])?;
     let manifest = Manifest::load(project)?;
     let mut refused = Vec::new();
-    let staged = git.run(&["diff", "--cached", "--raw", "--no-renames", "--abbrev=40", "-z"])?;
+    let staged = git.run(&[
+        "diff",
+        "--cached",
+        "--raw",
+        "--no-renames",
+        "--abbrev=40",
+        "-z",
+    ])?;
     let mut fields = staged.split('\0').filter(|field| !field.is_empty());
     while let (Some(about), Some(path)) = (fields.next(), fields.next()) {
         let mut about = about.trim_start_matches(':').split(' ');
-        let (mode, id) = (about.nth(1).unwrap_or_default(), about.nth(1).unwrap_or_default());
+        let (mode, id) = (
+            about.nth(1).unwrap_or_default(),
+            about.nth(1).unwrap_or_default(),
+        );
         let Some(path) = path.strip_prefix(&prefix) else {
             continue;
         };
@@ -37,14 +48,22 @@ pub fn guard(project: &Path) -> Result<Vec<String>> {
         if OWN.contains(&below) {
             continue;
         }
-        let declared = manifest.externals.iter().find(|external| external.path == below);
+        let declared = manifest
+            .externals
+            .iter()
+            .find(|external| external.path == below);
         match declared {
             Some(external) if external.kind == Kind::Submodule && mode == "160000" => {
                 if external.revision.as_deref() != Some(id) {
-                    refused.push(format!("{path}: staged at {id}, but third_party/{FILE} pins {}", external.revision.as_deref().unwrap_or("nothing")));
+                    refused.push(format!(
+                        "{path}: staged at {id}, but third_party/{FILE} pins {}",
+                        external.revision.as_deref().unwrap_or("nothing")
+                    ));
                 }
             }
-            _ => refused.push(format!("{path}: externals are for reading; `llmprof externals update` changes them")),
+            _ => refused.push(format!(
+                "{path}: externals are for reading; `llmprof externals update` changes them"
+            )),
         }
     }
     Ok(refused)
@@ -52,14 +71,21 @@ pub fn guard(project: &Path) -> Result<Vec<String>> {
 
 /// Submodules of the staged `.gitmodules` that the file does not declare.
 fn undeclared(git: &Git<'_>, manifest: &Manifest, prefix: &str) -> Vec<String> {
-    let listed = git.ask(&["config", "--blob", ":.gitmodules", "--get-regexp", r"^submodule\..*\.path$"]);
+    let listed = git.ask(&[
+        "config",
+        "--blob",
+        ":.gitmodules",
+        "--get-regexp",
+        r"^submodule\..*\.path$",
+    ]);
     let listed = listed.unwrap_or_default();
     let paths = listed.lines().filter_map(|line| line.split_once(' '));
     let paths = paths.filter_map(|(_, path)| path.strip_prefix(prefix));
     paths
         .filter(|path| {
             !manifest.externals.iter().any(|external| {
-                external.kind == Kind::Submodule && path.strip_prefix("third_party/") == Some(&external.path)
+                external.kind == Kind::Submodule
+                    && path.strip_prefix("third_party/") == Some(&external.path)
             })
         })
         .map(|path| format!("{path}: a submodule that third_party/{FILE} does not declare"))
@@ -93,11 +119,15 @@ pub fn install_guard(project: &Path) -> Result<Changes> {
         }
         Err(_) => {}
     }
-    changes.push(Change::new(format!("create {}", path.display()), move || {
-        let mut changes = Changes::default();
-        changes.own_file(&path, HOOK);
-        changes.apply(|_| {})?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(AssetError::io("write", &path))
-    }));
+    changes.push(Change::new(
+        format!("create {}", path.display()),
+        move || {
+            let mut changes = Changes::default();
+            changes.own_file(&path, HOOK);
+            changes.apply(|_| {})?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+                .map_err(AssetError::io("write", &path))
+        },
+    ));
     Ok(changes)
 }

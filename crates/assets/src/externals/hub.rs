@@ -59,7 +59,12 @@ pub(super) fn plan(
     let named = match (action, pinned) {
         (Action::Update, _) | (_, None) => {
             let named = external.revision.as_deref().filter(|name| !is_commit(name));
-            external.branch.as_deref().or(named).unwrap_or("main").to_owned()
+            external
+                .branch
+                .as_deref()
+                .or(named)
+                .unwrap_or("main")
+                .to_owned()
         }
         (_, Some(pin)) => pin.to_owned(),
     };
@@ -92,10 +97,18 @@ fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> 
     make_folder(partial)?;
     for pattern in &external.include {
         // One pattern a call: versions of `hf` differ in how they take several.
-        let words = ["download", repo_id, "--revision", named, "--include", pattern, "--local-dir"];
+        let words = [
+            "download",
+            repo_id,
+            "--revision",
+            named,
+            "--include",
+            pattern,
+            "--local-dir",
+        ];
         let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
         words.push(partial.into());
-        let output = git::run("hf", &words, partial)?;
+        let output = git::run("hf", &words, partial, None)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let last = said.trim().lines().last().unwrap_or_default();
@@ -123,7 +136,10 @@ fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> 
     if files.is_empty() {
         return Err(AssetError::Tool {
             command: format!("hf download {repo_id}"),
-            how: format!("{named} has no file that {} name", external.include.join(", ")),
+            how: format!(
+                "{named} has no file that {} name",
+                external.include.join(", ")
+            ),
             hint: Some("`include` in third_party/externals.yaml".to_owned()),
         });
     }
@@ -131,7 +147,11 @@ fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> 
         fs::remove_dir_all(&metadata).map_err(AssetError::io("remove", &metadata))?;
         let _ = fs::remove_dir(partial.join(".cache"));
     }
-    let record = Record { repo_id: repo_id.to_owned(), revision: revision.clone(), files };
+    let record = Record {
+        repo_id: repo_id.to_owned(),
+        revision: revision.clone(),
+        files,
+    };
     let text = serde_json::to_string_pretty(&record).expect("a record has only string keys");
     let path = partial.join(RECORD);
     fs::write(&path, text + "\n").map_err(AssetError::io("write", &path))?;
@@ -143,8 +163,20 @@ fn commits(folder: &Path) -> Vec<String> {
     let mut found: Vec<String> = walk(folder)
         .unwrap_or_default()
         .into_iter()
-        .filter(|path| path.extension().is_some_and(|extension| extension == "metadata"))
-        .filter_map(|path| Some(fs::read_to_string(path).ok()?.lines().next()?.trim().to_owned()))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "metadata")
+        })
+        .filter_map(|path| {
+            Some(
+                fs::read_to_string(path)
+                    .ok()?
+                    .lines()
+                    .next()?
+                    .trim()
+                    .to_owned(),
+            )
+        })
         .collect();
     found.sort();
     found.dedup();
@@ -155,12 +187,19 @@ fn commits(folder: &Path) -> Vec<String> {
 fn hashes(folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut hashes = BTreeMap::new();
     for path in walk(folder)? {
-        let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
+        let name = path
+            .strip_prefix(folder)
+            .unwrap_or(&path)
+            .to_string_lossy()
+            .into_owned();
         if name.split('/').any(|part| part.starts_with('.')) {
             continue;
         }
         let bytes = fs::read(&path).map_err(AssetError::io("read", &path))?;
-        let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash: String = Sha256::digest(&bytes)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         hashes.insert(name, hash);
     }
     Ok(hashes)

@@ -93,21 +93,48 @@ impl External {
         }
         let needs: &[(&str, bool)] = match self.kind {
             Kind::Submodule | Kind::Subtree => &[("url", self.url.is_some())],
-            Kind::Sparse => &[("url", self.url.is_some()), ("paths", !self.paths.is_empty())],
+            Kind::Sparse => &[
+                ("url", self.url.is_some()),
+                ("paths", !self.paths.is_empty()),
+            ],
             Kind::Symlink => &[("target", self.target.is_some())],
-            Kind::Hub => &[("repo_id", self.repo_id.is_some()), ("include", !self.include.is_empty())],
+            Kind::Hub => &[
+                ("repo_id", self.repo_id.is_some()),
+                ("include", !self.include.is_empty()),
+            ],
         };
         if let Some((key, _)) = needs.iter().find(|(_, there)| !there) {
             return Err(bad(format!("there is no `{key}`")));
         }
-        let words = [&self.url, &self.revision, &self.branch, &self.target, &self.repo_id];
-        let option = words.into_iter().flatten().chain(&self.paths).chain(&self.include);
-        if let Some(word) = option.into_iter().find(|word| word.starts_with('-') || word.is_empty()) {
+        let words = [
+            &self.url,
+            &self.revision,
+            &self.branch,
+            &self.target,
+            &self.repo_id,
+        ];
+        let option = words
+            .into_iter()
+            .flatten()
+            .chain(&self.paths)
+            .chain(&self.include);
+        if let Some(word) = option
+            .into_iter()
+            .find(|word| word.starts_with('-') || word.is_empty())
+        {
             return Err(bad(format!("`{word}` would be read as an option")));
         }
         let known = [
-            ("ignore", &self.ignore, &["all", "dirty", "untracked", "none"][..]),
-            ("update", &self.update, &["checkout", "rebase", "merge", "none"][..]),
+            (
+                "ignore",
+                &self.ignore,
+                &["all", "dirty", "untracked", "none"][..],
+            ),
+            (
+                "update",
+                &self.update,
+                &["checkout", "rebase", "merge", "none"][..],
+            ),
         ];
         for (key, value, allowed) in known {
             if !allowed.contains(&value.as_str()) {
@@ -131,7 +158,8 @@ pub struct Manifest {
 }
 
 /// Marks the lines of `third_party/.gitignore` that belong to llmprof.
-const BEGIN: &str = "# llmprof: not part of the project's history; `llmprof externals init` makes them.";
+const BEGIN: &str =
+    "# llmprof: not part of the project's history; `llmprof externals init` makes them.";
 const END: &str = "# llmprof: end";
 
 impl Manifest {
@@ -168,11 +196,19 @@ impl Manifest {
             path.strip_prefix("third_party/").unwrap_or(path).to_owned()
         };
         for path in paths {
-            if !self.externals.iter().any(|external| external.path == name(path)) {
+            if !self
+                .externals
+                .iter()
+                .any(|external| external.path == name(path))
+            {
                 return Err(AssetError::Unknown {
                     what: "external",
                     name: path.clone(),
-                    known: self.externals.iter().map(|external| external.path.clone()).collect(),
+                    known: self
+                        .externals
+                        .iter()
+                        .map(|external| external.path.clone())
+                        .collect(),
                 });
             }
         }
@@ -224,21 +260,33 @@ fn with_pin(file: &Path, text: &str, path: &str, revision: &str) -> Result<Strin
         .ok_or_else(gone)?;
     let span = |key: &str| {
         let node = entry.get(key)?;
-        node.origin.as_ref().map(llmprof_config::source::Origin::span)
+        node.origin
+            .as_ref()
+            .map(llmprof_config::source::Origin::span)
     };
     if let Some(old) = span("revision") {
         // `revision:` with nothing behind it has no text to replace.
         let separator = if old.is_empty() { " " } else { "" };
-        return Ok(format!("{}{separator}{revision}{}", &text[..old.start], &text[old.end..]));
+        return Ok(format!(
+            "{}{separator}{revision}{}",
+            &text[..old.start],
+            &text[old.end..]
+        ));
     }
     let named = span("path").ok_or_else(gone)?;
     let line_start = text[..named.start].rfind('\n').map_or(0, |at| at + 1);
     let key = &text[line_start..named.start];
     if key.contains('{') {
-        return Ok(format!("{}, revision: {revision}{}", &text[..named.end], &text[named.end..]));
+        return Ok(format!(
+            "{}, revision: {revision}{}",
+            &text[..named.end],
+            &text[named.end..]
+        ));
     }
     let indent = key.find("path").unwrap_or(0);
-    let line_end = text[named.end..].find('\n').map_or(text.len(), |at| named.end + at);
+    let line_end = text[named.end..]
+        .find('\n')
+        .map_or(text.len(), |at| named.end + at);
     Ok(format!(
         "{}\n{}revision: {revision}{}",
         &text[..line_end],
@@ -261,7 +309,9 @@ mod tests {
             (
                 "# all\nexternals:\n  - path: a  # first\n    kind: hub\n    repo_id: x/y\n    revision: main  # follows\n  - path: b\n    kind: hub\n    repo_id: x/z\n",
                 "a",
-                format!("# all\nexternals:\n  - path: a  # first\n    kind: hub\n    repo_id: x/y\n    revision: {PIN}  # follows\n  - path: b\n    kind: hub\n    repo_id: x/z\n"),
+                format!(
+                    "# all\nexternals:\n  - path: a  # first\n    kind: hub\n    repo_id: x/y\n    revision: {PIN}  # follows\n  - path: b\n    kind: hub\n    repo_id: x/z\n"
+                ),
             ),
             (
                 "externals:\n- kind: hub\n  path: 'b'\n  repo_id: x/z",
@@ -279,7 +329,10 @@ mod tests {
             pin(&file, path, PIN).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), after);
             let manifest: Manifest = document::read(&file).unwrap();
-            let external = manifest.externals.iter().find(|external| external.path == path);
+            let external = manifest
+                .externals
+                .iter()
+                .find(|external| external.path == path);
             assert_eq!(external.unwrap().revision.as_deref(), Some(PIN));
         }
         assert!(pin(&file, "absent", PIN).is_err());
@@ -291,16 +344,28 @@ mod tests {
         fs::create_dir(folder.path().join(FOLDER)).unwrap();
         let file = folder.path().join(FOLDER).join(FILE);
         let cases = [
-            ("{path: ../x, kind: hub, repo_id: a/b}", "below third_party/"),
+            (
+                "{path: ../x, kind: hub, repo_id: a/b}",
+                "below third_party/",
+            ),
             ("{path: /x, kind: hub, repo_id: a/b}", "below third_party/"),
             ("{path: x, kind: hub}", "repo_id"),
             ("{path: x, kind: sparse, url: u}", "paths"),
-            ("{path: x, kind: submodule, url: --upload-pack=evil}", "option"),
-            ("{path: x, kind: submodule, url: u, ignore: never}", "ignore"),
+            (
+                "{path: x, kind: submodule, url: --upload-pack=evil}",
+                "option",
+            ),
+            (
+                "{path: x, kind: submodule, url: u, ignore: never}",
+                "ignore",
+            ),
             ("{path: x, kind: submodule, url: u, depth: 0}", "depth"),
             ("{path: x, kind: other}", "unknown variant"),
             ("{path: x, kind: hub, repo_id: a/b, typo: 1}", "typo"),
-            ("{path: x, kind: hub, repo_id: a/b}, {path: x/y, kind: hub, repo_id: a/b}", "one place"),
+            (
+                "{path: x, kind: hub, repo_id: a/b}, {path: x/y, kind: hub, repo_id: a/b}",
+                "one place",
+            ),
         ];
         for (entry, expected) in cases {
             fs::write(&file, format!("externals: [{entry}]\n")).unwrap();

@@ -51,7 +51,7 @@ pub fn plan(
         .partition(|external| external.kind == Kind::Subtree);
     let (mut changes, mut pins) = (Changes::default(), Changes::default());
     let mut problems = Vec::new();
-    let mut each = |external, changes: &mut Changes| {
+    let mut each = |external: &External, changes: &mut Changes| {
         let done = one(project, action, external, surroundings, changes, &mut pins);
         problems.extend(done.err());
     };
@@ -85,7 +85,13 @@ fn one(
         let file = project.join(FOLDER).join(FILE);
         let target = external.target.as_deref().unwrap_or_default();
         let target = surroundings.path(target, &project.join(FOLDER), &file)?;
-        return link::plan(project, &folder, &target, "`target` in third_party/externals.yaml", changes);
+        return link::plan(
+            project,
+            &folder,
+            &target,
+            "`target` in third_party/externals.yaml",
+            changes,
+        );
     }
     let state = status::of(project, external)?;
     if !state.edits.is_empty() && (action != Action::Init || state.found != external.revision) {
@@ -102,7 +108,10 @@ fn one(
         return hub::plan(project, external, &state, action, changes);
     }
     let url = external.url.as_deref().unwrap_or_default();
-    let pinned = external.revision.as_deref().filter(|pin| git::is_commit(pin));
+    let pinned = external
+        .revision
+        .as_deref()
+        .filter(|pin| git::is_commit(pin));
     let wanted = match (action, pinned) {
         (Action::Init, Some(pin)) => pin.to_owned(),
         (Action::Update, _) => {
@@ -133,5 +142,7 @@ fn pin(project: &Path, external: &External, wanted: &str, changes: &mut Changes)
     let what = format!("pin {} at {wanted} in {FOLDER}/{FILE}", external.path);
     let (file, path): (PathBuf, _) = (project.join(FOLDER).join(FILE), external.path.clone());
     let wanted = wanted.to_owned();
-    changes.push(Change::new(what, move || manifest::pin(&file, &path, &wanted)));
+    changes.push(Change::new(what, move || {
+        manifest::pin(&file, &path, &wanted)
+    }));
 }

@@ -2,7 +2,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{FOLDER, Manifest, git::{Git, is_commit}, hub::Record, status};
+use super::{
+    FOLDER, Manifest,
+    git::{Git, is_commit},
+    hub::Record,
+    status,
+};
 
 /// What is known of a folder of somebody's source code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +33,10 @@ pub fn source_revision(project: &Path, path: &Path) -> SourceRevision {
     };
     if let Ok(below) = path.strip_prefix(project.join(FOLDER))
         && let Ok(manifest) = Manifest::load(project)
-        && let Some(external) = manifest.externals.iter().find(|external| below.starts_with(&external.path))
+        && let Some(external) = manifest
+            .externals
+            .iter()
+            .find(|external| below.starts_with(&external.path))
         && let Ok(state) = status::of(project, external)
         && state.found.is_some()
     {
@@ -40,17 +48,31 @@ pub fn source_revision(project: &Path, path: &Path) -> SourceRevision {
     }
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
     let mut parents = real.ancestors();
-    let snapshot = parents.find(|folder| folder.parent().is_some_and(|parent| parent.ends_with("snapshots")));
-    let commit = snapshot.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let snapshot = parents.find(|folder| {
+        folder
+            .parent()
+            .is_some_and(|parent| parent.ends_with("snapshots"))
+    });
+    let commit = snapshot
+        .and_then(Path::file_name)
+        .map(|name| name.to_string_lossy().into_owned());
     if let Some(commit) = commit.filter(|name| is_commit(name)) {
         return told(Some(commit), "hub_cache", Vec::new());
     }
     let git = Git::at(&real);
-    let head = real.is_dir().then(|| git.ask(&["rev-parse", "--verify", "--quiet", "HEAD"])).flatten();
+    let head = real
+        .is_dir()
+        .then(|| git.ask(&["rev-parse", "--verify", "--quiet", "HEAD"]))
+        .flatten();
     let edits = match head {
-        Some(_) => git.ask(&["status", "--porcelain", "--", "."]).unwrap_or_default(),
+        Some(_) => git
+            .ask(&["status", "--porcelain", "--", "."])
+            .unwrap_or_default(),
         None => String::new(),
     };
-    let edits = edits.lines().filter_map(|line| line.get(3..).map(str::to_owned)).collect();
+    let edits = edits
+        .lines()
+        .filter_map(|line| line.get(3..).map(str::to_owned))
+        .collect();
     told(head, "git", edits)
 }

@@ -2,7 +2,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{External, Kind, Manifest, clone, git::{Git, is_commit}, hub::Record, subtree};
+use super::{
+    External, Kind, Manifest, clone,
+    git::{Git, is_commit},
+    hub::Record,
+    subtree,
+};
 use crate::Result;
 
 /// How an external stands.
@@ -43,7 +48,11 @@ pub struct State {
 /// The state of every external of a project.
 pub fn status(project: &Path) -> Result<Vec<State>> {
     let manifest = Manifest::load(project)?;
-    manifest.externals.iter().map(|external| of(project, external)).collect()
+    manifest
+        .externals
+        .iter()
+        .map(|external| of(project, external))
+        .collect()
 }
 
 pub(super) fn of(project: &Path, external: &External) -> Result<State> {
@@ -75,7 +84,14 @@ pub(super) fn of(project: &Path, external: &External) -> Result<State> {
         _ => Condition::AsPinned,
     };
     let found = found.filter(|found| !found.is_empty());
-    Ok(State { path: external.path.clone(), kind: external.kind, pinned, found, condition, edits })
+    Ok(State {
+        path: external.path.clone(),
+        kind: external.kind,
+        pinned,
+        found,
+        condition,
+        edits,
+    })
 }
 
 /// The commit of a folder that is a repository of its own, and its edits.
@@ -85,28 +101,49 @@ fn repository(folder: &Path) -> (Option<String>, Vec<String>) {
         return (None, Vec::new());
     }
     let git = Git::at(folder);
-    (git.ask(&["rev-parse", "--verify", "--quiet", "HEAD"]), edits(&git, "."))
+    (
+        git.ask(&["rev-parse", "--verify", "--quiet", "HEAD"]),
+        edits(&git, "."),
+    )
 }
 
 /// Changed and new files below a path.
 fn edits(git: &Git<'_>, path: &str) -> Vec<String> {
     let listed = git.ask(&["status", "--porcelain", "--untracked-files=all", "--", path]);
     let lines = listed.unwrap_or_default();
-    lines.lines().filter_map(|line| line.get(3..).map(str::to_owned)).collect()
+    lines
+        .lines()
+        .filter_map(|line| line.get(3..).map(str::to_owned))
+        .collect()
 }
 
 fn of_subtree(project: &Path, external: &External) -> Result<(Option<String>, Vec<String>)> {
     let prefix = subtree::prefix(project, external)?;
     let git = Git::at(project);
-    let tree = git.ask(&["rev-parse", "--verify", "--quiet", &format!("HEAD:{prefix}")]);
+    let tree = git.ask(&[
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        &format!("HEAD:{prefix}"),
+    ]);
     let (Some(tree), Some(merged)) = (tree, subtree::merged(project, &prefix)) else {
         return Ok((None, Vec::new()));
     };
     let mut edited = edits(&git, &external.folder(project).to_string_lossy());
     let squashed = merged.squashed;
     if git.ask(&["rev-parse", &format!("{squashed}^{{tree}}")]) != Some(tree.clone()) {
-        let changed = git.ask(&["diff", "--name-only", &format!("{squashed}^{{tree}}"), &tree]);
-        edited.extend(changed.unwrap_or_default().lines().map(|name| format!("{prefix}/{name} (committed)")));
+        let changed = git.ask(&[
+            "diff",
+            "--name-only",
+            &format!("{squashed}^{{tree}}"),
+            &tree,
+        ]);
+        edited.extend(
+            changed
+                .unwrap_or_default()
+                .lines()
+                .map(|name| format!("{prefix}/{name} (committed)")),
+        );
     }
     Ok((Some(merged.revision), edited))
 }

@@ -51,13 +51,24 @@ pub(super) fn plan(
             Ok(())
         }));
     }
-    let staged = at_top.ask(&["ls-files", "--stage", "--", &name]).unwrap_or_default();
+    let staged = at_top
+        .ask(&["ls-files", "--stage", "--", &name])
+        .unwrap_or_default();
     let registered = at_top.ask(&["config", "--get", &format!("submodule.{name}.url")]);
     let absorbed = external.folder(project).join(".git").is_file();
     let is_staged = staged.starts_with(&format!("160000 {wanted} "));
-    let same_settings = at_top.ask(&["diff", "--quiet", "--", ".gitmodules"]).is_some()
-        && at_top.ask(&["ls-files", "--error-unmatch", "--", ".gitmodules"]).is_some();
-    if is_staged && absorbed && registered.is_some() && same_settings && changes_nothing(changes, &name) {
+    let same_settings = at_top
+        .ask(&["diff", "--quiet", "--", ".gitmodules"])
+        .is_some()
+        && at_top
+            .ask(&["ls-files", "--error-unmatch", "--", ".gitmodules"])
+            .is_some();
+    if is_staged
+        && absorbed
+        && registered.is_some()
+        && same_settings
+        && changes_nothing(changes, &name)
+    {
         return Ok(());
     }
     let url = external.url.clone().unwrap_or_default();
@@ -76,5 +87,7 @@ pub(super) fn plan(
 /// Whether no change of this submodule is planned before.
 fn changes_nothing(changes: &Changes, name: &str) -> bool {
     let folder = name.rsplit('/').next().unwrap_or(name);
-    !changes.lines().any(|line| line.contains(name) || line.contains(&format!("/{folder}/")))
+    !changes
+        .lines()
+        .any(|line| line.contains(name) || line.contains(&format!("/{folder}/")))
 }

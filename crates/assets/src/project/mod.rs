@@ -18,19 +18,55 @@ const FIRST_MODEL: &str = "- model: tiny";
 const FILES: &[(&str, &str)] = &[
     (".gitignore", include_str!("../../templates/gitignore")),
     ("README.md", include_str!("../../templates/README.md")),
-    ("pyproject.toml", include_str!("../../templates/pyproject.toml")),
+    (
+        "pyproject.toml",
+        include_str!("../../templates/pyproject.toml"),
+    ),
     ("mkdocs.yml", include_str!("../../templates/mkdocs.yml")),
-    ("docs/index.md", include_str!("../../templates/docs/index.md")),
-    (".pre-commit-config.yaml", include_str!("../../templates/pre-commit-config.yaml")),
-    ("conf/model/tiny.yaml", include_str!("../../templates/conf/model/tiny.yaml")),
-    ("conf/preset/example.yaml", include_str!("../../templates/conf/preset/example.yaml")),
-    ("models/.gitignore", include_str!("../../templates/models/gitignore")),
-    ("models/README.md", include_str!("../../templates/models/README.md")),
-    ("models/bootstrap.yaml", include_str!("../../templates/models/bootstrap.yaml")),
-    ("datasets/.gitignore", include_str!("../../templates/datasets/gitignore")),
-    ("datasets/README.md", include_str!("../../templates/datasets/README.md")),
-    ("third_party/externals.yaml", include_str!("../../templates/third_party/externals.yaml")),
-    ("third_party/README.md", include_str!("../../templates/third_party/README.md")),
+    (
+        "docs/index.md",
+        include_str!("../../templates/docs/index.md"),
+    ),
+    (
+        ".pre-commit-config.yaml",
+        include_str!("../../templates/pre-commit-config.yaml"),
+    ),
+    (
+        "conf/model/tiny.yaml",
+        include_str!("../../templates/conf/model/tiny.yaml"),
+    ),
+    (
+        "conf/preset/example.yaml",
+        include_str!("../../templates/conf/preset/example.yaml"),
+    ),
+    (
+        "models/.gitignore",
+        include_str!("../../templates/models/gitignore"),
+    ),
+    (
+        "models/README.md",
+        include_str!("../../templates/models/README.md"),
+    ),
+    (
+        "models/bootstrap.yaml",
+        include_str!("../../templates/models/bootstrap.yaml"),
+    ),
+    (
+        "datasets/.gitignore",
+        include_str!("../../templates/datasets/gitignore"),
+    ),
+    (
+        "datasets/README.md",
+        include_str!("../../templates/datasets/README.md"),
+    ),
+    (
+        "third_party/externals.yaml",
+        include_str!("../../templates/third_party/externals.yaml"),
+    ),
+    (
+        "third_party/README.md",
+        include_str!("../../templates/third_party/README.md"),
+    ),
 ];
 
 /// Folders that start empty.
@@ -68,7 +104,9 @@ pub fn init(folder: &Path, anyway: bool) -> Result<Changes> {
     for (path, text) in FILES {
         changes.new_file(&folder.join(path), text.replace("@NAME@", &name));
     }
-    let manifest = externals::Manifest { externals: Vec::new() };
+    let manifest = externals::Manifest {
+        externals: Vec::new(),
+    };
     let ignore = folder.join("third_party/.gitignore");
     if !ignore.exists() {
         changes.new_file(&ignore, manifest.ignored(&ignore));
@@ -128,6 +166,9 @@ mod tests {
         let error = init(&other, false).err().unwrap();
         assert!(error.to_string().contains("not empty"), "{error}");
         init(&other, true).unwrap().apply(|_| {}).unwrap();
-        assert_eq!(fs::read_to_string(other.join("README.md")).unwrap(), "theirs");
+        assert_eq!(
+            fs::read_to_string(other.join("README.md")).unwrap(),
+            "theirs"
+        );
     }
 }

@@ -52,15 +52,24 @@ fn faults(value: &Value, schema: &Value, root: &Value, place: &str) -> Vec<Strin
                 }
             }
             "anyOf" => {
-                let ways: Vec<Vec<String>> = expected.as_array().unwrap().iter().map(|way| faults(value, way, root, place)).collect();
+                let ways: Vec<Vec<String>> = expected
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|way| faults(value, way, root, place))
+                    .collect();
                 if ways.iter().all(|way| !way.is_empty()) {
                     found.extend(ways.into_iter().flatten());
                 }
             }
             "propertyNames" => {
                 for key in value.as_object().into_iter().flatten().map(|(key, _)| key) {
-                    let allowed = expected["charset"].as_str().is_none_or(|set| key.chars().all(|c| set.contains(c)));
-                    let forbidden = expected["without"].as_str().is_some_and(|set| key.chars().any(|c| set.contains(c)));
+                    let allowed = expected["charset"]
+                        .as_str()
+                        .is_none_or(|set| key.chars().all(|c| set.contains(c)));
+                    let forbidden = expected["without"]
+                        .as_str()
+                        .is_some_and(|set| key.chars().any(|c| set.contains(c)));
                     if !allowed || forbidden {
                         found.push(format!("{place}: `{key}` cannot be a name"));
                     }
@@ -73,10 +82,15 @@ fn faults(value: &Value, schema: &Value, root: &Value, place: &str) -> Vec<Strin
     }
     for (key, child) in value.as_object().into_iter().flatten() {
         let place = format!("{place}.{key}");
-        match (rules.get("properties").and_then(|known| known.get(key)), rules.get("additionalProperties")) {
+        match (
+            rules.get("properties").and_then(|known| known.get(key)),
+            rules.get("additionalProperties"),
+        ) {
             (Some(known), _) => found.extend(faults(child, known, root, &place)),
             (None, Some(Value::Bool(false))) => found.push(format!("{place}: unknown key")),
-            (None, Some(other)) if other.is_object() => found.extend(faults(child, other, root, &place)),
+            (None, Some(other)) if other.is_object() => {
+                found.extend(faults(child, other, root, &place))
+            }
             _ => {}
         }
     }
@@ -86,7 +100,10 @@ fn faults(value: &Value, schema: &Value, root: &Value, place: &str) -> Vec<Strin
 fn manifest() -> Value {
     let folder = tempfile::tempdir().unwrap();
     let project = folder.path().join("new");
-    llmprof_assets::project::init(&project, false).unwrap().apply(|_| {}).unwrap();
+    llmprof_assets::project::init(&project, false)
+        .unwrap()
+        .apply(|_| {})
+        .unwrap();
     let text = std::fs::read_to_string(project.join("pyproject.toml")).unwrap();
     let manifest: toml::Value = toml::from_str(&text).unwrap();
     serde_json::to_value(manifest).unwrap()
@@ -102,23 +119,53 @@ fn the_manifest_follows_the_schema() {
     let manifest = manifest();
     let pixi = &manifest["tool"]["pixi"];
     assert_eq!(check(pixi), Vec::<String>::new());
-    let tasks: Vec<&String> = [&pixi["tasks"], &pixi["feature"]["rtx5090"]["tasks"], &pixi["feature"]["docs"]["tasks"]]
-        .into_iter()
-        .flat_map(|tasks| tasks.as_object().unwrap().keys())
-        .collect();
-    for task in ["stage1-run", "stage1-run-no-static", "stage2-profile", "direct-infer-dev20", "externals:init", "externals:update", "externals:snapshot", "setup-rtx5090", "verify-rtx5090", "docs-serve", "docs-build"] {
+    let tasks: Vec<&String> = [
+        &pixi["tasks"],
+        &pixi["feature"]["rtx5090"]["tasks"],
+        &pixi["feature"]["docs"]["tasks"],
+    ]
+    .into_iter()
+    .flat_map(|tasks| tasks.as_object().unwrap().keys())
+    .collect();
+    for task in [
+        "stage1-run",
+        "stage1-run-no-static",
+        "stage2-profile",
+        "direct-infer-dev20",
+        "externals:init",
+        "externals:update",
+        "externals:snapshot",
+        "setup-rtx5090",
+        "verify-rtx5090",
+        "docs-serve",
+        "docs-build",
+    ] {
         assert!(tasks.iter().any(|name| *name == task), "{task}");
     }
     // Environments name features that exist, and tasks depend on tasks that exist.
     let features = pixi["feature"].as_object().unwrap();
     for (name, environment) in pixi["environments"].as_object().unwrap() {
-        let named = environment.as_array().or_else(|| environment["features"].as_array()).unwrap();
+        let named = environment
+            .as_array()
+            .or_else(|| environment["features"].as_array())
+            .unwrap();
         for feature in named {
-            assert!(features.contains_key(feature.as_str().unwrap()), "{name}: {feature}");
+            assert!(
+                features.contains_key(feature.as_str().unwrap()),
+                "{name}: {feature}"
+            );
         }
     }
-    for needed in pixi["feature"]["rtx5090"]["tasks"]["setup-rtx5090"]["depends-on"].as_array().unwrap() {
-        assert!(tasks.iter().any(|name| Some(name.as_str()) == needed.as_str()), "{needed}");
+    for needed in pixi["feature"]["rtx5090"]["tasks"]["setup-rtx5090"]["depends-on"]
+        .as_array()
+        .unwrap()
+    {
+        assert!(
+            tasks
+                .iter()
+                .any(|name| Some(name.as_str()) == needed.as_str()),
+            "{needed}"
+        );
     }
 }
 
@@ -140,7 +187,11 @@ fn the_check_finds_what_pixi_would_refuse() {
         *bad.pointer_mut(place).unwrap() = value;
         assert!(!check(&bad).is_empty(), "{place}");
     }
-    for (table, key) in [("environments", "Hopper"), ("tasks", "with space"), ("workspace", "channel")] {
+    for (table, key) in [
+        ("environments", "Hopper"),
+        ("tasks", "with space"),
+        ("workspace", "channel"),
+    ] {
         let mut bad = good.clone();
         bad[table][key] = json!("x");
         assert!(!check(&bad).is_empty(), "{table}.{key}");

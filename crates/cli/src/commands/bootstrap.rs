@@ -1,9 +1,16 @@
 use std::process::ExitCode;
 
-use llmprof_assets::{Surroundings, bootstrap::{self, Part}};
+use llmprof_assets::{
+    Surroundings,
+    bootstrap::{self, Part},
+};
 
 use super::changes::{DIFFERS, here, lock, make};
-use crate::{args_assets::{BootstrapArgs, BootstrapPart}, failure::Failure, output::Output};
+use crate::{
+    args_assets::{BootstrapArgs, BootstrapPart},
+    failure::Failure,
+    output::Output,
+};
 
 pub(crate) fn bootstrap(args: &BootstrapArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let project = here()?;
@@ -18,11 +25,17 @@ pub(crate) fn bootstrap(args: &BootstrapArgs, output: &mut Output) -> Result<Exi
         output.json(&plan.assets)?;
     }
     if !args.check {
-        let mut told = if args.json { Output::stderr() } else { Output::stdout() };
+        let mut told = if args.json {
+            Output::stderr()
+        } else {
+            Output::stdout()
+        };
         return make(plan.changes()?, args.consent, &mut told);
     }
     for problem in &plan.problems {
-        Failure::new(problem.to_string()).hint(problem.hint()).report();
+        Failure::new(problem.to_string())
+            .hint(problem.hint())
+            .report();
     }
     let pending: Vec<&str> = plan.changes.lines().collect();
     for line in &pending {
@@ -30,7 +43,10 @@ pub(crate) fn bootstrap(args: &BootstrapArgs, output: &mut Output) -> Result<Exi
     }
     if plan.problems.is_empty() && pending.is_empty() {
         if !args.json {
-            output.line(&format!("{}, all as declared", llmprof_units::Count(plan.assets.len() as u64, "link")))?;
+            output.line(&format!(
+                "{}, all as declared",
+                llmprof_units::Count(plan.assets.len() as u64, "link")
+            ))?;
         }
         return Ok(ExitCode::SUCCESS);
     }

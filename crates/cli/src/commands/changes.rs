@@ -39,7 +39,11 @@ pub(super) fn lock(project: &Path) -> Result<ProjectLock, Failure> {
 }
 
 /// Prints what would be done and, where that is agreed to, does it.
-pub(super) fn make(changes: Changes, consent: Consent, output: &mut Output) -> Result<ExitCode, Failure> {
+pub(super) fn make(
+    changes: Changes,
+    consent: Consent,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
     for note in changes.notes() {
         anstream::eprintln!("note: {note}");
     }
@@ -68,9 +72,8 @@ pub(super) fn make(changes: Changes, consent: Consent, output: &mut Output) -> R
 fn agreed() -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Failure::new("these changes need your consent").hint(
-            "--yes makes them, --dry-run only shows them".to_owned(),
-        ));
+        return Err(Failure::new("these changes need your consent")
+            .hint("--yes makes them, --dry-run only shows them".to_owned()));
     }
     anstream::eprint!("Make these changes? [y/N] ");
     let mut answer = String::new();
@@ -78,5 +81,8 @@ fn agreed() -> Result<bool, Failure> {
         .lock()
         .read_line(&mut answer)
         .map_err(|error| Failure::new(format!("cannot read the answer: {error}")))?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    Ok(matches!(
+        answer.trim().to_ascii_lowercase().as_str(),
+        "y" | "yes"
+    ))
 }

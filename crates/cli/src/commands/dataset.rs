@@ -17,9 +17,22 @@ use crate::{
 pub(crate) fn dataset(command: DatasetCommand, output: &mut Output) -> Result<ExitCode, Failure> {
     let project = here()?;
     match command {
-        DatasetCommand::Add { name, source, url, license, version, consent } => {
+        DatasetCommand::Add {
+            name,
+            source,
+            url,
+            license,
+            version,
+            consent,
+        } => {
             let _lock = lock(&project)?;
-            let new = NewDataset { name, source, url, license, version };
+            let new = NewDataset {
+                name,
+                source,
+                url,
+                license,
+                version,
+            };
             make(dataset::add(&project, &new)?, consent, output)
         }
         DatasetCommand::List { json } => list(&project, json, output),
@@ -124,10 +137,18 @@ fn show(dataset: &Dataset, json: bool, output: &mut Output) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-fn verify(project: &Path, names: &[String], json: bool, output: &mut Output) -> Result<ExitCode, Failure> {
+fn verify(
+    project: &Path,
+    names: &[String],
+    json: bool,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
     let datasets = match names {
         [] => Dataset::list(project)?,
-        names => names.iter().map(|name| Dataset::open(project, name)).collect::<Result<_, _>>()?,
+        names => names
+            .iter()
+            .map(|name| Dataset::open(project, name))
+            .collect::<Result<_, _>>()?,
     };
     let mut faults = Vec::new();
     for dataset in &datasets {
@@ -136,10 +157,20 @@ fn verify(project: &Path, names: &[String], json: bool, output: &mut Output) -> 
     if json {
         output.json(&faults)?;
     } else if faults.is_empty() {
-        output.line(&format!("{}, nothing wrong", llmprof_units::Count(datasets.len() as u64, "dataset")))?;
+        output.line(&format!(
+            "{}, nothing wrong",
+            llmprof_units::Count(datasets.len() as u64, "dataset")
+        ))?;
     }
     for fault in faults.iter().filter(|_| !json) {
-        output.line(&format!("{}: {}: {}", fault.dataset, fault.part, fault.what))?;
+        output.line(&format!(
+            "{}: {}: {}",
+            fault.dataset, fault.part, fault.what
+        ))?;
     }
-    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) })
+    Ok(if faults.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(DIFFERS)
+    })
 }

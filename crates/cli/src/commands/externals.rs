@@ -13,14 +13,20 @@ use crate::{
     output::Output,
 };
 
-pub(crate) fn externals(command: ExternalsCommand, output: &mut Output) -> Result<ExitCode, Failure> {
+pub(crate) fn externals(
+    command: ExternalsCommand,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
     let project = here()?;
     let (action, args): (Action, ExternalsArgs) = match command {
         ExternalsCommand::Init(args) => (Action::Init, args),
         ExternalsCommand::Update(args) => (Action::Update, args),
         ExternalsCommand::Snapshot(args) => (Action::Snapshot, args),
         ExternalsCommand::Status { check, json } => return status(&project, check, json, output),
-        ExternalsCommand::Guard { install: true, consent } => {
+        ExternalsCommand::Guard {
+            install: true,
+            consent,
+        } => {
             let _lock = lock(&project)?;
             return make(externals::install_guard(&project)?, consent, output);
         }
@@ -31,14 +37,24 @@ pub(crate) fn externals(command: ExternalsCommand, output: &mut Output) -> Resul
     make(changes, args.consent, output)
 }
 
-fn status(project: &Path, check: bool, json: bool, output: &mut Output) -> Result<ExitCode, Failure> {
+fn status(
+    project: &Path,
+    check: bool,
+    json: bool,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
     let states = externals::status(project)?;
     if json {
         output.json(&states)?;
     } else {
         let mut table = Table::new(&["PATH", "KIND", "PINNED", "FOUND", "STATE"], 5);
         for state in &states {
-            let short = |revision: &Option<String>| revision.as_deref().map_or("-", |id| &id[..id.len().min(12)]).to_owned();
+            let short = |revision: &Option<String>| {
+                revision
+                    .as_deref()
+                    .map_or("-", |id| &id[..id.len().min(12)])
+                    .to_owned()
+            };
             let kind = serde_json::to_value(state.kind).ok();
             let condition = match state.condition {
                 Condition::AsPinned => "as pinned".to_owned(),
@@ -50,7 +66,10 @@ fn status(project: &Path, check: bool, json: bool, output: &mut Output) -> Resul
             };
             table.row([
                 state.path.clone(),
-                kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),
+                kind.as_ref()
+                    .and_then(|kind| kind.as_str())
+                    .unwrap_or_default()
+                    .to_owned(),
                 short(&state.pinned),
                 short(&state.found),
                 condition,
@@ -58,8 +77,14 @@ fn status(project: &Path, check: bool, json: bool, output: &mut Output) -> Resul
         }
         output.table(&table)?;
     }
-    let differs = states.iter().any(|state| state.condition != Condition::AsPinned);
-    Ok(if check && differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+    let differs = states
+        .iter()
+        .any(|state| state.condition != Condition::AsPinned);
+    Ok(if check && differs {
+        ExitCode::from(DIFFERS)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn guard(project: &Path, output: &mut Output) -> Result<ExitCode, Failure> {
@@ -67,5 +92,9 @@ fn guard(project: &Path, output: &mut Output) -> Result<ExitCode, Failure> {
     for line in &refused {
         output.line(line)?;
     }
-    Ok(if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) })
+    Ok(if refused.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(DIFFERS)
+    })
 }

@@ -24,7 +24,14 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(folder).unwrap().to_owned();
             if path.is_symlink() {
-                found.insert(name, fs::read_link(&path).unwrap().to_string_lossy().into_owned().into());
+                found.insert(
+                    name,
+                    fs::read_link(&path)
+                        .unwrap()
+                        .to_string_lossy()
+                        .into_owned()
+                        .into(),
+                );
             } else if path.file_name().is_some_and(|name| name == ".git") {
                 found.insert(name, Vec::new());
             } else if path.is_dir() {
@@ -46,10 +53,20 @@ fn survives(scene: &Scene, before: &Path, args: &[&str]) {
             fs::remove_dir_all(&project).unwrap();
         }
         if before.exists() {
-            shell(&scene.root, &[], &format!("cp -a '{}' '{}'", before.display(), project.display()));
+            shell(
+                &scene.root,
+                &[],
+                &format!("cp -a '{}' '{}'", before.display(), project.display()),
+            );
         }
     };
-    let cwd = || if args[0] == "init" { scene.root.clone() } else { project.clone() };
+    let cwd = || {
+        if args[0] == "init" {
+            scene.root.clone()
+        } else {
+            project.clone()
+        }
+    };
     let mut call = |folder: &Path| scene.command_in(folder, args).output().unwrap();
     begin();
     let started = Instant::now();
@@ -74,7 +91,10 @@ fn survives(scene: &Scene, before: &Path, args: &[&str]) {
             .chain(found.keys())
             .filter(|name| expected.get(*name) != found.get(*name))
             .collect();
-        assert!(differ.is_empty(), "{args:?} after kill {number} of {time:?}: {differ:?}");
+        assert!(
+            differ.is_empty(),
+            "{args:?} after kill {number} of {time:?}: {differ:?}"
+        );
         let again = told(&call(&cwd()), &format!("{args:?} once more"));
         assert!(again.contains("nothing to do"), "{args:?}: {again}");
     }
@@ -83,14 +103,22 @@ fn survives(scene: &Scene, before: &Path, args: &[&str]) {
 /// A project as `prepare` leaves it, put aside.
 fn aside(scene: &Scene, name: &str) -> PathBuf {
     let kept = scene.root.join(name);
-    shell(&scene.root, &[], &format!("rm -rf '{0}' && cp -a project '{0}'", kept.display()));
+    shell(
+        &scene.root,
+        &[],
+        &format!("rm -rf '{0}' && cp -a project '{0}'", kept.display()),
+    );
     kept
 }
 
 #[test]
 fn init_goes_on() {
     let scene = Scene::new();
-    survives(&scene, &scene.root.join("none"), &["init", "project", "--yes"]);
+    survives(
+        &scene,
+        &scene.root.join("none"),
+        &["init", "project", "--yes"],
+    );
 }
 
 #[test]
@@ -99,17 +127,33 @@ fn bootstrap_goes_on() {
     let project = scene.project();
     // An archive beside the data, so that there is something to extract.
     let data = scene.root.join("data/packed");
-    let lines: String = (0..20_000).map(|number| format!("{{\"text\": \"a b c {number}\"}}\n")).collect();
+    let lines: String = (0..20_000)
+        .map(|number| format!("{{\"text\": \"a b c {number}\"}}\n"))
+        .collect();
     write(&data, &[("lines.jsonl", &lines)]);
-    shell(&data, &[], "python3 -c \"import zipfile; z = zipfile.ZipFile('docs.zip', 'w', zipfile.ZIP_DEFLATED); [z.writestr(f'{i}.txt', 'a b c ' * 2000) for i in range(300)]; z.close()\"");
-    write(&project, &[("datasets/packed/bootstrap.yaml", "dataset:\n  source_subdir: packed\n  zips: [docs.zip]\n")]);
+    shell(
+        &data,
+        &[],
+        "python3 -c \"import zipfile; z = zipfile.ZipFile('docs.zip', 'w', zipfile.ZIP_DEFLATED); [z.writestr(f'{i}.txt', 'a b c ' * 2000) for i in range(300)]; z.close()\"",
+    );
+    write(
+        &project,
+        &[(
+            "datasets/packed/bootstrap.yaml",
+            "dataset:\n  source_subdir: packed\n  zips: [docs.zip]\n",
+        )],
+    );
     let before = aside(&scene, "before");
     // Extraction is outside of the project, so it starts from nothing each time only where the folder is removed.
     let extracted = data.join("docs");
     survives(&scene, &before, &["bootstrap", "all", "--yes"]);
     for number in 0..KILLS {
         let _ = fs::remove_dir_all(&extracted);
-        let mut child = scene.command(&["bootstrap", "all", "--yes"]).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = scene
+            .command(&["bootstrap", "all", "--yes"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         thread::sleep(Duration::from_millis(u64::from(5 + 15 * number)));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -123,7 +167,9 @@ fn bootstrap_goes_on() {
 fn datasets_go_on() {
     let scene = Scene::new();
     let project = scene.project();
-    let lines: String = (0..5_000).map(|number| format!("{{\"text\": \"a b c {number}\"}}\n")).collect();
+    let lines: String = (0..5_000)
+        .map(|number| format!("{{\"text\": \"a b c {number}\"}}\n"))
+        .collect();
     write(&scene.root, &[("data/big/lines.jsonl", &lines)]);
     let before = aside(&scene, "before");
     let source = scene.root.join("data/big").to_string_lossy().into_owned();
@@ -131,7 +177,11 @@ fn datasets_go_on() {
     survives(&scene, &before, &add);
     assert!(project.join("datasets/big/README.md").is_file());
     let before = aside(&scene, "added");
-    survives(&scene, &before, &["dataset", "variant", "big", "--samples", "4000", "--yes"]);
+    survives(
+        &scene,
+        &before,
+        &["dataset", "variant", "big", "--samples", "4000", "--yes"],
+    );
 }
 
 #[test]
@@ -145,7 +195,13 @@ fn externals_go_on() {
         format!("  - {{path: b, kind: sparse, url: {url}, paths: [src]}}\n"),
         format!("  - {{path: c, kind: symlink, target: {url}}}\n"),
     ];
-    write(&project, &[("third_party/externals.yaml", &format!("externals:\n{}", kinds.concat()))]);
+    write(
+        &project,
+        &[(
+            "third_party/externals.yaml",
+            &format!("externals:\n{}", kinds.concat()),
+        )],
+    );
     git(&project, &["add", "-A"]);
     git(&project, &["commit", "--quiet", "-m", "externals"]);
     let before = aside(&scene, "before");
@@ -154,6 +210,12 @@ fn externals_go_on() {
     git(&upstream, &["commit", "--quiet", "-am", "two"]);
     let before = aside(&scene, "initialized");
     survives(&scene, &before, &["externals", "update", "--yes"]);
-    assert_eq!(fs::read_to_string(project.join("third_party/a/src/model.py")).unwrap(), "x = 2\n");
-    assert_eq!(fs::read_to_string(project.join("third_party/b/src/model.py")).unwrap(), "x = 2\n");
+    assert_eq!(
+        fs::read_to_string(project.join("third_party/a/src/model.py")).unwrap(),
+        "x = 2\n"
+    );
+    assert_eq!(
+        fs::read_to_string(project.join("third_party/b/src/model.py")).unwrap(),
+        "x = 2\n"
+    );
 }

@@ -18,7 +18,10 @@ use scene::{Scene, git, shell, write};
 fn a_new_project_runs_at_once() {
     let scene = Scene::new();
     let said = scene.works(&["init", "fresh", "--dry-run"]);
-    assert!(said.contains("conf/config.yaml") && !scene.root.join("fresh").exists(), "{said}");
+    assert!(
+        said.contains("conf/config.yaml") && !scene.root.join("fresh").exists(),
+        "{said}"
+    );
     let error = common::refused(&scene.root, &["init", "fresh"]);
     assert!(error.contains("--yes"), "{error}");
     scene.works(&["init", "fresh", "--yes"]);
@@ -62,12 +65,22 @@ fn every_command_of_the_readme_works_from_nothing_to_a_report() {
     ]);
     assert!(said.contains("report:"), "{said}");
     let run = project.join(works(&project, &["runs", "path"]).trim());
-    assert!(fs::read_to_string(run.join("report.md")).unwrap().contains("local"));
+    assert!(
+        fs::read_to_string(run.join("report.md"))
+            .unwrap()
+            .contains("local")
+    );
     let inputs = fs::read_to_string(run.join("inputs.yaml")).unwrap();
-    assert!(inputs.contains("count: 2") && inputs.contains("subset-2/data/samples.jsonl"), "{inputs}");
+    assert!(
+        inputs.contains("count: 2") && inputs.contains("subset-2/data/samples.jsonl"),
+        "{inputs}"
+    );
     let sources = json(&run.join("sources.json"));
     assert_eq!(sources[0]["key"], "model.impl_src.upstream_dir");
-    assert_eq!(sources[0]["source"]["revision"], git(&scene.root.join("upstream"), &["rev-parse", "HEAD"]));
+    assert_eq!(
+        sources[0]["source"]["revision"],
+        git(&scene.root.join("upstream"), &["rev-parse", "HEAD"])
+    );
 
     // What links to storage outside is not in the project's history.
     git(&project, &["add", "-A"]);
@@ -75,7 +88,12 @@ fn every_command_of_the_readme_works_from_nothing_to_a_report() {
     for absent in ["source-data", "models/tiny-hub", "samples.jsonl", "runs/"] {
         assert!(!staged.contains(absent), "{absent}: {staged}");
     }
-    for present in ["datasets/texts/bootstrap.yaml", "datasets/texts/subset-2/metadata.yaml", "third_party/github/up", "models/bootstrap.yaml"] {
+    for present in [
+        "datasets/texts/bootstrap.yaml",
+        "datasets/texts/subset-2/metadata.yaml",
+        "third_party/github/up",
+        "models/bootstrap.yaml",
+    ] {
         assert!(staged.contains(present), "{present}: {staged}");
     }
 }
@@ -84,7 +102,14 @@ fn every_command_of_the_readme_works_from_nothing_to_a_report() {
 fn a_check_fails_where_something_is_not_as_declared() {
     let scene = Scene::new();
     let project = scene.project();
-    let check = || scene.command(&["bootstrap", "--check"]).output().unwrap().status.code();
+    let check = || {
+        scene
+            .command(&["bootstrap", "--check"])
+            .output()
+            .unwrap()
+            .status
+            .code()
+    };
     assert_eq!(check(), Some(1), "nothing is linked yet");
     scene.in_project(&["bootstrap", "--yes"]);
     assert_eq!(check(), Some(0));
@@ -92,7 +117,14 @@ fn a_check_fails_where_something_is_not_as_declared() {
     fs::create_dir(project.join("models/tiny-hub")).unwrap();
     assert_eq!(check(), Some(1), "a folder is in the way");
     assert!(project.join("models/tiny-hub").is_dir());
-    let externals = || scene.command(&["externals", "status", "--check"]).output().unwrap().status.code();
+    let externals = || {
+        scene
+            .command(&["externals", "status", "--check"])
+            .output()
+            .unwrap()
+            .status
+            .code()
+    };
     assert_eq!(externals(), Some(1));
     scene.in_project(&["externals", "init", "--yes"]);
     assert_eq!(externals(), Some(0));
@@ -104,11 +136,20 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
     let project = scene.project();
     let bin = scene.root.join("stand-ins");
     // What other tools would do is not run here: that they are called with arguments they take is.
-    write(&bin, &[
-        ("python", "#!/bin/sh\ncase \"$*\" in '-m pip install --no-build-isolation flash-attn'|'-c import torch;'*) ;; *) echo \"$*\" >&2; exit 1;; esac\n"),
-        ("mkdocs", "#!/bin/sh\ntest -f mkdocs.yml && test -f docs/index.md || exit 1\ncase \"$*\" in build|'serve --dev-addr 127.0.0.1:8000') ;; *) exit 1;; esac\n"),
-        ("hf", "#!/bin/sh\nexit 1\n"),
-    ]);
+    write(
+        &bin,
+        &[
+            (
+                "python",
+                "#!/bin/sh\ncase \"$*\" in '-m pip install --no-build-isolation flash-attn'|'-c import torch;'*) ;; *) echo \"$*\" >&2; exit 1;; esac\n",
+            ),
+            (
+                "mkdocs",
+                "#!/bin/sh\ntest -f mkdocs.yml && test -f docs/index.md || exit 1\ncase \"$*\" in build|'serve --dev-addr 127.0.0.1:8000') ;; *) exit 1;; esac\n",
+            ),
+            ("hf", "#!/bin/sh\nexit 1\n"),
+        ],
+    );
     shell(&bin, &[], "chmod +x python mkdocs hf");
     let mut env = scene.env();
     let path = &mut env.iter_mut().find(|(name, _)| name == "PATH").unwrap().1;
@@ -116,17 +157,25 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
     let text = fs::read_to_string(project.join("pyproject.toml")).unwrap();
     let manifest: toml::Value = toml::from_str(&text).unwrap();
     let pixi = &manifest["tool"]["pixi"];
-    let tables = [&pixi["tasks"], &pixi["feature"]["rtx5090"]["tasks"], &pixi["feature"]["docs"]["tasks"]];
+    let tables = [
+        &pixi["tasks"],
+        &pixi["feature"]["rtx5090"]["tasks"],
+        &pixi["feature"]["docs"]["tasks"],
+    ];
     let mut ran = 0;
-    for (name, task) in tables.into_iter().flat_map(|table| table.as_table().unwrap()) {
+    for (name, task) in tables
+        .into_iter()
+        .flat_map(|table| table.as_table().unwrap())
+    {
         let Some(command) = task.as_str().or_else(|| task.get("cmd")?.as_str()) else {
             assert!(task.get("depends-on").is_some(), "{name}");
             continue;
         };
         // The device is named, so that nothing is measured first.
-        let command = match command.starts_with("llmprof run") {
-            true => format!("{command} hardware.spec=xeon_8480"),
-            false => command.to_owned(),
+        let command = if command.starts_with("llmprof run") {
+            format!("{command} hardware.spec=xeon_8480")
+        } else {
+            command.to_owned()
         };
         shell(&project, &env, &command);
         ran += 1;

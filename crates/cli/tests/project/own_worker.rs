@@ -8,7 +8,13 @@ use crate::common::{refused, works};
 fn the_documented_worker_runs_a_job() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/worker-protocol.md");
     let text = fs::read_to_string(document).unwrap();
-    let program = text.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let program = text
+        .split("```python\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     fs::write(root.join("worker.py"), program).unwrap();

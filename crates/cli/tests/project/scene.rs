@@ -24,37 +24,72 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let cache = root.join("hub/models--org--tiny");
-        write(&cache, &[("blobs/1", TINY), ("blobs/2", TOKENIZER), ("refs/main", COMMIT)]);
+        write(
+            &cache,
+            &[
+                ("blobs/1", TINY),
+                ("blobs/2", TOKENIZER),
+                ("refs/main", COMMIT),
+            ],
+        );
         let snapshot = cache.join("snapshots").join(COMMIT);
         fs::create_dir_all(&snapshot).unwrap();
         symlink("../../blobs/1", snapshot.join("config.json")).unwrap();
         symlink("../../blobs/2", snapshot.join("tokenizer.json")).unwrap();
-        write(&root, &[
-            ("data/texts/1.txt", "a b c a b c"),
-            ("data/texts/2.md", "b c"),
-            ("data/texts/more.jsonl", "{\"text\": \"c c c\"}\n{\"text\": \"a\"}\n"),
-            ("upstream/src/model.py", "x = 1\n"),
-        ]);
+        write(
+            &root,
+            &[
+                ("data/texts/1.txt", "a b c a b c"),
+                ("data/texts/2.md", "b c"),
+                (
+                    "data/texts/more.jsonl",
+                    "{\"text\": \"c c c\"}\n{\"text\": \"a\"}\n",
+                ),
+                ("upstream/src/model.py", "x = 1\n"),
+            ],
+        );
         let upstream = root.join("upstream");
         git(&upstream, &["init", "--quiet", "-b", "main"]);
         git(&upstream, &["add", "."]);
         git(&upstream, &["commit", "--quiet", "-m", "one"]);
-        Self { _folder: folder, root }
+        Self {
+            _folder: folder,
+            root,
+        }
     }
 
     /// A project with a model, an external, and a dataset with a variant, none of them linked yet but the last.
     pub(crate) fn project(&self) -> PathBuf {
         let project = self.root.join("project");
         self.works(&["init", "project", "--yes"]);
-        write(&project, &[
-            ("models/bootstrap.yaml", "models:\n  - repo_id: org/tiny\n    repo_link_name: tiny-hub\n    required_files: [config.json, tokenizer.json]\n"),
-            ("third_party/externals.yaml", &format!("externals:\n  - path: github/up\n    kind: submodule\n    url: {}\n", self.root.join("upstream").display())),
-        ]);
+        write(
+            &project,
+            &[
+                (
+                    "models/bootstrap.yaml",
+                    "models:\n  - repo_id: org/tiny\n    repo_link_name: tiny-hub\n    required_files: [config.json, tokenizer.json]\n",
+                ),
+                (
+                    "third_party/externals.yaml",
+                    &format!(
+                        "externals:\n  - path: github/up\n    kind: submodule\n    url: {}\n",
+                        self.root.join("upstream").display()
+                    ),
+                ),
+            ],
+        );
         git(&project, &["init", "--quiet", "-b", "main"]);
         git(&project, &["add", "-A"]);
         git(&project, &["commit", "--quiet", "-m", "project"]);
         let source = self.root.join("data/texts");
-        self.in_project(&["dataset", "add", "texts", "--source", &source.to_string_lossy(), "--yes"]);
+        self.in_project(&[
+            "dataset",
+            "add",
+            "texts",
+            "--source",
+            &source.to_string_lossy(),
+            "--yes",
+        ]);
         self.in_project(&["dataset", "variant", "texts", "--samples", "2", "--yes"]);
         project
     }
@@ -94,7 +129,10 @@ impl Scene {
     }
 
     pub(crate) fn works(&self, args: &[&str]) -> String {
-        told(&self.command_in(&self.root, args).output().unwrap(), &format!("{args:?}"))
+        told(
+            &self.command_in(&self.root, args).output().unwrap(),
+            &format!("{args:?}"),
+        )
     }
 }
 
@@ -116,7 +154,14 @@ pub(crate) fn write(root: &Path, files: &[(&str, &str)]) {
 
 pub(crate) fn git(folder: &Path, args: &[&str]) -> String {
     let output = Command::new("git")
-        .args(["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "protocol.file.allow=always"])
+        .args([
+            "-c",
+            "user.name=Test",
+            "-c",
+            "user.email=test@example.org",
+            "-c",
+            "protocol.file.allow=always",
+        ])
         .args(args)
         .current_dir(folder)
         .output()
@@ -127,6 +172,11 @@ pub(crate) fn git(folder: &Path, args: &[&str]) -> String {
 /// A line as a shell runs it.
 pub(crate) fn shell(folder: &Path, env: &[(String, String)], line: &str) -> String {
     let env = env.iter().map(|(name, value)| (name, value));
-    let output = Command::new("sh").args(["-ec", line]).current_dir(folder).envs(env).output().unwrap();
+    let output = Command::new("sh")
+        .args(["-ec", line])
+        .current_dir(folder)
+        .envs(env)
+        .output()
+        .unwrap();
     told(&output, line)
 }

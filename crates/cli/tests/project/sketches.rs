@@ -24,7 +24,10 @@ const FILES: &[(&str, &str)] = &[
         "conf/runtime/pytorch.yaml",
         "type: pytorch\nimpl: \"vanilla\"\nbatch_size: 1\nnum_new_tokens: 5\nnvtx_ranges: true\ntorch_profiler:\n  enabled: true\n  warmup: 5\n  steps: 50\n",
     ),
-    ("conf/hardware/single_gpu.yaml", "device_index: 0\npower_limit_w: null\n"),
+    (
+        "conf/hardware/single_gpu.yaml",
+        "device_index: 0\npower_limit_w: null\n",
+    ),
     (
         "conf/profiling/minimal.yaml",
         "nsys: { enable: false }\nncu:  { enable: false }\nnvml: { enable: true, interval_s: 0.5 }\noutputs:\n  write_ops_csv: true\n",
@@ -37,10 +40,15 @@ fn a_project_of_the_sketches_runs() {
     let project = scene.root.join("sketch");
     write(&project, FILES);
     write(&project, &[("models/readme", "")]);
-    let snapshot = scene.root.join("hub/models--org--tiny/snapshots/0123456789abcdef0123456789abcdef01234567");
+    let snapshot = scene
+        .root
+        .join("hub/models--org--tiny/snapshots/0123456789abcdef0123456789abcdef01234567");
     symlink(snapshot, project.join("models/qwen2_5_7b")).unwrap();
     let shown = works(&project, &["run", "--cfg", "job"]);
-    assert!(shown.contains("num_new_tokens: 5"), "as Hydra shows it: {shown}");
+    assert!(
+        shown.contains("num_new_tokens: 5"),
+        "as Hydra shows it: {shown}"
+    );
     // There is no GPU and no torch here, so the same config runs on llmprof's own engine.
     let words = [
         "run",
@@ -53,7 +61,10 @@ fn a_project_of_the_sketches_runs() {
     let output = llmprof(&project, &words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    for note in ["`runtime.num_new_tokens` is `infer.max_new_tokens` now", "`profiling.nvml.interval_s` is `pipeline.telemetry.hz` now"] {
+    for note in [
+        "`runtime.num_new_tokens` is `infer.max_new_tokens` now",
+        "`profiling.nvml.interval_s` is `pipeline.telemetry.hz` now",
+    ] {
         assert!(said.contains(note), "{note}: {said}");
     }
     let run = works(&project, &["runs", "path"]);
@@ -63,7 +74,10 @@ fn a_project_of_the_sketches_runs() {
     let inputs = std::fs::read_to_string(run.join("inputs.yaml")).unwrap();
     assert!(inputs.contains("new_tokens: 5"), "{inputs}");
     let manifest = json(&run.join("run.json"));
-    assert!(manifest.to_string().contains("model.source_missing"), "the reference is not there: {manifest}");
+    assert!(
+        manifest.to_string().contains("model.source_missing"),
+        "the reference is not there: {manifest}"
+    );
 
     // What an alias cannot mean is refused by its old name.
     for (change, says) in [
@@ -80,10 +94,24 @@ fn a_project_of_the_sketches_runs() {
 #[test]
 fn moved_keys_work_on_the_command_line() {
     let scene = Scene::new();
-    let output = llmprof(&scene.root, &["run", "runtime=none", "runtime.num_new_tokens=7", "hardware.spec=h200"]);
+    let output = llmprof(
+        &scene.root,
+        &[
+            "run",
+            "runtime=none",
+            "runtime.num_new_tokens=7",
+            "hardware.spec=h200",
+        ],
+    );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("`runtime.num_new_tokens` is `infer.max_new_tokens` now"), "{said}");
-    let error = refused(&scene.root, &["run", "runtime=none", "runtime.num_new_token=7"]);
+    assert!(
+        said.contains("`runtime.num_new_tokens` is `infer.max_new_tokens` now"),
+        "{said}"
+    );
+    let error = refused(
+        &scene.root,
+        &["run", "runtime=none", "runtime.num_new_token=7"],
+    );
     assert!(error.contains("num_new_token"), "{error}");
 }

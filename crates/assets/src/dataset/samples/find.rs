@@ -52,7 +52,9 @@ pub(super) fn found(root: &Path) -> Result<Vec<Located>, SampleError> {
     let mut files = Vec::new();
     collect(root, root, &mut files)?;
     files.sort();
-    let texts = files.iter().any(|(_, path)| kind(path) != Some(Kind::Image));
+    let texts = files
+        .iter()
+        .any(|(_, path)| kind(path) != Some(Kind::Image));
     let mut samples = Vec::new();
     for (name, path) in &files {
         if texts && kind(path) == Some(Kind::Image) {

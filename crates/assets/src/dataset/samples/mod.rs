@@ -130,7 +130,11 @@ impl Samples {
             } => {
                 let bytes = part(file, *start, *length).map_err(SampleError::read(file))?;
                 let line = line::read(&bytes, file, *number)?;
-                (line.id.unwrap_or_else(|| id.clone()), line.content, file.to_path_buf())
+                (
+                    line.id.unwrap_or_else(|| id.clone()),
+                    line.content,
+                    file.to_path_buf(),
+                )
             }
         };
         Ok(Sample { id, content, file })

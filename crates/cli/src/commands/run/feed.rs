@@ -180,7 +180,10 @@ impl Source {
             Content::Tokens(tokens) => Prompt::Tokens(tokens),
             Content::Image(_) => {
                 return Err(AssetError::Refused {
-                    message: format!("sample {} is an image, and this version feeds texts and token ids", sample.id),
+                    message: format!(
+                        "sample {} is an image, and this version feeds texts and token ids",
+                        sample.id
+                    ),
                     hint: None,
                 });
             }

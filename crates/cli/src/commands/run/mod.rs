@@ -20,9 +20,7 @@ use std::process::ExitCode;
 
 use llmprof_config::hydra::{Execution, Outcome};
 
-use crate::{
-    app, args::RunArgs, failure::Failure, moved_keys, output::Output, progress::Show,
-};
+use crate::{app, args::RunArgs, failure::Failure, moved_keys, output::Output, progress::Show};
 
 pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let host = app::host()?;

@@ -181,11 +181,15 @@ fn measure(
     let is_own = plan.runtime.kind == RuntimeType::Worker;
     let logs = store.path().join(if is_own { OWN_FOLDER } else { FOLDER });
     let (mut passes, loaded) =
-        Passes::start(launch, &logs, limits(plan), request, feed, interrupt, *show)
-            .map_err(|error| match is_own {
-                true => error.into(),
-                false => not_started(error, launch),
-            })?;
+        Passes::start(launch, &logs, limits(plan), request, feed, interrupt, *show).map_err(
+            |error| {
+                if is_own {
+                    Halt::from(error)
+                } else {
+                    not_started(error, launch)
+                }
+            },
+        )?;
     if feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed(
             "the dataset is text, but the model has no tokenizer: name one with model.tokenizer=DIR, or use dataset=synthetic"

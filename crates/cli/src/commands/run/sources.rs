@@ -14,7 +14,10 @@ use super::halt::Halt;
 
 /// Writes `sources.json`, where `model.impl_src` or `model.hf_src` name folders. One that is not there is told; the run needs none.
 pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), Halt> {
-    let named = [("impl_src", &plan.model.impl_src), ("hf_src", &plan.model.hf_src)];
+    let named = [
+        ("impl_src", &plan.model.impl_src),
+        ("hf_src", &plan.model.hf_src),
+    ];
     let project = project::around(cwd);
     let mut rows: Vec<Value> = Vec::new();
     for (key, source) in named {
@@ -28,7 +31,9 @@ pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), H
                         "model.source_missing",
                         format!("`{key}` names {}, which is not there", path.display()),
                     )
-                    .with_hint("`llmprof externals init` brings what third_party/externals.yaml declares"),
+                    .with_hint(
+                        "`llmprof externals init` brings what third_party/externals.yaml declares",
+                    ),
                 )?;
                 continue;
             }

@@ -44,19 +44,41 @@ fn lines_are_samples_with_ids_of_their_own() {
     let samples = Samples::found(root.path()).unwrap();
     assert_eq!(samples.len(), 5, "an image beside texts is none of them");
     let read = |index| samples.sample(index).unwrap();
-    assert_eq!((read(0).id.as_str(), read(0).content), ("first", Content::Text("A".to_owned())));
-    assert_eq!((read(1).id.as_str(), read(1).content), ("data.jsonl:3", Content::Text("B".to_owned())));
-    assert_eq!((read(2).id.as_str(), read(2).content), ("7", Content::Tokens(vec![1, 2])));
+    assert_eq!(
+        (read(0).id.as_str(), read(0).content),
+        ("first", Content::Text("A".to_owned()))
+    );
+    assert_eq!(
+        (read(1).id.as_str(), read(1).content),
+        ("data.jsonl:3", Content::Text("B".to_owned()))
+    );
+    assert_eq!(
+        (read(2).id.as_str(), read(2).content),
+        ("7", Content::Tokens(vec![1, 2]))
+    );
     assert_eq!(read(3).content, Content::Image(root.path().join("x.png")));
     let error = samples.sample(4).unwrap_err().to_string();
-    assert!(error.contains("data.jsonl:6") && error.contains("other"), "{error}");
+    assert!(
+        error.contains("data.jsonl:6") && error.contains("other"),
+        "{error}"
+    );
     for wrong in [
-        "[1]", "{", "{\"text\": 1}", "{\"text\": \"\"}", "{\"tokens\": []}", "{\"tokens\": [-1]}",
-        "{\"image\": \"absent.png\"}", "{\"id\": [], \"text\": \"x\"}", "\u{feff}",
+        "[1]",
+        "{",
+        "{\"text\": 1}",
+        "{\"text\": \"\"}",
+        "{\"tokens\": []}",
+        "{\"tokens\": [-1]}",
+        "{\"image\": \"absent.png\"}",
+        "{\"id\": [], \"text\": \"x\"}",
+        "\u{feff}",
     ] {
         let root = folder(&[("data.jsonl", wrong.as_bytes())]);
         let error = Samples::found(root.path()).unwrap().sample(0).unwrap_err();
-        assert!(matches!(error, SampleError::BadLine { line: 1, .. }), "{wrong}: {error}");
+        assert!(
+            matches!(error, SampleError::BadLine { line: 1, .. }),
+            "{wrong}: {error}"
+        );
     }
 }
 
@@ -82,7 +104,11 @@ fn pages_of_omnidocbench_come_in_its_order() {
 
 #[test]
 fn images_are_samples_where_there_is_no_text() {
-    let root = folder(&[("images/a.PNG", b"x"), ("images/b.jpeg", b"x"), ("c.bin", b"x")]);
+    let root = folder(&[
+        ("images/a.PNG", b"x"),
+        ("images/b.jpeg", b"x"),
+        ("c.bin", b"x"),
+    ]);
     let samples = Samples::found(root.path()).unwrap();
     assert_eq!(names(&samples), ["images/a.PNG", "images/b.jpeg"]);
 }
@@ -146,5 +172,8 @@ fn nothing_to_read_is_an_error() {
     );
     let root = folder(&[("a.txt", b"ab\xff")]);
     let binary = Samples::found(root.path()).unwrap().sample(0).unwrap_err();
-    assert!(matches!(binary, SampleError::NotText { at: 2, .. }), "{binary}");
+    assert!(
+        matches!(binary, SampleError::NotText { at: 2, .. }),
+        "{binary}"
+    );
 }

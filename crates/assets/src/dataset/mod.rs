@@ -17,6 +17,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(crate) use tokens::hex;
+
 pub use add::{NewDataset, add};
 pub use images::{ImageSize, image_size};
 pub use metadata::{VariantMetadata, VariantSize};

@@ -83,11 +83,11 @@ pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> 
         }
         if request.list {
             let ids: Vec<&str> = samples.ids().collect();
-            let lines: String = made
-                .numbers
-                .iter()
-                .map(|&at| format!("{}\n", ids[at]))
-                .collect();
+            let mut lines = String::new();
+            for &at in &made.numbers {
+                lines.push_str(ids[at]);
+                lines.push('\n');
+            }
             let path = dataset
                 .folder
                 .join(SUBSETS)

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Action, External, State, git, pin};
-use crate::{AssetError, Change, Changes, Result, changes::make_folder, hub_cache::is_commit};
+use crate::{
+    AssetError, Change, Changes, Result, changes::make_folder, dataset::hex, hub_cache::is_commit,
+};
 
 /// What was downloaded, so that edits show.
 pub(super) const RECORD: &str = ".llmprof-snapshot.json";
@@ -49,11 +51,11 @@ pub(super) fn plan(
     state: &State,
     action: Action,
     changes: &mut Changes,
-) -> Result<()> {
+) {
     let pinned = external.revision.as_deref().filter(|pin| is_commit(pin));
     let is_there = state.found.is_some() && state.found.as_deref() == pinned;
     if is_there && action != Action::Update {
-        return Ok(());
+        return;
     }
     let repo_id = external.repo_id.clone().unwrap_or_default();
     let named = match (action, pinned) {
@@ -89,7 +91,6 @@ pub(super) fn plan(
         }
         changes.apply(|_| {})
     }));
-    Ok(())
 }
 
 /// Downloads into a folder; the commit that came. `hf` takes up what an ended call left there.
@@ -196,11 +197,7 @@ fn hashes(folder: &Path) -> Result<BTreeMap<String, String>> {
             continue;
         }
         let bytes = fs::read(&path).map_err(AssetError::io("read", &path))?;
-        let hash: String = Sha256::digest(&bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        hashes.insert(name, hash);
+        hashes.insert(name, hex(&Sha256::digest(&bytes)));
     }
     Ok(hashes)
 }

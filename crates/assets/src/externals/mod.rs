@@ -105,7 +105,8 @@ fn one(
         ));
     }
     if external.kind == Kind::Hub {
-        return hub::plan(project, external, &state, action, changes);
+        hub::plan(project, external, &state, action, changes);
+        return Ok(());
     }
     let url = external.url.as_deref().unwrap_or_default();
     let pinned = external

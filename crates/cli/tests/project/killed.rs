@@ -127,9 +127,10 @@ fn bootstrap_goes_on() {
     let project = scene.project();
     // An archive beside the data, so that there is something to extract.
     let data = scene.root.join("data/packed");
-    let lines: String = (0..20_000)
+    let lines: Vec<String> = (0..20_000)
         .map(|number| format!("{{\"text\": \"a b c {number}\"}}\n"))
         .collect();
+    let lines = lines.concat();
     write(&data, &[("lines.jsonl", &lines)]);
     shell(
         &data,
@@ -167,9 +168,10 @@ fn bootstrap_goes_on() {
 fn datasets_go_on() {
     let scene = Scene::new();
     let project = scene.project();
-    let lines: String = (0..5_000)
+    let lines: Vec<String> = (0..5_000)
         .map(|number| format!("{{\"text\": \"a b c {number}\"}}\n"))
         .collect();
+    let lines = lines.concat();
     write(&scene.root, &[("data/big/lines.jsonl", &lines)]);
     let before = aside(&scene, "before");
     let source = scene.root.join("data/big").to_string_lossy().into_owned();

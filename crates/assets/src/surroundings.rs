@@ -47,18 +47,15 @@ impl Surroundings {
         while let Some(at) = rest.find('$') {
             out += &rest[..at];
             let after = &rest[at + 1..];
-            let (name, tail) = match after
+            let braced = after
                 .strip_prefix('{')
-                .and_then(|name| name.split_once('}'))
-            {
-                Some(parts) => parts,
-                None => {
-                    let end = after
-                        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-                        .unwrap_or(after.len());
-                    after.split_at(end)
-                }
-            };
+                .and_then(|name| name.split_once('}'));
+            let (name, tail) = braced.unwrap_or_else(|| {
+                let end = after
+                    .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+                    .unwrap_or(after.len());
+                after.split_at(end)
+            });
             out += self.var(name).ok_or_else(|| unset(name))?;
             rest = tail;
         }

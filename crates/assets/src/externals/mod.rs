@@ -114,7 +114,7 @@ fn one(
         .as_deref()
         .filter(|pin| git::is_commit(pin));
     let wanted = match (action, pinned) {
-        (Action::Init, Some(pin)) => pin.to_owned(),
+        (Action::Init | Action::Snapshot, Some(pin)) => pin.to_owned(),
         (Action::Update, _) => {
             let branch = external.branch.as_deref().unwrap_or("HEAD");
             git::newest(project, url, branch)?
@@ -123,7 +123,6 @@ fn one(
             let named = external.revision.as_deref().or(external.branch.as_deref());
             git::newest(project, url, named.unwrap_or("HEAD"))?
         }
-        (Action::Snapshot, Some(pin)) => pin.to_owned(),
     };
     match external.kind {
         Kind::Submodule => submodule::plan(project, external, &wanted, &state, changes)?,

@@ -2,7 +2,7 @@
 //!
 //! A project whose primary config is its own may lack what llmprof needs; that comes from the shipped tree.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use llmprof_config::{
     hydra::{App, Command, Composed, Error, Host, Outcome, RunMode},
@@ -217,7 +217,7 @@ fn tell(notes: &[String]) {
 fn fill(config: &mut Node) -> Result<(), Failure> {
     let mut host = app::host()?;
     // The shipped tree alone, whatever lies in the working directory.
-    host.cwd = Path::new("/").to_owned();
+    host.cwd = PathBuf::from("/");
     let runtime = at(config, "runtime.type").and_then(Node::as_str);
     let overrides: Vec<String> = runtime
         .map(|name| format!("runtime={name}"))
@@ -286,7 +286,8 @@ fn take(config: &mut Node, key: &str) {
     match (rest, config.get_mut(first)) {
         (Some(rest), Some(child)) => {
             take(child, rest);
-            if child.as_dict().is_some_and(|dict| dict.is_empty()) {
+            let is_empty = matches!(&child.value, Value::Dict(dict) if dict.is_empty());
+            if is_empty {
                 config.remove(first);
             }
         }

@@ -67,7 +67,7 @@ fn survives(scene: &Scene, before: &Path, args: &[&str]) {
             project.clone()
         }
     };
-    let mut call = |folder: &Path| scene.command_in(folder, args).output().unwrap();
+    let call = |folder: &Path| scene.command_in(folder, args).output().unwrap();
     begin();
     let started = Instant::now();
     told(&call(&cwd()), &format!("{args:?}"));

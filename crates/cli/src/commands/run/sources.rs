@@ -5,7 +5,7 @@ use std::path::Path;
 use llmprof_assets::{externals::source_revision, project};
 use llmprof_record::{
     issue::{Issue, Severity},
-    plan::Plan,
+    plan::{CodeSource, Plan},
     store::RunDir,
 };
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), H
     let project = project::around(cwd);
     let mut rows: Vec<Value> = Vec::new();
     for (key, source) in named {
-        for (name, folder) in source.iter().flat_map(|source| source.folders()) {
+        for (name, folder) in source.iter().flat_map(CodeSource::folders) {
             let key = format!("model.{key}.{name}");
             let path = cwd.join(folder);
             if !path.is_dir() {

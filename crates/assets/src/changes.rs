@@ -1,9 +1,8 @@
 use std::{
-    fs,
+    fs::{self, File},
+    io::Write,
     path::{Path, PathBuf},
 };
-
-use llmprof_record::store::write_atomically;
 
 use crate::{AssetError, Result};
 
@@ -119,11 +118,24 @@ impl Changes {
                 if let Some(folder) = path.parent() {
                     make_folder(folder)?;
                 }
-                write_atomically(&path, &contents)?;
-                Ok(())
+                replace(&path, &contents)
             },
         ));
     }
+}
+
+/// Replaces a file in one step. The file beside it that this takes has one name, so that what a killed call left of it is
+/// taken up by the next: the project's lock keeps others away.
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.llmprof-tmp"));
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(contents)?;
+        file.sync_all()
+    });
+    written
+        .and_then(|()| fs::rename(&temporary, path))
+        .map_err(AssetError::io("write", path))
 }
 
 pub(crate) fn make_folder(path: &Path) -> Result<()> {

@@ -4,8 +4,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use llmprof_record::store::StoreError;
-
 /// Files that a message names before it only counts.
 const NAMED: usize = 20;
 
@@ -22,9 +20,6 @@ pub enum AssetError {
         /// What the system said.
         source: io::Error,
     },
-    /// A file could not be replaced.
-    #[error(transparent)]
-    Store(#[from] StoreError),
     /// A file does not say what it must.
     #[error("{}{}: {message}", .path.display(), at(*.line))]
     BadFile {
@@ -148,7 +143,6 @@ impl AssetError {
             Self::Tool { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Unknown { known, .. } if known.is_empty() => None,
             Self::Unknown { known, .. } => Some(format!("known: {}", known.join(", "))),
-            Self::Store(error) => error.hint(),
             Self::Several(errors) => errors.iter().find_map(Self::hint),
             Self::UnsafeArchive { .. } => {
                 Some("extract it by hand where you trust it; a folder that has files is not extracted again".to_owned())

@@ -3,11 +3,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use llmprof_record::store::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use super::{FILE, FOLDER};
-use crate::{AssetError, Result, document};
+use crate::{AssetError, Result, changes::replace, document};
 
 /// How an external comes to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -245,8 +244,7 @@ impl Manifest {
 pub(super) fn pin(file: &Path, path: &str, revision: &str) -> Result<()> {
     let text = fs::read_to_string(file).map_err(AssetError::io("read", file))?;
     let text = with_pin(file, &text, path, revision)?;
-    write_atomically(file, text.as_bytes())?;
-    Ok(())
+    replace(file, text.as_bytes())
 }
 
 fn with_pin(file: &Path, text: &str, path: &str, revision: &str) -> Result<String> {

@@ -201,7 +201,11 @@ fn folder(
     let target = dataset.folder.join(&made.name);
     if target.symlink_metadata().is_ok() {
         match VariantMetadata::read(&target) {
-            Ok(before) if before.is_same(&metadata) && is_whole(&target, &before) => return Ok(()),
+            Ok(before) if before.is_same(&metadata) && is_whole(&target, &before) => {
+                // A call that was killed may have made the variant and no more.
+                changes.extend(described(dataset, &made.name)?);
+                return Ok(());
+            }
             _ if request.replace => {}
             _ => {
                 return Err(AssetError::refused(
@@ -246,7 +250,7 @@ fn folder(
             fs::remove_dir_all(&target).map_err(AssetError::io("remove", &target))?;
         }
         fs::rename(&partial, &target).map_err(AssetError::io("create", &target))?;
-        describe(&dataset, &made.name)
+        described(&dataset, &made.name)?.apply(|_| {})
     }));
     Ok(())
 }
@@ -260,8 +264,8 @@ pub(super) fn is_whole(folder: &Path, metadata: &VariantMetadata) -> bool {
         .is_ok_and(|bytes| hex(&Sha256::digest(&bytes)) == *expected)
 }
 
-/// Puts a variant into the statistics and the README.
-fn describe(dataset: &Dataset, variant: &str) -> Result<()> {
+/// What puts a variant into the statistics and the README.
+fn described(dataset: &Dataset, variant: &str) -> Result<Changes> {
     let statistics = Statistics::of(&Samples::found(&dataset.root(variant)?)?)?;
     let mut changes = Changes::default();
     changes.own_file(
@@ -269,7 +273,7 @@ fn describe(dataset: &Dataset, variant: &str) -> Result<()> {
         statistics::with_part(&dataset.folder, variant, &statistics),
     );
     readme::refresh(dataset, &mut changes)?;
-    changes.apply(|_| {})
+    Ok(changes)
 }
 
 /// What was written.

@@ -83,9 +83,15 @@ pub fn init(folder: &Path, anyway: bool) -> Result<Changes> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(AssetError::io("read", folder)(error)),
-        Ok(mut entries) => {
+        Ok(entries) => {
             let is_project = folder.join(MARKER).is_file();
-            if !is_project && !anyway && entries.next().is_some() {
+            // What a call left that was killed before the marker had its name.
+            let is_ours =
+                |name: &std::ffi::OsStr| name.as_encoded_bytes().ends_with(b".llmprof-tmp");
+            let mut others = entries
+                .flatten()
+                .filter(|entry| !is_ours(&entry.file_name()));
+            if !is_project && !anyway && others.next().is_some() {
                 return Err(AssetError::refused(
                     format!("{} is not empty", folder.display()),
                     "another folder; or --force, which keeps every file that is there",
@@ -153,7 +159,13 @@ mod tests {
         let again = init(&project, false).unwrap();
         assert!(again.is_empty() && again.notes().len() == 1);
 
-        // What a call that was killed after its first file left.
+        // What a call left that was killed while it wrote its first file, and one after it.
+        let begun = folder.path().join("begun");
+        fs::create_dir(&begun).unwrap();
+        fs::write(begun.join("..llmprof.llmprof-tmp"), "half").unwrap();
+        init(&begun, false).unwrap().apply(|_| {}).unwrap();
+        assert!(begun.join(MARKER).is_file());
+        assert!(!begun.join("..llmprof.llmprof-tmp").exists());
         let half = folder.path().join("half");
         fs::create_dir(&half).unwrap();
         fs::write(half.join(MARKER), MARKER_TEXT).unwrap();

@@ -71,6 +71,17 @@ pub(crate) fn llmprof(cwd: &Path) -> App {
     }
 }
 
+/// The shipped tree alone.
+pub(crate) fn shipped() -> App {
+    App {
+        job_name: "llmprof".to_owned(),
+        config_dir: None,
+        config_name: Some("config".to_owned()),
+        embedded: EMBEDDED,
+        extra_config_dirs: Vec::new(),
+    }
+}
+
 /// Somebody else's application: its config directory and nothing of ours.
 pub(crate) fn foreign() -> App {
     App {

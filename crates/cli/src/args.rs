@@ -7,6 +7,8 @@ use clap_complete::Shell;
 use llmprof_config::hydra;
 use llmprof_units::Share;
 
+use crate::args_assets::{BootstrapArgs, DatasetCommand, ExternalsCommand, InitArgs};
+
 /// Profiles LLM inference: what a model did on a device, what it should have cost, and where the difference went.
 #[derive(Debug, Parser)]
 #[command(
@@ -132,6 +134,43 @@ Examples:
     Runs {
         #[command(subcommand)]
         command: RunsCommand,
+    },
+    /// Make a new project: config, models, datasets, third_party, a pixi manifest. `llmprof run` works in it at once.
+    #[command(after_help = "\
+Examples:
+  llmprof init my-profiles --yes && cd my-profiles && llmprof run
+  llmprof init . --force --dry-run              what a folder with files would get")]
+    Init(InitArgs),
+    /// Link models and datasets of this host into the project, as bootstrap.yaml files declare them.
+    ///
+    /// Roots come from $HF_SNAPSHOTS_ROOT, $MODELS_ROOT and $DATASETS_ROOT. A missing target or file is an error; only links inside
+    /// the project are replaced.
+    #[command(after_help = "\
+Examples:
+  llmprof bootstrap --dry-run
+  HF_SNAPSHOTS_ROOT=/nvme/hf-cache llmprof bootstrap models --yes
+  llmprof bootstrap all --check                 in CI: exit code 1 where a link is not as declared")]
+    Bootstrap(BootstrapArgs),
+    /// Keep the datasets of a project: add, list, show, verify, prepare variants.
+    #[command(after_help = "\
+Examples:
+  llmprof dataset add openwebtext --source /data/openwebtext --yes
+  llmprof dataset variant openwebtext --samples 1000 --yes
+  llmprof run dataset=openwebtext dataset.variant=subset-1000")]
+    Dataset {
+        #[command(subcommand)]
+        command: DatasetCommand,
+    },
+    /// Keep sources of others in third_party/ at pinned revisions.
+    #[command(after_help = "\
+Examples:
+  llmprof externals init --yes
+  llmprof externals status --check
+  llmprof externals update github/transformers --dry-run
+  llmprof externals guard --install --yes")]
+    Externals {
+        #[command(subcommand)]
+        command: ExternalsCommand,
     },
     /// Print a script that completes llmprof's arguments in a shell.
     #[command(after_help = "\

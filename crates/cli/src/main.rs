@@ -5,11 +5,13 @@
 
 mod app;
 mod args;
+mod args_assets;
 mod calibration;
 mod clock;
 mod commands;
 mod failure;
 mod fit;
+mod moved_keys;
 mod output;
 mod outputs;
 mod plan;

@@ -10,7 +10,7 @@ use llmprof_config::{
 };
 use llmprof_record::plan::{ModelPlan, Plan};
 
-use crate::{app, failure::Failure};
+use crate::{app, failure::Failure, moved_keys};
 
 /// What a plan is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub(crate) enum Purpose {
 
 /// Reads and checks the plan of one job.
 pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failure> {
+    let composed = &moved_keys::whole(composed)?;
     let mut config = composed.resolved_job()?;
     gather_design(&mut config);
     let overrides = composed.value("hydra.overrides.task")?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use llmprof_analysis::statics;
 use llmprof_analysis::statics::Statics;
-use llmprof_capture::{session::Vocabulary, telemetry::nvml};
+use llmprof_capture::{dataset::Vocabulary, telemetry::nvml};
 use llmprof_record::{
     issue::Issue,
     plan::{ModelPlan, Place, Plan, RuntimeType},
@@ -51,7 +51,7 @@ impl Subject {
         // What transformers or another program runs need not be known here.
         let others = matches!(
             plan.runtime.kind,
-            RuntimeType::Pytorch | RuntimeType::Command
+            RuntimeType::Pytorch | RuntimeType::Worker | RuntimeType::Command
         );
         let design = design(&plan.model)?;
         match Model::from_config(&Value::Object(design.clone()), None) {

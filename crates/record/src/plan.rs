@@ -6,6 +6,7 @@
 mod cupti;
 mod mistakes;
 mod runtime;
+mod source;
 mod telemetry;
 mod torch;
 
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use self::cupti::CuptiPlan;
 pub use self::mistakes::Mistake;
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
+pub use self::source::CodeSource;
 pub use self::telemetry::TelemetryPlan;
 pub use self::torch::{Activity, Compile, Preset, TorchProfilerPlan, TorchProfilerSettings};
 
@@ -103,9 +105,9 @@ pub struct ModelPlan {
     pub tokenizer: Option<PathBuf>,
     /// How images are prepared for it.
     pub preprocess: Option<serde_json::Value>,
-    pub impl_src: Option<String>,
+    pub impl_src: Option<CodeSource>,
     /// Its home on a model hub.
-    pub hf_src: Option<String>,
+    pub hf_src: Option<CodeSource>,
     /// Where weights come from.
     pub load_format: LoadFormat,
     /// Its design, with the keys of a Hugging Face `config.json`; empty where `path` has that file.

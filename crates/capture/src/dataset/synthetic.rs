@@ -1,4 +1,7 @@
-use super::DatasetError;
+use llmprof_record::plan::{Plan, SamplingPlan};
+
+use super::{DatasetError, DatasetSample, Prompts, SampleError};
+use crate::runner::protocol::Prompt;
 
 /// Most prompts of a synthetic dataset: choosing among them lists their numbers.
 const MAX_SAMPLES: usize = 1 << 24;
@@ -20,6 +23,14 @@ impl Lengths {
     }
 }
 
+/// Token ids that prompts may have.
+pub struct Vocabulary {
+    /// How many there are.
+    pub size: u64,
+    /// Those that stand for the features of an image or a sound, which no text has.
+    pub reserved: Vec<u64>,
+}
+
 /// Prompts of random token ids. Prompt `i` depends on the seed, `i`, the lengths and the vocabulary alone: it is the same on
 /// every machine, and in a dataset of any size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +47,32 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    pub(super) fn check(&self) -> Result<(), DatasetError> {
+    /// The prompts that a plan asks for.
+    pub fn of(plan: &Plan, vocabulary: &Vocabulary) -> Result<Self, DatasetError> {
+        let size = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
+        let SamplingPlan {
+            num_samples_per_epoch,
+            seed,
+            ..
+        } = plan.dataset.sampling;
+        let longest = plan.workload.prompt_tokens;
+        let reserved = vocabulary.reserved.iter();
+        let prompts = Self {
+            samples: size(num_samples_per_epoch.unwrap_or(plan.workload.batch_size)),
+            lengths: Lengths {
+                min: size(plan.dataset.min_prompt_tokens.unwrap_or(longest)),
+                max: size(longest),
+            },
+            vocab_size: u32::try_from(vocabulary.size).unwrap_or(u32::MAX),
+            reserved: reserved.filter_map(|id| u32::try_from(*id).ok()).collect(),
+            seed: seed.unwrap_or(0),
+        };
+        prompts.check()?;
+        Ok(prompts)
+    }
+
+    /// Refuses sizes that make no prompt.
+    pub fn check(&self) -> Result<(), DatasetError> {
         if self.samples == 0 {
             return Err(DatasetError::Empty {
                 what: "it was asked for 0 synthetic prompts".to_owned(),
@@ -58,7 +94,7 @@ impl Synthetic {
     }
 
     /// The token ids of prompt `index`.
-    pub(super) fn prompt(&self, index: usize) -> Vec<u32> {
+    pub fn prompt(&self, index: usize) -> Vec<u32> {
         // The index is mixed before it meets the seed, so that seeds 1 and 2 share no prompts.
         let mut random = SplitMix64(self.seed ^ SplitMix64(index as u64).next());
         let span = (self.lengths.max - self.lengths.min) as u64 + 1;
@@ -72,6 +108,20 @@ impl Synthetic {
     fn free(&self, id: u32) -> u32 {
         let mut ids = (id..self.vocab_size).chain(0..id);
         ids.find(|id| !self.reserved.contains(id)).unwrap_or(id)
+    }
+}
+
+impl Prompts for Synthetic {
+    fn len(&self) -> usize {
+        self.samples
+    }
+
+    fn sample(&self, index: usize) -> Result<DatasetSample, SampleError> {
+        Ok(DatasetSample {
+            id: format!("synthetic-{index}"),
+            prompt: Prompt::Tokens(self.prompt(index)),
+            file: None,
+        })
     }
 }
 

@@ -104,8 +104,9 @@ pub(super) fn capture(
         request,
         is_measured: false,
     };
-    let (mut passes, _) =
-        Passes::start(session, &start, record).map_err(|error| not_started(error, &launch))?;
+    let kind = session.plan.runtime.kind;
+    let (mut passes, _) = Passes::start(session, &start, record)
+        .map_err(|error| not_started(error, &launch, kind))?;
     // With the same ranges, so that graphs that carry them are captured before anything counts.
     for number in 0..passes.session.plan.runtime.warmup.max(1) {
         passes.rehearse(&format!("cupti warm-up {}", number + 1), &asked)?;

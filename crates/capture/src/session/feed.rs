@@ -1,30 +1,22 @@
 //! What a model is fed: the batches of one pass, made from the dataset before anything starts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use llmprof_record::plan::{Plan, SamplingPlan};
+use llmprof_record::plan::Plan;
 use llmprof_units::Bytes;
 
 use crate::{
-    dataset::{Dataset, DatasetError, Lengths, Synthetic},
+    dataset::{Epochs, Prompts, SampleError},
     runner::protocol::{
         Generate, GenerateRequest, Image, Instruments, MAX_LINE_BYTES, Prompt, TokenSampling,
     },
 };
 
-/// Token ids that prompts may have.
-pub struct Vocabulary {
-    /// How many there are.
-    pub size: u64,
-    /// Those that stand for the features of an image or a sound, which no text has.
-    pub reserved: Vec<u64>,
-}
-
 /// Why a model cannot be fed.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
     #[error("dataset {name}: {source}")]
-    Dataset { name: String, source: DatasetError },
+    Dataset { name: String, source: SampleError },
     #[error("one pass would have {asked} {what}; at most {most} fit")]
     TooLarge {
         asked: u64,
@@ -74,17 +66,13 @@ struct Input {
 }
 
 impl Feed {
-    /// Opens the dataset and chooses its samples. Synthetic ones have token ids of the model.
-    pub fn of(plan: &Plan, vocabulary: &Vocabulary, cwd: &Path) -> Result<Self, FeedError> {
-        let failed = |source: DatasetError| FeedError::Dataset {
+    /// Chooses among the prompts as the plan says, and reads them.
+    pub fn of(plan: &Plan, prompts: &dyn Prompts) -> Result<Self, FeedError> {
+        let failed = |source: SampleError| FeedError::Dataset {
             name: plan.dataset.name.clone(),
             source,
         };
-        let dataset = match &plan.dataset.root {
-            Some(root) => files(plan, root, cwd).map_err(failed)?,
-            None => synthetic(plan, vocabulary).map_err(failed)?,
-        };
-        let epochs = dataset.epochs(&plan.dataset.sampling);
+        let epochs = Epochs::new(prompts.len(), &plan.dataset.sampling);
         check_size(plan, epochs.samples_per_epoch())?;
         let shuffle_seed = epochs.seed();
         let batch_size = usize::try_from(plan.workload.batch_size).unwrap_or(usize::MAX);
@@ -97,7 +85,7 @@ impl Feed {
             for numbers in samples.chunks(batch_size.max(1)) {
                 let mut requests = Vec::with_capacity(numbers.len());
                 for &number in numbers {
-                    let sample = dataset.sample(number).map_err(failed)?;
+                    let sample = prompts.sample(number).map_err(failed)?;
                     let (tokens, bytes) = match &sample.prompt {
                         Prompt::Tokens(tokens) => (Some(tokens.len()), 0),
                         Prompt::Text(text) => (None, text.len() as u64),
@@ -228,40 +216,6 @@ impl std::io::Write for Length {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-/// Prompts of random tokens.
-fn synthetic(plan: &Plan, vocabulary: &Vocabulary) -> Result<Dataset, DatasetError> {
-    let size = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
-    let SamplingPlan {
-        num_samples_per_epoch,
-        seed,
-        ..
-    } = plan.dataset.sampling;
-    let longest = plan.workload.prompt_tokens;
-    let reserved = vocabulary.reserved.iter();
-    Dataset::synthetic(Synthetic {
-        samples: size(num_samples_per_epoch.unwrap_or(plan.workload.batch_size)),
-        lengths: Lengths {
-            min: size(plan.dataset.min_prompt_tokens.unwrap_or(longest)),
-            max: size(longest),
-        },
-        vocab_size: u32::try_from(vocabulary.size).unwrap_or(u32::MAX),
-        reserved: reserved.filter_map(|id| u32::try_from(*id).ok()).collect(),
-        seed: seed.unwrap_or(0),
-    })
-}
-
-fn files(plan: &Plan, root: &Path, cwd: &Path) -> Result<Dataset, DatasetError> {
-    let data = &plan.dataset;
-    let mut root = cwd.join(root);
-    if let Some(variant) = &data.variant {
-        root.push(variant);
-        if root.join("data").is_dir() {
-            root.push("data");
-        }
-    }
-    Dataset::files(&root, data.subset_filelist.as_deref(), cwd)
 }
 
 fn generate(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {

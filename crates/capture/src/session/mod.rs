@@ -22,7 +22,7 @@ use llmprof_record::{
 use llmprof_units::{Bytes, Nanos};
 use serde_json::{Map, Value};
 
-pub use self::feed::{Feed, FeedError, Vocabulary};
+pub use self::feed::{Feed, FeedError};
 pub use self::halt::Halt;
 pub use self::slices::{Sliced, cupti_stays};
 use crate::process::Interrupt;
@@ -62,7 +62,7 @@ impl Session<'_> {
     /// What stopped the run before its end is an error, whatever was measured by then.
     pub fn run(&mut self, record: &mut RunRecord) -> Result<(), Halt> {
         let ran = match self.plan.runtime.kind {
-            RuntimeType::Pytorch => pytorch::run(self, record),
+            RuntimeType::Pytorch | RuntimeType::Worker => pytorch::run(self, record),
             _ => native::run(self, record),
         };
         record.save(self.store.path())?;

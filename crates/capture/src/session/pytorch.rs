@@ -1,7 +1,11 @@
-//! The PyTorch runtime: passes of the workload on a Python worker, with torch's profiler and our own CUPTI library.
+//! The PyTorch runtime: passes of the workload on a Python worker, with torch's profiler and our own CUPTI library; and a
+//! worker of the user's own, without torch's profiler.
+
+use std::path::Path;
 
 use llmprof_record::{
     import::{self, Limits, Profile},
+    plan::{Plan, RuntimeType, Word},
     run::RunRecord,
     store::RunDir,
 };
@@ -21,8 +25,9 @@ use crate::{
     runner::{Problem, Step, WorkerError, protocol::Load},
 };
 
-/// Where the worker's logs are.
+/// Where the logs of llmprof's own worker are, and of one of the user's own.
 const FOLDER: &str = "pytorch";
+const OWN_FOLDER: &str = "worker";
 
 /// Runs warm-up, plain and captured passes.
 ///
@@ -31,7 +36,10 @@ const FOLDER: &str = "pytorch";
 pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
     let package = Package::unpack().map_err(|error| Halt::failed(error.to_string()))?;
     let python = session.plan.runtime.python.as_deref();
-    let launch = package.launch(python.unwrap_or("python3"));
+    let launch = match session.plan.runtime.kind {
+        RuntimeType::Worker => own_worker(session.plan, session.cwd),
+        _ => package.launch(python.unwrap_or("python3")),
+    };
     let watch = Watch::start(session.plan)?;
     let mut request = load(session, record);
     request.options = options(session.plan);
@@ -58,6 +66,13 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
     ended
 }
 
+/// The command line of a worker of the user's own, started where llmprof was.
+fn own_worker(plan: &Plan, cwd: &Path) -> Launch {
+    let mut words = plan.runtime.worker.iter().map(|Word(word)| word);
+    let program = words.next().map_or("", String::as_str);
+    Launch::new(program).args(words).in_directory(cwd)
+}
+
 /// All passes but the one that our library records.
 fn measure(
     session: &mut Session<'_>,
@@ -66,14 +81,16 @@ fn measure(
     watch: &Watch,
     record: &mut RunRecord,
 ) -> Result<(), Halt> {
+    let kind = session.plan.runtime.kind;
+    let is_own = kind == RuntimeType::Worker;
     let start = Start {
         launch,
-        folder: FOLDER,
+        folder: if is_own { OWN_FOLDER } else { FOLDER },
         request,
         is_measured: true,
     };
     let (mut passes, loaded) =
-        Passes::start(session, &start, record).map_err(|error| not_started(error, launch))?;
+        Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;
     if passes.session.feed.is_text() && !loaded.tokenizer {
         return Err(Halt::Failed {
             message: "the dataset is text, but the model has no tokenizer".to_owned(),
@@ -83,7 +100,7 @@ fn measure(
     if let Some(workload) = &mut passes.record.workload {
         workload.precision = precision(&loaded.facts);
         // transformers 5 expands the latent in every step; it does not absorb the up-projections.
-        if workload.mla == MlaDecode::Absorbed {
+        if !is_own && workload.mla == MlaDecode::Absorbed {
             workload.mla = MlaDecode::Expanded;
         }
     }
@@ -100,6 +117,8 @@ fn measure(
         .and_then(
             |()| match passes.session.plan.pipeline.torch_profiler.enable {
                 Some(false) => Ok(()),
+                // Torch's profiler is asked of llmprof's own worker.
+                _ if is_own => Ok(()),
                 _ => torch_profiler::capture(&mut passes),
             },
         );
@@ -115,7 +134,7 @@ fn write_environment(record: &RunRecord, store: &RunDir) -> Result<(), Halt> {
 }
 
 /// Reads the history of the allocator that a worker left.
-pub(super) fn read_snapshot(path: &std::path::Path, record: &mut RunRecord) -> Result<(), Halt> {
+pub(super) fn read_snapshot(path: &Path, record: &mut RunRecord) -> Result<(), Halt> {
     let (_, imported) = import::import(path, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;
     if let Profile::Memory(history) = imported {
@@ -125,7 +144,7 @@ pub(super) fn read_snapshot(path: &std::path::Path, record: &mut RunRecord) -> R
 }
 
 /// Why a worker did not come as far as its hello. Whatever it was, the interpreter that was named is the first suspect.
-pub(super) fn not_started(error: WorkerError, launch: &Launch) -> Halt {
+pub(super) fn not_started(error: WorkerError, launch: &Launch, kind: RuntimeType) -> Halt {
     let by_interpreter = match &error.problem {
         Problem::Start(ProcessError::NotFound { .. } | ProcessError::Spawn { .. }) => true,
         Problem::Died { .. } | Problem::Closed | Problem::TimedOut { .. } => {
@@ -133,7 +152,7 @@ pub(super) fn not_started(error: WorkerError, launch: &Launch) -> Halt {
         }
         _ => false,
     };
-    if !by_interpreter {
+    if !by_interpreter || kind == RuntimeType::Worker {
         return error.into();
     }
     let hint = format!(

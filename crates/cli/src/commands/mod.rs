@@ -1,8 +1,13 @@
 //! One file per command.
 
+mod bootstrap;
+mod changes;
 mod completions;
 mod config;
+mod dataset;
+mod externals;
 mod hardware;
+mod init;
 mod model;
 mod predict;
 pub(crate) mod profile;
@@ -47,6 +52,10 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Hardware { command } => hardware::hardware(command, output)?,
         Command::Runs { command } => runs::runs(command, output)?,
+        Command::Init(args) => return init::init(&args, output),
+        Command::Bootstrap(args) => return bootstrap::bootstrap(&args, output),
+        Command::Dataset { command } => return dataset::dataset(command, output),
+        Command::Externals { command } => return externals::externals(command, output),
         Command::Completions { shell } => completions::completions(shell, output)?,
     }
     Ok(ExitCode::SUCCESS)

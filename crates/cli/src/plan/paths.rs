@@ -17,7 +17,7 @@ pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
     let model = &plan.model;
     let loads = matches!(
         plan.runtime.kind,
-        RuntimeType::Native | RuntimeType::Pytorch
+        RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
     );
     if let Some(path) = &model.path {
         if !path.is_dir() {

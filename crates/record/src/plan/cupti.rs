@@ -22,7 +22,7 @@ pub struct CuptiPlan {
 impl CuptiPlan {
     /// Whether a run has a pass that is recorded so.
     pub fn applies(&self, plan: &Plan) -> bool {
-        let on_gpu = plan.device != Place::Cpu && plan.runtime.kind == RuntimeType::Pytorch;
+        let on_gpu = plan.device != Place::Cpu && is_recorded(plan.runtime.kind);
         self.enable.unwrap_or(on_gpu)
     }
 
@@ -33,7 +33,7 @@ impl CuptiPlan {
         wrong: &mut impl FnMut(&'static str, String, Option<&str>),
     ) {
         if self.enable == Some(true)
-            && (plan.device == Place::Cpu || plan.runtime.kind != RuntimeType::Pytorch)
+            && (plan.device == Place::Cpu || !is_recorded(plan.runtime.kind))
         {
             wrong(
                 "pipeline.cupti.enable",
@@ -42,6 +42,11 @@ impl CuptiPlan {
             );
         }
     }
+}
+
+/// Whether a runtime is a program that may use CUDA.
+fn is_recorded(kind: RuntimeType) -> bool {
+    matches!(kind, RuntimeType::Pytorch | RuntimeType::Worker)
 }
 
 #[cfg(test)]

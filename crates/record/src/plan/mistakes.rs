@@ -159,13 +159,18 @@ impl Plan {
                 "there is no command to run".to_owned(),
                 Some("runtime.argv=[program,argument]"),
             ),
+            RuntimeType::Worker if self.runtime.worker.is_empty() => wrong(
+                "runtime.worker",
+                "there is no worker to start".to_owned(),
+                Some("runtime.worker=[python3,worker.py]"),
+            ),
             RuntimeType::None if !self.pipeline.static_analysis.enable => wrong(
                 "runtime.type",
                 "nothing is executed and no stage is enabled, so there is nothing to do".to_owned(),
                 Some("choose a runtime, or pipeline.static_analysis.enable=true"),
             ),
             RuntimeType::None | RuntimeType::Command => {}
-            RuntimeType::Native | RuntimeType::Pytorch => {
+            RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker => {
                 if self.runtime.repeats == 0 {
                     wrong("runtime.repeats", "must be at least 1".to_owned(), None);
                 }
@@ -235,23 +240,18 @@ impl Plan {
     /// ignoring them would run something else than was asked for.
     fn refused(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
         let absent = |what: &str| format!("this version of llmprof cannot {what} yet");
-        let keys: [(&'static str, bool, &str); 3] = [
+        let keys: [(&'static str, bool, &str); 2] = [
             (
                 "model.preprocess",
                 self.model.preprocess.is_some(),
                 "prepare images",
             ),
             (
-                "model.impl_src",
-                self.model.impl_src.is_some(),
-                "use a reference implementation",
-            ),
-            (
                 "model.load_format",
                 self.model.load_format == LoadFormat::Safetensors
                     && !matches!(
                         self.runtime.kind,
-                        RuntimeType::Native | RuntimeType::Pytorch
+                        RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
                     ),
                 "load weights with this runtime",
             ),

@@ -17,6 +17,8 @@ pub enum RuntimeType {
     Native,
     /// A Python worker on torch and transformers.
     Pytorch,
+    /// A worker of the user's own.
+    Worker,
     /// A command line that is only watched.
     Command,
 }
@@ -101,6 +103,9 @@ pub struct RuntimePlan {
     /// `pytorch`: whether code of the model's own directory may be executed.
     #[serde(default)]
     pub trust_remote_code: bool,
+    /// `worker`: the worker's program and its arguments.
+    #[serde(default)]
+    pub worker: Vec<Word>,
     /// `command`: the program and its arguments.
     #[serde(default)]
     pub argv: Vec<Word>,

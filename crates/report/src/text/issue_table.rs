@@ -134,6 +134,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("hardware.undescribed", "GPU {gpu} is a {name}: {error}"),
     Row::new("hardware.disturbed", "CPU peaks were measured while other programs took {share:percent} as much CPU time as the calibration, and are too low; roofline times are too long, MFU and MBU too high")
         .hint("run again on an idle machine: the next run calibrates again"),
+    Row::new("model.source_missing", "`{key}` names {path}, which does not exist")
+        .hint("`llmprof externals init` brings what third_party/externals.yaml declares"),
     Row::new("memory.does_not_fit", "model {model} does not fit {device}: {needs} of {capacity_bytes:bytes}")
         .hint("a smaller batch or context, workload.weights=fp8 or awq, or a device with more memory"),
     Row::new("workload.beyond_context", "requests have up to {positions:position}, the model supports {most} (`{key}`)")

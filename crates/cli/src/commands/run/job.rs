@@ -26,7 +26,7 @@ use llmprof_report::{
 };
 use llmprof_units::{Bytes, Percent};
 
-use super::command::command;
+use super::{command::command, prompts::prompts, sources};
 use crate::{
     calibration, clock,
     failure::{self, Failure},
@@ -90,7 +90,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let on_cpu = plan.device == Place::Cpu;
     let runs = matches!(
         plan.runtime.kind,
-        RuntimeType::Native | RuntimeType::Pytorch
+        RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
     );
     let is_measured = runs && on_cpu && plan.hardware.spec == "auto";
     let mut subject = Subject::of_run(&plan)?;
@@ -124,6 +124,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         let host = host::collect(crate::VERSION, cwd);
         let facts = serde_json::to_string_pretty(&host).expect("host facts have only string keys");
         store.write("env.json", facts + "\n")?;
+        sources::write(&plan, cwd, &mut store)?;
         for issue in &subject.issues {
             store.add_issue(issue.clone())?;
         }
@@ -211,7 +212,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
 }
 
 fn feed(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Feed, Failure> {
-    Feed::of(plan, &subject.vocabulary()?, cwd).map_err(|error| {
+    Feed::of(plan, prompts(plan, subject, cwd)?.as_ref()).map_err(|error| {
         let failure = Failure::new(error.to_string());
         match error.hint() {
             Some(hint) => failure.hint(hint.to_owned()),

@@ -3,20 +3,20 @@
 mod command;
 mod comparison;
 mod job;
+mod prompts;
+mod sources;
 mod sweep;
 
 use std::process::ExitCode;
 
 use llmprof_config::hydra::{Execution, Outcome};
 
-use crate::{app, args::RunArgs, failure::Failure, output::Output, progress::Show};
+use crate::{app, args::RunArgs, failure::Failure, moved_keys, output::Output, progress::Show};
 
 pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let host = app::host()?;
     let application = app::llmprof(&host.cwd);
-    let asked = args.hydra.into_command();
-    let outcome = asked
-        .perform(&application, &host)
+    let outcome = moved_keys::perform(args.hydra.into_command(), &application, &host)
         .map_err(app::own_failure)?;
     match outcome {
         Outcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),

@@ -1,0 +1,129 @@
+//! Links of models and datasets to the storage of this host, as `bootstrap.yaml` files declare them.
+
+mod datasets;
+mod models;
+mod roots;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::{AssetError, Changes, Result, Surroundings};
+
+/// Name of the file that declares links.
+pub const FILE: &str = "bootstrap.yaml";
+
+/// Which links are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// `models/bootstrap.yaml`.
+    Models,
+    /// `datasets/*/bootstrap.yaml`.
+    Datasets,
+    /// Both, as far as they are there.
+    All,
+}
+
+/// One link, and what it should point at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Asset {
+    /// `model` or `dataset`.
+    pub kind: &'static str,
+    /// The link, relative to the project.
+    pub link: PathBuf,
+    /// What it should point at.
+    pub target: PathBuf,
+    /// The commit, where the target is a snapshot of the hub's cache.
+    pub revision: Option<String>,
+}
+
+/// What the files declare, and what is left to do.
+#[derive(Default)]
+pub struct Bootstrap {
+    /// Every link that could be worked out.
+    pub assets: Vec<Asset>,
+    /// What makes them so.
+    pub changes: Changes,
+    /// What cannot be made.
+    pub problems: Vec<AssetError>,
+}
+
+impl Bootstrap {
+    /// The changes, unless something cannot be made: then all of that.
+    pub fn changes(self) -> Result<Changes> {
+        let mut problems = self.problems;
+        match problems.len() {
+            0 => Ok(self.changes),
+            1 => Err(problems.remove(0)),
+            _ => Err(AssetError::Several(problems)),
+        }
+    }
+}
+
+/// Reads the files of a project and works out what is to be done.
+pub fn plan(project: &Path, part: Part, surroundings: &Surroundings) -> Result<Bootstrap> {
+    let mut plan = Bootstrap::default();
+    let mut found = false;
+    if part != Part::Models {
+        for file in datasets::files(project)? {
+            found = true;
+            let done = datasets::plan(project, &file, surroundings, &mut plan);
+            plan.problems.extend(done.err());
+        }
+    }
+    let file = project.join("models").join(FILE);
+    if part != Part::Datasets && file.is_file() {
+        found = true;
+        let done = models::plan(project, &file, surroundings, &mut plan);
+        plan.problems.extend(done.err());
+    }
+    if !found {
+        let looked = match part {
+            Part::Models => "models/bootstrap.yaml",
+            Part::Datasets => "datasets/*/bootstrap.yaml",
+            Part::All => "models/bootstrap.yaml or datasets/*/bootstrap.yaml",
+        };
+        return Err(AssetError::refused(
+            format!("there is no {looked} in {}", project.display()),
+            "`llmprof init DIR` makes a project; `llmprof dataset add` declares a dataset",
+        ));
+    }
+    Ok(plan)
+}
+
+/// Files below `folder` that are not there, or are links to nothing.
+fn missing(folder: &Path, required: &[String]) -> Result<()> {
+    let mut files = Vec::new();
+    for name in required {
+        let path = folder.join(name);
+        if path.is_file() {
+            continue;
+        }
+        files.push(match path.read_link() {
+            Ok(target) => format!(
+                "{name} (a link to {}, which is not there: the download did not finish)",
+                target.display()
+            ),
+            Err(_) => name.clone(),
+        });
+    }
+    if files.is_empty() {
+        return Ok(());
+    }
+    Err(AssetError::MissingFiles {
+        folder: folder.to_owned(),
+        files,
+    })
+}
+
+/// A name that is one plain part of a path.
+fn plain_name<'a>(name: &'a str, key: &str, file: &Path) -> Result<&'a str> {
+    let plain = !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
+    if plain {
+        return Ok(name);
+    }
+    Err(AssetError::bad(
+        file,
+        format!("`{key}`: `{name}` is not the name of a link"),
+    ))
+}

@@ -1,0 +1,97 @@
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{
+    Asset, Bootstrap, missing, plain_name,
+    roots::{Lookup, Place, hub_cache},
+};
+use crate::{RepoKind, Result, Surroundings, document, link};
+
+/// `models/bootstrap.yaml`: one `model`, or a list of `models`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    env: Env,
+    #[serde(default)]
+    model: Option<Entry>,
+    #[serde(default)]
+    models: Vec<Entry>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Env {
+    #[serde(default)]
+    model_root_env: Option<String>,
+    #[serde(default)]
+    default_model_root: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    #[serde(default)]
+    source_subdir: Option<String>,
+    #[serde(default)]
+    repo_id: Option<String>,
+    #[serde(default)]
+    revision: Option<String>,
+    repo_link_name: String,
+    #[serde(default)]
+    required_files: Vec<String>,
+}
+
+pub(super) fn plan(
+    project: &Path,
+    path: &Path,
+    surroundings: &Surroundings,
+    plan: &mut Bootstrap,
+) -> Result<()> {
+    let file: File = document::read(path)?;
+    let own = file.env.model_root_env.as_deref();
+    let lookup = Lookup {
+        variables: own
+            .into_iter()
+            .chain(
+                ["HF_SNAPSHOTS_ROOT", "MODELS_ROOT"]
+                    .into_iter()
+                    .filter(|name| Some(*name) != own),
+            )
+            .collect(),
+        default: file.env.default_model_root.as_deref(),
+        usual: hub_cache(surroundings),
+    };
+    let root = lookup.root(surroundings, path)?;
+    for entry in file.model.iter().chain(&file.models) {
+        let mut one = || -> Result<()> {
+            let name = plain_name(&entry.repo_link_name, "repo_link_name", path)?;
+            let place = Place {
+                kind: RepoKind::Model,
+                source_subdir: entry.source_subdir.as_deref(),
+                repo_id: entry.repo_id.as_deref(),
+                revision: entry.revision.as_deref(),
+            };
+            let (target, revision) = place.find(&root.path, path)?;
+            let link = project.join("models").join(name);
+            let hint = format!(
+                "{}, so models are looked for in {}; set $HF_SNAPSHOTS_ROOT or $MODELS_ROOT to the folder that has them",
+                root.from,
+                root.path.display()
+            );
+            link::plan(project, &link, &target, &hint, &mut plan.changes)?;
+            missing(&target, &entry.required_files)?;
+            plan.assets.push(Asset {
+                kind: "model",
+                link: Path::new("models").join(name),
+                target,
+                revision,
+            });
+            Ok(())
+        };
+        let done = one();
+        plan.problems.extend(done.err());
+    }
+    Ok(())
+}

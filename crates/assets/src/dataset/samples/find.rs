@@ -1,0 +1,253 @@
+use std::{
+    collections::HashMap,
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::Deserialize;
+
+use super::{Located, Place, SampleError};
+
+const TEXTS: [&str; 2] = ["txt", "md"];
+const IMAGES: [&str; 6] = ["png", "jpg", "jpeg", "webp", "bmp", "gif"];
+const LINES: &str = "jsonl";
+/// Names of files about the data; they are not the data.
+const ABOUT: [&str; 4] = ["readme", "license", "licence", "changelog"];
+/// The annotations of OmniDocBench, which name its pages.
+const OMNIDOCBENCH: &str = "OmniDocBench.json";
+
+/// What a file is by its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Lines,
+    Image,
+}
+
+fn kind(path: &Path) -> Option<Kind> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    if TEXTS.contains(&extension.as_str()) {
+        Some(Kind::Text)
+    } else if extension == LINES {
+        Some(Kind::Lines)
+    } else if IMAGES.contains(&extension.as_str()) {
+        Some(Kind::Image)
+    } else {
+        None
+    }
+}
+
+/// Every sample below a folder, or in a file.
+pub(super) fn found(root: &Path) -> Result<Vec<Located>, SampleError> {
+    if root.is_file() {
+        let name = root.file_name().unwrap_or(root.as_os_str());
+        return in_file(root, &name.to_string_lossy(), Kind::Text);
+    }
+    let annotations = root.join(OMNIDOCBENCH);
+    if annotations.is_file() {
+        return pages(root, &annotations);
+    }
+    let mut files = Vec::new();
+    collect(root, root, &mut files)?;
+    files.sort();
+    let texts = files
+        .iter()
+        .any(|(_, path)| kind(path) != Some(Kind::Image));
+    let mut samples = Vec::new();
+    for (name, path) in &files {
+        if texts && kind(path) == Some(Kind::Image) {
+            continue;
+        }
+        samples.extend(in_file(path, name, Kind::Text)?);
+    }
+    Ok(samples)
+}
+
+/// What a list names, and where the list is.
+pub(super) fn listed(
+    root: &Path,
+    list: &Path,
+    cwd: &Path,
+) -> Result<(PathBuf, Vec<Located>), SampleError> {
+    let candidates = if list.is_absolute() {
+        vec![list.to_owned()]
+    } else {
+        vec![cwd.join(list), root.join(list)]
+    };
+    let Some(list) = candidates.iter().find(|path| path.is_file()) else {
+        return Err(SampleError::NoFileList {
+            list: list.to_owned(),
+            tried: candidates,
+        });
+    };
+    let text = text(list)?;
+    let names = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut by_id: Option<HashMap<String, Located>> = None;
+    let (mut samples, mut missing, mut total) = (Vec::new(), Vec::new(), 0);
+    for name in names {
+        total += 1;
+        let path = root.join(name);
+        if path.is_file() {
+            samples.extend(in_file(&path, name, Kind::Text)?);
+            continue;
+        }
+        let known = by_id.get_or_insert_with(|| {
+            let all = found(root).unwrap_or_default();
+            all.into_iter()
+                .map(|sample| (sample.id.clone(), sample))
+                .collect()
+        });
+        match known.get(name) {
+            Some(sample) => samples.push(sample.clone()),
+            None => missing.push(path),
+        }
+    }
+    if missing.is_empty() {
+        return Ok((list.clone(), samples));
+    }
+    Err(SampleError::Missing {
+        list: list.clone(),
+        missing,
+        total,
+    })
+}
+
+/// The samples of one file; one whose name says nothing is taken as `otherwise`.
+fn in_file(path: &Path, name: &str, otherwise: Kind) -> Result<Vec<Located>, SampleError> {
+    let one = |place| {
+        vec![Located {
+            id: name.to_owned(),
+            place,
+        }]
+    };
+    match kind(path).unwrap_or(otherwise) {
+        Kind::Text => Ok(one(Place::Text(path.to_owned()))),
+        Kind::Image => Ok(one(Place::Image(path.to_owned()))),
+        Kind::Lines => lines(path, name),
+    }
+}
+
+/// Where the lines of a file are; blank ones are skipped.
+fn lines(path: &Path, name: &str) -> Result<Vec<Located>, SampleError> {
+    let file = fs::File::open(path).map_err(SampleError::read(path))?;
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let shared = Arc::new(path.to_owned());
+    let (mut samples, mut line) = (Vec::new(), Vec::new());
+    let (mut start, mut number) = (0u64, 0u64);
+    loop {
+        line.clear();
+        let length = reader
+            .read_until(b'\n', &mut line)
+            .map_err(SampleError::read(path))? as u64;
+        if length == 0 {
+            return Ok(samples);
+        }
+        number += 1;
+        if line.iter().any(|byte| !byte.is_ascii_whitespace()) {
+            samples.push(Located {
+                id: format!("{name}:{number}"),
+                place: Place::Line {
+                    file: shared.clone(),
+                    number,
+                    start,
+                    length,
+                },
+            });
+        }
+        start += length;
+    }
+}
+
+/// One page of OmniDocBench, as far as it is read.
+#[derive(Deserialize)]
+struct Page {
+    page_info: PageInfo,
+}
+
+#[derive(Deserialize)]
+struct PageInfo {
+    image_path: String,
+}
+
+/// The pages that the annotations name; their images are in `images/`, or in the folder itself.
+fn pages(root: &Path, annotations: &Path) -> Result<Vec<Located>, SampleError> {
+    let bad = |what: String| SampleError::BadLine {
+        path: annotations.to_owned(),
+        line: 1,
+        what,
+    };
+    let bytes = fs::read(annotations).map_err(SampleError::read(annotations))?;
+    let pages: Vec<Page> =
+        serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    let (mut samples, mut missing) = (Vec::new(), Vec::new());
+    for page in &pages {
+        let name = &page.page_info.image_path;
+        let below = format!("images/{name}");
+        let places = [below.as_str(), name.as_str()];
+        let id = places.into_iter().find(|id| root.join(id).is_file());
+        match id {
+            Some(id) => samples.push(Located {
+                id: id.to_owned(),
+                place: Place::Image(root.join(id)),
+            }),
+            None => missing.push(root.join(below)),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(samples);
+    }
+    Err(SampleError::Missing {
+        list: annotations.to_owned(),
+        missing,
+        total: pages.len(),
+    })
+}
+
+/// Files below `folder`. Hidden ones are skipped, and folders behind links are not entered: they may form circles.
+fn collect(
+    root: &Path,
+    folder: &Path,
+    files: &mut Vec<(String, PathBuf)>,
+) -> Result<(), SampleError> {
+    for entry in fs::read_dir(folder).map_err(SampleError::read(folder))? {
+        let entry = entry.map_err(SampleError::read(folder))?;
+        let path = entry.path();
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let file_type = entry.file_type().map_err(SampleError::read(&path))?;
+        if file_type.is_dir() {
+            collect(root, &path, files)?;
+        } else if kind(&path).is_some() && path.is_file() && !(folder == root && is_about(&path)) {
+            let name = path.strip_prefix(root).unwrap_or(&path);
+            files.push((name.to_string_lossy().into_owned(), path));
+        }
+    }
+    Ok(())
+}
+
+fn is_about(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let stem = stem.to_ascii_lowercase();
+    ABOUT
+        .iter()
+        .any(|name| stem == *name || stem.starts_with(&format!("{name}_")))
+}
+
+/// A file as text, without a byte order mark.
+pub(super) fn text(path: &Path) -> Result<String, SampleError> {
+    let bytes = fs::read(path).map_err(SampleError::read(path))?;
+    let text = String::from_utf8(bytes).map_err(|error| SampleError::NotText {
+        path: path.to_owned(),
+        at: error.utf8_error().valid_up_to(),
+    })?;
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+use super::super::{Content, SampleError, Samples};
+use super::*;
+
+fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    root
+}
+
+fn names(samples: &Samples) -> Vec<&str> {
+    samples.ids().collect()
+}
+
+#[test]
+fn text_files_are_found_by_name() {
+    let root = folder(&[
+        ("b.txt", b"two"),
+        ("a/z.md", b"one"),
+        ("a/README.md", b"a text like any other"),
+        ("README.md", b"about the data"),
+        ("c.png", b"\x89PNG"),
+        (".hidden/d.txt", b"no"),
+    ]);
+    std::os::unix::fs::symlink(root.path(), root.path().join("a/circle")).unwrap();
+    let samples = Samples::found(root.path()).unwrap();
+    assert_eq!(names(&samples), ["a/README.md", "a/z.md", "b.txt"]);
+    let sample = samples.sample(2).unwrap();
+    assert_eq!(sample.content, Content::Text("two".to_owned()));
+    assert_eq!(sample.file, root.path().join("b.txt"));
+    let one = Samples::found(&root.path().join("b.txt")).unwrap();
+    assert_eq!(names(&one), ["b.txt"]);
+}
+
+#[test]
+fn lines_are_samples_with_ids_of_their_own() {
+    let root = folder(&[(
+        "data.jsonl",
+        b"{\"id\": \"first\", \"text\": \"A\"}\n\n\"B\"\r\n{\"id\": 7, \"tokens\": [1, 2]}\n{\"image\": \"x.png\"}\n{\"other\": 1}",
+    ), ("x.png", b"\x89PNG")]);
+    let samples = Samples::found(root.path()).unwrap();
+    assert_eq!(samples.len(), 5, "an image beside texts is none of them");
+    let read = |index| samples.sample(index).unwrap();
+    assert_eq!(
+        (read(0).id.as_str(), read(0).content),
+        ("first", Content::Text("A".to_owned()))
+    );
+    assert_eq!(
+        (read(1).id.as_str(), read(1).content),
+        ("data.jsonl:3", Content::Text("B".to_owned()))
+    );
+    assert_eq!(
+        (read(2).id.as_str(), read(2).content),
+        ("7", Content::Tokens(vec![1, 2]))
+    );
+    assert_eq!(read(3).content, Content::Image(root.path().join("x.png")));
+    let error = samples.sample(4).unwrap_err().to_string();
+    assert!(
+        error.contains("data.jsonl:6") && error.contains("other"),
+        "{error}"
+    );
+    for wrong in [
+        "[1]",
+        "{",
+        "{\"text\": 1}",
+        "{\"text\": \"\"}",
+        "{\"tokens\": []}",
+        "{\"tokens\": [-1]}",
+        "{\"image\": \"absent.png\"}",
+        "{\"id\": [], \"text\": \"x\"}",
+        "\u{feff}",
+    ] {
+        let root = folder(&[("data.jsonl", wrong.as_bytes())]);
+        let error = Samples::found(root.path()).unwrap().sample(0).unwrap_err();
+        assert!(
+            matches!(error, SampleError::BadLine { line: 1, .. }),
+            "{wrong}: {error}"
+        );
+    }
+}
+
+#[test]
+fn pages_of_omnidocbench_come_in_its_order() {
+    let pages = br#"[{"layout_dets": [], "page_info": {"page_no": 1, "height": 2, "width": 3, "image_path": "b, c.1.png"}},
+        {"page_info": {"image_path": "a.png"}, "extra": {}}]"#;
+    let root = folder(&[
+        ("OmniDocBench.json", pages),
+        ("README.md", b"about"),
+        ("images/a.png", b"x"),
+        ("images/b, c.1.png", b"x"),
+        ("images/unlisted.png", b"x"),
+    ]);
+    let samples = Samples::found(root.path()).unwrap();
+    assert_eq!(names(&samples), ["images/b, c.1.png", "images/a.png"]);
+    fs::remove_file(root.path().join("images/a.png")).unwrap();
+    let error = Samples::found(root.path()).unwrap_err().to_string();
+    assert!(error.contains("1 of 2 files"), "{error}");
+    fs::write(root.path().join("OmniDocBench.json"), "{}").unwrap();
+    assert!(Samples::found(root.path()).is_err());
+}
+
+#[test]
+fn images_are_samples_where_there_is_no_text() {
+    let root = folder(&[
+        ("images/a.PNG", b"x"),
+        ("images/b.jpeg", b"x"),
+        ("c.bin", b"x"),
+    ]);
+    let samples = Samples::found(root.path()).unwrap();
+    assert_eq!(names(&samples), ["images/a.PNG", "images/b.jpeg"]);
+}
+
+#[test]
+fn a_list_is_looked_for_in_the_working_folder_and_then_in_the_root() {
+    let root = folder(&[
+        ("images/a, b.c.txt", b"A"),
+        ("d.txt", b"D"),
+        ("lines.jsonl", b"{\"text\": \"x\"}\n{\"text\": \"y\"}\n"),
+        ("list.txt", b"d.txt\nlines.jsonl:2\n"),
+    ]);
+    let cwd = folder(&[("list.txt", b"\xef\xbb\xbfd.txt\r\n\n  images/a, b.c.txt \n")]);
+    let list = Path::new("list.txt");
+    let samples = Samples::listed(root.path(), list, cwd.path()).unwrap();
+    assert_eq!(names(&samples), ["d.txt", "images/a, b.c.txt"]);
+    let nowhere = Path::new("/nowhere");
+    let samples = Samples::listed(root.path(), list, nowhere).unwrap();
+    assert_eq!(names(&samples), ["d.txt", "lines.jsonl:2"]);
+    let error = Samples::listed(root.path(), Path::new("absent.txt"), nowhere).unwrap_err();
+    assert!(error.to_string().contains("/nowhere/absent.txt"), "{error}");
+}
+
+#[test]
+fn every_missing_file_is_listed() {
+    let named: Vec<String> = (0..25).map(|n| format!("{n:02}.txt")).collect();
+    let list = named.join("\n");
+    let root = folder(&[
+        ("00.txt", b"x"),
+        ("list", list.as_bytes()),
+        ("01.txt/folder", b"x"),
+    ]);
+    let error = Samples::listed(root.path(), Path::new("list"), Path::new("/")).unwrap_err();
+    let SampleError::Missing { missing, total, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!((missing.len(), *total), (24, 25));
+    assert!(error.to_string().contains("24 of 25 files"), "{error}");
+    assert!(error.to_string().ends_with("and 4 more"), "{error}");
+}
+
+#[test]
+fn nothing_to_read_is_an_error() {
+    let root = folder(&[("list", b"\n \n"), ("a.bin", b"x")]);
+    let empty = Samples::found(root.path()).unwrap_err();
+    assert!(
+        empty
+            .to_string()
+            .starts_with("the dataset is empty: there is no .txt"),
+        "{empty}"
+    );
+    let empty = Samples::listed(root.path(), Path::new("list"), root.path()).unwrap_err();
+    assert!(matches!(empty, SampleError::Empty { .. }), "{empty}");
+    let absent = Samples::found(&root.path().join("absent")).unwrap_err();
+    assert!(matches!(absent, SampleError::Read { .. }), "{absent}");
+    let root = folder(&[("a.txt", b""), ("b.txt", b"b")]);
+    let blank = Samples::found(root.path()).unwrap_err();
+    assert!(
+        matches!(&blank, SampleError::Blank { files } if files.len() == 1),
+        "{blank}"
+    );
+    let root = folder(&[("a.txt", b"ab\xff")]);
+    let binary = Samples::found(root.path()).unwrap().sample(0).unwrap_err();
+    assert!(
+        matches!(binary, SampleError::NotText { at: 2, .. }),
+        "{binary}"
+    );
+}

@@ -1,0 +1,150 @@
+//! What is in a folder of data: texts (`.txt`, `.md`), lines of `.jsonl`, images, or the pages of an OmniDocBench.
+
+mod error;
+mod find;
+mod line;
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+pub use error::SampleError;
+
+/// Samples to choose from. There is at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Samples {
+    list: Vec<Located>,
+}
+
+/// One sample, not read yet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Located {
+    /// Its path below the root, or the id that its line states.
+    id: String,
+    place: Place,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Text(PathBuf),
+    Image(PathBuf),
+    /// A line of a `.jsonl` file: its number from 1, and its bytes.
+    Line {
+        file: Arc<PathBuf>,
+        number: u64,
+        start: u64,
+        length: u64,
+    },
+}
+
+/// One sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Names it: its path below the root, or the id that its line states.
+    pub id: String,
+    /// What it is.
+    pub content: Content,
+    /// The file it is from.
+    pub file: PathBuf,
+}
+
+/// What a sample is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A text.
+    Text(String),
+    /// A text that was tokenized before.
+    Tokens(Vec<u32>),
+    /// An image file.
+    Image(PathBuf),
+}
+
+impl Samples {
+    /// Everything below `root`, by name; or `root` itself where it is a file. Texts go before images: where there are both, only
+    /// texts are samples. An `OmniDocBench.json` in `root` names its pages, in its order.
+    pub fn found(root: &Path) -> Result<Self, SampleError> {
+        let list = find::found(root)?;
+        Self::new(list, || {
+            format!(
+                "there is no .txt, .md, .jsonl or image file in {}",
+                root.display()
+            )
+        })
+    }
+
+    /// What a list names, one a line, in its order; blank lines are skipped. Entries are files below `root`, or ids of samples
+    /// there. A relative list is looked for in `cwd` and then in `root`.
+    pub fn listed(root: &Path, list: &Path, cwd: &Path) -> Result<Self, SampleError> {
+        let (list, samples) = find::listed(root, list, cwd)?;
+        Self::new(samples, || format!("{} names no file", list.display()))
+    }
+
+    fn new(list: Vec<Located>, what: impl FnOnce() -> String) -> Result<Self, SampleError> {
+        if list.is_empty() {
+            return Err(SampleError::Empty { what: what() });
+        }
+        let blank: Vec<PathBuf> = list
+            .iter()
+            .filter_map(|sample| match &sample.place {
+                Place::Text(path) | Place::Image(path) => Some(path),
+                Place::Line { .. } => None,
+            })
+            .filter(|path| std::fs::metadata(path).is_ok_and(|file| file.len() == 0))
+            .cloned()
+            .collect();
+        if blank.is_empty() {
+            Ok(Self { list })
+        } else {
+            Err(SampleError::Blank { files: blank })
+        }
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Their ids, in order.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|sample| sample.id.as_str())
+    }
+
+    /// Reads the sample of this number.
+    pub fn sample(&self, index: usize) -> Result<Sample, SampleError> {
+        let Located { id, place } = self.list.get(index).ok_or(SampleError::NoSuchSample {
+            index,
+            count: self.list.len(),
+        })?;
+        let (id, content, file) = match place {
+            Place::Text(path) => (id.clone(), Content::Text(find::text(path)?), path.clone()),
+            Place::Image(path) => (id.clone(), Content::Image(path.clone()), path.clone()),
+            Place::Line {
+                file,
+                number,
+                start,
+                length,
+            } => {
+                let bytes = part(file, *start, *length).map_err(SampleError::read(file))?;
+                let line = line::read(&bytes, file, *number)?;
+                (
+                    line.id.unwrap_or_else(|| id.clone()),
+                    line.content,
+                    file.to_path_buf(),
+                )
+            }
+        };
+        Ok(Sample { id, content, file })
+    }
+}
+
+fn part(path: &Path, start: u64, length: u64) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,139 @@
+use std::{collections::BTreeMap, path::Path};
+
+use llmprof_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    images::image_size,
+    samples::{Content, Samples},
+};
+use crate::{AssetError, Result};
+
+/// File of the statistics of all parts of a dataset.
+pub(super) const FILE: &str = "statistics.json";
+
+/// Least, middle and most of something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The smallest.
+    pub min: u64,
+    /// The middle one; the lower of two.
+    pub median: u64,
+    /// The largest.
+    pub max: u64,
+    /// All together.
+    pub sum: u64,
+}
+
+/// What the samples of a dataset or a variant are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Samples.
+    pub samples: u64,
+    /// Bytes of texts and image files.
+    pub bytes: u64,
+    /// Characters of texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_characters: Option<Spread>,
+    /// Tokens of samples that were tokenized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Spread>,
+    /// Pixels across images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_width: Option<Spread>,
+    /// Pixels down images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_height: Option<Spread>,
+    /// Images whose size could not be read.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub images_of_unknown_size: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Statistics {
+    /// Reads every sample.
+    pub fn of(samples: &Samples) -> Result<Self> {
+        let mut found = Self::default();
+        let (mut characters, mut tokens) = (Vec::new(), Vec::new());
+        let (mut widths, mut heights) = (Vec::new(), Vec::new());
+        for index in 0..samples.len() {
+            found.samples += 1;
+            match samples.sample(index)?.content {
+                Content::Text(text) => {
+                    found.bytes += text.len() as u64;
+                    characters.push(text.chars().count() as u64);
+                }
+                Content::Tokens(list) => tokens.push(list.len() as u64),
+                Content::Image(path) => {
+                    let file = std::fs::metadata(&path).map_err(AssetError::io("read", &path))?;
+                    found.bytes += file.len();
+                    match image_size(&path).map_err(AssetError::io("read", &path))? {
+                        Some(size) => {
+                            widths.push(size.width.into());
+                            heights.push(size.height.into());
+                        }
+                        None => found.images_of_unknown_size += 1,
+                    }
+                }
+            }
+        }
+        found.text_characters = spread(characters);
+        found.tokens = spread(tokens);
+        found.image_width = spread(widths);
+        found.image_height = spread(heights);
+        Ok(found)
+    }
+
+    /// In a line.
+    pub fn line(&self) -> String {
+        let mut parts = vec![llmprof_units::Count(self.samples, "sample").to_string()];
+        if self.bytes > 0 {
+            parts.push(Bytes(self.bytes).to_string());
+        }
+        let spreads = [
+            (&self.text_characters, "characters"),
+            (&self.tokens, "tokens"),
+            (&self.image_width, "pixels wide"),
+            (&self.image_height, "pixels high"),
+        ];
+        for (spread, unit) in spreads {
+            if let Some(spread) = spread {
+                parts.push(format!(
+                    "{} to {} {unit} (median {})",
+                    spread.min, spread.max, spread.median
+                ));
+            }
+        }
+        parts.join(", ")
+    }
+}
+
+fn spread(mut values: Vec<u64>) -> Option<Spread> {
+    values.sort_unstable();
+    Some(Spread {
+        min: *values.first()?,
+        median: values[(values.len() - 1) / 2],
+        max: *values.last()?,
+        sum: values.iter().sum(),
+    })
+}
+
+/// The statistics file of a dataset with one part put in; as text.
+pub(super) fn with_part(folder: &Path, part: &str, statistics: &Statistics) -> String {
+    let path = folder.join(super::ANALYSIS).join(FILE);
+    let before = std::fs::read(path).unwrap_or_default();
+    // A broken file is made anew: it holds nothing that cannot be computed again.
+    let mut parts: BTreeMap<String, serde_json::Value> =
+        serde_json::from_slice(&before).unwrap_or_default();
+    let value = serde_json::to_value(statistics).expect("statistics have only string keys");
+    parts.insert(part.to_owned(), value);
+    let text = serde_json::to_string_pretty(&parts).expect("statistics have only string keys");
+    text + "\n"
+}

@@ -1,0 +1,41 @@
+//! YAML files that people write, read into types, with errors that name the file and the line.
+
+use std::{fs, path::Path};
+
+use llmprof_config::{emit, node::Node, source::Source, typed, yaml};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{AssetError, Result};
+
+/// A file as a tree, with the place of each value.
+pub(crate) fn tree(path: &Path) -> Result<Node> {
+    let text = fs::read_to_string(path).map_err(AssetError::io("read", path))?;
+    let source = Source::new(path.to_string_lossy(), text);
+    yaml::load(&source).map_err(|error| AssetError::BadFile {
+        path: path.to_owned(),
+        line: error.origin().map_or(0, |origin| origin.line_column().0),
+        message: error.to_string(),
+    })
+}
+
+/// A file as a value.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let tree = tree(path)?;
+    typed::read(&tree).map_err(|error| AssetError::BadFile {
+        path: path.to_owned(),
+        line: error
+            .origin
+            .as_ref()
+            .map_or(0, |origin| origin.line_column().0),
+        message: error.to_string(),
+    })
+}
+
+/// A value as YAML.
+pub(crate) fn to_yaml<T: Serialize>(value: &T) -> String {
+    let json = serde_json::to_string(value).expect("these types have only string keys");
+    // JSON is YAML: what one writer escapes the other reads.
+    let source = Source::new("value", json);
+    let node = yaml::load(&source).expect("JSON is YAML");
+    emit::to_yaml(&node)
+}

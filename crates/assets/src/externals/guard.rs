@@ -1,0 +1,133 @@
+//! What must not be committed: edits of externals, submodules nobody declared, links to storage outside of the project.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use super::{FILE, Kind, Manifest, git::Git};
+use crate::{AssetError, Change, Changes, Result};
+
+/// The hook that git calls before a commit.
+const HOOK: &str =
+    "#!/bin/sh\n# Written by `llmprof externals guard --install`.\nexec llmprof externals guard\n";
+
+/// Files of `third_party/` that are the project's own.
+const OWN: [&str; 3] = [FILE, ".gitignore", "README.md"];
+
+/// Everything staged that must not be committed, each in a line.
+pub fn guard(project: &Path) -> Result<Vec<String>> {
+    let git = Git::at(project);
+    let prefix = git.run(&["rev-parse", "--show-prefix"])?;
+    let manifest = Manifest::load(project)?;
+    let mut refused = Vec::new();
+    let staged = git.run(&[
+        "diff",
+        "--cached",
+        "--raw",
+        "--no-renames",
+        "--abbrev=40",
+        "-z",
+    ])?;
+    let mut fields = staged.split('\0').filter(|field| !field.is_empty());
+    while let (Some(about), Some(path)) = (fields.next(), fields.next()) {
+        let mut about = about.trim_start_matches(':').split(' ');
+        let (mode, id) = (
+            about.nth(1).unwrap_or_default(),
+            about.nth(1).unwrap_or_default(),
+        );
+        let Some(path) = path.strip_prefix(&prefix) else {
+            continue;
+        };
+        if path == ".gitmodules" {
+            refused.extend(undeclared(&git, &manifest, &prefix));
+        }
+        if mode == "120000" && is_external_link(project, path) {
+            refused.push(format!("{path}: a link to storage outside of the project; `llmprof bootstrap` makes it on every host"));
+        }
+        let Some(below) = path.strip_prefix("third_party/") else {
+            continue;
+        };
+        if OWN.contains(&below) {
+            continue;
+        }
+        let declared = manifest
+            .externals
+            .iter()
+            .find(|external| external.path == below);
+        match declared {
+            Some(external) if external.kind == Kind::Submodule && mode == "160000" => {
+                if external.revision.as_deref() != Some(id) {
+                    refused.push(format!(
+                        "{path}: staged at {id}, but third_party/{FILE} pins {}",
+                        external.revision.as_deref().unwrap_or("nothing")
+                    ));
+                }
+            }
+            _ => refused.push(format!(
+                "{path}: externals are for reading; `llmprof externals update` changes them"
+            )),
+        }
+    }
+    Ok(refused)
+}
+
+/// Submodules of the staged `.gitmodules` that the file does not declare.
+fn undeclared(git: &Git<'_>, manifest: &Manifest, prefix: &str) -> Vec<String> {
+    let listed = git.ask(&[
+        "config",
+        "--blob",
+        ":.gitmodules",
+        "--get-regexp",
+        r"^submodule\..*\.path$",
+    ]);
+    let listed = listed.unwrap_or_default();
+    let paths = listed.lines().filter_map(|line| line.split_once(' '));
+    let paths = paths.filter_map(|(_, path)| path.strip_prefix(prefix));
+    paths
+        .filter(|path| {
+            !manifest.externals.iter().any(|external| {
+                external.kind == Kind::Submodule
+                    && path.strip_prefix("third_party/") == Some(&external.path)
+            })
+        })
+        .map(|path| format!("{path}: a submodule that third_party/{FILE} does not declare"))
+        .collect()
+}
+
+fn is_external_link(project: &Path, path: &str) -> bool {
+    let link = project.join(path);
+    let Ok(target) = fs::read_link(&link) else {
+        return false;
+    };
+    let target = link.parent().unwrap_or(project).join(target);
+    match (target.canonicalize(), project.canonicalize()) {
+        (Ok(target), Ok(project)) => !target.starts_with(project),
+        _ => true,
+    }
+}
+
+/// Adds the hook, where there is no other.
+pub fn install_guard(project: &Path) -> Result<Changes> {
+    let path = Git::at(project).run(&["rev-parse", "--git-path", "hooks/pre-commit"])?;
+    let path = project.join(path);
+    let mut changes = Changes::default();
+    match fs::read_to_string(&path) {
+        Ok(found) if found == HOOK => return Ok(changes),
+        Ok(_) => {
+            return Err(AssetError::refused(
+                format!("{} is there already", path.display()),
+                "add the line `llmprof externals guard || exit 1` to it",
+            ));
+        }
+        Err(_) => {}
+    }
+    changes.push(Change::new(
+        format!("create {}", path.display()),
+        move || {
+            let mut changes = Changes::default();
+            changes.own_file(&path, HOOK);
+            changes.apply(|_| {})?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+                .map_err(AssetError::io("write", &path))
+        },
+    ));
+    Ok(changes)
+}

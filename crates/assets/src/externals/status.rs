@@ -1,0 +1,149 @@
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{
+    External, Kind, Manifest, clone,
+    git::{Git, is_commit},
+    hub::Record,
+    subtree,
+};
+use crate::Result;
+
+/// How an external stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// At its pinned revision, untouched.
+    AsPinned,
+    /// Not there.
+    Missing,
+    /// There, but no commit is pinned.
+    Unpinned,
+    /// At another revision than the pinned one, or with other folders.
+    Drifted,
+    /// Somebody changed files in it.
+    Edited,
+    /// A link to nothing.
+    Dangling,
+}
+
+/// One external as it is found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct State {
+    /// Where, below `third_party/`.
+    pub path: String,
+    /// How it came there.
+    pub kind: Kind,
+    /// The revision that the file names.
+    pub pinned: Option<String>,
+    /// The revision that is there.
+    pub found: Option<String>,
+    /// Both together.
+    pub condition: Condition,
+    /// Files that were changed.
+    pub edits: Vec<String>,
+}
+
+/// The state of every external of a project.
+pub fn status(project: &Path) -> Result<Vec<State>> {
+    let manifest = Manifest::load(project)?;
+    manifest
+        .externals
+        .iter()
+        .map(|external| of(project, external))
+        .collect()
+}
+
+pub(super) fn of(project: &Path, external: &External) -> Result<State> {
+    let folder = external.folder(project);
+    let (found, edits) = match external.kind {
+        Kind::Submodule | Kind::Sparse => repository(&folder),
+        Kind::Symlink if folder.exists() => {
+            let (found, edits) = repository(&folder);
+            (Some(found.unwrap_or_default()), edits)
+        }
+        Kind::Symlink => (None, Vec::new()),
+        Kind::Hub => match Record::read(&folder) {
+            Some(record) => (Some(record.revision.clone()), record.edits(&folder)),
+            None => (None, Vec::new()),
+        },
+        Kind::Subtree => of_subtree(project, external)?,
+    };
+    let pinned = external.revision.clone();
+    let commit = pinned.as_deref().filter(|pin| is_commit(pin));
+    let condition = match (&found, commit) {
+        (None, _) if folder.is_symlink() => Condition::Dangling,
+        (None, _) => Condition::Missing,
+        _ if !edits.is_empty() => Condition::Edited,
+        // A link is pinned by whoever keeps what it points at.
+        (Some(_), None) if external.kind == Kind::Symlink => Condition::AsPinned,
+        (Some(_), None) => Condition::Unpinned,
+        (Some(found), Some(pin)) if found != pin => Condition::Drifted,
+        _ if !clone::has_paths(&folder, external) => Condition::Drifted,
+        _ => Condition::AsPinned,
+    };
+    let found = found.filter(|found| !found.is_empty());
+    Ok(State {
+        path: external.path.clone(),
+        kind: external.kind,
+        pinned,
+        found,
+        condition,
+        edits,
+    })
+}
+
+/// The commit of a folder that is a repository of its own, and its edits.
+fn repository(folder: &Path) -> (Option<String>, Vec<String>) {
+    // Without this, git would answer for the repository around the folder.
+    if !folder.join(".git").exists() {
+        return (None, Vec::new());
+    }
+    let git = Git::at(folder);
+    (
+        git.ask(&["rev-parse", "--verify", "--quiet", "HEAD"]),
+        edits(&git, "."),
+    )
+}
+
+/// Changed and new files below a path.
+fn edits(git: &Git<'_>, path: &str) -> Vec<String> {
+    let listed = git.ask(&["status", "--porcelain", "--untracked-files=all", "--", path]);
+    let lines = listed.unwrap_or_default();
+    lines
+        .lines()
+        .filter_map(|line| line.get(3..).map(str::to_owned))
+        .collect()
+}
+
+fn of_subtree(project: &Path, external: &External) -> Result<(Option<String>, Vec<String>)> {
+    let prefix = subtree::prefix(project, external)?;
+    let git = Git::at(project);
+    let tree = git.ask(&[
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        &format!("HEAD:{prefix}"),
+    ]);
+    let (Some(tree), Some(merged)) = (tree, subtree::merged(project, &prefix)) else {
+        return Ok((None, Vec::new()));
+    };
+    let mut edited = edits(&git, &external.folder(project).to_string_lossy());
+    let squashed = merged.squashed;
+    if git.ask(&["rev-parse", &format!("{squashed}^{{tree}}")]) != Some(tree.clone()) {
+        let changed = git.ask(&[
+            "diff",
+            "--name-only",
+            &format!("{squashed}^{{tree}}"),
+            &tree,
+        ]);
+        edited.extend(
+            changed
+                .unwrap_or_default()
+                .lines()
+                .map(|name| format!("{prefix}/{name} (committed)")),
+        );
+    }
+    Ok((Some(merged.revision), edited))
+}

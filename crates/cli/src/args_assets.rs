@@ -1,0 +1,197 @@
+//! Arguments of the commands around a project: init, bootstrap, dataset, externals.
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+
+/// How changes are made.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Consent {
+    /// Print what would be done, and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// Where a project is made.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InitArgs {
+    /// The folder; it is made where there is none.
+    pub(crate) dir: PathBuf,
+    /// Also in a folder with other files, all of which are kept.
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+}
+
+/// Which links are made.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BootstrapArgs {
+    /// Which of them.
+    #[arg(value_enum, default_value = "all")]
+    pub(crate) part: BootstrapPart,
+    /// Only say whether everything is as declared; exit code 1 where it is not.
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) check: bool,
+    /// Print the links as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+}
+
+/// The parts of a project that have links.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum BootstrapPart {
+    /// models/bootstrap.yaml.
+    Models,
+    /// datasets/*/bootstrap.yaml.
+    Datasets,
+    /// Both.
+    All,
+}
+
+/// What to do with datasets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DatasetCommand {
+    /// Make a folder of data a dataset of this project; again, to refresh its README and statistics.
+    #[command(after_help = "\
+Examples:
+  llmprof dataset add openwebtext --source /data/openwebtext --yes
+  llmprof run dataset=openwebtext")]
+    Add {
+        /// Its name in the project.
+        name: String,
+        /// The folder with the data, which stays where it is.
+        #[arg(long, value_name = "DIR")]
+        source: PathBuf,
+        /// Where it is published.
+        #[arg(long)]
+        url: Option<String>,
+        /// Its licence.
+        #[arg(long)]
+        license: Option<String>,
+        /// Its version.
+        #[arg(long = "dataset-version", value_name = "VERSION")]
+        version: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// List datasets with their variants and file lists.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one dataset: where its data are, what they are, its variants.
+    Show {
+        /// Its name.
+        name: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check links, facts, variants, file lists and READMEs; exit code 1 where something is wrong.
+    Verify {
+        /// Datasets; all by default.
+        names: Vec<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prepare a variant beside source-data: a sample, a split, what a list names, or token ids.
+    #[command(after_help = "\
+Examples:
+  llmprof dataset variant openwebtext --samples 1000 --seed 7       subset-1000
+  llmprof dataset variant openwebtext --split train=0.9,val=0.1     split-train, split-val
+  llmprof dataset variant openwebtext --tokenizer models/gpt2       tokenized-gpt2
+  llmprof dataset variant omnidocbench dev-20 --samples 20 --list   subsets/dev-20.txt
+  llmprof run dataset=openwebtext dataset.variant=subset-1000")]
+    Variant(VariantArgs),
+}
+
+/// Which variant is made, from what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VariantArgs {
+    /// The dataset.
+    pub(crate) dataset: String,
+    /// Name of the variant [default: subset-N, the list's name, tokenized-FOLDER].
+    pub(crate) name: Option<String>,
+    /// Take so many samples at random.
+    #[arg(long, value_name = "N", group = "which")]
+    pub(crate) samples: Option<usize>,
+    /// Take the samples that a file names, one a line.
+    #[arg(long, value_name = "FILE", group = "which")]
+    pub(crate) filelist: Option<PathBuf>,
+    /// Divide the samples at random: NAME=SHARE,NAME=SHARE.
+    #[arg(long, value_name = "PARTS", group = "which", value_parser = split_part, value_delimiter = ',')]
+    pub(crate) split: Vec<(String, f64)>,
+    /// Seed of the random choice.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Store token ids instead of texts: a tokenizer.json, or the folder that has it.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tokenizer: Option<PathBuf>,
+    /// Start from this variant.
+    #[arg(long, value_name = "VARIANT", default_value = "source-data")]
+    pub(crate) from: String,
+    /// Write a file list, subsets/NAME.txt, and no data.
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Make it anew where there is another of that name.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+}
+
+/// One part of a split: `train=0.9`.
+fn split_part(text: &str) -> Result<(String, f64), String> {
+    let (name, share) = text
+        .split_once('=')
+        .ok_or("NAME=SHARE, such as train=0.9")?;
+    let share: f64 = share
+        .parse()
+        .map_err(|_| "a share is a number, such as 0.9")?;
+    Ok((name.to_owned(), share))
+}
+
+/// What to do with the sources of others.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExternalsCommand {
+    /// Put each where third_party/externals.yaml declares it, at its pinned revision.
+    Init(ExternalsArgs),
+    /// Move pins to the newest revisions of their branches, and the sources with them.
+    Update(ExternalsArgs),
+    /// Download the source files of hub repositories.
+    Snapshot(ExternalsArgs),
+    /// Show revisions, drift and local edits.
+    Status {
+        /// Exit code 1 where one is not as pinned.
+        #[arg(long)]
+        check: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Refuse staged edits of externals, undeclared submodules and links to storage outside; for a pre-commit hook.
+    Guard {
+        /// Make git call it before every commit.
+        #[arg(long)]
+        install: bool,
+        #[command(flatten)]
+        consent: Consent,
+    },
+}
+
+/// Which externals.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExternalsArgs {
+    /// Their paths below third_party/; all by default.
+    pub(crate) paths: Vec<String>,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+}

@@ -1,0 +1,16 @@
+use std::process::ExitCode;
+
+use llmprof_assets::project;
+
+use super::changes::{lock, make};
+use crate::{args_assets::InitArgs, failure::Failure, output::Output};
+
+pub(crate) fn init(args: &InitArgs, output: &mut Output) -> Result<ExitCode, Failure> {
+    let cwd = std::env::current_dir()
+        .map_err(|error| Failure::new(format!("cannot tell the working directory: {error}")))?;
+    let folder = cwd.join(&args.dir);
+    // `.` has no name to call the project by.
+    let folder = folder.canonicalize().unwrap_or(folder);
+    let _lock = folder.is_dir().then(|| lock(&folder)).transpose()?;
+    make(project::init(&folder, args.force)?, args.consent, output)
+}

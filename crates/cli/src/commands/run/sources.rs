@@ -1,0 +1,44 @@
+//! The source code that a model's config names, with the revisions it is at.
+
+use std::path::Path;
+
+use llmprof_assets::{externals::source_revision, project};
+use llmprof_capture::session::Halt;
+use llmprof_record::{
+    issue::Issue,
+    plan::{CodeSource, Plan},
+    store::RunDir,
+};
+use serde_json::{Value, json};
+
+/// Writes `sources.json`, where `model.impl_src` or `model.hf_src` name folders. One that is missing is an issue; the run needs none.
+pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), Halt> {
+    let named = [
+        ("impl_src", &plan.model.impl_src),
+        ("hf_src", &plan.model.hf_src),
+    ];
+    let project = project::around(cwd);
+    let mut rows: Vec<Value> = Vec::new();
+    for (key, source) in named {
+        for (name, folder) in source.iter().flat_map(CodeSource::folders) {
+            let key = format!("model.{key}.{name}");
+            let path = cwd.join(folder);
+            if !path.is_dir() {
+                store.add_issue(
+                    Issue::warning("model.source_missing")
+                        .with("key", key)
+                        .with("path", path.display().to_string()),
+                )?;
+                continue;
+            }
+            let found = source_revision(&project, &path);
+            rows.push(json!({"key": key, "source": found}));
+        }
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let text = serde_json::to_string_pretty(&rows).expect("these rows have only string keys");
+    store.write("sources.json", text + "\n")?;
+    Ok(())
+}

@@ -1,0 +1,359 @@
+//! Keys that older projects have in another place: they work, with a note that names the new one.
+//!
+//! A project whose primary config is its own may lack what llmprof needs; that comes from the shipped tree.
+
+use std::path::PathBuf;
+
+use llmprof_config::{
+    hydra::{App, Command, Composed, Error, Host, Outcome, RunMode},
+    node::{Node, Value},
+};
+
+use crate::{app, failure::Failure};
+
+/// What becomes of a value that moves.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    /// It is the same in its new place.
+    Same,
+    /// Seconds between samples become samples per second.
+    Rate,
+    /// A number becomes `cuda:N`.
+    CudaDevice,
+    /// `true` becomes this value, `false` nothing.
+    Chosen(&'static str),
+    /// This value is what llmprof does anyway; any other is refused by its old name.
+    Always(&'static str),
+}
+
+/// Old key, new key, and what becomes of the value. `docs/project.md` has the same table; a test compares them.
+const MOVED: &[(&str, &str, Move)] = &[
+    ("runtime.num_new_tokens", "infer.max_new_tokens", Move::Same),
+    (
+        "runtime.torch_profiler.enabled",
+        "pipeline.torch_profiler.enable",
+        Move::Same,
+    ),
+    (
+        "runtime.torch_profiler.warmup",
+        "pipeline.torch_profiler.warmup",
+        Move::Same,
+    ),
+    (
+        "runtime.torch_profiler.steps",
+        "pipeline.torch_profiler.active_steps",
+        Move::Same,
+    ),
+    ("runtime.nvtx_ranges", "", Move::Always("true")),
+    ("runtime.impl", "", Move::Always("vanilla")),
+    (
+        "profiling.nvml.enable",
+        "pipeline.telemetry.enable",
+        Move::Same,
+    ),
+    (
+        "profiling.nvml.interval_s",
+        "pipeline.telemetry.hz",
+        Move::Rate,
+    ),
+    ("profiling.nsys.enable", "pipeline.nsys.enable", Move::Same),
+    ("profiling.nsys.args", "pipeline.nsys.args", Move::Same),
+    ("profiling.ncu.enable", "pipeline.ncu.enable", Move::Same),
+    ("profiling.ncu.metrics", "pipeline.ncu.metrics", Move::Same),
+    ("profiling.outputs.write_ops_csv", "", Move::Always("true")),
+    ("hardware.device_index", "device", Move::CudaDevice),
+    ("hardware.power_limit_w", "", Move::Always("null")),
+    (
+        "use_flash_attn",
+        "runtime.attn_implementation",
+        Move::Chosen("flash_attention_2"),
+    ),
+];
+
+/// Stages of older projects that are dropped where they are off, so that a version without them can run the rest.
+const STAGES: [&str; 2] = ["pipeline.nsys", "pipeline.ncu"];
+
+/// Performs a Hydra command. Where an override names a key that moved, it is performed with the new name.
+pub(crate) fn perform(mut command: Command, app: &App, host: &Host) -> Result<Outcome, Error> {
+    let error = match command.perform(app, host) {
+        Ok(outcome) => return Ok(outcome),
+        Err(error) => error,
+    };
+    let mut notes = Vec::new();
+    let renamed: Vec<String> = command
+        .overrides
+        .iter()
+        .map(|line| match renamed(line) {
+            Some((line, note)) => {
+                notes.push(note);
+                line
+            }
+            None => line.clone(),
+        })
+        .collect();
+    if notes.is_empty() {
+        return Err(error);
+    }
+    command.overrides = renamed;
+    // The first error is the one about what was typed.
+    let outcome = command.perform(app, host).map_err(|_| error)?;
+    tell(&notes);
+    Ok(outcome)
+}
+
+/// An override of a moved key, by its new name.
+fn renamed(line: &str) -> Option<(String, String)> {
+    let (key, value) = line.split_once('=')?;
+    let old = key.trim_start_matches('+');
+    let (_, new, how) = MOVED.iter().find(|(from, ..)| *from == old)?;
+    let value = match how {
+        Move::Same => value.to_owned(),
+        Move::Rate => (1.0 / value.parse::<f64>().ok().filter(|s| *s > 0.0)?).to_string(),
+        Move::CudaDevice => format!("cuda:{}", value.parse::<u32>().ok()?),
+        Move::Chosen(_) | Move::Always(_) => return None,
+    };
+    let plus = &key[..key.len() - old.len()];
+    Some((format!("{plus}{new}={value}"), note(old, new)))
+}
+
+/// The config of a job with moved keys in their places and, where the project's primary config is its own, with what it lacks.
+pub(crate) fn whole(composed: &Composed) -> Result<Composed, Failure> {
+    let mut whole = composed.clone();
+    if !composed
+        .sources
+        .iter()
+        .any(|source| source.provider == "main")
+    {
+        return Ok(whole);
+    }
+    let mut notes = Vec::new();
+    for (old, new, how) in MOVED {
+        relocate(&mut whole.config, old, new, *how, &mut notes)?;
+    }
+    for stage in STAGES {
+        let is_off = at(&whole.config, stage).is_some_and(|stage| {
+            !matches!(stage.get("enable").and_then(Node::as_bool), Some(true))
+        });
+        if is_off {
+            take(&mut whole.config, stage);
+        }
+    }
+    tell(&notes);
+    fill(&mut whole.config)?;
+    Ok(whole)
+}
+
+fn relocate(
+    config: &mut Node,
+    old: &str,
+    new: &str,
+    how: Move,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let Some(found) = at(config, old) else {
+        return Ok(());
+    };
+    let refused = |what: String| Failure::new(format!("`{old}`: {what}"));
+    if matches!(how, Move::CudaDevice)
+        && let Some(device) = at(config, new).and_then(Node::as_str).map(str::to_owned)
+        && device != "cuda"
+    {
+        // The device that a project names by itself counts; `0` is what every sketch has.
+        let index = found.as_i64();
+        if index == Some(0) || index.is_some_and(|index| device == format!("cuda:{index}")) {
+            take(config, old);
+            return Ok(());
+        }
+        return Err(refused(format!("the project's `device` is {device}")));
+    }
+    let value = match how {
+        Move::Same => found.clone(),
+        Move::Rate => match found.value {
+            Value::Float(seconds) if seconds > 0.0 => Node::new(Value::Float(1.0 / seconds)),
+            _ => match found.as_i64() {
+                Some(seconds) if seconds > 0 => Node::new(Value::Float(1.0 / seconds as f64)),
+                _ => return Err(refused("must be a positive number of seconds".to_owned())),
+            },
+        },
+        Move::CudaDevice => match found.as_i64() {
+            Some(index) if index >= 0 => Node::new(format!("cuda:{index}").as_str()),
+            _ => return Err(refused("must be the number of a GPU".to_owned())),
+        },
+        Move::Chosen(name) => match found.as_bool() {
+            Some(true) => Node::new(name),
+            _ => Node::new(Value::Null),
+        },
+        Move::Always(only) => {
+            if found
+                .value
+                .repr()
+                .trim_matches('\'')
+                .eq_ignore_ascii_case(only)
+                || (only == "null" && found.is_null())
+            {
+                take(config, old);
+                return Ok(());
+            }
+            return Err(refused(format!("llmprof has no other than {only}")));
+        }
+    };
+    take(config, old);
+    put(config, new, value);
+    notes.push(note(old, new));
+    Ok(())
+}
+
+fn note(old: &str, new: &str) -> String {
+    format!("`{old}` is `{new}` now")
+}
+
+fn tell(notes: &[String]) {
+    for note in notes {
+        anstream::eprintln!("note: {note}");
+    }
+}
+
+/// Adds what the shipped config has and this one lacks. A design is one model's and never filled in.
+fn fill(config: &mut Node) -> Result<(), Failure> {
+    let mut host = app::host()?;
+    // The shipped tree alone, whatever lies in the working directory.
+    host.cwd = PathBuf::from("/");
+    let runtime = at(config, "runtime.type").and_then(Node::as_str);
+    let overrides: Vec<String> = runtime
+        .map(|name| format!("runtime={name}"))
+        .into_iter()
+        .collect();
+    let shipped = app::shipped();
+    let defaults = shipped
+        .compose(&overrides, RunMode::Run, &host)
+        .or_else(|_| shipped.compose(&[], RunMode::Run, &host))?;
+    let mut defaults = defaults.config;
+    take(&mut defaults, "hydra");
+    if config.get("model").is_some() {
+        let base = shipped.compose(&["model=local".to_owned()], RunMode::Run, &host)?;
+        if let Some(model) = base.config.get("model") {
+            defaults.insert("model", model.clone());
+        }
+        if has_weights(config) && at(config, "model.load_format").is_none() {
+            put(config, "model.load_format", Node::new("safetensors"));
+        }
+    }
+    add_missing(config, &defaults);
+    Ok(())
+}
+
+/// Whether the model's folder, as far as it is told without interpolation, has weights to load.
+fn has_weights(config: &Node) -> bool {
+    let path = at(config, "model.path")
+        .and_then(Node::as_str)
+        .unwrap_or_default();
+    // `${hydra:runtime.cwd}/models/x` and `${oc.env:PROJECT_ROOT,…}/models/x` both mean the project.
+    let path = path
+        .rsplit_once('}')
+        .map_or(path, |(_, rest)| rest.trim_start_matches('/'));
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| {
+        entry
+            .path()
+            .extension()
+            .is_some_and(|end| end == "safetensors")
+    })
+}
+
+fn add_missing(config: &mut Node, defaults: &Node) {
+    let (Some(mine), Some(theirs)) = (config.as_dict_mut(), defaults.as_dict()) else {
+        return;
+    };
+    for (key, value) in theirs {
+        match mine.get_mut(key) {
+            Some(found) => add_missing(found, value),
+            None => {
+                mine.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn at<'a>(config: &'a Node, key: &str) -> Option<&'a Node> {
+    key.split('.').try_fold(config, |node, part| node.get(part))
+}
+
+/// Removes a key, and the mappings around it that are empty then.
+fn take(config: &mut Node, key: &str) {
+    let (first, rest) = key
+        .split_once('.')
+        .map_or((key, None), |(first, rest)| (first, Some(rest)));
+    match (rest, config.get_mut(first)) {
+        (Some(rest), Some(child)) => {
+            take(child, rest);
+            let is_empty = matches!(&child.value, Value::Dict(dict) if dict.is_empty());
+            if is_empty {
+                config.remove(first);
+            }
+        }
+        (None, Some(_)) => {
+            config.remove(first);
+        }
+        (_, None) => {}
+    }
+}
+
+fn put(config: &mut Node, key: &str, value: Node) {
+    match key.split_once('.') {
+        None => config.insert(key, value),
+        Some((first, rest)) => {
+            if config.get(first).is_none() {
+                config.insert(first, Node::empty_dict());
+            }
+            if let Some(child) = config.get_mut(first) {
+                put(child, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_of_moved_keys_have_their_new_names() {
+        let new = |line: &str| renamed(line).map(|(line, _)| line);
+        assert_eq!(
+            new("runtime.num_new_tokens=64").unwrap(),
+            "infer.max_new_tokens=64"
+        );
+        assert_eq!(
+            new("+profiling.nvml.interval_s=0.5").unwrap(),
+            "+pipeline.telemetry.hz=2"
+        );
+        assert_eq!(new("hardware.device_index=1").unwrap(), "device=cuda:1");
+        for other in [
+            "runtime.batch_size=2",
+            "model=x",
+            "runtime.impl=vllm",
+            "profiling.nvml.interval_s=0",
+        ] {
+            assert_eq!(new(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_every_moved_key() {
+        let text = include_str!("../../../docs/project.md");
+        for (old, new, _) in MOVED {
+            let row = text
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{old}` |")));
+            let row = row.unwrap_or_else(|| panic!("{old}"));
+            assert!(new.is_empty() || row.contains(&format!("`{new}`")), "{row}");
+        }
+        let rows = text.lines().filter(|line| {
+            line.starts_with("| `runtime.")
+                || line.starts_with("| `profiling.")
+                || line.starts_with("| `hardware.")
+                || line.starts_with("| `use_flash")
+        });
+        assert_eq!(rows.count(), MOVED.len());
+    }
+}

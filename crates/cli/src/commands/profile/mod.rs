@@ -35,6 +35,9 @@ use crate::{
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
     let started = Instant::now();
     let (profiles, overrides) = request::split(&args.files);
+    if let Some(done) = super::trtexec::import(&profiles, args, output) {
+        return done;
+    }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
     let mut contents = Contents::import(&profiles)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;

@@ -19,7 +19,7 @@ use llmprof_report::{
     statics::{assumptions as assumptions_of, document as statics_document},
 };
 
-use super::{command::command, feed::Feed, halt::Halt, native, pytorch};
+use super::{super::bench::serve_configured, command::command, feed::Feed, halt::Halt, native, pytorch};
 use crate::{
     clock,
     failure::{self, Failure},
@@ -107,11 +107,12 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     }
     // What transformers or another program runs need not be known here.
     let subject = match plan.runtime.kind {
-        RuntimeType::Pytorch | RuntimeType::Command => Subject::of_any(&plan)?,
         RuntimeType::Native | RuntimeType::None => Subject::of(&plan, None)?,
+        _ => Subject::of_any(&plan)?,
     };
     let feed = match plan.runtime.kind {
         RuntimeType::None | RuntimeType::Command => None,
+        kind if kind.is_serving() => None,
         _ => Some(Feed::of(&plan, &subject, cwd)?),
     };
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
@@ -148,6 +149,12 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         let Some(feed) = &feed else {
             if plan.runtime.kind == RuntimeType::Command {
                 summary.push(command(&plan, job, cwd, &mut store, &mut interrupt)?);
+            } else if plan.runtime.kind.is_serving() {
+                let done = serve_configured(&plan, &mut store, &mut interrupt)?;
+                summary.extend_from_slice(done.lines());
+                if done.was_interrupted() {
+                    return Err(Halt::Interrupted);
+                }
             }
             return Ok(());
         };

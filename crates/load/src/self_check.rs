@@ -47,9 +47,9 @@ impl SelfCheck {
         let lags: Vec<f64> = requests.iter().map(|request| ms(lag(request))).collect();
         let firsts: Vec<f64> = requests
             .iter()
-            .filter_map(|request| Some(ms(request.ttft_ns()?.0)))
+            .filter_map(|request| Some(ms(request.ttft_ns().or(request.e2e_ns())?.0)))
             .collect();
-        let median = Distribution::of(&firsts).map_or(f64::INFINITY, |firsts| firsts.p50);
+        let median = Distribution::of(&firsts).map_or(0.0, |firsts| firsts.p50);
         let delays: Vec<f64> = workers
             .iter()
             .flat_map(|worker| &worker.delays)
@@ -76,11 +76,11 @@ impl SelfCheck {
     }
 
     /// What the client did not keep up with, in words.
-    fn complaints(&self, median_ttft_ms: f64) -> Vec<String> {
+    fn complaints(&self, median_ms: f64) -> Vec<String> {
         let mut found = Vec::new();
         if let Some(lag) = &self.schedule_lag_ms
             && lag.p99 > MOST_LAG_MS
-            && lag.p99 > MOST_LAG_SHARE * median_ttft_ms.min(f64::MAX)
+            && lag.p99 > MOST_LAG_SHARE * median_ms
         {
             found.push(format!("schedule lag p99 {:.1} ms", lag.p99));
         }
@@ -92,19 +92,19 @@ impl SelfCheck {
         }
         if let Some(delay) = &self.event_loop_delay_ms
             && delay.p99 > MOST_DELAY_MS
-            && delay.p99 > MOST_LAG_SHARE * median_ttft_ms.min(f64::MAX)
+            && delay.p99 > MOST_LAG_SHARE * median_ms
         {
             found.push(format!("event loop delay p99 {:.1} ms", delay.p99));
         }
         found
     }
 
-    /// An issue where the client did not keep up.
-    pub fn issue(&self, median_ttft_ms: Option<f64>) -> Option<Issue> {
+    /// An issue where the client did not keep up; `median_ms` is of the time to the first token, or of whole answers.
+    pub fn issue(&self, median_ms: f64) -> Option<Issue> {
         if self.kept_up {
             return None;
         }
-        let why = self.complaints(median_ttft_ms.unwrap_or(f64::INFINITY));
+        let why = self.complaints(median_ms);
         let text = format!(
             "the client did not keep up ({}): latencies are partly its own, and nothing is concluded about the server",
             why.join(", ")
@@ -152,9 +152,9 @@ mod tests {
         assert!(check(20, 10_000, 300).kept_up, "20 ms of 10 s do not matter");
         let late = check(20, 50, 300);
         assert!(!late.kept_up);
-        let issue = late.issue(Some(50.0)).unwrap();
+        let issue = late.issue(50.0).unwrap();
         assert!(issue.message.contains("schedule lag p99 20.0 ms"), "{issue}");
         assert!(!check(0, 50, 950).kept_up);
-        assert_eq!(check(0, 50, 300).issue(Some(50.0)), None);
+        assert_eq!(check(0, 50, 300).issue(50.0), None);
     }
 }

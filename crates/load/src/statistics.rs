@@ -44,7 +44,7 @@ pub struct Intervals {
 impl Distribution {
     /// Of values that may depend on each other, so without intervals; `None` of none. Values that are not finite are left out.
     pub fn of(values: &[f64]) -> Option<Self> {
-        Some(Self::of_sorted(&sorted(values)))?
+        Self::of_sorted(&sorted(values))
     }
 
     /// Of independent values, with intervals.

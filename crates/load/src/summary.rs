@@ -190,7 +190,7 @@ impl Summary {
     /// What should be known before the numbers are believed.
     pub fn issues(&self, load: &LoadRecord) -> Vec<Issue> {
         let mut issues = Vec::new();
-        issues.extend(load.self_check.issue(self.ttft_ms.map(|ttft| ttft.p50)));
+        issues.extend(load.self_check.issue(self.ttft_ms.or(self.e2e_ms).map_or(0.0, |found| found.p50)));
         for (kind, count) in &self.failures {
             let example = load.requests.iter().filter_map(|r| r.failure.as_ref());
             let example = example
@@ -248,7 +248,7 @@ impl Summary {
     }
 }
 
-/// The sum of what all have; `None` of nothing, or where one lacks it.
+/// The sum over those that have it; `None` where none has.
 fn sum<'a>(
     requests: impl Iterator<Item = &'a RequestRecord>,
     value: impl Fn(&RequestRecord) -> Option<u64>,

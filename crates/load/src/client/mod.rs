@@ -10,4 +10,6 @@ mod worker;
 
 pub use calls::{CallError, Calls};
 pub use drive::{CountTokens, Load, LoadRecord, Progress, drive};
+pub(crate) use worker::until;
+
 pub use probe::{ProbeError, Probed, probe};

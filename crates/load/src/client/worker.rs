@@ -2,6 +2,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering, mpsc::Sender},
+    task::Poll,
     time::Duration,
 };
 
@@ -175,11 +176,11 @@ async fn one(
     record.session = planned.session;
     record.started_ns = started;
     shared.in_flight.fetch_add(1, Ordering::Relaxed);
-    let stopped = shared.stopped.notified();
-    let ended = tokio::select! {
-        ended = timeout(shared.limit, client.exchange(body, &mut record)) => Some(ended),
-        () = stopped => None,
-    };
+    let ended = until(
+        timeout(shared.limit, client.exchange(body, &mut record)),
+        shared.stopped.notified(),
+    )
+    .await;
     shared.in_flight.fetch_sub(1, Ordering::Relaxed);
     let text = match ended {
         Some(Ok(text)) => text,
@@ -203,6 +204,19 @@ async fn one(
         record.usage_mistake = None;
     }
     (record, text)
+}
+
+/// What a future comes to, or nothing where `end` is there first.
+pub(crate) async fn until<T>(future: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let mut end = std::pin::pin!(end);
+    std::future::poll_fn(move |context| {
+        if let Poll::Ready(found) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(found));
+        }
+        end.as_mut().poll(context).map(|()| None)
+    })
+    .await
 }
 
 /// The conversation after a turn.

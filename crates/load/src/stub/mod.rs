@@ -44,8 +44,6 @@ pub struct Behaviour {
     pub faults: Vec<(u64, Fault)>,
     /// One more fault for every n-th request.
     pub fault_every: Option<(u64, Fault)>,
-    /// Folder in which `/stop_profile` leaves a trace.
-    pub trace: Option<Vec<u8>>,
 }
 
 impl Default for Behaviour {
@@ -63,7 +61,6 @@ impl Default for Behaviour {
             keep_alive: true,
             faults: Vec::new(),
             fault_every: None,
-            trace: None,
         }
     }
 }

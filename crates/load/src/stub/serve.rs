@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use super::{Behaviour, Fault, lock, metrics};
+use crate::client::until;
 
 /// What the stub did with one request: the truth that a client is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,16 +69,13 @@ pub(super) async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
         return;
     };
     loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                if let Ok((stream, _)) = accepted {
-                    let _ = stream.set_nodelay(true);
-                    tokio::spawn(connection(stream, Arc::clone(&state)));
-                } else {
-                    sleep(Duration::from_millis(1)).await;
-                }
+        match until(listener.accept(), state.stop.notified()).await {
+            Some(Ok((stream, _))) => {
+                let _ = stream.set_nodelay(true);
+                tokio::spawn(connection(stream, Arc::clone(&state)));
             }
-            () = state.stop.notified() => return,
+            Some(Err(_)) => sleep(Duration::from_millis(1)).await,
+            None => return,
         }
     }
 }
@@ -91,7 +89,7 @@ struct Asked {
 async fn connection(mut stream: TcpStream, state: Arc<State>) {
     let mut buffer = Vec::with_capacity(1024);
     // A client that goes away is no concern of the stub's.
-    while let Ok(Some(asked)) = read(&mut stream, &mut buffer, None).await {
+    while let Ok(Some(asked)) = read(&mut stream, &mut buffer).await {
         match answer(&mut stream, &state, &asked).await {
             Ok(true) if state.behaviour.keep_alive => {}
             _ => return,
@@ -103,7 +101,6 @@ async fn connection(mut stream: TcpStream, state: Arc<State>) {
 async fn read(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
-    _pause: Option<Duration>,
 ) -> io::Result<Option<Asked>> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     loop {

@@ -190,7 +190,7 @@ fn recorded_lines(profiles: &[PathBuf], store: &RunDir, name: &str) -> Result<Ve
     let status = if kept.is_ok() { RunStatus::Complete } else { RunStatus::Failed };
     inner.finish(status, None, clock::now())?;
     let mut lines = vec![format!("the server's own time: {}", dir.join("report.html").display())];
-    lines.extend(kept?.summary());
+    lines.extend(profile::conclusion(&kept?));
     Ok(lines)
 }
 

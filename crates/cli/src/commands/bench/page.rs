@@ -349,10 +349,7 @@ fn client(outcome: &Outcome) -> Document {
     let mut document = Document::default();
     let of = |found: &Option<Distribution>| found.map_or("–".to_owned(), |d| format!("{:.3} ms (p99 {:.3})", d.p50, d.p99));
     document.list(vec![
-        format!(
-            "{}",
-            if check.kept_up { "The client kept up." } else { "The client did not keep up." }
-        ),
+        if check.kept_up { "The client kept up." } else { "The client did not keep up." }.to_owned(),
         format!("Schedule lag: {}.", of(&check.schedule_lag_ms)),
         format!("Busiest worker: {} of a core.", Percent(check.worker_cpu_share)),
         format!("Event loop delay: {} (up to 1 ms is the timer's own).", of(&check.event_loop_delay_ms)),

@@ -165,6 +165,11 @@ pub(crate) fn keep(
     Ok(findings)
 }
 
+/// What profiles come to, in a few lines.
+pub(crate) fn conclusion(findings: &Findings) -> Vec<String> {
+    findings.summary()
+}
+
 pub(crate) fn print(
     findings: &Findings,
     json: bool,

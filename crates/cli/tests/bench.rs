@@ -36,13 +36,29 @@ fn json_has_the_keys_that_programs_read() {
     let dir = tempfile::tempdir().unwrap();
     let (code, out, err) = bench(
         dir.path(),
-        &[&stub.url(), "--rate", "50", "--requests", "40", "--output-tokens", "5", "--warmup", "3", "-o", "run", "--json"],
+        &[
+            &stub.url(),
+            "--rate",
+            "50",
+            "--requests",
+            "40",
+            "--output-tokens",
+            "5",
+            "--warmup",
+            "3",
+            "-o",
+            "run",
+            "--json",
+        ],
     );
     assert_eq!(code, 0, "{err}");
     let json: Value = serde_json::from_str(&out).unwrap();
     for latency in ["ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"] {
         for statistic in ["mean", "p50", "p90", "p99"] {
-            assert!(json[latency][statistic].as_f64().unwrap() > 0.0, "{latency} {statistic}");
+            assert!(
+                json[latency][statistic].as_f64().unwrap() > 0.0,
+                "{latency} {statistic}"
+            );
         }
     }
     for rate in ["request_throughput", "output_throughput"] {
@@ -67,8 +83,15 @@ fn json_has_the_keys_that_programs_read() {
         let cells: Vec<&str> = line.split(',').collect();
         let ms = |name: &str| cells[column(name)].parse::<f64>().unwrap();
         let sum: f64 = [
-            "client_ms", "connect_ms", "queue_prefill_network_ms", "queue_ms", "prefill_ms", "network_ms", "decode_ms",
-            "others_prefill_ms", "stall_ms",
+            "client_ms",
+            "connect_ms",
+            "queue_prefill_network_ms",
+            "queue_ms",
+            "prefill_ms",
+            "network_ms",
+            "decode_ms",
+            "others_prefill_ms",
+            "stall_ms",
         ]
         .iter()
         .map(|name| ms(name))
@@ -77,7 +100,14 @@ fn json_has_the_keys_that_programs_read() {
         rows += 1;
     }
     assert_eq!(rows, 40);
-    for file in ["report.html", "report.md", "bench.json", "vllm_bench.json", "server/metrics.txt", "plots/ttft.svg"] {
+    for file in [
+        "report.html",
+        "report.md",
+        "bench.json",
+        "vllm_bench.json",
+        "server/metrics.txt",
+        "plots/ttft.svg",
+    ] {
         assert!(run.join(file).is_file(), "{file}");
     }
     let (code, out, _) = bench(dir.path(), &["--import", "run/vllm_bench.json", "--json"]);
@@ -92,7 +122,15 @@ fn objectives_decide_the_exit_code() {
     let stub = stub();
     let dir = tempfile::tempdir().unwrap();
     let url = stub.url();
-    let common = [url.as_str(), "--concurrency", "2", "--requests", "10", "--output-tokens", "3"];
+    let common = [
+        url.as_str(),
+        "--concurrency",
+        "2",
+        "--requests",
+        "10",
+        "--output-tokens",
+        "3",
+    ];
     let run = |slo: &str| {
         let mut args = common.to_vec();
         args.extend(["--slo", slo]);
@@ -114,7 +152,19 @@ fn failures_are_told_and_the_rest_is_measured() {
     })
     .unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let (code, out, _) = bench(dir.path(), &[&stub.url(), "--requests", "15", "--output-tokens", "3", "--json", "-o", "run"]);
+    let (code, out, _) = bench(
+        dir.path(),
+        &[
+            &stub.url(),
+            "--requests",
+            "15",
+            "--output-tokens",
+            "3",
+            "--json",
+            "-o",
+            "run",
+        ],
+    );
     assert_eq!(code, 0);
     let json: Value = serde_json::from_str(&out).unwrap();
     // The probe was the first request.
@@ -132,10 +182,22 @@ fn mistakes_are_found_before_anything_is_sent() {
         (vec!["localhost:8000"], "http://"),
         (vec!["http://127.0.0.1:9", "--requests", "0"], "--requests"),
         (vec!["http://127.0.0.1:9", "--rate", "-1"], "rate"),
-        (vec!["http://127.0.0.1:9", "--slo", "ttft<5"], "no objective"),
-        (vec!["http://127.0.0.1:9", "--trace", "absent.jsonl"], "absent.jsonl"),
-        (vec!["http://127.0.0.1:9", "--api-key-env", "LLMPROF_NO_SUCH_KEY"], "LLMPROF_NO_SUCH_KEY"),
-        (vec!["http://127.0.0.1:9", "--extra-body", "[1]"], "--extra-body"),
+        (
+            vec!["http://127.0.0.1:9", "--slo", "ttft<5"],
+            "no objective",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "--trace", "absent.jsonl"],
+            "absent.jsonl",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "--api-key-env", "LLMPROF_NO_SUCH_KEY"],
+            "LLMPROF_NO_SUCH_KEY",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "--extra-body", "[1]"],
+            "--extra-body",
+        ),
     ] {
         let (code, _, err) = bench(dir.path(), &args);
         assert_eq!(code, 2, "{args:?}: {err}");
@@ -150,7 +212,11 @@ fn mistakes_are_found_before_anything_is_sent() {
 #[test]
 fn a_served_command_is_ended_with_all_it_started() {
     let dir = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     // A stand-in that answers a little HTTP, with a child that leaves the process group.
     let script = format!(
         r#"
@@ -179,28 +245,71 @@ http.server.ThreadingHTTPServer(("127.0.0.1", {port}), Handler).serve_forever()
     let url = format!("http://127.0.0.1:{port}");
     let (code, out, err) = bench(
         dir.path(),
-        &["--serve", serve, "--serve-url", &url, "--requests", "5", "--output-tokens", "1", "--json", "-o", "run", "--no-record"],
+        &[
+            "--serve",
+            serve,
+            "--serve-url",
+            &url,
+            "--requests",
+            "5",
+            "--output-tokens",
+            "1",
+            "--json",
+            "-o",
+            "run",
+            "--no-record",
+        ],
     );
     assert_eq!(code, 0, "{err}");
     let json: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((&json["completed"], &json["model"]), (&Value::from(5), &Value::from("tiny")));
-    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "the server still listens");
+    assert_eq!(
+        (&json["completed"], &json["model"]),
+        (&Value::from(5), &Value::from("tiny"))
+    );
+    assert!(
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
+        "the server still listens"
+    );
     let child = std::fs::read_to_string(dir.path().join("child.pid")).unwrap();
     let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "its child still runs: {state}");
+    assert!(
+        state.is_empty() || state.contains(") Z "),
+        "its child still runs: {state}"
+    );
 }
 
 #[test]
 fn a_server_that_dies_is_told_with_its_last_lines() {
     let dir = tempfile::tempdir().unwrap();
     let serve = "sh -c 'echo out of memory >&2; exit 3'";
-    let (code, _, err) = bench(dir.path(), &["--serve", serve, "--requests", "5", "--no-record", "-o", "run"]);
+    let (code, _, err) = bench(
+        dir.path(),
+        &[
+            "--serve",
+            serve,
+            "--requests",
+            "5",
+            "--no-record",
+            "-o",
+            "run",
+        ],
+    );
     assert_eq!(code, 2);
     assert!(err.contains("ended before it was healthy"), "{err}");
     assert!(err.contains("out of memory"), "{err}");
     let (code, _, err) = bench(
         dir.path(),
-        &["--serve", "sleep 100", "--serve-url", "http://127.0.0.1:9", "--ready-timeout", "500ms", "--no-record", "-o", "slow"],
+        &[
+            "--serve",
+            "sleep 100",
+            "--serve-url",
+            "http://127.0.0.1:9",
+            "--ready-timeout",
+            "500ms",
+            "--no-record",
+            "-o",
+            "slow",
+        ],
     );
     assert_eq!(code, 2);
     assert!(err.contains("was not healthy within"), "{err}");
@@ -212,7 +321,14 @@ fn a_runtime_of_the_config_loads_an_endpoint() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("runtime.serving.url={}", stub.url());
     let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
-        .args(["run", "runtime=openai", &url, "runtime.serving.requests=8", "infer.max_new_tokens=3", "workload.prompt_tokens=7"])
+        .args([
+            "run",
+            "runtime=openai",
+            &url,
+            "runtime.serving.requests=8",
+            "infer.max_new_tokens=3",
+            "workload.prompt_tokens=7",
+        ])
         .args(["hydra.run.dir=run"])
         .current_dir(dir.path())
         .output()

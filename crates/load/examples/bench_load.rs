@@ -40,12 +40,18 @@ fn main() {
         stub.wait();
         return;
     }
-    println!("load average: {}", std::fs::read_to_string("/proc/loadavg").unwrap().trim());
+    println!(
+        "load average: {}",
+        std::fs::read_to_string("/proc/loadavg").unwrap().trim()
+    );
     requests_per_second();
     events_per_second();
     schedule_lag();
     memory();
-    println!("load average: {}", std::fs::read_to_string("/proc/loadavg").unwrap().trim());
+    println!(
+        "load average: {}",
+        std::fs::read_to_string("/proc/loadavg").unwrap().trim()
+    );
 }
 
 /// A stub in another process, killed when this one is done with it.
@@ -94,7 +100,13 @@ fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64, stream: bool)
             extra: serde_json::Map::new(),
         },
         endpoint,
-        plan: Arc::new(Plan::draw(&source, arrivals, prompts, count, Duration::ZERO)),
+        plan: Arc::new(Plan::draw(
+            &source,
+            arrivals,
+            prompts,
+            count,
+            Duration::ZERO,
+        )),
         timeout: Duration::from_secs(300),
         max_concurrency: None,
         workers: 1,
@@ -113,9 +125,16 @@ fn requests_per_second() {
     let stub = Other::start(0);
     let closed = Arrivals::Closed { concurrency: 32 };
     let best = (0..3)
-        .map(|_| run(&load(&stub.1, &closed, 60_000, 1, false)).1.request_throughput)
+        .map(|_| {
+            run(&load(&stub.1, &closed, 60_000, 1, false))
+                .1
+                .request_throughput
+        })
         .fold(0.0, f64::max);
-    println!("requests/s, keep-alive, not streaming: {best:.0} ({:.2} × 20,000)", best / 20_000.0);
+    println!(
+        "requests/s, keep-alive, not streaming: {best:.0} ({:.2} × 20,000)",
+        best / 20_000.0
+    );
     for (name, rate) in PEERS {
         println!("  {:.0} × {name}", best / rate);
     }
@@ -131,7 +150,10 @@ fn events_per_second() {
             events as f64 / summary.duration_s
         })
         .fold(0.0, f64::max);
-    println!("SSE events/s: {best:.0} ({:.2} × 500,000)", best / 500_000.0);
+    println!(
+        "SSE events/s: {best:.0} ({:.2} × 500,000)",
+        best / 500_000.0
+    );
 }
 
 fn schedule_lag() {
@@ -143,7 +165,10 @@ fn schedule_lag() {
             record.self_check.schedule_lag_ms.unwrap().p99
         })
         .fold(f64::INFINITY, f64::min);
-    println!("schedule lag p99 at 1,000 requests/s: {best:.3} ms ({:.2} × 1 ms)", best);
+    println!(
+        "schedule lag p99 at 1,000 requests/s: {best:.3} ms ({:.2} × 1 ms)",
+        best
+    );
 }
 
 fn memory() {
@@ -152,14 +177,21 @@ fn memory() {
     let constant = Arrivals::Constant { rate: 2000.0 };
     let mut most = (0, 0.0);
     let mut settled = 0;
-    let record = drive(&load(&stub.1, &constant, streams, 2, true), |_, progress| {
-        most = (progress.in_flight, resident_mb());
-        settled += usize::from(progress.in_flight == streams);
-        // A second for the last of them to be answered.
-        settled < 10
-    })
+    let record = drive(
+        &load(&stub.1, &constant, streams, 2, true),
+        |_, progress| {
+            most = (progress.in_flight, resident_mb());
+            settled += usize::from(progress.in_flight == streams);
+            // A second for the last of them to be answered.
+            settled < 10
+        },
+    )
     .unwrap();
-    let open = record.requests.iter().filter(|r| r.headers_ns.is_some()).count();
+    let open = record
+        .requests
+        .iter()
+        .filter(|r| r.headers_ns.is_some())
+        .count();
     println!(
         "resident memory with {open} open streams: {:.0} MB ({:.2} × 500 MB)",
         most.1,
@@ -169,6 +201,14 @@ fn memory() {
 
 fn resident_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<f64>()
+        .unwrap()
+        / 1024.0
 }

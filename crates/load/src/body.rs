@@ -182,8 +182,7 @@ mod tests {
             text: text.to_owned(),
         };
         let history = [said(false, "q \"1\""), said(true, "a")];
-        let body =
-            read(&template(Api::Chat).body(&Prompt::Text("q2".to_owned()), 1, &history));
+        let body = read(&template(Api::Chat).body(&Prompt::Text("q2".to_owned()), 1, &history));
         let roles: Vec<&str> = body["messages"]
             .as_array()
             .unwrap()

@@ -78,7 +78,9 @@ fn queueing(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
     let running = most(evidence.gauges, |g| g.running);
     let waiting = most(evidence.gauges, |g| g.waiting);
     let seen = |name: &str, value: Option<f64>| {
-        value.map_or(String::new(), |value| format!(", {name} at most {value:.0}"))
+        value.map_or(String::new(), |value| {
+            format!(", {name} at most {value:.0}")
+        })
     };
     let (cause, knob) = match kv {
         Some(kv) if kv >= KV_FULL => (
@@ -132,7 +134,9 @@ fn preemption(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
         .map_or(0.0, |part| part.mean_ms);
     Some(Finding {
         code: "preemption".to_owned(),
-        evidence: format!("the server preempted {count:.0} requests: their KV cache was dropped and computed again"),
+        evidence: format!(
+            "the server preempted {count:.0} requests: their KV cache was dropped and computed again"
+        ),
         knob: "give the KV cache more memory, store it in fp8, or lower max_num_seqs".to_owned(),
         upper_bound: format!("mean latency lower by {stall:.1} ms, where stalls are preemptions"),
         share_of_latency: stall / mean.e2e_ms,
@@ -163,8 +167,11 @@ fn network(mean: &MeanParts) -> Option<Finding> {
     let outside = part(mean, "network and API server")?;
     Some(Finding {
         code: "outside_of_the_engine".to_owned(),
-        evidence: format!("{outside:.1} ms before the first token are neither queueing nor prefill"),
-        knob: "look at the API server: tokenizer, its processes (api_server_count), proxies, TLS".to_owned(),
+        evidence: format!(
+            "{outside:.1} ms before the first token are neither queueing nor prefill"
+        ),
+        knob: "look at the API server: tokenizer, its processes (api_server_count), proxies, TLS"
+            .to_owned(),
         upper_bound: format!("mean TTFT lower by {outside:.1} ms"),
         share_of_latency: outside / mean.e2e_ms,
     })
@@ -231,6 +238,9 @@ mod tests {
     fn a_late_client_concludes_nothing() {
         assert!(codes(&mean(&[("queueing", 30.0)]), 0.5, false).is_err());
         assert!(codes(&mean(&[]), 0.5, true).is_err());
-        assert_eq!(codes(&mean(&[("decode", 30.0)]), 0.5, true).unwrap().len(), 0);
+        assert_eq!(
+            codes(&mean(&[("decode", 30.0)]), 0.5, true).unwrap().len(),
+            0
+        );
     }
 }

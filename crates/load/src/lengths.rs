@@ -76,11 +76,9 @@ impl FromStr for Lengths {
             value.filter(|value| value.is_finite() && *value >= 0.0)
         };
         match parts.as_slice() {
-            [tokens] => {
-                whole(tokens)
-                    .map(|tokens| Self::Fixed { tokens })
-                    .ok_or_else(hint)
-            }
+            [tokens] => whole(tokens)
+                .map(|tokens| Self::Fixed { tokens })
+                .ok_or_else(hint),
             ["uniform", least, most] => match (whole(least), whole(most)) {
                 (Some(least), Some(most)) if least <= most => Ok(Self::Uniform { least, most }),
                 _ => Err(hint()),

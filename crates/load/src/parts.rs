@@ -137,7 +137,10 @@ fn by_steps(parts: &mut Parts, sent: i64, first: i64, steps: &[(i64, i64, bool)]
     // Before it: the engine ran other steps (queueing, earlier chunks), or none.
     let mut busy = 0;
     let mut reached = sent;
-    for &(from, to, _) in steps.iter().filter(|(from, to, _)| *to > sent && *from < start) {
+    for &(from, to, _) in steps
+        .iter()
+        .filter(|(from, to, _)| *to > sent && *from < start)
+    {
         let (from, to) = (from.max(reached), to.min(start));
         if to > from {
             busy += to - from;
@@ -183,7 +186,11 @@ fn decode(parts: &mut Parts, request: &RequestRecord, firsts: &[(i64, u64)]) {
             (to - from, disturbed(from, to))
         })
         .collect();
-    let mut quiet: Vec<i64> = gaps.iter().filter(|(_, d)| !d).map(|(gap, _)| *gap).collect();
+    let mut quiet: Vec<i64> = gaps
+        .iter()
+        .filter(|(_, d)| !d)
+        .map(|(gap, _)| *gap)
+        .collect();
     quiet.sort_unstable();
     let typical = quiet.get(quiet.len() / 2).copied();
     for (gap, is_disturbed) in gaps {
@@ -228,7 +235,11 @@ pub struct MeanPart {
 
 /// The mean request. Where requests could not be split, the server's window splits the mean: its queueing and prefill are means over the
 /// requests that ended in the window, and what they leave is network and API server.
-pub fn mean(parts: &[Parts], window: Option<&ServerWindow>, summary: &Summary) -> Option<MeanParts> {
+pub fn mean(
+    parts: &[Parts],
+    window: Option<&ServerWindow>,
+    summary: &Summary,
+) -> Option<MeanParts> {
     if parts.is_empty() {
         return None;
     }
@@ -256,8 +267,18 @@ pub fn mean(parts: &[Parts], window: Option<&ServerWindow>, summary: &Summary) -
         }
     };
     let client = "client timestamps";
-    add("client", ms(&|p| p.client_ns), p99(&|p| p.client_ns), client);
-    add("connection", ms(&|p| p.connect_ns), p99(&|p| p.connect_ns), client);
+    add(
+        "client",
+        ms(&|p| p.client_ns),
+        p99(&|p| p.client_ns),
+        client,
+    );
+    add(
+        "connection",
+        ms(&|p| p.connect_ns),
+        p99(&|p| p.connect_ns),
+        client,
+    );
     let unsplit = ms(&|p| p.unsplit_ns);
     let by = |kind: SplitBy| parts.iter().filter(|p| p.split_by == kind).count();
     let source = match (by(SplitBy::Timings), by(SplitBy::Steps)) {
@@ -265,9 +286,24 @@ pub fn mean(parts: &[Parts], window: Option<&ServerWindow>, summary: &Summary) -
         (_, 0) => "the server's timings",
         _ => "the server's timings, steps of the trace",
     };
-    add("queueing", ms(&|p| p.queue_ns), p99(&|p| p.queue_ns), source);
-    add("prefill", ms(&|p| p.prefill_ns), p99(&|p| p.prefill_ns), source);
-    add("network and API server", ms(&|p| p.network_ns), p99(&|p| p.network_ns), source);
+    add(
+        "queueing",
+        ms(&|p| p.queue_ns),
+        p99(&|p| p.queue_ns),
+        source,
+    );
+    add(
+        "prefill",
+        ms(&|p| p.prefill_ns),
+        p99(&|p| p.prefill_ns),
+        source,
+    );
+    add(
+        "network and API server",
+        ms(&|p| p.network_ns),
+        p99(&|p| p.network_ns),
+        source,
+    );
     let mut why = Vec::new();
     if unsplit > 0.0 {
         let known = window.and_then(|w| {
@@ -278,12 +314,22 @@ pub fn mean(parts: &[Parts], window: Option<&ServerWindow>, summary: &Summary) -
             is_same.then_some((queue.mean?, prefill.mean?))
         });
         match known {
-            Some((queue, prefill)) if by(SplitBy::Nothing) == parts.len() && queue + prefill <= unsplit => {
+            Some((queue, prefill))
+                if by(SplitBy::Nothing) == parts.len() && queue + prefill <= unsplit =>
+            {
                 let histograms = "the server's histograms (means of the window)";
                 add("queueing", queue, None, histograms);
                 add("prefill", prefill, None, histograms);
-                add("network and API server", unsplit - queue - prefill, None, "what they leave");
-                why.push("queueing and prefill of single requests: the server has histograms only".to_owned());
+                add(
+                    "network and API server",
+                    unsplit - queue - prefill,
+                    None,
+                    "what they leave",
+                );
+                why.push(
+                    "queueing and prefill of single requests: the server has histograms only"
+                        .to_owned(),
+                );
             }
             other => {
                 add(
@@ -301,7 +347,12 @@ pub fn mean(parts: &[Parts], window: Option<&ServerWindow>, summary: &Summary) -
             }
         }
     }
-    add("decode", ms(&|p| p.decode_ns), p99(&|p| p.decode_ns), client);
+    add(
+        "decode",
+        ms(&|p| p.decode_ns),
+        p99(&|p| p.decode_ns),
+        client,
+    );
     let derived = "client timestamps: gaps with another request's first token";
     add(
         "waiting for other requests' prefill",
@@ -310,8 +361,16 @@ pub fn mean(parts: &[Parts], window: Option<&ServerWindow>, summary: &Summary) -
         derived,
     );
     let preempted = window.and_then(|w| w.preemptions).unwrap_or(0.0) > 0.0;
-    let name = if preempted { "preemption and stalls" } else { "stalls" };
-    let source = if preempted { "gaps beyond 5 times typical; the server preempted" } else { "gaps beyond 5 times typical" };
+    let name = if preempted {
+        "preemption and stalls"
+    } else {
+        "stalls"
+    };
+    let source = if preempted {
+        "gaps beyond 5 times typical; the server preempted"
+    } else {
+        "gaps beyond 5 times typical"
+    };
     add(name, ms(&|p| p.stall_ns), p99(&|p| p.stall_ns), source);
     found.not_split = why;
     Some(found)
@@ -370,10 +429,18 @@ mod tests {
             prefill: batch(prefill),
             decode: batch(1),
         };
-        let steps = [step(-10, 0, 0), step(10, 30, 0), step(30, 50, 1), step(60, 70, 0)];
+        let steps = [
+            step(-10, 0, 0),
+            step(10, 30, 0),
+            step(30, 50, 1),
+            step(60, 70, 0),
+        ];
         let parts = split(&[request(0, 0, 5, &[55, 65])], 1000, &steps);
         assert_eq!(parts[0].split_by, SplitBy::Steps);
-        assert_eq!((parts[0].queue_ns, parts[0].prefill_ns, parts[0].network_ns), (20, 20, 10));
+        assert_eq!(
+            (parts[0].queue_ns, parts[0].prefill_ns, parts[0].network_ns),
+            (20, 20, 10)
+        );
         // Sent before the recording began.
         let parts = split(&[request(0, -60, -50, &[55, 65])], 1000, &steps);
         assert_eq!(parts[0].split_by, SplitBy::Nothing);

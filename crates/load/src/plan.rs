@@ -216,10 +216,7 @@ mod tests {
             .iter()
             .map(|r| r.at.map(|at| at.0 / 1_000_000))
             .collect();
-        assert_eq!(
-            due,
-            [Some(0), None, None, Some(100), None, None, Some(200)]
-        );
+        assert_eq!(due, [Some(0), None, None, Some(100), None, None, Some(200)]);
         let next: Vec<bool> = plan.requests.iter().map(|r| r.has_next).collect();
         assert_eq!(next, [true, true, false, true, true, false, false]);
     }

@@ -41,7 +41,11 @@ pub struct SelfCheck {
 }
 
 impl SelfCheck {
-    pub(crate) fn of(requests: &[RequestRecord], workers: &[WorkerCheck], has_schedule: bool) -> Self {
+    pub(crate) fn of(
+        requests: &[RequestRecord],
+        workers: &[WorkerCheck],
+        has_schedule: bool,
+    ) -> Self {
         let ms = |nanos: i64| nanos as f64 / 1e6;
         let lag = |request: &RequestRecord| (request.started_ns - request.scheduled_ns).0.max(0);
         let lags: Vec<f64> = requests.iter().map(|request| ms(lag(request))).collect();
@@ -55,9 +59,8 @@ impl SelfCheck {
             .flat_map(|worker| &worker.delays)
             .map(|delay| delay / 1e6)
             .collect();
-        let share = |worker: &WorkerCheck| {
-            worker.cpu.as_secs_f64() / worker.wall.as_secs_f64().max(1e-9)
-        };
+        let share =
+            |worker: &WorkerCheck| worker.cpu.as_secs_f64() / worker.wall.as_secs_f64().max(1e-9);
         let mut check = Self {
             schedule_lag_ms: has_schedule.then(|| Distribution::of(&lags)).flatten(),
             worker_cpu_share: workers.iter().map(share).fold(0.0, f64::max),
@@ -110,8 +113,9 @@ impl SelfCheck {
             why.join(", ")
         );
         Some(
-            Issue::new(Severity::Error, "bench.client_late", text)
-                .with_hint("use --workers, a machine or cores apart from the server, or a lower rate"),
+            Issue::new(Severity::Error, "bench.client_late", text).with_hint(
+                "use --workers, a machine or cores apart from the server, or a lower rate",
+            ),
         )
     }
 }
@@ -149,11 +153,17 @@ mod tests {
     #[test]
     fn a_client_that_is_late_or_busy_says_so() {
         assert!(check(0, 50, 300).kept_up);
-        assert!(check(20, 10_000, 300).kept_up, "20 ms of 10 s do not matter");
+        assert!(
+            check(20, 10_000, 300).kept_up,
+            "20 ms of 10 s do not matter"
+        );
         let late = check(20, 50, 300);
         assert!(!late.kept_up);
         let issue = late.issue(50.0).unwrap();
-        assert!(issue.message.contains("schedule lag p99 20.0 ms"), "{issue}");
+        assert!(
+            issue.message.contains("schedule lag p99 20.0 ms"),
+            "{issue}"
+        );
         assert!(!check(0, 50, 950).kept_up);
         assert_eq!(check(0, 50, 300).issue(50.0), None);
     }

@@ -60,7 +60,8 @@ impl Slo {
 
     /// Whether a load meets it. What is not known is not met.
     pub fn is_met(&self, summary: &Summary) -> bool {
-        self.value(summary).is_some_and(|value| value < self.limit_ms)
+        self.value(summary)
+            .is_some_and(|value| value < self.limit_ms)
     }
 
     /// Whether one request is below the limit, for goodput. Requests of one token have no TPOT and meet it.
@@ -82,7 +83,8 @@ impl FromStr for Slo {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |what: &str| format!("`{text}` is no objective, such as ttft:p99<500ms: {what}");
+        let wrong =
+            |what: &str| format!("`{text}` is no objective, such as ttft:p99<500ms: {what}");
         let (left, limit) = text.split_once('<').ok_or_else(|| wrong("it has no `<`"))?;
         let (metric, statistic) = left
             .trim()

@@ -134,9 +134,13 @@ impl Summary {
                 0.0
             }
         };
-        let outputs = sum(all(), |r| r.output_tokens.filter(|_| r.usage_mistake.is_none()));
+        let outputs = sum(all(), |r| {
+            r.output_tokens.filter(|_| r.usage_mistake.is_none())
+        });
         let inputs = sum(all(), |r| r.prompt_tokens);
-        let good = all().filter(|r| slos.iter().all(|slo| slo.is_met_by(r))).count();
+        let good = all()
+            .filter(|r| slos.iter().all(|slo| slo.is_met_by(r)))
+            .count();
         let (mut failures, mut token_basis) = (BTreeMap::new(), BTreeMap::new());
         for failure in load.requests.iter().filter_map(|r| r.failure.as_ref()) {
             *failures.entry(failure.kind.name().to_owned()).or_default() += 1;
@@ -190,7 +194,10 @@ impl Summary {
     /// What should be known before the numbers are believed.
     pub fn issues(&self, load: &LoadRecord) -> Vec<Issue> {
         let mut issues = Vec::new();
-        issues.extend(load.self_check.issue(self.ttft_ms.or(self.e2e_ms).map_or(0.0, |found| found.p50)));
+        issues.extend(
+            load.self_check
+                .issue(self.ttft_ms.or(self.e2e_ms).map_or(0.0, |found| found.p50)),
+        );
         for (kind, count) in &self.failures {
             let example = load.requests.iter().filter_map(|r| r.failure.as_ref());
             let example = example
@@ -216,27 +223,30 @@ impl Summary {
                     .with_hint("give the model's tokenizer: --tokenizer DIR"),
             );
         }
-        let mistaken = load.requests.iter().filter_map(|r| r.usage_mistake.as_ref());
+        let mistaken = load
+            .requests
+            .iter()
+            .filter_map(|r| r.usage_mistake.as_ref());
         if let Some(first) = mistaken.clone().next() {
             let count = mistaken.count() as u64;
-            let text =
-                format!("{count} requests have a usage that contradicts itself ({first}); their tokens are not counted");
+            let text = format!(
+                "{count} requests have a usage that contradicts itself ({first}); their tokens are not counted"
+            );
             issues.push(
                 Issue::new(Severity::Warning, "bench.usage_wrong", text)
                     .counting(count)
                     .with_hint("give the model's tokenizer: --tokenizer DIR"),
             );
         }
-        let (together, tokens) = load
-            .requests
-            .iter()
-            .filter(|r| r.is_complete())
-            .fold((0, 0), |(together, tokens), r| {
+        let (together, tokens) = load.requests.iter().filter(|r| r.is_complete()).fold(
+            (0, 0),
+            |(together, tokens), r| {
                 (
                     together + r.tokens_in_company(),
                     tokens + r.output_tokens.unwrap_or(0),
                 )
-            });
+            },
+        );
         if tokens > 0 && together * 10 > tokens {
             let text = format!(
                 "{:.0} % of the tokens arrived together with others: ITL divides a gap among its tokens; arrival_gap_ms does not",
@@ -265,7 +275,12 @@ fn sum<'a>(
 fn concurrency(requests: &[RequestRecord]) -> Concurrency {
     let mut changes: Vec<(i64, i64)> = requests
         .iter()
-        .flat_map(|r| [(r.scheduled_ns.0, 1), (r.end_ns.0.max(r.scheduled_ns.0), -1)])
+        .flat_map(|r| {
+            [
+                (r.scheduled_ns.0, 1),
+                (r.end_ns.0.max(r.scheduled_ns.0), -1),
+            ]
+        })
         .collect();
     // At one time, ends come before starts.
     changes.sort_unstable();
@@ -289,7 +304,12 @@ fn concurrency(requests: &[RequestRecord]) -> Concurrency {
 pub fn in_flight(requests: &[RequestRecord]) -> Vec<(Nanos, u64)> {
     let mut changes: Vec<(i64, i64)> = requests
         .iter()
-        .flat_map(|r| [(r.scheduled_ns.0, 1), (r.end_ns.0.max(r.scheduled_ns.0), -1)])
+        .flat_map(|r| {
+            [
+                (r.scheduled_ns.0, 1),
+                (r.end_ns.0.max(r.scheduled_ns.0), -1),
+            ]
+        })
         .collect();
     changes.sort_unstable();
     let mut running = 0_i64;
@@ -313,7 +333,8 @@ fn steady_state(requests: &[RequestRecord]) -> Option<SteadyState> {
     }
     let span = (end - start).0 as f64 / 1e9;
     let completions = done().filter(|r| inside(r.end_ns)).count();
-    let knows = done().all(|r| r.token_basis == TokenBasis::ContinuousUsage && r.usage_mistake.is_none());
+    let knows =
+        done().all(|r| r.token_basis == TokenBasis::ContinuousUsage && r.usage_mistake.is_none());
     let tokens: u64 = done()
         .flat_map(|r| {
             let before = std::iter::once(0).chain(r.arrivals.iter().filter_map(|a| a.tokens));

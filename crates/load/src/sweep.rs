@@ -111,7 +111,10 @@ mod tests {
         for (least, limit) in [(1.0, 37.0), (64.0, 3.0), (5.0, 5.1)] {
             let found = search(least, limit);
             let (good, bad) = (found.best_rate.unwrap(), found.first_failing_rate.unwrap());
-            assert!(good < limit && limit <= bad, "{least} {limit}: {good} {bad}");
+            assert!(
+                good < limit && limit <= bad,
+                "{least} {limit}: {good} {bad}"
+            );
             assert!(bad / good <= 1.05, "{good} {bad}");
             assert!(found.points.is_sorted_by(|a, b| a.rate <= b.rate));
         }
@@ -120,7 +123,10 @@ mod tests {
     #[test]
     fn a_server_without_limits_and_one_without_hope() {
         let found = search(1.0, f64::INFINITY);
-        assert_eq!((found.best_rate, found.first_failing_rate), (Some(1000.0), None));
+        assert_eq!(
+            (found.best_rate, found.first_failing_rate),
+            (Some(1000.0), None)
+        );
         let found = search(8.0, 0.0);
         assert_eq!(found.best_rate, None);
         assert!(found.points.len() < 15);

@@ -35,7 +35,11 @@ fn assert_failure(fault: Fault, kind: FailureKind, words: &str) {
     let (failed, others) = second(fault);
     let failure = failed.failure.as_ref().expect("it fails");
     assert_eq!(failure.kind, kind, "{fault:?}: {}", failure.message);
-    assert!(failure.message.contains(words), "{fault:?}: {}", failure.message);
+    assert!(
+        failure.message.contains(words),
+        "{fault:?}: {}",
+        failure.message
+    );
     for other in others {
         assert_eq!(other.failure, None, "{fault:?}");
         assert_eq!(other.output_tokens, Some(6));
@@ -44,7 +48,11 @@ fn assert_failure(fault: Fault, kind: FailureKind, words: &str) {
 
 #[test]
 fn refusals_by_status() {
-    assert_failure(Fault::Status(429), FailureKind::TooManyRequests, "refused by the stub");
+    assert_failure(
+        Fault::Status(429),
+        FailureKind::TooManyRequests,
+        "refused by the stub",
+    );
     assert_failure(Fault::Status(500), FailureKind::ServerError, "HTTP 500");
     assert_failure(Fault::Status(404), FailureKind::ClientError, "HTTP 404");
 }
@@ -140,7 +148,10 @@ fn http_without_keep_alive() {
         for request in record.requests {
             assert_eq!(request.failure, None);
             assert_eq!(request.output_tokens, Some(6));
-            assert!(request.connect_ns.is_some(), "each has a connection of its own");
+            assert!(
+                request.connect_ns.is_some(),
+                "each has a connection of its own"
+            );
         }
     }
 }
@@ -170,7 +181,12 @@ fn several_tokens_an_event_and_late_blank_lines() {
         assert!(last >= 4_000_000, "{last}");
     }
     let summary = Summary::of(&record, &[]);
-    assert!(summary.issues(&record).iter().any(|i| i.code == "bench.tokens_together"));
+    assert!(
+        summary
+            .issues(&record)
+            .iter()
+            .any(|i| i.code == "bench.tokens_together")
+    );
 }
 
 #[test]
@@ -186,8 +202,15 @@ fn a_server_without_usage_counts_by_tokenizer_or_not_at_all() {
     assert_eq!(summary.total_output_tokens, None);
     assert_eq!(summary.tpot_ms, None);
     assert_eq!(summary.completed, 3);
-    assert!(summary.issues(&record).iter().any(|i| i.code == "bench.tokens_unknown"));
-    load.count_tokens = Some(std::sync::Arc::new(|text| text.split_whitespace().count() as u64));
+    assert!(
+        summary
+            .issues(&record)
+            .iter()
+            .any(|i| i.code == "bench.tokens_unknown")
+    );
+    load.count_tokens = Some(std::sync::Arc::new(|text| {
+        text.split_whitespace().count() as u64
+    }));
     let record = run(&load);
     assert_eq!(record.requests[0].token_basis, TokenBasis::Tokenizer);
     assert_eq!(Summary::of(&record, &[]).total_output_tokens, Some(18));

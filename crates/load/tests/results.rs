@@ -35,7 +35,12 @@ fn vllm_says_inf_for_no_rate_and_leaves_failed_requests_in_its_lists() {
 
 #[test]
 fn aiperf_by_metric_and_by_request() {
-    let metric = |unit: &str, avg: f64| format!(r#"{{"unit":"{unit}","avg":{avg},"p50":{avg},"p99":{}}}"#, avg * 2.0);
+    let metric = |unit: &str, avg: f64| {
+        format!(
+            r#"{{"unit":"{unit}","avg":{avg},"p50":{avg},"p99":{}}}"#,
+            avg * 2.0
+        )
+    };
     let json = format!(
         r#"{{"schema_version":"1.4","request_latency":{},"time_to_first_token":{},"inter_token_latency":{},"request_throughput":{},"request_count":{},
             "input_config":{{"endpoint":{{"model_names":["m"]}}}}}}"#,
@@ -73,7 +78,14 @@ fn aiperf_by_metric_and_by_request() {
 
 #[test]
 fn what_is_no_result_is_refused() {
-    for text in ["", "{}", "[]", "hello", "{\"request_throughput\":1}", "{\"traceEvents\":[]}"] {
+    for text in [
+        "",
+        "{}",
+        "[]",
+        "hello",
+        "{\"request_throughput\":1}",
+        "{\"traceEvents\":[]}",
+    ] {
         let error = read(text).unwrap_err().to_string();
         assert!(error.contains("unrecognized format"), "{text}: {error}");
     }

@@ -40,7 +40,12 @@ fn latencies_are_the_stubs() {
         ..Behaviour::default()
     })
     .unwrap();
-    let record = run(&load(&stub.url(), &Arrivals::Constant { rate: 50.0 }, 40, 9));
+    let record = run(&load(
+        &stub.url(),
+        &Arrivals::Constant { rate: 50.0 },
+        40,
+        9,
+    ));
     let summary = Summary::of(&record, &[]);
     assert_eq!((summary.completed, summary.failed), (40, 0));
     assert_eq!(summary.total_output_tokens, Some(360));
@@ -143,8 +148,15 @@ fn a_load_can_be_stopped() {
         })
         .unwrap();
         assert!(record.requests.len() >= 3);
-        let kinds = record.requests.iter().map(|r| r.failure.as_ref().unwrap().kind);
-        assert!(kinds.into_iter().all(|kind| kind == FailureKind::Interrupted));
+        let kinds = record
+            .requests
+            .iter()
+            .map(|r| r.failure.as_ref().unwrap().kind);
+        assert!(
+            kinds
+                .into_iter()
+                .all(|kind| kind == FailureKind::Interrupted)
+        );
     }
     assert!(started.elapsed() < Duration::from_secs(15));
 }
@@ -174,9 +186,20 @@ fn the_probe_finds_model_and_dialect() {
         let found = probe(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap();
         assert_eq!((found.model.as_str(), found.dialect), ("stub", expected));
     }
-    let gone = load("http://127.0.0.1:9", &Arrivals::Closed { concurrency: 1 }, 1, 1);
+    let gone = load(
+        "http://127.0.0.1:9",
+        &Arrivals::Closed { concurrency: 1 },
+        1,
+        1,
+    );
     let prompt = Prompt::Tokens(vec![1000]);
-    let error = probe(&gone.endpoint, &gone.template, &prompt, true, Duration::from_secs(5));
+    let error = probe(
+        &gone.endpoint,
+        &gone.template,
+        &prompt,
+        true,
+        Duration::from_secs(5),
+    );
     assert!(error.unwrap_err().to_string().contains("does not answer"));
 }
 
@@ -191,7 +214,12 @@ fn the_servers_histograms_split_the_mean_request() {
     .unwrap();
     let asked = load(&stub.url(), &Arrivals::Constant { rate: 40.0 }, 12, 3);
     // Requests before the window are in the counters, and must not be in the window.
-    run(&load(&stub.url(), &Arrivals::Closed { concurrency: 1 }, 5, 1));
+    run(&load(
+        &stub.url(),
+        &Arrivals::Closed { concurrency: 1 },
+        5,
+        1,
+    ));
     let scraper = Scraper::start(
         Arc::clone(&asked.endpoint),
         "/metrics".to_owned(),
@@ -201,13 +229,22 @@ fn the_servers_histograms_split_the_mean_request() {
     let record = run(&asked);
     let scrapes = scraper.finish().unwrap();
     assert_eq!(scrapes.family, Family::Vllm);
-    assert!(scrapes.gauges.iter().any(|(_, gauges)| gauges.waiting > Some(0.0)));
+    assert!(
+        scrapes
+            .gauges
+            .iter()
+            .any(|(_, gauges)| gauges.waiting > Some(0.0))
+    );
     let window = Window::between(&scrapes.first.page, &scrapes.last.page);
     let said = scrapes.family.read_window(&window);
     let queue = said.queue_ms.as_ref().unwrap();
     assert_eq!(queue.count, 12.0);
     let served = &stub.served()[5..];
-    let truth = served.iter().map(|one| one.queue.as_secs_f64() * 1e3).sum::<f64>() / 12.0;
+    let truth = served
+        .iter()
+        .map(|one| one.queue.as_secs_f64() * 1e3)
+        .sum::<f64>()
+        / 12.0;
     assert!((queue.mean.unwrap() - truth).abs() < 1e-3);
     assert_eq!(said.output_tokens, Some(36.0));
 
@@ -224,7 +261,12 @@ fn the_servers_histograms_split_the_mean_request() {
     assert!(part("prefill") >= 20.0);
     // Without the server nothing is split, and that is said.
     let alone = parts::mean(&each, None, &summary).unwrap();
-    assert!(alone.parts.iter().any(|p| p.name == "queueing, prefill and network"));
+    assert!(
+        alone
+            .parts
+            .iter()
+            .any(|p| p.name == "queueing, prefill and network")
+    );
     assert_eq!(alone.not_split.len(), 1);
 }
 
@@ -237,7 +279,12 @@ fn timings_of_the_server_split_single_requests() {
         ..Behaviour::default()
     })
     .unwrap();
-    let record = run(&load(&stub.url(), &Arrivals::Closed { concurrency: 1 }, 4, 3));
+    let record = run(&load(
+        &stub.url(),
+        &Arrivals::Closed { concurrency: 1 },
+        4,
+        3,
+    ));
     for parts in parts::split(&record.requests, record.started_unix_ns, &[]) {
         assert_eq!(parts.split_by, parts::SplitBy::Timings);
         assert_eq!(parts.prefill_ns, 20_000_000);
@@ -299,7 +346,12 @@ fn results_of_vllm_are_written_as_they_are_read() {
     // And it can be replayed.
     let replayed = llmprof_load::replay::read(&json.to_string()).unwrap();
     assert_eq!(replayed.len(), 20);
-    assert!((replayed[5].at_ns - record.requests[5].scheduled_ns).0.abs() < 1000);
+    assert!(
+        (replayed[5].at_ns - record.requests[5].scheduled_ns)
+            .0
+            .abs()
+            < 1000
+    );
 }
 
 #[test]
@@ -320,7 +372,10 @@ fn profile_endpoints_are_called_with_their_options() {
     }
     let calls = stub.calls();
     let body: serde_json::Value = serde_json::from_str(&calls[0].1).unwrap();
-    assert_eq!(body, serde_json::json!({"with_stack": false, "num_steps": 5}));
+    assert_eq!(
+        body,
+        serde_json::json!({"with_stack": false, "num_steps": 5})
+    );
     assert_eq!(calls[1].0, "/stop_profile");
     assert_eq!(calls[2], ("/start_profile".to_owned(), String::new()));
 }

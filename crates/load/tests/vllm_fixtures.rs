@@ -48,8 +48,14 @@ fn its_metrics_are_read_whole() {
     let mean = |name: &str| {
         1e3 * raw(&text, &format!("vllm:{name}_sum")) / raw(&text, &format!("vllm:{name}_count"))
     };
-    assert_eq!(said.queue_ms.unwrap().mean, Some(mean("request_queue_time_seconds")));
-    assert_eq!(said.prefill_ms.unwrap().mean, Some(mean("request_prefill_time_seconds")));
+    assert_eq!(
+        said.queue_ms.unwrap().mean,
+        Some(mean("request_queue_time_seconds"))
+    );
+    assert_eq!(
+        said.prefill_ms.unwrap().mean,
+        Some(mean("request_prefill_time_seconds"))
+    );
     let ttft = said.ttft_ms.unwrap();
     assert_eq!(ttft.mean, Some(mean("time_to_first_token_seconds")));
     // A quantile lies in the bucket that holds its rank.
@@ -59,13 +65,22 @@ fn its_metrics_are_read_whole() {
         text.lines()
             .filter(|line| line.starts_with(pattern))
             .filter_map(|line| {
-                let le = line.split("le=\"").nth(1)?.split('"').next()?.parse::<f64>().ok()?;
+                let le = line
+                    .split("le=\"")
+                    .nth(1)?
+                    .split('"')
+                    .next()?
+                    .parse::<f64>()
+                    .ok()?;
                 (le <= limit).then(|| line.rsplit(' ').next()?.parse::<f64>().ok())?
             })
             .fold(0.0, f64::max)
     };
     assert!(below(p50) <= count / 2.0 + 1.0);
-    assert_eq!(said.output_tokens, Some(raw(&text, "vllm:generation_tokens_total")));
+    assert_eq!(
+        said.output_tokens,
+        Some(raw(&text, "vllm:generation_tokens_total"))
+    );
     assert_eq!(said.preemptions, Some(0.0));
 }
 
@@ -86,16 +101,27 @@ fn its_stream_counts_as_its_usage_says() {
             }
             let answer = Answer::read(event.data, false).unwrap();
             finished |= answer.finish;
-            tokens.push((event.at, answer.usage.map(|u| u.completion_tokens), answer.text_bytes));
+            tokens.push((
+                event.at,
+                answer.usage.map(|u| u.completion_tokens),
+                answer.text_bytes,
+            ));
         };
         for (seconds, line) in &lines {
             let bytes = format!("{line}\n\n");
             splitter.push(bytes.as_bytes(), Nanos((seconds * 1e9) as i64), &mut take);
         }
         splitter.finish(&mut take);
-        let counted: Vec<u64> = tokens.iter().filter(|t| t.2 > 0).filter_map(|t| t.1).collect();
+        let counted: Vec<u64> = tokens
+            .iter()
+            .filter(|t| t.2 > 0)
+            .filter_map(|t| t.1)
+            .collect();
         assert!(counted.is_sorted(), "{name}: {counted:?}");
-        assert_eq!(counted.last(), tokens.iter().filter_map(|t| t.1).max().as_ref());
+        assert_eq!(
+            counted.last(),
+            tokens.iter().filter_map(|t| t.1).max().as_ref()
+        );
         assert!(finished && is_done, "{name}");
     }
 }
@@ -104,13 +130,21 @@ fn its_stream_counts_as_its_usage_says() {
 fn its_trace_has_27_steps_whose_tokens_are_its_metrics() {
     let steps = steps::load(&fixture("rank0.pt.trace.json.gz")).unwrap();
     assert_eq!(steps.len(), 27);
-    assert!(steps.windows(2).all(|pair| pair[0].end_unix_ns <= pair[1].start_unix_ns));
+    assert!(
+        steps
+            .windows(2)
+            .all(|pair| pair[0].end_unix_ns <= pair[1].start_unix_ns)
+    );
     // November 2026, by baseTimeNanoseconds.
     assert_eq!(steps[0].start_unix_ns / 1_000_000_000, 1_794_787_980);
     assert_eq!(steps[0].prefill.tokens, 48);
     assert_eq!(steps[0].end_unix_ns - steps[0].start_unix_ns, 7_687_369);
     // Every sequence that decodes makes one token a step.
-    assert!(steps.iter().all(|step| step.decode.tokens == step.decode.sequences));
+    assert!(
+        steps
+            .iter()
+            .all(|step| step.decode.tokens == step.decode.sequences)
+    );
     let cut = tempfile::NamedTempFile::new().unwrap();
     let bytes = std::fs::read(fixture("rank0.pt.trace.json.gz")).unwrap();
     std::fs::write(cut.path(), &bytes[..bytes.len() / 2]).unwrap();

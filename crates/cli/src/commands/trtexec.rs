@@ -19,7 +19,9 @@ use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Bytes, DType, Flops, Nanos, Percent};
 use serde::Serialize;
 
-use crate::{args::ImportArgs, clock, failure::Failure, output::Output, output::csv_field, subject};
+use crate::{
+    args::ImportArgs, clock, failure::Failure, output::Output, output::csv_field, subject,
+};
 
 /// Layers of one type together.
 #[derive(Debug, Default, Serialize)]
@@ -57,9 +59,15 @@ pub(crate) fn import(
     (!found.is_empty()).then(|| keep(found, files, args, output))
 }
 
-fn keep(found: Vec<Trtexec>, files: &[PathBuf], args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
+fn keep(
+    found: Vec<Trtexec>,
+    files: &[PathBuf],
+    args: &ImportArgs,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let device = args.device.as_deref().map(subject::device).transpose()?;
-    let (mut times, mut layers, mut iterations, mut count) = (Vec::new(), Vec::new(), Vec::new(), None);
+    let (mut times, mut layers, mut iterations, mut count) =
+        (Vec::new(), Vec::new(), Vec::new(), None);
     for one in found {
         match one {
             Trtexec::Profile { layers, iterations } => {
@@ -99,7 +107,10 @@ fn analyze(
     dir: &Path,
 ) -> Imported {
     times.sort_by(|a, b| b.average_ms.total_cmp(&a.average_ms));
-    let by_name: BTreeMap<&str, &Layer> = layers.iter().map(|layer| (layer.name.as_str(), layer)).collect();
+    let by_name: BTreeMap<&str, &Layer> = layers
+        .iter()
+        .map(|layer| (layer.name.as_str(), layer))
+        .collect();
     let mut types: BTreeMap<String, LayerType> = BTreeMap::new();
     let mut roofline: BTreeMap<String, f64> = BTreeMap::new();
     let mut strangers = 0;
@@ -119,7 +130,8 @@ fn analyze(
                 of.bytes += bytes;
                 // Without weights in it a product's operations are not known; its bytes bound it still.
                 if let Some(device) = device {
-                    *roofline.entry(kind.to_owned()).or_default() += seconds(flops, bytes, device) * 1e3;
+                    *roofline.entry(kind.to_owned()).or_default() +=
+                        seconds(flops, bytes, device) * 1e3;
                 }
             }
             None => of.uncounted += 1,
@@ -133,13 +145,25 @@ fn analyze(
     }
     let mut issues = Vec::new();
     if strangers > 0 {
-        let text = format!("{strangers} layers of the profile are not in the layer information: both are of one engine?");
-        issues.push(Issue::new(Severity::Warning, "trtexec.other_layers", text).counting(strangers));
+        let text = format!(
+            "{strangers} layers of the profile are not in the layer information: both are of one engine?"
+        );
+        issues
+            .push(Issue::new(Severity::Warning, "trtexec.other_layers", text).counting(strangers));
     }
-    let beyond = types.values().find(|of| of.of_roofline.is_some_and(|share| share > 1.0));
+    let beyond = types
+        .values()
+        .find(|of| of.of_roofline.is_some_and(|share| share > 1.0));
     if let Some(of) = beyond {
-        let text = format!("layers of type {} took less than the roofline time of the device: another device, or caches", of.kind);
-        issues.push(Issue::new(Severity::Warning, "trtexec.above_roofline", text));
+        let text = format!(
+            "layers of type {} took less than the roofline time of the device: another device, or caches",
+            of.kind
+        );
+        issues.push(Issue::new(
+            Severity::Warning,
+            "trtexec.above_roofline",
+            text,
+        ));
     }
     let mut types: Vec<LayerType> = types.into_values().collect();
     types.sort_by(|a, b| b.average_ms.total_cmp(&a.average_ms));
@@ -173,10 +197,16 @@ fn conclusion(imported: &Imported) -> Vec<String> {
         lines.push(format!("Latency {} (median).", ms(latency)));
     }
     if !imported.layers.is_empty() {
-        lines.push(format!("{} layers, {} an iteration.", imported.layers.len(), ms(imported.total_ms)));
+        lines.push(format!(
+            "{} layers, {} an iteration.",
+            imported.layers.len(),
+            ms(imported.total_ms)
+        ));
     }
     if let Some(first) = imported.types.first().filter(|_| imported.total_ms > 0.0) {
-        let of = first.of_roofline.map_or(String::new(), |share| format!(", at {} of roofline", Percent(share)));
+        let of = first.of_roofline.map_or(String::new(), |share| {
+            format!(", at {} of roofline", Percent(share))
+        });
         lines.push(format!(
             "Layers of type {} take {}{of}.",
             first.kind,
@@ -188,7 +218,18 @@ fn conclusion(imported: &Imported) -> Vec<String> {
 
 fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Result<(), Failure> {
     let ms = |ms: f64| Nanos((ms * 1e6) as i64).to_string();
-    let mut types = Table::new(&["Layer type", "Layers", "Time", "Share", "FLOPs", "Bytes", "Of roofline"], 1);
+    let mut types = Table::new(
+        &[
+            "Layer type",
+            "Layers",
+            "Time",
+            "Share",
+            "FLOPs",
+            "Bytes",
+            "Of roofline",
+        ],
+        1,
+    );
     for of in &imported.types {
         types.row([
             of.kind.clone(),
@@ -197,7 +238,8 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
             Percent(of.average_ms / imported.total_ms.max(f64::MIN_POSITIVE)).to_string(),
             Flops(of.flops).to_string(),
             Bytes(of.bytes).to_string(),
-            of.of_roofline.map_or("–".to_owned(), |share| Percent(share).to_string()),
+            of.of_roofline
+                .map_or("–".to_owned(), |share| Percent(share).to_string()),
         ]);
     }
     let mut layers = Table::new(&["Layer", "Mean", "Median", "Share"], 1);
@@ -210,14 +252,21 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
             Percent(layer.percent / 100.0).to_string(),
         ]);
         let median = layer.median_ms.map_or(String::new(), |ms| ms.to_string());
-        csv += &format!("{},{},{median},{}\n", csv_field(&layer.name), layer.average_ms, layer.percent);
+        csv += &format!(
+            "{},{},{median},{}\n",
+            csv_field(&layer.name),
+            layer.average_ms,
+            layer.percent
+        );
     }
     let part = |table: Table, words: String| {
         let mut document = Document::default();
         document.paragraph(words).table(table);
         vec![Part::Document(document)]
     };
-    let device = device.map_or("no device was named".to_owned(), |device| device.name.clone());
+    let device = device.map_or("no device was named".to_owned(), |device| {
+        device.name.clone()
+    });
     let view = ReportView {
         title: "Layers of a TensorRT engine".to_owned(),
         subtitle: device.clone(),
@@ -226,9 +275,17 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
         sections: vec![
             Section::new(
                 "Layer types",
-                part(types, format!("Roofline: fp16 peaks of {device}; types with a layer of unknown size have none.")),
+                part(
+                    types,
+                    format!(
+                        "Roofline: fp16 peaks of {device}; types with a layer of unknown size have none."
+                    ),
+                ),
             ),
-            Section::new("Layers", part(layers, "By time. Names say what was fused.".to_owned())),
+            Section::new(
+                "Layers",
+                part(layers, "By time. Names say what was fused.".to_owned()),
+            ),
         ],
     };
     let written = (|| -> Result<(), Failure> {
@@ -236,21 +293,29 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
         for issue in &imported.issues {
             store.add_issue(issue.clone())?;
         }
-        let text = serde_json::to_string_pretty(imported).map_err(|error| Failure::new(error.to_string()))?;
+        let text = serde_json::to_string_pretty(imported)
+            .map_err(|error| Failure::new(error.to_string()))?;
         store.write("layers.json", text + "\n")?;
         store.write("layers.csv", &csv)?;
         store.write("report.md", markdown::document(&view.document()))?;
         store.write("report.html", html::report(&view))?;
         Ok(())
     })();
-    let status = if written.is_ok() { RunStatus::Complete } else { RunStatus::Failed };
+    let status = if written.is_ok() {
+        RunStatus::Complete
+    } else {
+        RunStatus::Failed
+    };
     let error = written.as_ref().err().map(ToString::to_string);
     store.finish(status, error, clock::now())?;
     written
 }
 
 fn default_directory(files: &[PathBuf]) -> PathBuf {
-    let name = files.first().and_then(|file| file.file_stem()).unwrap_or_default();
+    let name = files
+        .first()
+        .and_then(|file| file.file_stem())
+        .unwrap_or_default();
     let time = jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
     super::profile::files::free(&Path::new("runs").join("import").join(name).join(time))
 }

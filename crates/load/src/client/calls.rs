@@ -87,7 +87,10 @@ impl Calls {
             .block_on(async { tokio::time::timeout(limit, self.ask(method, &path, body)).await })
             .map_err(|_| {
                 let why = format!("no answer within {limit:?}");
-                failed(RequestFailure::new(crate::record::FailureKind::Timeout, why))
+                failed(RequestFailure::new(
+                    crate::record::FailureKind::Timeout,
+                    why,
+                ))
             })?
             .map_err(failed)?;
         if (200..300).contains(&status) {
@@ -109,10 +112,7 @@ impl Calls {
     ) -> Result<(u16, Vec<u8>), RequestFailure> {
         let head = Head::new(&self.connector, path.to_owned());
         let disconnected = |error: hyper::Error| {
-            RequestFailure::new(
-                crate::record::FailureKind::Disconnected,
-                error.to_string(),
-            )
+            RequestFailure::new(crate::record::FailureKind::Disconnected, error.to_string())
         };
         let kept = self.pool.take();
         let (mut sender, is_kept) = match kept {
@@ -120,7 +120,11 @@ impl Calls {
             None => (self.connector.connect().await?, false),
         };
         let mut answer = match sender.ready().await {
-            Ok(()) => sender.send_request(head.request(method, body.clone())).await,
+            Ok(()) => {
+                sender
+                    .send_request(head.request(method, body.clone()))
+                    .await
+            }
             Err(error) => Err(error),
         };
         if answer.is_err() && is_kept {

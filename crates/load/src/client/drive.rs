@@ -153,7 +153,10 @@ impl Shared {
 
 /// Runs a load. `watch` is called a few times a second and ends the load by returning false; what is in flight then is
 /// interrupted. The message of a failure names what is wrong with the endpoint.
-pub fn drive(load: &Load, mut watch: impl FnMut(&Clock, Progress) -> bool) -> Result<LoadRecord, String> {
+pub fn drive(
+    load: &Load,
+    mut watch: impl FnMut(&Clock, Progress) -> bool,
+) -> Result<LoadRecord, String> {
     let connector = Connector::new(Arc::clone(&load.endpoint))?;
     let shared = Arc::new(Shared {
         clock: Clock::start(),
@@ -170,7 +173,9 @@ pub fn drive(load: &Load, mut watch: impl FnMut(&Clock, Progress) -> bool) -> Re
         records: Mutex::new(Vec::with_capacity(load.plan.requests.len())),
         delays: Mutex::new(Vec::new()),
     });
-    let places = load.max_concurrency.map(|most| Arc::new(Semaphore::new(most)));
+    let places = load
+        .max_concurrency
+        .map(|most| Arc::new(Semaphore::new(most)));
     let workers = load.workers.max(1);
     let (later, turns) = mpsc::channel();
     let mut senders = Vec::new();

@@ -136,7 +136,8 @@ impl Client {
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((sender, response)),
                 // Not one byte of an answer on a connection that was used before: it was closed while idle.
-                Err(error) if error.error().is_canceled() || error.error().is_incomplete_message() => {}
+                Err(error)
+                    if error.error().is_canceled() || error.error().is_incomplete_message() => {}
                 Err(error) => return Err(http_failure(error.error())),
             }
         }

@@ -40,11 +40,7 @@ pub(crate) struct Later {
 }
 
 /// Runs until nothing is left and nobody can add anything.
-pub(crate) fn run(
-    shared: &Arc<Shared>,
-    workers: &[UnboundedSender<Due>],
-    later: &Receiver<Later>,
-) {
+pub(crate) fn run(shared: &Arc<Shared>, workers: &[UnboundedSender<Due>], later: &Receiver<Later>) {
     let first = shared.plan.requests.iter().enumerate();
     let mut heap: BinaryHeap<Reverse<(Nanos, usize)>> = first
         .filter_map(|(index, request)| Some(Reverse((request.at?, index))))

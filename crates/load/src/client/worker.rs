@@ -112,7 +112,14 @@ async fn open(
                 None => None,
             };
             let index = request.index;
-            let (record, text) = one(&shared, &client, index, (request.scheduled, started), request.body).await;
+            let (record, text) = one(
+                &shared,
+                &client,
+                index,
+                (request.scheduled, started),
+                request.body,
+            )
+            .await;
             let ended = record.end_ns;
             let goes_on = record.is_complete() && shared.plan.requests[index].has_next;
             shared.keep(record);
@@ -144,7 +151,8 @@ async fn closed(shared: &Arc<Shared>, client: &Arc<Client>, slots: usize) {
                 loop {
                     let started = shared.clock.now();
                     let body = shared.body(index, &history);
-                    let (record, text) = one(&shared, &client, index, (scheduled, started), body).await;
+                    let (record, text) =
+                        one(&shared, &client, index, (scheduled, started), body).await;
                     let goes_on = record.is_complete() && shared.plan.requests[index].has_next;
                     let ended = record.end_ns;
                     shared.keep(record);
@@ -191,7 +199,12 @@ async fn one(
         }
         None => {
             let why = "the load was stopped";
-            broken_off(&mut record, FailureKind::Interrupted, shared.clock.now(), why);
+            broken_off(
+                &mut record,
+                FailureKind::Interrupted,
+                shared.clock.now(),
+                why,
+            );
             String::new()
         }
     };
@@ -207,7 +220,10 @@ async fn one(
 }
 
 /// What a future comes to, or nothing where `end` is there first.
-pub(crate) async fn until<T>(future: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
+pub(crate) async fn until<T>(
+    future: impl Future<Output = T>,
+    end: impl Future<Output = ()>,
+) -> Option<T> {
     let mut future = std::pin::pin!(future);
     let mut end = std::pin::pin!(end);
     std::future::poll_fn(move |context| {

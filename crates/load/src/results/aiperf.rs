@@ -134,7 +134,11 @@ fn record(line: &Value) -> ForeignRequest {
             .and_then(|(value, unit)| {
                 let scale = to_ms(unit)?;
                 let gaps = value.as_array()?;
-                Some(gaps.iter().filter_map(|gap| Some(gap.as_f64()? * scale)).collect())
+                Some(
+                    gaps.iter()
+                        .filter_map(|gap| Some(gap.as_f64()? * scale))
+                        .collect(),
+                )
             })
             .unwrap_or_default(),
         error: error.map(|error| {

@@ -107,7 +107,9 @@ pub fn load(path: &Path) -> Result<Vec<ForeignResult>, ResultError> {
 pub fn read(text: &str) -> Result<Vec<ForeignResult>, ResultError> {
     if let Ok(whole) = serde_json::from_str::<serde_json::Value>(text) {
         let found = one(&whole).or_else(|| aiperf::records(std::slice::from_ref(&whole)));
-        return found.map(|result| vec![result]).ok_or(ResultError::Unrecognized);
+        return found
+            .map(|result| vec![result])
+            .ok_or(ResultError::Unrecognized);
     }
     let mut lines = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -4,10 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ForeignRequest, ForeignResult, Statistics, number, text, whole};
 use crate::{
-    arrivals::Arrivals,
-    client::LoadRecord,
-    record::RequestRecord,
-    statistics::Distribution,
+    arrivals::Arrivals, client::LoadRecord, record::RequestRecord, statistics::Distribution,
     summary::Summary,
 };
 
@@ -22,7 +19,11 @@ pub(super) fn read(value: &Value) -> Option<ForeignResult> {
             let ending = format!("_{name}_ms");
             for (key, value) in value.as_object().into_iter().flatten() {
                 if let (Some(statistic), Some(ms)) = (key.strip_suffix(&ending), value.as_f64()) {
-                    let statistic = if statistic == "median" { "p50" } else { statistic };
+                    let statistic = if statistic == "median" {
+                        "p50"
+                    } else {
+                        statistic
+                    };
                     found.insert(statistic.to_owned(), ms);
                 }
             }
@@ -30,7 +31,12 @@ pub(super) fn read(value: &Value) -> Option<ForeignResult> {
         })
     };
     Some(ForeignResult {
-        tool: if is_sglang { "sglang" } else { "vllm bench serve" }.to_owned(),
+        tool: if is_sglang {
+            "sglang"
+        } else {
+            "vllm bench serve"
+        }
+        .to_owned(),
         model: text(value, "model_id").or_else(|| text(value, "model")),
         request_rate: number(value, "request_rate"),
         duration_s: number(value, "duration"),
@@ -69,7 +75,9 @@ fn requests(value: &Value) -> Vec<ForeignRequest> {
                 .and_then(Value::as_str)
                 .filter(|error| !error.is_empty())
                 .map(str::to_owned);
-            let ttft_ms = seconds("ttfts").map(|s| s * 1e3).filter(|_| error.is_none());
+            let ttft_ms = seconds("ttfts")
+                .map(|s| s * 1e3)
+                .filter(|_| error.is_none());
             ForeignRequest {
                 start_s: seconds("start_times"),
                 input_tokens: at("input_lens", index).and_then(Value::as_u64),
@@ -103,7 +111,10 @@ pub fn write_vllm(
     put("model_id", json!(model));
     put("tokenizer_id", json!(model));
     put("num_prompts", json!(load.requests.len()));
-    put("request_rate", arrivals.rate().map_or(json!("inf"), |rate| json!(rate)));
+    put(
+        "request_rate",
+        arrivals.rate().map_or(json!("inf"), |rate| json!(rate)),
+    );
     put(
         "burstiness",
         json!(match arrivals {
@@ -121,11 +132,20 @@ pub fn write_vllm(
     put("duration", json!(summary.duration_s));
     put("completed", json!(summary.completed));
     put("failed", json!(summary.failed));
-    put("total_input_tokens", json!(summary.total_input_tokens.unwrap_or(0)));
-    put("total_output_tokens", json!(summary.total_output_tokens.unwrap_or(0)));
+    put(
+        "total_input_tokens",
+        json!(summary.total_input_tokens.unwrap_or(0)),
+    );
+    put(
+        "total_output_tokens",
+        json!(summary.total_output_tokens.unwrap_or(0)),
+    );
     put("request_throughput", json!(summary.request_throughput));
     put("request_goodput", json!(summary.goodput));
-    put("output_throughput", json!(summary.output_throughput.unwrap_or(0.0)));
+    put(
+        "output_throughput",
+        json!(summary.output_throughput.unwrap_or(0.0)),
+    );
     put(
         "total_token_throughput",
         json!(summary.total_token_throughput.unwrap_or(0.0)),
@@ -145,7 +165,10 @@ pub fn write_vllm(
             ("p95", found.map(|d| d.p95)),
             ("p99", found.map(|d| d.p99)),
         ] {
-            put(&format!("{statistic}_{name}_ms"), json!(value.unwrap_or(0.0)));
+            put(
+                &format!("{statistic}_{name}_ms"),
+                json!(value.unwrap_or(0.0)),
+            );
         }
     }
     let each = |value: &dyn Fn(&RequestRecord) -> Value| {
@@ -171,7 +194,13 @@ pub fn write_vllm(
     put("start_times", each(&|r| json!(seconds(r.scheduled_ns.0))));
     put(
         "errors",
-        each(&|r| json!(r.failure.as_ref().map_or("", |failure| failure.message.as_str()))),
+        each(&|r| {
+            json!(
+                r.failure
+                    .as_ref()
+                    .map_or("", |failure| failure.message.as_str())
+            )
+        }),
     );
     Value::Object(out)
 }

@@ -143,16 +143,16 @@ impl Family {
         };
         let mut found = ServerWindow {
             ttft_ms: seconds(&["time_to_first_token_seconds"]),
-            itl_ms: seconds(&["inter_token_latency_seconds", "inter_token_latency_seconds_bucket"]),
+            itl_ms: seconds(&[
+                "inter_token_latency_seconds",
+                "inter_token_latency_seconds_bucket",
+            ]),
             tpot_ms: seconds(&[
                 "request_time_per_output_token_seconds",
                 "time_per_output_token_seconds",
             ]),
             e2e_ms: seconds(&["e2e_request_latency_seconds"]),
-            queue_ms: seconds(&[
-                "request_queue_time_seconds",
-                "queue_time_seconds",
-            ]),
+            queue_ms: seconds(&["request_queue_time_seconds", "queue_time_seconds"]),
             prefill_ms: seconds(&["request_prefill_time_seconds"]),
             decode_ms: seconds(&["request_decode_time_seconds"]),
             preemptions: counter(&["num_preemptions"]),
@@ -201,7 +201,11 @@ fn in_ms(histogram: &WindowHistogram) -> WindowHistogram {
     WindowHistogram {
         count: histogram.count,
         sum: histogram.sum * 1e3,
-        buckets: histogram.buckets.iter().map(|(l, c)| (l * 1e3, *c)).collect(),
+        buckets: histogram
+            .buckets
+            .iter()
+            .map(|(l, c)| (l * 1e3, *c))
+            .collect(),
         mean: ms(histogram.mean),
         p50: ms(histogram.p50),
         p90: ms(histogram.p90),
@@ -261,7 +265,11 @@ pub struct ServerWindow {
 /// Gauges of the DCGM exporter by device: power and activity over a window are for plots.
 pub fn dcgm(page: &Page) -> BTreeMap<String, BTreeMap<String, f64>> {
     let mut devices: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-    for sample in page.samples.iter().filter(|s| s.name.starts_with("DCGM_FI_")) {
+    for sample in page
+        .samples
+        .iter()
+        .filter(|s| s.name.starts_with("DCGM_FI_"))
+    {
         let device = sample.labels.get("gpu").cloned().unwrap_or_default();
         devices
             .entry(device)
@@ -278,7 +286,10 @@ mod tests {
     fn window(before: &str, after: &str) -> (Family, ServerWindow) {
         let (before, after) = (Page::read(before), Page::read(after));
         let family = Family::of(&after);
-        (family, family.read_window(&Window::between(&before, &after)))
+        (
+            family,
+            family.read_window(&Window::between(&before, &after)),
+        )
     }
 
     #[test]
@@ -300,7 +311,9 @@ mod tests {
     #[test]
     fn llama_cpp_and_sglang() {
         let page = |s: f64, n: u64| {
-            format!("# TYPE llamacpp:tokens_predicted_seconds_total counter\nllamacpp:tokens_predicted_seconds_total {s}\n# TYPE llamacpp:tokens_predicted_total counter\nllamacpp:tokens_predicted_total {n}\n")
+            format!(
+                "# TYPE llamacpp:tokens_predicted_seconds_total counter\nllamacpp:tokens_predicted_seconds_total {s}\n# TYPE llamacpp:tokens_predicted_total counter\nllamacpp:tokens_predicted_total {n}\n"
+            )
         };
         let (family, found) = window(&page(1.0, 100), &page(3.0, 200));
         assert_eq!(family, Family::LlamaCpp);

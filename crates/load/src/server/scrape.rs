@@ -72,7 +72,11 @@ pub struct Scraper {
 
 impl Scraper {
     /// Scrapes `path` every `interval`.
-    pub fn start(endpoint: Arc<Endpoint>, path: String, interval: Duration) -> std::io::Result<Self> {
+    pub fn start(
+        endpoint: Arc<Endpoint>,
+        path: String,
+        interval: Duration,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let latest = Arc::new(std::sync::Mutex::new(Gauges::default()));
         let (stopped, shown) = (Arc::clone(&stop), Arc::clone(&latest));

@@ -109,7 +109,9 @@ fn vllm_part(text: &str) -> Option<BatchPart> {
     let inside = inside.strip_suffix(')')?;
     let sequences = sequences.parse().ok()?;
     let digits = |text: &str| {
-        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let end = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
         text[..end].parse::<u64>().ok()
     };
     if let Some(rest) = inside.strip_prefix("sq") {
@@ -289,17 +291,36 @@ mod tests {
 
     #[test]
     fn labels_of_vllm_and_sglang() {
-        let (prefill, decode) =
-            batch("execute_52_context_1(sq48sk48sqsq2304sqsk2304)_generation_4(sq4sk201sqsq4sqsk201)").unwrap();
-        assert_eq!((prefill.sequences, prefill.tokens, prefill.context), (1, 48, Some(48)));
-        assert_eq!((decode.sequences, decode.tokens, decode.context), (4, 4, Some(201)));
+        let (prefill, decode) = batch(
+            "execute_52_context_1(sq48sk48sqsq2304sqsk2304)_generation_4(sq4sk201sqsq4sqsk201)",
+        )
+        .unwrap();
+        assert_eq!(
+            (prefill.sequences, prefill.tokens, prefill.context),
+            (1, 48, Some(48))
+        );
+        assert_eq!(
+            (decode.sequences, decode.tokens, decode.context),
+            (4, 4, Some(201))
+        );
         let (prefill, decode) = batch("execute_context_2(96)_generation_3(3)").unwrap();
-        assert_eq!((prefill.tokens, decode.sequences, decode.context), (96, 3, None));
+        assert_eq!(
+            (prefill.tokens, decode.sequences, decode.context),
+            (96, 3, None)
+        );
         let (prefill, decode) = batch("step[DECODE bs=8 g_sq=8 g_sk=900]").unwrap();
-        assert_eq!((prefill.sequences, decode.sequences, decode.context), (0, 8, Some(900)));
+        assert_eq!(
+            (prefill.sequences, decode.sequences, decode.context),
+            (0, 8, Some(900))
+        );
         let (prefill, _) = batch("step[EXTEND bs=2 toks=300 c_sq=300 c_sk=400]").unwrap();
         assert_eq!((prefill.sequences, prefill.tokens), (2, 300));
-        for other in ["execute_model", "step[", "aten::mm", "execute_context_x(1)_generation_0(0)"] {
+        for other in [
+            "execute_model",
+            "step[",
+            "aten::mm",
+            "execute_context_x(1)_generation_0(0)",
+        ] {
             assert_eq!(batch(other), None, "{other}");
         }
     }

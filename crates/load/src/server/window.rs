@@ -50,7 +50,11 @@ impl WindowHistogram {
                     return Some(low);
                 }
                 let inside = count - below;
-                let share = if inside > 0.0 { (rank - below) / inside } else { 1.0 };
+                let share = if inside > 0.0 {
+                    (rank - below) / inside
+                } else {
+                    1.0
+                };
                 return Some(low + (limit - low) * share);
             }
             (low, below) = (limit, count);
@@ -97,7 +101,11 @@ impl Window {
             let mut grown = sample.value - was;
             if grown < 0.0 || grown.is_nan() {
                 window.resets.push(sample.name.clone());
-                grown = if sample.value.is_finite() { sample.value } else { 0.0 };
+                grown = if sample.value.is_finite() {
+                    sample.value
+                } else {
+                    0.0
+                };
             }
             match is_part {
                 None => *window.counters.entry(sample.name.clone()).or_default() += grown,

@@ -34,7 +34,10 @@ pub(super) fn page(state: &State) -> String {
         let _ = writeln!(page, "# TYPE vllm:{name} histogram");
         for limit in LIMITS {
             let below = served.iter().filter(|one| value(one) <= *limit).count();
-            let _ = writeln!(page, "vllm:{name}_bucket{{engine=\"0\",le=\"{limit}\"}} {below}");
+            let _ = writeln!(
+                page,
+                "vllm:{name}_bucket{{engine=\"0\",le=\"{limit}\"}} {below}"
+            );
         }
         let sum: f64 = served.iter().map(value).sum();
         let _ = write!(

@@ -98,10 +98,7 @@ async fn connection(mut stream: TcpStream, state: Arc<State>) {
 }
 
 /// One request, or `None` where the client is done.
-async fn read(
-    stream: &mut TcpStream,
-    buffer: &mut Vec<u8>,
-) -> io::Result<Option<Asked>> {
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Asked>> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     loop {
         if let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") {
@@ -142,13 +139,24 @@ async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io
             let page = metrics::page(state);
             respond(stream, state, 200, "text/plain", page.as_bytes()).await
         }
-        ("POST", "/v1/completions" | "/v1/chat/completions") => complete(stream, state, asked).await,
+        ("POST", "/v1/completions" | "/v1/chat/completions") => {
+            complete(stream, state, asked).await
+        }
         ("POST", "/start_profile" | "/stop_profile") => {
             let body = String::from_utf8_lossy(&asked.body).into_owned();
             lock(&state.calls).push((asked.path.clone(), body));
             respond(stream, state, 200, "text/plain", b"").await
         }
-        _ => respond(stream, state, 404, "application/json", br#"{"error":{"message":"no such path"}}"#).await,
+        _ => {
+            respond(
+                stream,
+                state,
+                404,
+                "application/json",
+                br#"{"error":{"message":"no such path"}}"#,
+            )
+            .await
+        }
     }
 }
 
@@ -371,7 +379,10 @@ impl Reply<'_> {
             Some(Fault::Html) => piece(&mut out, b"<html>\n<body>busy</body>\n</html>\n"),
             Some(Fault::BadEvent) => piece(&mut out, b"data: {\"choices\":[}\n\n"),
             Some(Fault::ErrorEvent) => {
-                piece(&mut out, b"data: {\"error\":{\"message\":\"engine died\"}}\n\n");
+                piece(
+                    &mut out,
+                    b"data: {\"error\":{\"message\":\"engine died\"}}\n\n",
+                );
             }
             _ => {
                 if self.is_chat {

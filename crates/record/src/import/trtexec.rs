@@ -120,7 +120,11 @@ fn layer(entry: &Value) -> Layer {
         list.cloned().unwrap_or_default()
     };
     let (inputs, outputs) = (tensors("Inputs"), tensors("Outputs"));
-    let tensor_bytes = inputs.iter().chain(&outputs).map(bytes).sum::<Option<u64>>();
+    let tensor_bytes = inputs
+        .iter()
+        .chain(&outputs)
+        .map(bytes)
+        .sum::<Option<u64>>();
     let weights = entry.get("Weights");
     let count = weights
         .and_then(|weights| weights.get("Count")?.as_u64())
@@ -135,15 +139,25 @@ fn layer(entry: &Value) -> Layer {
             .iter()
             .any(|kind| parameter.contains(kind));
     let positions = outputs.first().and_then(dimensions).and_then(|dims| {
-        let elements = dims.iter().try_fold(1_u64, |all, dim| all.checked_mul(*dim))?;
+        let elements = dims
+            .iter()
+            .try_fold(1_u64, |all, dim| all.checked_mul(*dim))?;
         // Channels come second in a convolution's output, last in a product's.
-        let channels = if is_convolution { dims.get(1) } else { dims.last() };
+        let channels = if is_convolution {
+            dims.get(1)
+        } else {
+            dims.last()
+        };
         elements.checked_div(*channels?)
     });
     let kind = text("LayerType");
     Layer {
         name: text("Name"),
-        kind: if kind.is_empty() { parameter.clone() } else { kind },
+        kind: if kind.is_empty() {
+            parameter.clone()
+        } else {
+            kind
+        },
         tensor_bytes: tensor_bytes.filter(|_| !outputs.is_empty()),
         weight_bytes: count * width,
         flops: positions
@@ -288,7 +302,15 @@ mod tests {
             panic!()
         };
         assert_eq!(times[0].compute_ms, 2.5);
-        for other in ["", "[]", "{}", "hello", "[1,2]", "[I] === Profile (x", r#"{"traceEvents":[]}"#] {
+        for other in [
+            "",
+            "[]",
+            "{}",
+            "hello",
+            "[1,2]",
+            "[I] === Profile (x",
+            r#"{"traceEvents":[]}"#,
+        ] {
             assert_eq!(read(other), None, "{other}");
         }
     }

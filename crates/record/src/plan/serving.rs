@@ -81,17 +81,29 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
     let Some(serving) = &plan.runtime.serving else {
         if kind.is_serving() {
             let what = "there is no endpoint and no load".to_owned();
-            wrong("runtime.serving", what, Some("runtime=openai, runtime=vllm"));
+            wrong(
+                "runtime.serving",
+                what,
+                Some("runtime=openai, runtime=vllm"),
+            );
         }
         return;
     };
     if !kind.is_serving() {
         let what = "only serving runtimes have it".to_owned();
-        wrong("runtime.serving", what, Some("runtime=openai, runtime=vllm"));
+        wrong(
+            "runtime.serving",
+            what,
+            Some("runtime=openai, runtime=vllm"),
+        );
         return;
     }
     if serving.requests == 0 {
-        wrong("runtime.serving.requests", "must be at least 1".to_owned(), None);
+        wrong(
+            "runtime.serving.requests",
+            "must be at least 1".to_owned(),
+            None,
+        );
     }
     let rates = [
         ("runtime.serving.rate", serving.rate),
@@ -109,25 +121,45 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
     }
     if serving.burstiness.is_some() && serving.rate.is_none() {
         let what = "only a rate has gaps to shape".to_owned();
-        wrong("runtime.serving.burstiness", what, Some("runtime.serving.rate=4"));
+        wrong(
+            "runtime.serving.burstiness",
+            what,
+            Some("runtime.serving.rate=4"),
+        );
     }
     if serving.sweep.is_some() && serving.slo.is_empty() {
         let what = "there is no objective to meet".to_owned();
-        wrong("runtime.serving.sweep", what, Some("runtime.serving.slo=['ttft:p99<500ms']"));
+        wrong(
+            "runtime.serving.sweep",
+            what,
+            Some("runtime.serving.slo=['ttft:p99<500ms']"),
+        );
     }
     if kind == RuntimeType::Openai {
         if serving.url.is_none() {
             let what = "there is no endpoint".to_owned();
-            wrong("runtime.serving.url", what, Some("runtime.serving.url=http://localhost:8000"));
+            wrong(
+                "runtime.serving.url",
+                what,
+                Some("runtime.serving.url=http://localhost:8000"),
+            );
         }
         return;
     }
     if serving.url.is_some() {
         let what = "this runtime starts its own server".to_owned();
-        wrong("runtime.serving.url", what, Some("runtime=openai for one that is up"));
+        wrong(
+            "runtime.serving.url",
+            what,
+            Some("runtime=openai for one that is up"),
+        );
     }
     if serving.program.is_empty() {
-        wrong("runtime.serving.program", "there is no server to start".to_owned(), None);
+        wrong(
+            "runtime.serving.program",
+            "there is no server to start".to_owned(),
+            None,
+        );
     }
     if plan.model.path.is_none() {
         let what = "a server needs the model's directory".to_owned();
@@ -135,6 +167,10 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
     }
     if kind == RuntimeType::Tensorrtllm && plan.model.load_format == LoadFormat::Dummy {
         let what = "trtllm-serve has no option for random weights".to_owned();
-        wrong("model.load_format", what, Some("model.load_format=safetensors"));
+        wrong(
+            "model.load_format",
+            what,
+            Some("model.load_format=safetensors"),
+        );
     }
 }

@@ -84,13 +84,20 @@ fn not_run(kind: RuntimeType) -> Option<Issue> {
         RuntimeType::Tensorrtllm => "TensorRT-LLM",
         _ => return None,
     };
-    let text = format!("runtime for {name}: not run on the real thing, only against its documented formats and a stand-in");
-    Some(Issue::new(Severity::Info, "bench.not_run_on_the_real_thing", text))
+    let text = format!(
+        "runtime for {name}: not run on the real thing, only against its documented formats and a stand-in"
+    );
+    Some(Issue::new(
+        Severity::Info,
+        "bench.not_run_on_the_real_thing",
+        text,
+    ))
 }
 
 /// The command line of the server; `None` where one is up.
 fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
-    let words = |words: &[Word]| -> Vec<String> { words.iter().map(|Word(word)| word.clone()).collect() };
+    let words =
+        |words: &[Word]| -> Vec<String> { words.iter().map(|Word(word)| word.clone()).collect() };
     let program = words(&serving.program);
     let (program, leading) = program.split_first()?;
     let model = plan.model.path.as_ref()?.to_string_lossy().into_owned();
@@ -104,7 +111,8 @@ fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
     match plan.runtime.kind {
         RuntimeType::Vllm => {
             args.push(model);
-            let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
+            let mut add =
+                |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
             add("--port", &port);
             add("--tensor-parallel-size", &parallel);
             if is_dummy {
@@ -134,7 +142,8 @@ fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
         }
         RuntimeType::Tensorrtllm => {
             args.push(model);
-            let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
+            let mut add =
+                |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
             add("--port", &port);
             add("--tp_size", &parallel);
             if let Some(length) = &length {
@@ -168,7 +177,13 @@ fn arguments(plan: &Plan, serving: &ServingPlan) -> Result<BenchArgs, Failure> {
     match serving.rate {
         Some(rate) => add("rate", rate.to_string()),
         None if serving.sweep.is_none() => {
-            add("concurrency", serving.concurrency.unwrap_or(plan.runtime.batch_size).to_string());
+            add(
+                "concurrency",
+                serving
+                    .concurrency
+                    .unwrap_or(plan.runtime.batch_size)
+                    .to_string(),
+            );
         }
         None => {}
     }
@@ -201,10 +216,20 @@ fn arguments(plan: &Plan, serving: &ServingPlan) -> Result<BenchArgs, Failure> {
     if let Some(sweep) = &serving.sweep {
         add("sweep", sweep.clone());
     }
-    if let Some(vocabulary) = plan.model.design.get("vocab_size").and_then(serde_json::Value::as_u64) {
+    if let Some(vocabulary) = plan
+        .model
+        .design
+        .get("vocab_size")
+        .and_then(serde_json::Value::as_u64)
+    {
         add("vocabulary", vocabulary.to_string());
     }
-    if let Some(share) = plan.pipeline.cupti.overhead.filter(|_| serving.url.is_none()) {
+    if let Some(share) = plan
+        .pipeline
+        .cupti
+        .overhead
+        .filter(|_| serving.url.is_none())
+    {
         add("overhead", share.to_string());
     }
     if serving.chat {
@@ -221,8 +246,12 @@ fn arguments(plan: &Plan, serving: &ServingPlan) -> Result<BenchArgs, Failure> {
         Some(url) => url.clone(),
         None => "--serve=configured".to_owned(),
     });
-    let read = Alone::try_parse_from(words)
-        .map_err(|error| Failure::new(format!("runtime.serving: {}", first_line(&error.to_string()))))?;
+    let read = Alone::try_parse_from(words).map_err(|error| {
+        Failure::new(format!(
+            "runtime.serving: {}",
+            first_line(&error.to_string())
+        ))
+    })?;
     Ok(read.args)
 }
 

@@ -8,11 +8,20 @@ use llmprof_units::significant;
 
 use crate::{failure::Failure, output::Output};
 
-pub(super) fn show(files: &[PathBuf], json: bool, output: &mut Output) -> Result<ExitCode, Failure> {
+pub(super) fn show(
+    files: &[PathBuf],
+    json: bool,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
     let mut all: Vec<(String, ForeignResult)> = Vec::new();
     for file in files {
-        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let found = results::load(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        let name = file
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let found = results::load(file)
+            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
         all.extend(found.into_iter().map(|result| (name.clone(), result)));
     }
     if json {
@@ -21,7 +30,19 @@ pub(super) fn show(files: &[PathBuf], json: bool, output: &mut Output) -> Result
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(
-        &["File", "Tool", "Model", "Completed", "Failed", "Requests/s", "Tokens/s", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"],
+        &[
+            "File",
+            "Tool",
+            "Model",
+            "Completed",
+            "Failed",
+            "Requests/s",
+            "Tokens/s",
+            "TTFT p50",
+            "TTFT p99",
+            "TPOT p50",
+            "TPOT p99",
+        ],
         3,
     );
     for (name, result) in &all {

@@ -168,7 +168,11 @@ fn run(
                 is_alive = is_alive && server.is_alive();
                 is_alive
             });
-            if is_alive { done } else { Err(server.died("ended during the load")) }
+            if is_alive {
+                done
+            } else {
+                Err(server.died("ended during the load"))
+            }
         });
     let (issues, recorded) = server.stop(interrupt);
     for issue in issues {
@@ -176,20 +180,32 @@ fn run(
     }
     let mut done = done?;
     if let Some(folder) = recorded {
-        done.lines.extend(recorded_lines(&[folder], store, "record")?);
+        done.lines
+            .extend(recorded_lines(&[folder], store, "record")?);
     }
     Ok(done)
 }
 
 /// Analyzes profiles as a run of its own inside of this one; the lines are its conclusion.
-fn recorded_lines(profiles: &[PathBuf], store: &RunDir, name: &str) -> Result<Vec<String>, Failure> {
+fn recorded_lines(
+    profiles: &[PathBuf],
+    store: &RunDir,
+    name: &str,
+) -> Result<Vec<String>, Failure> {
     let dir = store.path().join("server").join(name);
     let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
     inner.describe("bench", name, &[])?;
     let kept = profile::keep(profiles, None, None, Vec::new(), &mut inner);
-    let status = if kept.is_ok() { RunStatus::Complete } else { RunStatus::Failed };
+    let status = if kept.is_ok() {
+        RunStatus::Complete
+    } else {
+        RunStatus::Failed
+    };
     inner.finish(status, None, clock::now())?;
-    let mut lines = vec![format!("the server's own time: {}", dir.join("report.html").display())];
+    let mut lines = vec![format!(
+        "the server's own time: {}",
+        dir.join("report.html").display()
+    )];
     lines.extend(profile::conclusion(&kept?));
     Ok(lines)
 }
@@ -231,14 +247,19 @@ fn loaded(
         }
     };
     store.set_pass(pass("load", started))?;
-    let each = parts::split(&measured.load.requests, measured.load.started_unix_ns, &measured.steps);
+    let each = parts::split(
+        &measured.load.requests,
+        measured.load.started_unix_ns,
+        &measured.steps,
+    );
     let outcome = Outcome::of(&measured, &each, request, &args.slo, shared);
     for issue in &outcome.issues {
         store.add_issue(issue.clone())?;
     }
     outcome.write(&measured, &each, store)?;
     if let Some(found) = &found {
-        let text = serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
+        let text =
+            serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
         store.write("sweep.json", text + "\n")?;
     }
     let page = page::view(&outcome, &measured, found.as_ref());
@@ -308,12 +329,14 @@ fn swept(
         }
         let summary = measured.summary.clone();
         let is_met = all_met(&args.slo, &summary);
-        let is_better = kept.as_ref().is_none_or(|(before, met, _)| match (is_met, *met) {
-            (true, true) => rate > *before,
-            (true, false) => true,
-            (false, true) => false,
-            (false, false) => rate < *before,
-        });
+        let is_better = kept
+            .as_ref()
+            .is_none_or(|(before, met, _)| match (is_met, *met) {
+                (true, true) => rate > *before,
+                (true, false) => true,
+                (false, true) => false,
+                (false, false) => rate < *before,
+            });
         if is_better {
             kept = Some((rate, is_met, measured));
         }
@@ -331,7 +354,13 @@ fn swept(
 fn default_directory(model: &str) -> PathBuf {
     let name: String = model
         .chars()
-        .map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+        .map(|c| {
+            if c.is_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
         .collect();
     let time = jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
     free(&Path::new("runs").join("bench").join(name).join(time))

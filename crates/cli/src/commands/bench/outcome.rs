@@ -11,10 +11,7 @@ use llmprof_load::{
     slo::Slo,
     summary::Summary,
 };
-use llmprof_record::{
-    issue::Issue,
-    store::RunDir,
-};
+use llmprof_record::{issue::Issue, store::RunDir};
 use serde::Serialize;
 
 use super::session::Measured;
@@ -79,7 +76,10 @@ impl Outcome {
     ) -> Self {
         let said = measured.server.as_ref().map(|server| &server.said);
         let mean = parts::mean(each, said, &measured.summary);
-        let gauges = measured.server.as_ref().map_or(&[][..], |server| &server.scrapes.gauges);
+        let gauges = measured
+            .server
+            .as_ref()
+            .map_or(&[][..], |server| &server.scrapes.gauges);
         let (findings, no_findings) = match findings(Evidence {
             self_check: &measured.load.self_check,
             parts: each,
@@ -92,7 +92,10 @@ impl Outcome {
             Err(why) => (Vec::new(), Some(why)),
         };
         let most = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {
-            gauges.iter().filter_map(|(_, gauges)| value(gauges)).reduce(f64::max)
+            gauges
+                .iter()
+                .filter_map(|(_, gauges)| value(gauges))
+                .reduce(f64::max)
         };
         Self {
             endpoint: request.endpoint.to_string(),
@@ -125,11 +128,22 @@ impl Outcome {
     }
 
     /// Writes what programs read; pages for people are made by `page`.
-    pub(super) fn write(&self, measured: &Measured, each: &[Parts], store: &RunDir) -> Result<(), Failure> {
+    pub(super) fn write(
+        &self,
+        measured: &Measured,
+        each: &[Parts],
+        store: &RunDir,
+    ) -> Result<(), Failure> {
         store.write("bench.json", text(self)?)?;
         store.write("requests.csv", csv(&measured.load.requests, each))?;
         let date = crate::clock::now();
-        let vllm = write_vllm(&measured.load, &measured.summary, &self.arrivals, &self.model, &date);
+        let vllm = write_vllm(
+            &measured.load,
+            &measured.summary,
+            &self.arrivals,
+            &self.model,
+            &date,
+        );
         store.write("vllm_bench.json", text(&vllm)?)?;
         if let Some(server) = &measured.server {
             store.write("server/metrics.txt", &server.scrapes.raw)?;
@@ -139,7 +153,10 @@ impl Outcome {
             store.write(&format!("server/metrics_{}.txt", index + 1), &scrapes.raw)?;
         }
         if !measured.steps.is_empty() {
-            store.write("server/steps.csv", steps_csv(&measured.steps, measured.load.started_unix_ns))?;
+            store.write(
+                "server/steps.csv",
+                steps_csv(&measured.steps, measured.load.started_unix_ns),
+            )?;
         }
         Ok(())
     }
@@ -153,7 +170,10 @@ fn text<T: Serialize>(value: &T) -> Result<String, Failure> {
 
 fn steps(steps: &[Step]) -> Option<StepsOutcome> {
     let (first, last) = (steps.first()?, steps.last()?);
-    let busy: i64 = steps.iter().map(|step| step.end_unix_ns - step.start_unix_ns).sum();
+    let busy: i64 = steps
+        .iter()
+        .map(|step| step.end_unix_ns - step.start_unix_ns)
+        .sum();
     let span = (last.end_unix_ns - first.start_unix_ns).max(1);
     let decoding: Vec<u64> = steps
         .iter()
@@ -162,7 +182,10 @@ fn steps(steps: &[Step]) -> Option<StepsOutcome> {
         .collect();
     Some(StepsOutcome {
         count: steps.len(),
-        with_prefill: steps.iter().filter(|step| step.prefill.sequences > 0).count(),
+        with_prefill: steps
+            .iter()
+            .filter(|step| step.prefill.sequences > 0)
+            .count(),
         mean_decode_batch: decoding.iter().sum::<u64>() as f64 / decoding.len().max(1) as f64,
         busy_share: busy as f64 / span as f64,
     })
@@ -209,11 +232,26 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
             part(|p| p.decode_ns),
             part(|p| p.others_prefill_ns),
             part(|p| p.stall_ns),
-            split.as_ref().and_then(|s| s.as_str()).unwrap_or_default().to_owned(),
-            request.failure.as_ref().map_or("", |failure| failure.kind.name()).to_owned(),
-            request.failure.as_ref().map_or("", |failure| failure.message.as_str()).to_owned(),
+            split
+                .as_ref()
+                .and_then(|s| s.as_str())
+                .unwrap_or_default()
+                .to_owned(),
+            request
+                .failure
+                .as_ref()
+                .map_or("", |failure| failure.kind.name())
+                .to_owned(),
+            request
+                .failure
+                .as_ref()
+                .map_or("", |failure| failure.message.as_str())
+                .to_owned(),
         ];
-        let cells: Vec<String> = cells.iter().map(|cell| crate::output::csv_field(cell)).collect();
+        let cells: Vec<String> = cells
+            .iter()
+            .map(|cell| crate::output::csv_field(cell))
+            .collect();
         text += &cells.join(",");
         text.push('\n');
     }
@@ -232,7 +270,9 @@ fn steps_csv(steps: &[Step], started_unix_ns: i64) -> String {
             step.prefill.sequences,
             step.prefill.tokens,
             step.decode.sequences,
-            step.decode.context.map_or(String::new(), |tokens| tokens.to_string()),
+            step.decode
+                .context
+                .map_or(String::new(), |tokens| tokens.to_string()),
         );
     }
     text

@@ -9,7 +9,10 @@ use llmprof_load::{
 };
 use llmprof_report::{
     Block, Document, Table,
-    view::{Histogram, Line, Mark, Part, PartKind, ReportView, Section, Series, Unit, Waterfall, WaterfallPart},
+    view::{
+        Histogram, Line, Mark, Part, PartKind, ReportView, Section, Series, Unit, Waterfall,
+        WaterfallPart,
+    },
 };
 use llmprof_units::{Nanos, Percent, significant};
 
@@ -22,18 +25,33 @@ const MOST_POINTS: usize = 2000;
 pub(super) fn view(outcome: &Outcome, measured: &Measured, sweep: Option<&Sweep>) -> ReportView {
     let mut sections = Vec::new();
     if let Some(sweep) = sweep {
-        sections.push(Section::new("Latency and throughput by rate", vec![Part::Document(curve(sweep))]));
+        sections.push(Section::new(
+            "Latency and throughput by rate",
+            vec![Part::Document(curve(sweep))],
+        ));
     }
     sections.push(Section::new("Latency", latency(&outcome.summary, measured)));
     if let Some(parts) = &outcome.parts {
-        sections.push(Section::new("Where a request's time went", time_went(parts)));
+        sections.push(Section::new(
+            "Where a request's time went",
+            time_went(parts),
+        ));
     }
     sections.push(Section::new("Over time", over_time(measured)));
     if let Some(server) = server(outcome) {
-        sections.push(Section::new("The server's side", vec![Part::Document(server)]));
+        sections.push(Section::new(
+            "The server's side",
+            vec![Part::Document(server)],
+        ));
     }
-    sections.push(Section::new("Findings", vec![Part::Document(findings(outcome))]));
-    sections.push(Section::new("The client", vec![Part::Document(client(outcome))]));
+    sections.push(Section::new(
+        "Findings",
+        vec![Part::Document(findings(outcome))],
+    ));
+    sections.push(Section::new(
+        "The client",
+        vec![Part::Document(client(outcome))],
+    ));
     ReportView {
         title: format!("{} at {}", outcome.model, outcome.endpoint),
         subtitle: outcome.load.clone(),
@@ -56,14 +74,25 @@ pub(super) fn conclusion(outcome: &Outcome, sweep: Option<&Sweep>) -> Vec<String
                 significant(best),
                 significant(failing)
             ),
-            (Some(best), None) => format!("{} requests/s, the highest rate tried, meet {slos}.", significant(best)),
+            (Some(best), None) => format!(
+                "{} requests/s, the highest rate tried, meet {slos}.",
+                significant(best)
+            ),
             (None, _) => format!("No rate that was tried meets {slos}."),
         });
     }
     let mut latencies = Vec::new();
-    for (name, found) in [("TTFT", &summary.ttft_ms), ("TPOT", &summary.tpot_ms), ("latency", &summary.e2e_ms)] {
+    for (name, found) in [
+        ("TTFT", &summary.ttft_ms),
+        ("TPOT", &summary.tpot_ms),
+        ("latency", &summary.e2e_ms),
+    ] {
         if let Some(found) = found {
-            latencies.push(format!("{name} {} ms (p99 {})", significant(found.p50), significant(found.p99)));
+            latencies.push(format!(
+                "{name} {} ms (p99 {})",
+                significant(found.p50),
+                significant(found.p99)
+            ));
         }
     }
     if latencies.is_empty() {
@@ -71,10 +100,14 @@ pub(super) fn conclusion(outcome: &Outcome, sweep: Option<&Sweep>) -> Vec<String
     } else {
         lines.push(format!("{}.", latencies.join(", ")));
     }
-    let tokens = summary
-        .output_throughput
-        .map_or(String::new(), |rate| format!(", {} output tokens/s", significant(rate)));
-    let failed = if summary.failed > 0 { format!(", {} failed", summary.failed) } else { String::new() };
+    let tokens = summary.output_throughput.map_or(String::new(), |rate| {
+        format!(", {} output tokens/s", significant(rate))
+    });
+    let failed = if summary.failed > 0 {
+        format!(", {} failed", summary.failed)
+    } else {
+        String::new()
+    };
     lines.push(format!(
         "{} requests/s{tokens}; {} completed{failed} in {} s.",
         significant(summary.request_throughput),
@@ -82,12 +115,19 @@ pub(super) fn conclusion(outcome: &Outcome, sweep: Option<&Sweep>) -> Vec<String
         significant(summary.duration_s)
     ));
     for slo in &outcome.slos {
-        let value = slo.value_ms.map_or("not known".to_owned(), |value| format!("{} ms", significant(value)));
+        let value = slo.value_ms.map_or("not known".to_owned(), |value| {
+            format!("{} ms", significant(value))
+        });
         let verdict = if slo.is_met { "met" } else { "not met" };
         lines.push(format!("{}: {verdict} ({value}).", slo.slo));
     }
     if let Some(finding) = outcome.findings.first() {
-        lines.push(format!("{}. Try: {} (upper bound: {}).", capital(&finding.evidence), finding.knob, finding.upper_bound));
+        lines.push(format!(
+            "{}. Try: {} (upper bound: {}).",
+            capital(&finding.evidence),
+            finding.knob,
+            finding.upper_bound
+        ));
     }
     lines
 }
@@ -99,7 +139,18 @@ fn capital(text: &str) -> String {
 }
 
 fn latency(summary: &Summary, measured: &Measured) -> Vec<Part> {
-    let mut table = Table::new(&["Latency, ms", "Mean", "p50", "p90", "p99", "p99, 95 % interval", "Values"], 1);
+    let mut table = Table::new(
+        &[
+            "Latency, ms",
+            "Mean",
+            "p50",
+            "p90",
+            "p99",
+            "p99, 95 % interval",
+            "Values",
+        ],
+        1,
+    );
     let rows: [(&str, Option<Distribution>); 5] = [
         ("TTFT", summary.ttft_ms),
         ("TPOT", summary.tpot_ms),
@@ -107,7 +158,10 @@ fn latency(summary: &Summary, measured: &Measured) -> Vec<Part> {
         ("to the last token", summary.e2e_ms),
         ("between arrivals of text", summary.arrival_gap_ms),
     ];
-    for (name, found) in rows.into_iter().filter_map(|(name, found)| Some((name, found?))) {
+    for (name, found) in rows
+        .into_iter()
+        .filter_map(|(name, found)| Some((name, found?)))
+    {
         let interval = found.ci95.and_then(|ci| ci.p99);
         table.row([
             name.to_owned(),
@@ -115,7 +169,9 @@ fn latency(summary: &Summary, measured: &Measured) -> Vec<Part> {
             significant(found.p50),
             significant(found.p90),
             significant(found.p99),
-            interval.map_or("–".to_owned(), |[low, high]| format!("{} – {}", significant(low), significant(high))),
+            interval.map_or("–".to_owned(), |[low, high]| {
+                format!("{} – {}", significant(low), significant(high))
+            }),
             found.count.to_string(),
         ]);
     }
@@ -127,7 +183,11 @@ fn latency(summary: &Summary, measured: &Measured) -> Vec<Part> {
     );
     document.table(table);
     if let Some(steady) = &summary.steady_state {
-        let of = |found: &Option<Distribution>| found.map_or("–".to_owned(), |d| format!("{} (p99 {})", significant(d.p50), significant(d.p99)));
+        let of = |found: &Option<Distribution>| {
+            found.map_or("–".to_owned(), |d| {
+                format!("{} (p99 {})", significant(d.p50), significant(d.p99))
+            })
+        };
         document.paragraph(format!(
             "Steady state, from the first completion to the last request due ({} requests in {} s): {} requests/s, TTFT {} ms, TPOT {} ms.",
             steady.requests,
@@ -139,15 +199,29 @@ fn latency(summary: &Summary, measured: &Measured) -> Vec<Part> {
     }
     let done = || measured.load.requests.iter().filter(|r| r.is_complete());
     let ttft: Vec<f64> = done().filter_map(|r| Some(r.ttft_ns()?.0 as f64)).collect();
-    let itl: Vec<f64> = done().filter_map(RequestRecord::inter_token_ns).flatten().collect();
+    let itl: Vec<f64> = done()
+        .filter_map(RequestRecord::inter_token_ns)
+        .flatten()
+        .collect();
     let mut parts = vec![Part::Document(document)];
-    for (title, values, found) in [("TTFT", ttft, summary.ttft_ms), ("ITL", itl, summary.itl_ms)] {
+    for (title, values, found) in [
+        ("TTFT", ttft, summary.ttft_ms),
+        ("ITL", itl, summary.itl_ms),
+    ] {
         if let Some(found) = found {
-            let marks = [("p50", found.p50), ("p90", found.p90), ("p99", found.p99)].map(|(label, ms)| Mark {
-                label: label.to_owned(),
-                value: ms * 1e6,
-            });
-            parts.push(Part::Histogram(Histogram::of(title, Unit::Nanoseconds, &values, marks.into())));
+            let marks =
+                [("p50", found.p50), ("p90", found.p90), ("p99", found.p99)].map(|(label, ms)| {
+                    Mark {
+                        label: label.to_owned(),
+                        value: ms * 1e6,
+                    }
+                });
+            parts.push(Part::Histogram(Histogram::of(
+                title,
+                Unit::Nanoseconds,
+                &values,
+                marks.into(),
+            )));
         }
     }
     parts
@@ -177,7 +251,8 @@ fn time_went(mean: &MeanParts) -> Vec<Part> {
             part.name.clone(),
             part.source.clone(),
             nanos(part.mean_ms).to_string(),
-            part.p99_ms.map_or("–".to_owned(), |ms| nanos(ms).to_string()),
+            part.p99_ms
+                .map_or("–".to_owned(), |ms| nanos(ms).to_string()),
             Percent(part.mean_ms / mean.e2e_ms).to_string(),
         ]);
     }
@@ -215,7 +290,10 @@ fn over_time(measured: &Measured) -> Vec<Part> {
         samples: thinned(samples),
     };
     let series = |title: &str, unit: Unit, lines: Vec<Line>| {
-        let lines: Vec<Line> = lines.into_iter().filter(|line| !line.samples.is_empty()).collect();
+        let lines: Vec<Line> = lines
+            .into_iter()
+            .filter(|line| !line.samples.is_empty())
+            .collect();
         (!lines.is_empty()).then(|| {
             Part::Series(Series {
                 title: title.to_owned(),
@@ -229,8 +307,18 @@ fn over_time(measured: &Measured) -> Vec<Part> {
         "Latency by time due",
         Unit::Nanoseconds,
         vec![
-            line("TTFT", done().filter_map(|r| Some((r.scheduled_ns, r.ttft_ns()?.0 as f64))).collect()),
-            line("to the last token", done().filter_map(|r| Some((r.scheduled_ns, r.e2e_ns()?.0 as f64))).collect()),
+            line(
+                "TTFT",
+                done()
+                    .filter_map(|r| Some((r.scheduled_ns, r.ttft_ns()?.0 as f64)))
+                    .collect(),
+            ),
+            line(
+                "to the last token",
+                done()
+                    .filter_map(|r| Some((r.scheduled_ns, r.e2e_ns()?.0 as f64)))
+                    .collect(),
+            ),
         ],
     );
     let mut counts = vec![line(
@@ -245,7 +333,9 @@ fn over_time(measured: &Measured) -> Vec<Part> {
         let gauge = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {
             let samples = server.scrapes.gauges.iter();
             samples
-                .filter_map(|(at, gauges)| Some((Nanos(at - measured.load.started_unix_ns), value(gauges)?)))
+                .filter_map(|(at, gauges)| {
+                    Some((Nanos(at - measured.load.started_unix_ns), value(gauges)?))
+                })
                 .collect()
         };
         counts.push(line("running (server)", gauge(|g| g.running)));
@@ -269,7 +359,18 @@ fn server(outcome: &Outcome) -> Option<Document> {
         "{}: its own histograms over the time of the load. Quantiles are no more exact than the buckets are wide.",
         server.family
     ));
-    let mut table = Table::new(&["Server, ms", "Mean", "p50", "p90", "p99", "Requests", "Client's mean"], 1);
+    let mut table = Table::new(
+        &[
+            "Server, ms",
+            "Mean",
+            "p50",
+            "p90",
+            "p99",
+            "Requests",
+            "Client's mean",
+        ],
+        1,
+    );
     let window = &server.window;
     let summary = &outcome.summary;
     let rows = [
@@ -281,7 +382,10 @@ fn server(outcome: &Outcome) -> Option<Document> {
         ("prefill", &window.prefill_ms, None),
         ("decode", &window.decode_ms, None),
     ];
-    for (name, found, client) in rows.into_iter().filter_map(|(name, found, client)| Some((name, found.as_ref()?, client))) {
+    for (name, found, client) in rows
+        .into_iter()
+        .filter_map(|(name, found, client)| Some((name, found.as_ref()?, client)))
+    {
         let cell = |value: Option<f64>| value.map_or("–".to_owned(), significant);
         table.row([
             name.to_owned(),
@@ -304,9 +408,15 @@ fn server(outcome: &Outcome) -> Option<Document> {
     };
     fact("requests running, most", server.running_max);
     fact("requests waiting, most", server.waiting_max);
-    fact("KV cache in use, most, %", server.kv_usage_max.map(|share| 100.0 * share));
+    fact(
+        "KV cache in use, most, %",
+        server.kv_usage_max.map(|share| 100.0 * share),
+    );
     fact("preemptions", window.preemptions);
-    fact("prefix cache hits, %", window.prefix_cache_hit_rate.map(|share| 100.0 * share));
+    fact(
+        "prefix cache hits, %",
+        window.prefix_cache_hit_rate.map(|share| 100.0 * share),
+    );
     fact("tokens of a step, mean", window.tokens_per_step);
     fact("output tokens", window.output_tokens);
     fact("queueing, mean ms", window.queue_mean_ms);
@@ -333,12 +443,22 @@ fn findings(outcome: &Outcome) -> Document {
         return document;
     }
     if outcome.findings.is_empty() {
-        document.paragraph("No part of the latency that a setting of the server would remove takes a tenth of it.");
+        document.paragraph(
+            "No part of the latency that a setting of the server would remove takes a tenth of it.",
+        );
     }
     let lines = outcome.findings.iter();
     document.list(
         lines
-            .map(|f| format!("{}. Try: {}. Upper bound: {}. [{}]", capital(&f.evidence), f.knob, f.upper_bound, f.code))
+            .map(|f| {
+                format!(
+                    "{}. Try: {}. Upper bound: {}. [{}]",
+                    capital(&f.evidence),
+                    f.knob,
+                    f.upper_bound,
+                    f.code
+                )
+            })
             .collect(),
     );
     document
@@ -347,15 +467,36 @@ fn findings(outcome: &Outcome) -> Document {
 fn client(outcome: &Outcome) -> Document {
     let check = &outcome.self_check;
     let mut document = Document::default();
-    let of = |found: &Option<Distribution>| found.map_or("–".to_owned(), |d| format!("{:.3} ms (p99 {:.3})", d.p50, d.p99));
+    let of = |found: &Option<Distribution>| {
+        found.map_or("–".to_owned(), |d| {
+            format!("{:.3} ms (p99 {:.3})", d.p50, d.p99)
+        })
+    };
     document.list(vec![
-        if check.kept_up { "The client kept up." } else { "The client did not keep up." }.to_owned(),
+        if check.kept_up {
+            "The client kept up."
+        } else {
+            "The client did not keep up."
+        }
+        .to_owned(),
         format!("Schedule lag: {}.", of(&check.schedule_lag_ms)),
-        format!("Busiest worker: {} of a core.", Percent(check.worker_cpu_share)),
-        format!("Event loop delay: {} (up to 1 ms is the timer's own).", of(&check.event_loop_delay_ms)),
+        format!(
+            "Busiest worker: {} of a core.",
+            Percent(check.worker_cpu_share)
+        ),
+        format!(
+            "Event loop delay: {} (up to 1 ms is the timer's own).",
+            of(&check.event_loop_delay_ms)
+        ),
         format!(
             "Tokens counted by: {}.",
-            outcome.summary.token_basis.iter().map(|(name, count)| format!("{name} ({count} requests)")).collect::<Vec<_>>().join(", ")
+            outcome
+                .summary
+                .token_basis
+                .iter()
+                .map(|(name, count)| format!("{name} ({count} requests)"))
+                .collect::<Vec<_>>()
+                .join(", ")
         ),
     ]);
     document
@@ -363,7 +504,18 @@ fn client(outcome: &Outcome) -> Document {
 
 fn curve(sweep: &Sweep) -> Document {
     let mut table = Table::new(
-        &["Objectives", "Rate asked", "Requests/s", "Output tokens/s", "Goodput", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "Failed"],
+        &[
+            "Objectives",
+            "Rate asked",
+            "Requests/s",
+            "Output tokens/s",
+            "Goodput",
+            "TTFT p50",
+            "TTFT p99",
+            "TPOT p50",
+            "TPOT p99",
+            "Failed",
+        ],
         1,
     );
     let cell = |value: Option<f64>| value.map_or("–".to_owned(), significant);

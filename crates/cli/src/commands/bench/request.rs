@@ -129,8 +129,15 @@ impl Request {
             })
             .collect();
         let total: u64 = lengths.iter().sum();
-        let shared: u64 = lengths.iter().map(|length| (*length).min(self.prompts.shared_prefix)).sum();
-        if total == 0 { 0.0 } else { shared as f64 / total as f64 }
+        let shared: u64 = lengths
+            .iter()
+            .map(|length| (*length).min(self.prompts.shared_prefix))
+            .sum();
+        if total == 0 {
+            0.0
+        } else {
+            shared as f64 / total as f64
+        }
     }
 
     /// The load with its own arrivals.
@@ -159,7 +166,13 @@ impl Request {
         Load {
             endpoint: Arc::clone(&self.endpoint),
             template: self.template.clone(),
-            plan: Arc::new(Plan::draw(&self.source, arrivals, prompts, count, self.think)),
+            plan: Arc::new(Plan::draw(
+                &self.source,
+                arrivals,
+                prompts,
+                count,
+                self.think,
+            )),
             timeout: self.timeout,
             max_concurrency: self.max_concurrency,
             workers: self.workers,
@@ -176,18 +189,36 @@ impl Request {
             Lengths::Lognormal { median, sigma } => format!("{median} (σ {sigma})"),
         };
         let what = match &self.source {
-            Source::Synthetic { prompt, output, turns } => {
-                let turns = if *turns > 1 { format!(", {turns} turns") } else { String::new() };
-                format!("{} prompt and {} output tokens{turns}", lengths(prompt), lengths(output))
+            Source::Synthetic {
+                prompt,
+                output,
+                turns,
+            } => {
+                let turns = if *turns > 1 {
+                    format!(", {turns} turns")
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{} prompt and {} output tokens{turns}",
+                    lengths(prompt),
+                    lengths(output)
+                )
             }
-            Source::Trace { requests, speedup } => format!("a trace of {} requests at {speedup}×", requests.len()),
-            Source::Dataset { conversations, .. } => format!("a dataset of {} conversations", conversations.len()),
+            Source::Trace { requests, speedup } => {
+                format!("a trace of {} requests at {speedup}×", requests.len())
+            }
+            Source::Dataset { conversations, .. } => {
+                format!("a dataset of {} conversations", conversations.len())
+            }
         };
         let when = match &self.arrivals {
             Arrivals::Closed { concurrency } => format!("{concurrency} in flight"),
             Arrivals::Constant { rate } => format!("{rate} requests/s, evenly spaced"),
             Arrivals::Poisson { rate } => format!("{rate} requests/s, Poisson"),
-            Arrivals::Gamma { rate, burstiness } => format!("{rate} requests/s, burstiness {burstiness}"),
+            Arrivals::Gamma { rate, burstiness } => {
+                format!("{rate} requests/s, burstiness {burstiness}")
+            }
             Arrivals::Recorded => "at the times of the trace".to_owned(),
         };
         format!("{} requests, {when}, {what}", self.count)

@@ -106,7 +106,10 @@ pub(super) fn launch(words: &[String]) -> Result<Launch, Failure> {
         return Err(Failure::new("--serve has no command"));
     };
     let mut launch = Launch::new(program.clone()).args(rest.iter().cloned());
-    for (name, value) in words[..variables].iter().filter_map(|word| word.split_once('=')) {
+    for (name, value) in words[..variables]
+        .iter()
+        .filter_map(|word| word.split_once('='))
+    {
         launch = launch.env(name, value);
     }
     Ok(launch)
@@ -140,7 +143,10 @@ impl Server {
                 }
                 Err(missing) => {
                     let text = format!("the server's GPUs are not recorded: {missing}");
-                    issues.push(Issue::new(Severity::Warning, "bench.not_recorded", text).with_hint(missing.hint()));
+                    issues.push(
+                        Issue::new(Severity::Warning, "bench.not_recorded", text)
+                            .with_hint(missing.hint()),
+                    );
                 }
             }
         }
@@ -212,18 +218,28 @@ impl Server {
             channel.order(llmprof_wire::control::Order::Stop);
             channel.flush();
             let deadline = Instant::now() + Duration::from_secs(3);
-            while Instant::now() < deadline && channel.processes().any(|p| p.cupti.is_some() && p.is_capturing) {
+            while Instant::now() < deadline
+                && channel
+                    .processes()
+                    .any(|p| p.cupti.is_some() && p.is_capturing)
+            {
                 channel.serve();
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
         if let Err(error) = self.child.wait(interrupt, Some(Duration::ZERO)) {
             let text = format!("the server could not be ended: {error}");
-            self.issues.push(Issue::new(Severity::Error, "bench.server_left", text));
+            self.issues
+                .push(Issue::new(Severity::Error, "bench.server_left", text));
         }
         end(&offspring);
-        let files = self.recorded.filter(|folder| wire::files(folder).is_ok_and(|files| !files.is_empty()));
-        let uses_cuda = self.channel.as_ref().is_some_and(|c| c.processes().any(|p| p.cupti.is_some()));
+        let files = self
+            .recorded
+            .filter(|folder| wire::files(folder).is_ok_and(|files| !files.is_empty()));
+        let uses_cuda = self
+            .channel
+            .as_ref()
+            .is_some_and(|c| c.processes().any(|p| p.cupti.is_some()));
         (self.issues, files.filter(|_| uses_cuda))
     }
 }
@@ -321,8 +337,17 @@ mod tests {
             overhead: None,
             no_record: false,
         };
-        assert_eq!(url_of(&args, &split("vllm serve m --port 9000")), "http://127.0.0.1:9000");
-        assert_eq!(url_of(&args, &split("vllm serve m --port=9001")), "http://127.0.0.1:9001");
-        assert_eq!(url_of(&args, &split("vllm serve m")), "http://127.0.0.1:8000");
+        assert_eq!(
+            url_of(&args, &split("vllm serve m --port 9000")),
+            "http://127.0.0.1:9000"
+        );
+        assert_eq!(
+            url_of(&args, &split("vllm serve m --port=9001")),
+            "http://127.0.0.1:9001"
+        );
+        assert_eq!(
+            url_of(&args, &split("vllm serve m")),
+            "http://127.0.0.1:8000"
+        );
     }
 }

@@ -83,7 +83,12 @@ pub(super) fn ask(request: &mut Request) -> Result<(), Failure> {
 }
 
 /// Sends requests that nothing is measured of, and waits for every answer.
-pub(super) fn warm_up(request: &Request, count: usize, show: Show, beside: &mut Beside<'_>) -> Result<(), Failure> {
+pub(super) fn warm_up(
+    request: &Request,
+    count: usize,
+    show: Show,
+    beside: &mut Beside<'_>,
+) -> Result<(), Failure> {
     if count == 0 {
         return Ok(());
     }
@@ -97,7 +102,10 @@ pub(super) fn warm_up(request: &Request, count: usize, show: Show, beside: &mut 
     if let Some(failure) = failed.clone().next()
         && failed.count() == record.requests.len()
     {
-        return Err(Failure::new(format!("every request of the warm-up failed: {}", failure.message)));
+        return Err(Failure::new(format!(
+            "every request of the warm-up failed: {}",
+            failure.message
+        )));
     }
     stage.finish(&format!("{count} requests, drained"));
     Ok(())
@@ -160,7 +168,11 @@ pub(super) fn measure(
     let server = scraper.and_then(Scraper::finish).map(|scrapes| {
         let window = Window::between(&scrapes.first.page, &scrapes.last.page);
         let said = scrapes.family.read_window(&window);
-        Server { scrapes, window, said }
+        Server {
+            scrapes,
+            window,
+            said,
+        }
     });
     if let Some(server) = &server {
         issues.extend(server_issues(server));
@@ -184,7 +196,11 @@ pub(super) fn measure(
     })
 }
 
-fn start_scraper(endpoint: &Arc<Endpoint>, paths: &[&str], interval: Duration) -> Result<Option<Scraper>, String> {
+fn start_scraper(
+    endpoint: &Arc<Endpoint>,
+    paths: &[&str],
+    interval: Duration,
+) -> Result<Option<Scraper>, String> {
     let path = scrape::find(endpoint, paths)?;
     Scraper::start(Arc::clone(endpoint), path, interval)
         .map(Some)
@@ -195,20 +211,31 @@ fn start_scraper(endpoint: &Arc<Endpoint>, paths: &[&str], interval: Duration) -
 fn page_of(url: &str) -> Result<(Arc<Endpoint>, String), Failure> {
     let mut endpoint = Endpoint::parse(url).map_err(Failure::new)?;
     let path = std::mem::take(&mut endpoint.base);
-    let path = if path.is_empty() { "/metrics".to_owned() } else { path };
+    let path = if path.is_empty() {
+        "/metrics".to_owned()
+    } else {
+        path
+    };
     Ok((Arc::new(endpoint), path))
 }
 
 fn server_issues(server: &Server) -> Vec<Issue> {
     let mut issues = Vec::new();
     if server.scrapes.failed > 0 {
-        let text = format!("{} scrapes of the server's metrics failed", server.scrapes.failed);
-        issues.push(Issue::new(Severity::Warning, "bench.scrapes_failed", text).counting(server.scrapes.failed));
+        let text = format!(
+            "{} scrapes of the server's metrics failed",
+            server.scrapes.failed
+        );
+        issues.push(
+            Issue::new(Severity::Warning, "bench.scrapes_failed", text)
+                .counting(server.scrapes.failed),
+        );
     }
     if !server.window.resets.is_empty() {
         let text = "counters of the server fell: it was started again during the load".to_owned();
         issues.push(
-            Issue::new(Severity::Error, "bench.server_restarted", text).counting(server.window.resets.len() as u64),
+            Issue::new(Severity::Error, "bench.server_restarted", text)
+                .counting(server.window.resets.len() as u64),
         );
     }
     issues
@@ -228,9 +255,15 @@ struct Profiling {
 }
 
 impl Profiling {
-    fn new(endpoint: &Arc<Endpoint>, args: &ProfileArgs, scraper: Option<&Scraper>) -> Result<Self, Failure> {
+    fn new(
+        endpoint: &Arc<Endpoint>,
+        args: &ProfileArgs,
+        scraper: Option<&Scraper>,
+    ) -> Result<Self, Failure> {
         if args.profile_when_running.is_some() && scraper.is_none() {
-            return Err(Failure::new("--profile-when-running needs the server's metrics"));
+            return Err(Failure::new(
+                "--profile-when-running needs the server's metrics",
+            ));
         }
         let family = family_of(endpoint);
         let request = ProfileRequest {
@@ -260,7 +293,9 @@ impl Profiling {
         }
         let since = Duration::from_nanos(clock.now().0.max(0) as u64);
         let is_time = match self.request.when_running {
-            Some(least) => scraper.and_then(|s| s.latest().running).is_some_and(|n| n >= least),
+            Some(least) => scraper
+                .and_then(|s| s.latest().running)
+                .is_some_and(|n| n >= least),
             None => since >= self.request.after,
         };
         if !is_time {
@@ -269,15 +304,17 @@ impl Profiling {
         self.started = Instant::now();
         let (profiler, length) = (Arc::clone(&self.profiler), self.request.length);
         let counts = self.family == Family::Sglang && self.request.steps.is_some();
-        let work = std::thread::Builder::new().name("profile".to_owned()).spawn(move || {
-            profiler.start().map_err(|error| error.to_string())?;
-            std::thread::sleep(length);
-            // A server that counts steps has stopped by itself.
-            match profiler.stop() {
-                Err(_) if counts => Ok(()),
-                stopped => stopped.map_err(|error| error.to_string()),
-            }
-        });
+        let work = std::thread::Builder::new()
+            .name("profile".to_owned())
+            .spawn(move || {
+                profiler.start().map_err(|error| error.to_string())?;
+                std::thread::sleep(length);
+                // A server that counts steps has stopped by itself.
+                match profiler.stop() {
+                    Err(_) if counts => Ok(()),
+                    stopped => stopped.map_err(|error| error.to_string()),
+                }
+            });
         match work {
             Ok(work) => self.work = Some(work),
             Err(error) => self.error = Some(error.to_string()),
@@ -290,14 +327,19 @@ impl Profiling {
             issues.push(Issue::new(Severity::Error, "bench.not_profiled", text).with_hint(hint));
         };
         let Some(work) = self.work else {
-            let what = self.error.unwrap_or_else(|| match self.request.when_running {
-                Some(least) => format!("{least} requests never ran at once"),
-                None => "the load was over before --profile-after".to_owned(),
-            });
+            let what = self
+                .error
+                .unwrap_or_else(|| match self.request.when_running {
+                    Some(least) => format!("{least} requests never ran at once"),
+                    None => "the load was over before --profile-after".to_owned(),
+                });
             failed(what, "lower --profile-when-running, or send more requests");
             return (Vec::new(), Vec::new());
         };
-        if let Err(what) = work.join().unwrap_or_else(|_| Err("its thread panicked".to_owned())) {
+        if let Err(what) = work
+            .join()
+            .unwrap_or_else(|_| Err("its thread panicked".to_owned()))
+        {
             failed(what, profile::hint(self.family));
             return (Vec::new(), Vec::new());
         }

@@ -19,7 +19,9 @@ use llmprof_report::{
     statics::{assumptions as assumptions_of, document as statics_document},
 };
 
-use super::{super::bench::serve_configured, command::command, feed::Feed, halt::Halt, native, pytorch};
+use super::{
+    super::bench::serve_configured, command::command, feed::Feed, halt::Halt, native, pytorch,
+};
 use crate::{
     clock,
     failure::{self, Failure},

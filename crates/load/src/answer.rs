@@ -240,7 +240,7 @@ impl<T: Text> Wire<T> {
             answer.finish |= choice.finish_reason.0 > 0;
         }
         self.response.add_to(&mut answer);
-        for delta in &self.message {
+        if let Some(delta) = &self.message {
             delta.add_to(&mut answer);
         }
         let ms = |nanos: Option<f64>| nanos.map(|nanos| nanos / 1e6);

@@ -53,7 +53,7 @@ fn latencies_are_the_stubs() {
     assert!(is_about(summary.ttft_ms.unwrap().p50, 30.0), "{summary:?}");
     assert!(is_about(summary.e2e_ms.unwrap().p50, 70.0));
     let tpot = summary.tpot_ms.unwrap().p50;
-    assert!((5.0..12.0).contains(&tpot), "{tpot}");
+    assert!((3.0..15.0).contains(&tpot), "{tpot}");
     assert_eq!(summary.itl_ms.unwrap().count, 320);
     assert_eq!(record.requests[7].scheduled_ns.0, 140_000_000);
     assert_eq!(stub.served().len(), 40);

@@ -19,11 +19,10 @@ use llmprof_report::{
     statics::{assumptions as assumptions_of, document as statics_document},
 };
 
-use super::{
-    super::bench::serve_configured, command::command, feed::Feed, halt::Halt, native, pytorch,
-};
+use super::{command::command, feed::Feed, halt::Halt, native, pytorch};
 use crate::{
     clock,
+    commands::bench::serve_configured,
     failure::{self, Failure},
     measured,
     output::Output,

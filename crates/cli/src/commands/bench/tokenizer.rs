@@ -7,7 +7,7 @@ use tokenizers::Tokenizer;
 use llmprof_load::client::CountTokens;
 
 /// A counter from a `tokenizer.json`, or from the folder that holds one. The message of a failure names the file.
-pub fn load(path: &Path) -> Result<CountTokens, String> {
+pub(super) fn load(path: &Path) -> Result<CountTokens, String> {
     let file = if path.is_dir() {
         path.join("tokenizer.json")
     } else {

@@ -24,7 +24,7 @@ use llmprof_load::{
     sweep::{Bounds, Sweep, sweep},
 };
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, Severity},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::render::{html, markdown};
@@ -273,7 +273,7 @@ fn loaded(
         match recorded_lines(&measured.traces, store, "trace") {
             Ok(more) => lines.extend(more),
             Err(failure) => store.add_issue(Issue::new(
-                llmprof_record::issue::Severity::Warning,
+                Severity::Warning,
                 "bench.trace",
                 format!("the server's trace was not analyzed: {failure}"),
             ))?,
@@ -313,6 +313,7 @@ fn swept(
     };
     let mut kept: Option<(f64, bool, Measured)> = None;
     let mut failure = None;
+    let mut late = Vec::new();
     let found = sweep(bounds, |rate| {
         request.arrivals = at(rate);
         let load = request.load();
@@ -329,6 +330,10 @@ fn swept(
         }
         let summary = measured.summary.clone();
         let is_met = all_met(&args.slo, &summary);
+        // Latencies of a late client are too long: objectives that they meet are met, others say nothing about the server.
+        if !is_met && !measured.load.self_check.kept_up {
+            late.push(rate);
+        }
         let is_better = kept
             .as_ref()
             .is_none_or(|(before, met, _)| match (is_met, *met) {
@@ -345,8 +350,17 @@ fn swept(
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let (rate, _, measured) = kept.ok_or_else(|| Failure::new("the sweep measured nothing"))?;
+    let (rate, _, mut measured) = kept.ok_or_else(|| Failure::new("the sweep measured nothing"))?;
     request.arrivals = at(rate);
+    if found
+        .first_failing_rate
+        .is_some_and(|rate| late.contains(&rate))
+    {
+        let text = "the client did not keep up at the lowest rate that failed the objectives: the server may meet them at higher rates";
+        let hint = "use --workers, or a machine or cores apart from the server";
+        let issue = Issue::new(Severity::Error, "bench.sweep_client_late", text);
+        measured.issues.push(issue.with_hint(hint));
+    }
     Ok((measured, found))
 }
 

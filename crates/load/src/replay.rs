@@ -80,7 +80,7 @@ pub fn read(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
     requests.sort_by_key(|request| request.at_ns);
     let start = requests.first().ok_or(ReplayError::Empty)?.at_ns;
     for request in &mut requests {
-        request.at_ns = request.at_ns - start;
+        request.at_ns -= start;
     }
     Ok(requests)
 }

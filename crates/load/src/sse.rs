@@ -192,7 +192,7 @@ mod tests {
         #[test]
         fn pieces_do_not_matter(texts in prop::collection::vec("[a-z:{} ]{1,12}", 1..6), cuts in prop::collection::vec(0usize..200, 0..8), crlf: bool) {
             let end = if crlf { "\r\n" } else { "\n" };
-            let stream: String = texts.iter().map(|text| format!("data: {text}{end}{end}")).collect();
+            let stream: String = texts.iter().flat_map(|text| ["data: ", text, end, end]).collect();
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
             cuts.extend([0, stream.len()]);
             cuts.sort_unstable();

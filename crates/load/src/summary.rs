@@ -162,7 +162,7 @@ impl Summary {
             .map(|ns| ns / 1e6)
             .collect();
         let arrivals: Vec<f64> = all()
-            .flat_map(|r| r.gaps_ns())
+            .flat_map(RequestRecord::gaps_ns)
             .map(|ns| ns as f64 / 1e6)
             .collect();
         Self {

@@ -1,4 +1,5 @@
 //! Results of other load generators, by their documented keys.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
 
 use llmprof_load::results::read;
 

@@ -1,4 +1,5 @@
 //! What the client finds is what the stub did.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
 
 mod support;
 

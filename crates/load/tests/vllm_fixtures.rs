@@ -1,4 +1,5 @@
 //! What a real vLLM server sent.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
 
 use std::{collections::BTreeMap, path::PathBuf};
 

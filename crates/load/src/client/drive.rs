@@ -181,15 +181,14 @@ pub fn drive(
     let mut senders = Vec::new();
     let mut threads = Vec::new();
     for number in 0..workers {
-        let feed = match load.plan.concurrency {
-            Some(concurrency) => Feed::Closed {
+        let feed = if let Some(concurrency) = load.plan.concurrency {
+            Feed::Closed {
                 slots: concurrency / workers + usize::from(number < concurrency % workers),
-            },
-            None => {
-                let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-                senders.push(sender);
-                Feed::Open(receiver, later.clone())
             }
+        } else {
+            let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+            senders.push(sender);
+            Feed::Open(receiver, later.clone())
         };
         let (shared, connector, places) = (Arc::clone(&shared), connector.clone(), places.clone());
         let thread = std::thread::Builder::new()

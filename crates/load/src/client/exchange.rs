@@ -360,7 +360,6 @@ fn http_failure(error: &hyper::Error) -> RequestFailure {
                     FailureKind::Reset
                 }
                 std::io::ErrorKind::TimedOut => FailureKind::Timeout,
-                std::io::ErrorKind::UnexpectedEof => FailureKind::Disconnected,
                 _ => FailureKind::Disconnected,
             };
             return RequestFailure::new(kind, io.to_string());

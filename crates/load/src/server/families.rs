@@ -171,11 +171,9 @@ impl Family {
             ..ServerWindow::default()
         };
         if self == Self::LlamaCpp {
-            let per = |seconds: &str, count: &str| {
-                let (seconds, count) = (counter(&[seconds])?, counter(&[count])?);
-                (count > 0.0).then(|| 1e3 * seconds / count)
-            };
-            found.tpot_mean_ms = per("tokens_predicted_seconds", "tokens_predicted");
+            let seconds = counter(&["tokens_predicted_seconds"]);
+            let tokens = counter(&["tokens_predicted"]).filter(|tokens| *tokens > 0.0);
+            found.tpot_mean_ms = seconds.zip(tokens).map(|(s, tokens)| 1e3 * s / tokens);
         }
         found
     }

@@ -9,8 +9,8 @@ use super::families::Family;
 use crate::{client::CallError, client::Calls, endpoint::Endpoint};
 
 /// A server writes its trace before it answers: a large one takes minutes.
-const STOP_LIMIT: Duration = Duration::from_secs(900);
-const START_LIMIT: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_mins(15);
+const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// When a profile starts, and how long it takes.
 #[derive(Clone, Debug, PartialEq)]

@@ -201,7 +201,7 @@ struct Name(Option<(BatchPart, BatchPart)>);
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Label;
-        impl<'de> Visitor<'de> for Label {
+        impl Visitor<'_> for Label {
             type Value = Name;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

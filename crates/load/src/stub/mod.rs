@@ -19,6 +19,7 @@ pub use serve::Served;
 
 /// How a stub behaves.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Behaviour {
     /// From a request's turn to its first token.
     pub prefill: Duration,

@@ -201,7 +201,7 @@ fn has(body: &[u8], text: &str) -> bool {
 /// Tokens of a prompt: its ids, or its words.
 fn prompt_tokens(body: &[u8]) -> u64 {
     let Some(at) = memchr::memmem::find(body, b"\"prompt\":[") else {
-        let words = body.iter().filter(|byte| **byte == b' ').count();
+        let words = memchr::memchr_iter(b' ', body).count();
         return words as u64 + 1;
     };
     let end = memchr::memchr(b']', &body[at..]).unwrap_or(0);
@@ -209,7 +209,7 @@ fn prompt_tokens(body: &[u8]) -> u64 {
     if ids.is_empty() {
         0
     } else {
-        ids.iter().filter(|byte| **byte == b',').count() as u64 + 1
+        memchr::memchr_iter(b',', ids).count() as u64 + 1
     }
 }
 
@@ -247,7 +247,7 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
             return respond(stream, state, status, "application/json", refusal).await;
         }
         Some(Fault::HalfOpen) => {
-            sleep(Duration::from_secs(3600)).await;
+            sleep(Duration::from_hours(1)).await;
             return Ok(false);
         }
         Some(Fault::NotHttp) => {
@@ -412,7 +412,7 @@ impl Reply<'_> {
                         }
                         Some(Fault::StallAfter(tokens)) if sent >= tokens => {
                             stream.write_all(&out).await?;
-                            sleep(Duration::from_secs(3600)).await;
+                            sleep(Duration::from_hours(1)).await;
                         }
                         Some(Fault::Pause(pause)) if sent == 1 => {
                             stream.write_all(&out).await?;

@@ -1,4 +1,5 @@
 //! Loads against the stub.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::{sync::Arc, time::Duration};
@@ -13,14 +14,14 @@ use llmprof_load::{
     prompt::PromptSource,
 };
 
-pub const PROMPTS: PromptSource = PromptSource {
+pub(crate) const PROMPTS: PromptSource = PromptSource {
     as_tokens: true,
     vocabulary: 32_000,
     shared_prefix: 0,
     seed: 11,
 };
 
-pub fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64) -> Load {
+pub(crate) fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64) -> Load {
     let source = Source::Synthetic {
         prompt: Lengths::Fixed { tokens: 16 },
         output: Lengths::Fixed { tokens: output },
@@ -50,13 +51,13 @@ pub fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64) -> Load {
     }
 }
 
-pub fn chat(load: &mut Load) {
+pub(crate) fn chat(load: &mut Load) {
     load.template.api = Api::Chat;
     let mut endpoint = (*load.endpoint).clone();
     endpoint.api = Api::Chat;
     load.endpoint = Arc::new(endpoint);
 }
 
-pub fn run(load: &Load) -> LoadRecord {
+pub(crate) fn run(load: &Load) -> LoadRecord {
     drive(load, |_, _| true).unwrap()
 }

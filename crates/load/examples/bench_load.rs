@@ -151,16 +151,17 @@ fn requests_per_second() {
 fn events_per_second() {
     let stub = Other::start(0);
     let closed = Arrivals::Closed { concurrency: 16 };
-    let best = (0..3)
-        .map(|_| {
-            let (record, summary) = run(&load(&stub.1, &closed, 300, 2000, true));
-            let events: usize = record.requests.iter().map(|r| r.arrivals.len()).sum();
-            events as f64 / summary.duration_s
-        })
-        .fold(0.0, f64::max);
+    let (mut by_wall, mut by_cpu) = (0.0_f64, 0.0_f64);
+    for _ in 0..3 {
+        let (record, summary) = run(&load(&stub.1, &closed, 150, 2000, true));
+        let events: usize = record.requests.iter().map(|r| r.arrivals.len()).sum();
+        let cpu_s = record.self_check.worker_cpu_share * summary.duration_s;
+        by_wall = by_wall.max(events as f64 / summary.duration_s);
+        by_cpu = by_cpu.max(events as f64 / cpu_s);
+    }
     println!(
-        "SSE events/s: {best:.0} ({:.2} × 500,000)",
-        best / 500_000.0
+        "SSE events/s: {by_wall:.0} ({:.2} × 500,000); per second of the client's CPU: {by_cpu:.0}",
+        by_wall / 500_000.0
     );
 }
 

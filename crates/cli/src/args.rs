@@ -102,6 +102,19 @@ Examples:
   llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --tpot 20ms
   llmprof predict hardware.spec=l4 'workload.prompt_tokens=range(128,8192,128)' --format csv > t.csv")]
     Predict(PredictArgs),
+    /// Load a serving endpoint, watch the server, and say where each request's time went.
+    ///
+    /// OpenAI-compatible completions and chat, streaming or not. Latencies count from when a request was due; tokens are what
+    /// the server's usage, or a tokenizer, counts. Exit code 1: an objective (--slo) was not met.
+    #[command(after_help = "\
+Examples:
+  llmprof bench http://localhost:8000 --rate 4 --requests 200
+  llmprof bench http://localhost:8000 --concurrency 16 --prompt-tokens lognormal:512:0.6 --output-tokens 128
+  llmprof bench http://localhost:8000 --sweep 1:64 --slo 'ttft:p99<500ms' --slo 'tpot:p90<40ms'
+  llmprof bench http://localhost:8000 --trace mooncake.jsonl --speedup 2 --json | jq .ttft_ms.p99
+  llmprof bench --serve 'vllm serve DIR --port 8000' --overhead 2% --rate 4
+  llmprof bench --import vllm_result.json sglang.jsonl")]
+    Bench(Box<crate::commands::BenchArgs>),
     /// Show devices: peaks, bandwidths, caches, with sources.
     #[command(after_help = "\
 Examples:
@@ -422,7 +435,7 @@ pub(crate) enum PredictFormat {
 const LONGEST_S: f64 = 1e9;
 
 /// A time with its unit: `20ms`, `1.5s`, `5min`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic() || c == 'µ')
         .unwrap_or(text.len());

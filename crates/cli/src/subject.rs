@@ -52,7 +52,7 @@ impl Subject {
         let others = matches!(
             plan.runtime.kind,
             RuntimeType::Pytorch | RuntimeType::Worker | RuntimeType::Command
-        );
+        ) || plan.runtime.kind.is_serving();
         let design = design(&plan.model)?;
         match Model::from_config(&Value::Object(design.clone()), None) {
             Ok(model) => Ok(Self::without_device(plan, design, Some(model), Vec::new())),

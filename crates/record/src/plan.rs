@@ -6,6 +6,7 @@
 mod cupti;
 mod mistakes;
 mod runtime;
+mod serving;
 mod source;
 mod telemetry;
 mod torch;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::cupti::CuptiPlan;
 pub use self::mistakes::Mistake;
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
+pub use self::serving::ServingPlan;
 pub use self::source::CodeSource;
 pub use self::telemetry::TelemetryPlan;
 pub use self::torch::{Activity, Compile, Preset, TorchProfilerPlan, TorchProfilerSettings};

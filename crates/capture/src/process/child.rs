@@ -8,7 +8,9 @@ use std::{
 };
 
 use llmprof_units::Nanos;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 
 use super::{Interrupt, ProcessError};
 
@@ -91,6 +93,12 @@ impl Child {
         } else {
             found
         }
+    }
+
+    /// Whether it has ended by itself; it is collected by [`wait`](Self::wait).
+    pub fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.ended || waitid(WaitId::Pid(self.pid()), options).is_ok_and(|status| status.is_some())
     }
 
     /// Waits until it ends. An interrupt or the time limit sends SIGTERM to its group; a second interrupt, or a group

@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod bench;
 mod bootstrap;
 mod changes;
 mod completions;
@@ -14,10 +15,12 @@ pub(crate) mod profile;
 mod record;
 mod run;
 mod runs;
+mod trtexec;
 mod worker;
 
 use std::{ffi::OsString, process::ExitCode};
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
 use crate::{args::Command, failure::Failure, output::Output};
@@ -44,6 +47,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Config(args) => config::config(args, output)?,
         Command::Run(args) => return run::run(args, output),
         Command::Record(args) => return Ok(record::record(&args, output)),
+        Command::Bench(args) => return bench::bench(&args, output),
         Command::Import(args) => profile::import(&args, output)?,
         Command::Analyze(args) => profile::analyze(&args, output)?,
         Command::Report(args) => profile::report(&args, output)?,

@@ -134,7 +134,7 @@ pub(crate) fn files(
 }
 
 /// A report as files: its plots, the page, and Markdown where that is asked for.
-fn rendered(document: &Document, wanted: Wanted) -> Vec<Output> {
+pub(crate) fn rendered(document: &Document, wanted: Wanted) -> Vec<Output> {
     let plots = plots(document).into_iter();
     let mut files: Vec<Output> = plots
         .map(|(name, plot)| (format!("plots/{name}.svg"), plot.file()))

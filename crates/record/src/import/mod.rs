@@ -14,6 +14,7 @@ pub mod nsys_sqlite;
 pub mod nsys_stats;
 mod source;
 pub mod torch_memory;
+pub mod trtexec;
 pub mod wire;
 
 use std::io;

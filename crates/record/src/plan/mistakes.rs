@@ -2,7 +2,7 @@
 
 use llmprof_theory::Logits;
 
-use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, torch};
+use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, serving, torch};
 
 /// Something wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,7 +169,12 @@ impl Plan {
                 "nothing is executed and no stage is enabled, so there is nothing to do".to_owned(),
                 Some("choose a runtime, or pipeline.static_analysis.enable=true"),
             ),
-            RuntimeType::None | RuntimeType::Command => {}
+            RuntimeType::None
+            | RuntimeType::Command
+            | RuntimeType::Openai
+            | RuntimeType::Vllm
+            | RuntimeType::Sglang
+            | RuntimeType::Tensorrtllm => {}
             RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker => {
                 if self.runtime.repeats == 0 {
                     wrong("runtime.repeats", "must be at least 1".to_owned(), None);
@@ -192,6 +197,7 @@ impl Plan {
             self.native_mistakes(&mut wrong);
         }
         torch::mistakes(self, &mut wrong);
+        serving::mistakes(self, &mut wrong);
         self.pipeline.telemetry.mistakes(&mut wrong);
         self.pipeline.cupti.mistakes(self, &mut wrong);
         if self
@@ -252,7 +258,8 @@ impl Plan {
                     && !matches!(
                         self.runtime.kind,
                         RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
-                    ),
+                    )
+                    && !self.runtime.kind.is_serving(),
                 "load weights with this runtime",
             ),
         ];

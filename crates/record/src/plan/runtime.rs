@@ -7,7 +7,7 @@ use serde::{
     de::{self, Visitor},
 };
 
-use super::Compile;
+use super::{Compile, ServingPlan};
 
 /// Who runs the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,14 @@ pub enum RuntimeType {
     Worker,
     /// A command line that is only watched.
     Command,
+    /// An OpenAI-compatible endpoint that is up.
+    Openai,
+    /// A vLLM server.
+    Vllm,
+    /// An SGLang server.
+    Sglang,
+    /// A TensorRT-LLM server.
+    Tensorrtllm,
 }
 
 /// A word of a command line. A config may hold it as a number or a truth value: `[sleep, 300]`.
@@ -118,4 +126,7 @@ pub struct RuntimePlan {
     /// Seconds after which a `command` is ended, or that one step of the worker may take with `native` and `pytorch`.
     #[serde(default)]
     pub timeout_s: Option<f64>,
+    /// Serving runtimes: the endpoint, the load, and the server to start.
+    #[serde(default)]
+    pub serving: Option<ServingPlan>,
 }

@@ -42,6 +42,9 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         return Err(Failure::new("no profile to import")
             .hint(format!("llmprof import FILE {}", overrides.join(" "))));
     }
+    if let Some(done) = super::trtexec::import(&profiles, args, output) {
+        return done;
+    }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
     let mut record = read(&profiles)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
@@ -162,16 +165,21 @@ pub(crate) struct Profiled {
 }
 
 impl Profiled {
-    pub(crate) fn print(&self, json: bool, dir: &Path, output: &mut Output) -> Result<(), Failure> {
-        if json {
-            return output.json(&self.analysis);
-        }
+    /// What a terminal prints of them.
+    pub(crate) fn digest(&self) -> Vec<String> {
         let results = Results {
             record: &self.record,
             analysis: &self.analysis,
             device: None,
         };
-        for line in results.digest() {
+        results.digest()
+    }
+
+    pub(crate) fn print(&self, json: bool, dir: &Path, output: &mut Output) -> Result<(), Failure> {
+        if json {
+            return output.json(&self.analysis);
+        }
+        for line in self.digest() {
             output.line(&line)?;
         }
         let mut warnings = Output::stderr();

@@ -29,6 +29,7 @@ use llmprof_units::{Bytes, Percent};
 use super::{command::command, prompts::prompts, sources};
 use crate::{
     calibration, clock,
+    commands::bench::serve_configured,
     failure::{self, Failure},
     fit,
     output::Output,
@@ -100,6 +101,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     subject.issues.extend(fit::check(&plan, &subject)?);
     let feed = match plan.runtime.kind {
         RuntimeType::None | RuntimeType::Command => None,
+        kind if kind.is_serving() => None,
         _ => Some(feed(&plan, &subject, cwd)?),
     };
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
@@ -145,6 +147,13 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         let Some(feed) = &feed else {
             if plan.runtime.kind == RuntimeType::Command {
                 summary.push(command(&plan, job, cwd, &mut store, &mut interrupt)?);
+            } else if plan.runtime.kind.is_serving() {
+                let done = serve_configured(&plan, &mut store, &mut interrupt)
+                    .map_err(|failure| halt(&failure))?;
+                summary.extend_from_slice(done.lines());
+                if done.was_interrupted() {
+                    return Err(Halt::Interrupted);
+                }
             }
             return Ok(());
         };

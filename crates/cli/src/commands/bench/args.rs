@@ -1,0 +1,187 @@
+//! The arguments of `bench`.
+
+use std::{path::PathBuf, time::Duration};
+
+use llmprof_load::{lengths::Lengths, slo::Slo};
+use llmprof_units::Share;
+
+use crate::args::duration;
+
+/// Which endpoint is loaded, and how.
+#[derive(Debug, clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
+pub(crate) struct BenchArgs {
+    /// The endpoint: http://HOST:PORT, with or without /v1 or the path of an interface.
+    #[arg(required_unless_present_any = ["serve", "import"], value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Requests to send.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub(crate) requests: usize,
+    /// Requests per second, as a Poisson process. Without it: a closed loop of --concurrency.
+    #[arg(long, value_name = "R", conflicts_with = "concurrency")]
+    pub(crate) rate: Option<f64>,
+    /// With --rate: evenly spaced instead.
+    #[arg(long, requires = "rate", conflicts_with = "burstiness")]
+    pub(crate) constant: bool,
+    /// With --rate: gamma gaps of this shape; below 1 in bursts, 1 is Poisson.
+    #[arg(long, value_name = "B", requires = "rate")]
+    pub(crate) burstiness: Option<f64>,
+    /// Requests in flight in a closed loop [default: 1].
+    #[arg(long, value_name = "C")]
+    pub(crate) concurrency: Option<usize>,
+    /// With --rate or --trace: most requests in flight; others wait, and their wait counts.
+    #[arg(long, value_name = "C")]
+    pub(crate) max_concurrency: Option<usize>,
+    /// Tokens of prompts: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA.
+    #[arg(long, value_name = "LENGTHS", default_value = "128")]
+    pub(crate) prompt_tokens: Lengths,
+    /// Tokens of answers, likewise.
+    #[arg(long, value_name = "LENGTHS", default_value = "128")]
+    pub(crate) output_tokens: Lengths,
+    /// Tokens that all prompts begin with.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) shared_prefix: u64,
+    /// Turns of a conversation; each carries what was said before.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) turns: u32,
+    /// Time between an answer and the next turn.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) think_time: Option<Duration>,
+    /// Prompts of a file: JSONL with `prompt` or `turns`, or ShareGPT JSON.
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    pub(crate) dataset: Option<PathBuf>,
+    /// Replay a trace: Mooncake JSONL, BurstGPT CSV, or a detailed result of `vllm bench serve`. With --rate only its lengths.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Replay it so many times faster.
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub(crate) speedup: f64,
+    /// Seed of arrivals, lengths and prompts.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Use /v1/chat/completions.
+    #[arg(long)]
+    pub(crate) chat: bool,
+    /// Ask for whole answers. There is no first token then.
+    #[arg(long)]
+    pub(crate) no_stream: bool,
+    /// The model's name [default: the first that /v1/models lists].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Environment variable that holds the API key. The key is sent and never stored.
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) api_key_env: Option<String>,
+    /// Certificates to trust beside the system's, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Let answers end where the model ends them; without it, ignore_eos is sent to servers that know it.
+    #[arg(long)]
+    pub(crate) stop_at_eos: bool,
+    /// The model's tokenizer.json, or its folder: counts tokens where the server does not.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tokenizer: Option<PathBuf>,
+    /// Size of the vocabulary that prompts are drawn from.
+    #[arg(long, value_name = "N", default_value_t = 32_000)]
+    pub(crate) vocabulary: u64,
+    /// More fields of every request, a JSON object.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) extra_body: Option<String>,
+    /// Requests sent and answered before anything is measured.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) warmup: usize,
+    /// Time that a request may take.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
+    pub(crate) timeout: Duration,
+    /// Threads that send.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) workers: usize,
+    /// An objective, such as ttft:p99<500ms; several are met together. Exit code 1 where one is not met.
+    #[arg(long, value_name = "SLO")]
+    pub(crate) slo: Vec<Slo>,
+    /// Find the highest rate that meets the objectives, from LEAST to MOST requests per second.
+    #[arg(long, value_name = "LEAST:MOST", requires = "slo", conflicts_with_all = ["concurrency", "trace"], value_parser = bounds)]
+    pub(crate) sweep: Option<(f64, f64)>,
+    /// A page of metrics beside the server's own, such as a DCGM exporter's.
+    #[arg(long, value_name = "URL")]
+    pub(crate) metrics: Vec<String>,
+    /// Do not scrape the server's metrics.
+    #[arg(long)]
+    pub(crate) no_metrics: bool,
+    /// How often metrics are scraped.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
+    pub(crate) scrape_interval: Duration,
+    #[command(flatten)]
+    pub(crate) profile: ProfileArgs,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+    /// Show results of other load generators instead: `vllm bench serve`, SGLang, AIPerf.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["url", "serve"])]
+    pub(crate) import: Vec<PathBuf>,
+    /// The run directory [default: runs/bench/MODEL/TIME].
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the numbers as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The server's own profiler.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ProfileArgs {
+    /// Have the server profile itself for a while (/start_profile, /stop_profile of vLLM and SGLang).
+    #[arg(long)]
+    pub(crate) profile: bool,
+    /// Begin so long after the load.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "profile")]
+    pub(crate) profile_after: Option<Duration>,
+    /// Begin once so many requests run in the server's batch.
+    #[arg(long, value_name = "N", requires = "profile")]
+    pub(crate) profile_when_running: Option<f64>,
+    /// Profile for so long.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub(crate) profile_for: Duration,
+    /// Engine steps to profile, for servers that count them (SGLang).
+    #[arg(long, value_name = "N", requires = "profile")]
+    pub(crate) profile_steps: Option<u64>,
+    /// Folder where the server leaves traces: new ones are joined with the requests.
+    #[arg(long, value_name = "DIR", requires = "profile")]
+    pub(crate) profile_dir: Option<PathBuf>,
+}
+
+/// A server that bench starts and ends.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Start this server, load it once it is healthy, end it and all it started.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) serve: Option<String>,
+    /// Its address [default: http://127.0.0.1:8000, or the --port of the command].
+    #[arg(long, value_name = "URL", requires = "serve", conflicts_with = "url")]
+    pub(crate) serve_url: Option<String>,
+    /// How long it may take to be healthy.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
+    pub(crate) ready_timeout: Duration,
+    /// The path that answers once it is.
+    #[arg(long, value_name = "PATH", default_value = "/health")]
+    pub(crate) health: String,
+    /// Record its GPUs meanwhile in slices that add no more than this share of the time: 2%.
+    #[arg(long, value_name = "SHARE", requires = "serve")]
+    pub(crate) overhead: Option<Share>,
+    /// Do not record its GPUs.
+    #[arg(long, requires = "serve", conflicts_with = "overhead")]
+    pub(crate) no_record: bool,
+}
+
+/// `LEAST:MOST`.
+fn bounds(text: &str) -> Result<(f64, f64), String> {
+    let rate = |text: &str| {
+        let rate = text.trim().parse::<f64>().ok();
+        rate.filter(|rate| *rate > 0.0 && rate.is_finite())
+    };
+    match text.split_once(':').map(|(a, b)| (rate(a), rate(b))) {
+        Some((Some(least), Some(most))) if least <= most => Ok((least, most)),
+        _ => Err("two rates, such as 1:64".to_owned()),
+    }
+}

@@ -1,0 +1,261 @@
+//! Serving runtimes of `run`: the same bench, from the config.
+
+use clap::Parser;
+use llmprof_capture::process::{Interrupt, Launch};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    plan::{LoadFormat, Plan, RuntimeType, ServingPlan, Word},
+    store::RunDir,
+};
+use llmprof_units::DType;
+
+use super::{BenchArgs, Done, request::Request};
+use crate::failure::Failure;
+
+/// The arguments alone, so that a config and a command line are read by one reader.
+#[derive(Debug, Parser)]
+struct Alone {
+    #[command(flatten)]
+    args: BenchArgs,
+}
+
+/// Loads the endpoint of a plan, or the server that it describes, into the directory of a run.
+pub(crate) fn serve(
+    plan: &Plan,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+) -> Result<Done, Failure> {
+    let serving = plan
+        .runtime
+        .serving
+        .as_ref()
+        .ok_or_else(|| Failure::new("runtime.serving is missing"))?;
+    let launch = launch(plan, serving);
+    let mut args = arguments(plan, serving)?;
+    let url = match &serving.url {
+        Some(url) => url.clone(),
+        None => format!("http://127.0.0.1:{}", serving.port.unwrap_or(8000)),
+    };
+    if let Some(words) = launch.as_ref().filter(|_| serving.profile) {
+        args.profile.profile_dir = profile_folder(plan, words, store);
+    }
+    if let Some(issue) = not_run(plan.runtime.kind) {
+        store.add_issue(issue)?;
+    }
+    let launch = launch.map(|launch| with_profiler(plan, serving, launch, store));
+    let mut request = Request::of(&args, &url)?;
+    super::run(&args, &mut request, launch, store, interrupt)
+}
+
+/// Where a server that llmprof starts leaves traces.
+fn profile_folder(plan: &Plan, _launch: &Launch, store: &RunDir) -> Option<std::path::PathBuf> {
+    matches!(plan.runtime.kind, RuntimeType::Vllm | RuntimeType::Sglang)
+        .then(|| std::path::absolute(store.path().join("server/profile")).ok())
+        .flatten()
+}
+
+fn with_profiler(plan: &Plan, serving: &ServingPlan, launch: Launch, store: &RunDir) -> Launch {
+    if !serving.profile {
+        return launch;
+    }
+    let Some(folder) = profile_folder(plan, &launch, store) else {
+        return launch;
+    };
+    // A server may refuse to make it; then its own message says so.
+    let _ = std::fs::create_dir_all(&folder);
+    match plan.runtime.kind {
+        RuntimeType::Vllm => {
+            let config = serde_json::json!({
+                "profiler": "torch",
+                "torch_profiler_dir": folder,
+                "detailed_trace_annotation": true,
+            });
+            launch.args(["--profiler-config".to_owned(), config.to_string()])
+        }
+        RuntimeType::Sglang => launch.env("SGLANG_TORCH_PROFILER_DIR", folder.to_string_lossy()),
+        _ => launch,
+    }
+}
+
+/// Runtimes that were tested against formats and a stand-in only say so in every report.
+fn not_run(kind: RuntimeType) -> Option<Issue> {
+    let name = match kind {
+        RuntimeType::Sglang => "SGLang",
+        RuntimeType::Tensorrtllm => "TensorRT-LLM",
+        _ => return None,
+    };
+    let text = format!(
+        "runtime for {name}: not run against a real server, only against its documented formats and a stand-in"
+    );
+    Some(Issue::new(
+        Severity::Info,
+        "bench.not_run_on_the_real_thing",
+        text,
+    ))
+}
+
+/// The command line of the server; `None` where one is up.
+fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
+    let words =
+        |words: &[Word]| -> Vec<String> { words.iter().map(|Word(word)| word.clone()).collect() };
+    let program = words(&serving.program);
+    let (program, leading) = program.split_first()?;
+    let model = plan.model.path.as_ref()?.to_string_lossy().into_owned();
+    let port = serving.port.unwrap_or(8000).to_string();
+    let parallel = serving.tensor_parallel.unwrap_or(1).to_string();
+    let dtype = plan.model.dtype.map(dtype);
+    let length = plan.model.max_seq_len.map(|length| length.to_string());
+    let is_dummy = plan.model.load_format == LoadFormat::Dummy;
+    let mut args: Vec<String> = leading.to_vec();
+    let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
+    match plan.runtime.kind {
+        RuntimeType::Vllm => {
+            args.push(model);
+            let mut add =
+                |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
+            add("--port", &port);
+            add("--tensor-parallel-size", &parallel);
+            if is_dummy {
+                add("--load-format", "dummy");
+            }
+            if let Some(dtype) = dtype {
+                add("--dtype", dtype);
+            }
+            if let Some(length) = &length {
+                add("--max-model-len", length);
+            }
+        }
+        RuntimeType::Sglang => {
+            add("--model-path", &model);
+            add("--port", &port);
+            add("--tp", &parallel);
+            if is_dummy {
+                add("--load-format", "dummy");
+            }
+            if let Some(dtype) = dtype {
+                add("--dtype", dtype);
+            }
+            if let Some(length) = &length {
+                add("--context-length", length);
+            }
+            args.push("--enable-metrics".to_owned());
+        }
+        RuntimeType::Tensorrtllm => {
+            args.push(model);
+            let mut add =
+                |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
+            add("--port", &port);
+            add("--tp_size", &parallel);
+            if let Some(length) = &length {
+                add("--max_seq_len", length);
+            }
+        }
+        _ => return None,
+    }
+    args.extend(words(&serving.extra_args));
+    let mut launch = Launch::new(program.clone()).args(args);
+    for (name, Word(value)) in &serving.env {
+        launch = launch.env(name, value);
+    }
+    Some(launch)
+}
+
+/// As vLLM and SGLang call them.
+fn dtype(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bf16 => "bfloat16",
+        DType::F16 => "float16",
+        DType::F32 => "float32",
+        _ => "auto",
+    }
+}
+
+fn arguments(plan: &Plan, serving: &ServingPlan) -> Result<BenchArgs, Failure> {
+    let mut words = vec!["bench".to_owned()];
+    let mut add = |name: &str, value: String| words.push(format!("--{name}={value}"));
+    add("requests", serving.requests.to_string());
+    match serving.rate {
+        Some(rate) => add("rate", rate.to_string()),
+        None if serving.sweep.is_none() => {
+            add(
+                "concurrency",
+                serving
+                    .concurrency
+                    .unwrap_or(plan.runtime.batch_size)
+                    .to_string(),
+            );
+        }
+        None => {}
+    }
+    if let Some(burstiness) = serving.burstiness {
+        add("burstiness", burstiness.to_string());
+    }
+    add("prompt-tokens", plan.workload.prompt_tokens.to_string());
+    add("output-tokens", plan.workload.new_tokens.to_string());
+    add("shared-prefix", serving.shared_prefix.to_string());
+    add("seed", plan.dataset.sampling.seed.unwrap_or(0).to_string());
+    add("warmup", plan.runtime.warmup.to_string());
+    if let Some(limit) = plan.runtime.timeout_s {
+        add("timeout", format!("{limit}s"));
+    }
+    if let Some(limit) = serving.ready_timeout_s {
+        add("ready-timeout", format!("{limit}s"));
+    }
+    if let Some(model) = &serving.served_model {
+        add("model", model.clone());
+    }
+    if let Some(variable) = &serving.api_key_env {
+        add("api-key-env", variable.clone());
+    }
+    if let Some(tokenizer) = &plan.model.tokenizer {
+        add("tokenizer", tokenizer.to_string_lossy().into_owned());
+    }
+    for slo in &serving.slo {
+        add("slo", slo.clone());
+    }
+    if let Some(sweep) = &serving.sweep {
+        add("sweep", sweep.clone());
+    }
+    if let Some(vocabulary) = plan
+        .model
+        .design
+        .get("vocab_size")
+        .and_then(serde_json::Value::as_u64)
+    {
+        add("vocabulary", vocabulary.to_string());
+    }
+    if let Some(share) = plan
+        .pipeline
+        .cupti
+        .overhead
+        .filter(|_| serving.url.is_none())
+    {
+        add("overhead", share.to_string());
+    }
+    if serving.chat {
+        words.push("--chat".to_owned());
+    }
+    if !plan.infer.ignore_eos {
+        words.push("--stop-at-eos".to_owned());
+    }
+    if serving.profile {
+        words.push("--profile".to_owned());
+    }
+    // What the request is for stands in the plan; the reader wants one of both.
+    words.push(match &serving.url {
+        Some(url) => url.clone(),
+        None => "--serve=configured".to_owned(),
+    });
+    let read = Alone::try_parse_from(words).map_err(|error| {
+        Failure::new(format!(
+            "runtime.serving: {}",
+            first_line(&error.to_string())
+        ))
+    })?;
+    Ok(read.args)
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
+}

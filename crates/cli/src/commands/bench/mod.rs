@@ -1,0 +1,387 @@
+//! `bench`: load a serving endpoint, watch the server, say where each request's time went.
+
+mod args;
+mod configured;
+mod imported;
+mod outcome;
+mod page;
+mod request;
+mod serve;
+mod session;
+mod tokenizer;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+use llmprof_capture::process::{Interrupt, Launch};
+use llmprof_load::{
+    arrivals::Arrivals,
+    parts,
+    slo::all_met,
+    sweep::{Bounds, Sweep, sweep},
+};
+use llmprof_record::{
+    issue::{Issue, Severity},
+    store::{Pass, RunDir, RunStatus},
+};
+use llmprof_report::{render::terminal::digest, text::warning_lines};
+use llmprof_units::Nanos;
+
+pub(crate) use self::args::BenchArgs;
+pub(crate) use self::configured::serve as serve_configured;
+use self::{outcome::Outcome, request::Request, serve::Server, session::Measured};
+use super::profile::{self, files::free};
+use crate::{
+    clock,
+    failure::Failure,
+    output::Output,
+    outputs::{self, Wanted},
+    progress::Show,
+};
+
+/// An objective that was not met.
+const NOT_MET: u8 = 1;
+const INTERRUPTED: u8 = 130;
+/// Rates that a sweep tries at most.
+const SWEEP_TRIES: usize = 16;
+/// How close the two rates of a sweep's answer come.
+const SWEEP_PRECISION: f64 = 0.05;
+
+/// Loads an endpoint, or shows results of others.
+pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, Failure> {
+    if !args.import.is_empty() {
+        return imported::show(&args.import, args.json, output);
+    }
+    let (mut request, launch) = requested(args)?;
+    let dir = args.output.clone().unwrap_or_else(|| {
+        let name = args.model.as_deref().unwrap_or("endpoint");
+        default_directory(name)
+    });
+    let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
+    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
+        .map_err(|error| Failure::directory(&error, "-o DIR"))?;
+    let done = run(args, &mut request, launch, &mut store, &mut interrupt);
+    finish(done, args, store, &dir, output)
+}
+
+/// The load, and the server to start for it.
+fn requested(args: &BenchArgs) -> Result<(Request, Option<Launch>), Failure> {
+    let Some(command) = &args.serve.serve else {
+        let url = args.url.as_deref().unwrap_or_default();
+        return Ok((Request::of(args, url)?, None));
+    };
+    let words = serve::words(command)?;
+    let url = serve::url_of(&args.serve, &words);
+    Ok((Request::of(args, &url)?, Some(serve::launch(&words)?)))
+}
+
+/// What a bench came to.
+pub(crate) struct Done {
+    outcome: Outcome,
+    sweep: Option<Sweep>,
+    lines: Vec<String>,
+    is_met: bool,
+    was_interrupted: bool,
+}
+
+impl Done {
+    /// The conclusion, for the terminal.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.was_interrupted
+    }
+}
+
+fn finish(
+    done: Result<Done, Failure>,
+    args: &BenchArgs,
+    store: RunDir,
+    dir: &Path,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
+    let done = match done {
+        Ok(done) => done,
+        Err(failure) => {
+            // The first failure is the one to report.
+            let _ = store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now());
+            return Err(failure);
+        }
+    };
+    let status = if done.was_interrupted {
+        RunStatus::Interrupted
+    } else {
+        RunStatus::Complete
+    };
+    let issues = store.manifest().issues.clone();
+    store.finish(status, None, clock::now())?;
+    if args.json {
+        #[derive(serde::Serialize)]
+        struct Printed<'a> {
+            #[serde(flatten)]
+            outcome: &'a Outcome,
+            sweep: Option<&'a Sweep>,
+            run: String,
+        }
+        output.json(&Printed {
+            outcome: &done.outcome,
+            sweep: done.sweep.as_ref(),
+            run: dir.display().to_string(),
+        })?;
+    } else {
+        for line in &done.lines {
+            output.line(line)?;
+        }
+        let mut warnings = Output::stderr();
+        for line in warning_lines(&issues) {
+            warnings.line(&line)?;
+        }
+        output.line(&format!("report: {}", dir.join("report.html").display()))?;
+    }
+    Ok(if done.was_interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else if done.is_met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_MET)
+    })
+}
+
+/// Loads a server that is up, or starts and ends one. For `run` too: the directory is open, and its caller closes it.
+fn run(
+    args: &BenchArgs,
+    request: &mut Request,
+    launch: Option<Launch>,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+) -> Result<Done, Failure> {
+    store.describe("bench", args.model.as_deref().unwrap_or_default(), &[])?;
+    let Some(launch) = launch else {
+        return loaded(args, request, store, interrupt, &mut || true);
+    };
+    store.write("server/cmd.txt", format!("{launch}\n"))?;
+    let started = Instant::now();
+    let mut server = Server::start(launch, &args.serve, store.path())?;
+    let done = server
+        .wait_until_healthy(&request.endpoint, &args.serve, interrupt)
+        .and_then(|()| {
+            store.set_pass(pass("server_start", started))?;
+            let mut is_alive = true;
+            let done = loaded(args, request, store, interrupt, &mut || {
+                is_alive = is_alive && server.is_alive();
+                is_alive
+            });
+            if is_alive {
+                done
+            } else {
+                Err(server.died("ended during the load"))
+            }
+        });
+    let (issues, recorded) = server.stop(interrupt);
+    for issue in issues {
+        store.add_issue(issue)?;
+    }
+    let mut done = done?;
+    if let Some(folder) = recorded {
+        done.lines
+            .extend(recorded_lines(&[folder], store, "record")?);
+    }
+    Ok(done)
+}
+
+/// Analyzes profiles as a run of its own inside of this one; the lines are its conclusion.
+fn recorded_lines(
+    profiles: &[PathBuf],
+    store: &RunDir,
+    name: &str,
+) -> Result<Vec<String>, Failure> {
+    let dir = store.path().join("server").join(name);
+    let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
+    inner.describe("bench", name, &[])?;
+    let kept = profile::keep(profiles, None, None, Vec::new(), &mut inner);
+    let status = if kept.is_ok() {
+        RunStatus::Complete
+    } else {
+        RunStatus::Failed
+    };
+    inner.finish(status, None, clock::now())?;
+    let mut lines = vec![format!(
+        "the server's own time: {}",
+        dir.join("report.html").display()
+    )];
+    lines.extend(kept?.digest());
+    Ok(lines)
+}
+
+fn pass(name: &str, started: Instant) -> Pass {
+    Pass {
+        name: name.to_owned(),
+        status: RunStatus::Complete,
+        duration_ns: Some(Nanos(started.elapsed().as_nanos() as i64)),
+        exit_code: None,
+    }
+}
+
+/// The load against a server that is up.
+fn loaded(
+    args: &BenchArgs,
+    request: &mut Request,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+    is_alive: &mut dyn FnMut() -> bool,
+) -> Result<Done, Failure> {
+    let show = Show::detect();
+    session::ask(request)?;
+    store.describe("bench", &request.template().model.clone(), &[])?;
+    let before = interrupt.count();
+    let mut beside = || interrupt.count() == before && is_alive();
+    session::warm_up(request, args.warmup, show, &mut beside)?;
+    let started = Instant::now();
+    let (measured, shared, found) = match args.sweep {
+        None => {
+            let load = request.load();
+            let shared = request.shared_share(&load.plan);
+            let measured = session::measure(request, &load, args, show, &mut beside)?;
+            (measured, shared, None)
+        }
+        Some(bounds) => {
+            let (measured, found) = swept(args, request, bounds, show, &mut beside)?;
+            (measured, 0.0, Some(found))
+        }
+    };
+    store.set_pass(pass("load", started))?;
+    let each = parts::split(
+        &measured.load.requests,
+        measured.load.started_unix_ns,
+        &measured.steps,
+    );
+    let outcome = Outcome::of(&measured, &each, request, &args.slo, shared);
+    for issue in &outcome.issues {
+        store.add_issue(issue.clone())?;
+    }
+    outcome.write(&measured, &each, store)?;
+    if let Some(found) = &found {
+        let text =
+            serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
+        store.write("sweep.json", text + "\n")?;
+    }
+    let report = page::document(&outcome, &measured, found.as_ref());
+    for (name, contents) in outputs::rendered(&report, Wanted::ALL) {
+        store.write(&name, contents)?;
+    }
+    let mut lines = digest(&report);
+    if !measured.traces.is_empty() {
+        match recorded_lines(&measured.traces, store, "trace") {
+            Ok(more) => lines.extend(more),
+            Err(failure) => store.add_issue(Issue::new(
+                Severity::Warning,
+                "bench.trace",
+                format!("the server's trace was not analyzed: {failure}"),
+            ))?,
+        }
+    }
+    let is_met = match &found {
+        Some(found) => found.best_rate.is_some(),
+        None => args.slo.is_empty() || all_met(&args.slo, &measured.summary),
+    };
+    Ok(Done {
+        outcome,
+        sweep: found,
+        lines,
+        is_met,
+        was_interrupted: measured.was_interrupted,
+    })
+}
+
+/// Loads at rates until the highest is found that meets the objectives; what is kept is that load, or the lowest rate's.
+fn swept(
+    args: &BenchArgs,
+    request: &mut Request,
+    (least, most): (f64, f64),
+    show: Show,
+    beside: &mut session::Beside<'_>,
+) -> Result<(Measured, Sweep), Failure> {
+    let bounds = Bounds {
+        least,
+        most,
+        precision: SWEEP_PRECISION,
+        tries: SWEEP_TRIES,
+    };
+    let at = |rate: f64| match args.burstiness {
+        Some(burstiness) => Arrivals::Gamma { rate, burstiness },
+        None if args.constant => Arrivals::Constant { rate },
+        None => Arrivals::Poisson { rate },
+    };
+    let mut kept: Option<(f64, bool, Measured)> = None;
+    let mut failure = None;
+    let mut late = Vec::new();
+    let found = sweep(bounds, |rate| {
+        request.arrivals = at(rate);
+        let load = request.load();
+        let measured = match session::measure(request, &load, args, show, beside) {
+            Ok(measured) => measured,
+            Err(error) => {
+                failure = Some(error);
+                return None;
+            }
+        };
+        if measured.was_interrupted {
+            kept.get_or_insert((rate, false, measured));
+            return None;
+        }
+        let summary = measured.summary.clone();
+        let is_met = all_met(&args.slo, &summary);
+        // Latencies of a late client are too long: objectives that they meet are met, others say nothing about the server.
+        if !is_met && !measured.load.self_check.kept_up {
+            late.push(rate);
+        }
+        let is_better = kept
+            .as_ref()
+            .is_none_or(|(before, met, _)| match (is_met, *met) {
+                (true, true) => rate > *before,
+                (true, false) => true,
+                (false, true) => false,
+                (false, false) => rate < *before,
+            });
+        if is_better {
+            kept = Some((rate, is_met, measured));
+        }
+        Some((summary, is_met))
+    });
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let (rate, _, mut measured) = kept.ok_or_else(|| Failure::new("the sweep measured nothing"))?;
+    request.arrivals = at(rate);
+    if found
+        .first_failing_rate
+        .is_some_and(|rate| late.contains(&rate))
+    {
+        let text = "the client did not keep up at the lowest rate that failed the objectives: the server may meet them at higher rates";
+        let hint = "use --workers, or a machine or cores apart from the server";
+        let issue = Issue::new(Severity::Error, "bench.sweep_client_late", text);
+        measured.issues.push(issue.with_hint(hint));
+    }
+    Ok((measured, found))
+}
+
+/// `runs/bench/<model>/<time>`.
+fn default_directory(model: &str) -> PathBuf {
+    let name: String = model
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    let time = clock::directory_name();
+    free(&Path::new("runs").join("bench").join(name).join(time))
+}

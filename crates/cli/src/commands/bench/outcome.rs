@@ -1,0 +1,279 @@
+//! What a load says, and its files.
+
+use llmprof_load::{
+    arrivals::Arrivals,
+    findings::{Evidence, Finding, findings},
+    parts::{self, MeanParts, Parts},
+    record::RequestRecord,
+    results::write_vllm,
+    self_check::SelfCheck,
+    server::{families::ServerWindow, steps::Step},
+    slo::Slo,
+    summary::Summary,
+};
+use llmprof_record::{issue::Issue, store::RunDir};
+use serde::Serialize;
+
+use super::session::Measured;
+use crate::failure::Failure;
+
+/// Everything that is said of a load: `bench.json`, and what `--json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    pub(super) endpoint: String,
+    pub(super) model: String,
+    pub(super) load: String,
+    pub(super) arrivals: Arrivals,
+    #[serde(flatten)]
+    pub(super) summary: Summary,
+    pub(super) slos: Vec<SloOutcome>,
+    pub(super) self_check: SelfCheck,
+    /// Where the mean request's time went.
+    pub(super) parts: Option<MeanParts>,
+    pub(super) server: Option<ServerOutcome>,
+    pub(super) steps: Option<StepsOutcome>,
+    pub(super) findings: Vec<Finding>,
+    /// Why there are none.
+    pub(super) no_findings: Option<String>,
+    pub(super) issues: Vec<Issue>,
+}
+
+/// An objective, and what was measured.
+#[derive(Debug, Serialize)]
+pub(super) struct SloOutcome {
+    pub(super) slo: String,
+    pub(super) value_ms: Option<f64>,
+    pub(super) is_met: bool,
+}
+
+/// What the server says.
+#[derive(Debug, Serialize)]
+pub(super) struct ServerOutcome {
+    pub(super) family: &'static str,
+    #[serde(flatten)]
+    pub(super) window: ServerWindow,
+    pub(super) kv_usage_max: Option<f64>,
+    pub(super) running_max: Option<f64>,
+    pub(super) waiting_max: Option<f64>,
+}
+
+/// Engine steps of the server's trace.
+#[derive(Debug, Serialize)]
+pub(super) struct StepsOutcome {
+    pub(super) count: usize,
+    pub(super) with_prefill: usize,
+    pub(super) mean_decode_batch: f64,
+    pub(super) busy_share: f64,
+}
+
+impl Outcome {
+    pub(super) fn of(
+        measured: &Measured,
+        each: &[Parts],
+        request: &super::request::Request,
+        slos: &[Slo],
+        shared_prefix: f64,
+    ) -> Self {
+        let said = measured.server.as_ref().map(|server| &server.said);
+        let mean = parts::mean(each, said, &measured.summary);
+        let gauges = measured
+            .server
+            .as_ref()
+            .map_or(&[][..], |server| &server.scrapes.gauges);
+        let (findings, no_findings) = match findings(Evidence {
+            self_check: &measured.load.self_check,
+            parts: each,
+            mean: mean.as_ref(),
+            window: said,
+            gauges,
+            shared_prefix,
+        }) {
+            Ok(found) => (found, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        let most = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {
+            gauges
+                .iter()
+                .filter_map(|(_, gauges)| value(gauges))
+                .reduce(f64::max)
+        };
+        Self {
+            endpoint: request.endpoint.to_string(),
+            model: request.template().model.clone(),
+            load: request.describe(),
+            arrivals: request.arrivals.clone(),
+            summary: measured.summary.clone(),
+            slos: slos
+                .iter()
+                .map(|slo| SloOutcome {
+                    slo: slo.to_string(),
+                    value_ms: slo.value(&measured.summary),
+                    is_met: slo.is_met(&measured.summary),
+                })
+                .collect(),
+            self_check: measured.load.self_check.clone(),
+            parts: mean,
+            server: measured.server.as_ref().map(|server| ServerOutcome {
+                family: server.scrapes.family.name(),
+                window: server.said.clone(),
+                kv_usage_max: most(|g| g.kv_usage),
+                running_max: most(|g| g.running),
+                waiting_max: most(|g| g.waiting),
+            }),
+            steps: steps(&measured.steps),
+            findings,
+            no_findings,
+            issues: measured.issues.clone(),
+        }
+    }
+
+    /// Writes what programs read; pages for people are made by `page`.
+    pub(super) fn write(
+        &self,
+        measured: &Measured,
+        each: &[Parts],
+        store: &RunDir,
+    ) -> Result<(), Failure> {
+        store.write("bench.json", text(self)?)?;
+        store.write("requests.csv", csv(&measured.load.requests, each))?;
+        let date = crate::clock::now();
+        let vllm = write_vllm(
+            &measured.load,
+            &measured.summary,
+            &self.arrivals,
+            &self.model,
+            &date,
+        );
+        store.write("vllm_bench.json", text(&vllm)?)?;
+        if let Some(server) = &measured.server {
+            store.write("server/metrics.txt", &server.scrapes.raw)?;
+            store.write("server/metrics_window.json", text(&server.window)?)?;
+        }
+        for (index, (_, scrapes)) in measured.others.iter().enumerate() {
+            store.write(&format!("server/metrics_{}.txt", index + 1), &scrapes.raw)?;
+        }
+        if !measured.steps.is_empty() {
+            store.write(
+                "server/steps.csv",
+                steps_csv(&measured.steps, measured.load.started_unix_ns),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn text<T: Serialize>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value)
+        .map(|text| text + "\n")
+        .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
+}
+
+fn steps(steps: &[Step]) -> Option<StepsOutcome> {
+    let (first, last) = (steps.first()?, steps.last()?);
+    let busy: i64 = steps
+        .iter()
+        .map(|step| step.end_unix_ns - step.start_unix_ns)
+        .sum();
+    let span = (last.end_unix_ns - first.start_unix_ns).max(1);
+    let decoding: Vec<u64> = steps
+        .iter()
+        .map(|step| step.decode.sequences)
+        .filter(|n| *n > 0)
+        .collect();
+    Some(StepsOutcome {
+        count: steps.len(),
+        with_prefill: steps
+            .iter()
+            .filter(|step| step.prefill.sequences > 0)
+            .count(),
+        mean_decode_batch: decoding.iter().sum::<u64>() as f64 / decoding.len().max(1) as f64,
+        busy_share: busy as f64 / span as f64,
+    })
+}
+
+/// One line a request; times in milliseconds from the start of the load, parts of its latency after them.
+fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
+    let mut text = String::from(
+        "request,session,turn,scheduled_ms,sent_ms,first_token_ms,last_token_ms,end_ms,prompt_tokens,output_tokens,token_basis,\
+         ttft_ms,tpot_ms,e2e_ms,client_ms,connect_ms,queue_prefill_network_ms,queue_ms,prefill_ms,network_ms,decode_ms,\
+         others_prefill_ms,stall_ms,split_by,failure,message\n",
+    );
+    let ms = |ns: Option<f64>| ns.map_or(String::new(), |ns| format!("{:.6}", ns / 1e6));
+    let whole = |ns: Option<llmprof_units::Nanos>| ms(ns.map(|ns| ns.0 as f64));
+    let count = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
+    let mut parts = each.iter().peekable();
+    for request in requests {
+        let own = parts.next_if(|parts| parts.index == request.index);
+        let part = |value: fn(&Parts) -> i64| ms(own.map(|own| value(own) as f64));
+        let done = request.is_complete();
+        let basis = serde_json::to_value(request.token_basis).unwrap_or_default();
+        let split = own.map(|own| serde_json::to_value(own.split_by).unwrap_or_default());
+        let cells = [
+            request.index.to_string(),
+            count(request.session.map(|(session, _)| session)),
+            count(request.session.map(|(_, turn)| u64::from(turn))),
+            whole(Some(request.scheduled_ns)),
+            whole(request.sent_ns),
+            whole(request.arrivals.first().map(|arrival| arrival.at_ns)),
+            whole(request.arrivals.last().map(|arrival| arrival.at_ns)),
+            whole(Some(request.end_ns)),
+            count(request.prompt_tokens),
+            count(request.output_tokens),
+            basis.as_str().unwrap_or_default().to_owned(),
+            whole(request.ttft_ns().filter(|_| done)),
+            ms(request.tpot_ns().filter(|_| done)),
+            whole(request.e2e_ns()),
+            part(|p| p.client_ns),
+            part(|p| p.connect_ns),
+            part(|p| p.unsplit_ns),
+            part(|p| p.queue_ns),
+            part(|p| p.prefill_ns),
+            part(|p| p.network_ns),
+            part(|p| p.decode_ns),
+            part(|p| p.others_prefill_ns),
+            part(|p| p.stall_ns),
+            split
+                .as_ref()
+                .and_then(|s| s.as_str())
+                .unwrap_or_default()
+                .to_owned(),
+            request
+                .failure
+                .as_ref()
+                .map_or("", |failure| failure.kind.name())
+                .to_owned(),
+            request
+                .failure
+                .as_ref()
+                .map_or("", |failure| failure.message.as_str())
+                .to_owned(),
+        ];
+        let cells: Vec<String> = cells
+            .iter()
+            .map(|cell| crate::output::csv_field(cell))
+            .collect();
+        text += &cells.join(",");
+        text.push('\n');
+    }
+    text
+}
+
+fn steps_csv(steps: &[Step], started_unix_ns: i64) -> String {
+    let mut text = String::from(
+        "start_ms,duration_ms,prefill_sequences,prefill_tokens,decode_sequences,decode_context_tokens\n",
+    );
+    for step in steps {
+        text += &format!(
+            "{:.6},{:.6},{},{},{},{}\n",
+            (step.start_unix_ns - started_unix_ns) as f64 / 1e6,
+            (step.end_unix_ns - step.start_unix_ns) as f64 / 1e6,
+            step.prefill.sequences,
+            step.prefill.tokens,
+            step.decode.sequences,
+            step.decode
+                .context
+                .map_or(String::new(), |tokens| tokens.to_string()),
+        );
+    }
+    text
+}

@@ -1,0 +1,138 @@
+//! Latencies of a load, and of each rate of a sweep.
+
+use llmprof_load::{
+    record::RequestRecord, statistics::Distribution, summary::Summary, sweep::Sweep,
+};
+use llmprof_report::{
+    Drawing, Section, Table,
+    view::{Histogram, Mark, Unit},
+};
+use llmprof_units::significant;
+
+use crate::commands::bench::session::Measured;
+
+pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured) {
+    let mut table = Table::new(
+        &[
+            "Latency, ms",
+            "Mean",
+            "p50",
+            "p90",
+            "p99",
+            "p99, 95 % interval",
+            "Values",
+        ],
+        1,
+    );
+    let rows: [(&str, Option<Distribution>); 5] = [
+        ("TTFT", summary.ttft_ms),
+        ("TPOT", summary.tpot_ms),
+        ("ITL", summary.itl_ms),
+        ("to the last token", summary.e2e_ms),
+        ("between arrivals of text", summary.arrival_gap_ms),
+    ];
+    for (name, found) in rows
+        .into_iter()
+        .filter_map(|(name, found)| Some((name, found?)))
+    {
+        let interval = found.ci95.and_then(|ci| ci.p99);
+        table.row([
+            name.to_owned(),
+            significant(found.mean),
+            significant(found.p50),
+            significant(found.p90),
+            significant(found.p99),
+            interval.map_or("–".to_owned(), |[low, high]| {
+                format!("{} – {}", significant(low), significant(high))
+            }),
+            found.count.to_string(),
+        ]);
+    }
+    section.paragraph(
+        "From the time a request was due, failed requests left out. TPOT is (last − first token) ÷ (output tokens − 1), one value a request; \
+         ITL is the time to each token after the first. Intervals need no shape of the distribution; tokens of one request depend on each \
+         other, so ITL has none, and the 99th percentile needs 368 values.",
+    );
+    section.table(table);
+    if let Some(steady) = &summary.steady_state {
+        let of = |found: &Option<Distribution>| {
+            found.map_or("–".to_owned(), |d| {
+                format!("{} (p99 {})", significant(d.p50), significant(d.p99))
+            })
+        };
+        section.paragraph(format!(
+            "Steady state, from the first completion to the last request due ({} requests in {} s): {} requests/s, TTFT {} ms, TPOT {} ms.",
+            steady.requests,
+            significant(steady.end_s - steady.start_s),
+            significant(steady.request_throughput),
+            of(&steady.ttft_ms),
+            of(&steady.tpot_ms)
+        ));
+    }
+    let done = || measured.load.requests.iter().filter(|r| r.is_complete());
+    let ttft: Vec<f64> = done().filter_map(|r| Some(r.ttft_ns()?.0 as f64)).collect();
+    let itl: Vec<f64> = done()
+        .filter_map(RequestRecord::inter_token_ns)
+        .flatten()
+        .collect();
+    for (key, title, values, found) in [
+        ("ttft", "TTFT", ttft, summary.ttft_ms),
+        ("itl", "ITL", itl, summary.itl_ms),
+    ] {
+        if let Some(found) = found {
+            let marks =
+                [("p50", found.p50), ("p90", found.p90), ("p99", found.p99)].map(|(label, ms)| {
+                    Mark {
+                        label: label.to_owned(),
+                        value: ms * 1e6,
+                    }
+                });
+            section.chart(
+                key,
+                Drawing::Histogram(Histogram::of(
+                    title,
+                    Unit::Nanoseconds,
+                    &values,
+                    marks.into(),
+                )),
+            );
+        }
+    }
+}
+
+/// The rates that a sweep tried.
+pub(super) fn curve(section: &mut Section, sweep: &Sweep) {
+    let mut table = Table::new(
+        &[
+            "Objectives",
+            "Rate asked",
+            "Requests/s",
+            "Output tokens/s",
+            "Goodput",
+            "TTFT p50",
+            "TTFT p99",
+            "TPOT p50",
+            "TPOT p99",
+            "Failed",
+        ],
+        1,
+    );
+    let cell = |value: Option<f64>| value.map_or("–".to_owned(), significant);
+    for point in &sweep.points {
+        let s = &point.summary;
+        table.row([
+            if point.is_met { "met" } else { "not met" }.to_owned(),
+            significant(point.rate),
+            significant(s.request_throughput),
+            cell(s.output_throughput),
+            cell(s.goodput),
+            cell(s.ttft_ms.map(|d| d.p50)),
+            cell(s.ttft_ms.map(|d| d.p99)),
+            cell(s.tpot_ms.map(|d| d.p50)),
+            cell(s.tpot_ms.map(|d| d.p99)),
+            s.failed.to_string(),
+        ]);
+    }
+    section.paragraph("Each rate has a load of its own, after the one before it was drained. Latencies in ms; the numbers below are those of the highest rate that met the objectives.");
+    section.table(table);
+}

@@ -1,0 +1,57 @@
+//! Where the time of the mean request went.
+
+use llmprof_load::parts::MeanParts;
+use llmprof_report::{
+    Drawing, Section, Table,
+    view::{PartKind, Waterfall, WaterfallPart},
+};
+use llmprof_units::{Nanos, Percent};
+
+pub(super) fn add(section: &mut Section, mean: &MeanParts) {
+    let nanos = |ms: f64| Nanos((ms * 1e6).round() as i64);
+    let kind = |name: &str| match name {
+        "decode" | "prefill" => PartKind::Roofline,
+        "queueing" | "waiting for other requests' prefill" => PartKind::Idle,
+        "client" | "connection" | "network and API server" => PartKind::Copies,
+        "queueing, prefill and network" => PartKind::Unattributed,
+        _ => PartKind::Overhead,
+    };
+    let parts: Vec<WaterfallPart> = mean
+        .parts
+        .iter()
+        .map(|part| WaterfallPart {
+            label: part.name.clone(),
+            duration_ns: nanos(part.mean_ms),
+            kind: kind(&part.name),
+        })
+        .collect();
+    let wall_ns = parts.iter().map(|part| part.duration_ns).sum();
+    section.chart(
+        "request_time",
+        Drawing::Waterfall(Waterfall {
+            phase: "the mean request".to_owned(),
+            wall_ns,
+            parts,
+        }),
+    );
+    let mut table = Table::new(&["Part", "Known by", "Mean", "p99", "Share"], 2);
+    for part in &mean.parts {
+        table.row([
+            part.name.clone(),
+            part.source.clone(),
+            nanos(part.mean_ms).to_string(),
+            part.p99_ms
+                .map_or("–".to_owned(), |ms| nanos(ms).to_string()),
+            Percent(part.mean_ms / mean.e2e_ms).to_string(),
+        ]);
+    }
+    section.paragraph(format!(
+        "Parts of each of {} requests add up to its measured latency (`requests.csv`); these are their means.",
+        mean.requests
+    ));
+    section.table(table);
+    if !mean.not_split.is_empty() {
+        section.heading("Not split");
+        section.list(mean.not_split.clone());
+    }
+}

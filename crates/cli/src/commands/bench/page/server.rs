@@ -1,0 +1,173 @@
+//! The server's side of a load: its metrics, its engine steps, and both sides over time.
+
+use llmprof_load::summary::in_flight;
+use llmprof_report::{
+    Drawing, Section, Table,
+    view::{Line, Series, Unit},
+};
+use llmprof_units::{Nanos, Percent, significant};
+
+use crate::commands::bench::{
+    outcome::{Outcome, ServerOutcome},
+    session::Measured,
+};
+
+/// Most points of a line: a million requests draw no better than this many.
+const MOST_POINTS: usize = 2000;
+
+fn thinned(mut samples: Vec<(Nanos, f64)>) -> Vec<(Nanos, f64)> {
+    samples.sort_by_key(|sample| sample.0);
+    let every = samples.len().div_ceil(MOST_POINTS).max(1);
+    samples.into_iter().step_by(every).collect()
+}
+
+/// Latencies, concurrency and KV cache over the time of the load.
+pub(super) fn over_time(section: &mut Section, measured: &Measured) {
+    let done = || measured.load.requests.iter().filter(|r| r.is_complete());
+    let line = |label: &str, samples: Vec<(Nanos, f64)>| Line {
+        label: label.to_owned(),
+        samples: thinned(samples),
+    };
+    let mut series = |key: &str, title: &str, unit: Unit, lines: Vec<Line>| {
+        let lines: Vec<Line> = lines
+            .into_iter()
+            .filter(|line| !line.samples.is_empty())
+            .collect();
+        if lines.is_empty() {
+            return;
+        }
+        section.chart(
+            key,
+            Drawing::Series(Series {
+                key: key.to_owned(),
+                title: title.to_owned(),
+                unit,
+                lines,
+                bands: Vec::new(),
+            }),
+        );
+    };
+    series(
+        "latency_over_time",
+        "Latency by time due",
+        Unit::Nanoseconds,
+        vec![
+            line(
+                "TTFT",
+                done()
+                    .filter_map(|r| Some((r.scheduled_ns, r.ttft_ns()?.0 as f64)))
+                    .collect(),
+            ),
+            line(
+                "to the last token",
+                done()
+                    .filter_map(|r| Some((r.scheduled_ns, r.e2e_ns()?.0 as f64)))
+                    .collect(),
+            ),
+        ],
+    );
+    let mut counts = vec![line(
+        "in flight (client)",
+        in_flight(&measured.load.requests)
+            .into_iter()
+            .map(|(at, count)| (at, count as f64))
+            .collect(),
+    )];
+    let mut kv = Vec::new();
+    if let Some(server) = &measured.server {
+        let gauge = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {
+            let samples = server.scrapes.gauges.iter();
+            samples
+                .filter_map(|(at, gauges)| {
+                    Some((Nanos(at - measured.load.started_unix_ns), value(gauges)?))
+                })
+                .collect()
+        };
+        counts.push(line("running (server)", gauge(|g| g.running)));
+        counts.push(line("waiting (server)", gauge(|g| g.waiting)));
+        kv.push(line("KV cache in use", gauge(|g| g.kv_usage)));
+    }
+    series("concurrency", "Concurrency", Unit::Count, counts);
+    series("kv_cache", "KV cache", Unit::Fraction, kv);
+}
+
+pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outcome) {
+    section.paragraph(format!(
+        "{}: its own histograms over the time of the load. Quantiles are no more exact than the buckets are wide.",
+        server.family
+    ));
+    let mut table = Table::new(
+        &[
+            "Server, ms",
+            "Mean",
+            "p50",
+            "p90",
+            "p99",
+            "Requests",
+            "Client's mean",
+        ],
+        1,
+    );
+    let window = &server.window;
+    let summary = &outcome.summary;
+    let rows = [
+        ("TTFT", &window.ttft_ms, summary.ttft_ms),
+        ("TPOT", &window.tpot_ms, summary.tpot_ms),
+        ("ITL", &window.itl_ms, summary.itl_ms),
+        ("to the last token", &window.e2e_ms, summary.e2e_ms),
+        ("queueing", &window.queue_ms, None),
+        ("prefill", &window.prefill_ms, None),
+        ("decode", &window.decode_ms, None),
+    ];
+    for (name, found, client) in rows
+        .into_iter()
+        .filter_map(|(name, found, client)| Some((name, found.as_ref()?, client)))
+    {
+        let cell = |value: Option<f64>| value.map_or("–".to_owned(), significant);
+        table.row([
+            name.to_owned(),
+            cell(found.mean),
+            cell(found.p50),
+            cell(found.p90),
+            cell(found.p99),
+            significant(found.count),
+            cell(client.map(|client| client.mean)),
+        ]);
+    }
+    if !table.rows.is_empty() {
+        section.table(table);
+    }
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            facts.push(format!("{name}: {}", significant(value)));
+        }
+    };
+    fact("requests running, most", server.running_max);
+    fact("requests waiting, most", server.waiting_max);
+    fact(
+        "KV cache in use, most, %",
+        server.kv_usage_max.map(|share| 100.0 * share),
+    );
+    fact("preemptions", window.preemptions);
+    fact(
+        "prefix cache hits, %",
+        window.prefix_cache_hit_rate.map(|share| 100.0 * share),
+    );
+    fact("tokens of a step, mean", window.tokens_per_step);
+    fact("output tokens", window.output_tokens);
+    fact("queueing, mean ms", window.queue_mean_ms);
+    fact("compute, mean ms", window.compute_mean_ms);
+    fact("time per output token, mean ms", window.tpot_mean_ms);
+    fact("energy, J", window.energy_j);
+    section.list(facts);
+    if let Some(steps) = &outcome.steps {
+        section.paragraph(format!(
+            "The server's trace has {} engine steps, {} of them with prefill, {} sequences in a decode step; steps cover {} of the recording (`server/steps.csv`).",
+            steps.count,
+            steps.with_prefill,
+            significant(steps.mean_decode_batch),
+            Percent(steps.busy_share)
+        ));
+    }
+}

@@ -1,0 +1,270 @@
+//! From arguments to a load: every mistake is found here, before anything is sent.
+
+use std::{sync::Arc, time::Duration};
+
+use llmprof_load::{
+    arrivals::Arrivals,
+    body::{Dialect, Template},
+    client::{CountTokens, Load},
+    dataset,
+    endpoint::{Api, ApiKey, Endpoint},
+    lengths::Lengths,
+    plan::{Plan, Source},
+    prompt::{Prompt, PromptSource},
+    replay,
+};
+
+use super::args::BenchArgs;
+use crate::failure::Failure;
+
+/// A load that is fully described, whose server was not asked yet.
+pub(super) struct Request {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) arrivals: Arrivals,
+    source: Source,
+    prompts: PromptSource,
+    pub(super) count: usize,
+    think: Duration,
+    template: Template,
+    pub(super) ignore_eos: bool,
+    timeout: Duration,
+    max_concurrency: Option<usize>,
+    workers: usize,
+    count_tokens: Option<CountTokens>,
+}
+
+impl Request {
+    pub(super) fn of(args: &BenchArgs, url: &str) -> Result<Self, Failure> {
+        let wrong = |what: String| Failure::new(what);
+        let mut endpoint = Endpoint::parse(url).map_err(wrong)?;
+        if args.chat {
+            endpoint.api = Api::Chat;
+        }
+        endpoint.ca.clone_from(&args.ca);
+        endpoint.key = args
+            .api_key_env
+            .as_deref()
+            .map(ApiKey::from_env)
+            .transpose()
+            .map_err(wrong)?;
+        let arrivals = arrivals(args)?;
+        let source = source(args)?;
+        if args.requests == 0 {
+            return Err(wrong("--requests must be at least 1".to_owned()));
+        }
+        if args.workers == 0 || args.workers > 1024 {
+            return Err(wrong("--workers must lie between 1 and 1024".to_owned()));
+        }
+        if args.max_concurrency == Some(0) {
+            return Err(wrong("--max-concurrency must be at least 1".to_owned()));
+        }
+        if args.turns == 0 {
+            return Err(wrong("--turns must be at least 1".to_owned()));
+        }
+        let has_turns = match &source {
+            Source::Synthetic { turns, .. } => *turns > 1,
+            Source::Dataset { .. } => true,
+            Source::Trace { .. } => false,
+        };
+        let prompts = PromptSource {
+            // A later turn repeats what was said, which is text.
+            as_tokens: endpoint.api == Api::Completions && !has_turns,
+            vocabulary: args.vocabulary,
+            shared_prefix: args.shared_prefix,
+            seed: args.seed,
+        };
+        let extra = match &args.extra_body {
+            None => serde_json::Map::new(),
+            Some(text) => serde_json::from_str(text)
+                .map_err(|error| wrong(format!("--extra-body is no JSON object: {error}")))?,
+        };
+        Ok(Self {
+            template: Template {
+                api: endpoint.api,
+                model: args.model.clone().unwrap_or_default(),
+                stream: !args.no_stream,
+                dialect: Dialect::all(!args.stop_at_eos)[0],
+                extra,
+            },
+            endpoint: Arc::new(endpoint),
+            arrivals,
+            source,
+            prompts,
+            count: args.requests,
+            think: args.think_time.unwrap_or_default(),
+            ignore_eos: !args.stop_at_eos,
+            timeout: args.timeout,
+            max_concurrency: args.max_concurrency,
+            workers: args.workers,
+            count_tokens: args
+                .tokenizer
+                .as_deref()
+                .map(super::tokenizer::load)
+                .transpose()
+                .map_err(wrong)?,
+        })
+    }
+
+    pub(super) fn template(&self) -> &Template {
+        &self.template
+    }
+
+    /// What the server answered about itself.
+    pub(super) fn knows(&mut self, model: String, dialect: Dialect) {
+        self.template.model = model;
+        self.template.dialect = dialect;
+    }
+
+    /// A short prompt, for asking what the server understands.
+    pub(super) fn probe_prompt(&self) -> Prompt {
+        self.prompts.prompt(u64::MAX, 4)
+    }
+
+    /// Tokens that prompts have in common, as a share of the mean prompt.
+    pub(super) fn shared_share(&self, plan: &Plan) -> f64 {
+        let lengths: Vec<u64> = (0..plan.requests.len())
+            .map(|index| match &plan.requests[index].content {
+                llmprof_load::plan::Content::Synthetic(tokens) => *tokens,
+                _ => 0,
+            })
+            .collect();
+        let total: u64 = lengths.iter().sum();
+        let shared: u64 = lengths
+            .iter()
+            .map(|length| (*length).min(self.prompts.shared_prefix))
+            .sum();
+        if total == 0 {
+            0.0
+        } else {
+            shared as f64 / total as f64
+        }
+    }
+
+    /// The load with its own arrivals.
+    pub(super) fn load(&self) -> Load {
+        self.load_with(&self.arrivals, self.count, self.prompts.seed)
+    }
+
+    /// Requests that warm the server up: other prompts than the measured ones, none of them cached for those.
+    pub(super) fn warmup(&self, count: usize) -> Load {
+        let concurrency = match self.arrivals {
+            Arrivals::Closed { concurrency } => concurrency,
+            _ => 4,
+        };
+        let closed = Arrivals::Closed {
+            concurrency: concurrency.min(count),
+        };
+        self.load_with(&closed, count, self.prompts.seed ^ 0x5eed)
+    }
+
+    /// The load at another rate.
+    pub(super) fn load_with(&self, arrivals: &Arrivals, count: usize, seed: u64) -> Load {
+        let prompts = PromptSource {
+            seed,
+            ..self.prompts
+        };
+        Load {
+            endpoint: Arc::clone(&self.endpoint),
+            template: self.template.clone(),
+            plan: Arc::new(Plan::draw(
+                &self.source,
+                arrivals,
+                prompts,
+                count,
+                self.think,
+            )),
+            timeout: self.timeout,
+            max_concurrency: self.max_concurrency,
+            workers: self.workers,
+            count_tokens: self.count_tokens.clone(),
+        }
+    }
+
+    /// The load in a line.
+    pub(super) fn describe(&self) -> String {
+        let lengths = |lengths: &Lengths| match *lengths {
+            Lengths::Fixed { tokens } => tokens.to_string(),
+            Lengths::Uniform { least, most } => format!("{least}–{most}"),
+            Lengths::Normal { mean, deviation } => format!("{mean} ± {deviation}"),
+            Lengths::Lognormal { median, sigma } => format!("{median} (σ {sigma})"),
+        };
+        let what = match &self.source {
+            Source::Synthetic {
+                prompt,
+                output,
+                turns,
+            } => {
+                let turns = if *turns > 1 {
+                    format!(", {turns} turns")
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{} prompt and {} output tokens{turns}",
+                    lengths(prompt),
+                    lengths(output)
+                )
+            }
+            Source::Trace { requests, speedup } => {
+                format!("a trace of {} requests at {speedup}×", requests.len())
+            }
+            Source::Dataset { conversations, .. } => {
+                format!("a dataset of {} conversations", conversations.len())
+            }
+        };
+        let when = match &self.arrivals {
+            Arrivals::Closed { concurrency } => format!("{concurrency} in flight"),
+            Arrivals::Constant { rate } => format!("{rate} requests/s, evenly spaced"),
+            Arrivals::Poisson { rate } => format!("{rate} requests/s, Poisson"),
+            Arrivals::Gamma { rate, burstiness } => {
+                format!("{rate} requests/s, burstiness {burstiness}")
+            }
+            Arrivals::Recorded => "at the times of the trace".to_owned(),
+        };
+        format!("{} requests, {when}, {what}", self.count)
+    }
+}
+
+fn arrivals(args: &BenchArgs) -> Result<Arrivals, Failure> {
+    let arrivals = match (args.rate, args.burstiness) {
+        (Some(rate), Some(burstiness)) => Arrivals::Gamma { rate, burstiness },
+        (Some(rate), None) if args.constant => Arrivals::Constant { rate },
+        (Some(rate), None) => Arrivals::Poisson { rate },
+        (None, _) if args.trace.is_some() && args.concurrency.is_none() => Arrivals::Recorded,
+        (None, _) => Arrivals::Closed {
+            concurrency: args.concurrency.unwrap_or(1),
+        },
+    };
+    match arrivals.mistake() {
+        Some(mistake) => Err(Failure::new(mistake)),
+        None => Ok(arrivals),
+    }
+}
+
+fn source(args: &BenchArgs) -> Result<Source, Failure> {
+    let of = |path: &std::path::Path, error: &dyn std::fmt::Display| {
+        Failure::new(format!("{}: {error}", path.display()))
+    };
+    if let Some(path) = &args.trace {
+        if !(args.speedup > 0.0 && args.speedup.is_finite()) {
+            return Err(Failure::new("--speedup must be a positive number"));
+        }
+        let requests = replay::load(path).map_err(|error| of(path, &error))?;
+        return Ok(Source::Trace {
+            requests: Arc::new(requests),
+            speedup: args.speedup,
+        });
+    }
+    if let Some(path) = &args.dataset {
+        let conversations = dataset::load(path).map_err(|error| of(path, &error))?;
+        return Ok(Source::Dataset {
+            conversations: Arc::new(conversations),
+            output: args.output_tokens,
+        });
+    }
+    Ok(Source::Synthetic {
+        prompt: args.prompt_tokens,
+        output: args.output_tokens,
+        turns: args.turns,
+    })
+}

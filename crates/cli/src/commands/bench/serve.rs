@@ -1,0 +1,353 @@
+//! A server that bench starts, waits for, and ends with all that it started.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use llmprof_capture::{
+    process::{Child, Interrupt, Launch},
+    profiler::{Channel, Cupti, find_library},
+};
+use llmprof_load::{client::Calls, endpoint::Endpoint};
+use llmprof_record::{
+    import::wire,
+    issue::{Issue, Severity},
+};
+use llmprof_units::Share;
+use llmprof_wire::Options;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::args::ServeArgs;
+use crate::failure::Failure;
+
+/// How many of the server's last lines are shown where it fails.
+const LAST_LINES: usize = 15;
+/// Where its logs are in the run.
+const FOLDER: &str = "server";
+
+/// A running server.
+pub(super) struct Server {
+    child: Child,
+    name: String,
+    channel: Option<Channel>,
+    recorded: Option<PathBuf>,
+    pub(super) issues: Vec<Issue>,
+}
+
+/// Words of a command line as a shell splits them: quotes and backslashes, nothing else.
+pub(super) fn words(command: &str) -> Result<Vec<String>, Failure> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut characters = command.chars();
+    let open = |quote| Failure::new(format!("--serve: a {quote} is not closed in `{command}`"));
+    while let Some(character) = characters.next() {
+        match character {
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match characters.next().ok_or_else(|| open('\''))? {
+                        '\'' => break,
+                        other => word.push(other),
+                    }
+                }
+            }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match characters.next().ok_or_else(|| open('"'))? {
+                        '"' => break,
+                        '\\' => match characters.next().ok_or_else(|| open('"'))? {
+                            escaped @ ('"' | '\\' | '$' | '`') => word.push(escaped),
+                            other => word.extend(['\\', other]),
+                        },
+                        other => word.push(other),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().extend(characters.next()),
+            character if character.is_whitespace() => words.extend(word.take()),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    if words.is_empty() {
+        return Err(Failure::new("--serve has no command"));
+    }
+    Ok(words)
+}
+
+/// The address of a server by its command line: its `--port` on the loopback.
+pub(super) fn url_of(args: &ServeArgs, words: &[String]) -> String {
+    if let Some(url) = &args.serve_url {
+        return url.clone();
+    }
+    let mut port = "8000";
+    for (index, word) in words.iter().enumerate() {
+        if word == "--port" {
+            port = words.get(index + 1).map_or(port, String::as_str);
+        } else if let Some(value) = word.strip_prefix("--port=") {
+            port = value;
+        }
+    }
+    format!("http://127.0.0.1:{port}")
+}
+
+/// A command line that was read: leading `NAME=value` words are its environment.
+pub(super) fn launch(words: &[String]) -> Result<Launch, Failure> {
+    let is_variable = |word: &&String| {
+        word.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        })
+    };
+    let variables = words.iter().take_while(is_variable).count();
+    let [program, rest @ ..] = &words[variables..] else {
+        return Err(Failure::new("--serve has no command"));
+    };
+    let mut launch = Launch::new(program.clone()).args(rest.iter().cloned());
+    for (name, value) in words[..variables]
+        .iter()
+        .filter_map(|word| word.split_once('='))
+    {
+        launch = launch.env(name, value);
+    }
+    Ok(launch)
+}
+
+impl Server {
+    /// Starts it, recorded where that is possible and wanted.
+    pub(super) fn start(mut launch: Launch, args: &ServeArgs, run: &Path) -> Result<Self, Failure> {
+        let name = launch.program.clone();
+        let mut issues = Vec::new();
+        let (mut channel, mut recorded) = (None, None);
+        if !args.no_record {
+            match find_library() {
+                Ok(library) => {
+                    let opened = Channel::open().map_err(failure)?;
+                    let directory = std::path::absolute(run.join("cupti")).map_err(failure)?;
+                    let cupti = Cupti {
+                        library,
+                        directory: directory.clone(),
+                        control: Some(opened.path()),
+                        options: Options {
+                            begin: true,
+                            overhead_ppm: args.overhead.map_or(0, Share::ppm),
+                            detach: true,
+                            ..Options::default()
+                        },
+                        range: None,
+                    };
+                    launch = cupti.apply(launch);
+                    (channel, recorded) = (Some(opened), Some(directory));
+                }
+                Err(missing) => {
+                    let text = format!("the server's GPUs are not recorded: {missing}");
+                    issues.push(
+                        Issue::new(Severity::Warning, "bench.not_recorded", text)
+                            .with_hint(missing.hint()),
+                    );
+                }
+            }
+        }
+        let child = launch.spawn(&run.join(FOLDER), "server").map_err(failure)?;
+        Ok(Self {
+            child,
+            name,
+            channel,
+            recorded,
+            issues,
+        })
+    }
+
+    /// Whether it still runs; reports of recorded processes are read.
+    pub(super) fn is_alive(&mut self) -> bool {
+        if let Some(channel) = &mut self.channel {
+            channel.serve();
+        }
+        !self.child.has_ended()
+    }
+
+    /// Waits until it answers.
+    pub(super) fn wait_until_healthy(
+        &mut self,
+        endpoint: &Arc<Endpoint>,
+        args: &ServeArgs,
+        interrupt: &mut Interrupt,
+    ) -> Result<(), Failure> {
+        let calls = Calls::new(Arc::clone(endpoint)).map_err(failure)?;
+        let started = Instant::now();
+        loop {
+            // Before asking: another server on its port would answer for a dead one.
+            if !self.is_alive() {
+                return Err(self.died("ended before it was healthy"));
+            }
+            let Err(why) = calls.get(&args.health, Duration::from_secs(5)) else {
+                return Ok(());
+            };
+            if interrupt.count() > 0 {
+                return Err(Failure::new("interrupted while waiting for the server"));
+            }
+            if started.elapsed() > args.ready_timeout {
+                let what = format!("was not healthy within {:?} ({why})", args.ready_timeout);
+                return Err(self
+                    .died(&what)
+                    .hint("--ready-timeout, --health PATH or --serve-url may differ".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// What its logs end with.
+    pub(super) fn died(&self, what: &str) -> Failure {
+        let mut message = format!("the server `{}` {what}", self.name);
+        let lines = self.child.last_lines(LAST_LINES);
+        if lines.is_empty() {
+            message += "; it printed nothing";
+        } else {
+            message += &format!("; its last lines:\n{}", lines.join("\n"));
+        }
+        Failure::new(message)
+    }
+
+    /// Ends it and everything it started; the folder of what was recorded, where a process used CUDA.
+    pub(super) fn stop(mut self, interrupt: &mut Interrupt) -> (Vec<Issue>, Option<PathBuf>) {
+        let offspring = descendants(self.child.id());
+        if let Some(channel) = &mut self.channel {
+            channel.order(llmprof_wire::control::Order::Stop);
+            channel.flush();
+            let deadline = Instant::now() + Duration::from_secs(3);
+            while Instant::now() < deadline
+                && channel
+                    .processes()
+                    .any(|p| p.cupti.is_some() && p.is_capturing)
+            {
+                channel.serve();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        if let Err(error) = self.child.wait(interrupt, Some(Duration::ZERO)) {
+            let text = format!("the server could not be ended: {error}");
+            self.issues
+                .push(Issue::new(Severity::Error, "bench.server_left", text));
+        }
+        end(&offspring);
+        let files = self
+            .recorded
+            .filter(|folder| wire::files(folder).is_ok_and(|files| !files.is_empty()));
+        let uses_cuda = self
+            .channel
+            .as_ref()
+            .is_some_and(|c| c.processes().any(|p| p.cupti.is_some()));
+        (self.issues, files.filter(|_| uses_cuda))
+    }
+}
+
+/// A process by id and start time: an id alone may be another's by the time it is used.
+type Known = (i32, u64);
+
+/// Everything below a process, also what left its group.
+fn descendants(root: u32) -> Vec<Known> {
+    let mut parents: BTreeMap<i32, Vec<Known>> = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_string_lossy().parse::<i32>();
+        if let Ok(pid) = pid
+            && let Some((parent, started)) = stat(pid)
+        {
+            parents.entry(parent).or_default().push((pid, started));
+        }
+    }
+    let mut found = Vec::new();
+    let mut left = vec![root as i32];
+    while let Some(parent) = left.pop() {
+        for &(pid, started) in parents.get(&parent).into_iter().flatten() {
+            found.push((pid, started));
+            left.push(pid);
+        }
+    }
+    found
+}
+
+/// Parent and start time of a process; `None` of one that ended.
+fn stat(pid: i32) -> Option<(i32, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything, also spaces and parentheses.
+    let rest = &text[text.rfind(')')? + 2..];
+    let fields: Vec<&str> = rest.split(' ').collect();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+}
+
+/// Ends processes that outlived the server.
+fn end(offspring: &[Known]) {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let alive: Vec<&Known> = offspring
+            .iter()
+            .filter(|(pid, started)| stat(*pid).is_some_and(|(_, now)| now == *started))
+            .collect();
+        if alive.is_empty() {
+            return;
+        }
+        for (pid, _) in alive {
+            if let Some(pid) = Pid::from_raw(*pid) {
+                // One that is gone already is what was wanted.
+                let _ = kill_process(pid, signal);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<String> {
+        words(text).unwrap()
+    }
+
+    #[test]
+    fn words_are_a_shells() {
+        assert_eq!(
+            split(r#"vllm serve  'my model' --opt="{\"a\": 1}" a\ b "" "#),
+            ["vllm", "serve", "my model", "--opt={\"a\": 1}", "a b", ""]
+        );
+        assert!(words("a 'b").is_err());
+        assert!(words("  ").is_err());
+        let launch = launch(&split("A=1 B_2=x=y python -m a=b")).unwrap();
+        assert_eq!(launch.program, "python");
+        assert_eq!(launch.args, ["-m", "a=b"]);
+        assert_eq!(launch.env["B_2"].as_deref(), Some("x=y"));
+    }
+
+    #[test]
+    fn the_port_is_the_commands() {
+        let args = ServeArgs {
+            serve: None,
+            serve_url: None,
+            ready_timeout: Duration::ZERO,
+            health: String::new(),
+            overhead: None,
+            no_record: false,
+        };
+        assert_eq!(
+            url_of(&args, &split("vllm serve m --port 9000")),
+            "http://127.0.0.1:9000"
+        );
+        assert_eq!(
+            url_of(&args, &split("vllm serve m --port=9001")),
+            "http://127.0.0.1:9001"
+        );
+        assert_eq!(
+            url_of(&args, &split("vllm serve m")),
+            "http://127.0.0.1:8000"
+        );
+    }
+}

@@ -1,0 +1,424 @@
+//! One measured load: warm-up, scraping, the server's profiler, the load itself.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use llmprof_capture::session::StageObserver as _;
+use llmprof_load::{
+    client::{Calls, Load, LoadRecord, Probed, Progress, drive, probe},
+    clock::Clock,
+    endpoint::Endpoint,
+    server::{
+        families::{Family, ServerWindow},
+        profile::{self, ProfileRequest, Profiler},
+        scrape::{self, Scraper, Scrapes},
+        steps::{self, Step},
+        window::Window,
+    },
+    slo::Slo,
+    summary::Summary,
+};
+use llmprof_record::issue::{Issue, Severity};
+
+use super::{
+    args::{BenchArgs, ProfileArgs},
+    request::Request,
+};
+use crate::{
+    failure::Failure,
+    progress::{Show, Stage},
+};
+
+/// How long a request of a few tokens may take before a server is taken for one that does not answer.
+const PROBE_LIMIT: Duration = Duration::from_mins(2);
+
+/// What a load left, client and server.
+pub(super) struct Measured {
+    pub(super) load: LoadRecord,
+    pub(super) summary: Summary,
+    pub(super) server: Option<Server>,
+    /// Pages beside the server's own: their address, and what they say.
+    pub(super) others: Vec<(String, Scrapes)>,
+    pub(super) steps: Vec<Step>,
+    pub(super) traces: Vec<PathBuf>,
+    pub(super) issues: Vec<Issue>,
+    pub(super) was_interrupted: bool,
+}
+
+/// What the server says of the time of the load.
+pub(super) struct Server {
+    pub(super) scrapes: Scrapes,
+    pub(super) window: Window,
+    pub(super) said: ServerWindow,
+}
+
+/// What happens beside the requests: called a few times a second, false ends the load.
+pub(super) type Beside<'a> = dyn FnMut() -> bool + 'a;
+
+/// Asks the server what it serves, and tells the request.
+pub(super) fn ask(request: &mut Request) -> Result<(), Failure> {
+    let Probed { model, dialect } = probe(
+        &request.endpoint,
+        request.template(),
+        &request.probe_prompt(),
+        request.ignore_eos,
+        PROBE_LIMIT,
+    )
+    .map_err(|error| {
+        let hint = match &error {
+            llmprof_load::client::ProbeError::Call { .. } => {
+                "is the server up? `llmprof bench --serve 'CMD…'` starts one"
+            }
+            llmprof_load::client::ProbeError::Refused { .. } => {
+                "try --chat, --extra-body, --vocabulary for a small one, or --api-key-env"
+            }
+            llmprof_load::client::ProbeError::NoModel { .. } => "--model NAME",
+        };
+        Failure::new(error.to_string()).hint(hint.to_owned())
+    })?;
+    request.knows(model, dialect);
+    Ok(())
+}
+
+/// Sends requests that nothing is measured of, and waits for every answer.
+pub(super) fn warm_up(
+    request: &Request,
+    count: usize,
+    show: Show,
+    beside: &mut Beside<'_>,
+) -> Result<(), Failure> {
+    if count == 0 {
+        return Ok(());
+    }
+    let stage = Stage::start(show, "warm-up", count as u64);
+    let record = drive(&request.warmup(count), |_, progress| {
+        stage.at(progress.ended as u64);
+        beside()
+    })
+    .map_err(Failure::new)?;
+    let failed = record.requests.iter().filter_map(|r| r.failure.as_ref());
+    if let Some(failure) = failed.clone().next()
+        && failed.count() == record.requests.len()
+    {
+        return Err(Failure::new(format!(
+            "every request of the warm-up failed: {}",
+            failure.message
+        )));
+    }
+    stage.finish(&format!("{count} requests, drained"));
+    Ok(())
+}
+
+/// Runs one load with everything beside it.
+pub(super) fn measure(
+    request: &Request,
+    load: &Load,
+    args: &BenchArgs,
+    show: Show,
+    beside: &mut Beside<'_>,
+) -> Result<Measured, Failure> {
+    let mut issues = Vec::new();
+    let mut extra = Vec::new();
+    let scraper = if args.no_metrics {
+        None
+    } else {
+        start_scraper(&request.endpoint, Family::paths(), args.scrape_interval).unwrap_or_else(|why| {
+            let text = format!("the server's metrics cannot be scraped: {why}");
+            issues.push(
+                Issue::new(Severity::Warning, "bench.no_metrics", text)
+                    .with_hint("queueing and prefill stay one part; start the server with metrics, or use --no-metrics"),
+            );
+            None
+        })
+    };
+    for url in &args.metrics {
+        let (endpoint, path) = page_of(url)?;
+        match start_scraper(&endpoint, &[path.as_str()], args.scrape_interval) {
+            Ok(Some(found)) => extra.push((url.clone(), found)),
+            Ok(None) => {}
+            Err(why) => {
+                let text = format!("{url} cannot be scraped: {why}");
+                issues.push(Issue::new(Severity::Warning, "bench.no_metrics", text));
+            }
+        }
+    }
+    let mut profiling = args
+        .profile
+        .profile
+        .then(|| Profiling::new(&request.endpoint, &args.profile, scraper.as_ref()))
+        .transpose()?;
+    let stage = Stage::start(show, "load", load.plan.requests.len() as u64);
+    let mut was_interrupted = false;
+    let record = drive(load, |clock: &Clock, progress: Progress| {
+        stage.at(progress.ended as u64);
+        if let Some(profiling) = &mut profiling {
+            profiling.step(clock, scraper.as_ref());
+        }
+        was_interrupted = !beside();
+        !was_interrupted
+    })
+    .map_err(Failure::new)?;
+    stage.finish(&format!("{} requests", record.requests.len()));
+    let (traces, steps) = match profiling {
+        Some(profiling) => profiling.finish(&mut issues),
+        None => (Vec::new(), Vec::new()),
+    };
+    let server = scraper.and_then(Scraper::finish).map(|scrapes| {
+        let window = Window::between(&scrapes.first.page, &scrapes.last.page);
+        let said = scrapes.family.read_window(&window);
+        Server {
+            scrapes,
+            window,
+            said,
+        }
+    });
+    if let Some(server) = &server {
+        issues.extend(server_issues(server));
+    }
+    let others = extra
+        .into_iter()
+        .filter_map(|(url, scraper)| Some((url, scraper.finish()?)))
+        .collect();
+    let slos: &[Slo] = &args.slo;
+    let summary = Summary::of(&record, slos);
+    issues.extend(summary.issues(&record));
+    Ok(Measured {
+        load: record,
+        summary,
+        server,
+        others,
+        steps,
+        traces,
+        issues,
+        was_interrupted,
+    })
+}
+
+fn start_scraper(
+    endpoint: &Arc<Endpoint>,
+    paths: &[&str],
+    interval: Duration,
+) -> Result<Option<Scraper>, String> {
+    let path = scrape::find(endpoint, paths)?;
+    Scraper::start(Arc::clone(endpoint), path, interval)
+        .map(Some)
+        .map_err(|error| error.to_string())
+}
+
+/// A page's address as server and path.
+fn page_of(url: &str) -> Result<(Arc<Endpoint>, String), Failure> {
+    let mut endpoint = Endpoint::parse(url).map_err(Failure::new)?;
+    let path = std::mem::take(&mut endpoint.base);
+    let path = if path.is_empty() {
+        "/metrics".to_owned()
+    } else {
+        path
+    };
+    Ok((Arc::new(endpoint), path))
+}
+
+fn server_issues(server: &Server) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    if server.scrapes.failed > 0 {
+        let text = format!(
+            "{} scrapes of the server's metrics failed",
+            server.scrapes.failed
+        );
+        issues.push(
+            Issue::new(Severity::Warning, "bench.scrapes_failed", text)
+                .counting(server.scrapes.failed),
+        );
+    }
+    if !server.window.resets.is_empty() {
+        let text = "counters of the server fell: it was started again during the load".to_owned();
+        issues.push(
+            Issue::new(Severity::Error, "bench.server_restarted", text)
+                .counting(server.window.resets.len() as u64),
+        );
+    }
+    issues
+}
+
+/// The server's profiler during a load: started when it is time, stopped when it was long enough.
+struct Profiling {
+    /// On a thread of its own: a server answers `/stop_profile` after minutes.
+    work: Option<std::thread::JoinHandle<Result<(), String>>>,
+    profiler: Arc<Profiler>,
+    family: Family,
+    request: ProfileRequest,
+    folder: Option<PathBuf>,
+    before: Vec<PathBuf>,
+    started: Instant,
+    error: Option<String>,
+}
+
+impl Profiling {
+    fn new(
+        endpoint: &Arc<Endpoint>,
+        args: &ProfileArgs,
+        scraper: Option<&Scraper>,
+    ) -> Result<Self, Failure> {
+        if args.profile_when_running.is_some() && scraper.is_none() {
+            return Err(Failure::new(
+                "--profile-when-running needs the server's metrics",
+            ));
+        }
+        let family = family_of(endpoint);
+        let request = ProfileRequest {
+            when_running: args.profile_when_running,
+            after: args.profile_after.unwrap_or_default(),
+            length: args.profile_for,
+            steps: args.profile_steps,
+            options: serde_json::Map::new(),
+        };
+        let profiler = Profiler::new(Arc::clone(endpoint), family, request.clone())
+            .map_err(|error| Failure::new(error.to_string()))?;
+        Ok(Self {
+            work: None,
+            profiler: Arc::new(profiler),
+            family,
+            request,
+            before: args.profile_dir.as_deref().map(traces).unwrap_or_default(),
+            folder: args.profile_dir.clone(),
+            started: Instant::now(),
+            error: None,
+        })
+    }
+
+    fn step(&mut self, clock: &Clock, scraper: Option<&Scraper>) {
+        if self.work.is_some() {
+            return;
+        }
+        let since = Duration::from_nanos(clock.now().0.max(0) as u64);
+        let is_time = match self.request.when_running {
+            Some(least) => scraper
+                .and_then(|s| s.latest().running)
+                .is_some_and(|n| n >= least),
+            None => since >= self.request.after,
+        };
+        if !is_time {
+            return;
+        }
+        self.started = Instant::now();
+        let (profiler, length) = (Arc::clone(&self.profiler), self.request.length);
+        let counts = self.family == Family::Sglang && self.request.steps.is_some();
+        let work = std::thread::Builder::new()
+            .name("profile".to_owned())
+            .spawn(move || {
+                profiler.start().map_err(|error| error.to_string())?;
+                std::thread::sleep(length);
+                // A server that counts steps has stopped by itself.
+                match profiler.stop() {
+                    Err(_) if counts => Ok(()),
+                    stopped => stopped.map_err(|error| error.to_string()),
+                }
+            });
+        match work {
+            Ok(work) => self.work = Some(work),
+            Err(error) => self.error = Some(error.to_string()),
+        }
+    }
+
+    fn finish(self, issues: &mut Vec<Issue>) -> (Vec<PathBuf>, Vec<Step>) {
+        let mut failed = |what: String, hint: &str| {
+            let text = format!("the server was not profiled: {what}");
+            issues.push(Issue::new(Severity::Error, "bench.not_profiled", text).with_hint(hint));
+        };
+        let Some(work) = self.work else {
+            let what = self
+                .error
+                .unwrap_or_else(|| match self.request.when_running {
+                    Some(least) => format!("{least} requests never ran at once"),
+                    None => "the load was over before --profile-after".to_owned(),
+                });
+            failed(what, "lower --profile-when-running, or send more requests");
+            return (Vec::new(), Vec::new());
+        };
+        if let Err(what) = work
+            .join()
+            .unwrap_or_else(|_| Err("its thread panicked".to_owned()))
+        {
+            failed(what, profile::hint(self.family));
+            return (Vec::new(), Vec::new());
+        }
+        let Some(folder) = &self.folder else {
+            return (Vec::new(), Vec::new());
+        };
+        let found: Vec<PathBuf> = new_traces(folder, &self.before);
+        if found.is_empty() {
+            failed(
+                format!("no new trace in {}", folder.display()),
+                "--profile-dir must be the folder that the server writes traces to",
+            );
+        }
+        let mut all = Vec::new();
+        for path in &found {
+            match steps::load(path) {
+                Ok(steps) => all.extend(steps),
+                Err(error) => {
+                    let text = format!("steps of the server's trace cannot be joined: {error}");
+                    issues.push(Issue::new(Severity::Warning, "bench.steps", text));
+                }
+            }
+        }
+        all.sort_by_key(|step| step.start_unix_ns);
+        (found, all)
+    }
+}
+
+/// Which server it is, by its metrics.
+fn family_of(endpoint: &Arc<Endpoint>) -> Family {
+    let Ok(calls) = Calls::new(Arc::clone(endpoint)) else {
+        return Family::Unknown;
+    };
+    Family::paths()
+        .iter()
+        .find_map(|path| calls.get(path, Duration::from_secs(5)).ok())
+        .map_or(Family::Unknown, |bytes| {
+            let text = String::from_utf8_lossy(&bytes);
+            Family::of(&llmprof_load::server::text::Page::read(&text))
+        })
+}
+
+/// Files of a folder that look like Kineto traces.
+fn traces(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.contains("trace.json")
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// A trace is whole when it stops growing: some servers answer before they have written it.
+fn new_traces(folder: &Path, before: &[PathBuf]) -> Vec<PathBuf> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let sizes = || -> Vec<(PathBuf, u64)> {
+        traces(folder)
+            .into_iter()
+            .filter(|path| !before.contains(path))
+            .map(|path| {
+                let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+                (path, size)
+            })
+            .collect()
+    };
+    let mut seen = sizes();
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = sizes();
+        if (now == seen && !now.is_empty()) || Instant::now() >= deadline {
+            return now.into_iter().map(|(path, _)| path).collect();
+        }
+        seen = now;
+    }
+}

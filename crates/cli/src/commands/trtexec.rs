@@ -1,0 +1,315 @@
+//! `import` of what `trtexec` wrote: layers by time, and layer types against the roofline.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use llmprof_record::{
+    import::trtexec::{self, Iteration, Layer, LayerTime, Trtexec},
+    issue::{Issue, Severity},
+    store::{RunDir, RunStatus},
+};
+use llmprof_report::{Document, Table, text::warning_lines};
+use llmprof_theory::device::{Device, Engine};
+use llmprof_units::{Bytes, DType, Flops, Nanos, Percent};
+use serde::Serialize;
+
+use crate::{
+    args::ImportArgs,
+    clock,
+    failure::Failure,
+    output::Output,
+    output::csv_field,
+    outputs::{self, Wanted},
+    subject,
+};
+
+/// Layers of one type together.
+#[derive(Debug, Default, Serialize)]
+struct LayerType {
+    kind: String,
+    layers: u64,
+    average_ms: f64,
+    flops: u64,
+    bytes: u64,
+    /// Layers whose operations or bytes are not known.
+    uncounted: u64,
+    /// Roofline time ÷ measured time, where everything is counted and a device is named.
+    of_roofline: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Imported {
+    layers: Vec<LayerTime>,
+    types: Vec<LayerType>,
+    iterations: Option<u64>,
+    total_ms: f64,
+    latency_p50_ms: Option<f64>,
+    issues: Vec<Issue>,
+    run: String,
+}
+
+/// Reads the files where all of them are trtexec's; `None` leaves them to the other importers.
+pub(crate) fn import(
+    files: &[PathBuf],
+    args: &ImportArgs,
+    output: &mut Output,
+) -> Option<Result<(), Failure>> {
+    let read = |path: &PathBuf| trtexec::read(&std::fs::read_to_string(path).ok()?);
+    let found: Vec<Trtexec> = files.iter().map(read).collect::<Option<_>>()?;
+    (!found.is_empty()).then(|| keep(found, files, args, output))
+}
+
+fn keep(
+    found: Vec<Trtexec>,
+    files: &[PathBuf],
+    args: &ImportArgs,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let device = args.device.as_deref().map(subject::device).transpose()?;
+    let (mut times, mut layers, mut iterations, mut count) =
+        (Vec::new(), Vec::new(), Vec::new(), None);
+    for one in found {
+        match one {
+            Trtexec::Profile { layers, iterations } => {
+                times = layers;
+                count = iterations;
+            }
+            Trtexec::Layers(found) => layers = found,
+            Trtexec::Times(found) => iterations = found,
+        }
+    }
+    let dir = match &args.output {
+        Some(dir) => dir.clone(),
+        None => default_directory(files),
+    };
+    let store = RunDir::create(&dir, clock::now(), crate::VERSION)
+        .map_err(|error| Failure::directory(&error, "-o DIR"))?;
+    let imported = analyze(times, &layers, &iterations, count, device.as_ref(), &dir);
+    let written = write(&imported, device.as_ref(), store);
+    written?;
+    if args.json {
+        return output.json(&imported);
+    }
+    for line in summary(&imported) {
+        output.line(&line)?;
+    }
+    let mut warnings = Output::stderr();
+    for line in warning_lines(&imported.issues) {
+        warnings.line(&line)?;
+    }
+    output.line(&format!("report: {}", dir.join("report.html").display()))
+}
+
+fn analyze(
+    mut times: Vec<LayerTime>,
+    layers: &[Layer],
+    iterations: &[Iteration],
+    count: Option<u64>,
+    device: Option<&Device>,
+    dir: &Path,
+) -> Imported {
+    times.sort_by(|a, b| b.average_ms.total_cmp(&a.average_ms));
+    let by_name: BTreeMap<&str, &Layer> = layers
+        .iter()
+        .map(|layer| (layer.name.as_str(), layer))
+        .collect();
+    let mut types: BTreeMap<String, LayerType> = BTreeMap::new();
+    let mut roofline: BTreeMap<String, f64> = BTreeMap::new();
+    let mut strangers = 0;
+    for time in &times {
+        let layer = by_name.get(time.name.as_str());
+        strangers += u64::from(layer.is_none() && !layers.is_empty());
+        let kind = layer.map_or("", |layer| layer.kind.as_str());
+        let kind = if kind.is_empty() { "unknown" } else { kind };
+        let of = types.entry(kind.to_owned()).or_default();
+        kind.clone_into(&mut of.kind);
+        of.layers += 1;
+        of.average_ms += time.average_ms;
+        match layer.and_then(|layer| Some((layer, layer.tensor_bytes?))) {
+            Some((layer, tensors)) => {
+                let (flops, bytes) = (layer.flops.unwrap_or(0), tensors + layer.weight_bytes);
+                of.flops += flops;
+                of.bytes += bytes;
+                // Without weights in it a product's operations are not known; its bytes bound it still.
+                if let Some(device) = device {
+                    *roofline.entry(kind.to_owned()).or_default() +=
+                        seconds(flops, bytes, device) * 1e3;
+                }
+            }
+            None => of.uncounted += 1,
+        }
+    }
+    for of in types.values_mut() {
+        of.of_roofline = roofline
+            .get(&of.kind)
+            .filter(|_| of.uncounted == 0 && of.average_ms > 0.0)
+            .map(|ms| ms / of.average_ms);
+    }
+    let mut issues = Vec::new();
+    if strangers > 0 {
+        let text = format!(
+            "{strangers} layers of the profile are not in the layer information: both are of one engine?"
+        );
+        issues
+            .push(Issue::new(Severity::Warning, "trtexec.other_layers", text).counting(strangers));
+    }
+    let beyond = types
+        .values()
+        .find(|of| of.of_roofline.is_some_and(|share| share > 1.0));
+    if let Some(of) = beyond {
+        let text = format!(
+            "layers of type {} took less than the roofline time of the device: another device, or caches",
+            of.kind
+        );
+        issues.push(Issue::new(
+            Severity::Warning,
+            "trtexec.above_roofline",
+            text,
+        ));
+    }
+    let mut types: Vec<LayerType> = types.into_values().collect();
+    types.sort_by(|a, b| b.average_ms.total_cmp(&a.average_ms));
+    let mut latencies: Vec<f64> = iterations.iter().map(|one| one.latency_ms).collect();
+    latencies.sort_by(f64::total_cmp);
+    Imported {
+        total_ms: times.iter().map(|time| time.average_ms).sum(),
+        iterations: count.or_else(|| (!iterations.is_empty()).then_some(iterations.len() as u64)),
+        latency_p50_ms: latencies.get(latencies.len() / 2).copied(),
+        layers: times,
+        types,
+        issues,
+        run: dir.display().to_string(),
+    }
+}
+
+/// Roofline time with fp16 peaks, which is what TensorRT engines compute in.
+fn seconds(flops: u64, bytes: u64, device: &Device) -> f64 {
+    let compute = device
+        .peak(DType::F16, Engine::Tensor)
+        .ok()
+        .map(|peak| peak.dense_flops_per_s)
+        .map_or(0.0, |rate| flops as f64 / rate.0);
+    compute.max(bytes as f64 / device.bandwidth().0)
+}
+
+fn summary(imported: &Imported) -> Vec<String> {
+    let ms = |ms: f64| Nanos((ms * 1e6) as i64);
+    let mut lines = Vec::new();
+    if let Some(latency) = imported.latency_p50_ms {
+        lines.push(format!("Latency {} (median).", ms(latency)));
+    }
+    if !imported.layers.is_empty() {
+        lines.push(format!(
+            "{} layers, {} an iteration.",
+            imported.layers.len(),
+            ms(imported.total_ms)
+        ));
+    }
+    if let Some(first) = imported.types.first().filter(|_| imported.total_ms > 0.0) {
+        let of = first.of_roofline.map_or(String::new(), |share| {
+            format!(", at {} of roofline", Percent(share))
+        });
+        lines.push(format!(
+            "Layers of type {} take {}{of}.",
+            first.kind,
+            Percent(first.average_ms / imported.total_ms)
+        ));
+    }
+    lines
+}
+
+fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Result<(), Failure> {
+    let ms = |ms: f64| Nanos((ms * 1e6) as i64).to_string();
+    let mut types = Table::new(
+        &[
+            "Layer type",
+            "Layers",
+            "Time",
+            "Share",
+            "FLOPs",
+            "Bytes",
+            "Of roofline",
+        ],
+        1,
+    );
+    for of in &imported.types {
+        types.row([
+            of.kind.clone(),
+            of.layers.to_string(),
+            ms(of.average_ms),
+            Percent(of.average_ms / imported.total_ms.max(f64::MIN_POSITIVE)).to_string(),
+            Flops(of.flops).to_string(),
+            Bytes(of.bytes).to_string(),
+            of.of_roofline
+                .map_or("–".to_owned(), |share| Percent(share).to_string()),
+        ]);
+    }
+    let mut layers = Table::new(&["Layer", "Mean", "Median", "Share"], 1);
+    let mut csv = String::from("layer,average_ms,median_ms,percent\n");
+    for layer in &imported.layers {
+        layers.row([
+            layer.name.clone(),
+            ms(layer.average_ms),
+            layer.median_ms.map_or("–".to_owned(), ms),
+            Percent(layer.percent / 100.0).to_string(),
+        ]);
+        let median = layer.median_ms.map_or(String::new(), |ms| ms.to_string());
+        csv += &format!(
+            "{},{},{median},{}\n",
+            csv_field(&layer.name),
+            layer.average_ms,
+            layer.percent
+        );
+    }
+    let device = device.map_or("no device was named".to_owned(), |device| {
+        device.name.clone()
+    });
+    let mut document = Document {
+        title: "Layers of a TensorRT engine".to_owned(),
+        subtitle: device.clone(),
+        summary: summary(imported),
+        issues: imported.issues.clone(),
+        ..Document::default()
+    };
+    let section = document.section("layer_types", "Layer types");
+    section.paragraph(format!(
+        "Roofline: fp16 peaks of {device}; types with a layer of unknown size have none."
+    ));
+    section.table(types);
+    let section = document.section("layers", "Layers");
+    section.paragraph("By time. Names say what was fused.");
+    section.table(layers);
+    let written = (|| -> Result<(), Failure> {
+        store.describe("import", "tensorrt", &[])?;
+        for issue in &imported.issues {
+            store.add_issue(issue.clone())?;
+        }
+        let text = serde_json::to_string_pretty(imported)
+            .map_err(|error| Failure::new(error.to_string()))?;
+        store.write("layers.json", text + "\n")?;
+        store.write("layers.csv", &csv)?;
+        for (name, contents) in outputs::rendered(&document, Wanted::ALL) {
+            store.write(&name, contents)?;
+        }
+        Ok(())
+    })();
+    let status = if written.is_ok() {
+        RunStatus::Complete
+    } else {
+        RunStatus::Failed
+    };
+    let error = written.as_ref().err().map(ToString::to_string);
+    store.finish(status, error, clock::now())?;
+    written
+}
+
+fn default_directory(files: &[PathBuf]) -> PathBuf {
+    let name = files
+        .first()
+        .and_then(|file| file.file_stem())
+        .unwrap_or_default();
+    let time = clock::directory_name();
+    super::profile::files::free(&Path::new("runs").join("import").join(name).join(time))
+}

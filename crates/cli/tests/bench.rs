@@ -1,0 +1,353 @@
+//! `llmprof bench` as a user runs it, against the stub.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{path::Path, process::Command, time::Duration};
+
+use llmprof_load::stub::{Behaviour, Fault, Stub};
+use serde_json::Value;
+
+fn bench(dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .arg("bench")
+        .args(args)
+        .current_dir(dir)
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    (
+        output.status.code().unwrap_or(-1),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+fn stub() -> Stub {
+    Stub::start(Behaviour {
+        prefill: Duration::from_millis(10),
+        step: Duration::from_millis(2),
+        slots: 4,
+        ..Behaviour::default()
+    })
+    .unwrap()
+}
+
+#[test]
+fn json_has_the_keys_that_programs_read() {
+    let stub = stub();
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, err) = bench(
+        dir.path(),
+        &[
+            &stub.url(),
+            "--rate",
+            "50",
+            "--requests",
+            "40",
+            "--output-tokens",
+            "5",
+            "--warmup",
+            "3",
+            "-o",
+            "run",
+            "--json",
+        ],
+    );
+    assert_eq!(code, 0, "{err}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    for latency in ["ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"] {
+        for statistic in ["mean", "p50", "p90", "p99"] {
+            assert!(
+                json[latency][statistic].as_f64().unwrap() > 0.0,
+                "{latency} {statistic}"
+            );
+        }
+    }
+    for rate in ["request_throughput", "output_throughput"] {
+        assert!(json[rate].as_f64().unwrap() > 0.0, "{rate}");
+    }
+    assert_eq!(json["completed"], 40);
+    assert_eq!(json["failed"], 0);
+    assert_eq!(json["total_output_tokens"], 200);
+    assert!(json["schedule_lag_ms"]["p99"].as_f64().unwrap() >= 0.0);
+    // Warm-up and probe are in the stub's count, not in ours.
+    assert_eq!(stub.served().len(), 40 + 3 + 1);
+    assert_eq!(json["server"]["queue_ms"]["count"], 40.0);
+
+    // The parts of each request add up to its latency.
+    let run = dir.path().join("run");
+    let csv = std::fs::read_to_string(run.join("requests.csv")).unwrap();
+    let mut lines = csv.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = |name: &str| header.iter().position(|h| *h == name).unwrap();
+    let mut rows = 0;
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let ms = |name: &str| cells[column(name)].parse::<f64>().unwrap();
+        let sum: f64 = [
+            "client_ms",
+            "connect_ms",
+            "queue_prefill_network_ms",
+            "queue_ms",
+            "prefill_ms",
+            "network_ms",
+            "decode_ms",
+            "others_prefill_ms",
+            "stall_ms",
+        ]
+        .iter()
+        .map(|name| ms(name))
+        .sum();
+        assert!((sum - ms("e2e_ms")).abs() < 1e-5, "{line}");
+        rows += 1;
+    }
+    assert_eq!(rows, 40);
+    for file in [
+        "report.html",
+        "report.md",
+        "bench.json",
+        "vllm_bench.json",
+        "server/metrics.txt",
+        "plots/ttft.svg",
+    ] {
+        assert!(run.join(file).is_file(), "{file}");
+    }
+    let (code, out, _) = bench(dir.path(), &["--import", "run/vllm_bench.json", "--json"]);
+    assert_eq!(code, 0);
+    let imported: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(imported[0]["completed"], 40);
+    assert_eq!(imported[0]["ttft_ms"]["p99"], json["ttft_ms"]["p99"]);
+}
+
+#[test]
+fn objectives_decide_the_exit_code() {
+    let stub = stub();
+    let dir = tempfile::tempdir().unwrap();
+    let url = stub.url();
+    let common = [
+        url.as_str(),
+        "--concurrency",
+        "2",
+        "--requests",
+        "10",
+        "--output-tokens",
+        "3",
+    ];
+    let run = |slo: &str| {
+        let mut args = common.to_vec();
+        args.extend(["--slo", slo]);
+        bench(dir.path(), &args)
+    };
+    let (code, out, _) = run("ttft:p90<30s");
+    assert_eq!(code, 0);
+    assert!(out.contains("ttft:p90<30000ms: met"), "{out}");
+    let (code, out, _) = run("ttft:p50<1us");
+    assert_eq!(code, 1);
+    assert!(out.contains("not met"), "{out}");
+}
+
+#[test]
+fn failures_are_told_and_the_rest_is_measured() {
+    let stub = Stub::start(Behaviour {
+        fault_every: Some((4, Fault::Status(500))),
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, _) = bench(
+        dir.path(),
+        &[
+            &stub.url(),
+            "--requests",
+            "15",
+            "--output-tokens",
+            "3",
+            "--json",
+            "-o",
+            "run",
+        ],
+    );
+    assert_eq!(code, 0);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    // The probe was the first request.
+    assert_eq!(json["failed"], 4);
+    assert_eq!(json["failures"]["server_error"], 4);
+    assert_eq!(json["completed"], 11);
+    let report = std::fs::read_to_string(dir.path().join("run/report.md")).unwrap();
+    assert!(report.contains("bench.failed"), "{report}");
+}
+
+#[test]
+fn mistakes_are_found_before_anything_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, words) in [
+        (vec!["localhost:8000"], "http://"),
+        (vec!["http://127.0.0.1:9", "--requests", "0"], "--requests"),
+        (vec!["http://127.0.0.1:9", "--rate", "0"], "rate"),
+        (
+            vec!["http://127.0.0.1:9", "--slo", "ttft<5"],
+            "no objective",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "--trace", "absent.jsonl"],
+            "absent.jsonl",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "--api-key-env", "LLMPROF_NO_SUCH_KEY"],
+            "LLMPROF_NO_SUCH_KEY",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "--extra-body", "[1]"],
+            "--extra-body",
+        ),
+    ] {
+        let (code, _, err) = bench(dir.path(), &args);
+        assert_eq!(code, 2, "{args:?}: {err}");
+        assert!(err.contains(words), "{args:?}: {err}");
+        assert!(!dir.path().join("runs").exists(), "{args:?} left a run");
+    }
+    let (code, _, err) = bench(dir.path(), &["http://127.0.0.1:9", "-o", "gone"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("does not answer"), "{err}");
+}
+
+#[test]
+fn a_served_command_is_ended_with_all_it_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    // A stand-in that answers a little HTTP, with a child that leaves the process group.
+    let script = format!(
+        r#"
+import http.server, subprocess, sys, json
+child = subprocess.Popen(["sleep", "12345"], start_new_session=True)
+open("child.pid", "w").write(str(child.pid))
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def say(self, body, kind="application/json"):
+        self.send_response(200); self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
+    def do_GET(self):
+        if self.path == "/v1/models": self.say(b'{{"data":[{{"id":"tiny"}}]}}')
+        elif self.path == "/health": self.say(b"")
+        else: self.send_error(404)
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        event = json.dumps({{"choices":[{{"text":"a","finish_reason":"length"}}],"usage":{{"prompt_tokens":4,"completion_tokens":1}}}})
+        self.say(("data: " + event + "\n\ndata: [DONE]\n\n").encode(), "text/event-stream")
+    def log_message(self, *args): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", {port}), Handler).serve_forever()
+"#
+    );
+    std::fs::write(dir.path().join("server.py"), script).unwrap();
+    let serve = "python3 server.py";
+    let url = format!("http://127.0.0.1:{port}");
+    let (code, out, err) = bench(
+        dir.path(),
+        &[
+            "--serve",
+            serve,
+            "--serve-url",
+            &url,
+            "--requests",
+            "5",
+            "--output-tokens",
+            "1",
+            "--json",
+            "-o",
+            "run",
+            "--no-record",
+        ],
+    );
+    assert_eq!(code, 0, "{err}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&json["completed"], &json["model"]),
+        (&Value::from(5), &Value::from("tiny"))
+    );
+    assert!(
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
+        "the server still listens"
+    );
+    let child = std::fs::read_to_string(dir.path().join("child.pid")).unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+    assert!(
+        state.is_empty() || state.contains(") Z "),
+        "its child still runs: {state}"
+    );
+}
+
+#[test]
+fn a_server_that_dies_is_told_with_its_last_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let serve = "sh -c 'echo out of memory >&2; exit 3'";
+    let (code, _, err) = bench(
+        dir.path(),
+        &[
+            "--serve",
+            serve,
+            "--requests",
+            "5",
+            "--no-record",
+            "-o",
+            "run",
+        ],
+    );
+    assert_eq!(code, 2);
+    assert!(err.contains("ended before it was healthy"), "{err}");
+    assert!(err.contains("out of memory"), "{err}");
+    let (code, _, err) = bench(
+        dir.path(),
+        &[
+            "--serve",
+            "sleep 100",
+            "--serve-url",
+            "http://127.0.0.1:9",
+            "--ready-timeout",
+            "500ms",
+            "--no-record",
+            "-o",
+            "slow",
+        ],
+    );
+    assert_eq!(code, 2);
+    assert!(err.contains("was not healthy within"), "{err}");
+}
+
+#[test]
+fn a_runtime_of_the_config_loads_an_endpoint() {
+    let stub = stub();
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("runtime.serving.url={}", stub.url());
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .args([
+            "run",
+            "runtime=openai",
+            &url,
+            "runtime.serving.requests=8",
+            "infer.max_new_tokens=3",
+            "workload.prompt_tokens=7",
+        ])
+        .args(["hydra.run.dir=run"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{err}");
+    let text = std::fs::read_to_string(dir.path().join("run/bench.json")).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["completed"], 8);
+    assert_eq!(json["total_input_tokens"], 56);
+    assert_eq!(json["total_output_tokens"], 24);
+    // Mistakes are those of any config.
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .args(["run", "runtime=vllm"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("model.path"));
+}

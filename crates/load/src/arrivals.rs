@@ -1,0 +1,146 @@
+//! When requests are sent.
+
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::random::Random;
+
+/// What decides when the next request is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Arrivals {
+    /// A new request as soon as one of `concurrency` ends.
+    Closed {
+        /// Requests in flight.
+        concurrency: usize,
+    },
+    /// One every 1/`rate` seconds.
+    Constant {
+        /// Requests per second.
+        rate: f64,
+    },
+    /// Independent of each other: exponential gaps.
+    Poisson {
+        /// Requests per second.
+        rate: f64,
+    },
+    /// Gamma gaps with shape `burstiness` and mean 1/`rate`: below 1 in bursts, 1 is Poisson, above 1 more even.
+    Gamma {
+        /// Requests per second.
+        rate: f64,
+        /// The shape of the gaps.
+        burstiness: f64,
+    },
+    /// At the times of a trace or of an earlier result.
+    Recorded,
+}
+
+impl Arrivals {
+    /// What is wrong with it.
+    pub fn mistake(&self) -> Option<String> {
+        let positive = |name: &str, value: f64| {
+            (!(value > 0.0 && value.is_finite()))
+                .then(|| format!("{name} must be a positive number, not {value}"))
+        };
+        match *self {
+            Self::Closed { concurrency: 0 } => Some("concurrency must be at least 1".to_owned()),
+            Self::Closed { .. } | Self::Recorded => None,
+            Self::Constant { rate } | Self::Poisson { rate } => positive("rate", rate),
+            Self::Gamma { rate, burstiness } => {
+                positive("rate", rate).or_else(|| positive("burstiness", burstiness))
+            }
+        }
+    }
+
+    /// The mean rate asked for, where there is one.
+    pub fn rate(&self) -> Option<f64> {
+        match *self {
+            Self::Constant { rate } | Self::Poisson { rate } | Self::Gamma { rate, .. } => {
+                Some(rate)
+            }
+            Self::Closed { .. } | Self::Recorded => None,
+        }
+    }
+
+    /// When each of `count` requests is due, from the start of the load; `None` where the server's answers decide.
+    ///
+    /// The first one is due at 0: a gap before it would only be waited for.
+    pub fn times(&self, count: usize, seed: u64) -> Option<Vec<Nanos>> {
+        let mut random = Random::new(seed, "arrivals");
+        let mut gap: Box<dyn FnMut() -> f64> = match *self {
+            Self::Closed { .. } | Self::Recorded => return None,
+            Self::Constant { rate } => Box::new(move || 1.0 / rate),
+            Self::Poisson { rate } => Box::new(move || random.exponential() / rate),
+            Self::Gamma { rate, burstiness } => {
+                Box::new(move || random.gamma(burstiness) / (rate * burstiness))
+            }
+        };
+        let mut at = 0.0;
+        Some(
+            (0..count)
+                .map(|index| {
+                    if index > 0 {
+                        at += gap();
+                    }
+                    Nanos((at * 1e9) as i64)
+                })
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rate and coefficient of variation of the gaps.
+    fn of(arrivals: &Arrivals) -> (f64, f64) {
+        let times = arrivals.times(50_000, 3).unwrap();
+        let gaps: Vec<f64> = times
+            .windows(2)
+            .map(|pair| (pair[1].0 - pair[0].0) as f64 / 1e9)
+            .collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let var = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        (1.0 / mean, var.sqrt() / mean)
+    }
+
+    #[test]
+    fn rates_and_spreads_are_those_asked_for() {
+        // The coefficient of variation of a gamma distribution is 1/√shape.
+        for (arrivals, spread) in [
+            (Arrivals::Constant { rate: 20.0 }, 0.0),
+            (Arrivals::Poisson { rate: 20.0 }, 1.0),
+            (
+                Arrivals::Gamma {
+                    rate: 20.0,
+                    burstiness: 0.25,
+                },
+                2.0,
+            ),
+            (
+                Arrivals::Gamma {
+                    rate: 20.0,
+                    burstiness: 4.0,
+                },
+                0.5,
+            ),
+        ] {
+            let (rate, cv) = of(&arrivals);
+            assert!((rate / 20.0 - 1.0).abs() < 0.03, "{arrivals:?}: {rate}");
+            assert!((cv - spread).abs() < 0.05, "{arrivals:?}: {cv}");
+        }
+    }
+
+    #[test]
+    fn a_seed_repeats_and_mistakes_are_named() {
+        let poisson = Arrivals::Poisson { rate: 5.0 };
+        assert_eq!(poisson.times(100, 1), poisson.times(100, 1));
+        assert_ne!(poisson.times(100, 1), poisson.times(100, 2));
+        assert_eq!(poisson.times(3, 1).unwrap()[0], Nanos(0));
+        assert!(Arrivals::Constant { rate: 0.0 }.mistake().is_some());
+        assert!(Arrivals::Poisson { rate: f64::NAN }.mistake().is_some());
+        assert!(Arrivals::Closed { concurrency: 0 }.mistake().is_some());
+        assert!(poisson.mistake().is_none());
+    }
+}

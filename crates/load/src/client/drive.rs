@@ -1,0 +1,254 @@
+//! A load from its first request to its last answer.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, Semaphore};
+
+use super::{
+    connection::Connector,
+    schedule,
+    worker::{self, Feed},
+};
+use crate::{
+    body::{Message, Template},
+    clock::Clock,
+    endpoint::Endpoint,
+    plan::Plan,
+    record::RequestRecord,
+    self_check::SelfCheck,
+};
+
+/// Counts the tokens of a text.
+pub type CountTokens = Arc<dyn Fn(&str) -> u64 + Send + Sync>;
+
+/// A load that can start.
+#[derive(Clone)]
+pub struct Load {
+    /// Where requests go.
+    pub endpoint: Arc<Endpoint>,
+    /// What they have in common.
+    pub template: Template,
+    /// They.
+    pub plan: Arc<Plan>,
+    /// Time a request may take, from when it is sent.
+    pub timeout: Duration,
+    /// Most requests in flight in an open loop; others wait, and the wait counts.
+    pub max_concurrency: Option<usize>,
+    /// Threads that send.
+    pub workers: usize,
+    /// Counts tokens where the server does not.
+    pub count_tokens: Option<CountTokens>,
+}
+
+/// How far a load is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Requests that ended.
+    pub ended: usize,
+    /// Requests of the load.
+    pub planned: usize,
+    /// Requests in flight.
+    pub in_flight: usize,
+}
+
+/// What a load left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadRecord {
+    /// Wall time of the clock's zero, nanoseconds since 1970.
+    pub started_unix_ns: i64,
+    /// From the clock's zero to the last answer.
+    pub duration_ns: Nanos,
+    /// The requests by number.
+    pub requests: Vec<RequestRecord>,
+    /// Turns that were not asked, since the one before them failed.
+    pub abandoned: u64,
+    /// What the client says of itself.
+    pub self_check: SelfCheck,
+}
+
+/// What all threads of a load see.
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) plan: Arc<Plan>,
+    template: Template,
+    pub(crate) limit: Duration,
+    pub(crate) count_tokens: Option<CountTokens>,
+    next: Mutex<usize>,
+    ended: AtomicUsize,
+    abandoned: AtomicUsize,
+    pub(crate) in_flight: AtomicUsize,
+    is_stopped: AtomicBool,
+    pub(crate) stopped: Notify,
+    records: Mutex<Vec<RequestRecord>>,
+    pub(crate) delays: Mutex<Vec<f64>>,
+}
+
+impl Shared {
+    pub(crate) fn body(&self, index: usize, history: &[Message]) -> Bytes {
+        let max_tokens = self.plan.requests[index].max_tokens;
+        self.template
+            .body(&self.plan.prompt(index), max_tokens, history)
+    }
+
+    pub(crate) fn keeps_text(&self) -> bool {
+        self.count_tokens.is_some() || self.plan.requests.iter().any(|request| request.has_next)
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// The first request of the next conversation of a closed loop.
+    pub(crate) fn next_session(&self) -> Option<usize> {
+        if self.is_stopped() {
+            return None;
+        }
+        let mut next = self.next.lock().expect("nothing panics with the lock");
+        let index = *next;
+        if index >= self.plan.requests.len() {
+            return None;
+        }
+        let turns = self.plan.requests[index..]
+            .iter()
+            .take_while(|request| request.has_next)
+            .count();
+        *next = index + turns + 1;
+        Some(index)
+    }
+
+    pub(crate) fn keep(&self, record: RequestRecord) {
+        let mut records = self.records.lock().expect("nothing panics with the lock");
+        records.push(record);
+        self.ended.fetch_add(1, Ordering::Release);
+    }
+
+    /// Counts the turns after `index` that nobody will ask.
+    pub(crate) fn abandon_after(&self, index: usize) {
+        let left = self.plan.requests[index..]
+            .iter()
+            .take_while(|request| request.has_next)
+            .count();
+        self.abandoned.fetch_add(left, Ordering::Relaxed);
+        self.ended.fetch_add(left, Ordering::Release);
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            ended: self.ended.load(Ordering::Acquire),
+            planned: self.plan.requests.len(),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Runs a load. `watch` is called a few times a second and ends the load by returning false; what is in flight then is
+/// interrupted. The message of a failure names what is wrong with the endpoint.
+pub fn drive(
+    load: &Load,
+    mut watch: impl FnMut(&Clock, Progress) -> bool,
+) -> Result<LoadRecord, String> {
+    let connector = Connector::new(Arc::clone(&load.endpoint))?;
+    let shared = Arc::new(Shared {
+        clock: Clock::start(),
+        plan: Arc::clone(&load.plan),
+        template: load.template.clone(),
+        limit: load.timeout,
+        count_tokens: load.count_tokens.clone(),
+        next: Mutex::new(0),
+        ended: AtomicUsize::new(0),
+        abandoned: AtomicUsize::new(0),
+        in_flight: AtomicUsize::new(0),
+        is_stopped: AtomicBool::new(false),
+        stopped: Notify::new(),
+        records: Mutex::new(Vec::with_capacity(load.plan.requests.len())),
+        delays: Mutex::new(Vec::new()),
+    });
+    let places = load
+        .max_concurrency
+        .map(|most| Arc::new(Semaphore::new(most)));
+    let workers = load.workers.max(1);
+    let (later, turns) = mpsc::channel();
+    let mut senders = Vec::new();
+    let mut threads = Vec::new();
+    for number in 0..workers {
+        let feed = if let Some(concurrency) = load.plan.concurrency {
+            Feed::Closed {
+                slots: concurrency / workers + usize::from(number < concurrency % workers),
+            }
+        } else {
+            let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+            senders.push(sender);
+            Feed::Open(receiver, later.clone())
+        };
+        let (shared, connector, places) = (Arc::clone(&shared), connector.clone(), places.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("load-{number}"))
+            .spawn(move || worker::run(&shared, connector, feed, places))
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        threads.push(thread);
+    }
+    drop(later);
+    let scheduler = load.plan.concurrency.is_none().then(|| {
+        let shared = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("load-clock".to_owned())
+            .spawn(move || schedule::run(&shared, &senders, &turns))
+    });
+    let scheduler = scheduler
+        .transpose()
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
+    let planned = load.plan.requests.len();
+    let mut asked = std::time::Instant::now();
+    while shared.ended.load(Ordering::Acquire) < planned {
+        std::thread::sleep(Duration::from_millis(2));
+        if asked.elapsed() >= Duration::from_millis(100) {
+            asked = std::time::Instant::now();
+            if !watch(&shared.clock, shared.progress()) {
+                break;
+            }
+        }
+        if threads.iter().all(std::thread::JoinHandle::is_finished) {
+            break;
+        }
+    }
+    let duration_ns = shared.clock.now();
+    shared.is_stopped.store(true, Ordering::Relaxed);
+    let mut checks = Vec::new();
+    loop {
+        // Tasks that begin to wait just now would miss a single notice.
+        shared.stopped.notify_waiters();
+        if scheduler
+            .as_ref()
+            .is_none_or(std::thread::JoinHandle::is_finished)
+            && threads.iter().all(std::thread::JoinHandle::is_finished)
+        {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for thread in threads {
+        let check = thread
+            .join()
+            .map_err(|_| "a worker of the load panicked".to_owned())?;
+        checks.push(check.map_err(|error| format!("cannot start the event loop: {error}"))?);
+    }
+    let mut requests = std::mem::take(&mut *shared.records.lock().expect("no thread is left"));
+    requests.sort_by_key(|record| record.index);
+    Ok(LoadRecord {
+        started_unix_ns: shared.clock.unix_ns,
+        duration_ns,
+        self_check: SelfCheck::of(&requests, &checks, load.plan.concurrency.is_none()),
+        requests,
+        abandoned: shared.abandoned.load(Ordering::Relaxed) as u64,
+    })
+}

@@ -1,0 +1,15 @@
+//! The load itself: workers that send, a scheduler that wakes them in time.
+
+mod calls;
+mod connection;
+mod drive;
+mod exchange;
+mod probe;
+mod schedule;
+mod worker;
+
+pub use calls::{CallError, Calls};
+pub use drive::{CountTokens, Load, LoadRecord, Progress, drive};
+pub(crate) use worker::until;
+
+pub use probe::{ProbeError, Probed, probe};

@@ -1,0 +1,129 @@
+//! Asks a server what it serves and what it understands, before any load.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Deserialize;
+
+use super::{Calls, calls::CallError};
+use crate::{
+    body::{Dialect, Template},
+    endpoint::Endpoint,
+    prompt::Prompt,
+};
+
+/// Why a server cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// It does not answer.
+    #[error("{endpoint} does not answer: {source}")]
+    Call {
+        /// The server.
+        endpoint: String,
+        /// Why.
+        source: CallError,
+    },
+    /// It does not say which model it serves.
+    #[error("{endpoint} does not say which model it serves ({why}); name it with --model")]
+    NoModel {
+        /// The server.
+        endpoint: String,
+        /// What its `/v1/models` says.
+        why: String,
+    },
+    /// It refuses every form of a request.
+    #[error("{endpoint} refuses requests: {source}")]
+    Refused {
+        /// The server.
+        endpoint: String,
+        /// What it said to the plainest one.
+        source: CallError,
+    },
+}
+
+/// What a server said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// The model.
+    pub model: String,
+    /// What it understands.
+    pub dialect: Dialect,
+}
+
+#[derive(Deserialize)]
+struct Models {
+    data: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+}
+
+/// Finds the model where `template.model` is empty, then the most that the server understands, by requests of one or two tokens
+/// with `prompt`. HTTP 400 and 422 mean "not understood"; anything else is an answer or a failure.
+pub fn probe(
+    endpoint: &Arc<Endpoint>,
+    template: &Template,
+    prompt: &Prompt,
+    ignore_eos: bool,
+    limit: Duration,
+) -> Result<Probed, ProbeError> {
+    let name = endpoint.to_string();
+    let failed = |source| ProbeError::Call {
+        endpoint: name.clone(),
+        source,
+    };
+    let calls = Calls::new(Arc::clone(endpoint)).map_err(failed)?;
+    let mut template = template.clone();
+    if template.model.is_empty() {
+        let no_model = |why: String| ProbeError::NoModel {
+            endpoint: name.clone(),
+            why,
+        };
+        let bytes = match calls.get("/v1/models", limit) {
+            Ok(bytes) => bytes,
+            Err(error @ CallError::Status { .. }) => return Err(no_model(error.to_string())),
+            Err(error) => return Err(failed(error)),
+        };
+        let models: Models =
+            serde_json::from_slice(&bytes).map_err(|error| no_model(error.to_string()))?;
+        template.model = models
+            .data
+            .into_iter()
+            .next()
+            .map(|model| model.id)
+            .ok_or_else(|| no_model("it lists none".to_owned()))?;
+    }
+    let mut refusal = None;
+    for dialect in Dialect::all(ignore_eos) {
+        // Usage options are of streams; without one only ignore_eos is in question.
+        if !template.stream && (dialect.usage, dialect.continuous_usage) != (true, true) {
+            continue;
+        }
+        template.dialect = dialect;
+        match calls.post(endpoint.api.path(), template.body(prompt, 2, &[]), limit) {
+            Ok(_) => {
+                return Ok(Probed {
+                    model: template.model,
+                    dialect,
+                });
+            }
+            Err(
+                error @ CallError::Status {
+                    status: 400 | 422, ..
+                },
+            ) => refusal = Some(error),
+            Err(error @ CallError::Status { .. }) => {
+                return Err(ProbeError::Refused {
+                    endpoint: name,
+                    source: error,
+                });
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(ProbeError::Refused {
+        endpoint: name,
+        source: refusal.expect("there is at least one dialect, and all were refused"),
+    })
+}

@@ -1,0 +1,253 @@
+//! A thread that sends requests and follows their answers.
+
+use std::{
+    sync::{Arc, atomic::Ordering, mpsc::Sender},
+    task::Poll,
+    time::Duration,
+};
+
+use llmprof_units::Nanos;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::{
+    sync::{Semaphore, mpsc::UnboundedReceiver},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    connection::{Connector, Pool},
+    drive::Shared,
+    exchange::{Client, Head, broken_off},
+    schedule::{Due, Later},
+};
+use crate::{
+    body::Message,
+    prompt::Prompt,
+    record::{FailureKind, RequestRecord, TokenBasis},
+    self_check::WorkerCheck,
+};
+
+/// How often the delay of the event loop is measured.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What a worker of an open loop is fed by and answers to; a closed loop feeds itself.
+pub(crate) enum Feed {
+    Open(UnboundedReceiver<Due>, Sender<Later>),
+    Closed { slots: usize },
+}
+
+/// Runs on its own thread until its requests are done.
+pub(crate) fn run(
+    shared: &Arc<Shared>,
+    connector: Connector,
+    feed: Feed,
+    most: Option<Arc<Semaphore>>,
+) -> std::io::Result<WorkerCheck> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let head = Head::new(&connector, connector.endpoint().path());
+    let client = Arc::new(Client {
+        connector,
+        pool: Pool::default(),
+        clock: shared.clock,
+        head,
+        keep_text: shared.keeps_text(),
+    });
+    let started = (cpu(), std::time::Instant::now());
+    let delays = runtime.block_on(async {
+        let ticker = tokio::spawn(ticks(Arc::clone(shared)));
+        match feed {
+            Feed::Open(due, later) => open(shared, &client, due, later, most).await,
+            Feed::Closed { slots } => closed(shared, &client, slots).await,
+        }
+        ticker.abort();
+        std::mem::take(&mut *shared.delays.lock().expect("nothing panics with the lock"))
+    });
+    // Tasks that are left hold connections only.
+    runtime.shutdown_background();
+    Ok(WorkerCheck {
+        cpu: cpu().saturating_sub(started.0),
+        wall: started.1.elapsed(),
+        delays,
+    })
+}
+
+/// CPU time of this thread.
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
+}
+
+/// How late the loop wakes a task. Tokio's timers count milliseconds, so up to one of them is its own.
+async fn ticks(shared: Arc<Shared>) {
+    loop {
+        let due = Instant::now() + TICK;
+        sleep_until(due).await;
+        let late = due.elapsed().as_nanos() as f64;
+        let mut delays = shared.delays.lock().expect("nothing panics with the lock");
+        delays.push(late);
+    }
+}
+
+async fn open(
+    shared: &Arc<Shared>,
+    client: &Arc<Client>,
+    mut due: UnboundedReceiver<Due>,
+    later: Sender<Later>,
+    most: Option<Arc<Semaphore>>,
+) {
+    let mut running = tokio::task::JoinSet::new();
+    while let Some(request) = due.recv().await {
+        let (shared, client, later, most) = (
+            Arc::clone(shared),
+            Arc::clone(client),
+            later.clone(),
+            most.clone(),
+        );
+        running.spawn(async move {
+            let started = shared.clock.now();
+            // Waiting for a place counts: the request was due.
+            let _place = match &most {
+                Some(most) => most.acquire().await.ok(),
+                None => None,
+            };
+            let index = request.index;
+            let (record, text) = one(
+                &shared,
+                &client,
+                index,
+                (request.scheduled, started),
+                request.body,
+            )
+            .await;
+            let ended = record.end_ns;
+            let goes_on = record.is_complete() && shared.plan.requests[index].has_next;
+            shared.keep(record);
+            if goes_on {
+                let turn = Later {
+                    index: index + 1,
+                    scheduled: ended + Nanos(shared.plan.think.as_nanos() as i64),
+                    history: said(&shared, index, request.history, text),
+                };
+                let _ = later.send(turn);
+            } else {
+                shared.abandon_after(index);
+            }
+        });
+        while running.try_join_next().is_some() {}
+    }
+    drop(later);
+    while running.join_next().await.is_some() {}
+}
+
+async fn closed(shared: &Arc<Shared>, client: &Arc<Client>, slots: usize) {
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..slots {
+        let (shared, client) = (Arc::clone(shared), Arc::clone(client));
+        running.spawn(async move {
+            while let Some(mut index) = shared.next_session() {
+                let mut history = Vec::new();
+                let mut scheduled = shared.clock.now();
+                loop {
+                    let started = shared.clock.now();
+                    let body = shared.body(index, &history);
+                    let (record, text) =
+                        one(&shared, &client, index, (scheduled, started), body).await;
+                    let goes_on = record.is_complete() && shared.plan.requests[index].has_next;
+                    let ended = record.end_ns;
+                    shared.keep(record);
+                    if !goes_on {
+                        shared.abandon_after(index);
+                        break;
+                    }
+                    history = said(&shared, index, history, text);
+                    scheduled = ended + Nanos(shared.plan.think.as_nanos() as i64);
+                    sleep_until(shared.clock.instant(scheduled).into()).await;
+                    index += 1;
+                }
+            }
+        });
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// One request within its time limit, or until the load is stopped.
+async fn one(
+    shared: &Arc<Shared>,
+    client: &Client,
+    index: usize,
+    (scheduled, started): (Nanos, Nanos),
+    body: bytes::Bytes,
+) -> (RequestRecord, String) {
+    let planned = &shared.plan.requests[index];
+    let mut record = RequestRecord::due(index as u64, scheduled, planned.max_tokens);
+    record.session = planned.session;
+    record.started_ns = started;
+    shared.in_flight.fetch_add(1, Ordering::Relaxed);
+    let ended = until(
+        timeout(shared.limit, client.exchange(body, &mut record)),
+        shared.stopped.notified(),
+    )
+    .await;
+    shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+    let text = match ended {
+        Some(Ok(text)) => text,
+        Some(Err(_)) => {
+            let why = format!("not complete within {:?}", shared.limit);
+            broken_off(&mut record, FailureKind::Timeout, shared.clock.now(), &why);
+            String::new()
+        }
+        None => {
+            let why = "the load was stopped";
+            broken_off(
+                &mut record,
+                FailureKind::Interrupted,
+                shared.clock.now(),
+                why,
+            );
+            String::new()
+        }
+    };
+    if let Some(count) = &shared.count_tokens
+        && record.is_complete()
+        && (record.output_tokens.is_none() || record.usage_mistake.is_some())
+    {
+        record.output_tokens = Some(count(&text));
+        record.token_basis = TokenBasis::Tokenizer;
+        record.usage_mistake = None;
+    }
+    (record, text)
+}
+
+/// What a future comes to, or nothing where `end` is there first.
+pub(crate) async fn until<T>(
+    future: impl Future<Output = T>,
+    end: impl Future<Output = ()>,
+) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let mut end = std::pin::pin!(end);
+    std::future::poll_fn(move |context| {
+        if let Poll::Ready(found) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(found));
+        }
+        end.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
+
+/// The conversation after a turn.
+fn said(shared: &Shared, index: usize, mut history: Vec<Message>, answer: String) -> Vec<Message> {
+    let asked = match shared.plan.prompt(index) {
+        Prompt::Text(text) => text,
+        Prompt::Tokens(_) => String::new(),
+    };
+    history.push(Message {
+        is_answer: false,
+        text: asked,
+    });
+    history.push(Message {
+        is_answer: true,
+        text: answer,
+    });
+    history
+}

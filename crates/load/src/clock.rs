@@ -1,0 +1,37 @@
+//! The one clock of a load: nanoseconds since its start, with the wall time of the start to join other records.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use llmprof_units::Nanos;
+
+/// A start, on the monotonic clock and on the wall.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+    /// Wall time of the start, nanoseconds since 1970.
+    pub unix_ns: i64,
+}
+
+impl Clock {
+    /// Starts now.
+    pub fn start() -> Self {
+        // The reading of the wall lies between two of the monotonic clock; the middle is the best guess.
+        let before = Instant::now();
+        let wall = SystemTime::now();
+        let start = before + before.elapsed() / 2;
+        let unix_ns = wall
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as i64);
+        Self { start, unix_ns }
+    }
+
+    /// Time since the start.
+    pub fn now(&self) -> Nanos {
+        Nanos(self.start.elapsed().as_nanos() as i64)
+    }
+
+    /// A time of this clock on the monotonic clock.
+    pub fn instant(&self, at: Nanos) -> Instant {
+        self.start + std::time::Duration::from_nanos(at.0.max(0) as u64)
+    }
+}

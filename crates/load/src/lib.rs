@@ -1,0 +1,30 @@
+//! Load for serving endpoints, and what is learned from it.
+//!
+//! The only crate with an async runtime. A [`plan`] is drawn before anything is sent; [`client`] sends it and leaves a
+//! [`record::RequestRecord`] for each request; everything else reads those. Latencies count from the time a request was *due*,
+//! tokens are what the server or a tokenizer counts, and the client says of itself whether it kept up.
+
+pub mod answer;
+pub mod arrivals;
+pub mod body;
+pub mod client;
+pub mod clock;
+pub mod dataset;
+pub mod endpoint;
+pub mod findings;
+pub mod lengths;
+pub mod parts;
+pub mod plan;
+pub mod prompt;
+pub mod random;
+pub mod record;
+pub mod replay;
+pub mod results;
+pub mod self_check;
+pub mod server;
+pub mod slo;
+pub mod sse;
+pub mod statistics;
+pub mod stub;
+pub mod summary;
+pub mod sweep;

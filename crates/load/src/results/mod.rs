@@ -1,0 +1,159 @@
+//! Results of other load generators: read by content, and written as `vllm bench serve` writes them.
+
+mod aiperf;
+mod vllm;
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+pub use vllm::write_vllm;
+
+/// Statistics of one latency, by name: `mean`, `p50`, `std`, `p99`… in milliseconds.
+pub type Statistics = BTreeMap<String, f64>;
+
+/// A result of another tool, in our words. What it does not say is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ForeignResult {
+    /// Which tool wrote it.
+    pub tool: String,
+    /// The model.
+    pub model: Option<String>,
+    /// Requests per second that were asked for; absent where all were sent at once.
+    pub request_rate: Option<f64>,
+    /// Seconds.
+    pub duration_s: Option<f64>,
+    /// Requests with a result.
+    pub completed: Option<u64>,
+    /// Requests without.
+    pub failed: Option<u64>,
+    /// Prompt tokens.
+    pub total_input_tokens: Option<u64>,
+    /// Output tokens.
+    pub total_output_tokens: Option<u64>,
+    /// Requests per second.
+    pub request_throughput: Option<f64>,
+    /// Output tokens per second.
+    pub output_throughput: Option<f64>,
+    /// Requests per second that met objectives.
+    pub goodput: Option<f64>,
+    /// Time to the first token.
+    pub ttft_ms: Statistics,
+    /// Time per output token.
+    pub tpot_ms: Statistics,
+    /// Time between tokens.
+    pub itl_ms: Statistics,
+    /// Time to the last token.
+    pub e2e_ms: Statistics,
+    /// Each request, where the result has them.
+    pub requests: Vec<ForeignRequest>,
+}
+
+/// A request of such a result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ForeignRequest {
+    /// When it was sent, seconds on the tool's own clock.
+    pub start_s: Option<f64>,
+    /// Prompt tokens.
+    pub input_tokens: Option<u64>,
+    /// Output tokens.
+    pub output_tokens: Option<u64>,
+    /// Time to the first token.
+    pub ttft_ms: Option<f64>,
+    /// Time to the last token.
+    pub e2e_ms: Option<f64>,
+    /// Times between arrivals of text.
+    pub gaps_ms: Vec<f64>,
+    /// Why it has no result.
+    pub error: Option<String>,
+}
+
+/// Why a result cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is of no tool that is known.
+    #[error(
+        "unrecognized format; supported: JSON of `vllm bench serve`, JSONL of SGLang's bench_serving, AIPerf's profile_export_aiperf.json and profile_export.jsonl"
+    )]
+    Unrecognized,
+    /// It is of a tool, and broken.
+    #[error("line {line}: {what}")]
+    Broken {
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Reads a file of results: one for each line of JSONL, else one.
+pub fn load(path: &Path) -> Result<Vec<ForeignResult>, ResultError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ResultError::Io {
+        path: path.display().to_string(),
+        source,
+    })?;
+    read(&text)
+}
+
+/// Reads results.
+pub fn read(text: &str) -> Result<Vec<ForeignResult>, ResultError> {
+    if let Ok(whole) = serde_json::from_str::<serde_json::Value>(text) {
+        let found = one(&whole).or_else(|| aiperf::records(std::slice::from_ref(&whole)));
+        return found
+            .map(|result| vec![result])
+            .ok_or(ResultError::Unrecognized);
+    }
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let value: serde_json::Value = serde_json::from_str(line).map_err(|error| {
+            if lines.is_empty() {
+                ResultError::Unrecognized
+            } else {
+                ResultError::Broken {
+                    line: index + 1,
+                    what: error.to_string(),
+                }
+            }
+        })?;
+        lines.push(value);
+    }
+    if let Some(result) = aiperf::records(&lines) {
+        return Ok(vec![result]);
+    }
+    let results: Option<Vec<ForeignResult>> = lines.iter().map(one).collect();
+    results
+        .filter(|results| !results.is_empty())
+        .ok_or(ResultError::Unrecognized)
+}
+
+fn one(value: &serde_json::Value) -> Option<ForeignResult> {
+    vllm::read(value).or_else(|| aiperf::summary(value))
+}
+
+/// A number, also one that was written as text.
+fn number(value: &serde_json::Value, key: &str) -> Option<f64> {
+    let found = value.get(key)?;
+    found
+        .as_f64()
+        .or_else(|| found.as_str()?.parse().ok())
+        .filter(|number| number.is_finite())
+}
+
+fn whole(value: &serde_json::Value, key: &str) -> Option<u64> {
+    number(value, key).filter(|n| *n >= 0.0).map(|n| n as u64)
+}
+
+fn text(value: &serde_json::Value, key: &str) -> Option<String> {
+    value.get(key)?.as_str().map(str::to_owned)
+}

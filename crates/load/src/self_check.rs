@@ -1,0 +1,170 @@
+//! Whether the client kept up: a load generator that is late measures itself.
+
+use std::time::Duration;
+
+use llmprof_record::issue::{Issue, Severity};
+use serde::{Deserialize, Serialize};
+
+use crate::{record::RequestRecord, statistics::Distribution};
+
+/// Latest that a hundredth of the requests may start.
+const MOST_LAG_MS: f64 = 5.0;
+/// … and beyond which share of the median time to the first token it matters.
+const MOST_LAG_SHARE: f64 = 0.05;
+/// Most of a core that a worker may use.
+const MOST_CPU: f64 = 0.9;
+/// Latest that a hundredth of the ticks of an event loop may come.
+const MOST_DELAY_MS: f64 = 10.0;
+
+/// What one worker says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerCheck {
+    pub(crate) cpu: Duration,
+    pub(crate) wall: Duration,
+    /// Lateness of ticks, ns.
+    pub(crate) delays: Vec<f64>,
+}
+
+/// What the client says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SelfCheck {
+    /// Start − scheduled, milliseconds; absent in a closed loop, which has no schedule.
+    pub schedule_lag_ms: Option<Distribution>,
+    /// CPU of the busiest worker as a share of a core.
+    pub worker_cpu_share: f64,
+    /// How late event loops woke a task, milliseconds; up to one is the timer's own.
+    pub event_loop_delay_ms: Option<Distribution>,
+    /// Requests whose start was late by more than half of their TTFT.
+    pub late_requests: u64,
+    /// Whether the client kept up, so that latencies are the server's.
+    pub kept_up: bool,
+}
+
+impl SelfCheck {
+    pub(crate) fn of(
+        requests: &[RequestRecord],
+        workers: &[WorkerCheck],
+        has_schedule: bool,
+    ) -> Self {
+        let ms = |nanos: i64| nanos as f64 / 1e6;
+        let lag = |request: &RequestRecord| (request.started_ns - request.scheduled_ns).0.max(0);
+        let lags: Vec<f64> = requests.iter().map(|request| ms(lag(request))).collect();
+        let firsts: Vec<f64> = requests
+            .iter()
+            .filter_map(|request| Some(ms(request.ttft_ns().or(request.e2e_ns())?.0)))
+            .collect();
+        let median = Distribution::of(&firsts).map_or(0.0, |firsts| firsts.p50);
+        let delays: Vec<f64> = workers
+            .iter()
+            .flat_map(|worker| &worker.delays)
+            .map(|delay| delay / 1e6)
+            .collect();
+        let share =
+            |worker: &WorkerCheck| worker.cpu.as_secs_f64() / worker.wall.as_secs_f64().max(1e-9);
+        let mut check = Self {
+            schedule_lag_ms: has_schedule.then(|| Distribution::of(&lags)).flatten(),
+            worker_cpu_share: workers.iter().map(share).fold(0.0, f64::max),
+            event_loop_delay_ms: Distribution::of(&delays),
+            late_requests: requests
+                .iter()
+                .filter(|request| {
+                    let half = request.ttft_ns().map_or(i64::MAX, |ttft| ttft.0 / 2);
+                    lag(request) > half.max(1_000_000)
+                })
+                .count() as u64,
+            kept_up: true,
+        };
+        check.kept_up = check.complaints(median).is_empty();
+        check
+    }
+
+    /// What the client did not keep up with, in words.
+    fn complaints(&self, median_ms: f64) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Some(lag) = &self.schedule_lag_ms
+            && lag.p99 > MOST_LAG_MS
+            && lag.p99 > MOST_LAG_SHARE * median_ms
+        {
+            found.push(format!("schedule lag p99 {:.1} ms", lag.p99));
+        }
+        if self.worker_cpu_share > MOST_CPU {
+            found.push(format!(
+                "a worker used {:.0} % of a core",
+                100.0 * self.worker_cpu_share
+            ));
+        }
+        if let Some(delay) = &self.event_loop_delay_ms
+            && delay.p99 > MOST_DELAY_MS
+            && delay.p99 > MOST_LAG_SHARE * median_ms
+        {
+            found.push(format!("event loop delay p99 {:.1} ms", delay.p99));
+        }
+        found
+    }
+
+    /// An issue where the client did not keep up; `median_ms` is of the time to the first token, or of whole answers.
+    pub fn issue(&self, median_ms: f64) -> Option<Issue> {
+        if self.kept_up {
+            return None;
+        }
+        let why = self.complaints(median_ms);
+        let text = format!(
+            "the client did not keep up ({}): latencies are partly its own, and nothing is concluded about the server",
+            why.join(", ")
+        );
+        Some(
+            Issue::new(Severity::Error, "bench.client_late", text).with_hint(
+                "use --workers, a machine or cores apart from the server, or a lower rate",
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::Nanos;
+
+    use super::*;
+    use crate::record::Arrival;
+
+    fn requests(lag_ms: i64, ttft_ms: i64) -> Vec<RequestRecord> {
+        (0..200)
+            .map(|index| {
+                let mut record = RequestRecord::due(index, Nanos(0), 1);
+                record.started_ns = Nanos(lag_ms * 1_000_000);
+                record.arrivals.push(Arrival {
+                    at_ns: Nanos(ttft_ms * 1_000_000),
+                    tokens: Some(1),
+                });
+                record
+            })
+            .collect()
+    }
+
+    fn check(lag_ms: i64, ttft_ms: i64, cpu_ms: u64) -> SelfCheck {
+        let worker = WorkerCheck {
+            cpu: Duration::from_millis(cpu_ms),
+            wall: Duration::from_secs(1),
+            delays: vec![1e6; 50],
+        };
+        SelfCheck::of(&requests(lag_ms, ttft_ms), &[worker], true)
+    }
+
+    #[test]
+    fn a_client_that_is_late_or_busy_says_so() {
+        assert!(check(0, 50, 300).kept_up);
+        assert!(
+            check(20, 10_000, 300).kept_up,
+            "20 ms of 10 s do not matter"
+        );
+        let late = check(20, 50, 300);
+        assert!(!late.kept_up);
+        let issue = late.issue(50.0).unwrap();
+        assert!(
+            issue.message.contains("schedule lag p99 20.0 ms"),
+            "{issue}"
+        );
+        assert!(!check(0, 50, 950).kept_up);
+        assert_eq!(check(0, 50, 300).issue(50.0), None);
+    }
+}

@@ -1,0 +1,340 @@
+//! What servers call the same things. Names that are not here are kept as they are.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    text::Page,
+    window::{Window, WindowHistogram},
+};
+
+/// Which program a page of metrics is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM's server.
+    TensorRtLlm,
+    /// Triton.
+    Triton,
+    /// NVIDIA's DCGM exporter.
+    Dcgm,
+    /// llama.cpp's server.
+    LlamaCpp,
+    /// None of these.
+    Unknown,
+}
+
+impl Family {
+    /// By the prefix that most of a page's names have.
+    pub fn of(page: &Page) -> Self {
+        let prefixes = [
+            ("vllm:", Self::Vllm),
+            ("sglang:", Self::Sglang),
+            ("trtllm_", Self::TensorRtLlm),
+            ("nv_inference_", Self::Triton),
+            ("DCGM_FI_", Self::Dcgm),
+            ("llamacpp:", Self::LlamaCpp),
+        ];
+        let count = |prefix: &str| {
+            let names = page.samples.iter();
+            names.filter(|s| s.name.starts_with(prefix)).count()
+        };
+        prefixes
+            .into_iter()
+            .map(|(prefix, family)| (count(prefix), family))
+            .filter(|(count, _)| *count > 0)
+            .max_by_key(|(count, _)| *count)
+            .map_or(Self::Unknown, |(_, family)| family)
+    }
+
+    /// As people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+            Self::TensorRtLlm => "TensorRT-LLM",
+            Self::Triton => "Triton",
+            Self::Dcgm => "DCGM exporter",
+            Self::LlamaCpp => "llama.cpp",
+            Self::Unknown => "unknown server",
+        }
+    }
+
+    /// Where its metrics are.
+    pub fn paths() -> &'static [&'static str] {
+        &["/metrics", "/prometheus/metrics"]
+    }
+
+    /// Its names of gauges: running, waiting, KV usage. The KV cache's is a share of 1 in all of them.
+    fn gauges(self) -> [&'static str; 3] {
+        match self {
+            Self::Vllm => [
+                "vllm:num_requests_running",
+                "vllm:num_requests_waiting",
+                "vllm:kv_cache_usage_perc",
+            ],
+            Self::Sglang => [
+                "sglang:num_running_reqs",
+                "sglang:num_queue_reqs",
+                "sglang:token_usage",
+            ],
+            Self::TensorRtLlm => [
+                "trtllm_num_requests_running",
+                "trtllm_num_requests_waiting",
+                "trtllm_kv_cache_utilization",
+            ],
+            Self::LlamaCpp => [
+                "llamacpp:requests_processing",
+                "llamacpp:requests_deferred",
+                "llamacpp:kv_cache_usage_ratio",
+            ],
+            Self::Triton | Self::Dcgm | Self::Unknown => [""; 3],
+        }
+    }
+
+    /// Gauges of a page in our words.
+    pub fn read_gauges(self, page: &Page) -> Gauges {
+        let [running, waiting, kv] = self.gauges();
+        let value = |name: &str| page.total(name).filter(|value| value.is_finite());
+        // Several engines each have a share of their own cache.
+        let shares: Vec<f64> = page
+            .samples
+            .iter()
+            .filter(|s| !kv.is_empty() && s.name == kv && s.value.is_finite())
+            .map(|s| s.value)
+            .collect();
+        Gauges {
+            running: value(running),
+            waiting: value(waiting),
+            kv_usage: (!shares.is_empty())
+                .then(|| shares.iter().sum::<f64>() / shares.len() as f64),
+        }
+    }
+
+    /// What a window says in our words.
+    pub fn read_window(self, window: &Window) -> ServerWindow {
+        let prefix = match self {
+            Self::Vllm => "vllm:",
+            Self::Sglang => "sglang:",
+            Self::TensorRtLlm => "trtllm_",
+            Self::LlamaCpp => "llamacpp:",
+            Self::Triton => return triton(window),
+            Self::Dcgm | Self::Unknown => return ServerWindow::default(),
+        };
+        let seconds = |names: &[&str]| {
+            let found = names
+                .iter()
+                .find_map(|name| window.histograms.get(&format!("{prefix}{name}")));
+            found.map(in_ms)
+        };
+        let counter = |names: &[&str]| {
+            names.iter().find_map(|name| {
+                let name = format!("{prefix}{name}");
+                let found = window.counters.get(&name);
+                found
+                    .or_else(|| window.counters.get(&format!("{name}_total")))
+                    .copied()
+            })
+        };
+        let mut found = ServerWindow {
+            ttft_ms: seconds(&["time_to_first_token_seconds"]),
+            itl_ms: seconds(&[
+                "inter_token_latency_seconds",
+                "inter_token_latency_seconds_bucket",
+            ]),
+            tpot_ms: seconds(&[
+                "request_time_per_output_token_seconds",
+                "time_per_output_token_seconds",
+            ]),
+            e2e_ms: seconds(&["e2e_request_latency_seconds"]),
+            queue_ms: seconds(&["request_queue_time_seconds", "queue_time_seconds"]),
+            prefill_ms: seconds(&["request_prefill_time_seconds"]),
+            decode_ms: seconds(&["request_decode_time_seconds"]),
+            preemptions: counter(&["num_preemptions"]),
+            prefix_cache_hit_rate: match (
+                counter(&["prefix_cache_hits"]),
+                counter(&["prefix_cache_queries"]),
+            ) {
+                (Some(hits), Some(asked)) if asked > 0.0 => Some(hits / asked),
+                _ => None,
+            },
+            output_tokens: counter(&["generation_tokens", "tokens_predicted"]),
+            tokens_per_step: window
+                .histograms
+                .get(&format!("{prefix}iteration_tokens_total"))
+                .and_then(|h| h.mean),
+            ..ServerWindow::default()
+        };
+        if self == Self::LlamaCpp {
+            let seconds = counter(&["tokens_predicted_seconds"]);
+            let tokens = counter(&["tokens_predicted"]).filter(|tokens| *tokens > 0.0);
+            found.tpot_mean_ms = seconds.zip(tokens).map(|(s, tokens)| 1e3 * s / tokens);
+        }
+        found
+    }
+}
+
+/// Triton's counters of microseconds, per successful request.
+fn triton(window: &Window) -> ServerWindow {
+    let counter = |name: &str| window.counters.get(name).copied();
+    let requests = counter("nv_inference_request_success").filter(|n| *n > 0.0);
+    let mean = |name: &str| Some(counter(name)? / requests? / 1e3);
+    ServerWindow {
+        e2e_mean_ms: mean("nv_inference_request_duration_us"),
+        queue_mean_ms: mean("nv_inference_queue_duration_us"),
+        compute_mean_ms: mean("nv_inference_compute_infer_duration_us"),
+        energy_j: counter("nv_energy_consumption"),
+        ..ServerWindow::default()
+    }
+}
+
+/// A histogram of seconds as milliseconds.
+fn in_ms(histogram: &WindowHistogram) -> WindowHistogram {
+    let ms = |value: Option<f64>| value.map(|seconds| seconds * 1e3);
+    WindowHistogram {
+        count: histogram.count,
+        sum: histogram.sum * 1e3,
+        buckets: histogram
+            .buckets
+            .iter()
+            .map(|(l, c)| (l * 1e3, *c))
+            .collect(),
+        mean: ms(histogram.mean),
+        p50: ms(histogram.p50),
+        p90: ms(histogram.p90),
+        p99: ms(histogram.p99),
+    }
+}
+
+/// Gauges at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gauges {
+    /// Requests in batches.
+    pub running: Option<f64>,
+    /// Requests that queue.
+    pub waiting: Option<f64>,
+    /// KV cache in use, a share of 1.
+    pub kv_usage: Option<f64>,
+}
+
+/// What a server says of a window. Absent is what it does not say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerWindow {
+    /// Time to the first token, from when the server had the request.
+    pub ttft_ms: Option<WindowHistogram>,
+    /// Time between tokens.
+    pub itl_ms: Option<WindowHistogram>,
+    /// Time per output token.
+    pub tpot_ms: Option<WindowHistogram>,
+    /// Time to the last token.
+    pub e2e_ms: Option<WindowHistogram>,
+    /// Time in the queue.
+    pub queue_ms: Option<WindowHistogram>,
+    /// Time of prefill.
+    pub prefill_ms: Option<WindowHistogram>,
+    /// Time of decode.
+    pub decode_ms: Option<WindowHistogram>,
+    /// Preemptions.
+    pub preemptions: Option<f64>,
+    /// Share of prompt tokens found in the prefix cache.
+    pub prefix_cache_hit_rate: Option<f64>,
+    /// Tokens generated.
+    pub output_tokens: Option<f64>,
+    /// Tokens of an engine step, mean.
+    pub tokens_per_step: Option<f64>,
+    /// Means, of servers without histograms.
+    pub e2e_mean_ms: Option<f64>,
+    /// Likewise.
+    pub queue_mean_ms: Option<f64>,
+    /// Likewise.
+    pub compute_mean_ms: Option<f64>,
+    /// Likewise.
+    pub tpot_mean_ms: Option<f64>,
+    /// Energy of the GPUs.
+    pub energy_j: Option<f64>,
+}
+
+/// Gauges of the DCGM exporter by device: power and activity over a window are for plots.
+pub fn dcgm(page: &Page) -> BTreeMap<String, BTreeMap<String, f64>> {
+    let mut devices: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+    for sample in page
+        .samples
+        .iter()
+        .filter(|s| s.name.starts_with("DCGM_FI_"))
+    {
+        let device = sample.labels.get("gpu").cloned().unwrap_or_default();
+        devices
+            .entry(device)
+            .or_default()
+            .insert(sample.name.clone(), sample.value);
+    }
+    devices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(before: &str, after: &str) -> (Family, ServerWindow) {
+        let (before, after) = (Page::read(before), Page::read(after));
+        let family = Family::of(&after);
+        (
+            family,
+            family.read_window(&Window::between(&before, &after)),
+        )
+    }
+
+    #[test]
+    fn triton_counts_microseconds_per_request() {
+        let page = |n: u64, queue: u64| {
+            format!(
+                "# TYPE nv_inference_request_success counter\nnv_inference_request_success{{model=\"m\"}} {n}\n\
+                 # TYPE nv_inference_queue_duration_us counter\nnv_inference_queue_duration_us{{model=\"m\"}} {queue}\n\
+                 # TYPE nv_inference_request_duration_us counter\nnv_inference_request_duration_us{{model=\"m\"}} {}\n",
+                queue * 10
+            )
+        };
+        let (family, found) = window(&page(10, 1000), &page(30, 41_000));
+        assert_eq!(family, Family::Triton);
+        assert_eq!(found.queue_mean_ms, Some(2.0));
+        assert_eq!(found.e2e_mean_ms, Some(20.0));
+    }
+
+    #[test]
+    fn llama_cpp_and_sglang() {
+        let page = |s: f64, n: u64| {
+            format!(
+                "# TYPE llamacpp:tokens_predicted_seconds_total counter\nllamacpp:tokens_predicted_seconds_total {s}\n# TYPE llamacpp:tokens_predicted_total counter\nllamacpp:tokens_predicted_total {n}\n"
+            )
+        };
+        let (family, found) = window(&page(1.0, 100), &page(3.0, 200));
+        assert_eq!(family, Family::LlamaCpp);
+        assert_eq!(found.tpot_mean_ms, Some(20.0));
+        let page = Page::read(
+            "# TYPE sglang:num_running_reqs gauge\nsglang:num_running_reqs{m=\"a\"} 3\nsglang:num_queue_reqs{m=\"a\"} 2\nsglang:token_usage{m=\"a\"} 0.5\nsglang:token_usage{m=\"b\"} 0.7\n",
+        );
+        let gauges = Family::of(&page).read_gauges(&page);
+        assert_eq!(gauges.running, Some(3.0));
+        assert_eq!(gauges.waiting, Some(2.0));
+        assert!((gauges.kv_usage.unwrap() - 0.6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn dcgm_by_device_and_what_is_unknown_stays_raw() {
+        let page = Page::read(
+            "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} 250.5\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu=\"0\"} 0.4\nDCGM_FI_DEV_POWER_USAGE{gpu=\"1\"} 70\n",
+        );
+        assert_eq!(Family::of(&page), Family::Dcgm);
+        let devices = dcgm(&page);
+        assert_eq!(devices["0"]["DCGM_FI_DEV_POWER_USAGE"], 250.5);
+        let (family, found) = window("", "# TYPE mine counter\nmine_total 3\n");
+        assert_eq!(family, Family::Unknown);
+        assert_eq!(found, ServerWindow::default());
+    }
+}

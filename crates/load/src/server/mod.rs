@@ -1,0 +1,8 @@
+//! The server's side: its metrics, scraped on the clock of the load, and its profile endpoints.
+
+pub mod families;
+pub mod profile;
+pub mod scrape;
+pub mod steps;
+pub mod text;
+pub mod window;

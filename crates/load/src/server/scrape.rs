@@ -1,0 +1,163 @@
+//! Scrapes pages of metrics while a load runs, each with its time on the load's clock.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use super::{
+    families::{Family, Gauges},
+    text::Page,
+};
+use crate::{client::Calls, endpoint::Endpoint};
+
+/// Longest that a page may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// One page.
+#[derive(Clone, Debug)]
+pub struct Scraped {
+    /// When it was asked for, nanoseconds since 1970.
+    pub unix_ns: i64,
+    /// It.
+    pub page: Page,
+}
+
+/// What scraping left: the first and the last whole page, and gauges in between.
+#[derive(Clone, Debug)]
+pub struct Scrapes {
+    /// Which server.
+    pub family: Family,
+    /// The first page.
+    pub first: Scraped,
+    /// The last page.
+    pub last: Scraped,
+    /// Gauges by time, nanoseconds since 1970.
+    pub gauges: Vec<(i64, Gauges)>,
+    /// Scrapes that failed.
+    pub failed: u64,
+    /// The last page as it was sent.
+    pub raw: String,
+}
+
+/// A page at one of the places where servers have it, or why there is none.
+pub fn find(endpoint: &Arc<Endpoint>, paths: &[&str]) -> Result<String, String> {
+    let calls = Calls::new(Arc::clone(endpoint)).map_err(|error| error.to_string())?;
+    let mut why = String::new();
+    for path in paths {
+        match calls.get(path, LIMIT) {
+            Ok(bytes) => {
+                let page = Page::read(&String::from_utf8_lossy(&bytes));
+                if !page.samples.is_empty() {
+                    return Ok((*path).to_owned());
+                }
+                why = format!("{path} has no metrics");
+            }
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}
+
+/// A scraper on a thread of its own.
+pub struct Scraper {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Option<Scrapes>>,
+    latest: Arc<std::sync::Mutex<Gauges>>,
+}
+
+impl Scraper {
+    /// Scrapes `path` every `interval`.
+    pub fn start(
+        endpoint: Arc<Endpoint>,
+        path: String,
+        interval: Duration,
+    ) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let latest = Arc::new(std::sync::Mutex::new(Gauges::default()));
+        let (stopped, shown) = (Arc::clone(&stop), Arc::clone(&latest));
+        let (ready, wait) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("scrape".to_owned())
+            .spawn(move || run(endpoint, &path, interval, &stopped, &shown, &ready))?;
+        // The first page must be older than the first request.
+        let _ = wait.recv_timeout(LIMIT);
+        Ok(Self {
+            stop,
+            thread,
+            latest,
+        })
+    }
+
+    /// The gauges of the latest page.
+    pub fn latest(&self) -> Gauges {
+        *self.latest.lock().expect("nothing panics with the lock")
+    }
+
+    /// Takes a last page and ends.
+    pub fn finish(self) -> Option<Scrapes> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        self.thread.join().ok().flatten()
+    }
+}
+
+fn run(
+    endpoint: Arc<Endpoint>,
+    path: &str,
+    interval: Duration,
+    stop: &AtomicBool,
+    latest: &std::sync::Mutex<Gauges>,
+    ready: &std::sync::mpsc::Sender<()>,
+) -> Option<Scrapes> {
+    let calls = Calls::new(endpoint).ok()?;
+    let mut found: Option<Scrapes> = None;
+    let mut failed = 0;
+    let mut is_last = false;
+    loop {
+        let due = Instant::now() + interval;
+        let unix_ns = crate::clock::Clock::start().unix_ns;
+        match calls.get(path, LIMIT) {
+            Ok(bytes) => {
+                let raw = String::from_utf8_lossy(&bytes).into_owned();
+                let page = Page::read(&raw);
+                let family = Family::of(&page);
+                let gauges = family.read_gauges(&page);
+                *latest.lock().expect("nothing panics with the lock") = gauges;
+                let scraped = Scraped { unix_ns, page };
+                let scrapes = found.get_or_insert_with(|| Scrapes {
+                    family,
+                    first: scraped.clone(),
+                    last: scraped.clone(),
+                    gauges: Vec::new(),
+                    failed: 0,
+                    raw: String::new(),
+                });
+                scrapes.gauges.push((unix_ns, gauges));
+                scrapes.last = scraped;
+                scrapes.raw = raw;
+            }
+            Err(_) => failed += 1,
+        }
+        let _ = ready.send(());
+        if is_last {
+            break;
+        }
+        while !stop.load(Ordering::Relaxed) {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::park_timeout(left);
+        }
+        is_last = stop.load(Ordering::Relaxed);
+    }
+    if let Some(scrapes) = &mut found {
+        scrapes.failed = failed;
+    }
+    found
+}

@@ -1,0 +1,207 @@
+//! What happened between two pages: counters and histograms are differenced, per set of labels.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::{Kind, Page, Sample};
+
+/// A histogram over a window, all label sets together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WindowHistogram {
+    /// Values in the window.
+    pub count: f64,
+    /// Their sum.
+    pub sum: f64,
+    /// Upper limits and the values up to each, cumulative; the last limit is infinite and left out of JSON.
+    #[serde(skip)]
+    pub buckets: Vec<(f64, f64)>,
+    /// Sum ÷ count.
+    pub mean: Option<f64>,
+    /// By linear interpolation inside of a bucket: no more exact than the buckets are wide.
+    pub p50: Option<f64>,
+    /// Likewise.
+    pub p90: Option<f64>,
+    /// Likewise.
+    pub p99: Option<f64>,
+}
+
+impl WindowHistogram {
+    fn finished(mut self) -> Self {
+        self.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.mean = (self.count > 0.0).then(|| self.sum / self.count);
+        self.p50 = self.quantile(0.5);
+        self.p90 = self.quantile(0.9);
+        self.p99 = self.quantile(0.99);
+        self
+    }
+
+    /// As Prometheus' `histogram_quantile`; in the last bucket, its lower limit.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let (_, total) = *self.buckets.last()?;
+        if total <= 0.0 {
+            return None;
+        }
+        let rank = q * total;
+        let (mut low, mut below) = (0.0, 0.0);
+        for &(limit, count) in &self.buckets {
+            if count >= rank {
+                if limit.is_infinite() {
+                    return Some(low);
+                }
+                let inside = count - below;
+                let share = if inside > 0.0 {
+                    (rank - below) / inside
+                } else {
+                    1.0
+                };
+                return Some(low + (limit - low) * share);
+            }
+            (low, below) = (limit, count);
+        }
+        None
+    }
+}
+
+/// A window between two pages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Growth of counters, label sets added up.
+    pub counters: BTreeMap<String, f64>,
+    /// Histograms.
+    pub histograms: BTreeMap<String, WindowHistogram>,
+    /// Gauges at the end, label sets added up.
+    pub gauges: BTreeMap<String, f64>,
+    /// Counters that fell: the server was started again, and its window begins there.
+    pub resets: Vec<String>,
+}
+
+type Key<'a> = (&'a str, &'a BTreeMap<String, String>);
+
+impl Window {
+    /// From `before` to `after`. A label set that appears in the window began at zero.
+    pub fn between(before: &Page, after: &Page) -> Self {
+        let earlier: BTreeMap<Key<'_>, f64> = before
+            .samples
+            .iter()
+            .map(|s| ((s.name.as_str(), &s.labels), s.value))
+            .collect();
+        let mut window = Self::default();
+        let mut buckets: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
+        for sample in &after.samples {
+            let was = earlier
+                .get(&(sample.name.as_str(), &sample.labels))
+                .copied()
+                .unwrap_or(0.0);
+            let is_part = histogram_part(after, &sample.name);
+            if is_part.is_none() && after.kind(&sample.name) != Kind::Counter {
+                *window.gauges.entry(sample.name.clone()).or_default() += sample.value;
+                continue;
+            }
+            let mut grown = sample.value - was;
+            if grown < 0.0 || grown.is_nan() {
+                window.resets.push(sample.name.clone());
+                grown = if sample.value.is_finite() {
+                    sample.value
+                } else {
+                    0.0
+                };
+            }
+            match is_part {
+                None => *window.counters.entry(sample.name.clone()).or_default() += grown,
+                Some((base, part)) => {
+                    let histogram = window.histograms.entry(base.to_owned()).or_default();
+                    match part {
+                        "_sum" => histogram.sum += grown,
+                        "_count" => histogram.count += grown,
+                        _ => {
+                            if let Some(limit) = limit(sample) {
+                                let of = buckets.entry(base).or_default();
+                                *of.entry(limit.to_bits()).or_default() += grown;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for (base, limits) in buckets {
+            if let Some(histogram) = window.histograms.get_mut(base) {
+                histogram.buckets = limits
+                    .into_iter()
+                    .map(|(bits, count)| (f64::from_bits(bits), count))
+                    .collect();
+            }
+        }
+        window.histograms = std::mem::take(&mut window.histograms)
+            .into_iter()
+            .map(|(name, histogram)| (name, histogram.finished()))
+            .collect();
+        window.resets.sort();
+        window.resets.dedup();
+        window
+    }
+}
+
+/// The histogram that a sample is part of, and which part.
+fn histogram_part<'a>(page: &Page, name: &'a str) -> Option<(&'a str, &'static str)> {
+    ["_bucket", "_sum", "_count"].into_iter().find_map(|part| {
+        let base = name.strip_suffix(part)?;
+        (page.kinds.get(base) == Some(&Kind::Histogram)).then_some((base, part))
+    })
+}
+
+fn limit(sample: &Sample) -> Option<f64> {
+    let text = sample.labels.get("le")?;
+    match text.as_str() {
+        "+Inf" | "Inf" => Some(f64::INFINITY),
+        number => number.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(counts: [u64; 3], sum: f64, total: f64, running: f64) -> Page {
+        Page::read(&format!(
+            "# TYPE t histogram\nt_bucket{{e=\"0\",le=\"1.0\"}} {}\nt_bucket{{e=\"0\",le=\"2.0\"}} {}\nt_bucket{{e=\"0\",le=\"+Inf\"}} {}\n\
+             t_sum{{e=\"0\"}} {sum}\nt_count{{e=\"0\"}} {}\n# TYPE c counter\nc_total {total}\n# TYPE g gauge\ng {running}\n",
+            counts[0], counts[1], counts[2], counts[2]
+        ))
+    }
+
+    #[test]
+    fn differences_by_hand() {
+        let window = Window::between(
+            &page([5, 5, 5], 2.0, 10.0, 1.0),
+            &page([9, 13, 15], 17.0, 14.0, 3.0),
+        );
+        let t = &window.histograms["t"];
+        assert_eq!((t.count, t.sum, t.mean), (10.0, 15.0, Some(1.5)));
+        // 4 up to 1, 8 up to 2: the 5th value is a quarter into the second bucket.
+        assert_eq!(t.p50, Some(1.25));
+        assert_eq!(t.p99, Some(2.0));
+        assert_eq!(window.counters["c_total"], 4.0);
+        assert_eq!(window.gauges["g"], 3.0);
+        assert!(window.resets.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_was_started_again_is_told() {
+        let window = Window::between(
+            &page([5, 5, 5], 2.0, 10.0, 1.0),
+            &page([1, 2, 2], 3.0, 2.0, 0.0),
+        );
+        assert_eq!(window.counters["c_total"], 2.0);
+        assert!(window.resets.contains(&"c_total".to_owned()));
+        assert_eq!(window.histograms["t"].count, 2.0);
+    }
+
+    #[test]
+    fn empty_windows_have_no_quantiles() {
+        let same = page([5, 5, 5], 2.0, 10.0, 1.0);
+        let window = Window::between(&same, &same);
+        assert_eq!(window.histograms["t"].mean, None);
+        assert_eq!(window.histograms["t"].p50, None);
+    }
+}

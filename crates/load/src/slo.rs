@@ -1,0 +1,172 @@
+//! Objectives: `ttft:p99<500ms`.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{record::RequestRecord, statistics::Distribution, summary::Summary};
+
+/// Share of requests that may fail where objectives are to be met.
+pub const MOST_FAILURES: f64 = 0.01;
+
+/// A latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Time to the first token.
+    Ttft,
+    /// Time per output token.
+    Tpot,
+    /// Time between tokens.
+    Itl,
+    /// Time to the last token.
+    E2e,
+}
+
+impl Metric {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ttft => "ttft",
+            Self::Tpot => "tpot",
+            Self::Itl => "itl",
+            Self::E2e => "e2e",
+        }
+    }
+}
+
+/// An objective: a statistic of a latency below a limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slo {
+    /// The latency.
+    pub metric: Metric,
+    /// `p50`, `p90`, `p95`, `p99`, `mean`, `max`.
+    pub statistic: String,
+    /// The limit, milliseconds.
+    pub limit_ms: f64,
+}
+
+impl Slo {
+    /// What a load has for it; `None` where that is not known.
+    pub fn value(&self, summary: &Summary) -> Option<f64> {
+        let found: Option<Distribution> = match self.metric {
+            Metric::Ttft => summary.ttft_ms,
+            Metric::Tpot => summary.tpot_ms,
+            Metric::Itl => summary.itl_ms,
+            Metric::E2e => summary.e2e_ms,
+        };
+        found?.named(&self.statistic)
+    }
+
+    /// Whether a load meets it. What is not known is not met.
+    pub fn is_met(&self, summary: &Summary) -> bool {
+        self.value(summary)
+            .is_some_and(|value| value < self.limit_ms)
+    }
+
+    /// Whether one request is below the limit, for goodput. Requests of one token have no TPOT and meet it.
+    pub fn is_met_by(&self, request: &RequestRecord) -> bool {
+        let below = |ns: Option<f64>| ns.is_none_or(|ns| ns / 1e6 < self.limit_ms);
+        match self.metric {
+            Metric::Ttft => below(request.ttft_ns().map(|ns| ns.0 as f64)),
+            Metric::E2e => below(request.e2e_ns().map(|ns| ns.0 as f64)),
+            Metric::Tpot => below(request.tpot_ns()),
+            Metric::Itl => {
+                let gaps = request.inter_token_ns().unwrap_or_default();
+                below(gaps.into_iter().reduce(f64::max))
+            }
+        }
+    }
+}
+
+impl FromStr for Slo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            |what: &str| format!("`{text}` is no objective, such as ttft:p99<500ms: {what}");
+        let (left, limit) = text.split_once('<').ok_or_else(|| wrong("it has no `<`"))?;
+        let (metric, statistic) = left
+            .trim()
+            .split_once(':')
+            .ok_or_else(|| wrong("it has no `:`"))?;
+        let metric = match metric.trim() {
+            "ttft" => Metric::Ttft,
+            "tpot" => Metric::Tpot,
+            "itl" => Metric::Itl,
+            "e2e" | "e2el" | "latency" => Metric::E2e,
+            _ => return Err(wrong("latencies are ttft, tpot, itl and e2e")),
+        };
+        let statistic = match statistic.trim() {
+            "median" => "p50",
+            "avg" => "mean",
+            known @ ("p50" | "p90" | "p95" | "p99" | "mean" | "max") => known,
+            _ => return Err(wrong("statistics are p50, p90, p95, p99, mean and max")),
+        };
+        let limit = limit.trim();
+        let (number, scale) = if let Some(number) = limit.strip_suffix("ms") {
+            (number, 1.0)
+        } else if let Some(number) = limit.strip_suffix("us") {
+            (number, 1e-3)
+        } else if let Some(number) = limit.strip_suffix('s') {
+            (number, 1e3)
+        } else {
+            return Err(wrong("a limit has a unit: 500ms, 1.5s"));
+        };
+        let limit_ms = number
+            .trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|limit| *limit > 0.0 && limit.is_finite())
+            .ok_or_else(|| wrong("its limit is no positive number"))?
+            * scale;
+        Ok(Self {
+            metric,
+            statistic: statistic.to_owned(),
+            limit_ms,
+        })
+    }
+}
+
+impl fmt::Display for Slo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{}<{}ms",
+            self.metric.name(),
+            self.statistic,
+            self.limit_ms
+        )
+    }
+}
+
+/// Whether a load meets all objectives, and hardly any request failed.
+pub fn all_met(slos: &[Slo], summary: &Summary) -> bool {
+    let asked = summary.completed + summary.failed;
+    let failed = summary.failed as f64 / asked.max(1) as f64;
+    summary.completed > 0 && failed <= MOST_FAILURES && slos.iter().all(|slo| slo.is_met(summary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objectives_are_read_and_printed() {
+        let slo: Slo = "ttft:p99<0.5s".parse().unwrap();
+        assert_eq!(slo.to_string(), "ttft:p99<500ms");
+        assert_eq!(slo.to_string().parse::<Slo>().unwrap(), slo);
+        let slo: Slo = " tpot : median < 40ms ".parse().unwrap();
+        assert_eq!((slo.statistic.as_str(), slo.limit_ms), ("p50", 40.0));
+        for text in [
+            "ttft<5ms",
+            "ttft:p99",
+            "ttft:p99<5",
+            "x:p99<5ms",
+            "ttft:p42<5ms",
+            "ttft:p99<-1ms",
+        ] {
+            assert!(text.parse::<Slo>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Server-sent events, split as bytes arrive.
+//!
+//! An event is due when the last byte of its data is there, not when its blank line is: some servers send the blank line with
+//! the next event, which would put every token one gap late.
+
+use llmprof_units::Nanos;
+use memchr::memchr2;
+
+/// Longest event that is kept; a server that sends more without a line end is broken.
+const MOST_BYTES: usize = 16 << 20;
+
+/// One event of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// Its data; several `data:` lines are joined by line feeds.
+    pub data: &'a [u8],
+    /// When the last byte of its data arrived.
+    pub at: Nanos,
+    /// Whether the stream ended before its blank line.
+    pub is_cut: bool,
+}
+
+/// Splits a stream into events, whatever pieces it comes in.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    /// A line whose end has not come.
+    line: Vec<u8>,
+    /// When the last byte of `line` came.
+    line_at: Nanos,
+    /// Data of the event so far.
+    data: Vec<u8>,
+    data_at: Nanos,
+    has_data: bool,
+    /// A carriage return was the last byte: a line feed after it belongs to it.
+    after_return: bool,
+    has_begun: bool,
+    /// Lines that no field of the format has, and bytes beyond the limit.
+    foreign_lines: u64,
+}
+
+impl Splitter {
+    /// Takes what arrived at `at`, and hands every event that is complete to `sink`.
+    pub fn push(&mut self, mut bytes: &[u8], at: Nanos, mut sink: impl FnMut(Event<'_>)) {
+        if !self.has_begun && !bytes.is_empty() {
+            self.has_begun = true;
+            bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        }
+        if self.after_return && !bytes.is_empty() {
+            self.after_return = false;
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(end) = memchr2(b'\n', b'\r', bytes) {
+            let (head, rest) = bytes.split_at(end);
+            bytes = &rest[1..];
+            if rest[0] == b'\r' {
+                match bytes.split_first() {
+                    Some((b'\n', after)) => bytes = after,
+                    Some(_) => {}
+                    None => self.after_return = true,
+                }
+            }
+            if self.line.is_empty() {
+                self.take_line(head, at, &mut sink);
+            } else {
+                // A line end alone says nothing new: the line was there before.
+                let came = if head.is_empty() { self.line_at } else { at };
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(head);
+                self.take_line(&line, came, &mut sink);
+                line.clear();
+                self.line = line;
+            }
+        }
+        if !bytes.is_empty() {
+            if self.line.len() + bytes.len() > MOST_BYTES {
+                self.foreign_lines += 1;
+                self.line.clear();
+                return;
+            }
+            self.line.extend_from_slice(bytes);
+            self.line_at = at;
+        }
+    }
+
+    /// Ends the stream: data without a blank line is handed over as cut.
+    pub fn finish(&mut self, mut sink: impl FnMut(Event<'_>)) {
+        if !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            self.take_line(&line, self.line_at, &mut sink);
+        }
+        if self.has_data {
+            sink(Event {
+                data: &self.data,
+                at: self.data_at,
+                is_cut: true,
+            });
+            self.has_data = false;
+            self.data.clear();
+        }
+    }
+
+    /// Lines that are not of the format.
+    pub fn foreign_lines(&self) -> u64 {
+        self.foreign_lines
+    }
+
+    fn take_line(&mut self, line: &[u8], at: Nanos, sink: &mut impl FnMut(Event<'_>)) {
+        if line.is_empty() {
+            if self.has_data {
+                sink(Event {
+                    data: &self.data,
+                    at: self.data_at,
+                    is_cut: false,
+                });
+                self.has_data = false;
+                self.data.clear();
+            }
+            return;
+        }
+        let (name, value) = match memchr::memchr(b':', line) {
+            Some(colon) => {
+                let value = &line[colon + 1..];
+                (&line[..colon], value.strip_prefix(b" ").unwrap_or(value))
+            }
+            None => (line, &[][..]),
+        };
+        match name {
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.data.extend_from_slice(value);
+                self.has_data = true;
+                self.data_at = at;
+            }
+            // A comment (a keep-alive), and fields that say nothing of tokens.
+            b"" | b"event" | b"id" | b"retry" => {}
+            _ => self.foreign_lines += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn split(pieces: &[(&[u8], i64)]) -> (Vec<(String, i64, bool)>, u64) {
+        let mut splitter = Splitter::default();
+        let mut events = Vec::new();
+        let mut keep = |event: Event<'_>| {
+            let text = String::from_utf8_lossy(event.data).into_owned();
+            events.push((text, event.at.0, event.is_cut));
+        };
+        for (bytes, at) in pieces {
+            splitter.push(bytes, Nanos(*at), &mut keep);
+        }
+        splitter.finish(&mut keep);
+        (events, splitter.foreign_lines())
+    }
+
+    fn event(text: &str, at: i64) -> (String, i64, bool) {
+        (text.to_owned(), at, false)
+    }
+
+    #[test]
+    fn an_event_is_due_when_its_data_is_there() {
+        // The blank line of each comes with the next one.
+        let pieces: &[(&[u8], i64)] =
+            &[(b"data: a", 1), (b"\n\ndata: b\n", 5), (b"\ndata:c\n\n", 9)];
+        let (events, _) = split(pieces);
+        assert_eq!(events, [event("a", 1), event("b", 5), event("c", 9)]);
+    }
+
+    #[test]
+    fn several_data_lines_comments_and_line_ends() {
+        let stream = "\u{feff}: ping\r\nevent: x\r\ndata: a\r\ndata: b\r\n\r\ndata: c\r\rdata\n\n";
+        let (events, foreign) = split(&[(stream.as_bytes(), 1)]);
+        assert_eq!(events, [event("a\nb", 1), event("c", 1), event("", 1)]);
+        assert_eq!(foreign, 0);
+    }
+
+    #[test]
+    fn what_is_no_event_is_counted_and_a_cut_one_is_told() {
+        let (events, foreign) = split(&[(b"<html>\n<body>\ndata: {\"a\"", 1)]);
+        assert_eq!(events, [("{\"a\"".to_owned(), 1, true)]);
+        assert_eq!(foreign, 2);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(texts in prop::collection::vec("[a-z:{} ]{1,12}", 1..6), cuts in prop::collection::vec(0usize..200, 0..8), crlf: bool) {
+            let end = if crlf { "\r\n" } else { "\n" };
+            let stream: String = texts.iter().flat_map(|text| ["data: ", text, end, end]).collect();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<(&[u8], i64)> = cuts.windows(2).map(|pair| (&stream.as_bytes()[pair[0]..pair[1]], 1)).collect();
+            let (events, foreign) = split(&pieces);
+            let expected: Vec<_> = texts.iter().map(|text| event(text, 1)).collect();
+            prop_assert_eq!(events, expected);
+            prop_assert_eq!(foreign, 0);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Percentiles and how sure they are.
+
+use serde::{Deserialize, Serialize};
+
+/// Values in a few numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Standard deviation of the population, as numpy has it.
+    pub std: f64,
+    /// The lowest.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// The highest.
+    pub max: f64,
+    /// 95 % confidence intervals; absent where values are not independent or too few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<Intervals>,
+}
+
+/// 95 % confidence intervals. `null` where so few values cannot bound it: the 99th percentile needs 368.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Intervals {
+    /// Of the mean.
+    pub mean: Option<[f64; 2]>,
+    /// Of the median.
+    pub p50: Option<[f64; 2]>,
+    /// Of the 90th percentile.
+    pub p90: Option<[f64; 2]>,
+    /// Of the 99th percentile.
+    pub p99: Option<[f64; 2]>,
+}
+
+impl Distribution {
+    /// Of values that may depend on each other, so without intervals; `None` of none. Values that are not finite are left out.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        Self::of_sorted(&sorted(values))
+    }
+
+    /// Of independent values, with intervals.
+    pub fn with_intervals(values: &[f64]) -> Option<Self> {
+        let sorted = sorted(values);
+        let mut found = Self::of_sorted(&sorted)?;
+        let n = sorted.len() as f64;
+        let interval = |p: f64| {
+            let (low, high) = ranks(sorted.len(), p)?;
+            Some([sorted[low], sorted[high]])
+        };
+        found.ci95 = Some(Intervals {
+            mean: (sorted.len() >= 30).then(|| {
+                // The normal approximation, with the sample's standard deviation.
+                let half = 1.96 * found.std / (n - 1.0).sqrt();
+                [found.mean - half, found.mean + half]
+            }),
+            p50: interval(0.5),
+            p90: interval(0.9),
+            p99: interval(0.99),
+        });
+        Some(found)
+    }
+
+    fn of_sorted(sorted: &[f64]) -> Option<Self> {
+        let (&min, &max) = (sorted.first()?, sorted.last()?);
+        let n = sorted.len() as f64;
+        let mean = sorted.iter().sum::<f64>() / n;
+        let variance = sorted.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+        Some(Self {
+            count: sorted.len() as u64,
+            mean,
+            std: variance.sqrt(),
+            min,
+            p50: percentile(sorted, 0.5),
+            p90: percentile(sorted, 0.9),
+            p95: percentile(sorted, 0.95),
+            p99: percentile(sorted, 0.99),
+            max,
+            ci95: None,
+        })
+    }
+
+    /// The percentile of this name, or the mean.
+    pub fn named(&self, name: &str) -> Option<f64> {
+        Some(match name {
+            "mean" | "avg" => self.mean,
+            "p50" | "median" => self.p50,
+            "p90" => self.p90,
+            "p95" => self.p95,
+            "p99" => self.p99,
+            "max" => self.max,
+            "min" => self.min,
+            _ => return None,
+        })
+    }
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted
+}
+
+/// Linear between ranks, as numpy's default and so `vllm bench serve`.
+pub fn percentile(sorted: &[f64], p: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return f64::NAN;
+    };
+    let place = p * last as f64;
+    let below = place.floor() as usize;
+    let above = (below + 1).min(last);
+    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+}
+
+/// The ranks (from 0) between which the quantile `p` of the distribution lies with 95 % confidence, whatever the distribution:
+/// the number of `n` values below it is binomial. `None` where even the extremes do not bound it.
+pub fn ranks(n: usize, p: f64) -> Option<(usize, usize)> {
+    // P(X ≤ k) of the binomial, term by term from its logarithm.
+    let (mut low, mut high) = (None, None);
+    let mut log_term = n as f64 * (1.0 - p).ln();
+    let mut below = 0.0;
+    for k in 0..=n {
+        // The quantile is under the k-th smallest (rank k − 1) with P(X < k) = `below`.
+        if below <= 0.025 {
+            low = Some(k);
+        }
+        below += log_term.exp();
+        if high.is_none() && below >= 0.975 {
+            high = Some(k);
+        }
+        let k = k as f64;
+        log_term += ((n as f64 - k) / (k + 1.0)).ln() + (p / (1.0 - p)).ln();
+    }
+    // Rank r (from 1) bounds from below where P(X < r) ≤ 2.5 %, from above where P(X < r) ≥ 97.5 %.
+    let (low, high) = (low?.checked_sub(1)?, high?);
+    (high < n).then_some((low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn percentiles_are_numpys() {
+        // numpy.percentile([1, 2, 4, 8, 16], [50, 90, 99]) = 4, 12.8, 15.68.
+        let values = [16.0, 1.0, 8.0, 2.0, 4.0];
+        let found = Distribution::of(&values).unwrap();
+        assert_eq!(found.p50, 4.0);
+        assert!((found.p90 - 12.8).abs() < 1e-12);
+        assert!((found.p99 - 15.68).abs() < 1e-12);
+        assert_eq!(found.mean, 6.2);
+        assert!((found.std - 5.455_272_679).abs() < 1e-8);
+        assert_eq!(Distribution::of(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_tables() {
+        // Tables of the sign test: the median of 10 lies between the 2nd and the 9th, of 20 between the 6th and the 15th.
+        assert_eq!(ranks(10, 0.5), Some((1, 8)));
+        assert_eq!(ranks(20, 0.5), Some((5, 14)));
+        assert_eq!(ranks(5, 0.5), None);
+        assert_eq!(ranks(100, 0.99), None);
+        assert!(ranks(400, 0.99).is_some());
+    }
+
+    #[test]
+    fn intervals_hold_the_truth_19_times_of_20() {
+        let mut random = Random::new(3, "coverage");
+        let (mut held, mut held_mean) = (0, 0);
+        let rounds = 1000;
+        for _ in 0..rounds {
+            let values: Vec<f64> = (0..150).map(|_| random.exponential()).collect();
+            let ci = Distribution::with_intervals(&values).unwrap().ci95.unwrap();
+            let [low, high] = ci.p90.unwrap();
+            held += i32::from((low..=high).contains(&10.0_f64.ln()));
+            let [low, high] = ci.mean.unwrap();
+            held_mean += i32::from((low..=high).contains(&1.0));
+        }
+        assert!(held >= 940, "{held} of {rounds}");
+        assert!(held_mean >= 920, "{held_mean} of {rounds}");
+    }
+}

@@ -1,0 +1,36 @@
+use std::time::Duration;
+
+/// What goes wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// An HTTP status instead of an answer.
+    Status(u16),
+    /// The connection ends after so many tokens, in the middle of an event.
+    DieAfter(u64),
+    /// The connection is reset after so many tokens.
+    ResetAfter(u64),
+    /// The stream goes silent after so many tokens.
+    StallAfter(u64),
+    /// A pause after the first token.
+    Pause(Duration),
+    /// The request is never answered.
+    HalfOpen,
+    /// The request is read in small pieces with pauses.
+    SlowReader(Duration),
+    /// An event that is no JSON.
+    BadEvent,
+    /// HTML with the content type of events.
+    Html,
+    /// What is not HTTP.
+    NotHttp,
+    /// An error inside of the stream.
+    ErrorEvent,
+    /// No tokens in usage.
+    UsageZero,
+    /// More tokens in usage than were asked for.
+    UsageTooMany,
+    /// Usage that falls.
+    UsageFalls,
+    /// All tokens in one event at the end.
+    HeldBack,
+}

@@ -1,0 +1,70 @@
+use std::{fmt::Write as _, sync::atomic::Ordering};
+
+use super::{
+    lock,
+    serve::{Served, State},
+};
+
+/// Upper limits of the histograms, seconds.
+const LIMITS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+];
+
+/// A page of metrics with vLLM's names, from what was served.
+pub(super) fn page(state: &State) -> String {
+    let served = lock(&state.served);
+    let mut page = String::new();
+    let gauge = |page: &mut String, name: &str, value: u64| {
+        let _ = write!(
+            page,
+            "# TYPE vllm:{name} gauge\nvllm:{name}{{engine=\"0\",model_name=\"stub\"}} {value}.0\n"
+        );
+    };
+    gauge(
+        &mut page,
+        "num_requests_running",
+        state.running.load(Ordering::Relaxed),
+    );
+    gauge(
+        &mut page,
+        "num_requests_waiting",
+        state.waiting.load(Ordering::Relaxed),
+    );
+    let histogram = |page: &mut String, name: &str, value: &dyn Fn(&Served) -> f64| {
+        let _ = writeln!(page, "# TYPE vllm:{name} histogram");
+        for limit in LIMITS {
+            let below = served.iter().filter(|one| value(one) <= *limit).count();
+            let _ = writeln!(
+                page,
+                "vllm:{name}_bucket{{engine=\"0\",le=\"{limit}\"}} {below}"
+            );
+        }
+        let sum: f64 = served.iter().map(value).sum();
+        let _ = write!(
+            page,
+            "vllm:{name}_bucket{{engine=\"0\",le=\"+Inf\"}} {0}\nvllm:{name}_sum{{engine=\"0\"}} {sum}\nvllm:{name}_count{{engine=\"0\"}} {0}\n",
+            served.len()
+        );
+    };
+    histogram(&mut page, "request_queue_time_seconds", &|one| {
+        one.queue.as_secs_f64()
+    });
+    histogram(&mut page, "request_prefill_time_seconds", &|one| {
+        one.prefill.as_secs_f64()
+    });
+    histogram(&mut page, "request_decode_time_seconds", &|one| {
+        one.decode.as_secs_f64()
+    });
+    histogram(&mut page, "time_to_first_token_seconds", &|one| {
+        (one.queue + one.prefill).as_secs_f64()
+    });
+    histogram(&mut page, "e2e_request_latency_seconds", &|one| {
+        (one.queue + one.prefill + one.decode).as_secs_f64()
+    });
+    let total: u64 = served.iter().map(|one| one.tokens).sum();
+    let _ = write!(
+        page,
+        "# TYPE vllm:generation_tokens counter\nvllm:generation_tokens_total{{engine=\"0\"}} {total}\n"
+    );
+    page
+}

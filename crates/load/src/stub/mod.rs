@@ -1,0 +1,140 @@
+//! A server of known behaviour, for tests and for the benchmark: OpenAI-compatible, no model.
+//!
+//! What it does is set exactly, so that every number the client finds can be compared with the truth; faults are injected by
+//! request. It speaks HTTP over plain sockets, without the library that the client uses, so that neither hides a mistake of the
+//! other.
+
+mod faults;
+mod metrics;
+mod serve;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+pub use faults::Fault;
+pub use serve::Served;
+
+/// How a stub behaves.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct Behaviour {
+    /// From a request's turn to its first token.
+    pub prefill: Duration,
+    /// Between tokens.
+    pub step: Duration,
+    /// Tokens an event brings.
+    pub tokens_per_event: u64,
+    /// Tokens generated whatever was asked for.
+    pub tokens: Option<u64>,
+    /// Requests that run at once; others queue. 0 has no limit.
+    pub slots: usize,
+    /// Whether usage is told at all.
+    pub usage: bool,
+    /// Whether options beyond the common ones are refused with HTTP 400.
+    pub is_strict: bool,
+    /// Whether `timings` as llama.cpp has them end an answer.
+    pub timings: bool,
+    /// Whether blank lines come with the next event.
+    pub late_blank_lines: bool,
+    /// Whether connections are kept.
+    pub keep_alive: bool,
+    /// Which requests fail, by their number in order of arrival.
+    pub faults: Vec<(u64, Fault)>,
+    /// One more fault for every n-th request.
+    pub fault_every: Option<(u64, Fault)>,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            prefill: Duration::ZERO,
+            step: Duration::ZERO,
+            tokens_per_event: 1,
+            tokens: None,
+            slots: 0,
+            usage: true,
+            is_strict: false,
+            timings: false,
+            late_blank_lines: false,
+            keep_alive: true,
+            faults: Vec::new(),
+            fault_every: None,
+        }
+    }
+}
+
+/// A stub that runs until it is dropped.
+pub struct Stub {
+    address: SocketAddr,
+    state: Arc<serve::State>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Stub {
+    /// Starts one on a free port of the loopback.
+    pub fn start(behaviour: Behaviour) -> std::io::Result<Self> {
+        Self::start_at("127.0.0.1:0", behaviour)
+    }
+
+    /// Starts one at an address.
+    pub fn start_at(address: &str, behaviour: Behaviour) -> std::io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let state = Arc::new(serve::State::new(behaviour));
+        let shared = Arc::clone(&state);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name("stub".to_owned())
+            .spawn(move || {
+                runtime.block_on(serve::accept(listener, shared));
+                runtime.shutdown_background();
+            })?;
+        Ok(Self {
+            address,
+            state,
+            thread: Some(thread),
+        })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What it did with each request, in order of arrival.
+    pub fn served(&self) -> Vec<Served> {
+        lock(&self.state.served).clone()
+    }
+
+    /// Paths that were called beside completions, with bodies.
+    pub fn calls(&self) -> Vec<(String, String)> {
+        lock(&self.state.calls).clone()
+    }
+
+    /// Waits until somebody ends the process.
+    pub fn wait(mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        self.state.stop.notify_waiters();
+        self.state.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics with the lock")
+}

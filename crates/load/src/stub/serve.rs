@@ -1,0 +1,487 @@
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::{Notify, Semaphore},
+    time::sleep,
+};
+
+use super::{Behaviour, Fault, lock, metrics};
+use crate::client::until;
+
+/// What the stub did with one request: the truth that a client is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// When it was read, nanoseconds since 1970.
+    pub arrived_unix_ns: i64,
+    /// From then to its turn.
+    pub queue: Duration,
+    /// From its turn to its first token.
+    pub prefill: Duration,
+    /// From its first to its last token.
+    pub decode: Duration,
+    /// Tokens generated.
+    pub tokens: u64,
+    /// Tokens of its prompt.
+    pub prompt_tokens: u64,
+}
+
+pub(super) struct State {
+    pub(super) behaviour: Behaviour,
+    slots: Semaphore,
+    number: AtomicU64,
+    pub(super) running: AtomicU64,
+    pub(super) waiting: AtomicU64,
+    pub(super) served: Mutex<Vec<Served>>,
+    pub(super) calls: Mutex<Vec<(String, String)>>,
+    pub(super) stop: Notify,
+}
+
+impl State {
+    pub(super) fn new(behaviour: Behaviour) -> Self {
+        let slots = match behaviour.slots {
+            0 => Semaphore::MAX_PERMITS,
+            slots => slots,
+        };
+        Self {
+            behaviour,
+            slots: Semaphore::new(slots),
+            number: AtomicU64::new(0),
+            running: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            served: Mutex::new(Vec::new()),
+            calls: Mutex::new(Vec::new()),
+            stop: Notify::new(),
+        }
+    }
+}
+
+pub(super) async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
+    loop {
+        match until(listener.accept(), state.stop.notified()).await {
+            Some(Ok((stream, _))) => {
+                let _ = stream.set_nodelay(true);
+                tokio::spawn(connection(stream, Arc::clone(&state)));
+            }
+            Some(Err(_)) => sleep(Duration::from_millis(1)).await,
+            None => return,
+        }
+    }
+}
+
+struct Asked {
+    method: String,
+    path: String,
+    body: Vec<u8>,
+}
+
+async fn connection(mut stream: TcpStream, state: Arc<State>) {
+    let mut buffer = Vec::with_capacity(1024);
+    // A client that goes away is no concern of the stub's.
+    while let Ok(Some(asked)) = read(&mut stream, &mut buffer).await {
+        match answer(&mut stream, &state, &asked).await {
+            Ok(true) if state.behaviour.keep_alive => {}
+            _ => return,
+        }
+    }
+}
+
+/// One request, or `None` where the client is done.
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Asked>> {
+    let bad = || io::Error::from(io::ErrorKind::InvalidData);
+    loop {
+        if let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") {
+            let head = std::str::from_utf8(&buffer[..end]).map_err(|_| bad())?;
+            let mut words = head.split(' ');
+            let method = words.next().unwrap_or_default().to_owned();
+            let path = words.next().unwrap_or_default().to_owned();
+            let length = head
+                .lines()
+                .filter_map(|line| line.split_once(':'))
+                .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+                .map_or(Ok(0), |(_, value)| value.trim().parse::<usize>())
+                .map_err(|_| bad())?;
+            let start = end + 4;
+            while buffer.len() < start + length {
+                if stream.read_buf(buffer).await? == 0 {
+                    return Ok(None);
+                }
+            }
+            let body = buffer[start..start + length].to_vec();
+            buffer.drain(..start + length);
+            return Ok(Some(Asked { method, path, body }));
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io::Result<bool> {
+    match (asked.method.as_str(), asked.path.as_str()) {
+        ("GET", "/health") => respond(stream, state, 200, "text/plain", b"").await,
+        ("GET", "/v1/models") => {
+            let models = br#"{"object":"list","data":[{"id":"stub","object":"model"}]}"#;
+            respond(stream, state, 200, "application/json", models).await
+        }
+        ("GET", "/metrics") => {
+            let page = metrics::page(state);
+            respond(stream, state, 200, "text/plain", page.as_bytes()).await
+        }
+        ("POST", "/v1/completions" | "/v1/chat/completions") => {
+            complete(stream, state, asked).await
+        }
+        ("POST", "/start_profile" | "/stop_profile") => {
+            let body = String::from_utf8_lossy(&asked.body).into_owned();
+            lock(&state.calls).push((asked.path.clone(), body));
+            respond(stream, state, 200, "text/plain", b"").await
+        }
+        _ => {
+            respond(
+                stream,
+                state,
+                404,
+                "application/json",
+                br#"{"error":{"message":"no such path"}}"#,
+            )
+            .await
+        }
+    }
+}
+
+async fn respond(
+    stream: &mut TcpStream,
+    state: &State,
+    status: u16,
+    kind: &str,
+    body: &[u8],
+) -> io::Result<bool> {
+    let connection = if state.behaviour.keep_alive {
+        ""
+    } else {
+        "connection: close\r\n"
+    };
+    let mut text = format!(
+        "HTTP/1.1 {status} Status\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{connection}\r\n",
+        body.len()
+    )
+    .into_bytes();
+    text.extend_from_slice(body);
+    stream.write_all(&text).await?;
+    Ok(true)
+}
+
+/// The number after `"name":` in a body, without reading all of it as JSON.
+fn number(body: &[u8], name: &str) -> Option<u64> {
+    let at = memchr::memmem::find(body, format!("\"{name}\":").as_bytes())?;
+    let digits: String = body[at + name.len() + 3..]
+        .iter()
+        .map(|&byte| char::from(byte))
+        .skip_while(|c| *c == ' ')
+        .take_while(char::is_ascii_digit)
+        .collect();
+    digits.parse().ok()
+}
+
+fn has(body: &[u8], text: &str) -> bool {
+    memchr::memmem::find(body, text.as_bytes()).is_some()
+}
+
+/// Tokens of a prompt: its ids, or its words.
+fn prompt_tokens(body: &[u8]) -> u64 {
+    let Some(at) = memchr::memmem::find(body, b"\"prompt\":[") else {
+        let words = memchr::memchr_iter(b' ', body).count();
+        return words as u64 + 1;
+    };
+    let end = memchr::memchr(b']', &body[at..]).unwrap_or(0);
+    let ids = &body[at + 10..at + end.max(10)];
+    if ids.is_empty() {
+        0
+    } else {
+        memchr::memchr_iter(b',', ids).count() as u64 + 1
+    }
+}
+
+/// A chunk of HTTP's chunked encoding.
+fn chunk(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io::Result<bool> {
+    let behaviour = &state.behaviour;
+    let body = &asked.body;
+    let arrived = Instant::now();
+    let arrived_unix_ns = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as i64);
+    if behaviour.is_strict && (has(body, "continuous_usage_stats") || has(body, "ignore_eos")) {
+        let refusal = br#"{"error":{"message":"unknown field"}}"#;
+        return respond(stream, state, 400, "application/json", refusal).await;
+    }
+    let number_of = state.number.fetch_add(1, Ordering::Relaxed);
+    let fault = behaviour
+        .faults
+        .iter()
+        .find(|(number, _)| *number == number_of)
+        .map(|(_, fault)| *fault)
+        .or_else(|| {
+            let (every, fault) = behaviour.fault_every?;
+            (number_of % every == every - 1).then_some(fault)
+        });
+    match fault {
+        Some(Fault::Status(status)) => {
+            let refusal = br#"{"error":{"message":"refused by the stub"}}"#;
+            return respond(stream, state, status, "application/json", refusal).await;
+        }
+        Some(Fault::HalfOpen) => {
+            sleep(Duration::from_hours(1)).await;
+            return Ok(false);
+        }
+        Some(Fault::NotHttp) => {
+            stream.write_all(b"SSH-2.0-not-http\r\n\r\n").await?;
+            return Ok(false);
+        }
+        Some(Fault::SlowReader(pause)) => sleep(pause).await,
+        _ => {}
+    }
+    let tokens = behaviour
+        .tokens
+        .unwrap_or_else(|| number(body, "max_tokens").unwrap_or(16));
+    let prompt = prompt_tokens(body);
+    state.waiting.fetch_add(1, Ordering::Relaxed);
+    let slot = state.slots.acquire().await;
+    state.waiting.fetch_sub(1, Ordering::Relaxed);
+    state.running.fetch_add(1, Ordering::Relaxed);
+    let queue = arrived.elapsed();
+    let turn = Instant::now();
+    if !behaviour.prefill.is_zero() {
+        sleep(behaviour.prefill).await;
+    }
+    let first = Instant::now();
+    let reply = Reply {
+        state,
+        tokens,
+        prompt,
+        fault,
+        is_chat: asked.path.ends_with("chat/completions"),
+        with_usage: behaviour.usage && has(body, "\"include_usage\":true"),
+        continuous: behaviour.usage && has(body, "\"continuous_usage_stats\":true"),
+    };
+    let result = if has(body, "\"stream\":true") {
+        reply.stream(stream).await
+    } else {
+        reply.whole(stream).await
+    };
+    drop(slot);
+    state.running.fetch_sub(1, Ordering::Relaxed);
+    if matches!(result, Ok(true)) {
+        lock(&state.served).push(Served {
+            arrived_unix_ns,
+            queue,
+            prefill: first - turn,
+            decode: first.elapsed(),
+            tokens,
+            prompt_tokens: prompt,
+        });
+    }
+    result
+}
+
+struct Reply<'a> {
+    state: &'a State,
+    tokens: u64,
+    prompt: u64,
+    fault: Option<Fault>,
+    is_chat: bool,
+    with_usage: bool,
+    continuous: bool,
+}
+
+impl Reply<'_> {
+    fn usage(&self, tokens: u64) -> String {
+        let claimed = match self.fault {
+            Some(Fault::UsageZero) => 0,
+            Some(Fault::UsageTooMany) => tokens + 1000,
+            Some(Fault::UsageFalls) if tokens == self.tokens => tokens.saturating_sub(2),
+            _ => tokens,
+        };
+        format!(
+            "{{\"prompt_tokens\":{},\"completion_tokens\":{claimed},\"total_tokens\":{}}}",
+            self.prompt,
+            self.prompt + claimed
+        )
+    }
+
+    /// One event that brings the tokens up to `tokens`, `brought` of them new.
+    fn event(&self, tokens: u64, brought: u64) -> String {
+        let text = "tok ".repeat(brought as usize);
+        let finish = if tokens == self.tokens {
+            "\"length\""
+        } else {
+            "null"
+        };
+        let said = if self.is_chat {
+            format!("\"delta\":{{\"content\":\"{text}\"}}")
+        } else {
+            format!("\"text\":\"{text}\"")
+        };
+        let mut event = format!(
+            "data: {{\"id\":\"cmpl-stub\",\"object\":\"text_completion\",\"created\":1,\"model\":\"stub\",\"choices\":[{{\"index\":0,{said},\"logprobs\":null,\"finish_reason\":{finish}}}]"
+        );
+        if self.continuous {
+            event += &format!(",\"usage\":{}", self.usage(tokens));
+        }
+        if self.state.behaviour.timings && tokens == self.tokens {
+            let behaviour = &self.state.behaviour;
+            event += &format!(
+                ",\"timings\":{{\"cache_n\":0,\"prompt_n\":{},\"prompt_ms\":{},\"predicted_n\":{},\"predicted_ms\":{}}}",
+                self.prompt,
+                behaviour.prefill.as_secs_f64() * 1e3,
+                tokens,
+                behaviour.step.as_secs_f64() * 1e3 * tokens.saturating_sub(1) as f64
+            );
+        }
+        event.push('}');
+        event
+    }
+
+    async fn stream(&self, stream: &mut TcpStream) -> io::Result<bool> {
+        let behaviour = &self.state.behaviour;
+        let mut out = Vec::with_capacity(1024);
+        let (encoding, is_chunked) = if behaviour.keep_alive {
+            ("transfer-encoding: chunked\r\n", true)
+        } else {
+            ("connection: close\r\n", false)
+        };
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{encoding}\r\n");
+        out.extend_from_slice(head.as_bytes());
+        let piece = |out: &mut Vec<u8>, bytes: &[u8]| {
+            if is_chunked {
+                chunk(out, bytes);
+            } else {
+                out.extend_from_slice(bytes);
+            }
+        };
+        match self.fault {
+            Some(Fault::Html) => piece(&mut out, b"<html>\n<body>busy</body>\n</html>\n"),
+            Some(Fault::BadEvent) => piece(&mut out, b"data: {\"choices\":[}\n\n"),
+            Some(Fault::ErrorEvent) => {
+                piece(
+                    &mut out,
+                    b"data: {\"error\":{\"message\":\"engine died\"}}\n\n",
+                );
+            }
+            _ => {
+                if self.is_chat {
+                    piece(
+                        &mut out,
+                        b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+                    );
+                }
+                let (mut sent, mut owed) = (0, "");
+                let at_once = if self.fault == Some(Fault::HeldBack) {
+                    self.tokens
+                } else {
+                    behaviour.tokens_per_event.max(1)
+                };
+                while sent < self.tokens {
+                    match self.fault {
+                        Some(Fault::DieAfter(tokens)) if sent >= tokens => {
+                            piece(&mut out, b"data: {\"choices\":[{\"te");
+                            stream.write_all(&out).await?;
+                            return Ok(false);
+                        }
+                        Some(Fault::ResetAfter(tokens)) if sent >= tokens => {
+                            stream.write_all(&out).await?;
+                            sleep(Duration::from_millis(20)).await;
+                            let _ = stream.set_zero_linger();
+                            return Ok(false);
+                        }
+                        Some(Fault::StallAfter(tokens)) if sent >= tokens => {
+                            stream.write_all(&out).await?;
+                            sleep(Duration::from_hours(1)).await;
+                        }
+                        Some(Fault::Pause(pause)) if sent == 1 => {
+                            stream.write_all(&out).await?;
+                            out.clear();
+                            sleep(pause).await;
+                        }
+                        _ => {}
+                    }
+                    if sent > 0 && !behaviour.step.is_zero() {
+                        if !out.is_empty() {
+                            stream.write_all(&out).await?;
+                            out.clear();
+                        }
+                        let steps = at_once.min(self.tokens - sent);
+                        sleep(behaviour.step * steps as u32).await;
+                    } else if self.fault == Some(Fault::HeldBack) {
+                        sleep(behaviour.step * self.tokens.saturating_sub(1) as u32).await;
+                    }
+                    let brought = at_once.min(self.tokens - sent);
+                    sent += brought;
+                    let mut text = owed.to_owned() + &self.event(sent, brought);
+                    (text, owed) = if behaviour.late_blank_lines {
+                        (text, "\n\n")
+                    } else {
+                        (text + "\n\n", "")
+                    };
+                    piece(&mut out, text.as_bytes());
+                    if out.len() > 32 << 10 {
+                        stream.write_all(&out).await?;
+                        out.clear();
+                    }
+                }
+                if self.with_usage {
+                    let usage = format!(
+                        "{owed}data: {{\"choices\":[],\"usage\":{}}}\n\n",
+                        self.usage(self.tokens)
+                    );
+                    piece(&mut out, usage.as_bytes());
+                } else if !owed.is_empty() {
+                    piece(&mut out, owed.as_bytes());
+                }
+                piece(&mut out, b"data: [DONE]\n\n");
+            }
+        }
+        if is_chunked {
+            out.extend_from_slice(b"0\r\n\r\n");
+        }
+        stream.write_all(&out).await?;
+        Ok(true)
+    }
+
+    async fn whole(&self, stream: &mut TcpStream) -> io::Result<bool> {
+        let behaviour = &self.state.behaviour;
+        if !behaviour.step.is_zero() {
+            sleep(behaviour.step * self.tokens.saturating_sub(1) as u32).await;
+        }
+        let said = if self.is_chat {
+            "\"message\":{\"role\":\"assistant\",\"content\":\"tok\"}"
+        } else {
+            "\"text\":\"tok\""
+        };
+        let usage = if behaviour.usage {
+            format!(",\"usage\":{}", self.usage(self.tokens))
+        } else {
+            String::new()
+        };
+        let body = format!(
+            "{{\"id\":\"cmpl-stub\",\"object\":\"text_completion\",\"model\":\"stub\",\"choices\":[{{\"index\":0,{said},\"finish_reason\":\"length\"}}]{usage}}}"
+        );
+        respond(stream, self.state, 200, "application/json", body.as_bytes()).await
+    }
+}

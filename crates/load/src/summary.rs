@@ -1,0 +1,443 @@
+//! A load in numbers.
+
+use std::collections::BTreeMap;
+
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    client::LoadRecord,
+    record::{RequestRecord, TokenBasis},
+    slo::Slo,
+    statistics::Distribution,
+};
+
+/// Fewest requests that a steady state is told of.
+const FEWEST_STEADY: usize = 10;
+
+/// The numbers of a load. Times are milliseconds, rates per second; failed requests are in no latency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// First token − scheduled.
+    pub ttft_ms: Option<Distribution>,
+    /// (Last − first token) ÷ (output tokens − 1), one a request.
+    pub tpot_ms: Option<Distribution>,
+    /// Time to each token after the first, one a token.
+    pub itl_ms: Option<Distribution>,
+    /// Last token − scheduled.
+    pub e2e_ms: Option<Distribution>,
+    /// Gaps between arrivals of text, whatever each brings.
+    pub arrival_gap_ms: Option<Distribution>,
+    /// What the client was late by; absent in a closed loop.
+    pub schedule_lag_ms: Option<Distribution>,
+    /// Completed requests per second, from the first due to the last answer.
+    pub request_throughput: f64,
+    /// Output tokens per second; absent where tokens are not known.
+    pub output_throughput: Option<f64>,
+    /// Prompt and output tokens per second.
+    pub total_token_throughput: Option<f64>,
+    /// Completed requests per second that met every SLO, where there are any.
+    pub goodput: Option<f64>,
+    /// Requests with a result.
+    pub completed: u64,
+    /// Requests without.
+    pub failed: u64,
+    /// Those by kind.
+    pub failures: BTreeMap<String, u64>,
+    /// Turns never asked, since one before them failed.
+    pub abandoned: u64,
+    /// Prompt tokens of completed requests, by usage.
+    pub total_input_tokens: Option<u64>,
+    /// Output tokens of completed requests.
+    pub total_output_tokens: Option<u64>,
+    /// How tokens were counted, by requests.
+    pub token_basis: BTreeMap<String, u64>,
+    /// Highest number of requests in flight, and the mean over time.
+    pub concurrency: Concurrency,
+    /// Seconds from the first due to the last answer.
+    pub duration_s: f64,
+    /// The part of the load in which neither its start nor its end shows.
+    pub steady_state: Option<SteadyState>,
+}
+
+/// Requests in flight, from due to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Concurrency {
+    /// At once.
+    pub max: u64,
+    /// Over time.
+    pub mean: f64,
+}
+
+/// From the first completion to the last request that was due.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteadyState {
+    /// Its start, seconds.
+    pub start_s: f64,
+    /// Its end, seconds.
+    pub end_s: f64,
+    /// Requests that were due in it.
+    pub requests: u64,
+    /// Completions per second in it.
+    pub request_throughput: f64,
+    /// Tokens that arrived in it per second; absent where arrivals of tokens are not known.
+    pub output_throughput: Option<f64>,
+    /// TTFT of requests due in it.
+    pub ttft_ms: Option<Distribution>,
+    /// TPOT of requests due in it.
+    pub tpot_ms: Option<Distribution>,
+    /// Latency of requests due in it.
+    pub e2e_ms: Option<Distribution>,
+}
+
+fn ms(nanos: Nanos) -> f64 {
+    nanos.0 as f64 / 1e6
+}
+
+fn distribution<'a>(
+    requests: impl Iterator<Item = &'a RequestRecord>,
+    value: impl Fn(&RequestRecord) -> Option<f64>,
+) -> Option<Distribution> {
+    let values: Vec<f64> = requests.filter_map(value).collect();
+    Distribution::with_intervals(&values)
+}
+
+fn ttft(request: &RequestRecord) -> Option<f64> {
+    request.ttft_ns().map(ms)
+}
+
+fn tpot(request: &RequestRecord) -> Option<f64> {
+    request.tpot_ns().map(|ns| ns / 1e6)
+}
+
+fn e2e(request: &RequestRecord) -> Option<f64> {
+    request.e2e_ns().map(ms)
+}
+
+impl Summary {
+    /// Of a load; goodput counts requests that meet every one of `slos`.
+    pub fn of(load: &LoadRecord, slos: &[Slo]) -> Self {
+        let completed: Vec<&RequestRecord> =
+            load.requests.iter().filter(|r| r.is_complete()).collect();
+        let all = || completed.iter().copied();
+        let start = load.requests.iter().map(|r| r.scheduled_ns).min();
+        let end = load.requests.iter().map(|r| r.end_ns).max();
+        let duration_s = match (start, end) {
+            (Some(start), Some(end)) => (end - start).0 as f64 / 1e9,
+            _ => 0.0,
+        };
+        let per_second = |count: f64| {
+            if duration_s > 0.0 {
+                count / duration_s
+            } else {
+                0.0
+            }
+        };
+        let outputs = sum(all(), |r| {
+            r.output_tokens.filter(|_| r.usage_mistake.is_none())
+        });
+        let inputs = sum(all(), |r| r.prompt_tokens);
+        let good = all()
+            .filter(|r| slos.iter().all(|slo| slo.is_met_by(r)))
+            .count();
+        let (mut failures, mut token_basis) = (BTreeMap::new(), BTreeMap::new());
+        for failure in load.requests.iter().filter_map(|r| r.failure.as_ref()) {
+            *failures.entry(failure.kind.name().to_owned()).or_default() += 1;
+        }
+        for request in all() {
+            let name = match request.token_basis {
+                _ if request.usage_mistake.is_some() => "usage_refused",
+                TokenBasis::ContinuousUsage => "continuous_usage",
+                TokenBasis::Usage => "usage",
+                TokenBasis::Tokenizer => "tokenizer",
+                TokenBasis::Unknown => "unknown",
+            };
+            *token_basis.entry(name.to_owned()).or_default() += 1;
+        }
+        // Tokens of one request depend on each other, so they have no intervals.
+        let gaps: Vec<f64> = all()
+            .filter_map(RequestRecord::inter_token_ns)
+            .flatten()
+            .map(|ns| ns / 1e6)
+            .collect();
+        let arrivals: Vec<f64> = all()
+            .flat_map(RequestRecord::gaps_ns)
+            .map(|ns| ns as f64 / 1e6)
+            .collect();
+        Self {
+            ttft_ms: distribution(all(), ttft),
+            tpot_ms: distribution(all(), tpot),
+            itl_ms: Distribution::of(&gaps),
+            e2e_ms: distribution(all(), e2e),
+            arrival_gap_ms: Distribution::of(&arrivals),
+            schedule_lag_ms: load.self_check.schedule_lag_ms,
+            request_throughput: per_second(completed.len() as f64),
+            output_throughput: outputs.map(|tokens| per_second(tokens as f64)),
+            total_token_throughput: outputs
+                .zip(inputs)
+                .map(|(output, input)| per_second((output + input) as f64)),
+            goodput: (!slos.is_empty()).then(|| per_second(good as f64)),
+            completed: completed.len() as u64,
+            failed: (load.requests.len() - completed.len()) as u64,
+            failures,
+            abandoned: load.abandoned,
+            total_input_tokens: inputs,
+            total_output_tokens: outputs,
+            token_basis,
+            concurrency: concurrency(&load.requests),
+            duration_s,
+            steady_state: steady_state(&load.requests),
+        }
+    }
+
+    /// What should be known before the numbers are believed.
+    pub fn issues(&self, load: &LoadRecord) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        issues.extend(
+            load.self_check
+                .issue(self.ttft_ms.or(self.e2e_ms).map_or(0.0, |found| found.p50)),
+        );
+        for (kind, count) in &self.failures {
+            let example = load.requests.iter().filter_map(|r| r.failure.as_ref());
+            let example = example
+                .filter(|failure| failure.kind.name() == kind)
+                .map(|failure| failure.message.as_str())
+                .next()
+                .unwrap_or_default();
+            let text = format!(
+                "{count} of {} requests failed ({kind}) and are in no latency; the first: {example}",
+                load.requests.len()
+            );
+            issues.push(Issue::new(Severity::Error, "bench.failed", text).counting(*count));
+        }
+        let basis = |name: &str| self.token_basis.get(name).copied().unwrap_or(0);
+        if basis("unknown") > 0 {
+            let text = format!(
+                "{} requests have no token count: the server sends no usage; TPOT, ITL and token rates leave them out",
+                basis("unknown")
+            );
+            issues.push(
+                Issue::new(Severity::Warning, "bench.tokens_unknown", text)
+                    .counting(basis("unknown"))
+                    .with_hint("give the model's tokenizer: --tokenizer DIR"),
+            );
+        }
+        let mistaken = load
+            .requests
+            .iter()
+            .filter_map(|r| r.usage_mistake.as_ref());
+        if let Some(first) = mistaken.clone().next() {
+            let count = mistaken.count() as u64;
+            let text = format!(
+                "{count} requests have a usage that contradicts itself ({first}); their tokens are not counted"
+            );
+            issues.push(
+                Issue::new(Severity::Warning, "bench.usage_wrong", text)
+                    .counting(count)
+                    .with_hint("give the model's tokenizer: --tokenizer DIR"),
+            );
+        }
+        let (together, tokens) = load.requests.iter().filter(|r| r.is_complete()).fold(
+            (0, 0),
+            |(together, tokens), r| {
+                (
+                    together + r.tokens_in_company(),
+                    tokens + r.output_tokens.unwrap_or(0),
+                )
+            },
+        );
+        if tokens > 0 && together * 10 > tokens {
+            let text = format!(
+                "{:.0} % of the tokens arrived together with others: ITL divides a gap among its tokens; arrival_gap_ms does not",
+                100.0 * together as f64 / tokens as f64
+            );
+            issues.push(Issue::new(Severity::Info, "bench.tokens_together", text));
+        }
+        issues
+    }
+}
+
+/// The sum over those that have it; `None` where none has.
+fn sum<'a>(
+    requests: impl Iterator<Item = &'a RequestRecord>,
+    value: impl Fn(&RequestRecord) -> Option<u64>,
+) -> Option<u64> {
+    let mut total = None;
+    for request in requests {
+        if let Some(found) = value(request) {
+            *total.get_or_insert(0) += found;
+        }
+    }
+    total
+}
+
+fn concurrency(requests: &[RequestRecord]) -> Concurrency {
+    let mut changes: Vec<(i64, i64)> = requests
+        .iter()
+        .flat_map(|r| {
+            [
+                (r.scheduled_ns.0, 1),
+                (r.end_ns.0.max(r.scheduled_ns.0), -1),
+            ]
+        })
+        .collect();
+    // At one time, ends come before starts.
+    changes.sort_unstable();
+    let (mut running, mut max, mut area) = (0_i64, 0, 0.0);
+    let mut before = changes.first().map_or(0, |change| change.0);
+    let start = before;
+    for (at, change) in changes {
+        area += running as f64 * (at - before) as f64;
+        running += change;
+        max = max.max(running);
+        before = at;
+    }
+    let span = (before - start) as f64;
+    Concurrency {
+        max: max as u64,
+        mean: if span > 0.0 { area / span } else { 0.0 },
+    }
+}
+
+/// Requests in flight over time, at every change: for plots.
+pub fn in_flight(requests: &[RequestRecord]) -> Vec<(Nanos, u64)> {
+    let mut changes: Vec<(i64, i64)> = requests
+        .iter()
+        .flat_map(|r| {
+            [
+                (r.scheduled_ns.0, 1),
+                (r.end_ns.0.max(r.scheduled_ns.0), -1),
+            ]
+        })
+        .collect();
+    changes.sort_unstable();
+    let mut running = 0_i64;
+    changes
+        .into_iter()
+        .map(|(at, change)| {
+            running += change;
+            (Nanos(at), running.max(0) as u64)
+        })
+        .collect()
+}
+
+fn steady_state(requests: &[RequestRecord]) -> Option<SteadyState> {
+    let done = || requests.iter().filter(|r| r.is_complete());
+    let start = done().map(|r| r.end_ns).min()?;
+    let end = requests.iter().map(|r| r.scheduled_ns).max()?;
+    let inside = |at: Nanos| at >= start && at <= end;
+    let due: Vec<&RequestRecord> = done().filter(|r| inside(r.scheduled_ns)).collect();
+    if due.len() < FEWEST_STEADY || end <= start {
+        return None;
+    }
+    let span = (end - start).0 as f64 / 1e9;
+    let completions = done().filter(|r| inside(r.end_ns)).count();
+    let knows =
+        done().all(|r| r.token_basis == TokenBasis::ContinuousUsage && r.usage_mistake.is_none());
+    let tokens: u64 = done()
+        .flat_map(|r| {
+            let before = std::iter::once(0).chain(r.arrivals.iter().filter_map(|a| a.tokens));
+            r.arrivals.iter().zip(before)
+        })
+        .filter(|(arrival, _)| inside(arrival.at_ns))
+        .map(|(arrival, before)| u64::from(arrival.tokens.unwrap_or(before).saturating_sub(before)))
+        .sum();
+    let all = || due.iter().copied();
+    Some(SteadyState {
+        start_s: start.0 as f64 / 1e9,
+        end_s: end.0 as f64 / 1e9,
+        requests: due.len() as u64,
+        request_throughput: completions as f64 / span,
+        output_throughput: knows.then_some(tokens as f64 / span),
+        ttft_ms: distribution(all(), ttft),
+        tpot_ms: distribution(all(), tpot),
+        e2e_ms: distribution(all(), e2e),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        record::{Arrival, FailureKind, RequestFailure},
+        self_check::SelfCheck,
+    };
+
+    /// Request `index` is due at `index` × 100 ms, has its first token 50 ms later and 4 more every 10 ms.
+    fn load(count: u64) -> LoadRecord {
+        let requests = (0..count).map(|index| {
+            let due = Nanos(index as i64 * 100_000_000);
+            let mut record = RequestRecord::due(index, due, 5);
+            record.arrivals = (0..5)
+                .map(|token| Arrival {
+                    at_ns: due + Nanos(50_000_000 + token * 10_000_000),
+                    tokens: Some(token as u32 + 1),
+                })
+                .collect();
+            record.end_ns = due + Nanos(90_000_000);
+            record.prompt_tokens = Some(7);
+            record.output_tokens = Some(5);
+            record.token_basis = TokenBasis::ContinuousUsage;
+            record
+        });
+        LoadRecord {
+            started_unix_ns: 0,
+            duration_ns: Nanos(0),
+            requests: requests.collect(),
+            abandoned: 0,
+            self_check: SelfCheck {
+                kept_up: true,
+                ..SelfCheck::default()
+            },
+        }
+    }
+
+    #[test]
+    fn numbers_by_hand() {
+        let summary = Summary::of(&load(20), &[]);
+        assert_eq!(summary.ttft_ms.unwrap().p99, 50.0);
+        assert_eq!(summary.tpot_ms.unwrap().mean, 10.0);
+        assert_eq!(summary.itl_ms.unwrap().count, 80);
+        assert_eq!(summary.e2e_ms.unwrap().p50, 90.0);
+        // 19 × 100 ms + 90 ms.
+        assert!((summary.duration_s - 1.99).abs() < 1e-9);
+        assert!((summary.request_throughput - 20.0 / 1.99).abs() < 1e-9);
+        assert_eq!(summary.total_output_tokens, Some(100));
+        assert_eq!(summary.total_input_tokens, Some(140));
+        assert_eq!(summary.concurrency.max, 1);
+        assert!((summary.concurrency.mean - 20.0 * 0.09 / 1.99).abs() < 1e-9);
+        // From 90 ms to 1900 ms: requests 1 to 19 are due in it, 0 to 18 end in it.
+        let steady = summary.steady_state.unwrap();
+        assert_eq!(steady.requests, 19);
+        assert!((steady.request_throughput - 19.0 / 1.81).abs() < 1e-9);
+        // Tokens: the last of request 0, all of 1 to 18, none of 19.
+        assert!((steady.output_throughput.unwrap() - 91.0 / 1.81).abs() < 1e-9);
+    }
+
+    #[test]
+    fn failures_are_counted_by_name_and_are_in_no_latency() {
+        let mut load = load(4);
+        load.requests[2].failure = Some(RequestFailure::new(FailureKind::TooManyRequests, "no"));
+        load.requests[2].arrivals[0].at_ns = Nanos(i64::MAX / 2);
+        let summary = Summary::of(&load, &[]);
+        assert_eq!((summary.completed, summary.failed), (3, 1));
+        assert_eq!(summary.failures["too_many_requests"], 1);
+        assert_eq!(summary.ttft_ms.unwrap().max, 50.0);
+        let issues = summary.issues(&load);
+        assert_eq!(issues[0].code, "bench.failed");
+    }
+
+    #[test]
+    fn a_wrong_usage_counts_no_tokens() {
+        let mut load = load(3);
+        load.requests[0].usage_mistake = Some("usage fell".to_owned());
+        load.requests[1].output_tokens = None;
+        load.requests[1].token_basis = TokenBasis::Unknown;
+        let summary = Summary::of(&load, &[]);
+        assert_eq!(summary.total_output_tokens, Some(5));
+        assert_eq!(summary.tpot_ms.unwrap().count, 1);
+        let codes: Vec<String> = summary.issues(&load).into_iter().map(|i| i.code).collect();
+        assert_eq!(codes, ["bench.tokens_unknown", "bench.usage_wrong"]);
+    }
+}

@@ -1,0 +1,218 @@
+//! A server that misbehaves: every failure has a name, is in no latency, and leaves the other requests alone.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use llmprof_load::{
+    arrivals::Arrivals,
+    record::{FailureKind, RequestRecord, TokenBasis},
+    stub::{Behaviour, Fault, Stub},
+    summary::Summary,
+};
+use support::{chat, load, run};
+
+const CLOSED: Arrivals = Arrivals::Closed { concurrency: 1 };
+
+/// Three requests, one after the other; the second one meets the fault.
+fn second(fault: Fault) -> (RequestRecord, Vec<RequestRecord>) {
+    second_of(Behaviour {
+        faults: vec![(1, fault)],
+        ..Behaviour::default()
+    })
+}
+
+fn second_of(behaviour: Behaviour) -> (RequestRecord, Vec<RequestRecord>) {
+    let stub = Stub::start(behaviour).unwrap();
+    let mut load = load(&stub.url(), &CLOSED, 3, 6);
+    load.timeout = Duration::from_millis(600);
+    let mut requests = run(&load).requests;
+    assert_eq!(requests.len(), 3);
+    (requests.remove(1), requests)
+}
+
+fn assert_failure(fault: Fault, kind: FailureKind, words: &str) {
+    let (failed, others) = second(fault);
+    let failure = failed.failure.as_ref().expect("it fails");
+    assert_eq!(failure.kind, kind, "{fault:?}: {}", failure.message);
+    assert!(
+        failure.message.contains(words),
+        "{fault:?}: {}",
+        failure.message
+    );
+    for other in others {
+        assert_eq!(other.failure, None, "{fault:?}");
+        assert_eq!(other.output_tokens, Some(6));
+    }
+}
+
+#[test]
+fn refusals_by_status() {
+    assert_failure(
+        Fault::Status(429),
+        FailureKind::TooManyRequests,
+        "refused by the stub",
+    );
+    assert_failure(Fault::Status(500), FailureKind::ServerError, "HTTP 500");
+    assert_failure(Fault::Status(404), FailureKind::ClientError, "HTTP 404");
+}
+
+#[test]
+fn connections_that_break() {
+    assert_failure(Fault::DieAfter(3), FailureKind::Disconnected, "");
+    assert_failure(Fault::ResetAfter(3), FailureKind::Reset, "reset");
+    assert_failure(Fault::ResetAfter(0), FailureKind::Reset, "");
+}
+
+#[test]
+fn silence_ends_at_the_time_limit() {
+    let started = Instant::now();
+    assert_failure(Fault::StallAfter(3), FailureKind::Timeout, "600ms");
+    assert_failure(Fault::HalfOpen, FailureKind::Timeout, "600ms");
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn what_is_not_of_the_protocol() {
+    assert_failure(Fault::BadEvent, FailureKind::Malformed, "no JSON");
+    assert_failure(Fault::Html, FailureKind::Malformed, "event stream");
+    assert_failure(Fault::NotHttp, FailureKind::Malformed, "");
+    assert_failure(Fault::ErrorEvent, FailureKind::ServerError, "engine died");
+}
+
+#[test]
+fn a_server_that_is_not_there() {
+    let url = {
+        let stub = Stub::start(Behaviour::default()).unwrap();
+        stub.url()
+    };
+    let record = run(&load(&url, &CLOSED, 2, 6));
+    for request in &record.requests {
+        assert_eq!(request.failure.as_ref().unwrap().kind, FailureKind::Connect);
+    }
+    let summary = Summary::of(&record, &[]);
+    assert_eq!((summary.completed, summary.failed), (0, 2));
+    assert_eq!(summary.ttft_ms, None);
+}
+
+#[test]
+fn usage_that_contradicts_itself_is_not_believed() {
+    for (fault, words) in [
+        (Fault::UsageZero, "no tokens"),
+        (Fault::UsageTooMany, "at most 6"),
+        (Fault::UsageFalls, "fell"),
+    ] {
+        let (request, _) = second(fault);
+        assert_eq!(request.failure, None);
+        let mistake = request.usage_mistake.as_ref().expect("it is noticed");
+        assert!(mistake.contains(words), "{fault:?}: {mistake}");
+        assert_eq!(request.tpot_ns(), None);
+        assert_eq!(request.inter_token_ns(), None);
+    }
+}
+
+#[test]
+fn tokens_that_are_held_back_tell_no_pace() {
+    let (request, _) = second_of(Behaviour {
+        step: Duration::from_millis(5),
+        faults: vec![(1, Fault::HeldBack)],
+        ..Behaviour::default()
+    });
+    assert_eq!(request.output_tokens, Some(6));
+    assert_eq!(request.arrivals.len(), 1);
+    assert_eq!(request.tpot_ns(), None);
+    assert_eq!(request.inter_token_ns(), Some(vec![]));
+}
+
+#[test]
+fn slow_reading_and_pauses_are_latency() {
+    let (request, others) = second(Fault::SlowReader(Duration::from_millis(120)));
+    assert!(request.ttft_ns().unwrap().0 >= 120_000_000);
+    assert!(others[0].ttft_ns().unwrap().0 < 120_000_000);
+    let (request, _) = second(Fault::Pause(Duration::from_millis(150)));
+    assert!(request.gaps_ns().max().unwrap() >= 150_000_000);
+    assert!(request.ttft_ns().unwrap().0 < 150_000_000);
+}
+
+#[test]
+fn http_without_keep_alive() {
+    let stub = Stub::start(Behaviour {
+        keep_alive: false,
+        ..Behaviour::default()
+    })
+    .unwrap();
+    for stream in [true, false] {
+        let mut load = load(&stub.url(), &CLOSED, 5, 6);
+        load.template.stream = stream;
+        let record = run(&load);
+        for request in record.requests {
+            assert_eq!(request.failure, None);
+            assert_eq!(request.output_tokens, Some(6));
+            assert!(
+                request.connect_ns.is_some(),
+                "each has a connection of its own"
+            );
+        }
+    }
+}
+
+#[test]
+fn several_tokens_an_event_and_late_blank_lines() {
+    let stub = Stub::start(Behaviour {
+        step: Duration::from_millis(20),
+        tokens_per_event: 4,
+        late_blank_lines: true,
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let mut load = load(&stub.url(), &CLOSED, 2, 13);
+    chat(&mut load);
+    let record = run(&load);
+    for request in &record.requests {
+        assert_eq!(request.failure, None);
+        assert_eq!(request.token_basis, TokenBasis::ContinuousUsage);
+        assert_eq!(request.output_tokens, Some(13));
+        // 4 + 4 + 4 + 1.
+        assert_eq!(request.arrivals.len(), 4);
+        assert_eq!(request.tokens_in_company(), 12);
+        assert_eq!(request.inter_token_ns().unwrap().len(), 9);
+        // By its blank line, which comes with the one after it, the event before the last would be as late as the last.
+        let last = request.gaps_ns().last().unwrap();
+        assert!(last >= 10_000_000, "{last}");
+    }
+    let summary = Summary::of(&record, &[]);
+    assert!(
+        summary
+            .issues(&record)
+            .iter()
+            .any(|i| i.code == "bench.tokens_together")
+    );
+}
+
+#[test]
+fn a_server_without_usage_counts_by_tokenizer_or_not_at_all() {
+    let stub = Stub::start(Behaviour {
+        usage: false,
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let mut load = load(&stub.url(), &CLOSED, 3, 6);
+    let record = run(&load);
+    let summary = Summary::of(&record, &[]);
+    assert_eq!(summary.total_output_tokens, None);
+    assert_eq!(summary.tpot_ms, None);
+    assert_eq!(summary.completed, 3);
+    assert!(
+        summary
+            .issues(&record)
+            .iter()
+            .any(|i| i.code == "bench.tokens_unknown")
+    );
+    load.count_tokens = Some(std::sync::Arc::new(|text| {
+        text.split_whitespace().count() as u64
+    }));
+    let record = run(&load);
+    assert_eq!(record.requests[0].token_basis, TokenBasis::Tokenizer);
+    assert_eq!(Summary::of(&record, &[]).total_output_tokens, Some(18));
+}

@@ -1,0 +1,149 @@
+//! What a real vLLM server sent.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use llmprof_load::{
+    answer::Answer,
+    server::{
+        families::Family,
+        steps,
+        text::{Kind, Page},
+        window::Window,
+    },
+    sse::{Event, Splitter},
+};
+use llmprof_units::Nanos;
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/vllm")
+        .join(name)
+}
+
+fn metrics() -> String {
+    std::fs::read_to_string(fixture("metrics.txt")).unwrap()
+}
+
+/// The value of a sample by its whole name and labels, found without our parser.
+fn raw(page: &str, start: &str) -> f64 {
+    let line = page.lines().find(|line| line.starts_with(start)).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn its_metrics_are_read_whole() {
+    let text = metrics();
+    let page = Page::read(&text);
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .count();
+    assert_eq!(page.broken_lines, 0);
+    assert_eq!(page.samples.len(), lines);
+    assert_eq!(Family::of(&page), Family::Vllm);
+    assert_eq!(page.kind("vllm:generation_tokens_total"), Kind::Counter);
+
+    let window = Window::between(&Page::default(), &page);
+    let said = Family::Vllm.read_window(&window);
+    let mean = |name: &str| {
+        1e3 * raw(&text, &format!("vllm:{name}_sum")) / raw(&text, &format!("vllm:{name}_count"))
+    };
+    assert_eq!(
+        said.queue_ms.unwrap().mean,
+        Some(mean("request_queue_time_seconds"))
+    );
+    assert_eq!(
+        said.prefill_ms.unwrap().mean,
+        Some(mean("request_prefill_time_seconds"))
+    );
+    let ttft = said.ttft_ms.unwrap();
+    assert_eq!(ttft.mean, Some(mean("time_to_first_token_seconds")));
+    // A quantile lies in the bucket that holds its rank.
+    let (p50, count) = (ttft.p50.unwrap() / 1e3, ttft.count);
+    let below = |limit: f64| {
+        let pattern = "vllm:time_to_first_token_seconds_bucket";
+        text.lines()
+            .filter(|line| line.starts_with(pattern))
+            .filter_map(|line| {
+                let le = line
+                    .split("le=\"")
+                    .nth(1)?
+                    .split('"')
+                    .next()?
+                    .parse::<f64>()
+                    .ok()?;
+                (le <= limit).then(|| line.rsplit(' ').next()?.parse::<f64>().ok())?
+            })
+            .fold(0.0, f64::max)
+    };
+    assert!(below(p50) <= count / 2.0 + 1.0);
+    assert_eq!(
+        said.output_tokens,
+        Some(raw(&text, "vllm:generation_tokens_total"))
+    );
+    assert_eq!(said.preemptions, Some(0.0));
+}
+
+#[test]
+fn its_stream_counts_as_its_usage_says() {
+    let text = std::fs::read_to_string(fixture("stream.json")).unwrap();
+    let streams: BTreeMap<String, Vec<(f64, String)>> = serde_json::from_str(&text).unwrap();
+    assert!(streams.len() > 3);
+    for (name, lines) in streams {
+        let mut splitter = Splitter::default();
+        let mut tokens = Vec::new();
+        let mut is_done = false;
+        let mut finished = false;
+        let mut take = |event: Event<'_>| {
+            if event.data == b"[DONE]" {
+                is_done = true;
+                return;
+            }
+            let answer = Answer::read(event.data, false).unwrap();
+            finished |= answer.finish;
+            tokens.push((
+                event.at,
+                answer.usage.map(|u| u.completion_tokens),
+                answer.text_bytes,
+            ));
+        };
+        for (seconds, line) in &lines {
+            let bytes = format!("{line}\n\n");
+            splitter.push(bytes.as_bytes(), Nanos((seconds * 1e9) as i64), &mut take);
+        }
+        splitter.finish(&mut take);
+        // A token may have no text of its own: usage counts it, events with text would not.
+        let counted: Vec<u64> = tokens.iter().filter_map(|token| token.1).collect();
+        assert!(counted.is_sorted(), "{name}: {counted:?}");
+        assert!(*counted.last().unwrap() >= 4, "{name}: {counted:?}");
+        let with_text = tokens.iter().filter(|token| token.2 > 0).count() as u64;
+        assert!(with_text <= *counted.last().unwrap(), "{name}");
+        assert!(finished && is_done, "{name}");
+    }
+}
+
+#[test]
+fn its_trace_has_27_steps_whose_tokens_are_its_metrics() {
+    let steps = steps::load(&fixture("rank0.pt.trace.json.gz")).unwrap();
+    assert_eq!(steps.len(), 27);
+    assert!(
+        steps
+            .windows(2)
+            .all(|pair| pair[0].end_unix_ns <= pair[1].start_unix_ns)
+    );
+    // November 2026, by baseTimeNanoseconds.
+    assert_eq!(steps[0].start_unix_ns / 1_000_000_000, 1_794_787_980);
+    assert_eq!(steps[0].prefill.tokens, 48);
+    assert_eq!(steps[0].end_unix_ns - steps[0].start_unix_ns, 7_687_369);
+    // Every sequence that decodes makes one token a step.
+    assert!(
+        steps
+            .iter()
+            .all(|step| step.decode.tokens == step.decode.sequences)
+    );
+    let cut = tempfile::NamedTempFile::new().unwrap();
+    let bytes = std::fs::read(fixture("rank0.pt.trace.json.gz")).unwrap();
+    std::fs::write(cut.path(), &bytes[..bytes.len() / 2]).unwrap();
+    assert!(steps::load(cut.path()).is_err(), "a cut trace is no trace");
+}

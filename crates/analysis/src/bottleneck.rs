@@ -256,7 +256,7 @@ mod tests {
 
     fn floor(compute: i64, memory: i64, memory_level: MemoryLevel) -> PhaseFloor {
         PhaseFloor {
-            floor_ns: Nanos(compute.max(memory)),
+            roofline_ns: Nanos(compute.max(memory)),
             whole_ns: Nanos(compute.max(memory)),
             tensor_ns: Nanos(compute),
             vector_ns: Nanos(0),
@@ -264,7 +264,7 @@ mod tests {
             binds: Resource::Memory,
             memory_level,
             flops: Flops(1),
-            compulsory_bytes: Bytes(1),
+            min_dram_bytes: Bytes(1),
             intensity: None,
             ridge: None,
             vector_peaks_missing: Vec::new(),

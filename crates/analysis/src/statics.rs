@@ -156,7 +156,7 @@ pub struct PhaseStatics {
     /// Tokens per sequence that are in the cache when it starts.
     pub context_tokens: u64,
     /// The least time on the device.
-    pub floor_ns: Option<Nanos>,
+    pub roofline_ns: Option<Nanos>,
     /// More about that time.
     pub floor: Option<PhaseFloor>,
     /// The same by kind of operator.
@@ -172,7 +172,7 @@ pub struct KindStatics {
     #[serde(flatten)]
     pub sums: Sums,
     /// The least time of these operators on the device.
-    pub floor_ns: Option<Nanos>,
+    pub roofline_ns: Option<Nanos>,
 }
 
 /// Work and traffic of some operators.
@@ -236,7 +236,7 @@ pub fn analyze(
     let phase = |cost: &Cost, floor: Option<&PhaseFloor>, passes: &Passes<'_>| PhaseStatics {
         sums: Sums::from(cost),
         context_tokens: passes.context(),
-        floor_ns: floor.map(|floor| floor.floor_ns),
+        roofline_ns: floor.map(|floor| floor.roofline_ns),
         floor: floor.cloned(),
         kinds: passes.kinds(roof.as_ref(), floor),
     };
@@ -333,7 +333,7 @@ impl Passes<'_> {
             .map(|(kind, (cost, seconds))| KindStatics {
                 kind,
                 sums: Sums::from(cost),
-                floor_ns: floor.map(|_| Nanos::from_seconds(seconds)),
+                roofline_ns: floor.map(|_| Nanos::from_seconds(seconds)),
             })
             .collect()
     }

@@ -107,7 +107,7 @@ fn operators_of_the_host_are_matched_by_module() {
         assert!(inside > 0.9, "{inside}");
         assert_eq!(phase.missing, [], "{}", phase.name());
         assert_eq!(waterfall.overlap_ns.0, 0);
-        assert!(waterfall.floor_ns.unwrap().0 > 0);
+        assert!(waterfall.roofline_ns.unwrap().0 > 0);
     }
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     let calls = |name: &str| {
@@ -171,7 +171,7 @@ fn a_trace_of_an_unknown_model_has_a_waterfall_without_floors() {
     );
     let decode = &analysis.phases[1];
     sums_up(decode);
-    assert_eq!(decode.waterfall.floor_ns, None);
+    assert_eq!(decode.waterfall.roofline_ns, None);
     assert_eq!(decode.waterfall.matched_ns.0, 825_000 + 6_124_419);
     let abstains = analysis
         .findings
@@ -406,7 +406,7 @@ fn a_graph_on_the_h200_is_told_by_module() {
     assert!(inside >= 0.98, "{inside}");
     assert!(decode.waterfall.share(decode.waterfall.unattributed_ns) <= 0.02);
     // No operator is faster than the device allows, so kernels are not at their neighbours'.
-    assert_eq!(decode.waterfall.below_floor.operators, 0);
+    assert_eq!(decode.waterfall.below_roofline.operators, 0);
     let products = |name: &str| {
         let mut groups = decode.by_path.iter();
         groups
@@ -553,7 +553,7 @@ fn a_phase_without_modules_is_matched_by_names() {
         .map(|group| group.name.as_str())
         .collect();
     assert_eq!(names, ["products", "attention", "elementwise"]);
-    assert!(decode.waterfall.floor_ns.unwrap().0 > 0);
+    assert!(decode.waterfall.roofline_ns.unwrap().0 > 0);
 }
 
 /// A workload that asks for fewer steps than ran does not steal the operators of the steps that it knows.

@@ -71,8 +71,8 @@ fn the_second_decode_of_the_h200() {
     let (roof, steps) = (Roof::new(&device), Pass::decode(1, 128, 4));
     let phase = PhaseFloor::of_pass(&roof, &model, &Workload::default(), &steps).unwrap();
     assert_eq!(phase.memory_level, MemoryLevel::Main);
-    assert_eq!(waterfall.below_floor.operators, 0);
-    assert!((waterfall.floor_ns.unwrap().0 - phase.floor_ns.0).abs() <= 1);
+    assert_eq!(waterfall.below_roofline.operators, 0);
+    assert!((waterfall.roofline_ns.unwrap().0 - phase.roofline_ns.0).abs() <= 1);
     assert!(waterfall.share(waterfall.unattributed_ns) <= 0.02);
     assert!(waterfall.issues("decode").is_empty());
     let parts: Vec<String> = waterfall
@@ -151,7 +151,7 @@ fn little_is_unattributed_in_any_trace() {
             let waterfall = &phase.waterfall;
             let of_busy = waterfall.unattributed_ns.0 as f64 / waterfall.sum_ns.0 as f64;
             assert!(of_busy <= 0.02, "{name}: {:?}", waterfall.unattributed);
-            assert_eq!(waterfall.below_floor.operators, 0, "{name}");
+            assert_eq!(waterfall.below_roofline.operators, 0, "{name}");
             assert!(waterfall.inefficiency_ns.unwrap() > Nanos(0), "{name}");
             events += waterfall.events;
         }

@@ -203,7 +203,7 @@ fn every_shipped_model_is_analyzed() {
                 "activation_bytes",
                 "kv_read_bytes",
                 "kv_write_bytes",
-                "floor_ns",
+                "roofline_ns",
             ] {
                 assert!(
                     statics["phases"][phase][key].is_u64(),
@@ -214,9 +214,9 @@ fn every_shipped_model_is_analyzed() {
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(|kind| kind["floor_ns"].as_i64().unwrap())
+                .map(|kind| kind["roofline_ns"].as_i64().unwrap())
                 .sum();
-            let whole = statics["phases"][phase]["floor_ns"].as_i64().unwrap();
+            let whole = statics["phases"][phase]["roofline_ns"].as_i64().unwrap();
             // Each kind is rounded to a nanosecond.
             assert!(
                 (parts - whole).abs() <= 14,
@@ -239,7 +239,7 @@ fn a_vision_model_has_a_vision_phase() {
     ];
     let statics: Value = serde_json::from_str(&stdout(folder.path(), &args)).unwrap();
     assert!(statics["phases"]["vision"]["flops"].as_u64().unwrap() > 0);
-    assert!(statics["phases"]["vision"]["floor_ns"].as_u64().unwrap() > 0);
+    assert!(statics["phases"]["vision"]["roofline_ns"].as_u64().unwrap() > 0);
 }
 
 #[test]
@@ -458,7 +458,7 @@ fn a_native_run_leaves_files_whose_numbers_agree() {
         let waterfall = &phase["waterfall"];
         let part = |name: &str| waterfall[name].as_i64().unwrap();
         let parts =
-            part("floor_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+            part("roofline_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
         let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
         assert_eq!(parts + rest, part("wall_ns"));
     }

@@ -146,7 +146,7 @@ fn waterfalls_are_what_the_records_add_up_to() {
             assert_eq!(in_modules, counted("in_modules_ns"), "{name} {phase}");
 
             let work =
-                part("floor_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+                part("roofline_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
             let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
             assert_eq!(work + rest, part("wall_ns"), "{name} {phase}");
             assert_eq!(part("idle_ns"), part("wall_ns") - part("busy_ns"));
@@ -334,7 +334,7 @@ fn the_floor_reads_each_weight_once_a_token() {
         let read = decode["plain_utilization"]["weight_bytes"].as_u64();
         assert_eq!(read, Some(STEPS * bytes), "{name}");
         // At the 4.8 TB/s of the data sheet they are nearly all of the floor.
-        let floor = again.part("decode", "floor_ns") as f64;
+        let floor = again.part("decode", "roofline_ns") as f64;
         let weights = (STEPS * bytes) as f64 / 4.8e12 * 1e9;
         assert!(
             floor > weights && floor < 1.01 * weights,

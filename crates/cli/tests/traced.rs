@@ -53,7 +53,7 @@ fn agree(run: &Path) {
         assert_eq!(waterfall, &same["waterfall"]);
         let mut sum = 0;
         for part in [
-            "floor_ns",
+            "roofline_ns",
             "inefficiency_ns",
             "extra_ns",
             "copies_ns",
@@ -159,12 +159,12 @@ fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {
     let analysis = json(&run.join("analysis.json"));
     let decode = &analysis["phases"][1];
     assert_eq!(decode["waterfall"]["wall_ns"], 129_277_747);
-    assert_eq!(decode["waterfall"]["floor_ns"], 825_000);
+    assert_eq!(decode["waterfall"]["roofline_ns"], 825_000);
     assert_eq!(analysis["device"], "h200", "the driver's name tells");
     // Each limit stands with its own share of the wall.
     let report = fs::read_to_string(run.join("report.md")).unwrap();
     let wall = decode["waterfall"]["wall_ns"].as_i64().unwrap();
-    for limit in ["floor_ns", "whole_ns"] {
+    for limit in ["roofline_ns", "whole_ns"] {
         let time = decode["floor"][limit].as_i64().unwrap();
         let share = Percent(time as f64 / wall as f64);
         let cell = format!("| {} ({share}) |", Nanos(time));

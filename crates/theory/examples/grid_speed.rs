@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!(
             "{}: floor {}, predicted {}, measured {} ({:+.1} %)",
             comparison.what,
-            comparison.floor_ns,
+            comparison.roofline_ns,
             comparison.predicted_ns,
             comparison.measured_ns,
             comparison.error * 100.0

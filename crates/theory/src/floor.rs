@@ -224,7 +224,7 @@ fn on_chip(device: &Device) -> (f64, f64) {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseFloor {
     /// Σ over operators of each one's largest limit.
-    pub floor_ns: Nanos,
+    pub roofline_ns: Nanos,
     /// The largest of the three sums below: what perfect overlap of all operators would leave.
     pub whole_ns: Nanos,
     /// Matrix work at its peak.
@@ -239,7 +239,7 @@ pub struct PhaseFloor {
     pub memory_level: MemoryLevel,
     pub flops: Flops,
     /// Minimum DRAM bytes.
-    pub compulsory_bytes: Bytes,
+    pub min_dram_bytes: Bytes,
     /// Operations per byte of minimum DRAM traffic; absent where no bytes move.
     pub intensity: Option<f64>,
     /// Intensity at which matrix work, in the format that most of it has, takes as long as its bytes.
@@ -346,7 +346,7 @@ impl Sums {
                 self.tensor_by_dtype[*a as usize].total_cmp(&self.tensor_by_dtype[*b as usize])
             });
         PhaseFloor {
-            floor_ns: Nanos::from_seconds(operators),
+            roofline_ns: Nanos::from_seconds(operators),
             whole_ns: Nanos::from_seconds(whole.seconds()),
             tensor_ns: Nanos::from_seconds(whole.tensor),
             vector_ns: Nanos::from_seconds(whole.vector),
@@ -354,7 +354,7 @@ impl Sums {
             binds: whole.binds(),
             memory_level: level,
             flops: Flops(self.flops),
-            compulsory_bytes: Bytes(self.compulsory),
+            min_dram_bytes: Bytes(self.compulsory),
             intensity: (self.compulsory > 0).then(|| self.flops as f64 / self.bytes),
             ridge: busiest
                 .and_then(|dtype| roof.seconds_per_flop(dtype, Engine::Tensor))

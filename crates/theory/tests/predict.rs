@@ -53,12 +53,12 @@ const MEASURED_PREFILL: Nanos = Nanos(2_694_063);
 fn the_floor_does_not_exceed_what_an_h200_took() {
     let (model, h200) = (qwen(), device("h200"));
     let floors = Floors::of(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
-    assert!(floors.decode_step.floor_ns < MEASURED_DECODE);
-    assert!(floors.prefill.floor_ns < MEASURED_PREFILL);
+    assert!(floors.decode_step.roofline_ns < MEASURED_DECODE);
+    assert!(floors.prefill.roofline_ns < MEASURED_PREFILL);
     // By hand: 494,032,768 bf16 weights once (tied, the embedding as head) at 4.8 TB/s is 205.85 µs; the KV cache of 128
     // tokens adds 24 layers × 2 × 128 values × 2 bytes × 128 tokens = 1.57 MB, 0.33 µs.
     let step = &floors.decode_step;
-    let micros = step.floor_ns.micros();
+    let micros = step.roofline_ns.micros();
     assert!((206.0..207.5).contains(&micros), "{micros}");
     assert_eq!(step.binds, Resource::Memory);
     assert_eq!(step.memory_level, MemoryLevel::Main);
@@ -70,7 +70,7 @@ fn the_floor_does_not_exceed_what_an_h200_took() {
         &floors.decode_step,
         floors.decode.as_ref().unwrap(),
     ] {
-        assert!(phase.whole_ns <= phase.floor_ns);
+        assert!(phase.whole_ns <= phase.roofline_ns);
         assert!(phase.vector_peaks_missing.is_empty());
     }
 }
@@ -82,7 +82,7 @@ fn long_prompts_are_bound_by_matrix_units() {
     let floors = Floors::of(&roof, &model, &workload(4096, 2, 1)).unwrap();
     assert_eq!(floors.prefill.binds, Resource::Tensor);
     // 2 FLOP for each of 6.98 G weights in the layers and each token, over 989.4 TFLOP/s: 57.8 ms, and attention.
-    let millis = floors.prefill.floor_ns.millis();
+    let millis = floors.prefill.roofline_ns.millis();
     assert!((57.8..64.0).contains(&millis), "{millis}");
 }
 
@@ -97,7 +97,7 @@ fn eager_predictions_hold_where_they_were_not_fitted() {
             "{comparison:?}"
         );
         assert!(
-            comparison.floor_ns < comparison.measured_ns,
+            comparison.roofline_ns < comparison.measured_ns,
             "{comparison:?}"
         );
     }
@@ -155,17 +155,17 @@ fn predictions_are_never_below_floors_and_parts_sum_up() {
                 ];
                 for (floor, phase) in pairs {
                     assert!(
-                        (floor.floor_ns.0 - phase.floor_ns.0).abs()
-                            <= 1 + floor.floor_ns.0 / 1_000_000
+                        (floor.roofline_ns.0 - phase.roofline_ns.0).abs()
+                            <= 1 + floor.roofline_ns.0 / 1_000_000
                     );
                     assert!(
-                        phase.device_ns >= phase.floor_ns,
+                        phase.device_ns >= phase.roofline_ns,
                         "{name} {prompt} {batch}: {phase:?}"
                     );
                     let parts =
                         phase.tensor_ns + phase.vector_ns + phase.memory_ns + phase.launch_ns;
                     assert!((parts.0 - phase.device_ns.0).abs() <= 4);
-                    assert!(phase.moved_bytes >= phase.compulsory_bytes || profile.name == "fused");
+                    assert!(phase.moved_bytes >= phase.min_dram_bytes || profile.name == "fused");
                     assert_eq!(phase.flops, floor.flops);
                 }
                 assert_eq!(

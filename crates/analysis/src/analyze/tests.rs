@@ -319,11 +319,11 @@ fn a_run_of_theory_itself_is_matched_whole() {
             .iter()
             .find(|g| g.kind == Kind::Linear)
             .unwrap();
-        assert!((linear.fraction_of_roof.unwrap() - 0.8).abs() < 1e-3);
+        assert!((linear.roofline_fraction.unwrap() - 0.8).abs() < 1e-3);
         // The floor of the phase and the sum of matched floors are the same figure by two ways.
-        let floor = phase.floor.as_ref().unwrap().floor_ns.0;
+        let floor = phase.floor.as_ref().unwrap().roofline_ns.0;
         assert!(
-            (phase.waterfall.floor_ns.unwrap().0 - floor).abs() <= 2,
+            (phase.waterfall.roofline_ns.unwrap().0 - floor).abs() <= 2,
             "{floor}"
         );
     }
@@ -673,7 +673,7 @@ fn without_a_device_findings_abstain_and_say_why() {
     assert_eq!(codes(&analysis), ["run.no_device"]);
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     assert_eq!(
-        (decode.class.class, decode.waterfall.floor_ns),
+        (decode.class.class, decode.waterfall.roofline_ns),
         (None, None)
     );
     assert!(decode.utilization.is_none());

@@ -65,7 +65,7 @@ pub struct OperatorWork {
     /// Bytes a second of device time; above the memory's bandwidth where caches served them.
     pub bytes_per_s: Option<f64>,
     /// The least time that the device needs, ns; absent without a device or a peak of it.
-    pub floor_ns: Option<f64>,
+    pub roofline_ns: Option<f64>,
     /// The least time over the device time: 1 is the roofline. Above 1 where caches served what memory need not.
     pub roofline: Option<f64>,
 }
@@ -232,7 +232,7 @@ fn rates(
     flops: u64,
     bytes: u64,
     device_ns: i64,
-    floor_ns: Option<f64>,
+    roofline_ns: Option<f64>,
 ) -> OperatorWork {
     let seconds = device_ns as f64 / 1e9;
     let ran = device_ns > 0;
@@ -243,8 +243,8 @@ fn rates(
         device_ns: Nanos(device_ns),
         flops_per_s: ran.then(|| flops as f64 / seconds),
         bytes_per_s: ran.then(|| bytes as f64 / seconds),
-        floor_ns,
-        roofline: floor_ns
+        roofline_ns,
+        roofline: roofline_ns
             .filter(|_| ran)
             .map(|floor| floor / device_ns as f64),
     }
@@ -257,7 +257,7 @@ fn sum_work<'a>(parts: impl Iterator<Item = &'a OperatorWork>) -> Option<Operato
             a.flops.saturating_add(b.flops),
             a.bytes.0.saturating_add(b.bytes.0),
             a.device_ns.0.saturating_add(b.device_ns.0),
-            a.floor_ns.zip(b.floor_ns).map(|(a, b)| a + b),
+            a.roofline_ns.zip(b.roofline_ns).map(|(a, b)| a + b),
         )
     })
 }

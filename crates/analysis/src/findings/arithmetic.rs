@@ -47,7 +47,7 @@ impl Facts<'_> {
         let products = Products::of(phase)?;
         let share = phase.judged_share(products.time);
         let is_held_back = phase.class.class == Some(PhaseClass::ComputeBound) || share >= MOST;
-        if !is_held_back || products.fraction_of_roof() < SOME_OF_THE_ROOF {
+        if !is_held_back || products.roofline_fraction() < SOME_OF_THE_ROOF {
             return None;
         }
         let workload = Workload {
@@ -156,13 +156,13 @@ impl Products {
         for group in phase.by_kind.iter().filter(is_product) {
             let add = |sum: Nanos, time: Nanos| Nanos(sum.0.saturating_add(time.0));
             products.time = add(products.time, group.measured_ns);
-            products.floor = add(products.floor, group.floor_ns?);
+            products.floor = add(products.floor, group.roofline_ns?);
             products.flops += group.flops.0 as f64;
         }
         (products.time.0 > 0).then_some(products)
     }
 
-    fn fraction_of_roof(&self) -> f64 {
+    fn roofline_fraction(&self) -> f64 {
         self.floor.seconds() / self.time.seconds()
     }
 }

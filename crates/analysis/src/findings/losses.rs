@@ -155,7 +155,7 @@ impl Facts<'_> {
             return Vec::new();
         }
         let finding = |group: &OperatorGroup| {
-            let lost = group.measured_ns.0.saturating_sub(group.floor_ns?.0);
+            let lost = group.measured_ns.0.saturating_sub(group.roofline_ns?.0);
             let wall = phase.judged_wall().0;
             if (lost as f64) < WORTH_SAYING * wall as f64 {
                 return None;
@@ -168,11 +168,11 @@ impl Facts<'_> {
                         "{} ÷ ({0} − ({} measured − {} floor)), an upper bound",
                         phase.judged_wall(),
                         group.measured_ns,
-                        group.floor_ns?
+                        group.roofline_ns?
                     ),
                 )?
                 .at_most();
-            let fraction = group.fraction_of_roof?;
+            let fraction = group.roofline_fraction?;
             let where_it_stands = match group.binds {
                 Some(resource) => format!(
                     "at {} of their {}; at the limit",
@@ -183,7 +183,7 @@ impl Facts<'_> {
             };
             let mut evidence = vec![
                 Evidence::time("measured", group.measured_ns, Basis::Measured),
-                Evidence::time("floor", group.floor_ns?, Basis::Derived),
+                Evidence::time("floor", group.roofline_ns?, Basis::Derived),
                 Evidence::share("fraction of the roof", fraction, Basis::Derived),
                 Evidence::new("calls", group.calls as f64, "calls", Basis::Measured),
             ];

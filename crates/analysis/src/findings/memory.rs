@@ -54,7 +54,7 @@ impl Facts<'_> {
             .by_kind
             .iter()
             .find(|group| group.kind == Kind::Linear);
-        let fraction = linear.and_then(|group| group.fraction_of_roof)?;
+        let fraction = linear.and_then(|group| group.roofline_fraction)?;
         if fraction < NEAR_THE_ROOF {
             return refuse(&format!(
                 "linear operators reach {} of their limit: fewer bytes alone may change nothing",

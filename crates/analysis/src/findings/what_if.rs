@@ -88,7 +88,7 @@ fn fraction_in(
     let (mut floor, mut bound, mut measured) = (0.0, 0.0, 0.0);
     for found in other.by_path.iter().filter(same) {
         let time = found.measured_ns.seconds();
-        let least = found.fraction_of_roof? * time;
+        let least = found.roofline_fraction? * time;
         floor += least;
         measured += time;
         if found.binds == Some(resource) {
@@ -127,7 +127,7 @@ impl Subject<'_> {
             let measured = group.measured_ns.seconds();
             old_sum += old.seconds();
             new_sum += new.seconds();
-            let time = match group.fraction_of_roof {
+            let time = match group.roofline_fraction {
                 Some(fraction) if fraction > 0.0 && old.seconds() > 0.0 => {
                     let changed = new.binds() != old.binds();
                     let elsewhere = other

@@ -31,11 +31,11 @@ pub struct OperatorGroup {
     /// Operations.
     pub flops: Flops,
     /// Bytes that no software can avoid.
-    pub compulsory_bytes: Bytes,
+    pub min_dram_bytes: Bytes,
     /// Bytes that move if nothing is fused.
     pub unfused_bytes: Bytes,
     /// The least time; absent without a device.
-    pub floor_ns: Option<Nanos>,
+    pub roofline_ns: Option<Nanos>,
     /// What gives the least time.
     pub binds: Option<Resource>,
     /// Operations ÷ measured time.
@@ -47,17 +47,17 @@ pub struct OperatorGroup {
     /// Operations ÷ floor: the roof above this group.
     pub roof_flops_per_s: Option<FlopsPerSecond>,
     /// Floor ÷ measured time.
-    pub fraction_of_roof: Option<f64>,
+    pub roofline_fraction: Option<f64>,
     /// `counted`, or how else the work is known where random routing decides.
     pub basis: Basis,
 }
 
 impl OperatorGroup {
     pub(crate) fn forget_floor(&mut self) {
-        self.floor_ns = None;
+        self.roofline_ns = None;
         self.binds = None;
         self.roof_flops_per_s = None;
-        self.fraction_of_roof = None;
+        self.roofline_fraction = None;
     }
 }
 
@@ -168,9 +168,9 @@ impl Sum {
                 0.0
             },
             flops,
-            compulsory_bytes: bytes,
+            min_dram_bytes: bytes,
             unfused_bytes: Bytes(self.unfused),
-            floor_ns: least.map(Nanos::from_seconds),
+            roofline_ns: least.map(Nanos::from_seconds),
             binds: self
                 .floor
                 .filter(|floor| floor.seconds() > 0.0)
@@ -181,7 +181,7 @@ impl Sum {
             roof_flops_per_s: least
                 .filter(|least| *least > 0.0)
                 .map(|least| FlopsPerSecond(flops.0 as f64 / least)),
-            fraction_of_roof: least
+            roofline_fraction: least
                 .filter(|_| self.measured > 0)
                 .map(|least| least / measured.seconds()),
             basis: self.basis,

@@ -105,7 +105,7 @@ fn after_each_other(a: PhaseFloor, b: PhaseFloor) -> PhaseFloor {
         memory: (a.memory_ns + b.memory_ns).seconds(),
     };
     let flops = a.flops + b.flops;
-    let compulsory_bytes = a.compulsory_bytes + b.compulsory_bytes;
+    let min_dram_bytes = a.min_dram_bytes + b.min_dram_bytes;
     let mut missing = a.vector_peaks_missing;
     for dtype in b.vector_peaks_missing {
         if !missing.contains(&dtype) {
@@ -113,7 +113,7 @@ fn after_each_other(a: PhaseFloor, b: PhaseFloor) -> PhaseFloor {
         }
     }
     PhaseFloor {
-        floor_ns: a.floor_ns + b.floor_ns,
+        roofline_ns: a.roofline_ns + b.roofline_ns,
         whole_ns: Nanos::from_seconds(sums.seconds()),
         tensor_ns: a.tensor_ns + b.tensor_ns,
         vector_ns: a.vector_ns + b.vector_ns,
@@ -125,8 +125,8 @@ fn after_each_other(a: PhaseFloor, b: PhaseFloor) -> PhaseFloor {
             a.memory_level
         },
         flops,
-        compulsory_bytes,
-        intensity: (compulsory_bytes.0 > 0).then(|| flops.0 as f64 / compulsory_bytes.0 as f64),
+        min_dram_bytes,
+        intensity: (min_dram_bytes.0 > 0).then(|| flops.0 as f64 / min_dram_bytes.0 as f64),
         ridge: a.ridge.or(b.ridge),
         vector_peaks_missing: missing,
     }

@@ -110,7 +110,7 @@ pub struct Waterfall {
     pub wall_ns: Nanos,
     /// Σ over operators with a matched event of their least time. An operator counts where its first event began. Absent
     /// without a device.
-    pub floor_ns: Option<Nanos>,
+    pub roofline_ns: Option<Nanos>,
     /// matched − floor: the inefficiency of kernels. Negative values are kept. Absent without a device.
     pub inefficiency_ns: Option<Nanos>,
     /// Time of matched events.
@@ -131,7 +131,7 @@ pub struct Waterfall {
     pub sum_ns: Nanos,
     /// What perfect overlap of all matched operators would leave: the largest of Σ matrix work, Σ other work, Σ bytes,
     /// each at its limit.
-    pub whole_floor_ns: Option<Nanos>,
+    pub whole_roofline_ns: Option<Nanos>,
     /// Time of events that began or were launched before the phase. Part of S.
     pub carried_in_ns: Nanos,
     /// Events.
@@ -139,7 +139,7 @@ pub struct Waterfall {
     /// Operators with a matched event.
     pub operators: u64,
     /// Operators below their floor.
-    pub below_floor: BelowFloor,
+    pub below_roofline: BelowFloor,
     /// What idle time was for; the parts sum to it.
     pub idle: Vec<NamedTime>,
     /// Why events are unattributed; the parts sum to it.
@@ -225,29 +225,29 @@ impl Waterfall {
             let least_ns = floor.least * 1e9;
             // A clock that counts whole nanoseconds may lose one at each end.
             if least_ns > operator.time as f64 + 2.0 {
-                self.below_floor.operators += 1;
+                self.below_roofline.operators += 1;
                 add(
-                    &mut self.below_floor.missing_ns.0,
+                    &mut self.below_roofline.missing_ns.0,
                     (least_ns - operator.time as f64).round() as i64,
                 );
-                self.below_floor.worst_ratio = self
-                    .below_floor
+                self.below_roofline.worst_ratio = self
+                    .below_roofline
                     .worst_ratio
                     .max(least_ns / (operator.time as f64).max(1.0));
             }
         }
         let floor = Nanos::from_seconds(sum);
-        self.floor_ns = Some(floor);
+        self.roofline_ns = Some(floor);
         self.inefficiency_ns = Some(Nanos(self.matched_ns.0.saturating_sub(floor.0)));
-        self.whole_floor_ns = Some(Nanos::from_seconds(whole.seconds()));
+        self.whole_roofline_ns = Some(Nanos::from_seconds(whole.seconds()));
     }
 
     /// The same times without what they were compared with.
     pub(crate) fn forget_floors(&mut self) {
-        self.floor_ns = None;
+        self.roofline_ns = None;
         self.inefficiency_ns = None;
-        self.whole_floor_ns = None;
-        self.below_floor = BelowFloor::default();
+        self.whole_roofline_ns = None;
+        self.below_roofline = BelowFloor::default();
     }
 
     /// Sums up another stretch of the same phase. Both have floors, or the sum has none.
@@ -255,9 +255,9 @@ impl Waterfall {
         let both = |a: Option<Nanos>, b: Option<Nanos>| {
             a.zip(b).map(|(a, b)| Nanos(a.0.saturating_add(b.0)))
         };
-        self.floor_ns = both(self.floor_ns, other.floor_ns);
+        self.roofline_ns = both(self.roofline_ns, other.roofline_ns);
         self.inefficiency_ns = both(self.inefficiency_ns, other.inefficiency_ns);
-        self.whole_floor_ns = both(self.whole_floor_ns, other.whole_floor_ns);
+        self.whole_roofline_ns = both(self.whole_roofline_ns, other.whole_roofline_ns);
         for (sum, more) in [
             (&mut self.wall_ns, other.wall_ns),
             (&mut self.matched_ns, other.matched_ns),
@@ -270,19 +270,19 @@ impl Waterfall {
             (&mut self.sum_ns, other.sum_ns),
             (&mut self.carried_in_ns, other.carried_in_ns),
             (
-                &mut self.below_floor.missing_ns,
-                other.below_floor.missing_ns,
+                &mut self.below_roofline.missing_ns,
+                other.below_roofline.missing_ns,
             ),
         ] {
             add(&mut sum.0, more.0);
         }
         self.events += other.events;
         self.operators += other.operators;
-        self.below_floor.operators += other.below_floor.operators;
-        self.below_floor.worst_ratio = self
-            .below_floor
+        self.below_roofline.operators += other.below_roofline.operators;
+        self.below_roofline.worst_ratio = self
+            .below_roofline
             .worst_ratio
-            .max(other.below_floor.worst_ratio);
+            .max(other.below_roofline.worst_ratio);
         merge(&mut self.idle, &other.idle);
         merge(&mut self.unattributed, &other.unattributed);
         if self.extra_abstains.is_none() {
@@ -299,7 +299,7 @@ impl Waterfall {
 
     /// The parts in the order of the equation, overlap with its minus sign. They sum to W.
     pub fn parts(&self) -> Vec<(&'static str, Nanos)> {
-        let mut parts = match (self.floor_ns, self.inefficiency_ns) {
+        let mut parts = match (self.roofline_ns, self.inefficiency_ns) {
             (Some(floor), Some(rest)) => vec![("floor", floor), ("matched − floor", rest)],
             _ => vec![("matched", self.matched_ns)],
         };
@@ -329,7 +329,7 @@ impl Waterfall {
             issues.push(
                 Issue::new(
                     Severity::Warning,
-                    "waterfall.below_floor",
+                    "waterfall.below_roofline",
                     format!(
                         "{phase}: matched operators took {}, which is {} less than their floor: the device file claims too little, or bytes came from a cache",
                         self.matched_ns, -rest
@@ -338,19 +338,19 @@ impl Waterfall {
                 .with_hint("measure the device, or give one whose file has the bandwidths of its caches"),
             );
         }
-        if self.below_floor.operators > 0 {
+        if self.below_roofline.operators > 0 {
             issues.push(
                 Issue::new(
                     Severity::Info,
-                    "waterfall.operators_below_floor",
+                    "waterfall.operators_below_roofline",
                     format!(
                         "{phase}: {} of {} operator calls were faster than their floor, the worst by a factor of {:.2}",
-                        self.below_floor.operators,
+                        self.below_roofline.operators,
                         self.operators,
-                        self.below_floor.worst_ratio
+                        self.below_roofline.worst_ratio
                     ),
                 )
-                .counting(self.below_floor.operators)
+                .counting(self.below_roofline.operators)
                 .with_hint(
                     "either less ran than the workload says, or bytes came from a cache, or the device was measured while the \
                      machine was busy: `llmprof hardware measure` measures it again",
@@ -487,7 +487,7 @@ mod tests {
         );
         assert_eq!(waterfall.carried_in_ns, Nanos(20));
         assert_eq!((waterfall.events, waterfall.operators), (5, 2));
-        assert_eq!(waterfall.whole_floor_ns, Some(Nanos(12)));
+        assert_eq!(waterfall.whole_roofline_ns, Some(Nanos(12)));
         let idle: Vec<_> = waterfall
             .idle
             .iter()
@@ -495,7 +495,7 @@ mod tests {
             .collect();
         // 160…165 unrecorded, 165…170 and 180…190 sampling, 190…200 unrecorded.
         assert_eq!(idle, [("sampling", 15), (UNRECORDED, 15)]);
-        assert_eq!(waterfall.below_floor.operators, 0);
+        assert_eq!(waterfall.below_roofline.operators, 0);
     }
 
     #[test]
@@ -508,8 +508,8 @@ mod tests {
             host: &[],
         });
         assert_eq!(waterfall.inefficiency_ns, Some(Nanos(-5)));
-        assert_eq!(waterfall.below_floor.operators, 1);
-        assert!((waterfall.below_floor.worst_ratio - 1.5).abs() < 1e-9);
+        assert_eq!(waterfall.below_roofline.operators, 1);
+        assert!((waterfall.below_roofline.worst_ratio - 1.5).abs() < 1e-9);
         let codes: Vec<_> = waterfall
             .issues("decode")
             .into_iter()
@@ -517,7 +517,7 @@ mod tests {
             .collect();
         assert_eq!(
             codes,
-            ["waterfall.below_floor", "waterfall.operators_below_floor"]
+            ["waterfall.below_roofline", "waterfall.operators_below_roofline"]
         );
     }
 
@@ -529,7 +529,7 @@ mod tests {
             events: &events,
             ..Input::default()
         });
-        assert_eq!(waterfall.floor_ns, None);
+        assert_eq!(waterfall.roofline_ns, None);
         assert_eq!(waterfall.parts()[0], ("matched", Nanos(10)));
         assert_eq!((waterfall.operators, waterfall.idle_ns), (1, Nanos(10)));
     }

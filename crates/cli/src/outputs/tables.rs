@@ -18,12 +18,12 @@ pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
         "time_ns",
         "share",
         "flops",
-        "compulsory_bytes",
-        "floor_ns",
+        "min_dram_bytes",
+        "roofline_ns",
         "flops_per_s",
         "bytes_per_s",
         "intensity",
-        "fraction_of_roof",
+        "roofline_fraction",
     ]);
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     for phase in &analysis.phases {
@@ -37,15 +37,15 @@ pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
                 group.measured_ns.0.to_string(),
                 group.share.to_string(),
                 group.flops.0.to_string(),
-                group.compulsory_bytes.0.to_string(),
+                group.min_dram_bytes.0.to_string(),
                 group
-                    .floor_ns
+                    .roofline_ns
                     .map(|floor| floor.0.to_string())
                     .unwrap_or_default(),
                 number(group.achieved_flops_per_s.map(|rate| rate.0)),
                 number(group.achieved_bytes_per_s.map(|rate| rate.0)),
                 number(group.intensity),
-                number(group.fraction_of_roof),
+                number(group.roofline_fraction),
             ]);
         }
     }

@@ -30,10 +30,10 @@ fn assert_waterfalls_add_up(ended: &Ended) {
         let phase = ended.phase(name);
         let part = |name: &str| phase["waterfall"][name].as_i64().unwrap();
         let work =
-            part("floor_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+            part("roofline_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
         let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
         assert_eq!(work + rest, part("wall_ns"), "{name}");
-        assert!(part("wall_ns") > 0 && part("floor_ns") > 0, "{name}");
+        assert!(part("wall_ns") > 0 && part("roofline_ns") > 0, "{name}");
     }
 }
 

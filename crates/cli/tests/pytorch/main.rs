@@ -118,10 +118,10 @@ fn a_run_is_as_complete_as_a_native_one() {
     for phase in phases {
         let part = |name: &str| phase["waterfall"][name].as_i64().unwrap();
         let parts =
-            part("floor_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+            part("roofline_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
         let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
         assert_eq!(parts + rest, part("wall_ns"));
-        assert!(part("floor_ns") > 0);
+        assert!(part("roofline_ns") > 0);
         let missing = phase["missing"].as_array().unwrap();
         assert!(
             missing.is_empty(),

@@ -115,7 +115,7 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
         1,
     );
     for group in groups {
-        let roofline = group.floor_ns;
+        let roofline = group.roofline_ns;
         let cells = [
             group.name.clone(),
             group.calls.to_string(),
@@ -130,7 +130,7 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
             group.intensity.map_or_else(dash, significant),
             roofline.map_or_else(dash, |time| time.to_string()),
             group
-                .fraction_of_roof
+                .roofline_fraction
                 .map_or_else(dash, |fraction| Percent(fraction).to_string()),
             group.binds.map_or_else(dash, |binds| binds.to_string()),
         ];
@@ -171,8 +171,8 @@ fn by_path(analysis: &Analysis) -> Table {
                 group
                     .achieved_bytes_per_s
                     .map_or(Cell::Missing, |rate| Cell::number(rate.0, rate)),
-                group.floor_ns.map_or(Cell::Missing, time),
-                group.fraction_of_roof.map_or(Cell::Missing, |fraction| {
+                group.roofline_ns.map_or(Cell::Missing, time),
+                group.roofline_fraction.map_or(Cell::Missing, |fraction| {
                     Cell::number(fraction, Percent(fraction))
                 }),
             ]);

@@ -60,8 +60,8 @@ fn phases(analysis: &Analysis) -> Table {
                 roofline.intensity.map_or_else(dash, significant),
                 roofline.ridge.map_or_else(dash, significant),
                 roofline.flops.to_string(),
-                roofline.compulsory_bytes.to_string(),
-                share(roofline.floor_ns),
+                roofline.min_dram_bytes.to_string(),
+                share(roofline.roofline_ns),
                 share(roofline.whole_ns),
             ],
         );

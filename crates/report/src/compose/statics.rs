@@ -46,7 +46,7 @@ fn phases(statics: &Statics) -> Table {
     for (name, phase) in statics.phases.iter() {
         let mut cells = vec![text::phase(name, phase)];
         cells.extend(sums(&phase.sums));
-        cells.push(phase.floor_ns.map_or_else(dash, |time| time.to_string()));
+        cells.push(phase.roofline_ns.map_or_else(dash, |time| time.to_string()));
         let roofline = phase.floor.as_ref();
         cells.push(roofline.map_or_else(dash, |roofline| roofline.binds.to_string()));
         table.row(cells);
@@ -71,14 +71,14 @@ fn kinds(phase: &PhaseStatics) -> Table {
         1,
     );
     let share = |time: Option<Nanos>| {
-        let (time, whole) = (time?, phase.floor_ns?);
+        let (time, whole) = (time?, phase.roofline_ns?);
         (whole.0 > 0).then(|| Percent(time.0 as f64 / whole.0 as f64).to_string())
     };
     for kind in &phase.kinds {
         let mut cells = vec![kind.kind.to_string(), kind.sums.calls.to_string()];
         cells.extend(sums(&kind.sums));
-        cells.push(kind.floor_ns.map_or_else(dash, |time| time.to_string()));
-        cells.push(share(kind.floor_ns).unwrap_or_else(dash));
+        cells.push(kind.roofline_ns.map_or_else(dash, |time| time.to_string()));
+        cells.push(share(kind.roofline_ns).unwrap_or_else(dash));
         table.row(cells);
     }
     table

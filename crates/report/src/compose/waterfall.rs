@@ -39,7 +39,7 @@ fn chart(phase: &PhaseAnalysis) -> Waterfall {
         kind,
     };
     let waterfall = &phase.waterfall;
-    let mut parts = match (waterfall.floor_ns, waterfall.inefficiency_ns) {
+    let mut parts = match (waterfall.roofline_ns, waterfall.inefficiency_ns) {
         (Some(roofline), Some(rest)) => vec![
             part(words::ROOFLINE, roofline, PartKind::Roofline),
             part(words::INEFFICIENCY, rest, PartKind::Inefficiency),
@@ -105,7 +105,7 @@ fn table(analysis: &Analysis) -> Table {
             }
         };
         let mut cells = vec![phase.name().to_owned(), waterfall.wall_ns.to_string()];
-        cells.extend(has_roofline.then(|| waterfall.floor_ns.map_or_else(dash, share)));
+        cells.extend(has_roofline.then(|| waterfall.roofline_ns.map_or_else(dash, share)));
         cells.push(share(
             waterfall.inefficiency_ns.unwrap_or(waterfall.matched_ns),
         ));

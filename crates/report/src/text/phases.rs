@@ -20,7 +20,7 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         });
     }
     // Of a phase of an unknown kind nothing is known to be needed.
-    if let Some(roofline) = waterfall.floor_ns.filter(|roofline| roofline.0 > 0) {
+    if let Some(roofline) = waterfall.roofline_ns.filter(|roofline| roofline.0 > 0) {
         // The parts are those of the captured pass.
         let of = if phase.plain_wall_ns.is_some() && judged == waterfall.wall_ns {
             " (profiled pass)"

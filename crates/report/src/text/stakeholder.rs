@@ -71,7 +71,7 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
         Some(PhaseClass::Balanced) => "uses memory and arithmetic about equally",
         None => "has no dominant bottleneck",
     };
-    let limit = phase.waterfall.floor_ns.map(|roofline| {
+    let limit = phase.waterfall.roofline_ns.map(|roofline| {
         format!(
             " At the hardware's limit it would take {} of the time.",
             Percent(phase.judged_share(roofline))

@@ -42,7 +42,7 @@ pub fn parts(analysis: &Analysis) -> String {
 
 pub(crate) fn has_roofline(analysis: &Analysis) -> bool {
     let mut phases = analysis.phases.iter();
-    phases.any(|phase| phase.waterfall.floor_ns.is_some())
+    phases.any(|phase| phase.waterfall.roofline_ns.is_some())
 }
 
 /// The name of a cause of idle time.

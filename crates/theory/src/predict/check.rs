@@ -51,7 +51,7 @@ pub struct Comparison {
     /// Whether the efficiencies were fitted to this very figure.
     pub fitted: bool,
     /// The least time that any software needs.
-    pub floor_ns: Nanos,
+    pub roofline_ns: Nanos,
     /// What the profile predicts for the device.
     pub predicted_ns: Nanos,
     pub measured_ns: Nanos,
@@ -107,7 +107,7 @@ pub fn fixture_comparison(profile: &EfficiencyProfile) -> Vec<Comparison> {
                         row.batch, row.prompt
                     ),
                     fitted: (*name, row.batch, row.prompt) == FITTED,
-                    floor_ns: predicted.floor_ns,
+                    roofline_ns: predicted.roofline_ns,
                     predicted_ns: predicted.device_ns,
                     measured_ns,
                     error: predicted.device_ns.seconds() / measured_ns.seconds() - 1.0,

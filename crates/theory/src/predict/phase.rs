@@ -20,7 +20,7 @@ pub struct PhasePrediction {
     /// Time of the host to start them; absent where the profile captures graphs or the host was left out.
     pub host_ns: Option<Nanos>,
     /// The least time that any software needs.
-    pub floor_ns: Nanos,
+    pub roofline_ns: Nanos,
     /// Device time of operators that matrix units hold back.
     pub tensor_ns: Nanos,
     /// Device time of operators that vector units hold back.
@@ -34,7 +34,7 @@ pub struct PhasePrediction {
     pub kernels: u64,
     pub flops: Flops,
     /// Bytes that no software can avoid.
-    pub compulsory_bytes: Bytes,
+    pub min_dram_bytes: Bytes,
     /// Bytes that this way of running moves.
     pub moved_bytes: Bytes,
 }
@@ -209,7 +209,7 @@ impl Timing {
             time_ns: Nanos::from_seconds(host.map_or(self.device, |host| host.max(self.device))),
             device_ns: Nanos::from_seconds(self.device),
             host_ns: host.map(Nanos::from_seconds),
-            floor_ns: Nanos::from_seconds(floor),
+            roofline_ns: Nanos::from_seconds(floor),
             tensor_ns: Nanos::from_seconds(tensor),
             vector_ns: Nanos::from_seconds(vector),
             memory_ns: Nanos::from_seconds(memory),
@@ -217,7 +217,7 @@ impl Timing {
             binds: if host_binds { Resource::Host } else { largest },
             kernels: self.kernels.round() as u64,
             flops: Flops(self.flops as u64),
-            compulsory_bytes: Bytes(self.compulsory as u64),
+            min_dram_bytes: Bytes(self.compulsory as u64),
             moved_bytes: Bytes(self.moved as u64),
         })
     }

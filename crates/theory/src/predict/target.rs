@@ -32,7 +32,7 @@ impl Need {
     fn of(phases: &[PhasePrediction], target: Nanos) -> Option<Self> {
         let predicted_ns = phases.iter().map(|phase| phase.time_ns).sum();
         let flops: Flops = phases.iter().map(|phase| phase.flops).sum();
-        let bytes: Bytes = phases.iter().map(|phase| phase.compulsory_bytes).sum();
+        let bytes: Bytes = phases.iter().map(|phase| phase.min_dram_bytes).sum();
         Some(Self {
             target_ns: target,
             predicted_ns,

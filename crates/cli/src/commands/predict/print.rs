@@ -106,7 +106,7 @@ fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
     put("tokens_per_s", prediction.map(|p| json!(p.tokens_per_s)));
     put(
         "prefill_floor_ns",
-        prediction.map(|p| value(p.prefill.floor_ns)),
+        prediction.map(|p| value(p.prefill.roofline_ns)),
     );
     put(
         "prefill_bound_by",
@@ -114,7 +114,7 @@ fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
     );
     put(
         "decode_step_floor_ns",
-        prediction.map(|p| value(p.decode_step.floor_ns)),
+        prediction.map(|p| value(p.decode_step.roofline_ns)),
     );
     put(
         "decode_bound_by",

@@ -203,7 +203,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             (RunStatus::Failed, Some(message + &hint.unwrap_or_default()))
         }
     };
-    let is_below = |issue: &Issue| issue.code == "waterfall.below_floor";
+    let is_below = |issue: &Issue| issue.code == "waterfall.below_roofline";
     if is_measured && store.manifest().issues.iter().any(is_below) {
         // A cache that cannot be written is no reason to fail.
         calibration::outdone().unwrap_or_else(|failure| failure.warn());
@@ -275,7 +275,7 @@ fn statics_summary(statics: &Statics) -> Vec<String> {
         let floor = phase.floor.as_ref().map(|floor| {
             format!(
                 ", roofline time {} on {device} (bound by {})",
-                floor.floor_ns, floor.binds
+                floor.roofline_ns, floor.binds
             )
         });
         format!(

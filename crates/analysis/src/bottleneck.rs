@@ -107,6 +107,77 @@ impl Classification {
     }
 }
 
+fn given(class: PhaseClass, why: String, evidence: Vec<Evidence>) -> Classification {
+    Classification {
+        class: Some(class),
+        why,
+        evidence,
+    }
+}
+
+fn abstain(why: String, evidence: Vec<Evidence>) -> Classification {
+    Classification {
+        class: None,
+        why,
+        evidence,
+    }
+}
+
+/// Rules 4 to 7: which limit explains the busy time. `latency` says that kernels are too small for the device, where they are.
+fn by_roofline(
+    waterfall: &Waterfall,
+    floor: &PhaseFloor,
+    latency: Option<String>,
+    mut evidence: Vec<Evidence>,
+) -> Classification {
+    let busy = waterfall.busy_ns.seconds();
+    let compute = floor.tensor_ns.seconds().max(floor.vector_ns.seconds()) / busy;
+    let memory = floor.memory_ns.seconds() / busy;
+    evidence.push(Evidence::share(
+        "compute limit ÷ busy time",
+        compute,
+        Basis::Derived,
+    ));
+    evidence.push(Evidence::share(
+        "memory limit ÷ busy time",
+        memory,
+        Basis::Derived,
+    ));
+    let on_chip = floor.memory_level == MemoryLevel::OnChip;
+    if compute.max(memory) < NEAR {
+        let limits = format!(
+            "no limit is near: arithmetic explains {} and memory {} of the busy time",
+            Percent(compute),
+            Percent(memory)
+        );
+        if let Some(small) = latency {
+            let why = format!("{limits}; {small}");
+            return given(PhaseClass::LatencyBound, why, evidence);
+        }
+        let unknown = if on_chip && floor.memory_ns.0 == 0 {
+            "; the bytes of a step stay on the chip and the device file states no bandwidth for its caches"
+        } else {
+            ""
+        };
+        return abstain(format!("{limits}{unknown}"), evidence);
+    }
+    let (larger, smaller) = (compute.max(memory), compute.min(memory));
+    if larger <= smaller * BALANCED {
+        let why = format!("compute and memory limits are within a factor of {BALANCED}");
+        return given(PhaseClass::Balanced, why, evidence);
+    }
+    let (class, what) = match (memory > compute, on_chip) {
+        (true, true) => (PhaseClass::L2Bound, "on-chip memory"),
+        (true, false) => (PhaseClass::MemoryBound, "memory"),
+        (false, _) => (PhaseClass::ComputeBound, "arithmetic"),
+    };
+    let why = format!(
+        "{what} at its limit explains {} of the busy time",
+        Percent(larger)
+    );
+    given(class, why, evidence)
+}
+
 /// Classifies a phase.
 pub(crate) fn classify(
     waterfall: &Waterfall,
@@ -127,16 +198,6 @@ pub(crate) fn classify(
         ));
     }
     let idle = signals.plain_idle_share.unwrap_or(captured);
-    let given = |class: PhaseClass, why: String, evidence: Vec<Evidence>| Classification {
-        class: Some(class),
-        why,
-        evidence,
-    };
-    let abstain = |why: String, evidence: Vec<Evidence>| Classification {
-        class: None,
-        why,
-        evidence,
-    };
     if waterfall.wall_ns.0 <= 0 {
         return abstain("the phase took no time".to_owned(), Vec::new());
     }
@@ -190,52 +251,7 @@ pub(crate) fn classify(
             evidence,
         );
     };
-    let busy = waterfall.busy_ns.seconds();
-    let compute = floor.tensor_ns.seconds().max(floor.vector_ns.seconds()) / busy;
-    let memory = floor.memory_ns.seconds() / busy;
-    evidence.push(Evidence::share(
-        "compute limit ÷ busy time",
-        compute,
-        Basis::Derived,
-    ));
-    evidence.push(Evidence::share(
-        "memory limit ÷ busy time",
-        memory,
-        Basis::Derived,
-    ));
-    let on_chip = floor.memory_level == MemoryLevel::OnChip;
-    if compute.max(memory) < NEAR {
-        let limits = format!(
-            "no limit is near: arithmetic explains {} and memory {} of the busy time",
-            Percent(compute),
-            Percent(memory)
-        );
-        if let Some(small) = latency {
-            let why = format!("{limits}; {small}");
-            return given(PhaseClass::LatencyBound, why, evidence);
-        }
-        let unknown = if on_chip && floor.memory_ns.0 == 0 {
-            "; the bytes of a step stay on the chip and the device file states no bandwidth for its caches"
-        } else {
-            ""
-        };
-        return abstain(format!("{limits}{unknown}"), evidence);
-    }
-    let (larger, smaller) = (compute.max(memory), compute.min(memory));
-    if larger <= smaller * BALANCED {
-        let why = format!("compute and memory limits are within a factor of {BALANCED}");
-        return given(PhaseClass::Balanced, why, evidence);
-    }
-    let (class, what) = match (memory > compute, on_chip) {
-        (true, true) => (PhaseClass::L2Bound, "on-chip memory"),
-        (true, false) => (PhaseClass::MemoryBound, "memory"),
-        (false, _) => (PhaseClass::ComputeBound, "arithmetic"),
-    };
-    let why = format!(
-        "{what} at its limit explains {} of the busy time",
-        Percent(larger)
-    );
-    given(class, why, evidence)
+    by_roofline(waterfall, floor, latency, evidence)
 }
 
 #[cfg(test)]

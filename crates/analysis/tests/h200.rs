@@ -14,7 +14,7 @@ use llmprof_analysis::attribution::key_averages::key_averages;
 use llmprof_analysis::phases::PhaseSource;
 use llmprof_analysis::timeline::device_events::Class;
 use llmprof_analysis::timeline::occupancy::{BlockLimits, BlockNeeds, Occupancy};
-use llmprof_analysis::trace::{PhaseRow, TraceAnalysis, summary_lines};
+use llmprof_analysis::trace::{PhaseRow, TraceAnalysis};
 use llmprof_record::import::{self, Limits, Profile, ncu_csv};
 use llmprof_record::trace::{DeviceProperties, Trace};
 use llmprof_theory::device::{Catalog, Device};
@@ -433,20 +433,6 @@ fn occupancy_equals_nsight_computes() {
             occupancy.waves
         );
     }
-}
-
-#[test]
-fn the_summary_says_where_the_time_went() {
-    let lines = summary_lines(&shapes().1);
-    assert!((8..=12).contains(&lines.len()), "{lines:#?}");
-    assert!(
-        lines.iter().any(|line| line.contains("decode_step ×8")),
-        "{lines:#?}"
-    );
-    assert!(
-        lines.iter().any(|line| line.contains("host busy")),
-        "{lines:#?}"
-    );
 }
 
 #[test]

@@ -145,8 +145,10 @@ fn waterfalls_are_what_the_records_add_up_to() {
             let in_modules = traced["in_modules_ns"].as_i64().unwrap_or(0);
             assert_eq!(in_modules, counted("in_modules_ns"), "{name} {phase}");
 
-            let work =
-                part("roofline_ns") + part("inefficiency_ns") + part("extra_ns") + part("copies_ns");
+            let work = part("roofline_ns")
+                + part("inefficiency_ns")
+                + part("extra_ns")
+                + part("copies_ns");
             let rest = part("unattributed_ns") + part("idle_ns") - part("overlap_ns");
             assert_eq!(work + rest, part("wall_ns"), "{name} {phase}");
             assert_eq!(part("idle_ns"), part("wall_ns") - part("busy_ns"));

@@ -4,7 +4,6 @@ mod issues;
 mod origins;
 mod phase_rows;
 pub mod scaled;
-mod summary;
 mod sums;
 
 use llmprof_record::issue::Issue;
@@ -32,7 +31,6 @@ pub use crate::trace::issues::MORE_SLICES;
 use crate::trace::issues::{before_launch, few_slices, issues};
 pub use crate::trace::origins::OriginRow;
 use crate::trace::phase_rows::{api_calls, count_events, phase_row};
-pub use crate::trace::summary::summary_lines;
 use crate::trace::sums::{totals, transfers, unattributed};
 
 /// What a trace says: `analysis.json`. Times are integer ns, on the clock of the trace where they are moments.

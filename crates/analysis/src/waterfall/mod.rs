@@ -517,7 +517,10 @@ mod tests {
             .collect();
         assert_eq!(
             codes,
-            ["waterfall.below_roofline", "waterfall.operators_below_roofline"]
+            [
+                "waterfall.below_roofline",
+                "waterfall.operators_below_roofline"
+            ]
         );
     }
 

@@ -187,7 +187,7 @@ mod tests {
         channel.order(Order::Start);
         let mut process = UnixStream::connect(channel.path()).unwrap();
         process
-            .write_all(b"hello 1 42 42-1.wire\nattached 130001\nlost 3 no sp")
+            .write_all(b"hello 1 42 42-1.wire\nattached 130001\ndropped 3 no sp")
             .unwrap();
         channel.serve();
         process.write_all(b"ace\nnonsense\n").unwrap();

@@ -349,7 +349,7 @@ fn bad_requests_are_refused_in_their_own_words() {
         ),
         (
             &["dataset=text", "dataset.root=empty"],
-            &["dataset text", "no .txt or .md file"],
+            &["dataset text", "no .txt, .md, .jsonl or image file"],
         ),
         (&["dataset=text", "dataset.root=blank.txt"], &["blank.txt"]),
         (
@@ -419,11 +419,14 @@ fn requests_beyond_the_context_are_reported() {
     let more = ["+model.max_position_embeddings=10", "hydra.run.dir=out"];
     works(folder.path(), &more);
     let issues = json(&folder.path().join("out/run.json"))["issues"].clone();
-    let text = issues.to_string();
-    assert!(
-        text.contains("up to 11 positions, but the model was made for 10"),
-        "{text}"
-    );
+    let issue = issues
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|issue| issue["code"] == "workload.beyond_context")
+        .unwrap_or_else(|| panic!("{issues}"));
+    assert_eq!(issue["values"]["positions"], 11, "{issue}");
+    assert_eq!(issue["values"]["most"], 10, "{issue}");
 }
 
 /// What was measured before a Ctrl-C is analyzed and reported.

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# Before torch is imported: on a busy machine its threads wait for each other far longer than these small models compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parent.parent.parent
 

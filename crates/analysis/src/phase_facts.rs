@@ -7,6 +7,14 @@ use crate::evidence::Evidence;
 use crate::stats::Distribution;
 use crate::waterfall::idle_parts::NamedTime;
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// A traced phase on one device, or on the host's thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -21,6 +29,9 @@ pub struct TracedPhase {
     /// Whether the recorder knows the operator of every call, as llmprof's own engine does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_identity: bool,
+    /// Steps whose batch an engine's label states; the workload says nothing about these.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub labelled_steps: u64,
     /// How much of it was recorded; absent where all of it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedPart>,

@@ -169,6 +169,7 @@ impl Tracing<'_> {
             is_whole_trace: self.timeline.phase_source == PhaseSource::Whole,
             by_module: self.by_module(included),
             by_identity: lane.is_exact,
+            labelled_steps: included.iter().filter(|one| one.step.is_some()).count() as u64,
             steps: Distribution::of(&steps),
             step_ns,
             kernels: kernels(included, lane),

@@ -34,6 +34,16 @@ pub fn subtitle(analysis: &Analysis) -> String {
         workload.batch,
         Count(workload.prompt, "token")
     );
+    let phases = analysis.phases.iter();
+    let labelled: u64 = phases
+        .filter_map(|phase| Some(phase.traced.as_ref()?.labelled_steps))
+        .sum();
+    if imported && labelled > 0 {
+        return format!(
+            "Imported trace: times include the profiler's overhead. Roofline times from the labels of {}{family}.",
+            Count(labelled, "step")
+        );
+    }
     if imported {
         return format!(
             "Imported trace: times include the profiler's overhead. Roofline times for {input}{family}."

@@ -58,8 +58,11 @@ pub(super) fn subject(
     let plan = plan(&composed, Purpose::Paper)?;
     let mut subject = Subject::of(&plan, None)?;
     if plan.hardware.spec == "auto" {
-        // This machine is not the one that the profile is of.
+        // This machine is not the one that the profile is of, nor does it matter what is known of it.
         subject.device = None;
+        subject
+            .issues
+            .retain(|issue| issue.code != "hardware.unknown");
     }
     Ok(Some(subject))
 }

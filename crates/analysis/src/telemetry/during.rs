@@ -206,8 +206,8 @@ fn of_sample(sample: &Sample) -> Option<ProcessorUse> {
 mod tests {
     use llmprof_units::Watts;
 
-    use super::super::{HostTelemetry, SHARED, issues};
     use super::*;
+    use crate::telemetry::{HostTelemetry, SHARED, issues};
 
     /// As an H200 tells of a tenth of a second with work: utilization comes when it is over, and the mean of
     /// the last second hardly moves.

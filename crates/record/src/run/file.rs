@@ -228,9 +228,9 @@ mod tests {
     use llmprof_units::{Joules, Nanos};
     use serde_json::json;
 
-    use super::super::{PassKind, PhaseSpan, RunPhase};
     use super::*;
     use crate::issue::Severity;
+    use crate::run::{PassKind, PhaseSpan, RunPhase};
     use crate::samples::{Sample, Samples};
     use crate::trace::{Range, TraceBuilder};
 

@@ -255,7 +255,7 @@ mod tests {
         run.write("plots/roofline.svg", "abc").unwrap();
         assert_eq!(
             StoredRun::open(&path).unwrap().liveness(),
-            super::super::Liveness::Live
+            crate::store::Liveness::Live
         );
         run.finish(RunStatus::Complete, None, "2026-01-02T03:04:06Z".into())
             .unwrap();

@@ -103,8 +103,8 @@ fn shortened(file: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pickle::{Limits, load};
     use super::*;
+    use crate::import::torch_memory::pickle::{Limits, load};
 
     /// A stack as a pickle of protocol 0: pairs of file and function, line 7.
     fn site(stack: &[(&str, &str)]) -> Option<String> {

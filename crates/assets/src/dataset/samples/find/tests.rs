@@ -1,5 +1,5 @@
-use super::super::{Content, SampleError, Samples};
 use super::*;
+use crate::dataset::samples::{Content, SampleError, Samples};
 
 fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();

@@ -105,7 +105,6 @@ fn published_models_have_the_parameters_that_their_checkpoints_hold() {
         ("qwen2_5_7b", 7_615_616_512),
         ("llama3_1_8b", 8_030_261_248),
         ("llama3_1_70b", 70_553_706_496),
-        ("llama3_70b", 70_553_706_496),
         ("mistral_7b", 7_241_732_096),
         ("mixtral_8x7b", 46_702_792_704),
         ("qwen3_8b", 8_190_735_360),

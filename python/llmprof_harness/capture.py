@@ -133,6 +133,10 @@ class profile:  # noqa: N801 - used like a function
         return self.run.ops
 
     @property
+    def ops_by_shape(self) -> Table:
+        return self.run.ops_by_shape
+
+    @property
     def kernels(self) -> Table:
         return self.run.kernels
 

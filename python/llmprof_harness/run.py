@@ -60,8 +60,13 @@ class Run:
 
     @cached_property
     def ops(self) -> Table:
-        """Operators of the framework by name and shapes."""
+        """Operators of the framework, one row per name."""
         return self._csv("ops.csv")
+
+    @cached_property
+    def ops_by_shape(self) -> Table:
+        """Operators of the framework, one row per name and input shapes."""
+        return self._csv("ops_by_shape.csv")
 
     @cached_property
     def kernels(self) -> Table:

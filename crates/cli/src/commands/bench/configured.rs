@@ -77,7 +77,7 @@ fn with_profiler(plan: &Plan, serving: &ServingPlan, launch: Launch, store: &Run
     }
 }
 
-/// Runtimes that were tested against formats and a stand-in only say so in every report.
+/// Runtimes that were never run against the real server say so in every report.
 fn not_run(kind: RuntimeType) -> Option<Issue> {
     let name = match kind {
         RuntimeType::Sglang => "SGLang",
@@ -85,7 +85,7 @@ fn not_run(kind: RuntimeType) -> Option<Issue> {
         _ => return None,
     };
     let text = format!(
-        "runtime for {name}: not run against a real server, only against its documented formats and a stand-in"
+        "runtime for {name}: never run against a real server; only its config and documented formats are tested"
     );
     Some(Issue::new(
         Severity::Info,

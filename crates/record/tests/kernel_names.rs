@@ -442,3 +442,10 @@ fn spellings_meet_and_differences_stay() {
         assert_ne!(canonical(one), canonical(other));
     }
 }
+
+#[test]
+fn tensile_kernels_are_gemms() {
+    // As hipBLASLt names them on an MI300X.
+    let name = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x128x64_MI16x16x1_SN_LDSB1";
+    assert_eq!(classify(name).category, Category::Gemm);
+}

@@ -188,6 +188,7 @@ const RULES: &[Rule<Category>] = &[
     head("conv_depthwise", Category::Conv),
     head("convolution", Category::Conv),
     // GEMMs.
+    head("cijk_", Category::Gemm),
     head("nvjet", Category::Gemm),
     head("splitkreduce", Category::Gemm),
     head("gemv", Category::Gemv),

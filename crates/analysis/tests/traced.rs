@@ -223,7 +223,7 @@ fn without_a_model_nothing_is_said_of_what_it_needs() {
         llmprof_analysis::findings::Confidence::Low
     );
     let told = analysis.assumptions.join(" ");
-    for word in ["MFU", "floor", "xeon_8480", "TTFT"] {
+    for word in ["MFU", "roofline", "xeon_8480", "TTFT"] {
         assert!(!told.contains(word), "{told}");
     }
 }

@@ -48,10 +48,10 @@ impl Resource {
     pub fn limit(self) -> &'static str {
         match self {
             Self::Tensor => "compute peak",
-            Self::Vector => "limit for other arithmetic",
+            Self::Vector => "vector peak",
             Self::Memory => "memory limit",
-            Self::Launch => "limit of launching",
-            Self::Host => "limit of the host",
+            Self::Launch => "launch limit",
+            Self::Host => "host limit",
         }
     }
 }

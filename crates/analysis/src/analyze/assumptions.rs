@@ -34,7 +34,7 @@ pub(super) fn assumptions(
     ));
     if is_counted {
         assumptions.push(
-            "The floor of an operator is the largest of matrix work ÷ peak, other work ÷ peak, and compulsory bytes ÷ bandwidth; compulsory are weights, KV cache and the model's inputs and outputs, activations between operators count nothing.".to_owned(),
+            "The roofline time of an operator is the largest of GEMM FLOPs ÷ tensor peak, other FLOPs ÷ vector peak, and minimum DRAM traffic ÷ bandwidth. Minimum DRAM traffic is weights, KV cache and the model's inputs and outputs; activations between operators do not count.".to_owned(),
         );
     }
     assumptions
@@ -51,8 +51,8 @@ pub(super) fn arithmetic(workload: &Workload, device: &Device) -> Option<String>
     let (used, unused) = (peak(computed)?, peak(stored)?);
     (unused.dense_flops_per_s.0 > used.dense_flops_per_s.0).then(|| {
         format!(
-            "The engine multiplies in {computed}: floors and MFU are against the peak of that, {}. In {stored}, as the weights are stored \
-             and static_compute.md counts, the device has {}.",
+            "GEMMs run in {computed}: roofline times and MFU use its peak, {}. static_compute.md uses the peak of {stored}, in which the \
+             weights are stored: {}.",
             used.dense_flops_per_s, unused.dense_flops_per_s
         )
     })

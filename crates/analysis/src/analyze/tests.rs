@@ -368,8 +368,7 @@ fn what_is_not_quantized_keeps_its_format() {
     };
     let analysis = recipe.analyzed();
     // Whoever compares with the floor on paper must know why it is another.
-    let computed =
-        "multiplies in f32: floors and MFU are against the peak of that, 66.9 TFLOP/s. In bf16";
+    let computed = "GEMMs run in f32: roofline times and MFU use its peak, 66.9 TFLOP/s. static_compute.md uses the peak of bf16";
     let told = |line: &String| line.contains(computed);
     assert!(
         analysis.assumptions.iter().any(told),

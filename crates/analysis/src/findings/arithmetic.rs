@@ -18,7 +18,7 @@ use llmprof_record::run::RunPhase;
 const WELL_ABOVE: f64 = 1.5;
 /// Part of a phase that products must take, where its class does not say that arithmetic holds it back.
 const MOST: f64 = 0.5;
-/// Products below this fraction of the roof have other problems than their format.
+/// Products below this share of roofline have other problems than their format.
 const SOME_OF_THE_ROOF: f64 = 0.2;
 
 impl Facts<'_> {
@@ -81,8 +81,8 @@ impl Facts<'_> {
             phase,
             saved,
             format!(
-                "{wall} ÷ {}: products with weights counted again in {narrow} have {:.2} of the phase's floor; each keeps its fraction \
-                     of the roof, or has that of decode where bytes then hold it back, and everything else keeps its time",
+                "{wall} ÷ {}: weight GEMMs in {narrow} have {:.2} of the phase's roofline time; each stays at its present share of \
+                     roofline, or at that of decode where it becomes memory-bound; everything else keeps its time",
                 Nanos::from_seconds(outcome.wall),
                 outcome.floor_ratio
             ),
@@ -93,8 +93,8 @@ impl Facts<'_> {
             code: "faster_format".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}: products with weights take {} of the time and multiply in {}, where the device has {}; in {narrow} it has {}, {} as \
-                 much, and the phase would be up to {} faster{}",
+                "{}: weight GEMMs take {} of the time and run in {}, with a peak of {}; the {narrow} peak is {}, {} as high, and \
+                 the phase would be up to {} faster{}",
                 phase.name(),
                 Percent(share),
                 formats.compute,
@@ -105,7 +105,7 @@ impl Facts<'_> {
                 remedy(phase, narrow)
             ),
             evidence: vec![
-                Evidence::time("products with weights", products.time, Basis::Measured),
+                Evidence::time("weight GEMMs", products.time, Basis::Measured),
                 Evidence::new(
                     format!("achieved, in {}", formats.compute),
                     achieved.0,
@@ -124,7 +124,11 @@ impl Facts<'_> {
                     "FLOP/s",
                     unused.basis,
                 ),
-                Evidence::share("floor after ÷ before", outcome.floor_ratio, Basis::Derived),
+                Evidence::share(
+                    "roofline time after ÷ before",
+                    outcome.floor_ratio,
+                    Basis::Derived,
+                ),
             ],
             gain: Some(gain),
             // Other kernels on other units: the faster they are, the harder they are to feed. On a Xeon with AMX torch's products in
@@ -174,7 +178,7 @@ fn remedy(phase: &PhaseAnalysis, narrow: DType) -> String {
         .as_ref()
         .is_some_and(|traced| traced.by_identity)
     {
-        format!("; the native engine cannot multiply in {narrow}, torch can (`runtime=pytorch`)")
+        format!("; the native engine has no {narrow} GEMM, PyTorch has (`runtime=pytorch`)")
     } else {
         format!("; load the model in {narrow} where its precision is enough")
     }

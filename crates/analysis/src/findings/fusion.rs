@@ -57,9 +57,9 @@ impl Facts<'_> {
             code: "fusion".to_owned(),
             phase: Some(phase.phase),
             title: format!(
-                "{}: {} of {} kernels{each} are neither products nor attention but norms, rotations, additions, copies ({} on \
-                 average{already}) and take {} of the time with the gaps between them; fused{compiled}, the phase would be up to {} \
-                 faster",
+                "{}: {} of {} kernels{each} are neither GEMMs nor attention but norms, RoPE, additions and copies ({} on \
+                 average{already}); with the gaps after them they take {} of the time; fused{compiled}, the phase would be up to \
+                 {} faster",
                 phase.name(),
                 glue.kernels / steps,
                 traced.kernels / steps,
@@ -70,7 +70,7 @@ impl Facts<'_> {
             evidence: vec![
                 Evidence::new("kernels", traced.kernels as f64, "kernels", Basis::Measured),
                 Evidence::new(
-                    "of them neither products nor attention",
+                    "of them neither GEMMs nor attention",
                     glue.kernels as f64,
                     "kernels",
                     Basis::Measured,

@@ -165,7 +165,7 @@ impl Facts<'_> {
                     phase,
                     Nanos(lost).seconds(),
                     format!(
-                        "{} ÷ ({0} − ({} measured − {} floor)), an upper bound",
+                        "{} ÷ ({0} − ({} measured − {} roofline time)), an upper bound",
                         phase.judged_wall(),
                         group.measured_ns,
                         group.roofline_ns?
@@ -179,12 +179,13 @@ impl Facts<'_> {
                     Percent(fraction),
                     resource.limit()
                 ),
-                None => "and have no floor, since fusion can remove them; without them".to_owned(),
+                None => "and have no roofline time, since fusion can remove them; without them"
+                    .to_owned(),
             };
             let mut evidence = vec![
                 Evidence::time("measured", group.measured_ns, Basis::Measured),
-                Evidence::time("floor", group.roofline_ns?, Basis::Derived),
-                Evidence::share("fraction of the roof", fraction, Basis::Derived),
+                Evidence::time("roofline time", group.roofline_ns?, Basis::Derived),
+                Evidence::share("share of roofline", fraction, Basis::Derived),
                 Evidence::new("calls", group.calls as f64, "calls", Basis::Measured),
             ];
             if let Some(rate) = group.achieved_flops_per_s {
@@ -316,7 +317,7 @@ fn remedy(phase: &PhaseAnalysis) -> &'static str {
 /// What to call a group in a sentence.
 fn spoken(group: &OperatorGroup, phase: &PhaseAnalysis) -> String {
     match group.name.as_str() {
-        "products" if phase.by_kernels() => "matrix products".to_owned(),
+        "products" if phase.by_kernels() => "GEMMs".to_owned(),
         name => format!("{name} operators"),
     }
 }

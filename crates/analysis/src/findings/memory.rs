@@ -12,7 +12,7 @@ use crate::findings::what_if::Subject;
 use crate::phase_analysis::PhaseAnalysis;
 use llmprof_record::run::RunPhase;
 
-/// Operators below this fraction of the roof have other problems than bytes.
+/// Operators below this share of roofline have other problems than bytes.
 const NEAR_THE_ROOF: f64 = 0.4;
 /// A larger batch must give at least this much more than the one before it.
 const BATCH_STEP: f64 = 1.15;
@@ -82,7 +82,7 @@ impl Facts<'_> {
             phase,
             wall.seconds() - outcome.wall,
             format!(
-                "{wall} ÷ {}: the model counted again with int8 weights has {:.2} of the floor, and each operator keeps its fraction of the roof",
+                "{wall} ÷ {}: with int8 weights the model has {:.2} of its roofline time, and each operator stays at its present share of roofline",
                 Nanos::from_seconds(outcome.wall),
                 outcome.floor_ratio
             ),
@@ -99,13 +99,17 @@ impl Facts<'_> {
             ),
             evidence: vec![
                 Evidence::share(
-                    "linear operators, fraction of the roof",
+                    "linear operators, share of roofline",
                     fraction,
                     Basis::Derived,
                 ),
                 Evidence::new("weights now", before as f64, "B", Basis::Counted),
                 Evidence::new("weights in int8", after as f64, "B", Basis::Counted),
-                Evidence::share("floor after ÷ before", outcome.floor_ratio, Basis::Derived),
+                Evidence::share(
+                    "roofline time after ÷ before",
+                    outcome.floor_ratio,
+                    Basis::Derived,
+                ),
             ],
             gain: Some(gain),
             confidence: Confidence::Medium,

@@ -1,6 +1,6 @@
 //! How long a phase would take if the model or the workload were different.
 //!
-//! Each group of operators keeps its present fraction of the roof: its new time is its new floor ÷ that fraction. Where
+//! Each group of operators keeps its present share of roofline: its new time is its new roofline time ÷ that share. Where
 //! another resource holds it back than before, the fraction of the same operators in another phase is taken, if that
 //! phase was held back by that resource; where the same does and the other phase comes closer to the roof, its fraction: small
 //! kernels are far from the roof because of their size, and more work lets them grow into it. More work never takes less time
@@ -70,7 +70,7 @@ fn floors(
     complete.then_some(floors)
 }
 
-/// The fraction of the roof that the operators of `group` reach in another phase, where `resource` binds them there. A phase
+/// The share of roofline that the operators of `group` reach in another phase, where `resource` binds them there. A phase
 /// that tells kernels apart may be compared with one that tells modules apart: there they are all whose kernels look alike.
 fn fraction_in(
     other: &PhaseAnalysis,

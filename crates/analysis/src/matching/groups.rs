@@ -10,7 +10,7 @@ use crate::matching::expected::Expected;
 
 /// Calls of operators that belong together, measured and counted.
 ///
-/// The fraction of the roof is floor ÷ measured time. For work of one format on one kind of unit that is the position
+/// The share of roofline is roofline time ÷ measured time. For work of one format on one kind of unit that is the position
 /// under the roofline: achieved FLOP/s ÷ min(peak, intensity × bandwidth).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorGroup {

@@ -89,7 +89,7 @@ impl Theory<'_> {
                 issues.push(Issue::new(
                     Severity::Warning,
                     "run.missing_peak",
-                    format!("{phase} has no floor: {missing}"),
+                    format!("{phase} has no roofline time: {missing}"),
                 ));
                 None
             }

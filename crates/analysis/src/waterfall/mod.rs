@@ -92,7 +92,7 @@ pub(crate) struct Input<'a> {
     pub(crate) host: &'a [HostInterval],
 }
 
-/// Operators that were faster than their floor allows.
+/// Operators that were faster than their roofline time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BelowFloor {
     /// How many.
@@ -331,7 +331,7 @@ impl Waterfall {
                     Severity::Warning,
                     "waterfall.below_roofline",
                     format!(
-                        "{phase}: matched operators took {}, which is {} less than their floor: the device file claims too little, or bytes came from a cache",
+                        "{phase}: matched operators took {}, {} less than their roofline time: the peaks in the device file are too low, or bytes came from a cache",
                         self.matched_ns, -rest
                     ),
                 )
@@ -344,7 +344,7 @@ impl Waterfall {
                     Severity::Info,
                     "waterfall.operators_below_roofline",
                     format!(
-                        "{phase}: {} of {} operator calls were faster than their floor, the worst by a factor of {:.2}",
+                        "{phase}: {} of {} operator calls were faster than their roofline time, the worst by a factor of {:.2}",
                         self.below_roofline.operators,
                         self.operators,
                         self.below_roofline.worst_ratio

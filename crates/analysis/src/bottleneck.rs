@@ -6,7 +6,7 @@
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
 //! 3. **host-bound**: the device waits for at least [`HOST`] of W; of the wall time without capture where that is known, since
 //!    watching slows the host down and not the device.
-//! 4. Compute time is the phase's arithmetic at its peaks, memory time its compulsory bytes at the bandwidth of the level
+//! 4. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
 //!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: **latency-bound** where kernels that are
 //!    too small for the device (grid or occupancy) take at least [`LATENCY`] of B, no class otherwise. A small grid alone is no
 //!    fault: a few blocks can stream weights at the memory's speed.
@@ -14,7 +14,7 @@
 //! 6. **memory-bound**, or **L2-bound** where the bytes stay on the chip: memory time is larger.
 //! 7. **compute-bound**: compute time is larger.
 
-use llmprof_theory::floor::{MemoryLevel, PhaseFloor};
+use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
 use llmprof_units::{Basis, Percent};
 use serde::{Deserialize, Serialize};
 
@@ -126,13 +126,17 @@ fn abstain(why: String, evidence: Vec<Evidence>) -> Classification {
 /// Rules 4 to 7: which limit explains the busy time. `latency` says that kernels are too small for the device, where they are.
 fn by_roofline(
     waterfall: &Waterfall,
-    floor: &PhaseFloor,
+    roofline: &PhaseRoofline,
     latency: Option<String>,
     mut evidence: Vec<Evidence>,
 ) -> Classification {
     let busy = waterfall.busy_ns.seconds();
-    let compute = floor.tensor_ns.seconds().max(floor.vector_ns.seconds()) / busy;
-    let memory = floor.memory_ns.seconds() / busy;
+    let compute = roofline
+        .tensor_ns
+        .seconds()
+        .max(roofline.vector_ns.seconds())
+        / busy;
+    let memory = roofline.memory_ns.seconds() / busy;
     evidence.push(Evidence::share(
         "compute limit ÷ busy time",
         compute,
@@ -143,7 +147,7 @@ fn by_roofline(
         memory,
         Basis::Derived,
     ));
-    let on_chip = floor.memory_level == MemoryLevel::OnChip;
+    let on_chip = roofline.memory_level == MemoryLevel::OnChip;
     if compute.max(memory) < NEAR {
         let limits = format!(
             "no limit is near: arithmetic explains {} and memory {} of the busy time",
@@ -154,7 +158,7 @@ fn by_roofline(
             let why = format!("{limits}; {small}");
             return given(PhaseClass::LatencyBound, why, evidence);
         }
-        let unknown = if on_chip && floor.memory_ns.0 == 0 {
+        let unknown = if on_chip && roofline.memory_ns.0 == 0 {
             "; the bytes of a step stay on the chip and the device file states no bandwidth for its caches"
         } else {
             ""
@@ -181,7 +185,7 @@ fn by_roofline(
 /// Classifies a phase.
 pub(crate) fn classify(
     waterfall: &Waterfall,
-    floor: Option<&PhaseFloor>,
+    roofline: Option<&PhaseRoofline>,
     signals: &PhaseSignals,
 ) -> Classification {
     let captured = waterfall.share(waterfall.idle_ns);
@@ -242,7 +246,7 @@ pub(crate) fn classify(
             Percent(LATENCY)
         )
     });
-    let Some(floor) = floor else {
+    let Some(roofline) = roofline else {
         if let Some(why) = latency {
             return given(PhaseClass::LatencyBound, why, evidence);
         }
@@ -251,12 +255,12 @@ pub(crate) fn classify(
             evidence,
         );
     };
-    by_roofline(waterfall, floor, latency, evidence)
+    by_roofline(waterfall, roofline, latency, evidence)
 }
 
 #[cfg(test)]
 mod tests {
-    use llmprof_theory::floor::Resource;
+    use llmprof_theory::roofline::Resource;
     use llmprof_units::{Bytes, Flops, Nanos};
 
     use super::*;
@@ -270,8 +274,8 @@ mod tests {
         }
     }
 
-    fn floor(compute: i64, memory: i64, memory_level: MemoryLevel) -> PhaseFloor {
-        PhaseFloor {
+    fn roofline(compute: i64, memory: i64, memory_level: MemoryLevel) -> PhaseRoofline {
+        PhaseRoofline {
             roofline_ns: Nanos(compute.max(memory)),
             whole_ns: Nanos(compute.max(memory)),
             tensor_ns: Nanos(compute),
@@ -293,7 +297,7 @@ mod tests {
         let class = |idle, compute, memory, level| {
             classify(
                 &phase(idle),
-                Some(&floor(compute, memory, level)),
+                Some(&roofline(compute, memory, level)),
                 &PhaseSignals::default(),
             )
             .class
@@ -310,7 +314,7 @@ mod tests {
     fn near(memory: i64, signals: PhaseSignals) -> Option<PhaseClass> {
         classify(
             &phase(0),
-            Some(&floor(0, memory, MemoryLevel::Main)),
+            Some(&roofline(0, memory, MemoryLevel::Main)),
             &signals,
         )
         .class
@@ -341,7 +345,7 @@ mod tests {
             };
             classify(
                 &phase(captured),
-                Some(&floor(0, 300, MemoryLevel::Main)),
+                Some(&roofline(0, 300, MemoryLevel::Main)),
                 &signals,
             )
             .class

@@ -1,7 +1,7 @@
 //! One phase of a captured pass, joined with what theory counts for it.
 
 use llmprof_record::run::RunPhase;
-use llmprof_theory::floor::PhaseFloor;
+use llmprof_theory::roofline::PhaseRoofline;
 use llmprof_units::{Basis, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct PhaseAnalysis {
     /// Wall time of the captured pass ÷ that of the same work in passes without capture: what capturing costs.
     pub capture_ratio: Option<f64>,
     /// The least time of all operators that theory counts, whether they ran or not; absent without a device.
-    pub floor: Option<PhaseFloor>,
+    pub roofline: Option<PhaseRoofline>,
     /// How much of the device the captured pass used.
     pub utilization: Option<Utilization>,
     /// The same in passes without capture.

@@ -35,7 +35,7 @@ pub struct TracedPhase {
     /// How much of it was recorded; absent where all of it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedPart>,
-    /// The stretches that were found, in order of time.
+    /// The intervales that were found, in order of time.
     pub instances: Vec<PhaseInstance>,
     /// How long single steps of decode took, where ranges show them.
     pub step_ns: Vec<Nanos>,
@@ -53,7 +53,7 @@ pub struct TracedPhase {
     pub host_operators: Vec<NamedTime>,
     /// Waits before attention kernels that are far above the usual.
     pub new_lengths: Option<NewLengths>,
-    /// The first stretch, where it is left out because it took longer for the same work.
+    /// The first interval, where it is left out because it took longer for the same work.
     pub first_use: Option<FirstInstance>,
     /// Part of the busy time in kernels with fewer blocks than the device has multiprocessors.
     pub small_kernel_share: Option<f64>,
@@ -73,7 +73,7 @@ pub struct Glue {
     pub fused: u64,
 }
 
-/// One stretch of a phase.
+/// One interval of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseInstance {
     /// When it begins on the clock of the trace.
@@ -122,7 +122,7 @@ impl NewLengths {
     }
 }
 
-/// A first stretch that took longer than the later ones for the same work.
+/// A first interval that took longer than the later ones for the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FirstInstance {
     /// How long it took.

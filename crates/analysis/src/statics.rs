@@ -1,10 +1,10 @@
-//! What a model must cost on paper: parameters, work, traffic, memory, and the floor on a device.
+//! What a model must cost on paper: parameters, work, traffic, memory, and the roofline on a device.
 
 use llmprof_theory::{
     AttentionConvention, Cost, Kind, Logits, MlaDecode, Model, Pass, Phase, Workload,
     WorkloadError,
     device::{Device, MissingPeak},
-    floor::{Floors, PhaseFloor, Roof},
+    roofline::{PhaseRoofline, Roof, Rooflines},
 };
 use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub struct Statics {
     pub workload: Workload,
     /// How things were counted.
     pub conventions: Conventions,
-    /// Name of the device that the floors are of; absent where none was chosen.
+    /// Name of the device that the rooflines are of; absent where none was chosen.
     pub device: Option<String>,
     /// The model as a whole.
     pub totals: Totals,
@@ -158,7 +158,7 @@ pub struct PhaseStatics {
     /// The least time on the device.
     pub roofline_ns: Option<Nanos>,
     /// More about that time.
-    pub floor: Option<PhaseFloor>,
+    pub roofline: Option<PhaseRoofline>,
     /// The same by kind of operator.
     pub kinds: Vec<KindStatics>,
 }
@@ -196,7 +196,7 @@ pub struct Sums {
     pub kv_write_bytes: Bytes,
     /// The model's inputs and outputs.
     pub boundary_bytes: Bytes,
-    /// Operations per compulsory byte (weights, KV, inputs and outputs).
+    /// FLOPs per byte of minimum DRAM traffic (weights, KV, inputs and outputs).
     pub intensity: Option<f64>,
     /// `counted`, or `expected` where random routing decides which experts are read.
     pub basis: Basis,
@@ -229,16 +229,16 @@ pub fn analyze(
 ) -> Result<Statics, StaticsError> {
     let costs = model.costs(workload)?;
     let roof = device.map(Roof::new);
-    let floors = roof
+    let rooflines = roof
         .as_ref()
-        .map(|roof| Floors::of(roof, model, workload))
+        .map(|roof| Rooflines::of(roof, model, workload))
         .transpose()?;
-    let phase = |cost: &Cost, floor: Option<&PhaseFloor>, passes: &Passes<'_>| PhaseStatics {
+    let phase = |cost: &Cost, roofline: Option<&PhaseRoofline>, passes: &Passes<'_>| PhaseStatics {
         sums: Sums::from(cost),
         context_tokens: passes.context(),
-        roofline_ns: floor.map(|floor| floor.roofline_ns),
-        floor: floor.cloned(),
-        kinds: passes.kinds(roof.as_ref(), floor),
+        roofline_ns: roofline.map(|roofline| roofline.roofline_ns),
+        roofline: roofline.cloned(),
+        kinds: passes.kinds(roof.as_ref(), roofline),
     };
     let passes = |phase: Phase, list: Vec<Pass>| Passes {
         model,
@@ -252,7 +252,8 @@ pub fn analyze(
         .decode_pass(workload)
         .map(|pass| passes(Phase::Decode, vec![pass]));
     let vision = passes(Phase::Vision, Vec::new());
-    let floor = |choose: fn(&Floors) -> Option<&PhaseFloor>| floors.as_ref().and_then(choose);
+    let roofline =
+        |choose: fn(&Rooflines) -> Option<&PhaseRoofline>| rooflines.as_ref().and_then(choose);
 
     let parameter_bytes = model.parameter_bytes(&workload.precision);
     let formats = model.formats(&workload.precision);
@@ -282,12 +283,16 @@ pub fn analyze(
             vision: costs
                 .vision
                 .as_ref()
-                .map(|cost| phase(cost, floor(|f| f.vision.as_ref()), &vision)),
-            prefill: phase(&costs.prefill, floor(|f| Some(&f.prefill)), &prefill),
-            decode_step: phase(&costs.decode_step, floor(|f| Some(&f.decode_step)), &step),
+                .map(|cost| phase(cost, roofline(|f| f.vision.as_ref()), &vision)),
+            prefill: phase(&costs.prefill, roofline(|f| Some(&f.prefill)), &prefill),
+            decode_step: phase(
+                &costs.decode_step,
+                roofline(|f| Some(&f.decode_step)),
+                &step,
+            ),
             decode: decode
                 .as_ref()
-                .map(|passes| phase(&costs.decode, floor(|f| f.decode.as_ref()), passes)),
+                .map(|passes| phase(&costs.decode, roofline(|f| f.decode.as_ref()), passes)),
         },
         memory: MemoryStatics::of(model, workload, device)?,
     })
@@ -306,16 +311,16 @@ impl Passes<'_> {
         self.list.first().map_or(0, |pass| pass.past)
     }
 
-    /// The phase by kind of operator. A kind's floor is taken at the memory level of the whole phase, so that the kinds
+    /// The phase by kind of operator. A kind's roofline is taken at the memory level of the whole phase, so that the kinds
     /// sum to the phase.
-    fn kinds(&self, roof: Option<&Roof<'_>>, floor: Option<&PhaseFloor>) -> Vec<KindStatics> {
+    fn kinds(&self, roof: Option<&Roof<'_>>, roofline: Option<&PhaseRoofline>) -> Vec<KindStatics> {
         let mut costs = [Cost::default(); Kind::ALL.len()];
         let mut seconds = [0.0; Kind::ALL.len()];
         let mut add = |operator: &llmprof_theory::Operator<'_>| {
             let index = operator.kind as usize;
             costs[index].add(operator);
-            if let (Some(roof), Some(floor)) = (roof, floor)
-                && let Ok(least) = roof.operator(operator, floor.memory_level)
+            if let (Some(roof), Some(roofline)) = (roof, roofline)
+                && let Ok(least) = roof.operator(operator, roofline.memory_level)
             {
                 seconds[index] += least.seconds();
             }
@@ -333,7 +338,7 @@ impl Passes<'_> {
             .map(|(kind, (cost, seconds))| KindStatics {
                 kind,
                 sums: Sums::from(cost),
-                roofline_ns: floor.map(|_| Nanos::from_seconds(seconds)),
+                roofline_ns: roofline.map(|_| Nanos::from_seconds(seconds)),
             })
             .collect()
     }

@@ -159,7 +159,7 @@ fn a_workload_that_launches_contradict_is_told() {
 
 /// Without a model the waterfall stands, and what is missing says why.
 #[test]
-fn a_trace_of_an_unknown_model_has_a_waterfall_without_floors() {
+fn a_trace_of_an_unknown_model_has_a_waterfall_without_rooflines() {
     let trace = fixture("h200/nsys/qwen05.sqlite.gz");
     let analysis = unasked(&trace);
     assert_eq!((analysis.family, analysis.workload), (None, None));
@@ -843,7 +843,7 @@ proptest! {
         };
         for phase in &analysis.phases {
             sums_up(phase);
-            // Against the trace itself: the events of the phase's device, clipped to its stretches.
+            // Against the trace itself: the events of the phase's device, clipped to its intervales.
             let traced = phase.traced.as_ref().unwrap();
             let mut events: Vec<(i64, i64, u32)> = Vec::new();
             let kernels = &trace.kernels;

@@ -10,7 +10,7 @@ use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Catalog;
-use llmprof_theory::floor::{MemoryLevel, PhaseFloor, Roof};
+use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline, Roof};
 use llmprof_theory::{Model, Pass, Workload};
 use llmprof_units::Nanos;
 use serde_json::json;
@@ -66,10 +66,10 @@ fn the_second_decode_of_the_h200() {
     assert_eq!(waterfall.copies_ns, Nanos(6_528));
     let total: i64 = waterfall.parts().iter().map(|(_, time)| time.0).sum();
     assert_eq!(total, waterfall.wall_ns.0);
-    // Every group's floor is below the time of its kernels, and together they are the floor of the phase.
+    // Every group's roofline is below the time of its kernels, and together they are the roofline of the phase.
     let device = Catalog::embedded().by_name("h200").unwrap();
     let (roof, steps) = (Roof::new(&device), Pass::decode(1, 128, 4));
-    let phase = PhaseFloor::of_pass(&roof, &model, &Workload::default(), &steps).unwrap();
+    let phase = PhaseRoofline::of_pass(&roof, &model, &Workload::default(), &steps).unwrap();
     assert_eq!(phase.memory_level, MemoryLevel::Main);
     assert_eq!(waterfall.below_roofline.operators, 0);
     assert!((waterfall.roofline_ns.unwrap().0 - phase.roofline_ns.0).abs() <= 1);
@@ -83,9 +83,9 @@ fn the_second_decode_of_the_h200() {
     assert_eq!(
         parts,
         [
-            "floor 825000",
-            "matched − floor 6124419",
-            "extra 1259319",
+            "roofline 825000",
+            "kernel inefficiency 6124419",
+            "overhead ops 1259319",
             "copies 6528",
             "unattributed 0",
             "idle 121062481",
@@ -95,7 +95,7 @@ fn the_second_decode_of_the_h200() {
     let matched: i64 = decode.by_kind.iter().map(|group| group.measured_ns.0).sum();
     assert_eq!(matched, waterfall.matched_ns.0);
 
-    // The breakdown of the same stretch, made another way, agrees and says why the device waited.
+    // The breakdown of the same interval, made another way, agrees and says why the device waited.
     let timeline = analysis.timeline.as_ref().unwrap();
     let mut rows = timeline.phases.iter();
     let row = rows.find(|phase| phase.name == "decode").unwrap();
@@ -140,7 +140,7 @@ fn first_use_is_told_apart_from_what_a_host_costs() {
     assert!(once.title.contains("4 lengths"), "{}", once.title);
 }
 
-/// Every kernel of every trace of that model has a part, and no group of operators is faster than its floor.
+/// Every kernel of every trace of that model has a part, and no group of operators is faster than its roofline.
 #[test]
 fn little_is_unattributed_in_any_trace() {
     for (name, steps) in [("torch_shapes.json.gz", 8), ("torch_full.json.gz", 2)] {

@@ -320,7 +320,7 @@ fn nearly_all_device_time_has_a_module() {
 /// Of Qwen2.5-0.5B a token reads all 494,032,768 parameters in 2 bytes, the embedding as the head, and one row of it more. Of
 /// Qwen2.5-7B it reads 7,615,616,512 less the embedding's 152,064 rows of 3,584, and one row.
 #[test]
-fn the_floor_reads_each_weight_once_a_token() {
+fn the_roofline_time_reads_each_weight_once_a_token() {
     let small = 2 * (494_032_768 + 896);
     let large = 2 * (7_615_616_512 - 152_064 * 3_584 + 3_584);
     assert_eq!(small, 988_067_328);
@@ -335,12 +335,12 @@ fn the_floor_reads_each_weight_once_a_token() {
         let decode = again.phase("decode");
         let read = decode["plain_utilization"]["weight_bytes"].as_u64();
         assert_eq!(read, Some(STEPS * bytes), "{name}");
-        // At the 4.8 TB/s of the data sheet they are nearly all of the floor.
-        let floor = again.part("decode", "roofline_ns") as f64;
+        // At the 4.8 TB/s of the data sheet they are nearly all of the roofline.
+        let roofline = again.part("decode", "roofline_ns") as f64;
         let weights = (STEPS * bytes) as f64 / 4.8e12 * 1e9;
         assert!(
-            floor > weights && floor < 1.01 * weights,
-            "{name}: {floor} of {weights}"
+            roofline > weights && roofline < 1.01 * weights,
+            "{name}: {roofline} of {weights}"
         );
     }
 }

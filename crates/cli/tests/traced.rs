@@ -165,7 +165,7 @@ fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {
     let report = fs::read_to_string(run.join("report.md")).unwrap();
     let wall = decode["waterfall"]["wall_ns"].as_i64().unwrap();
     for limit in ["roofline_ns", "whole_ns"] {
-        let time = decode["floor"][limit].as_i64().unwrap();
+        let time = decode["roofline"][limit].as_i64().unwrap();
         let share = Percent(time as f64 / wall as f64);
         let cell = format!("| {} ({share}) |", Nanos(time));
         assert!(report.contains(&cell), "{limit}: {cell}");
@@ -364,7 +364,7 @@ fn a_native_run_can_be_analyzed_again() {
     );
     assert!(folder.path().join("t.sqlite").is_file());
 
-    // Another device changes floors, nothing that was measured.
+    // Another device changes rooflines, nothing that was measured.
     works(folder.path(), &["analyze", "run", "--device", "h200"]);
     let other = json(&run.join("analysis.json"));
     assert_eq!(other["device"], "h200");

@@ -6,7 +6,7 @@
 //! recorded at what a launch costs. Credit does not pile up beyond one slice, so that a busy time after an idle one pays
 //! no more than its share.
 //!
-//! Slices hold whole steps where ranges show them (`step`). Without such ranges a slice is a stretch of time that is long
+//! Slices hold whole steps where ranges show them (`step`). Without such ranges a slice is an interval that is long
 //! enough to hold whole steps (`length`), by the `pattern` of the kernels of those before it; whoever reads the trace finds
 //! the steps in it.
 //!

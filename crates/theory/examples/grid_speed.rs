@@ -109,7 +109,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     for comparison in fixture_comparison(&profile) {
         println!(
-            "{}: floor {}, predicted {}, measured {} ({:+.1} %)",
+            "{}: roofline {}, predicted {}, measured {} ({:+.1} %)",
             comparison.what,
             comparison.roofline_ns,
             comparison.predicted_ns,

@@ -103,7 +103,7 @@ impl Cost {
 
     /// Operations per byte of minimum DRAM traffic; `None` where nothing moves.
     pub fn intensity(&self) -> Option<f64> {
-        let bytes = self.traffic.compulsory();
+        let bytes = self.traffic.min_dram_bytes();
         (bytes > 0).then(|| self.flops() as f64 / bytes as f64)
     }
 

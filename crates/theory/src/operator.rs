@@ -202,7 +202,7 @@ pub struct Traffic {
 
 impl Traffic {
     /// Bytes that no fusion or cache can avoid: weights, KV cache, the model's inputs and outputs.
-    pub fn compulsory(&self) -> u64 {
+    pub fn min_dram_bytes(&self) -> u64 {
         self.weights
             .saturating_add(self.kv_read)
             .saturating_add(self.kv_write)

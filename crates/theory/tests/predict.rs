@@ -1,13 +1,13 @@
-//! Floors and predictions: sound against what was measured, and consistent with themselves.
+//! Rooflines and predictions: sound against what was measured, and consistent with themselves.
 
 use llmprof_theory::{
     Model, Precision, WeightFormat, Workload,
     device::{Catalog, Device},
-    floor::{Floors, MemoryLevel, PhaseFloor, Resource, Roof},
     predict::{
         EfficiencyProfile, Grid, GridModel, PredictError, Predictor, Target, error_summary,
         fixture_comparison,
     },
+    roofline::{MemoryLevel, PhaseRoofline, Resource, Roof, Rooflines},
 };
 use llmprof_units::{DType, Nanos, Percent};
 use serde_json::json;
@@ -50,14 +50,14 @@ const MEASURED_DECODE: Nanos = Nanos(2_049_643);
 const MEASURED_PREFILL: Nanos = Nanos(2_694_063);
 
 #[test]
-fn the_floor_does_not_exceed_what_an_h200_took() {
+fn the_roofline_time_does_not_exceed_what_an_h200_took() {
     let (model, h200) = (qwen(), device("h200"));
-    let floors = Floors::of(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
-    assert!(floors.decode_step.roofline_ns < MEASURED_DECODE);
-    assert!(floors.prefill.roofline_ns < MEASURED_PREFILL);
+    let rooflines = Rooflines::of(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
+    assert!(rooflines.decode_step.roofline_ns < MEASURED_DECODE);
+    assert!(rooflines.prefill.roofline_ns < MEASURED_PREFILL);
     // By hand: 494,032,768 bf16 weights once (tied, the embedding as head) at 4.8 TB/s is 205.85 µs; the KV cache of 128
     // tokens adds 24 layers × 2 × 128 values × 2 bytes × 128 tokens = 1.57 MB, 0.33 µs.
-    let step = &floors.decode_step;
+    let step = &rooflines.decode_step;
     let micros = step.roofline_ns.micros();
     assert!((206.0..207.5).contains(&micros), "{micros}");
     assert_eq!(step.binds, Resource::Memory);
@@ -66,9 +66,9 @@ fn the_floor_does_not_exceed_what_an_h200_took() {
     assert!((step.ridge.unwrap() - 206.1).abs() < 0.1);
     assert!((0.9..1.1).contains(&step.intensity.unwrap()));
     for phase in [
-        &floors.prefill,
-        &floors.decode_step,
-        floors.decode.as_ref().unwrap(),
+        &rooflines.prefill,
+        &rooflines.decode_step,
+        rooflines.decode.as_ref().unwrap(),
     ] {
         assert!(phase.whole_ns <= phase.roofline_ns);
         assert!(phase.vector_peaks_missing.is_empty());
@@ -79,10 +79,10 @@ fn the_floor_does_not_exceed_what_an_h200_took() {
 fn long_prompts_are_bound_by_matrix_units() {
     let (model, h200) = (llama_8b(), device("h200"));
     let roof = Roof::new(&h200);
-    let floors = Floors::of(&roof, &model, &workload(4096, 2, 1)).unwrap();
-    assert_eq!(floors.prefill.binds, Resource::Tensor);
+    let rooflines = Rooflines::of(&roof, &model, &workload(4096, 2, 1)).unwrap();
+    assert_eq!(rooflines.prefill.binds, Resource::Tensor);
     // 2 FLOP for each of 6.98 G weights in the layers and each token, over 989.4 TFLOP/s: 57.8 ms, and attention.
-    let millis = floors.prefill.roofline_ns.millis();
+    let millis = rooflines.prefill.roofline_ns.millis();
     assert!((57.8..64.0).contains(&millis), "{millis}");
 }
 
@@ -132,7 +132,7 @@ fn eager_predictions_hold_where_they_were_not_fitted() {
 }
 
 #[test]
-fn predictions_are_never_below_floors_and_parts_sum_up() {
+fn predictions_are_never_below_rooflines_and_parts_sum_up() {
     let (models, names) = (
         [qwen(), llama_8b()],
         ["h200", "rtx_4090", "mi300x", "apple_m3_max"],
@@ -144,19 +144,22 @@ fn predictions_are_never_below_floors_and_parts_sum_up() {
             let roof = Roof::new(&device);
             for (prompt, batch) in [(1, 1), (128, 1), (2048, 8), (32_768, 64)] {
                 let workload = workload(prompt, 16, batch);
-                let floors = Floors::of(&roof, model, &workload).unwrap();
+                let rooflines = Rooflines::of(&roof, model, &workload).unwrap();
                 let prediction = Predictor::new(model, &device, &profile, false)
                     .predict(&workload)
                     .unwrap();
                 let pairs = [
-                    (&floors.prefill, prediction.prefill),
-                    (&floors.decode_step, prediction.decode_step),
-                    (floors.decode.as_ref().unwrap(), prediction.decode.unwrap()),
+                    (&rooflines.prefill, prediction.prefill),
+                    (&rooflines.decode_step, prediction.decode_step),
+                    (
+                        rooflines.decode.as_ref().unwrap(),
+                        prediction.decode.unwrap(),
+                    ),
                 ];
-                for (floor, phase) in pairs {
+                for (roofline, phase) in pairs {
                     assert!(
-                        (floor.roofline_ns.0 - phase.roofline_ns.0).abs()
-                            <= 1 + floor.roofline_ns.0 / 1_000_000
+                        (roofline.roofline_ns.0 - phase.roofline_ns.0).abs()
+                            <= 1 + roofline.roofline_ns.0 / 1_000_000
                     );
                     assert!(
                         phase.device_ns >= phase.roofline_ns,
@@ -166,7 +169,7 @@ fn predictions_are_never_below_floors_and_parts_sum_up() {
                         phase.tensor_ns + phase.vector_ns + phase.memory_ns + phase.launch_ns;
                     assert!((parts.0 - phase.device_ns.0).abs() <= 4);
                     assert!(phase.moved_bytes >= phase.min_dram_bytes || profile.name == "fused");
-                    assert_eq!(phase.flops, floor.flops);
+                    assert_eq!(phase.flops, roofline.flops);
                 }
                 assert_eq!(
                     prediction.total_ns,
@@ -204,16 +207,16 @@ fn formats_decide_and_missing_ones_are_named() {
     assert!(matches!(&error, PredictError::MissingPeak(missing) if missing.dtype == DType::F8E4m3));
     assert!(error.to_string().contains("a100_sxm_80gb"), "{error}");
 
-    // No maker's rate for vector work: a floor still, with the gap named.
+    // No maker's rate for vector work: a roofline still, with the gap named.
     let tpu = device("tpu_v5e");
-    let floor = PhaseFloor::of_pass(
+    let roofline = PhaseRoofline::of_pass(
         &Roof::new(&tpu),
         &model,
         &workload(512, 64, 1),
         &model.decode_step(&workload(512, 64, 1)),
     )
     .unwrap();
-    assert_eq!(floor.vector_peaks_missing, [DType::Bf16]);
+    assert_eq!(roofline.vector_peaks_missing, [DType::Bf16]);
 }
 
 #[test]
@@ -224,9 +227,9 @@ fn weights_that_fit_on_the_chip_need_no_main_memory() {
     });
     let model = Model::from_config(&config, None).unwrap();
     let xeon = device("xeon_8480");
-    let floors = Floors::of(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
-    assert_eq!(floors.decode_step.memory_level, MemoryLevel::OnChip);
-    assert_eq!(floors.decode_step.memory_ns, Nanos(0));
+    let rooflines = Rooflines::of(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
+    assert_eq!(rooflines.decode_step.memory_level, MemoryLevel::OnChip);
+    assert_eq!(rooflines.decode_step.memory_ns, Nanos(0));
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(super) fn assumptions(
     ));
     if is_counted {
         assumptions.push(
-            "The roofline time of an operator is the largest of GEMM FLOPs ÷ tensor peak, other FLOPs ÷ vector peak, and minimum DRAM traffic ÷ bandwidth. Minimum DRAM traffic is weights, KV cache and the model's inputs and outputs; activations between operators do not count.".to_owned(),
+            "The roofline time of an operator is the larger of FLOPs ÷ peak of the units that run them and minimum DRAM traffic ÷ bandwidth. Minimum DRAM traffic is weights, KV cache and the model's inputs and outputs; activations between operators do not count.".to_owned(),
         );
     }
     assumptions

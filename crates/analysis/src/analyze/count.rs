@@ -1,16 +1,16 @@
-//! What theory counts in the stretches of a trace.
+//! What theory counts in the intervales of a trace.
 
 use llmprof_record::run::RunPhase;
-use llmprof_theory::floor::{MemoryLevel, Roof};
+use llmprof_theory::roofline::{MemoryLevel, Roof};
 use rustc_hash::FxHashMap;
 
-use crate::analyze::stretches::TracePhase;
+use crate::analyze::phase_intervals::TracePhase;
 use crate::matching::modules::ModuleTree;
 use crate::matching::script::Script;
 use crate::matching::units::Counted;
 use crate::roofline::Theory;
 
-/// What theory counts in every stretch.
+/// What theory counts in every interval.
 pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) -> Counted<'m> {
     let (model, workload, roof) = (theory.model, theory.workload, theory.roof);
     let mut script = Script::empty();
@@ -18,15 +18,20 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
     let mut tree_of = FxHashMap::default();
     let mut order: Vec<_> = found
         .iter()
-        .flat_map(|phase| phase.stretches.iter().map(|stretch| (phase.phase, stretch)))
+        .flat_map(|phase| {
+            phase
+                .intervales
+                .iter()
+                .map(|interval| (phase.phase, interval))
+        })
         .collect();
-    order.sort_by_key(|(phase, stretch)| (*phase == RunPhase::Vision, stretch.start));
+    order.sort_by_key(|(phase, interval)| (*phase == RunPhase::Vision, interval.start));
     let mut towers = 0;
-    for (phase, stretch) in order {
+    for (phase, interval) in order {
         let begin = script.calls.len();
-        // What a floor cannot be made of is told when the phase is put together.
+        // What a roofline cannot be made of is told when the phase is put together.
         let levels = theory
-            .floor(phase, stretch.work(), &mut Vec::new())
+            .roofline(phase, interval.work(), &mut Vec::new())
             .map(|(_, levels)| levels);
         let level = |index: usize| -> Option<(&Roof<'_>, MemoryLevel)> {
             Some((roof?, *levels.as_ref()?.get(index)?))
@@ -34,17 +39,17 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
         if phase == RunPhase::Vision {
             towers = begin;
             script.add_vision(model, workload, level(0));
-            tree_of.insert(stretch.window, 1);
+            tree_of.insert(interval.window, 1);
         } else {
-            for (index, pass) in stretch.passes.iter().enumerate() {
+            for (index, pass) in interval.passes.iter().enumerate() {
                 script.add_pass(model, workload, pass, level(index), most);
             }
-            if let Some(step) = &stretch.step {
+            if let Some(step) = &interval.step {
                 script.add_step(model, workload, step, level(0));
             }
-            tree_of.insert(stretch.window, 0);
+            tree_of.insert(interval.window, 0);
         }
-        windows.insert(stretch.window, begin..script.calls.len());
+        windows.insert(interval.window, begin..script.calls.len());
     }
     let towers = if towers == 0 && !found.iter().any(|phase| phase.phase == RunPhase::Vision) {
         script.calls.len()

@@ -1,4 +1,4 @@
-//! What is paid once: a first stretch that takes longer for the same work, and waits before attention kernels.
+//! What is paid once: a first interval that takes longer for the same work, and waits before attention kernels.
 
 use llmprof_record::kernel_name::Category;
 use llmprof_units::Nanos;
@@ -6,7 +6,7 @@ use llmprof_units::Nanos;
 use crate::matching::lanes::Lane;
 use crate::phase_facts::{FirstInstance, NewLengths, PhaseInstance};
 
-/// A first stretch is first use if it takes this many times as long as the later ones…
+/// A first interval is first use if it takes this many times as long as the later ones…
 const SLOWER: f64 = 1.5;
 /// …while its device time differs by less than this factor.
 const SAME_WORK: f64 = 1.5;
@@ -15,7 +15,7 @@ const LONG_NS: i64 = 5_000_000;
 /// …and above this many times the usual one are not usual.
 const FAR_ABOVE: i64 = 20;
 
-/// Whether the first of some stretches took longer than the others for the same work; it is then marked as left out.
+/// Whether the first of some intervales took longer than the others for the same work; it is then marked as left out.
 pub(crate) fn first_instance(instances: &mut [PhaseInstance]) -> Option<FirstInstance> {
     let [first, later @ ..] = instances else {
         return None;
@@ -42,14 +42,14 @@ pub(crate) fn first_instance(instances: &mut [PhaseInstance]) -> Option<FirstIns
     })
 }
 
-/// Waits before the attention kernels of some stretches.
+/// Waits before the attention kernels of some intervales.
 #[derive(Default)]
 pub(crate) struct AttentionWaits {
     waits: Vec<i64>,
 }
 
 impl AttentionWaits {
-    /// Adds those of one stretch.
+    /// Adds those of one interval.
     pub(crate) fn add(&mut self, lane: &Lane, window: (i64, i64)) {
         let mut covered = window.0;
         for item in &lane.items[lane.around(window)] {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_first_stretch_of_the_same_work_is_first_use() {
+    fn a_slow_first_interval_of_the_same_work_is_first_use() {
         let mut instances = [instance(932, 8), instance(129, 8), instance(131, 9)];
         let first = first_instance(&mut instances).unwrap();
         assert_eq!((first.wall_ns, first.later_ns), (Nanos(932), 130.0));

@@ -33,18 +33,18 @@ pub(super) fn check(phase: &mut PhaseAnalysis, signals: &PhaseSignals) -> Option
     .with_hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device");
     phase.utilization = None;
     phase.plain_utilization = None;
-    phase.floor = None;
+    phase.roofline = None;
     phase.residence = None;
-    phase.waterfall.forget_floors();
+    phase.waterfall.forget_rooflines();
     for group in phase.by_kind.iter_mut().chain(&mut phase.by_path) {
-        group.forget_floor();
+        group.forget_roofline();
     }
     phase.class = classify(&phase.waterfall, None, signals);
     Some(issue)
 }
 
 fn above_one(used: &Utilization) -> Option<(&'static str, f64)> {
-    use llmprof_theory::floor::MemoryLevel;
+    use llmprof_theory::roofline::MemoryLevel;
     let mbu = used.mbu.filter(|_| used.memory_level == MemoryLevel::Main);
     [("MFU", used.mfu), ("MBU", mbu)]
         .into_iter()

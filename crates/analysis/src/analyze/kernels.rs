@@ -2,7 +2,7 @@
 
 use llmprof_units::Nanos;
 
-use crate::analyze::stretches::Stretch;
+use crate::analyze::phase_intervals::Interval;
 use crate::analyze::tracing::Tracing;
 use crate::matching::kernel_table::{Purpose, WorkGroup, purpose};
 use crate::matching::lanes::{Item, Lane};
@@ -11,9 +11,9 @@ use crate::timeline::device_events::Class;
 use crate::timeline::intervals::union_length;
 
 impl Tracing<'_> {
-    /// The kernels of some stretches that neither multiply by weights nor attend; absent for the host, and where a graph hides
+    /// The kernels of some intervales that neither multiply by weights nor attend; absent for the host, and where a graph hides
     /// its kernels.
-    pub(crate) fn glue(&self, included: &[&Stretch], lane: &Lane) -> Option<Glue> {
+    pub(crate) fn glue(&self, included: &[&Interval], lane: &Lane) -> Option<Glue> {
         lane.device?;
         let mut glue = Glue::default();
         for (item, time) in computing(included, lane) {
@@ -41,7 +41,7 @@ impl Tracing<'_> {
     /// Part of the busy time in kernels that cannot fill the device.
     pub(super) fn small_kernels(
         &self,
-        included: &[&Stretch],
+        included: &[&Interval],
         lane: &Lane,
         busy: i64,
     ) -> Option<f64> {
@@ -54,10 +54,10 @@ impl Tracing<'_> {
         })?;
         let kernels = &self.trace.kernels;
         let mut time = 0_i64;
-        for stretch in included {
-            let (start, end) = stretch.window();
+        for interval in included {
+            let (start, end) = interval.window();
             let mut small: Vec<(i64, i64)> = Vec::new();
-            for item in &lane.items[lane.around(stretch.window())] {
+            for item in &lane.items[lane.around(interval.window())] {
                 let Some(row) = item.kernel.filter(|_| !item.whole_graph) else {
                     continue;
                 };
@@ -65,7 +65,7 @@ impl Tracing<'_> {
                     .iter()
                     .map(|&size| f64::from(size))
                     .product();
-                if blocks > 0.0 && blocks < units && item.inside(stretch.window()).is_some() {
+                if blocks > 0.0 && blocks < units && item.inside(interval.window()).is_some() {
                     small.push((item.start.max(start), item.end.min(end)));
                 }
             }
@@ -76,34 +76,34 @@ impl Tracing<'_> {
     }
 }
 
-/// How many kernels reach into some stretches.
-pub(super) fn kernels(included: &[&Stretch], lane: &Lane) -> u64 {
-    let of = |stretch: &&Stretch| {
-        let items = lane.items[lane.around(stretch.window())].iter();
+/// How many kernels reach into some intervales.
+pub(super) fn kernels(included: &[&Interval], lane: &Lane) -> u64 {
+    let of = |interval: &&Interval| {
+        let items = lane.items[lane.around(interval.window())].iter();
         items
             .filter(|item| matches!(item.class, Class::Compute | Class::Communication))
-            .filter(|item| item.inside(stretch.window()).is_some())
+            .filter(|item| item.inside(interval.window()).is_some())
             .count() as u64
     };
     included.iter().map(of).sum()
 }
 
-/// How many kernels of some stretches were nodes of graphs.
-pub(crate) fn in_graphs(included: &[&Stretch], lane: &Lane) -> u64 {
+/// How many kernels of some intervales were nodes of graphs.
+pub(crate) fn in_graphs(included: &[&Interval], lane: &Lane) -> u64 {
     computing(included, lane)
         .filter(|(item, _)| item.node.is_some())
         .count() as u64
 }
 
-/// Kernels that compute, each with its time in its stretch.
+/// Kernels that compute, each with its time in its interval.
 fn computing<'a>(
-    included: &'a [&Stretch],
+    included: &'a [&Interval],
     lane: &'a Lane,
 ) -> impl Iterator<Item = (&'a Item, i64)> + 'a {
-    included.iter().flat_map(|stretch| {
-        lane.items[lane.around(stretch.window())]
+    included.iter().flat_map(|interval| {
+        lane.items[lane.around(interval.window())]
             .iter()
             .filter(|item| item.class == Class::Compute && item.kernel.is_some())
-            .filter_map(|item| Some((item, item.inside(stretch.window())?)))
+            .filter_map(|item| Some((item, item.inside(interval.window())?)))
     })
 }

@@ -2,15 +2,15 @@
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
-use llmprof_theory::floor::{MemoryLevel, PhaseFloor};
+use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
 use llmprof_theory::{Cost, Pass, Step};
 use llmprof_units::Nanos;
 
 use crate::analyze::first_use::{AttentionWaits, first_instance};
 use crate::analyze::invariants;
 use crate::analyze::kernels::{in_graphs, kernels};
+use crate::analyze::phase_intervals::{Interval, TracePhase};
 use crate::analyze::plain::plain_time;
-use crate::analyze::stretches::{Stretch, TracePhase};
 use crate::analyze::tracing::Tracing;
 use crate::bottleneck::{Classification, PhaseSignals, classify};
 use crate::latency::plain_wall;
@@ -28,14 +28,14 @@ use crate::waterfall::idle_parts::NamedTime;
 /// Host operators that are named.
 const MOST_OPERATORS: usize = 10;
 
-/// The trace's own analysis of a stretch, and the stretch's number there; absent for the host.
-type StretchBreakdown<'b> = Option<(&'b DeviceBreakdown, usize)>;
+/// The trace's own analysis of an interval, and the interval's number there; absent for the host.
+type IntervalBreakdown<'b> = Option<(&'b DeviceBreakdown, usize)>;
 
 /// What theory counts for a phase.
 #[derive(Default)]
 struct Work {
     cost: Cost,
-    floor: Option<PhaseFloor>,
+    roofline: Option<PhaseRoofline>,
     residence: Option<Residence>,
 }
 
@@ -52,12 +52,12 @@ impl Tracing<'_> {
         let name = label.as_deref().unwrap_or(phase.phase.name());
         let mut instances = instances(phase, lane);
         let first_use = first_instance(&mut instances);
-        let included: Vec<&Stretch> = phase
-            .stretches
+        let included: Vec<&Interval> = phase
+            .intervales
             .iter()
             .zip(&instances)
             .filter(|(_, instance)| !instance.left_out)
-            .map(|(stretch, _)| stretch)
+            .map(|(interval, _)| interval)
             .collect();
         let breakdowns = self.breakdowns(&included, lane);
         let waterfall = self.waterfall(&included, number, &breakdowns);
@@ -72,11 +72,11 @@ impl Tracing<'_> {
 
         let passes: Vec<Pass> = included
             .iter()
-            .flat_map(|stretch| stretch.passes.iter().copied())
+            .flat_map(|interval| interval.passes.iter().copied())
             .collect();
         let steps: Vec<Step> = included
             .iter()
-            .filter_map(|stretch| stretch.step.clone())
+            .filter_map(|interval| interval.step.clone())
             .collect();
         let stated = roofline::Work {
             passes: &passes,
@@ -102,8 +102,8 @@ impl Tracing<'_> {
             capture_ratio: plain_total.map(|plain| waterfall.wall_ns.0 as f64 / plain.0 as f64),
             utilization: self.utilization(&work, waterfall.wall_ns),
             plain_utilization: plain_total.and_then(|plain| self.utilization(&work, plain)),
-            class: classify(&waterfall, work.floor.as_ref(), &signals),
-            floor: work.floor,
+            class: classify(&waterfall, work.roofline.as_ref(), &signals),
+            roofline: work.roofline,
             residence: work.residence,
             waterfall,
             matched_calls: tables.calls,
@@ -135,10 +135,10 @@ impl Tracing<'_> {
         };
         let mut cost = Cost::default();
         theory.lower(phase, stated, &mut |operator| cost.add(operator));
-        let floor = theory.floor(phase, stated, issues);
+        let roofline = theory.roofline(phase, stated, issues);
         let roof = self.roof.filter(|_| cost.calls > 0);
         Work {
-            floor: floor.map(|(floor, _)| floor),
+            roofline: roofline.map(|(roofline, _)| roofline),
             residence: roof.map(|roof| Residence::of(roof, theory.bytes_per_step(phase, stated))),
             cost,
         }
@@ -146,22 +146,22 @@ impl Tracing<'_> {
 
     fn utilization(&self, work: &Work, wall: Nanos) -> Option<Utilization> {
         let roof = self.roof.filter(|_| work.cost.calls > 0)?;
-        let floor = work.floor.as_ref();
-        let level = floor.map_or(MemoryLevel::Main, |floor| floor.memory_level);
+        let roofline = work.roofline.as_ref();
+        let level = roofline.map_or(MemoryLevel::Main, |roofline| roofline.memory_level);
         Some(Utilization::of(roof, &work.cost, wall, level))
     }
 
-    /// What the trace shows of some stretches beyond their waterfall.
+    /// What the trace shows of some intervales beyond their waterfall.
     fn traced(
         &self,
-        included: &[&Stretch],
+        included: &[&Interval],
         number: usize,
-        breakdowns: &[StretchBreakdown<'_>],
+        breakdowns: &[IntervalBreakdown<'_>],
     ) -> TracedPhase {
         let lane = &self.lanes[number];
         let step_ns: Vec<Nanos> = included
             .iter()
-            .flat_map(|stretch| stretch.steps.iter().copied().map(Nanos))
+            .flat_map(|interval| interval.steps.iter().copied().map(Nanos))
             .collect();
         let steps: Vec<f64> = step_ns.iter().map(|step| step.0 as f64).collect();
         TracedPhase {
@@ -183,11 +183,11 @@ impl Tracing<'_> {
     }
 
     /// How often the phase ran as a whole. Steps that are phases of their own make up one decode for each prefill.
-    fn repeats(&self, phase: &TracePhase, included: &[&Stretch]) -> i64 {
+    fn repeats(&self, phase: &TracePhase, included: &[&Interval]) -> i64 {
         let steps = phase.phase == RunPhase::Decode
-            && included.iter().all(|stretch| {
-                let length = stretch.steps.first().copied();
-                stretch.steps.len() == 1 && length == Some(stretch.length())
+            && included.iter().all(|interval| {
+                let length = interval.steps.first().copied();
+                interval.steps.len() == 1 && length == Some(interval.length())
             });
         if steps {
             return self.prefills.clamp(1, included.len().max(1)) as i64;
@@ -220,40 +220,40 @@ impl Tracing<'_> {
         }
     }
 
-    /// What the trace's own analysis says of the stretches, each with its number in the phase.
-    fn breakdowns<'b>(&'b self, included: &[&Stretch], lane: &Lane) -> Vec<StretchBreakdown<'b>> {
+    /// What the trace's own analysis says of the intervales, each with its number in the phase.
+    fn breakdowns<'b>(&'b self, included: &[&Interval], lane: &Lane) -> Vec<IntervalBreakdown<'b>> {
         included
             .iter()
-            .map(|stretch| {
+            .map(|interval| {
                 // Phases of which nothing was recorded have no row.
-                let name = self.names.get(stretch.name)?;
+                let name = self.names.get(interval.name)?;
                 let row = self.timeline.phases.iter().find(|row| row.name == *name)?;
                 let of_device = |found: &&DeviceBreakdown| Some(found.device) == lane.device;
                 let breakdown = row.devices.iter().find(of_device)?;
-                Some((breakdown, stretch.order))
+                Some((breakdown, interval.order))
             })
             .collect()
     }
 
-    /// Whether ranges of modules decided in any of these stretches.
-    fn by_module(&self, included: &[&Stretch]) -> bool {
+    /// Whether ranges of modules decided in any of these intervales.
+    fn by_module(&self, included: &[&Interval]) -> bool {
         let windows = &self.matching.with_modules;
         included
             .iter()
-            .any(|stretch| windows.contains(&stretch.window))
+            .any(|interval| windows.contains(&interval.window))
     }
 
-    fn in_modules(&self, included: &[&Stretch], number: usize) -> Option<Nanos> {
+    fn in_modules(&self, included: &[&Interval], number: usize) -> Option<Nanos> {
         if !self.by_module(included) {
             return None;
         }
         let inside = self.matching.in_module.get(number)?;
         let lane = &self.lanes[number];
         let mut time = 0_i64;
-        for stretch in included {
-            for index in lane.around(stretch.window()) {
+        for interval in included {
+            for index in lane.around(interval.window()) {
                 if inside[index] {
-                    let clipped = lane.items[index].inside(stretch.window());
+                    let clipped = lane.items[index].inside(interval.window());
                     time = time.saturating_add(clipped.unwrap_or(0));
                 }
             }
@@ -262,20 +262,20 @@ impl Tracing<'_> {
     }
 }
 
-/// The stretches of a phase with the time of their events.
+/// The intervales of a phase with the time of their events.
 fn instances(phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
     phase
-        .stretches
+        .intervales
         .iter()
-        .map(|stretch| {
-            let items = &lane.items[lane.around(stretch.window())];
+        .map(|interval| {
+            let items = &lane.items[lane.around(interval.window())];
             let sum = items
                 .iter()
-                .filter_map(|item| item.inside(stretch.window()))
+                .filter_map(|item| item.inside(interval.window()))
                 .fold(0, i64::saturating_add);
             PhaseInstance {
-                start_ns: Nanos(stretch.start),
-                wall_ns: Nanos(stretch.length()),
+                start_ns: Nanos(interval.start),
+                wall_ns: Nanos(interval.length()),
                 sum_ns: Nanos(sum),
                 left_out: false,
             }
@@ -283,8 +283,8 @@ fn instances(phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
         .collect()
 }
 
-/// The host operators of a phase. A breakdown is of all stretches with one name, so each counts once.
-fn host_operators(breakdowns: &[StretchBreakdown<'_>]) -> Vec<NamedTime> {
+/// The host operators of a phase. A breakdown is of all intervales with one name, so each counts once.
+fn host_operators(breakdowns: &[IntervalBreakdown<'_>]) -> Vec<NamedTime> {
     let mut rows: Vec<NamedTime> = Vec::new();
     let mut seen: Vec<*const DeviceBreakdown> = Vec::new();
     for (breakdown, _) in breakdowns.iter().flatten() {
@@ -309,16 +309,16 @@ fn host_operators(breakdowns: &[StretchBreakdown<'_>]) -> Vec<NamedTime> {
 
 /// Part of the wall time in which only communication ran; absent where the trace has none.
 fn exposed_communication(
-    included: &[&Stretch],
-    breakdowns: &[StretchBreakdown<'_>],
+    included: &[&Interval],
+    breakdowns: &[IntervalBreakdown<'_>],
 ) -> Option<f64> {
     let (mut exposed, mut sum, mut wall) = (0.0, 0.0, 0.0);
-    for (stretch, breakdown) in included.iter().zip(breakdowns) {
+    for (interval, breakdown) in included.iter().zip(breakdowns) {
         let (breakdown, order) = (*breakdown)?;
         let class = breakdown.instances.get(order)?.class(Class::Communication);
         exposed += class.exposed_ns.0 as f64;
         sum += class.sum_ns.0 as f64;
-        wall += stretch.length() as f64;
+        wall += interval.length() as f64;
     }
     (sum > 0.0 && wall > 0.0).then(|| exposed / wall)
 }
@@ -329,13 +329,13 @@ fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
         return;
     }
     let (mut waits, mut first_waits) = (AttentionWaits::default(), AttentionWaits::default());
-    for (stretch, instance) in phase.stretches.iter().zip(&traced.instances) {
+    for (interval, instance) in phase.intervales.iter().zip(&traced.instances) {
         let waits = if instance.left_out {
             &mut first_waits
         } else {
             &mut waits
         };
-        waits.add(lane, stretch.window());
+        waits.add(lane, interval.window());
     }
     if let Some(first) = &mut traced.first_use {
         first.new_lengths = first_waits.unusual(&waits);

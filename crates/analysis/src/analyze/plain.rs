@@ -2,12 +2,12 @@
 
 use llmprof_units::Nanos;
 
-use crate::analyze::stretches::Stretch;
+use crate::analyze::phase_intervals::Interval;
 use crate::latency::plain_wall;
 use crate::stats::Summary;
 use llmprof_record::run::{MeasuredPass, PassKind, PhaseSpan, RunPhase, RunRecord};
 
-/// The mean time that passes without capture took for what the stretches of a phase hold.
+/// The mean time that passes without capture took for what the intervales of a phase hold.
 ///
 /// A pass may have batches that were not captured, and a captured batch may end early or be recorded now and then: where
 /// the captured pass is measured, its batches are the first ones of every pass, and decode counts by its steps. Else the
@@ -16,7 +16,7 @@ pub(crate) fn plain_time(
     run: &RunRecord,
     captured: Option<usize>,
     phase: RunPhase,
-    stretches: &[&Stretch],
+    intervales: &[&Interval],
     repeats: i64,
 ) -> Option<Nanos> {
     let captured = captured.map_or(0, |pass| spans(&run.passes[pass], phase).count());
@@ -24,7 +24,7 @@ pub(crate) fn plain_time(
         let plain = plain_wall(run, phase).filter(|plain| plain.0 > 0 && repeats > 0)?;
         return Some(Nanos(plain.0.saturating_mul(repeats)));
     }
-    let recorded = recorded_steps(stretches);
+    let recorded = recorded_steps(intervales);
     let times: Vec<f64> = run
         .passes_of(PassKind::Plain)
         .map(|(_, pass)| {
@@ -46,11 +46,11 @@ fn spans(pass: &MeasuredPass, phase: RunPhase) -> impl Iterator<Item = &PhaseSpa
     pass.phases.iter().filter(move |span| span.phase == phase)
 }
 
-/// Steps of decode in some stretches.
-fn recorded_steps(stretches: &[&Stretch]) -> u64 {
-    let counted = stretches.iter().flat_map(|stretch| &stretch.passes);
+/// Steps of decode in some intervales.
+fn recorded_steps(intervales: &[&Interval]) -> u64 {
+    let counted = intervales.iter().flat_map(|interval| &interval.passes);
     match counted.map(|pass| pass.steps).sum() {
-        0 => stretches.iter().map(|one| one.steps.len() as u64).sum(),
+        0 => intervales.iter().map(|one| one.steps.len() as u64).sum(),
         counted => counted,
     }
 }
@@ -83,8 +83,8 @@ mod tests {
         }
     }
 
-    fn stretch(steps: usize) -> Stretch {
-        Stretch {
+    fn interval(steps: usize) -> Interval {
+        Interval {
             window: 0,
             start: 0,
             end: 1,
@@ -114,18 +114,18 @@ mod tests {
             passes: vec![plain(20), plain(40), pass(PassKind::Captured, captured)],
             ..RunRecord::default()
         };
-        let whole = stretch(0);
+        let whole = interval(0);
         assert_eq!(
             plain_time(&run, Some(2), prefill, &[&whole], 1),
             Some(Nanos(30))
         );
         // The first batch took 200 and 400 for ten steps; three were recorded, one after the other or each by itself.
-        let together = stretch(3);
+        let together = interval(3);
         assert_eq!(
             plain_time(&run, Some(2), decode, &[&together], 1),
             Some(Nanos(90))
         );
-        let single = stretch(1);
+        let single = interval(1);
         let apart = [&single, &single];
         assert_eq!(
             plain_time(&run, Some(2), decode, &apart, 1),
@@ -140,9 +140,9 @@ mod tests {
             passes: vec![pass(PassKind::Plain, vec![span(decode, 0, 50, 10)])],
             ..RunRecord::default()
         };
-        let stretch = stretch(0);
+        let interval = interval(0);
         assert_eq!(
-            plain_time(&run, None, decode, &[&stretch], 3),
+            plain_time(&run, None, decode, &[&interval], 3),
             Some(Nanos(150))
         );
         assert_eq!(plain_time(&run, None, decode, &[], 0), None);

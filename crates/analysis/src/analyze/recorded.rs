@@ -5,7 +5,7 @@ use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::Trace;
 use llmprof_units::{Nanos, Percent};
 
-use crate::analyze::stretches::{Stretch, TracePhase, run_phase};
+use crate::analyze::phase_intervals::{Interval, TracePhase, run_phase};
 use crate::labels::{STEP, ranges_of};
 use crate::latency::plain_wall;
 use crate::phase_facts::RecordedPart;
@@ -15,7 +15,7 @@ use crate::trace::MORE_SLICES;
 /// With fewer whole steps than this a phase may be something else than it looks like.
 const FEWEST_STEPS: u64 = 4;
 
-/// The part of a phase; nothing where all of it was recorded. `is_judged` says which stretches are not left out.
+/// The part of a phase; nothing where all of it was recorded. `is_judged` says which intervales are not left out.
 pub(super) fn part(
     trace: &Trace,
     phases: &Phases,
@@ -27,9 +27,9 @@ pub(super) fn part(
         .filter(|(name, _)| run_phase(name) == own)
         .map(|(_, span)| span)
         .fold(0, i64::saturating_add);
-    let recorded = length(phase.stretches.iter());
+    let recorded = length(phase.intervales.iter());
     let judged = || {
-        let all = phase.stretches.iter().enumerate();
+        let all = phase.intervales.iter().enumerate();
         all.filter(|(number, _)| is_judged(*number))
             .map(|(_, one)| one)
     };
@@ -56,8 +56,10 @@ pub(super) fn too_small(part: &RecordedPart, name: &str) -> Option<Issue> {
     })
 }
 
-fn length<'s>(stretches: impl Iterator<Item = &'s Stretch>) -> i64 {
-    stretches.map(Stretch::length).fold(0, i64::saturating_add)
+fn length<'s>(intervales: impl Iterator<Item = &'s Interval>) -> i64 {
+    intervales
+        .map(Interval::length)
+        .fold(0, i64::saturating_add)
 }
 
 /// The names of phases with their time in all; nothing where all of the time was recorded.
@@ -81,7 +83,7 @@ pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
             .fold(0, i64::saturating_add);
         let message = if time > 0 {
             format!(
-                "of {name} slices hold {}, and no step or stretch of it whole: it is not judged",
+                "of {name} slices hold {}, and no step or interval of it whole: it is not judged",
                 Percent(time as f64 / span as f64)
             )
         } else {
@@ -114,7 +116,7 @@ mod tests {
     use llmprof_record::trace::{Range, RangeKind, TraceBuilder};
 
     use super::*;
-    use crate::analyze::stretches::{leave_out_parts, stretches};
+    use crate::analyze::phase_intervals::{intervales, leave_out_parts};
     use crate::trace::Structure;
 
     /// Prefill and six steps of decode, of which some time was recorded.
@@ -149,7 +151,7 @@ mod tests {
     fn judged(slices: &[(i64, i64)]) -> (Vec<String>, Vec<String>) {
         let trace = trace(slices);
         let structure = Structure::of(&trace);
-        let mut found = stretches(&trace, &structure);
+        let mut found = intervales(&trace, &structure);
         leave_out_parts(&mut found, true, &mut Vec::new());
         let mut issues = unrecorded(&structure.phases, &found);
         let parts = found.iter().map(|phase| {
@@ -177,7 +179,7 @@ mod tests {
         assert_eq!(
             issues,
             [
-                "of prefill slices hold 50.0 %, and no step or stretch of it whole: it is not judged",
+                "of prefill slices hold 50.0 %, and no step or interval of it whole: it is not judged",
                 "decode was recorded in 1 of 6 steps: others may differ from them"
             ]
         );

@@ -4,7 +4,7 @@ use llmprof_record::issue::{Issue, Severity};
 use llmprof_theory::{Model, Workload};
 use llmprof_units::Nanos;
 
-use crate::analyze::stretches::TracePhase;
+use crate::analyze::phase_intervals::TracePhase;
 use crate::steps::StepPatterns;
 use llmprof_record::run::RunPhase;
 
@@ -29,13 +29,13 @@ pub(crate) fn issue(
     let patterns = &patterns?.patterns;
     let decode = found.iter().filter(|phase| phase.phase == RunPhase::Decode);
     let shown = decode
-        .flat_map(|phase| &phase.stretches)
-        .filter(|stretch| {
-            let counted: u64 = stretch.passes.iter().map(|pass| pass.steps).sum();
-            stretch.steps.is_empty() && counted == assumed
+        .flat_map(|phase| &phase.intervales)
+        .filter(|interval| {
+            let counted: u64 = interval.passes.iter().map(|pass| pass.steps).sum();
+            interval.steps.is_empty() && counted == assumed
         })
-        .filter_map(|stretch| {
-            let inside = |start: &&Nanos| (stretch.start..stretch.end).contains(&start.0);
+        .filter_map(|interval| {
+            let inside = |start: &&Nanos| (interval.start..interval.end).contains(&start.0);
             let steps = patterns
                 .iter()
                 .map(|pattern| pattern.start_ns.iter().filter(inside).count() as u64);
@@ -47,7 +47,7 @@ pub(crate) fn issue(
             Severity::Warning,
             "run.other_steps",
             format!(
-                "decode is counted with the {assumed} steps of the workload, but the pattern of launches shows {shown}: floors, MFU and \
+                "decode is counted with the {assumed} steps of the workload, but the pattern of launches shows {shown}: rooflines, MFU and \
                  MBU of decode are those of {assumed}"
             ),
         )

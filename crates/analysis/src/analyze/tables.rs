@@ -5,7 +5,7 @@ use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::analyze::stretches::Stretch;
+use crate::analyze::phase_intervals::Interval;
 use crate::analyze::tracing::Tracing;
 use crate::matching::groups::{Groups, OperatorGroup};
 use crate::matching::kernel_table::WorkGroup;
@@ -34,17 +34,17 @@ pub(crate) struct Tables {
 }
 
 impl Tracing<'_> {
-    /// What the events of these stretches add up to.
-    pub(crate) fn tables(&self, included: &[&Stretch], number: usize, wall: i64) -> Tables {
+    /// What the events of these intervales add up to.
+    pub(crate) fn tables(&self, included: &[&Interval], number: usize, wall: i64) -> Tables {
         let lane = &self.lanes[number];
         let mut sums = Sums::default();
-        for stretch in included {
-            for index in lane.around(stretch.window()) {
+        for interval in included {
+            for index in lane.around(interval.window()) {
                 let (item, verdict) = (&lane.items[index], &self.matching.verdicts[number][index]);
-                if !lane.holds(item, stretch.window) {
+                if !lane.holds(item, interval.window) {
                     continue;
                 }
-                let Some(time) = item.inside(stretch.window()) else {
+                let Some(time) = item.inside(interval.window()) else {
                     continue;
                 };
                 match *verdict {
@@ -131,9 +131,9 @@ impl Tracing<'_> {
         }
     }
 
-    /// Calls of the stretches that no event was matched to. A call of a known operator that differs from what theory counts
+    /// Calls of the intervales that no event was matched to. A call of a known operator that differs from what theory counts
     /// did run; known operators are named by path, others by place.
-    fn missing(&self, included: &[&Stretch], sums: &Sums, is_exact: bool) -> Vec<MissingOperator> {
+    fn missing(&self, included: &[&Interval], sums: &Sums, is_exact: bool) -> Vec<MissingOperator> {
         let Some((_, counted)) = &self.theory else {
             return Vec::new();
         };
@@ -150,8 +150,8 @@ impl Tracing<'_> {
         }
         let script = &counted.script;
         let mut missed: FxHashMap<u32, u64> = FxHashMap::default();
-        for stretch in included {
-            let calls = counted.windows.get(&stretch.window).cloned();
+        for interval in included {
+            let calls = counted.windows.get(&interval.window).cloned();
             for index in calls.unwrap_or_default() {
                 if !met[index] {
                     let call = &script.calls[index];

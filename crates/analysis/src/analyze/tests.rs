@@ -1,9 +1,9 @@
-//! Runs made from theory itself: every operator takes a chosen multiple of its floor, so the answers are known.
+//! Runs made from theory itself: every operator takes a chosen multiple of its roofline, so the answers are known.
 
 use llmprof_record::run::{MeasuredPass, PassKind, PassShape, PhaseSpan, RecordedModel, Request};
 use llmprof_record::trace::{Host, HostKind, OperatorCall, Range, RangeKind, TraceBuilder};
 use llmprof_theory::device::Catalog;
-use llmprof_theory::floor::MemoryLevel;
+use llmprof_theory::roofline::MemoryLevel;
 use llmprof_theory::{Kind, Operator, Pass, Precision, Shape, WeightFormat};
 use llmprof_units::{Basis, DType};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use serde_json::json;
 use llmprof_record::run::{RecordedTrace, RunPhase, RunRecord};
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
-use llmprof_theory::floor::Roof;
+use llmprof_theory::roofline::Roof;
 use llmprof_theory::{Model, Routing, Workload};
 use llmprof_units::Nanos;
 
@@ -46,10 +46,10 @@ fn tiny_moe() -> Model {
     Model::from_config(&config, None).unwrap()
 }
 
-/// Time of an operator that has no floor, ns.
+/// Time of an operator that has no roofline, ns.
 const NO_FLOOR_NS: i64 = 40;
 
-/// A pass in which each operator takes `slowness` × its floor and `gap` ns pass after each.
+/// A pass in which each operator takes `slowness` × its roofline and `gap` ns pass after each.
 struct Recipe<'a> {
     model: &'a Model,
     workload: Workload,
@@ -204,8 +204,8 @@ impl Recipe<'_> {
                     };
                     self.model
                         .lower_in_order(&self.workload, &single, &mut |operator| {
-                            let floor = roof.operator(operator, MemoryLevel::Main).unwrap();
-                            let took = (floor.seconds() * 1e9 * self.slowness).ceil() as i64;
+                            let roofline = roof.operator(operator, MemoryLevel::Main).unwrap();
+                            let took = (roofline.seconds() * 1e9 * self.slowness).ceil() as i64;
                             let took = if took == 0 { NO_FLOOR_NS } else { took };
                             if kind == PassKind::Captured {
                                 let call = Call {
@@ -320,11 +320,11 @@ fn a_run_of_theory_itself_is_matched_whole() {
             .find(|g| g.kind == Kind::Linear)
             .unwrap();
         assert!((linear.roofline_fraction.unwrap() - 0.8).abs() < 1e-3);
-        // The floor of the phase and the sum of matched floors are the same figure by two ways.
-        let floor = phase.floor.as_ref().unwrap().roofline_ns.0;
+        // The roofline of the phase and the sum of matched rooflines are the same figure by two ways.
+        let roofline = phase.roofline.as_ref().unwrap().roofline_ns.0;
         assert!(
-            (phase.waterfall.roofline_ns.unwrap().0 - floor).abs() <= 2,
-            "{floor}"
+            (phase.waterfall.roofline_ns.unwrap().0 - roofline).abs() <= 2,
+            "{roofline}"
         );
     }
     let decode = analysis.phase(RunPhase::Decode).unwrap();
@@ -367,7 +367,7 @@ fn what_is_not_quantized_keeps_its_format() {
         gap: 0,
     };
     let analysis = recipe.analyzed();
-    // Whoever compares with the floor on paper must know why it is another.
+    // Whoever compares with the roofline on paper must know why it is another.
     let computed = "GEMMs run in f32: roofline times and MFU use its peak, 66.9 TFLOP/s. static_compute.md uses the peak of bf16";
     let told = |line: &String| line.contains(computed);
     assert!(
@@ -407,7 +407,7 @@ fn faster_formats(device: &Device, workload: Workload) -> (Analysis, Vec<Finding
     slow_formats(device, workload, 1.25)
 }
 
-/// The findings where each operator takes `slowness` times its floor.
+/// The findings where each operator takes `slowness` times its roofline.
 fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (Analysis, Vec<Finding>) {
     let model = llama_8b();
     let recipe = Recipe {
@@ -425,7 +425,7 @@ fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (Analysis
 }
 
 /// A prefill of Llama-3.1-8B multiplies 6,979,321,856 weights with 2,048 tokens: 2.8587e13 operations, 427.3 ms at an H200's
-/// 66.9 TFLOP/s in f32 and 28.9 ms at its 989.4 TFLOP/s in bf16. All take 1.25 times their floor, so that
+/// 66.9 TFLOP/s in f32 and 28.9 ms at its 989.4 TFLOP/s in bf16. All take 1.25 times their roofline, so that
 /// 1.25 × (427.3 ms − 28.9 ms) = 498.0 ms go.
 #[test]
 fn products_in_a_slow_format_are_counted_again_in_the_fast_one() {
@@ -443,7 +443,7 @@ fn products_in_a_slow_format_are_counted_again_in_the_fast_one() {
     assert!((gain.saved_ns.unwrap().seconds() / saved - 1.0).abs() < 1e-3);
     let wall = prefill.waterfall.wall_ns.seconds();
     assert!((gain.phase_factor.unwrap() / (wall / (wall - saved)) - 1.0).abs() < 1e-3);
-    // What is left is no shorter than the products' own floor, and what is not a product stays.
+    // What is left is no shorter than the products' own roofline, and what is not a product stays.
     let linear = prefill.by_kind.iter().find(|g| g.kind == Kind::Linear);
     let rest = wall - linear.unwrap().measured_ns.seconds();
     assert!(wall - saved > rest + operations / 989.4e12);
@@ -701,7 +701,7 @@ fn a_model_in_the_cache_is_not_judged_against_main_memory() {
     );
     assert_eq!(decode.residence.as_ref().unwrap().name, "l1");
     // The H200's file has no bandwidths of caches: no class is claimed.
-    assert_eq!(decode.floor.as_ref().unwrap().memory_ns, Nanos(0));
+    assert_eq!(decode.roofline.as_ref().unwrap().memory_ns, Nanos(0));
     assert!(
         analysis
             .findings

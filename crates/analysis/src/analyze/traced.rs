@@ -4,17 +4,19 @@ use llmprof_record::issue::Issue;
 use llmprof_record::run::{RecordedTrace, RunPhase, RunRecord};
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
-use llmprof_theory::floor::Roof;
+use llmprof_theory::roofline::Roof;
 use llmprof_theory::{Pass, Workload};
 
 use crate::analysis::Analysis;
 use crate::analyze::absent::{absent, trace_issues};
 use crate::analyze::assumptions::{arithmetic, assumptions};
 use crate::analyze::count::count;
+use crate::analyze::phase_intervals::{
+    TracePhase, count_passes, intervales, leave_out_parts, name_steps,
+};
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::measured_routing;
 use crate::analyze::step_count;
-use crate::analyze::stretches::{TracePhase, count_passes, leave_out_parts, name_steps, stretches};
 use crate::analyze::subject::Subject;
 use crate::analyze::tracing::Tracing;
 use crate::attribution::operators::OperatorRow;
@@ -74,7 +76,7 @@ pub(super) fn of_trace(
         workload,
         roof,
     });
-    let mut found = stretches(trace, &structure);
+    let mut found = intervales(trace, &structure);
     leave_out_parts(&mut found, subject.is_some(), &mut issues);
     issues.extend(recorded::unrecorded(&structure.phases, &found));
     let counted = theory.map(|theory| {
@@ -101,7 +103,7 @@ pub(super) fn of_trace(
         prefills: found
             .iter()
             .filter(|phase| phase.phase == RunPhase::Prefill)
-            .map(|phase| phase.stretches.len())
+            .map(|phase| phase.intervales.len())
             .sum(),
         roof,
     };

@@ -2,7 +2,7 @@
 
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::Trace;
-use llmprof_theory::floor::Roof;
+use llmprof_theory::roofline::Roof;
 
 use crate::matching::lanes::Lane;
 use crate::matching::units::{Counted, Matching};
@@ -25,7 +25,7 @@ pub(crate) struct Tracing<'a> {
     /// The pass that the trace was recorded in.
     pub(crate) captured: Option<usize>,
     pub(crate) telemetry: Option<&'a HostTelemetry>,
-    /// Stretches of prefill in the whole trace.
+    /// Intervales of prefill in the whole trace.
     pub(crate) prefills: usize,
     pub(crate) roof: Option<&'a Roof<'a>>,
 }

@@ -1,35 +1,35 @@
-//! The waterfall of one phase: its stretches one by one, each on its own.
+//! The waterfall of one phase: its intervales one by one, each on its own.
 
 use rustc_hash::FxHashMap;
 
-use crate::analyze::stretches::Stretch;
+use crate::analyze::phase_intervals::Interval;
 use crate::analyze::tracing::Tracing;
 use crate::labels::phase_of_name;
 use crate::matching::lanes::Lane;
 use crate::matching::unmatched::UnmatchedReason;
 use crate::timeline::breakdown::DeviceBreakdown;
-use crate::waterfall::{Event, EventClass, Floor, HostInterval, Input, Waterfall};
+use crate::waterfall::{Event, EventClass, HostInterval, Input, Roofline, Waterfall};
 
 /// The name of idle time of a host without a device.
 const BETWEEN_OPERATORS: &str = "between operators";
 
 impl Tracing<'_> {
-    /// Where the time of some stretches went on lane `number`.
+    /// Where the time of some intervales went on lane `number`.
     pub(super) fn waterfall(
         &self,
-        included: &[&Stretch],
+        included: &[&Interval],
         number: usize,
         breakdowns: &[Option<(&DeviceBreakdown, usize)>],
     ) -> Waterfall {
         let lane = &self.lanes[number];
         let mut sum: Option<Waterfall> = None;
-        for (stretch, breakdown) in included.iter().zip(breakdowns) {
-            let (events, floors) = self.events(stretch, number);
-            let host = self.host_intervals(lane, stretch);
+        for (interval, breakdown) in included.iter().zip(breakdowns) {
+            let (events, rooflines) = self.events(interval, number);
+            let host = self.host_intervals(lane, interval);
             let mut waterfall = Waterfall::of(&Input {
-                window: stretch.window(),
+                window: interval.window(),
                 events: &events,
-                floors: floors.as_deref(),
+                rooflines: rooflines.as_deref(),
                 host: &host,
             });
             if let Some(instance) =
@@ -43,10 +43,10 @@ impl Tracing<'_> {
             }
         }
         let mut waterfall = sum.unwrap_or_default();
-        let whole_graph = included.iter().any(|stretch| {
-            let items = lane.items[lane.around(stretch.window())].iter();
+        let whole_graph = included.iter().any(|interval| {
+            let items = lane.items[lane.around(interval.window())].iter();
             let mut graphs = items.filter(|item| item.whole_graph);
-            graphs.any(|item| item.inside(stretch.window()).is_some())
+            graphs.any(|item| item.inside(interval.window()).is_some())
         });
         if whole_graph {
             waterfall.extra_abstains = Some(UnmatchedReason::WholeGraph.to_string());
@@ -54,20 +54,20 @@ impl Tracing<'_> {
         waterfall
     }
 
-    /// The events of a stretch in their parts, and the floors of those that are matched; no floors where one is not known.
-    fn events(&self, stretch: &Stretch, number: usize) -> (Vec<Event>, Option<Vec<Floor>>) {
+    /// The events of an interval in their parts, and the rooflines of those that are matched; no rooflines where one is not known.
+    fn events(&self, interval: &Interval, number: usize) -> (Vec<Event>, Option<Vec<Roofline>>) {
         let lane = &self.lanes[number];
-        let range = lane.around(stretch.window());
-        // Numbers of units are those of the whole trace; a stretch needs few of them.
+        let range = lane.around(interval.window());
+        // Numbers of units are those of the whole trace; an interval needs few of them.
         let mut local: FxHashMap<u32, u32> = FxHashMap::default();
-        let mut floors: Option<Vec<Floor>> =
+        let mut rooflines: Option<Vec<Roofline>> =
             self.roof.and(self.theory.as_ref()).map(|_| Vec::new());
         let mut place = |unit: u32| {
             let next = local.len() as u32;
             *local.entry(unit).or_insert_with(|| {
-                match (&mut floors, self.floor_in(unit, stretch)) {
-                    (Some(floors), Some(floor)) => floors.push(floor),
-                    (floors, _) => *floors = None,
+                match (&mut rooflines, self.roofline_in(unit, interval)) {
+                    (Some(rooflines), Some(roofline)) => rooflines.push(roofline),
+                    (rooflines, _) => *rooflines = None,
                 }
                 next
             })
@@ -75,7 +75,7 @@ impl Tracing<'_> {
         let events = lane.items[range.clone()]
             .iter()
             .zip(&self.matching.verdicts[number][range])
-            .filter(|(item, _)| lane.holds(item, stretch.window))
+            .filter(|(item, _)| lane.holds(item, interval.window))
             .map(|(item, verdict)| Event {
                 start_ns: item.start,
                 end_ns: item.end,
@@ -86,19 +86,19 @@ impl Tracing<'_> {
                 },
             })
             .collect();
-        (events, floors)
+        (events, rooflines)
     }
 
     /// What the host did between the events of a lane. A device's idle time has causes of its own.
-    fn host_intervals(&self, lane: &Lane, stretch: &Stretch) -> Vec<HostInterval> {
+    fn host_intervals(&self, lane: &Lane, interval: &Interval) -> Vec<HostInterval> {
         if lane.device.is_some() {
             return Vec::new();
         }
         if !lane.is_exact {
             return vec![HostInterval {
                 name: BETWEEN_OPERATORS.to_owned(),
-                start_ns: stretch.start,
-                end_ns: stretch.end,
+                start_ns: interval.start,
+                end_ns: interval.end,
             }];
         }
         // The engine marks what it does between operators, such as sampling, by ranges inside of its phases.
@@ -112,8 +112,8 @@ impl Tracing<'_> {
                 )
             })
             .filter(|&(row, start, end)| {
-                start < stretch.end
-                    && end > stretch.start
+                start < interval.end
+                    && end > interval.start
                     && phase_of_name(self.trace.text(ranges.name[row])).is_none()
             })
             .map(|(row, start_ns, end_ns)| HostInterval {
@@ -126,10 +126,14 @@ impl Tracing<'_> {
         found
     }
 
-    /// The floor of a unit in a stretch: an operator counts where its first event began.
-    fn floor_in(&self, unit: u32, stretch: &Stretch) -> Option<Floor> {
-        let begins = self.first_events[unit as usize] >= stretch.start;
-        let floor = self.matching.units[unit as usize].floor?;
-        Some(if begins { floor } else { Floor::default() })
+    /// The roofline of a unit in an interval: an operator counts where its first event began.
+    fn roofline_in(&self, unit: u32, interval: &Interval) -> Option<Roofline> {
+        let begins = self.first_events[unit as usize] >= interval.start;
+        let roofline = self.matching.units[unit as usize].roofline?;
+        Some(if begins {
+            roofline
+        } else {
+            Roofline::default()
+        })
     }
 }

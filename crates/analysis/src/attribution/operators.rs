@@ -217,13 +217,13 @@ fn sums(
 }
 
 fn work(cost: &OperatorCost, times: &OperatorTimes, device: Option<&Device>) -> OperatorWork {
-    let floor = device.and_then(|device| cost.floor_seconds(device));
+    let roofline = device.and_then(|device| cost.roofline_seconds(device));
     rates(
         times.calls,
         cost.flops.saturating_mul(times.calls),
         cost.bytes.0.saturating_mul(times.calls),
         times.device_total_ns.0,
-        floor.map(|floor| floor * 1e9 * times.calls as f64),
+        roofline.map(|roofline| roofline * 1e9 * times.calls as f64),
     )
 }
 
@@ -246,7 +246,7 @@ fn rates(
         roofline_ns,
         roofline: roofline_ns
             .filter(|_| ran)
-            .map(|floor| floor / device_ns as f64),
+            .map(|roofline| roofline / device_ns as f64),
     }
 }
 

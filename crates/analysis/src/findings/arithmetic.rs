@@ -1,7 +1,7 @@
 //! Products in a format that the device multiplies slowly, where it has units for a narrower one.
 
 use llmprof_theory::device::Engine;
-use llmprof_theory::floor::Resource;
+use llmprof_theory::roofline::Resource;
 use llmprof_theory::{Kind, Pass, Precision, Workload};
 use llmprof_units::{Basis, DType, FlopsPerSecond, Nanos, Percent, Times};
 
@@ -84,7 +84,7 @@ impl Facts<'_> {
                 "{wall} ÷ {}: weight GEMMs in {narrow} have {:.2} of the phase's roofline time; each stays at its present share of \
                      roofline, or at that of decode where it becomes memory-bound; everything else keeps its time",
                 Nanos::from_seconds(outcome.wall),
-                outcome.floor_ratio
+                outcome.roofline_ratio
             ),
         )?
         .at_most();
@@ -126,7 +126,7 @@ impl Facts<'_> {
                 ),
                 Evidence::share(
                     "roofline time after ÷ before",
-                    outcome.floor_ratio,
+                    outcome.roofline_ratio,
                     Basis::Derived,
                 ),
             ],
@@ -142,7 +142,7 @@ impl Facts<'_> {
 /// What products with weights that arithmetic holds back did.
 struct Products {
     time: Nanos,
-    floor: Nanos,
+    roofline: Nanos,
     flops: f64,
 }
 
@@ -154,20 +154,20 @@ impl Products {
         };
         let mut products = Self {
             time: Nanos(0),
-            floor: Nanos(0),
+            roofline: Nanos(0),
             flops: 0.0,
         };
         for group in phase.by_kind.iter().filter(is_product) {
             let add = |sum: Nanos, time: Nanos| Nanos(sum.0.saturating_add(time.0));
             products.time = add(products.time, group.measured_ns);
-            products.floor = add(products.floor, group.roofline_ns?);
+            products.roofline = add(products.roofline, group.roofline_ns?);
             products.flops += group.flops.0 as f64;
         }
         (products.time.0 > 0).then_some(products)
     }
 
     fn roofline_fraction(&self) -> f64 {
-        self.floor.seconds() / self.time.seconds()
+        self.roofline.seconds() / self.time.seconds()
     }
 }
 

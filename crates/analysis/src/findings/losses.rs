@@ -140,7 +140,7 @@ impl Facts<'_> {
         })
     }
 
-    /// The kinds of operators that lose most against their floor.
+    /// The kinds of operators that lose most against their roofline.
     pub(crate) fn inefficiency(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
         let about = "how far operators are from the device's limits";
         let why = match (self.subject, self.roof) {

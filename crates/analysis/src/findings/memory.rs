@@ -1,6 +1,6 @@
 //! Decode that memory holds back, and what would help: fewer bytes, more sequences a step.
 
-use llmprof_theory::floor::MemoryLevel;
+use llmprof_theory::roofline::MemoryLevel;
 use llmprof_theory::{Kind, Model, Pass, Precision, Routing, WeightFormat, Workload};
 use llmprof_units::{Basis, Nanos, Percent, Times};
 
@@ -84,7 +84,7 @@ impl Facts<'_> {
             format!(
                 "{wall} ÷ {}: with int8 weights the model has {:.2} of its roofline time, and each operator stays at its present share of roofline",
                 Nanos::from_seconds(outcome.wall),
-                outcome.floor_ratio
+                outcome.roofline_ratio
             ),
         )?;
         let before = model.parameter_bytes(&workload_now.precision);
@@ -107,7 +107,7 @@ impl Facts<'_> {
                 Evidence::new("weights in int8", after as f64, "B", Basis::Counted),
                 Evidence::share(
                     "roofline time after ÷ before",
-                    outcome.floor_ratio,
+                    outcome.roofline_ratio,
                     Basis::Derived,
                 ),
             ],

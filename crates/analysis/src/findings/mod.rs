@@ -9,7 +9,7 @@ mod memory;
 pub(crate) mod throttling;
 mod what_if;
 
-use llmprof_theory::floor::Roof;
+use llmprof_theory::roofline::Roof;
 use llmprof_theory::{Model, Pass, Workload};
 use llmprof_units::Nanos;
 

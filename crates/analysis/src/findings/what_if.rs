@@ -7,7 +7,7 @@
 //! than now. Everything that is not matched time stays as it is, but in a phase that waits for the host the device first works
 //! in the time in which it was idle.
 
-use llmprof_theory::floor::{MemoryLevel, OperatorFloor, Resource, Roof};
+use llmprof_theory::roofline::{MemoryLevel, OperatorRoofline, Resource, Roof};
 use llmprof_theory::{Kind, Model, Operator, Pass, Workload};
 use rustc_hash::FxHashMap;
 
@@ -30,11 +30,11 @@ pub(crate) struct Subject<'a> {
 pub(crate) struct Outcome {
     /// Wall time of the phase, seconds.
     pub(crate) wall: f64,
-    /// Floor after the change ÷ floor before.
-    pub(crate) floor_ratio: f64,
+    /// Roofline after the change ÷ roofline before.
+    pub(crate) roofline_ratio: f64,
 }
 
-type Floors = FxHashMap<(String, Kind), OperatorFloor>;
+type Rooflines = FxHashMap<(String, Kind), OperatorRoofline>;
 
 /// The group that an operator is measured in: its place, or its kernels' where nothing finer is known.
 fn group_of(operator: &Operator<'_>, by_kernels: bool) -> (String, Kind) {
@@ -45,29 +45,29 @@ fn group_of(operator: &Operator<'_>, by_kernels: bool) -> (String, Kind) {
     (place(&operator.path), operator.kind)
 }
 
-fn floors(
+fn rooflines(
     model: &Model,
     workload: &Workload,
     passes: &[Pass],
     roof: &Roof<'_>,
     level: MemoryLevel,
     by_kernels: bool,
-) -> Option<Floors> {
-    let mut floors = Floors::default();
+) -> Option<Rooflines> {
+    let mut rooflines = Rooflines::default();
     let mut complete = true;
     for pass in passes {
         model.lower(workload, pass, &mut |operator| {
-            let Ok(floor) = roof.operator(operator, level) else {
+            let Ok(roofline) = roof.operator(operator, level) else {
                 complete = false;
                 return;
             };
-            let sum = floors.entry(group_of(operator, by_kernels)).or_default();
-            sum.tensor += floor.tensor;
-            sum.vector += floor.vector;
-            sum.memory += floor.memory;
+            let sum = rooflines.entry(group_of(operator, by_kernels)).or_default();
+            sum.tensor += roofline.tensor;
+            sum.vector += roofline.vector;
+            sum.memory += roofline.memory;
         });
     }
-    complete.then_some(floors)
+    complete.then_some(rooflines)
 }
 
 /// The share of roofline that the operators of `group` reach in another phase, where `resource` binds them there. A phase
@@ -85,21 +85,21 @@ fn fraction_in(
             found.name == group.name
         }
     };
-    let (mut floor, mut bound, mut measured) = (0.0, 0.0, 0.0);
+    let (mut roofline, mut bound, mut measured) = (0.0, 0.0, 0.0);
     for found in other.by_path.iter().filter(same) {
         let time = found.measured_ns.seconds();
         let least = found.roofline_fraction? * time;
-        floor += least;
+        roofline += least;
         measured += time;
         if found.binds == Some(resource) {
             bound += least;
         }
     }
-    (floor > 0.0 && measured > 0.0 && 2.0 * bound > floor).then(|| floor / measured)
+    (roofline > 0.0 && measured > 0.0 && 2.0 * bound > roofline).then(|| roofline / measured)
 }
 
 impl Subject<'_> {
-    /// The phase with another workload and other passes. Operators that have no floor take `rest` times as long.
+    /// The phase with another workload and other passes. Operators that have no roofline take `rest` times as long.
     /// Nothing where the device cannot do the work.
     pub(crate) fn with(
         &self,
@@ -109,9 +109,9 @@ impl Subject<'_> {
         other: Option<&PhaseAnalysis>,
         rest: f64,
     ) -> Option<Outcome> {
-        let level = self.phase.floor.as_ref()?.memory_level;
+        let level = self.phase.roofline.as_ref()?.memory_level;
         let by_kernels = self.phase.by_kernels();
-        let before = floors(
+        let before = rooflines(
             self.model,
             self.workload,
             self.passes,
@@ -119,7 +119,7 @@ impl Subject<'_> {
             level,
             by_kernels,
         )?;
-        let after = floors(self.model, workload, passes, roof, level, by_kernels)?;
+        let after = rooflines(self.model, workload, passes, roof, level, by_kernels)?;
         let (mut saved, mut old_sum, mut new_sum) = (0.0, 0.0, 0.0);
         for group in &self.phase.by_path {
             let key = (group.name.clone(), group.kind);
@@ -157,7 +157,7 @@ impl Subject<'_> {
         let wall = self.phase.judged_wall().seconds() - shorter - hidden;
         (old_sum > 0.0 && wall > 0.0).then(|| Outcome {
             wall,
-            floor_ratio: new_sum / old_sum,
+            roofline_ratio: new_sum / old_sum,
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::matching::lanes::Lane;
 use crate::matching::script::Script;
 use crate::matching::units::{Counted, Matching, Mismatch, Unit, Verdict};
 use crate::matching::unmatched::UnmatchedReason;
-use crate::waterfall::Floor;
+use crate::waterfall::Roofline;
 
 impl Matching {
     /// Matches the calls of a lane whose operators are known.
@@ -55,7 +55,7 @@ impl Matching {
                     matching.units.push(Unit {
                         calls: vec![place as u32],
                         group: None,
-                        floor: expected.floor.map(Floor::from),
+                        roofline: expected.roofline.map(Roofline::from),
                     });
                     Verdict::Unit((matching.units.len() - 1) as u32)
                 }

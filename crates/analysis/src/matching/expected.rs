@@ -1,6 +1,6 @@
 //! What theory says about one call of an operator.
 
-use llmprof_theory::floor::OperatorFloor;
+use llmprof_theory::roofline::OperatorRoofline;
 use llmprof_theory::{Kind, Shape};
 use llmprof_units::{Basis, DType};
 
@@ -11,9 +11,9 @@ pub(crate) struct Expected {
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
     pub(crate) flops: u64,
-    pub(crate) compulsory: u64,
+    pub(crate) min_dram_bytes: u64,
     pub(crate) unfused: u64,
-    pub(crate) floor: Option<OperatorFloor>,
+    pub(crate) roofline: Option<OperatorRoofline>,
     pub(crate) basis: Basis,
     /// Number of its path, and of its path without the layer.
     pub(crate) path: u32,

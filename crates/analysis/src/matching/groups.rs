@@ -1,6 +1,6 @@
 //! Matched operators summed up by kind and by place, each with its position under the roofline.
 
-use llmprof_theory::floor::{OperatorFloor, Resource};
+use llmprof_theory::roofline::{OperatorRoofline, Resource};
 use llmprof_theory::{Kind, Shape};
 use llmprof_units::{Basis, Bytes, BytesPerSecond, DType, Flops, FlopsPerSecond, Nanos};
 use rustc_hash::FxHashMap;
@@ -40,20 +40,20 @@ pub struct OperatorGroup {
     pub binds: Option<Resource>,
     /// Operations ÷ measured time.
     pub achieved_flops_per_s: Option<FlopsPerSecond>,
-    /// Compulsory bytes ÷ measured time.
+    /// Minimum DRAM traffic ÷ measured time.
     pub achieved_bytes_per_s: Option<BytesPerSecond>,
-    /// Operations per compulsory byte; absent where none must move.
+    /// FLOPs per byte of minimum DRAM traffic; absent where none must move.
     pub intensity: Option<f64>,
-    /// Operations ÷ floor: the roof above this group.
+    /// Operations ÷ roofline: the roof above this group.
     pub roof_flops_per_s: Option<FlopsPerSecond>,
-    /// Floor ÷ measured time.
+    /// Roofline ÷ measured time.
     pub roofline_fraction: Option<f64>,
     /// `counted`, or how else the work is known where random routing decides.
     pub basis: Basis,
 }
 
 impl OperatorGroup {
-    pub(crate) fn forget_floor(&mut self) {
+    pub(crate) fn forget_roofline(&mut self) {
         self.roofline_ns = None;
         self.binds = None;
         self.roof_flops_per_s = None;
@@ -76,9 +76,9 @@ struct Sum {
     calls: u64,
     measured: i64,
     flops: u64,
-    compulsory: u64,
+    min_dram_bytes: u64,
     unfused: u64,
-    floor: Option<OperatorFloor>,
+    roofline: Option<OperatorRoofline>,
     least: f64,
     basis: Basis,
 }
@@ -103,9 +103,9 @@ impl Groups {
                 calls: 0,
                 measured: 0,
                 flops: 0,
-                compulsory: 0,
+                min_dram_bytes: 0,
                 unfused: 0,
-                floor: call.floor.map(|_| OperatorFloor::default()),
+                roofline: call.roofline.map(|_| OperatorRoofline::default()),
                 least: 0.0,
                 basis: Basis::Counted,
             });
@@ -114,16 +114,16 @@ impl Groups {
         let sum = &mut self.sums[at];
         sum.calls += 1;
         sum.flops = sum.flops.saturating_add(call.flops);
-        sum.compulsory = sum.compulsory.saturating_add(call.compulsory);
+        sum.min_dram_bytes = sum.min_dram_bytes.saturating_add(call.min_dram_bytes);
         sum.unfused = sum.unfused.saturating_add(call.unfused);
-        match (&mut sum.floor, call.floor) {
-            (Some(sum_floor), Some(floor)) => {
-                sum_floor.tensor += floor.tensor;
-                sum_floor.vector += floor.vector;
-                sum_floor.memory += floor.memory;
-                sum.least += floor.seconds();
+        match (&mut sum.roofline, call.roofline) {
+            (Some(sum_roofline), Some(roofline)) => {
+                sum_roofline.tensor += roofline.tensor;
+                sum_roofline.vector += roofline.vector;
+                sum_roofline.memory += roofline.memory;
+                sum.least += roofline.seconds();
             }
-            (sum_floor, _) => *sum_floor = None,
+            (sum_roofline, _) => *sum_roofline = None,
         }
         if call.basis != Basis::Counted {
             sum.basis = call.basis;
@@ -153,8 +153,8 @@ impl Groups {
 impl Sum {
     fn finish(self, wall: i64, name: &impl Fn(u32, Kind) -> String) -> OperatorGroup {
         let measured = Nanos(self.measured);
-        let (flops, bytes) = (Flops(self.flops), Bytes(self.compulsory));
-        let least = self.floor.map(|_| self.least);
+        let (flops, bytes) = (Flops(self.flops), Bytes(self.min_dram_bytes));
+        let least = self.roofline.map(|_| self.least);
         OperatorGroup {
             name: name(self.name, self.kind),
             kind: self.kind,
@@ -172,9 +172,9 @@ impl Sum {
             unfused_bytes: Bytes(self.unfused),
             roofline_ns: least.map(Nanos::from_seconds),
             binds: self
-                .floor
-                .filter(|floor| floor.seconds() > 0.0)
-                .map(|floor| floor.binds()),
+                .roofline
+                .filter(|roofline| roofline.seconds() > 0.0)
+                .map(|roofline| roofline.binds()),
             achieved_flops_per_s: flops.per(measured),
             achieved_bytes_per_s: bytes.per(measured),
             intensity: (bytes.0 > 0).then(|| flops.0 as f64 / bytes.0 as f64),

@@ -34,7 +34,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// The part inside a stretch, ns; nothing where it lies outside.
+    /// The part inside an interval, ns; nothing where it lies outside.
     pub(crate) fn inside(&self, (start, end): (i64, i64)) -> Option<i64> {
         let (from, to) = (self.start.max(start), self.end.min(end));
         (from < to || (from == to && (start..end).contains(&self.start)))
@@ -77,7 +77,7 @@ impl Lane {
         !self.is_exact || item.window == Some(window)
     }
 
-    /// The items that may reach into a stretch.
+    /// The items that may reach into an interval.
     pub(crate) fn around(&self, (start, end): (i64, i64)) -> std::ops::Range<usize> {
         // An item without length at the very start is inside.
         let first = self.ends.partition_point(|&latest| latest < start);

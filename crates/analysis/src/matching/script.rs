@@ -1,6 +1,6 @@
 //! What theory counts, call by call in the order of execution.
 
-use llmprof_theory::floor::{MemoryLevel, Roof};
+use llmprof_theory::roofline::{MemoryLevel, Roof};
 use llmprof_theory::{Model, Operator, Pass, Path, Step, Workload};
 use rustc_hash::FxHashMap;
 
@@ -49,7 +49,7 @@ pub(crate) fn place(path: &Path<'_>) -> String {
         .join(".")
 }
 
-/// What theory counts for some stretch of a run, call by call in the order of execution.
+/// What theory counts for some interval of a run, call by call in the order of execution.
 pub(crate) struct Script<'m> {
     names: Names<'m>,
     pub(crate) calls: Vec<Expected>,
@@ -158,9 +158,9 @@ impl<'m> Script<'m> {
             shape: operator.shape,
             dtype: operator.tensor.dtype,
             flops: operator.tensor.flops.saturating_add(operator.vector.flops),
-            compulsory: operator.traffic.compulsory(),
+            min_dram_bytes: operator.traffic.min_dram_bytes(),
             unfused: operator.traffic.total(),
-            floor: roof.and_then(|(roof, level)| roof.operator(operator, level).ok()),
+            roofline: roof.and_then(|(roof, level)| roof.operator(operator, level).ok()),
             basis: operator.basis,
             path,
             place,

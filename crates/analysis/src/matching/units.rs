@@ -1,7 +1,7 @@
 //! Which operator of theory each piece of traced work belongs to.
 //!
-//! With ranges of modules it is the operator of the range, call by call. In a stretch without them (compiled code has none) it
-//! is a [`WorkGroup`]: all operators of the stretch whose kernels look alike. Without a model it is what the name says, and there is no floor.
+//! With ranges of modules it is the operator of the range, call by call. In an interval without them (compiled code has none) it
+//! is a [`WorkGroup`]: all operators of the interval whose kernels look alike. Without a model it is what the name says, and there is no roofline.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::matching::modules::{ModuleTree, OperatorKey};
 use crate::matching::script::Script;
 use crate::matching::unmatched::UnmatchedReason;
 use crate::timeline::device_events::Class;
-use crate::waterfall::{EventClass, Floor};
+use crate::waterfall::{EventClass, Roofline};
 
 /// The part that a piece of work belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,13 @@ impl Verdict {
     }
 }
 
-/// The smallest set of calls that work can be told apart by: one call of an operator, or a group of a stretch.
+/// The smallest set of calls that work can be told apart by: one call of an operator, or a group of an interval.
 pub(crate) struct Unit {
     /// Calls in the script; several for a group.
     pub(crate) calls: Vec<u32>,
     /// The group, where it is one.
     pub(crate) group: Option<WorkGroup>,
-    pub(crate) floor: Option<Floor>,
+    pub(crate) roofline: Option<Roofline>,
 }
 
 /// All work with its part.
@@ -98,7 +98,7 @@ impl Matching {
         ByModule::new(trace, counted, ranges, lanes).all(lanes)
     }
 
-    /// Decides by names alone. Units are the groups, without calls and floors.
+    /// Decides by names alone. Units are the groups, without calls and rooflines.
     pub(crate) fn by_name(trace: &Trace, lanes: &[Lane]) -> Self {
         let rarely = UnmatchedReason::RarelyNeeded;
         let decide =
@@ -110,7 +110,7 @@ impl Matching {
                 .map(|&group| Unit {
                     calls: Vec::new(),
                     group: Some(group),
-                    floor: None,
+                    roofline: None,
                 })
                 .collect(),
             with_modules: FxHashSet::default(),
@@ -140,14 +140,14 @@ fn groups(
                 units.push(Unit {
                     calls: Vec::new(),
                     group: Some(group),
-                    floor: Some(Floor::default()),
+                    roofline: Some(Roofline::default()),
                 });
                 (units.len() - 1) as u32
             });
             let unit = &mut units[unit as usize];
             unit.calls.push(index as u32);
-            unit.floor = unit.floor.zip(call.floor).map(|(mut sum, floor)| {
-                sum.add(&floor);
+            unit.roofline = unit.roofline.zip(call.roofline).map(|(mut sum, roofline)| {
+                sum.add(&roofline);
                 sum
             });
         }
@@ -315,12 +315,12 @@ impl<'a, 'm> ByModule<'a, 'm> {
             return Verdict::Unmatched(UnmatchedReason::RanAgain);
         };
         let units = &mut self.units;
-        let floor = self.counted.script.calls[call as usize].floor;
+        let roofline = self.counted.script.calls[call as usize].roofline;
         let unit = *self.unit_of.entry(call).or_insert_with(|| {
             units.push(Unit {
                 calls: vec![call],
                 group: None,
-                floor: floor.map(Floor::from),
+                roofline: roofline.map(Roofline::from),
             });
             (units.len() - 1) as u32
         });

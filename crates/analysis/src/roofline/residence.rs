@@ -1,11 +1,11 @@
 //! Which memory the bytes of a step can stay in between steps.
 
 use llmprof_theory::device::{CacheScope, Device};
-use llmprof_theory::floor::{MemoryLevel, Roof};
+use llmprof_theory::roofline::{MemoryLevel, Roof};
 use llmprof_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Where the compulsory bytes of a step (weights, KV cache, inputs and outputs) can live.
+/// Where the minimum DRAM traffic of a step (weights, KV cache, inputs and outputs) can live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Residence {
     /// Bytes that each step needs.

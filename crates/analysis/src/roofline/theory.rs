@@ -2,7 +2,7 @@
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
-use llmprof_theory::floor::{MemoryLevel, OperatorFloor, PhaseFloor, Roof};
+use llmprof_theory::roofline::{MemoryLevel, OperatorRoofline, PhaseRoofline, Roof};
 use llmprof_theory::{Model, Operator, Pass, Step, Workload};
 use llmprof_units::Nanos;
 
@@ -44,7 +44,7 @@ impl Theory<'_> {
         let of = |work: Work<'_>| {
             let mut bytes = 0.0;
             self.lower(phase, work, &mut |operator| {
-                bytes += operator.traffic.compulsory() as f64 * f64::from(operator.layers)
+                bytes += operator.traffic.min_dram_bytes() as f64 * f64::from(operator.layers)
                     / operator.steps.max(1) as f64;
             });
             bytes as u64
@@ -64,26 +64,29 @@ impl Theory<'_> {
     }
 
     /// The least time of a phase, and the memory level of each pass. Passes run one after the other, so each has its own.
-    pub(crate) fn floor(
+    pub(crate) fn roofline(
         &self,
         phase: RunPhase,
         work: Work<'_>,
         issues: &mut Vec<Issue>,
-    ) -> Option<(PhaseFloor, Vec<MemoryLevel>)> {
+    ) -> Option<(PhaseRoofline, Vec<MemoryLevel>)> {
         let roof = self.roof?;
-        let floors: Result<Vec<PhaseFloor>, _> = if phase == RunPhase::Vision {
-            PhaseFloor::of(roof, |sink| self.model.lower_vision(self.workload, sink))
-                .map(|floor| vec![floor])
+        let rooflines: Result<Vec<PhaseRoofline>, _> = if phase == RunPhase::Vision {
+            PhaseRoofline::of(roof, |sink| self.model.lower_vision(self.workload, sink))
+                .map(|roofline| vec![roofline])
         } else {
-            let of_pass = |pass| PhaseFloor::of_pass(roof, self.model, self.workload, pass);
-            let of_step = |step| PhaseFloor::of_step(roof, self.model, self.workload, step);
+            let of_pass = |pass| PhaseRoofline::of_pass(roof, self.model, self.workload, pass);
+            let of_step = |step| PhaseRoofline::of_step(roof, self.model, self.workload, step);
             let passes = work.passes.iter().map(of_pass);
             passes.chain(work.steps.iter().map(of_step)).collect()
         };
-        match floors {
-            Ok(floors) => {
-                let levels = floors.iter().map(|floor| floor.memory_level).collect();
-                Some((floors.into_iter().reduce(after_each_other)?, levels))
+        match rooflines {
+            Ok(rooflines) => {
+                let levels = rooflines
+                    .iter()
+                    .map(|roofline| roofline.memory_level)
+                    .collect();
+                Some((rooflines.into_iter().reduce(after_each_other)?, levels))
             }
             Err(missing) => {
                 issues.push(Issue::new(
@@ -97,9 +100,9 @@ impl Theory<'_> {
     }
 }
 
-/// The floor of two passes of which one follows the other. Bytes come from main memory where they do in either.
-fn after_each_other(a: PhaseFloor, b: PhaseFloor) -> PhaseFloor {
-    let sums = OperatorFloor {
+/// The roofline of two passes of which one follows the other. Bytes come from main memory where they do in either.
+fn after_each_other(a: PhaseRoofline, b: PhaseRoofline) -> PhaseRoofline {
+    let sums = OperatorRoofline {
         tensor: (a.tensor_ns + b.tensor_ns).seconds(),
         vector: (a.vector_ns + b.vector_ns).seconds(),
         memory: (a.memory_ns + b.memory_ns).seconds(),
@@ -112,7 +115,7 @@ fn after_each_other(a: PhaseFloor, b: PhaseFloor) -> PhaseFloor {
             missing.push(dtype);
         }
     }
-    PhaseFloor {
+    PhaseRoofline {
         roofline_ns: a.roofline_ns + b.roofline_ns,
         whole_ns: Nanos::from_seconds(sums.seconds()),
         tensor_ns: a.tensor_ns + b.tensor_ns,

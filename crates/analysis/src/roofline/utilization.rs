@@ -2,7 +2,7 @@
 
 use llmprof_theory::Cost;
 use llmprof_theory::device::Engine;
-use llmprof_theory::floor::{MemoryLevel, Roof};
+use llmprof_theory::roofline::{MemoryLevel, Roof};
 use llmprof_units::{Bytes, BytesPerSecond, DType, Flops, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,7 @@ impl Utilization {
     }
 }
 
-/// The bandwidth of the fastest cache, as floors use it; absent unless every cache states one.
+/// The bandwidth of the fastest cache, as rooflines use it; absent unless every cache states one.
 fn on_chip_bandwidth(roof: &Roof<'_>) -> Option<BytesPerSecond> {
     use llmprof_theory::device::CacheScope;
     let device = roof.device();

@@ -235,7 +235,7 @@ fn anchored(grams: &Grams, level: &Level, alike: &[Piece], offset: usize) -> Vec
     }
 }
 
-/// Places moved by a number of launches, where they stay in their stretch.
+/// Places moved by a number of launches, where they stay in their interval.
 fn shifted(grams: &Grams, places: &[u32], by: i64) -> Vec<u32> {
     let moved = places.iter().filter_map(|&place| {
         let to = usize::try_from(i64::from(place) + by).ok()?;

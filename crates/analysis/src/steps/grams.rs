@@ -6,15 +6,15 @@ use rustc_hash::FxHashMap;
 pub(crate) const SIZES: [usize; 5] = [1, 2, 4, 8, 16];
 /// Those that may mark where a pattern begins; the longest serve comparison alone.
 pub(crate) const ANCHORS: usize = 4;
-/// No run of this length begins here that occurs again: it would leave its stretch, or a part of it occurs only once.
+/// No run of this length begins here that occurs again: it would leave its interval, or a part of it occurs only once.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The runs of a sequence, one list for each of [`SIZES`].
 pub(crate) struct Grams {
     by_size: Vec<Runs>,
-    /// The number of the stretch that holds each launch; [`NONE`] outside of all.
-    stretch: Vec<u32>,
-    /// Where each stretch ends.
+    /// The number of the interval that holds each launch; [`NONE`] outside of all.
+    interval: Vec<u32>,
+    /// Where each interval ends.
     ends: Vec<u32>,
 }
 
@@ -65,15 +65,15 @@ impl Runs {
 }
 
 impl Grams {
-    /// The runs inside some stretches of a sequence.
-    pub(crate) fn of(symbols: &[u32], kinds: usize, stretches: &[(usize, usize)]) -> Self {
-        let mut stretch = vec![NONE; symbols.len()];
+    /// The runs inside some intervales of a sequence.
+    pub(crate) fn of(symbols: &[u32], kinds: usize, intervales: &[(usize, usize)]) -> Self {
+        let mut interval = vec![NONE; symbols.len()];
         let mut ids = vec![NONE; symbols.len()];
-        for (number, &(start, end)) in stretches.iter().enumerate() {
-            stretch[start..end].fill(number as u32);
+        for (number, &(start, end)) in intervales.iter().enumerate() {
+            interval[start..end].fill(number as u32);
             ids[start..end].copy_from_slice(&symbols[start..end]);
         }
-        let ends: Vec<u32> = stretches.iter().map(|&(_, end)| end as u32).collect();
+        let ends: Vec<u32> = intervales.iter().map(|&(_, end)| end as u32).collect();
         let mut by_size = vec![Runs::of(ids, kinds)];
         for pair in SIZES.windows(2) {
             let half = pair[0];
@@ -85,7 +85,7 @@ impl Grams {
             let mut ids = vec![NONE; symbols.len()];
             for place in 0..symbols.len().saturating_sub(half) {
                 let (a, b) = (shorter[place], shorter[place + half]);
-                if stretch[place] == stretch[place + half] && again(a) && again(b) {
+                if interval[place] == interval[place + half] && again(a) && again(b) {
                     let next = numbers.len() as u32;
                     ids[place] = *numbers.entry((a, b)).or_insert(next);
                 }
@@ -94,7 +94,7 @@ impl Grams {
         }
         Self {
             by_size,
-            stretch,
+            interval,
             ends,
         }
     }
@@ -116,22 +116,22 @@ impl Grams {
         &runs.places[runs.offsets[id] as usize..runs.offsets[id + 1] as usize]
     }
 
-    /// Where the stretch ends that holds a launch; nothing outside of all stretches.
+    /// Where the interval ends that holds a launch; nothing outside of all intervales.
     pub(crate) fn end_at(&self, place: usize) -> Option<usize> {
-        let stretch = *self.stretch.get(place)?;
-        self.ends.get(stretch as usize).map(|&end| end as usize)
+        let interval = *self.interval.get(place)?;
+        self.ends.get(interval as usize).map(|&end| end as usize)
     }
 
-    /// Whether two launches lie in one stretch.
+    /// Whether two launches lie in one interval.
     pub(crate) fn joined(&self, a: usize, b: usize) -> bool {
-        match (self.stretch.get(a), self.stretch.get(b)) {
+        match (self.interval.get(a), self.interval.get(b)) {
             (Some(a), Some(b)) => a == b && *a != NONE,
             _ => false,
         }
     }
 
     /// The pieces that a sequence falls into when it is cut at some places: each lasts until the next place, or to the
-    /// end of its stretch, which may cut it short.
+    /// end of its interval, which may cut it short.
     pub(crate) fn pieces(&self, cuts: &[u32]) -> impl Iterator<Item = Piece> {
         cuts.iter().enumerate().filter_map(|(index, &cut)| {
             let start = cut as usize;
@@ -158,7 +158,7 @@ impl Grams {
 pub(crate) struct Piece {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Whether it ends where its stretch does.
+    /// Whether it ends where its interval does.
     pub(crate) last: bool,
 }
 
@@ -172,9 +172,9 @@ impl Piece {
 mod tests {
     use super::*;
 
-    /// `abcab | ab`: the run `ab` occurs at 0, 3 and 5; `ba` would cross from one stretch into the next.
+    /// `abcab | ab`: the run `ab` occurs at 0, 3 and 5; `ba` would cross from one interval into the next.
     #[test]
-    fn runs_do_not_leave_their_stretch() {
+    fn runs_do_not_leave_their_interval() {
         let symbols = [0, 1, 2, 0, 1, 0, 1];
         let grams = Grams::of(&symbols, 3, &[(0, 5), (5, 7)]);
         assert_eq!(grams.places(0, 0), [0, 3, 5]);

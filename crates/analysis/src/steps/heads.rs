@@ -1,4 +1,4 @@
-//! Steps that follow something else than a step, such as those at the beginning of a stretch.
+//! Steps that follow something else than a step, such as those at the beginning of an interval.
 
 use crate::steps::grams::{Grams, Piece};
 use crate::steps::launches::Sequence;
@@ -8,7 +8,7 @@ use crate::steps::likeness::Comparison;
 const LEAST: f64 = 0.5;
 const MOST: f64 = 2.0;
 
-/// Adds the beginnings of steps that lie before the first known one of each stretch, and of those behind something else.
+/// Adds the beginnings of steps that lie before the first known one of each interval, and of those behind something else.
 ///
 /// Before the first known step that is where as many launches as a step has are a step, or where the last lookup of
 /// embeddings stands where steps have it. A run of launches that marks the beginning may include the end of the step before,
@@ -17,7 +17,7 @@ pub(crate) fn with_heads(
     sequence: &Sequence,
     grams: &Grams,
     comparison: &mut Comparison<'_>,
-    stretches: &[(usize, usize)],
+    intervales: &[(usize, usize)],
     starts: Vec<u32>,
 ) -> Vec<u32> {
     let pieces: Vec<Piece> = grams.pieces(&starts).collect();
@@ -37,7 +37,7 @@ pub(crate) fn with_heads(
         let two = !piece.last && before >= LEAST * usual.len() as f64;
         (two && comparison.equal(step, usual)).then_some(start as u32)
     }));
-    for &(begin, end) in stretches {
+    for &(begin, end) in intervales {
         let known = starts.partition_point(|&start| (start as usize) < begin);
         let first = match starts.get(known) {
             Some(&first) if (first as usize) < end => first as usize,

@@ -163,7 +163,7 @@ impl Level {
         let first = good.iter().position(|&good| good)?;
         let last = good.iter().rposition(|&good| good)?;
         let repeated = good.iter().filter(|&&good| good).count();
-        // A piece at the end of a stretch is mostly cut off.
+        // A piece at the end of an interval is mostly cut off.
         let counted = (first..=last).filter(|&index| good[index] || !pieces[index].last);
         if (repeated as f64) < REPEATED * counted.count() as f64 {
             return None;

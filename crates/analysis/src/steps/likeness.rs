@@ -34,7 +34,7 @@ impl Kind {
         usual.expect("a kind is made with its first piece").0
     }
 
-    /// Whether each of them ends where its stretch does: others would have come first.
+    /// Whether each of them ends where its interval does: others would have come first.
     pub(crate) fn always_last(&self) -> bool {
         self.variants[0].0.last
     }
@@ -102,7 +102,7 @@ impl<'a> Comparison<'a> {
     pub(crate) fn kinds(&mut self, pieces: &[Piece]) -> (Vec<Kind>, Vec<Option<usize>>) {
         let mut kinds: Vec<Kind> = Vec::new();
         let mut of = vec![None; pieces.len()];
-        // Pieces that the end of a stretch may have cut come last, so that they do not make kinds that others fill.
+        // Pieces that the end of an interval may have cut come last, so that they do not make kinds that others fill.
         for last in [false, true] {
             let mut before = 0;
             for (index, &piece) in pieces.iter().enumerate() {

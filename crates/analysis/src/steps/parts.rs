@@ -4,18 +4,18 @@ use crate::steps::grams::Piece;
 use crate::steps::launches::Sequence;
 use crate::steps::units::Unit;
 
-/// The part of launches that are the same in a stretch inside of steps.
+/// The part of launches that are the same in an interval inside of steps.
 const SAME: f64 = 0.95;
 /// How many of them must be the same at its beginning.
 const FIRST: usize = 4;
-/// Places of a step where a stretch may begin that are tried: a step with more of them is the same all along.
+/// Places of a step where an interval may begin that are tried: a step with more of them is the same all along.
 const MOST_PLACES: usize = 256;
 
-/// The parts of steps of the first pattern that lie at the edges of stretches: what comes before the first unit is the end
+/// The parts of steps of the first pattern that lie at the edges of intervales: what comes before the first unit is the end
 /// of a step as far as the launches are those that steps end with, what follows the last is the beginning of one.
 pub(crate) fn parts(
     sequence: &Sequence,
-    stretches: &[(usize, usize)],
+    intervales: &[(usize, usize)],
     units: &[Unit],
     usual: &[Piece],
 ) -> Vec<(u32, f64)> {
@@ -24,7 +24,7 @@ pub(crate) fn parts(
     };
     let step = &sequence.symbols[usual.start..usual.end];
     let mut parts = Vec::new();
-    for &(start, end) in stretches {
+    for &(start, end) in intervales {
         let first = units.partition_point(|unit| unit.piece.start < start);
         let last = units.partition_point(|unit| unit.piece.start < end);
         let (head, tail) = match &units[first..last] {
@@ -46,7 +46,7 @@ pub(crate) fn parts(
     parts
 }
 
-/// How many launches of a stretch are those of a step, from one end on: all of them where most are, one changed or not.
+/// How many launches of an interval are those of a step, from one end on: all of them where most are, one changed or not.
 fn matching<'a>(
     found: impl ExactSizeIterator<Item = &'a u32> + Clone,
     step: impl ExactSizeIterator<Item = &'a u32> + Clone,
@@ -60,7 +60,7 @@ fn matching<'a>(
     pairs.take_while(|(a, b)| a == b).count()
 }
 
-/// How many launches of a stretch without a whole step are those of steps: all of them where, laid along steps that follow one
+/// How many launches of an interval without a whole step are those of steps: all of them where, laid along steps that follow one
 /// another, most are the same.
 fn inside(step: &[u32], found: &[u32]) -> usize {
     let unlike = ((1.0 - SAME) * found.len() as f64) as usize;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stretch_without_a_whole_step_is_laid_along_steps() {
+    fn a_interval_without_a_whole_step_is_laid_along_steps() {
         let step: Vec<u32> = (0..40).chain([7, 8, 9]).collect();
         let steps: Vec<u32> = step.iter().copied().cycle().take(129).collect();
         for (start, end) in [(3, 30), (0, 43), (20, 60), (41, 120), (42, 43)] {

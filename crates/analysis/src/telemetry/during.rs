@@ -69,7 +69,7 @@ pub(super) fn phase(
     })
 }
 
-/// A mean over several stretches, each weighted by its length.
+/// A mean over several intervales, each weighted by its length.
 fn weighted(spans: &[(Nanos, Nanos)], mean: impl Fn(Nanos, Nanos) -> Option<f64>) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for &(start, end) in spans {
@@ -115,7 +115,7 @@ fn energy(samples: &Samples, spans: &[(Nanos, Nanos)]) -> Option<Energy> {
     (!total.covers.is_empty()).then_some(total)
 }
 
-/// NVML's utilization is of a time before the reading: 1/6 s to 1 s, which the driver chooses. In a shorter stretch it tells of
+/// NVML's utilization is of a time before the reading: 1/6 s to 1 s, which the driver chooses. In a shorter interval it tells of
 /// what ran before.
 const UTILIZATION_WINDOW: Nanos = Nanos(1_000_000_000);
 
@@ -212,7 +212,7 @@ mod tests {
     /// As an H200 tells of a tenth of a second with work: utilization comes when it is over, and the mean of
     /// the last second hardly moves.
     #[test]
-    fn short_stretches_have_the_power_of_the_moment_and_no_utilization() {
+    fn short_intervales_have_the_power_of_the_moment_and_no_utilization() {
         let ms = |time: i64| Nanos(time * 1_000_000);
         let row = |time, busy, power| GpuSample {
             time_ns: ms(time),

@@ -1,7 +1,7 @@
-//! Where the time of a device went: busy by class, idle by cause, per stretch of time and per stream.
+//! Where the time of a device went: busy by class, idle by cause, per interval of time and per stream.
 //!
-//! Events are clipped to the stretch. S is the sum of their times, B the length of their union; overlap = S − B and
-//! idle = W − B for a stretch of length W. Time in which several classes are active belongs to the first of
+//! Events are clipped to the interval. S is the sum of their times, B the length of their union; overlap = S − B and
+//! idle = W − B for an interval of length W. Time in which several classes are active belongs to the first of
 //! [`Class::ALL`], so exposed times sum to B.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::timeline::launches::EventCalls;
 pub struct ClassTime {
     /// The class.
     pub class: Class,
-    /// Events that began in the stretch.
+    /// Events that began in the interval.
     pub events: u64,
     /// The sum of their times.
     pub sum_ns: Nanos,
@@ -29,10 +29,10 @@ pub struct ClassTime {
     pub exposed_ns: Nanos,
 }
 
-/// What one device did in one stretch of time, or in several that are summed up.
+/// What one device did in one interval of time, or in several that are summed up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTime {
-    /// W: the length of the stretch.
+    /// W: the length of the interval.
     pub span_ns: Nanos,
     /// B: time with at least one event.
     pub busy_ns: Nanos,
@@ -44,11 +44,11 @@ pub struct DeviceTime {
     pub idle_ns: Nanos,
     /// The idle time by cause.
     pub idle: IdleCauses,
-    /// Events that began in the stretch.
+    /// Events that began in the interval.
     pub events: u64,
     /// Kernels among them.
     pub kernels: u64,
-    /// Time of events that had begun before the stretch. Part of S.
+    /// Time of events that had begun before the interval. Part of S.
     pub carried_in_ns: Nanos,
     /// The classes, each event in one.
     pub classes: [ClassTime; 4],
@@ -82,7 +82,7 @@ impl DeviceTime {
         &self.classes[class as usize]
     }
 
-    /// Sums up another stretch.
+    /// Sums up another interval.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, more) in [
             (&mut self.span_ns, other.span_ns),
@@ -112,13 +112,13 @@ pub struct StreamTime {
     pub context: u32,
     /// The stream in it.
     pub stream: u32,
-    /// Events that began in the stretch.
+    /// Events that began in the interval.
     pub events: u64,
     /// The sum of their times.
     pub sum_ns: Nanos,
     /// Time with at least one event.
     pub busy_ns: Nanos,
-    /// The rest of the stretch.
+    /// The rest of the interval.
     pub idle_ns: Nanos,
 }
 
@@ -133,12 +133,12 @@ pub struct Queueing {
     pub max_depth: u64,
 }
 
-/// What one device did in the stretches of one phase.
+/// What one device did in the intervales of one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceBreakdown {
     /// The device.
     pub device: u32,
-    /// All stretches together.
+    /// All intervales together.
     pub total: DeviceTime,
     /// Its streams.
     pub streams: Vec<StreamTime>,
@@ -148,11 +148,11 @@ pub struct DeviceBreakdown {
     pub launches: u64,
     /// How long events waited; absent where no launch call is known.
     pub queueing: Option<Queueing>,
-    /// The single stretches, in order of time.
+    /// The single intervales, in order of time.
     pub instances: Vec<DeviceTime>,
 }
 
-/// The events of one device, ready to be cut into stretches.
+/// The events of one device, ready to be cut into intervales.
 pub(crate) struct DeviceTimeline<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) calls: &'a EventCalls,
@@ -165,7 +165,7 @@ pub(crate) struct DeviceTimeline<'a> {
     pub(crate) depths: Vec<u64>,
 }
 
-/// An event as far as it lies inside a stretch.
+/// An event as far as it lies inside an interval.
 #[derive(Clone, Copy)]
 struct Clipped {
     start: i64,
@@ -174,7 +174,7 @@ struct Clipped {
 }
 
 impl DeviceTimeline<'_> {
-    /// Breaks down stretches that come in order and do not overlap. Where the last one is `closed`, an event without
+    /// Breaks down intervales that come in order and do not overlap. Where the last one is `closed`, an event without
     /// length at its very end is in it.
     pub(crate) fn break_down(&self, windows: &[(i64, i64)], closed: bool) -> DeviceBreakdown {
         let mut total = DeviceTime::default();
@@ -188,7 +188,7 @@ impl DeviceTimeline<'_> {
         let mut next = 0;
         for (order, &(start, end)) in windows.iter().enumerate() {
             let last = closed && order + 1 == windows.len();
-            // What began between the stretches may reach into this one.
+            // What began between the intervales may reach into this one.
             while next < self.events.len() && self.events[next].start < start {
                 carry.push(next);
                 next += 1;
@@ -228,7 +228,7 @@ impl DeviceTimeline<'_> {
                 next += 1;
             }
             let mut sums = IdleSums::default();
-            let instance = self.stretch(start, end, &clipped, carried, &mut sums);
+            let instance = self.interval(start, end, &clipped, carried, &mut sums);
             self.by_stream(&clipped, carried, &mut streams);
             idle.absorb(sums);
             total.add(&instance);
@@ -255,7 +255,7 @@ impl DeviceTimeline<'_> {
         }
     }
 
-    fn stretch(
+    fn interval(
         &self,
         start: i64,
         end: i64,

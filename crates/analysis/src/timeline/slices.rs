@@ -2,7 +2,7 @@
 
 use llmprof_record::trace::{RangeKind, Trace};
 
-/// What the importer calls a stretch that was recorded within a budget.
+/// What the importer calls an interval that was recorded within a budget.
 const SLICE: &str = "slice";
 /// What it calls one that began with a range that was taken for a step. Older recordings do not tell.
 const SLICE_OF_STEPS: &str = "slice of steps";
@@ -29,7 +29,7 @@ pub(crate) fn follow_pauses(trace: &Trace) -> bool {
     has("cupti_returns") && !has("cupti_stays")
 }
 
-/// Whether slices were chosen within a budget, so that they are a sample of the rest; one stretch from an order to the next is
+/// Whether slices were chosen within a budget, so that they are a sample of the rest; one interval from an order to the next is
 /// none.
 pub(crate) fn are_a_sample(trace: &Trace) -> bool {
     captures(trace).any(|(name, _)| matches!(name, SLICE | SLICE_OF_STEPS))
@@ -43,7 +43,7 @@ pub(crate) fn step_starts(trace: &Trace) -> Vec<i64> {
     starts
 }
 
-/// The names of stretches that were recorded, and when.
+/// The names of intervales that were recorded, and when.
 fn captures(trace: &Trace) -> impl Iterator<Item = (&str, (i64, i64))> {
     let ranges = &trace.ranges;
     (0..ranges.len())
@@ -55,7 +55,7 @@ fn captures(trace: &Trace) -> impl Iterator<Item = (&str, (i64, i64))> {
         })
 }
 
-/// The parts of a stretch of time that were recorded.
+/// The parts of an interval of time that were recorded.
 pub(crate) fn inside(
     slices: &[(i64, i64)],
     (start, end): (i64, i64),
@@ -83,7 +83,7 @@ pub(crate) fn nearest(slices: &[(i64, i64)], at: i64) -> usize {
     }
 }
 
-/// Whether all of a stretch was recorded.
+/// Whether all of an interval was recorded.
 pub(crate) fn hold(slices: &[(i64, i64)], (start, end): (i64, i64)) -> bool {
     let begun = slices.partition_point(|&(from, _)| from <= start);
     begun > 0 && end <= slices[begun - 1].1
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stretch_is_cut_at_the_slices() {
+    fn a_interval_is_cut_at_the_slices() {
         let slices = [(0, 10), (20, 30), (40, 50)];
         let parts: Vec<_> = inside(&slices, (5, 45)).collect();
         assert_eq!(parts, [(5, 10), (20, 30), (40, 45)]);

@@ -106,14 +106,14 @@ pub struct Totals {
     pub outside_phases_ns: Nanos,
 }
 
-/// One phase: all stretches of time with one name.
+/// One phase: all intervales of time with one name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseRow {
     /// Its name.
     pub name: String,
     /// How often it occurs.
     pub instances: u64,
-    /// All stretches together.
+    /// All intervales together.
     pub span_ns: Nanos,
     /// Device events that belong to it: launched in it, or begun in it where phases are inferred.
     pub events: u64,
@@ -123,7 +123,7 @@ pub struct PhaseRow {
     pub device_time_ns: Nanos,
     /// Calls that launched device events, per occurrence: per step, and per token where a step makes one.
     pub launches_per_instance: f64,
-    /// The stretches, in order of time.
+    /// The intervales, in order of time.
     pub windows: Vec<PhaseWindow>,
     /// What each device did.
     pub devices: Vec<DeviceBreakdown>,
@@ -131,7 +131,7 @@ pub struct PhaseRow {
     pub api: Vec<ApiRow>,
 }
 
-/// One stretch of a phase.
+/// One interval of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseWindow {
     /// When it begins.

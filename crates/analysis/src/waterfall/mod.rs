@@ -3,7 +3,7 @@
 //! Events are clipped to the phase. S is the sum of their durations, B the length of their union, W the phase:
 //!
 //! ```text
-//! W = floor + (matched − floor) + extra + copies + unattributed + idle − overlap      idle = W − B      overlap = S − B ≥ 0
+//! W = roofline + (kernel inefficiency) + extra + copies + unattributed + idle − overlap      idle = W − B      overlap = S − B ≥ 0
 //! ```
 //!
 //! On a CPU run events are intervals of the coordinating thread and do not overlap; on a device they are kernels, copies
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use llmprof_record::issue::{Issue, Severity};
-use llmprof_theory::floor::OperatorFloor;
+use llmprof_theory::roofline::OperatorRoofline;
 use llmprof_units::{Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ use crate::timeline::intervals::add;
 /// What an event counts as. Every event is in exactly one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EventClass {
-    /// It does the work of the operator with this number in the list of floors.
+    /// It does the work of the operator with this number in the list of rooflines.
     Matched(u32),
     /// No operator needs it.
     Extra,
@@ -53,15 +53,15 @@ pub(crate) struct Event {
 
 /// The least time of an operator, or of several that cannot be told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Floor {
+pub struct Roofline {
     /// Seconds: the largest limit, summed over the operators where there are several.
     pub least: f64,
     /// The single limits, each summed.
-    pub limits: OperatorFloor,
+    pub limits: OperatorRoofline,
 }
 
-impl From<OperatorFloor> for Floor {
-    fn from(limits: OperatorFloor) -> Self {
+impl From<OperatorRoofline> for Roofline {
+    fn from(limits: OperatorRoofline) -> Self {
         Self {
             least: limits.seconds(),
             limits,
@@ -69,9 +69,9 @@ impl From<OperatorFloor> for Floor {
     }
 }
 
-impl Floor {
+impl Roofline {
     /// Adds another operator.
-    pub fn add(&mut self, other: &OperatorFloor) {
+    pub fn add(&mut self, other: &OperatorRoofline) {
         self.least += other.seconds();
         self.limits.tensor += other.tensor;
         self.limits.vector += other.vector;
@@ -87,19 +87,19 @@ pub(crate) struct Input<'a> {
     /// The events of one device or of the coordinating thread, in order of their starts.
     pub(crate) events: &'a [Event],
     /// The least times of the operators that events are matched to; absent without a device.
-    pub(crate) floors: Option<&'a [Floor]>,
+    pub(crate) rooflines: Option<&'a [Roofline]>,
     /// What the host did, in order of starts: it says what idle time was for.
     pub(crate) host: &'a [HostInterval],
 }
 
 /// Operators that were faster than their roofline time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct BelowFloor {
+pub struct BelowRoofline {
     /// How many.
     pub operators: u64,
     /// What they lack together.
     pub missing_ns: Nanos,
-    /// Their floor ÷ their time, of the worst.
+    /// Their roofline ÷ their time, of the worst.
     pub worst_ratio: f64,
 }
 
@@ -111,7 +111,7 @@ pub struct Waterfall {
     /// Σ over operators with a matched event of their least time. An operator counts where its first event began. Absent
     /// without a device.
     pub roofline_ns: Option<Nanos>,
-    /// matched − floor: the inefficiency of kernels. Negative values are kept. Absent without a device.
+    /// kernel inefficiency: the inefficiency of kernels. Negative values are kept. Absent without a device.
     pub inefficiency_ns: Option<Nanos>,
     /// Time of matched events.
     pub matched_ns: Nanos,
@@ -138,8 +138,8 @@ pub struct Waterfall {
     pub events: u64,
     /// Operators with a matched event.
     pub operators: u64,
-    /// Operators below their floor.
-    pub below_roofline: BelowFloor,
+    /// Operators below their roofline.
+    pub below_roofline: BelowRoofline,
     /// What idle time was for; the parts sum to it.
     pub idle: Vec<NamedTime>,
     /// Why events are unattributed; the parts sum to it.
@@ -150,12 +150,12 @@ pub struct Waterfall {
 }
 
 impl Waterfall {
-    /// The waterfall of one stretch of time.
+    /// The waterfall of one interval of time.
     pub(crate) fn of(input: &Input<'_>) -> Self {
         let (start, end) = (input.window.0, input.window.1.max(input.window.0));
         let mut parts = Parts::default();
-        let mut per_operator = vec![Operator::default(); input.floors.map_or(0, <[_]>::len)];
-        let mut without_floor = std::collections::BTreeSet::new();
+        let mut per_operator = vec![Operator::default(); input.rooflines.map_or(0, <[_]>::len)];
+        let mut without_roofline = std::collections::BTreeSet::new();
         let mut idle = IdleSplit::new(input.host);
         let mut covered = start;
         for event in input.events {
@@ -181,7 +181,7 @@ impl Waterfall {
                             operator.begins |= event.start_ns >= start;
                         }
                         None => {
-                            without_floor.insert(*id);
+                            without_roofline.insert(*id);
                         }
                     }
                 }
@@ -204,25 +204,25 @@ impl Waterfall {
             add(&mut parts.idle, end.saturating_sub(covered));
         }
         let mut waterfall = parts.finish(end.saturating_sub(start), idle.finish());
-        waterfall.operators = without_floor.len() as u64;
-        waterfall.take_floors(&per_operator, input.floors);
+        waterfall.operators = without_roofline.len() as u64;
+        waterfall.take_rooflines(&per_operator, input.rooflines);
         waterfall
     }
 
-    fn take_floors(&mut self, operators: &[Operator], floors: Option<&[Floor]>) {
+    fn take_rooflines(&mut self, operators: &[Operator], rooflines: Option<&[Roofline]>) {
         self.operators += operators.iter().filter(|operator| operator.seen).count() as u64;
-        let Some(floors) = floors else { return };
+        let Some(rooflines) = rooflines else { return };
         let mut sum = 0.0;
-        let mut whole = OperatorFloor::default();
-        for (operator, floor) in operators.iter().zip(floors) {
+        let mut whole = OperatorRoofline::default();
+        for (operator, roofline) in operators.iter().zip(rooflines) {
             if !operator.begins {
                 continue;
             }
-            sum += floor.least;
-            whole.tensor += floor.limits.tensor;
-            whole.vector += floor.limits.vector;
-            whole.memory += floor.limits.memory;
-            let least_ns = floor.least * 1e9;
+            sum += roofline.least;
+            whole.tensor += roofline.limits.tensor;
+            whole.vector += roofline.limits.vector;
+            whole.memory += roofline.limits.memory;
+            let least_ns = roofline.least * 1e9;
             // A clock that counts whole nanoseconds may lose one at each end.
             if least_ns > operator.time as f64 + 2.0 {
                 self.below_roofline.operators += 1;
@@ -236,21 +236,21 @@ impl Waterfall {
                     .max(least_ns / (operator.time as f64).max(1.0));
             }
         }
-        let floor = Nanos::from_seconds(sum);
-        self.roofline_ns = Some(floor);
-        self.inefficiency_ns = Some(Nanos(self.matched_ns.0.saturating_sub(floor.0)));
+        let roofline = Nanos::from_seconds(sum);
+        self.roofline_ns = Some(roofline);
+        self.inefficiency_ns = Some(Nanos(self.matched_ns.0.saturating_sub(roofline.0)));
         self.whole_roofline_ns = Some(Nanos::from_seconds(whole.seconds()));
     }
 
     /// The same times without what they were compared with.
-    pub(crate) fn forget_floors(&mut self) {
+    pub(crate) fn forget_rooflines(&mut self) {
         self.roofline_ns = None;
         self.inefficiency_ns = None;
         self.whole_roofline_ns = None;
-        self.below_roofline = BelowFloor::default();
+        self.below_roofline = BelowRoofline::default();
     }
 
-    /// Sums up another stretch of the same phase. Both have floors, or the sum has none.
+    /// Sums up another interval of the same phase. Both have rooflines, or the sum has none.
     pub(crate) fn add(&mut self, other: &Self) {
         let both = |a: Option<Nanos>, b: Option<Nanos>| {
             a.zip(b).map(|(a, b)| Nanos(a.0.saturating_add(b.0)))
@@ -290,7 +290,7 @@ impl Waterfall {
         }
     }
 
-    /// The same waterfall with its idle time by the causes that a device trace shows for the same stretches.
+    /// The same waterfall with its idle time by the causes that a device trace shows for the same intervales.
     #[must_use]
     pub(crate) fn with_idle_causes(mut self, causes: &IdleCauses) -> Self {
         self.idle = from_causes(causes, self.idle_ns);
@@ -300,11 +300,13 @@ impl Waterfall {
     /// The parts in the order of the equation, overlap with its minus sign. They sum to W.
     pub fn parts(&self) -> Vec<(&'static str, Nanos)> {
         let mut parts = match (self.roofline_ns, self.inefficiency_ns) {
-            (Some(floor), Some(rest)) => vec![("floor", floor), ("matched − floor", rest)],
+            (Some(roofline), Some(rest)) => {
+                vec![("roofline", roofline), ("kernel inefficiency", rest)]
+            }
             _ => vec![("matched", self.matched_ns)],
         };
         parts.extend([
-            ("extra", self.extra_ns),
+            ("overhead ops", self.extra_ns),
             ("copies", self.copies_ns),
             ("unattributed", self.unattributed_ns),
             ("idle", self.idle_ns),
@@ -443,8 +445,8 @@ mod tests {
         }
     }
 
-    fn floor(nanos: f64) -> Floor {
-        Floor::from(OperatorFloor {
+    fn roofline(nanos: f64) -> Roofline {
+        Roofline::from(OperatorRoofline {
             tensor: nanos * 0.5e-9,
             vector: 0.0,
             memory: nanos * 1e-9,
@@ -459,7 +461,7 @@ mod tests {
         }
     }
 
-    /// Phase 100…200. Operator 0 runs 90…120 (20 inside, begun before: no floor) and operator 1 120…150 (floor 12);
+    /// Phase 100…200. Operator 0 runs 90…120 (20 inside, begun before: no roofline) and operator 1 120…150 (roofline 12);
     /// a copy 140…160 overlaps it by 10; extra 170…175; unattributed 175…180. B = 60 + 10, S = 20 + 30 + 20 + 5 + 5 = 80.
     #[test]
     fn worked_by_hand() {
@@ -471,11 +473,11 @@ mod tests {
             event(175, 180, EventClass::Unattributed("no call".into())),
             event(300, 400, EventClass::Extra),
         ];
-        let floors = [floor(25.0), floor(12.0)];
+        let rooflines = [roofline(25.0), roofline(12.0)];
         let waterfall = Waterfall::of(&Input {
             window: (100, 200),
             events: &events,
-            floors: Some(&floors),
+            rooflines: Some(&rooflines),
             host: &[host("tokenizer", 0, 50), host("sampling", 165, 190)],
         });
         let parts: Vec<i64> = waterfall.parts().iter().map(|(_, time)| time.0).collect();
@@ -499,12 +501,12 @@ mod tests {
     }
 
     #[test]
-    fn less_than_the_floor_is_kept_and_told() {
+    fn less_than_the_roofline_time_is_kept_and_told() {
         let events = [event(0, 10, EventClass::Matched(0))];
         let waterfall = Waterfall::of(&Input {
             window: (0, 10),
             events: &events,
-            floors: Some(&[floor(15.0)]),
+            rooflines: Some(&[roofline(15.0)]),
             host: &[],
         });
         assert_eq!(waterfall.inefficiency_ns, Some(Nanos(-5)));
@@ -563,14 +565,14 @@ mod tests {
         fn parts_sum_to_the_whole(
             events in events(),
             window in (0i64..100, 0i64..150),
-            floors in prop::option::of(prop::collection::vec(0.0..500.0f64, 4)),
+            rooflines in prop::option::of(prop::collection::vec(0.0..500.0f64, 4)),
             host in prop::collection::vec((-20i64..200, 0i64..50), 0..6),
         ) {
             let window = (window.0, window.0 + window.1);
-            let floors: Option<Vec<_>> = floors.map(|f| f.into_iter().map(floor).collect());
+            let rooflines: Option<Vec<_>> = rooflines.map(|f| f.into_iter().map(roofline).collect());
             let mut host: Vec<_> = host.into_iter().map(|(s, l)| super::tests::host("h", s, s + l)).collect();
             host.sort_by_key(|host| host.start_ns);
-            let waterfall = Waterfall::of(&Input { window, events: &events, floors: floors.as_deref(), host: &host });
+            let waterfall = Waterfall::of(&Input { window, events: &events, rooflines: rooflines.as_deref(), host: &host });
             let total: i64 = waterfall.parts().iter().map(|(_, time)| time.0).sum();
             prop_assert_eq!(total, window.1 - window.0);
             prop_assert_eq!(waterfall.wall_ns.0, window.1 - window.0);
@@ -607,7 +609,7 @@ mod tests {
         fn no_times_make_it_panic(times in prop::collection::vec((any::<i64>(), any::<i64>(), classes()), 0..6), window in any::<(i64, i64)>()) {
             let mut events: Vec<Event> = times.into_iter().map(|(s, e, class)| event(s, e, class)).collect();
             events.sort_by_key(|event| event.start_ns);
-            let waterfall = Waterfall::of(&Input { window, events: &events, floors: Some(&[floor(1.0)]), host: &[] });
+            let waterfall = Waterfall::of(&Input { window, events: &events, rooflines: Some(&[roofline(1.0)]), host: &[] });
             prop_assert!(waterfall.wall_ns.0 >= 0);
             let _ = waterfall.issues("x");
         }

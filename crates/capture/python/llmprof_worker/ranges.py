@@ -1,4 +1,4 @@
-"""Names for stretches of time: phases, steps and modules.
+"""Names for time ranges: phases, steps and modules.
 
 On a CUDA device they are NVTX ranges, which cost about a microsecond each and are seen by whatever tool is attached.
 While torch's profiler records they are its annotations, with the same names.

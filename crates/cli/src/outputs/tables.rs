@@ -40,7 +40,7 @@ pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
                 group.min_dram_bytes.0.to_string(),
                 group
                     .roofline_ns
-                    .map(|floor| floor.0.to_string())
+                    .map(|roofline| roofline.0.to_string())
                     .unwrap_or_default(),
                 number(group.achieved_flops_per_s.map(|rate| rate.0)),
                 number(group.achieved_bytes_per_s.map(|rate| rate.0)),

@@ -1,4 +1,4 @@
-//! Weight bytes of the floor against the files that the weights are read from: their headers say how long each tensor is.
+//! Weight bytes of the roofline against the files that the weights are read from: their headers say how long each tensor is.
 
 use std::{
     collections::BTreeMap,

@@ -60,22 +60,22 @@ impl Frequencies {
                 original_max_position,
             } => {
                 let original = *original_max_position as f64;
-                let stretch = |frequency: f32| {
+                let rescale = |frequency: f32| {
                     let frequency = f64::from(frequency);
                     let wavelength = 2.0 * PI / frequency;
-                    let stretched = frequency / factor;
+                    let scaled = frequency / factor;
                     let result = if wavelength < original / high_freq_factor {
                         frequency
                     } else if wavelength > original / low_freq_factor {
-                        stretched
+                        scaled
                     } else {
                         let kept = (original / wavelength - low_freq_factor)
                             / (high_freq_factor - low_freq_factor);
-                        (1.0 - kept) * stretched + kept * frequency
+                        (1.0 - kept) * scaled + kept * frequency
                     };
                     result as f32
                 };
-                plain(theta).into_iter().map(stretch).collect()
+                plain(theta).into_iter().map(rescale).collect()
             }
             RopeScaling::Yarn {
                 factor,
@@ -102,9 +102,9 @@ impl Frequencies {
                     .into_iter()
                     .enumerate()
                     .map(|(pair, frequency)| {
-                        let stretched = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                        let scaled = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
                         let frequency = f64::from(frequency);
-                        (frequency / factor * stretched + frequency * (1.0 - stretched)) as f32
+                        (frequency / factor * scaled + frequency * (1.0 - scaled)) as f32
                     })
                     .collect()
             }

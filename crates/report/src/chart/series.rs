@@ -85,9 +85,9 @@ pub fn series(series: &Series, width: Width) -> Svg {
         series.lines.iter().zip(&labels).zip(legend).enumerate()
     {
         let color = format!("c{}", index % CATEGORIES);
-        for stretch in stretches(line, |time, value| (x.at(since(time)), y.at(value))) {
+        for segment in segments(line, |time, value| (x.at(since(time)), y.at(value))) {
             svg.add(
-                Element::polyline(&stretch)
+                Element::polyline(&segment)
                     .class(&format!("{color} line"))
                     .tooltip(label),
             );
@@ -112,12 +112,12 @@ fn summary(line: &Line, unit: Unit) -> String {
     }
 }
 
-/// Connected stretches in pixels. Of the samples on one pixel only the first, lowest, highest and last are kept: the picture is the
+/// Connected segments in pixels. Of the samples on one pixel only the first, lowest, highest and last are kept: the picture is the
 /// same and the file small.
-fn stretches(line: &Line, place: impl Fn(i64, f64) -> (f64, f64)) -> Vec<Vec<(f64, f64)>> {
-    let mut stretches = Vec::new();
-    for stretch in line.samples.split(|(_, value)| !value.is_finite()) {
-        let points: Vec<(f64, f64)> = stretch
+fn segments(line: &Line, place: impl Fn(i64, f64) -> (f64, f64)) -> Vec<Vec<(f64, f64)>> {
+    let mut segments = Vec::new();
+    for segment in line.samples.split(|(_, value)| !value.is_finite()) {
+        let points: Vec<(f64, f64)> = segment
             .iter()
             .map(|&(time, value)| place(time.0, value))
             .collect();
@@ -150,10 +150,10 @@ fn stretches(line: &Line, place: impl Fn(i64, f64) -> (f64, f64)) -> Vec<Vec<(f6
             kept.push((x + 1.0, y));
         }
         if !kept.is_empty() {
-            stretches.push(kept);
+            segments.push(kept);
         }
     }
-    stretches
+    segments
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
         let mut values: Vec<f64> = (0..10_000).map(f64::from).collect();
         values[5_000] = 1e9;
         values[7_000] = f64::NAN;
-        let found = stretches(&line(&values), |time, value| (time as f64 / 1e10, value));
+        let found = segments(&line(&values), |time, value| (time as f64 / 1e10, value));
         assert_eq!(found.len(), 2);
         assert!(found[0].iter().any(|&(_, value)| value == 1e9));
         assert!(found.iter().map(Vec::len).sum::<usize>() <= 4 * 102);

@@ -100,7 +100,7 @@ pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
         .collect()
 }
 
-/// The phases of all passes that count, as stretches behind the curves.
+/// The phases of all passes that count, as bands behind the curves.
 fn bands(run: &RunRecord) -> Vec<Band> {
     run.passes
         .iter()

@@ -14,7 +14,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, device: Option<&
     let chart = device
         .map(|device| chart(analysis, device))
         .filter(|roofline| !roofline.points.is_empty());
-    let has_phases = analysis.phases.iter().any(|phase| phase.floor.is_some());
+    let has_phases = analysis.phases.iter().any(|phase| phase.roofline.is_some());
     if chart.is_none() && !has_phases {
         return;
     }
@@ -44,7 +44,7 @@ fn phases(analysis: &Analysis) -> Table {
         2,
     );
     for phase in &analysis.phases {
-        let Some(roofline) = &phase.floor else {
+        let Some(roofline) = &phase.roofline else {
             continue;
         };
         let wall = phase.plain_wall().unwrap_or(phase.waterfall.wall_ns);

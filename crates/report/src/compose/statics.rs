@@ -47,7 +47,7 @@ fn phases(statics: &Statics) -> Table {
         let mut cells = vec![text::phase(name, phase)];
         cells.extend(sums(&phase.sums));
         cells.push(phase.roofline_ns.map_or_else(dash, |time| time.to_string()));
-        let roofline = phase.floor.as_ref();
+        let roofline = phase.roofline.as_ref();
         cells.push(roofline.map_or_else(dash, |roofline| roofline.binds.to_string()));
         table.row(cells);
     }

@@ -107,7 +107,7 @@ pub fn assumptions(statics: &Statics) -> Vec<String> {
     }
     for (name, phase) in statics.phases.iter() {
         let missing = phase
-            .floor
+            .roofline
             .as_ref()
             .map(|roofline| &roofline.vector_peaks_missing);
         if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {

@@ -31,7 +31,7 @@ pub struct RooflinePoint {
     pub kind: String,
     /// Its phase.
     pub phase: String,
-    /// Operations per compulsory byte.
+    /// FLOPs per byte of minimum DRAM traffic.
     pub intensity: f64,
     /// The rate it ran at.
     pub flops_per_s: FlopsPerSecond,

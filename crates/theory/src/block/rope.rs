@@ -13,7 +13,7 @@ pub enum RopePairing {
     Neighbours,
 }
 
-/// How the base frequencies are stretched to long contexts, with the keys of the config.
+/// How the base frequencies are scaled to long contexts, with the keys of the config.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum RopeScaling {
     /// Frequencies as they are.
@@ -26,7 +26,7 @@ pub enum RopeScaling {
     /// Low frequencies divided, high ones kept, a ramp between.
     Llama3 {
         factor: f64,
-        /// Wavelengths above original ÷ this are stretched.
+        /// Wavelengths above original ÷ this are scaled.
         low_freq_factor: f64,
         /// Wavelengths below original ÷ this are kept.
         high_freq_factor: f64,
@@ -38,7 +38,7 @@ pub enum RopeScaling {
         factor: f64,
         /// Rotations above which a frequency is kept.
         beta_fast: f64,
-        /// Rotations below which a frequency is stretched.
+        /// Rotations below which a frequency is scaled.
         beta_slow: f64,
         /// Context of the first training.
         original_max_position: u64,

@@ -161,7 +161,7 @@ fn mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
     } = rope.scaling
         && factor > 1.0
     {
-        // DeepSeek sharpens scores with the stretch: (0.1 · mscale · ln(factor) + 1)².
+        // DeepSeek sharpens scores with the RoPE scaling: (0.1 · mscale · ln(factor) + 1)².
         scale *= (0.1 * mscale * factor.ln() + 1.0).powi(2);
     }
     Ok(Mla {

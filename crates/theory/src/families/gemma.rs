@@ -116,7 +116,7 @@ pub(crate) fn gemma3_text(keys: &Keys<'_>) -> Result<Model, ModelError> {
         .part("rope_parameters")?
         .is_some_and(|part| part.has("sliding_attention"));
     if !by_type {
-        // Stretching applies to the full layers only.
+        // RoPE scaling applies to the full layers only.
         local.scaling = crate::block::RopeScaling::None;
         local.theta = local_theta;
     }

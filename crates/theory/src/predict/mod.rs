@@ -28,7 +28,7 @@ pub use target::{Need, Target};
 use crate::{
     Model, Precision, Workload, WorkloadError,
     device::{Device, MissingPeak},
-    floor::Roof,
+    roofline::Roof,
 };
 use phase::{Clock, Timing, width};
 

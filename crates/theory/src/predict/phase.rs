@@ -7,7 +7,7 @@ use super::efficiency::{EfficiencyProfile, WIDE_ROWS};
 use crate::{
     Kind, Operator,
     device::{Engine, MissingPeak},
-    floor::{MemoryLevel, Resource, Roof},
+    roofline::{MemoryLevel, Resource, Roof},
 };
 
 /// What a phase is predicted to take, and why.
@@ -112,11 +112,11 @@ pub(super) fn width(rows: u64) -> f64 {
 pub(super) struct Timing {
     device: f64,
     by_resource: [f64; 4],
-    floor: [f64; 2],
+    roofline: [f64; 2],
     bytes_per_step: f64,
     kernels: f64,
     flops: f64,
-    compulsory: f64,
+    min_dram_bytes: f64,
     moved: f64,
     missing: Option<DType>,
 }
@@ -138,12 +138,12 @@ impl Timing {
             * layers
             * rate(operator.vector.dtype, Engine::Vector).unwrap_or(0.0);
         let traffic = &operator.traffic;
-        let compulsory = traffic.compulsory() as f64 * layers;
+        let min_dram_bytes = traffic.min_dram_bytes() as f64 * layers;
         let main = clock.roof.seconds_per_byte(MemoryLevel::Main);
         let on_chip = clock.roof.seconds_per_byte(MemoryLevel::OnChip);
-        self.floor[0] += tensor.max(vector).max(compulsory * main);
-        self.floor[1] += tensor.max(vector).max(compulsory * on_chip);
-        self.bytes_per_step += compulsory / operator.steps.max(1) as f64;
+        self.roofline[0] += tensor.max(vector).max(min_dram_bytes * main);
+        self.roofline[1] += tensor.max(vector).max(min_dram_bytes * on_chip);
+        self.bytes_per_step += min_dram_bytes / operator.steps.max(1) as f64;
 
         let kind = &clock.kinds[operator.kind as usize];
         let moved = (traffic.weights as f64
@@ -169,7 +169,7 @@ impl Timing {
         self.by_resource[Resource::Launch as usize] += launch;
         self.kernels += kernels;
         self.flops += (operator.tensor.flops as f64 + operator.vector.flops as f64) * layers;
-        self.compulsory += compulsory;
+        self.min_dram_bytes += min_dram_bytes;
         self.moved += moved;
     }
 
@@ -186,9 +186,9 @@ impl Timing {
         if let Some(dtype) = self.missing {
             clock.roof.device().peak(dtype, Engine::Tensor)?;
         }
-        let floor = match clock.roof.level(self.bytes_per_step) {
-            MemoryLevel::Main => self.floor[0],
-            MemoryLevel::OnChip => self.floor[1],
+        let roofline = match clock.roof.level(self.bytes_per_step) {
+            MemoryLevel::Main => self.roofline[0],
+            MemoryLevel::OnChip => self.roofline[1],
         };
         let host = clock
             .host_seconds_per_kernel
@@ -209,7 +209,7 @@ impl Timing {
             time_ns: Nanos::from_seconds(host.map_or(self.device, |host| host.max(self.device))),
             device_ns: Nanos::from_seconds(self.device),
             host_ns: host.map(Nanos::from_seconds),
-            roofline_ns: Nanos::from_seconds(floor),
+            roofline_ns: Nanos::from_seconds(roofline),
             tensor_ns: Nanos::from_seconds(tensor),
             vector_ns: Nanos::from_seconds(vector),
             memory_ns: Nanos::from_seconds(memory),
@@ -217,7 +217,7 @@ impl Timing {
             binds: if host_binds { Resource::Host } else { largest },
             kernels: self.kernels.round() as u64,
             flops: Flops(self.flops as u64),
-            min_dram_bytes: Bytes(self.compulsory as u64),
+            min_dram_bytes: Bytes(self.min_dram_bytes as u64),
             moved_bytes: Bytes(self.moved as u64),
         })
     }

@@ -5,7 +5,7 @@ use llmprof_theory::{
     AttentionConvention, Cost, Kind, Logits, MlaDecode, Model, Part, Pass, Sequences, Step, Sums,
     Workload,
     device::Catalog,
-    floor::{PhaseFloor, Roof},
+    roofline::{PhaseRoofline, Roof},
 };
 use llmprof_units::{Basis, DType};
 use proptest::prelude::*;
@@ -183,7 +183,7 @@ proptest! {
             for ((low, exact), high) in attended(&lower).into_iter().zip(attended(&exact)).zip(attended(&upper)) {
                 prop_assert!(low <= exact && exact <= high, "{} {} {} {}", name, low, exact, high);
             }
-            let bytes = |cost: &Cost| cost.traffic.compulsory();
+            let bytes = |cost: &Cost| cost.traffic.min_dram_bytes();
             prop_assert!(bytes(&lower) <= bytes(&exact) && bytes(&exact) <= bytes(&upper), "{}", name);
         }
     }
@@ -461,10 +461,10 @@ fn the_roofline_time_of_a_decode_step_is_that_of_its_bytes() {
     let workload = Workload::default();
     let groups = vec![group(8, 1, 1000)];
     let step = Step::decode(Part::Groups(groups));
-    let floor = PhaseFloor::of_step(&roof, &model, &workload, &step).unwrap();
-    let pass = PhaseFloor::of_pass(&roof, &model, &workload, &Pass::decode(8, 1000, 1)).unwrap();
-    assert_eq!(floor, pass);
-    let bytes = model.cost_step(&workload, &step).traffic.compulsory();
+    let roofline = PhaseRoofline::of_step(&roof, &model, &workload, &step).unwrap();
+    let pass = PhaseRoofline::of_pass(&roof, &model, &workload, &Pass::decode(8, 1000, 1)).unwrap();
+    assert_eq!(roofline, pass);
+    let bytes = model.cost_step(&workload, &step).traffic.min_dram_bytes();
     let seconds = bytes as f64 / device.bandwidth().0;
-    assert!((floor.memory_ns.0 as f64 / 1e9 / seconds - 1.0).abs() < 1e-6);
+    assert!((roofline.memory_ns.0 as f64 / 1e9 / seconds - 1.0).abs() < 1e-6);
 }

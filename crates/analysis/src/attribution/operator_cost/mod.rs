@@ -31,7 +31,7 @@ pub struct OperatorCost {
 
 impl OperatorCost {
     /// The least time on a device, seconds: the longer of computing and moving. Nothing where the device has no peak.
-    pub(crate) fn floor_seconds(&self, device: &Device) -> Option<f64> {
+    pub(crate) fn roofline_seconds(&self, device: &Device) -> Option<f64> {
         let moving = self.bytes.0 as f64 / device.bandwidth().0;
         if self.flops == 0 {
             return Some(moving);

@@ -272,17 +272,17 @@ fn statics_summary(statics: &Statics) -> Vec<String> {
     let device = statics.device.as_deref().unwrap_or("no device");
     let title = format!("Theoretical cost of {}:", statics.model);
     let phases = statics.phases.iter().map(|(name, phase)| {
-        let floor = phase.floor.as_ref().map(|floor| {
+        let roofline = phase.roofline.as_ref().map(|roofline| {
             format!(
                 ", roofline time {} on {device} (bound by {})",
-                floor.roofline_ns, floor.binds
+                roofline.roofline_ns, roofline.binds
             )
         });
         format!(
             "{name:<12} {}, {} of weights{}",
             phase.sums.flops,
             phase.sums.weight_bytes,
-            floor.unwrap_or_default()
+            roofline.unwrap_or_default()
         )
     });
     std::iter::once(title).chain(phases).collect()

@@ -84,7 +84,7 @@ pub struct Roof<'d> {
 
 /// The least times of one operator, all its layers and steps together, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OperatorFloor {
+pub struct OperatorRoofline {
     /// Of its matrix work.
     pub tensor: f64,
     /// Of its other arithmetic.
@@ -93,7 +93,7 @@ pub struct OperatorFloor {
     pub memory: f64,
 }
 
-impl OperatorFloor {
+impl OperatorRoofline {
     /// The largest of the three.
     pub fn seconds(&self) -> f64 {
         self.tensor.max(self.vector).max(self.memory)
@@ -173,7 +173,7 @@ impl<'d> Roof<'d> {
         &self,
         operator: &Operator<'_>,
         level: MemoryLevel,
-    ) -> Result<OperatorFloor, MissingPeak> {
+    ) -> Result<OperatorRoofline, MissingPeak> {
         let layers = f64::from(operator.layers);
         let tensor = match self.seconds_per_flop(operator.tensor.dtype, Engine::Tensor) {
             Some(rate) => rate,
@@ -186,10 +186,12 @@ impl<'d> Roof<'d> {
         let vector = self
             .seconds_per_flop(operator.vector.dtype, Engine::Vector)
             .unwrap_or(0.0);
-        Ok(OperatorFloor {
+        Ok(OperatorRoofline {
             tensor: operator.tensor.flops as f64 * layers * tensor,
             vector: operator.vector.flops as f64 * layers * vector,
-            memory: operator.traffic.compulsory() as f64 * layers * self.seconds_per_byte(level),
+            memory: operator.traffic.min_dram_bytes() as f64
+                * layers
+                * self.seconds_per_byte(level),
         })
     }
 }
@@ -222,7 +224,7 @@ fn on_chip(device: &Device) -> (f64, f64) {
 
 /// The least time of one phase on a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PhaseFloor {
+pub struct PhaseRoofline {
     /// Σ over operators of each one's largest limit.
     pub roofline_ns: Nanos,
     /// The largest of the three sums below: what perfect overlap of all operators would leave.
@@ -257,13 +259,13 @@ struct Sums {
     bytes: f64,
     bytes_per_step: f64,
     flops: u64,
-    compulsory: u64,
+    min_dram_bytes: u64,
     tensor_by_dtype: [f64; DTYPES],
     missing: Vec<DType>,
 }
 
-impl PhaseFloor {
-    /// The floor of the operators that `lower` sends.
+impl PhaseRoofline {
+    /// The roofline of the operators that `lower` sends.
     pub fn of<'m>(
         roof: &Roof<'_>,
         lower: impl FnOnce(&mut dyn FnMut(&Operator<'m>)),
@@ -281,7 +283,7 @@ impl PhaseFloor {
         }
     }
 
-    /// The floor of one pass of a model's decoder.
+    /// The roofline of one pass of a model's decoder.
     pub fn of_pass(
         roof: &Roof<'_>,
         model: &Model,
@@ -291,7 +293,7 @@ impl PhaseFloor {
         Self::of(roof, |sink| model.lower(workload, pass, sink))
     }
 
-    /// The floor of one step of a server; of the least that its facts allow where they leave a choice.
+    /// The roofline of one step of a server; of the least that its facts allow where they leave a choice.
     pub fn of_step(
         roof: &Roof<'_>,
         model: &Model,
@@ -311,10 +313,10 @@ impl Sums {
         self.operators[1] += on_chip.seconds();
         self.tensor += main.tensor;
         self.vector += main.vector;
-        let bytes = operator.traffic.compulsory().saturating_mul(layers);
+        let bytes = operator.traffic.min_dram_bytes().saturating_mul(layers);
         self.bytes += bytes as f64;
         self.bytes_per_step += bytes as f64 / operator.steps.max(1) as f64;
-        self.compulsory = self.compulsory.saturating_add(bytes);
+        self.min_dram_bytes = self.min_dram_bytes.saturating_add(bytes);
         let flops = operator.tensor.flops.saturating_add(operator.vector.flops);
         self.flops = self.flops.saturating_add(flops.saturating_mul(layers));
         self.tensor_by_dtype[operator.tensor.dtype as usize] +=
@@ -329,13 +331,13 @@ impl Sums {
         Ok(())
     }
 
-    fn finish(self, roof: &Roof<'_>) -> PhaseFloor {
+    fn finish(self, roof: &Roof<'_>) -> PhaseRoofline {
         let level = roof.level(self.bytes_per_step);
         let operators = match level {
             MemoryLevel::Main => self.operators[0],
             MemoryLevel::OnChip => self.operators[1],
         };
-        let whole = OperatorFloor {
+        let whole = OperatorRoofline {
             tensor: self.tensor,
             vector: self.vector,
             memory: self.bytes * roof.seconds_per_byte(level),
@@ -345,7 +347,7 @@ impl Sums {
             .max_by(|a, b| {
                 self.tensor_by_dtype[*a as usize].total_cmp(&self.tensor_by_dtype[*b as usize])
             });
-        PhaseFloor {
+        PhaseRoofline {
             roofline_ns: Nanos::from_seconds(operators),
             whole_ns: Nanos::from_seconds(whole.seconds()),
             tensor_ns: Nanos::from_seconds(whole.tensor),
@@ -354,8 +356,8 @@ impl Sums {
             binds: whole.binds(),
             memory_level: level,
             flops: Flops(self.flops),
-            min_dram_bytes: Bytes(self.compulsory),
-            intensity: (self.compulsory > 0).then(|| self.flops as f64 / self.bytes),
+            min_dram_bytes: Bytes(self.min_dram_bytes),
+            intensity: (self.min_dram_bytes > 0).then(|| self.flops as f64 / self.bytes),
             ridge: busiest
                 .and_then(|dtype| roof.seconds_per_flop(dtype, Engine::Tensor))
                 .map(|seconds| roof.main / seconds),
@@ -364,31 +366,31 @@ impl Sums {
     }
 }
 
-/// The floors of a workload by phase.
+/// The rooflines of a workload by phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Floors {
+pub struct Rooflines {
     /// Spec name of the device.
     pub device: String,
     /// Image towers; absent without images.
-    pub vision: Option<PhaseFloor>,
+    pub vision: Option<PhaseRoofline>,
     /// All passes over the prompt.
-    pub prefill: PhaseFloor,
+    pub prefill: PhaseRoofline,
     /// The first decode step.
-    pub decode_step: PhaseFloor,
+    pub decode_step: PhaseRoofline,
     /// All decode steps; absent where prefill gives the only token.
-    pub decode: Option<PhaseFloor>,
+    pub decode: Option<PhaseRoofline>,
 }
 
-impl Floors {
-    /// The floors of `workload` on `model`. The workload must be valid for the model ([`Model::costs`] checks it).
+impl Rooflines {
+    /// The rooflines of `workload` on `model`. The workload must be valid for the model ([`Model::costs`] checks it).
     pub fn of(roof: &Roof<'_>, model: &Model, workload: &Workload) -> Result<Self, MissingPeak> {
-        let vision = PhaseFloor::of(roof, |sink| {
+        let vision = PhaseRoofline::of(roof, |sink| {
             if workload.images.count > 0 {
                 model.lower_vision(workload, sink);
             }
         })?;
         let vision = (vision.flops > Flops(0)).then_some(vision);
-        let prefill = PhaseFloor::of(roof, |sink| {
+        let prefill = PhaseRoofline::of(roof, |sink| {
             for pass in model.prefill_passes(workload) {
                 model.lower(workload, &pass, sink);
             }
@@ -396,13 +398,13 @@ impl Floors {
         let step = model.decode_step(workload);
         let decode = model
             .decode_pass(workload)
-            .map(|pass| PhaseFloor::of_pass(roof, model, workload, &pass))
+            .map(|pass| PhaseRoofline::of_pass(roof, model, workload, &pass))
             .transpose()?;
         Ok(Self {
             device: roof.device().name.clone(),
             vision,
             prefill,
-            decode_step: PhaseFloor::of_pass(roof, model, workload, &step)?,
+            decode_step: PhaseRoofline::of_pass(roof, model, workload, &step)?,
             decode,
         })
     }

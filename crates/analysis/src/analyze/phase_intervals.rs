@@ -1,4 +1,4 @@
-//! The stretches of a trace's phases, with what the model did in each.
+//! The intervales of a trace's phases, with what the model did in each.
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::trace::Trace;
@@ -10,14 +10,14 @@ use crate::roofline::{Theory, Work};
 use crate::trace::Structure;
 use llmprof_record::run::{RunPhase, RunRecord};
 
-/// One stretch of a phase.
+/// One interval of a phase.
 #[derive(Clone, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct Interval {
     /// Its number in [`Phases::windows`].
     pub(crate) window: usize,
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Its place among the stretches with the same name.
+    /// Its place among the intervales with the same name.
     pub(crate) order: usize,
     /// The number of that name.
     pub(crate) name: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Stretch {
     pub(crate) is_whole: bool,
 }
 
-impl Stretch {
+impl Interval {
     pub(crate) fn window(&self) -> (i64, i64) {
         (self.start, self.end)
     }
@@ -48,13 +48,13 @@ impl Stretch {
     }
 }
 
-/// The stretches of one phase.
+/// The intervales of one phase.
 #[derive(Clone, Debug)]
 pub(crate) struct TracePhase {
     pub(crate) phase: RunPhase,
     /// Its name in the trace, where that is not the phase's own.
     pub(crate) label: Option<String>,
-    pub(crate) stretches: Vec<Stretch>,
+    pub(crate) intervales: Vec<Interval>,
 }
 
 /// The phase that a name in a trace stands for; nothing for warm-up, which belongs to none.
@@ -92,14 +92,14 @@ pub(crate) fn name_steps(phases: &mut Phases, workload: &Workload) -> Option<Iss
 }
 
 /// The phases of a trace in order of first use, load and warm-up left out.
-pub(crate) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
+pub(crate) fn intervales(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
     let phases = &structure.phases;
     let mut found: Vec<TracePhase> = Vec::new();
     let mut orders = vec![0; phases.names.len()];
-    for (window, stretch) in phases.windows.iter().enumerate() {
-        let order = orders[stretch.name];
-        orders[stretch.name] += 1;
-        let Some((phase, label)) = run_phase(&phases.names[stretch.name]) else {
+    for (window, interval) in phases.windows.iter().enumerate() {
+        let order = orders[interval.name];
+        orders[interval.name] += 1;
+        let Some((phase, label)) = run_phase(&phases.names[interval.name]) else {
             continue;
         };
         if phase == RunPhase::Load {
@@ -112,33 +112,33 @@ pub(crate) fn stretches(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
             found.push(TracePhase {
                 phase,
                 label,
-                stretches: Vec::new(),
+                intervales: Vec::new(),
             });
             found.len() - 1
         });
-        let step = stretch.step().map(|step| phases.steps[step].clone());
-        let is_step = (phases.names[stretch.name] == STEP || step.is_some()) && stretch.is_whole;
-        found[place].stretches.push(Stretch {
+        let step = interval.step().map(|step| phases.steps[step].clone());
+        let is_step = (phases.names[interval.name] == STEP || step.is_some()) && interval.is_whole;
+        found[place].intervales.push(Interval {
             window,
-            start: stretch.start,
-            end: stretch.end,
+            start: interval.start,
+            end: interval.end,
             order,
-            name: stretch.name,
+            name: interval.name,
             steps: if is_step {
-                vec![stretch.end.saturating_sub(stretch.start)]
+                vec![interval.end.saturating_sub(interval.start)]
             } else {
                 Vec::new()
             },
             passes: Vec::new(),
             step,
-            is_whole: stretch.is_whole,
+            is_whole: interval.is_whole,
         });
     }
     add_steps(&ranges_of(trace, STEP), phases, &mut found);
     found
 }
 
-/// Leaves out stretches that were recorded in part, where there are whole ones or theory counts what a whole one holds, with
+/// Leaves out intervales that were recorded in part, where there are whole ones or theory counts what a whole one holds, with
 /// which a part cannot be compared.
 pub(crate) fn leave_out_parts(
     found: &mut Vec<TracePhase>,
@@ -146,12 +146,12 @@ pub(crate) fn leave_out_parts(
     issues: &mut Vec<Issue>,
 ) {
     for phase in found.iter_mut() {
-        let parts = phase.stretches.iter().filter(|one| !one.is_whole).count();
-        let has_whole = parts < phase.stretches.len();
+        let parts = phase.intervales.iter().filter(|one| !one.is_whole).count();
+        let has_whole = parts < phase.intervales.len();
         if parts == 0 || !(has_whole || is_counted) {
             continue;
         }
-        phase.stretches.retain(|stretch| stretch.is_whole);
+        phase.intervales.retain(|interval| interval.is_whole);
         // A phase that is left out as a whole is named with those that were not recorded at all.
         if has_whole {
             let name = phase.label.as_deref().unwrap_or(phase.phase.name());
@@ -161,10 +161,10 @@ pub(crate) fn leave_out_parts(
             );
         }
     }
-    found.retain(|phase| !phase.stretches.is_empty());
+    found.retain(|phase| !phase.intervales.is_empty());
 }
 
-/// Puts the ranges of single steps into the stretches of decode that hold them.
+/// Puts the ranges of single steps into the intervales of decode that hold them.
 fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
     let mut by_window = rustc_hash::FxHashMap::<usize, Vec<i64>>::default();
     for &(start, end) in steps {
@@ -174,14 +174,14 @@ fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
             by_window.entry(window).or_default().push(end - start);
         }
     }
-    for stretch in found.iter_mut().flat_map(|phase| &mut phase.stretches) {
-        if let Some(steps) = by_window.remove(&stretch.window) {
-            stretch.steps = steps;
+    for interval in found.iter_mut().flat_map(|phase| &mut phase.intervales) {
+        if let Some(steps) = by_window.remove(&interval.window) {
+            interval.steps = steps;
         }
     }
 }
 
-/// Says what the decoder did in each stretch.
+/// Says what the decoder did in each interval.
 ///
 /// A measured pass that says so is believed first; then the number of steps that ranges show; then the workload.
 pub(crate) fn count_passes(
@@ -195,14 +195,14 @@ pub(crate) fn count_passes(
     let context = model.context(workload);
     for phase in found.iter_mut() {
         let stated = stated(phase.phase, record, captured);
-        let as_many = stated.len() == phase.stretches.len();
-        for (index, stretch) in phase.stretches.iter_mut().enumerate() {
-            stretch.passes = match phase.phase {
-                _ if stretch.step.is_some() => Vec::new(),
+        let as_many = stated.len() == phase.intervales.len();
+        for (index, interval) in phase.intervales.iter_mut().enumerate() {
+            interval.passes = match phase.phase {
+                _ if interval.step.is_some() => Vec::new(),
                 _ if as_many && !stated[index].is_empty() => stated[index].clone(),
                 RunPhase::Prefill => model.prefill_passes(workload).collect(),
                 RunPhase::Decode => {
-                    let steps = match stretch.steps.len() as u64 {
+                    let steps = match interval.steps.len() as u64 {
                         0 => workload.decode_steps(),
                         steps => steps,
                     };
@@ -225,7 +225,7 @@ fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
     let mut beginnings: Vec<i64> = found
         .iter()
         .filter(|phase| phase.phase == RunPhase::Prefill)
-        .flat_map(|phase| phase.stretches.iter().map(|stretch| stretch.start))
+        .flat_map(|phase| phase.intervales.iter().map(|interval| interval.start))
         .chain(ranges_of(trace, "prefill").iter().map(|range| range.0))
         .collect();
     beginnings.sort_unstable();
@@ -236,17 +236,17 @@ fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
     {
         let mut since = None;
         let mut done = 0;
-        for stretch in &mut phase.stretches {
-            let request = beginnings.partition_point(|&begin| begin <= stretch.start);
+        for interval in &mut phase.intervales {
+            let request = beginnings.partition_point(|&begin| begin <= interval.start);
             if since != Some(request) {
                 (since, done) = (Some(request), 0);
             }
-            // A stretch of a whole generation begins where its prefill ended.
-            let single = stretch.steps.len() == 1;
+            // A interval of a whole generation begins where its prefill ended.
+            let single = interval.steps.len() == 1;
             let begin = request.checked_sub(1).map_or(i64::MIN, |at| beginnings[at]);
-            for pass in &mut stretch.passes {
+            for pass in &mut interval.passes {
                 if single && pass.steps == 1 {
-                    let shown = steps_before(stretch.start) - steps_before(begin);
+                    let shown = steps_before(interval.start) - steps_before(begin);
                     pass.past = pass.past.saturating_add(done.max(shown));
                     done += 1;
                 }
@@ -304,7 +304,7 @@ mod tests {
             range(STEP, 30 + 10 * step, 10);
         }
         let trace = builder.finish();
-        let stretch = |start: i64| Stretch {
+        let interval = |start: i64| Interval {
             window: 0,
             start,
             end: start + 10,
@@ -318,11 +318,11 @@ mod tests {
         let mut found = [TracePhase {
             phase: RunPhase::Decode,
             label: None,
-            stretches: vec![stretch(40), stretch(70)],
+            intervales: vec![interval(40), interval(70)],
         }];
         follow_steps(&mut found, &trace);
         let past: Vec<u64> = found[0]
-            .stretches
+            .intervales
             .iter()
             .map(|one| one.passes[0].past)
             .collect();

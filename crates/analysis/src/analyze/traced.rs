@@ -12,7 +12,7 @@ use crate::analyze::absent::{absent, trace_issues};
 use crate::analyze::assumptions::{arithmetic, assumptions};
 use crate::analyze::count::count;
 use crate::analyze::phase_intervals::{
-    TracePhase, count_passes, intervales, leave_out_parts, name_steps,
+    TracePhase, count_passes, intervals, leave_out_parts, name_steps,
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::measured_routing;
@@ -76,7 +76,7 @@ pub(super) fn of_trace(
         workload,
         roof,
     });
-    let mut found = intervales(trace, &structure);
+    let mut found = intervals(trace, &structure);
     leave_out_parts(&mut found, subject.is_some(), &mut issues);
     issues.extend(recorded::unrecorded(&structure.phases, &found));
     let counted = theory.map(|theory| {
@@ -103,7 +103,7 @@ pub(super) fn of_trace(
         prefills: found
             .iter()
             .filter(|phase| phase.phase == RunPhase::Prefill)
-            .map(|phase| phase.intervales.len())
+            .map(|phase| phase.intervals.len())
             .sum(),
         roof,
     };

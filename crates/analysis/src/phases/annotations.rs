@@ -84,7 +84,7 @@ fn drop_chatter(found: &mut Vec<(i64, i64, usize)>, names: &[String]) {
     found.retain(|&(_, _, name)| is_phase(&names[name]) || times[name] * 1000 >= all);
 }
 
-/// Cuts ranges that may overlap (on several threads) into intervales; where two phases run at once it is `mixed`.
+/// Cuts ranges that may overlap (on several threads) into intervals; where two phases run at once it is `mixed`.
 pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases {
     let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
     for &(start, end, name) in found {

@@ -29,7 +29,7 @@ pub enum PhaseSource {
     Whole,
 }
 
-/// A interval of time that belongs to one phase.
+/// An interval of time that belongs to one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// When it begins, ns.
@@ -44,7 +44,7 @@ pub(crate) struct Window {
     step: Option<u32>,
 }
 
-/// The phases of a trace: intervales of time that do not overlap, in order.
+/// The phases of a trace: intervals of time that do not overlap, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Phases {
     /// How they are known.
@@ -53,13 +53,13 @@ pub(crate) struct Phases {
     pub(crate) confidence: Option<f64>,
     /// The names, in order of first use.
     pub(crate) names: Vec<String>,
-    /// The intervales, in order of time. Where the device works on after the host has left a range, they are those of the device.
+    /// The intervals, in order of time. Where the device works on after the host has left a range, they are those of the device.
     pub(crate) windows: Vec<Window>,
     /// What engines state of their steps; windows have numbers of these.
     pub(crate) steps: Vec<Step>,
     /// For each window the range of the host in which its work was launched, where that is another time.
     launched: Option<Vec<Window>>,
-    /// Where only slices were recorded, how long the intervales of each name were in all, ns; names that came with the cut
+    /// Where only slices were recorded, how long the intervals of each name were in all, ns; names that came with the cut
     /// have none.
     pub(crate) spans: Option<Vec<i64>>,
 }

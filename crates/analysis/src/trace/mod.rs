@@ -106,14 +106,14 @@ pub struct Totals {
     pub outside_phases_ns: Nanos,
 }
 
-/// One phase: all intervales of time with one name.
+/// One phase: all intervals of time with one name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseRow {
     /// Its name.
     pub name: String,
     /// How often it occurs.
     pub instances: u64,
-    /// All intervales together.
+    /// All intervals together.
     pub span_ns: Nanos,
     /// Device events that belong to it: launched in it, or begun in it where phases are inferred.
     pub events: u64,
@@ -123,7 +123,7 @@ pub struct PhaseRow {
     pub device_time_ns: Nanos,
     /// Calls that launched device events, per occurrence: per step, and per token where a step makes one.
     pub launches_per_instance: f64,
-    /// The intervales, in order of time.
+    /// The intervals, in order of time.
     pub windows: Vec<PhaseWindow>,
     /// What each device did.
     pub devices: Vec<DeviceBreakdown>,

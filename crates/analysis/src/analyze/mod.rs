@@ -16,6 +16,7 @@ mod phase_intervals;
 mod plain;
 mod recorded;
 mod routing;
+mod shapes;
 mod step_count;
 mod subject;
 mod tables;

@@ -148,7 +148,7 @@ mod tests {
 
     fn judged(slices: &[(i64, i64)]) -> (Vec<String>, Vec<String>) {
         let trace = trace(slices);
-        let structure = Structure::of(&trace);
+        let structure = Structure::of(&trace, None);
         let mut found = intervals(&trace, &structure);
         leave_out_parts(&mut found, true, &mut Vec::new());
         let mut issues = unrecorded(&structure.phases, &found);

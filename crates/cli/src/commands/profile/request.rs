@@ -57,6 +57,7 @@ pub(super) fn subject(
         .map_err(app::own_failure)?;
     let plan = plan(&composed, Purpose::Paper)?;
     let mut subject = Subject::of(&plan, None)?;
+    subject.workload_keys = workload_keys(overrides);
     if plan.hardware.spec == "auto" {
         // This machine is not the one that the profile is of, nor does it matter what is known of it.
         subject.device = None;
@@ -65,6 +66,19 @@ pub(super) fn subject(
             .retain(|issue| issue.code != "hardware.unknown");
     }
     Ok(Some(subject))
+}
+
+/// The keys of the workload among overrides.
+fn workload_keys(overrides: &[String]) -> Vec<String> {
+    let keys = overrides
+        .iter()
+        .filter_map(|text| text.split_once('='))
+        .map(|(key, _)| key.trim_start_matches('+'));
+    keys.filter(|key| {
+        *key == "runtime.batch_size" || key.starts_with("workload.") || key.starts_with("infer.")
+    })
+    .map(str::to_owned)
+    .collect()
 }
 
 /// Puts what was asked for into the record of the profiles.

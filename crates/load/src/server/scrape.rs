@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use llmprof_units::Nanos;
+
 use super::{
     families::{Family, Gauges},
     text::Page,
@@ -21,8 +23,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// One page.
 #[derive(Clone, Debug)]
 pub struct Scraped {
-    /// When it was asked for, nanoseconds since 1970.
-    pub unix_ns: i64,
+    /// When it was asked for, since 1970.
+    pub unix_ns: Nanos,
     /// It.
     pub page: Page,
 }
@@ -36,8 +38,8 @@ pub struct Scrapes {
     pub first: Scraped,
     /// The last page.
     pub last: Scraped,
-    /// Gauges by time, nanoseconds since 1970.
-    pub gauges: Vec<(i64, Gauges)>,
+    /// Gauges by time since 1970.
+    pub gauges: Vec<(Nanos, Gauges)>,
     /// Scrapes that failed.
     pub failed: u64,
     /// The last page as it was sent.

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use llmprof_units::Nanos;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -21,7 +22,7 @@ use crate::client::until;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// When it was read, nanoseconds since 1970.
-    pub arrived_unix_ns: i64,
+    pub arrived_unix_ns: Nanos,
     /// From then to its turn.
     pub queue: Duration,
     /// From its turn to its first token.
@@ -226,7 +227,7 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
     let arrived = Instant::now();
     let arrived_unix_ns = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos() as i64);
+        .map_or(Nanos(0), |since| Nanos(since.as_nanos() as i64));
     if behaviour.is_strict && (has(body, "continuous_usage_stats") || has(body, "ignore_eos")) {
         let refusal = br#"{"error":{"message":"unknown field"}}"#;
         return respond(stream, state, 400, "application/json", refusal).await;

@@ -104,7 +104,7 @@ impl<W: Write> Writer<'_, W> {
         }
         write!(self.out, "\n  ],\n  \"displayTimeUnit\": \"ms\",")?;
         if let Some(origin) = self.trace.clock_origin_ns {
-            write!(self.out, "\n  \"baseTimeNanoseconds\": {origin},")?;
+            write!(self.out, "\n  \"baseTimeNanoseconds\": {},", origin.0)?;
         }
         for (name, fact) in &self.trace.metadata {
             // Versions and options have Kineto's own names; its schema version is ours here.

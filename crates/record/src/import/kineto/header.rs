@@ -1,5 +1,6 @@
 //! What stands around the list of events: devices, versions, options.
 
+use llmprof_units::Nanos;
 use serde::Deserialize;
 
 use super::cursor::Cursor;
@@ -33,7 +34,7 @@ pub(super) fn read_key(
     let value = cursor.value()?;
     match key {
         b"deviceProperties" => devices(value, builder),
-        b"baseTimeNanoseconds" => builder.clock_origin_ns = integer(value),
+        b"baseTimeNanoseconds" => builder.clock_origin_ns = integer(value).map(Nanos),
         b"distributedInfo" => distributed(value, builder),
         _ => {
             let allowed = ALLOWED.iter().find(|(name, _)| *name == key);

@@ -1,6 +1,7 @@
 //! What the export says of devices and tools. Everything passes by name; the rest of these tables, such as hosts,
 //! users and environments, is not asked for.
 
+use llmprof_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::database::Database;
@@ -186,7 +187,7 @@ fn read_clock(database: &mut Database, reading: &mut Reading) {
         &["utcEpochNs"],
         1,
         |cells| {
-            *origin = cells.int();
+            *origin = cells.int().map(Nanos);
             Some(())
         },
     );

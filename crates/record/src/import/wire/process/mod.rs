@@ -5,6 +5,7 @@ mod events;
 mod graphs;
 mod numbers;
 
+use llmprof_units::Nanos;
 use std::collections::HashMap;
 
 use llmprof_wire::{
@@ -74,7 +75,9 @@ struct Name {
 
 impl<'a> Process<'a> {
     fn new(header: Header, builder: &'a mut TraceBuilder, numbers: &'a mut Numbers) -> Self {
-        builder.clock_origin_ns.get_or_insert(header.unix_offset);
+        builder
+            .clock_origin_ns
+            .get_or_insert(Nanos(header.unix_offset));
         let id = i64::from(header.process);
         Self {
             builder,

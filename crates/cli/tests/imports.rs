@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Command};
 
 use common::{json, refused, works};
 
@@ -234,4 +234,49 @@ fn an_exported_timeline_names_gpus_and_streams() {
     };
     assert!(named("process_name", "GPU 0: NVIDIA H200"));
     assert!(named("thread_name", "stream 7"));
+}
+
+/// Peaks of the CPU that reads a trace say nothing about the GPU that made it.
+#[test]
+fn a_disturbed_calibration_of_this_machine_does_not_matter() {
+    let folder = folder();
+    let cache = folder.path().join("cache");
+    fs::create_dir_all(cache.join("llmprof")).unwrap();
+    let calibration = r#"
+name: this_cpu
+title: A busy CPU
+vendor: unknown
+kind: cpu
+basis: measured
+calibration: {method: 1, threads: 2, other_programs: 0.5}
+sources: {llmprof: "here: \"measured\""}
+peaks:
+  - {dtype: f32, engine: vector, tflops: 0.1, not_recounted: measured, source: llmprof}
+memory:
+  bandwidth_gb_s: {value: 10, source: llmprof}
+"#;
+    fs::write(cache.join("llmprof/cpu.yaml"), calibration).unwrap();
+    let trace = r#"{"schemaVersion": 1, "traceEvents": [
+  {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 10.000, "dur": 2.000, "args": {"correlation": 7}},
+  {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 20.000, "dur": 5.000, "args": {"correlation": 7, "device": 0, "stream": 7}}
+]}"#;
+    fs::write(folder.path().join("trace"), trace).unwrap();
+    let said = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+            .current_dir(folder.path())
+            .env("NO_COLOR", "1")
+            .env("XDG_CACHE_HOME", &cache)
+            .args(args)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+        said + &String::from_utf8_lossy(&output.stdout)
+    };
+    let shown = said(&["hardware", "show", "auto"]);
+    assert!(shown.contains("the peaks are too low"), "{shown}");
+    let imported = said(&["import", "trace", "-o", "run", "model=qwen2_5_0_5b"]);
+    assert!(!imported.contains("hardware.disturbed"), "{imported}");
+    let run = fs::read_to_string(folder.path().join("run/run.json")).unwrap();
+    assert!(!run.contains("hardware."), "{run}");
 }

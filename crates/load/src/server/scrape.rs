@@ -20,6 +20,9 @@ use crate::{client::Calls, endpoint::Endpoint};
 /// Longest that a page may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// Most characters of an answer that says why there is no page.
+const MESSAGE: usize = 200;
+
 /// One page.
 #[derive(Clone, Debug)]
 pub struct Scraped {
@@ -59,10 +62,20 @@ pub fn find(endpoint: &Arc<Endpoint>, paths: &[&str]) -> Result<String, String> 
                 }
                 why = format!("{path} has no metrics");
             }
-            Err(error) => why = error.to_string(),
+            Err(error) => why = shortened(&error.to_string()),
         }
     }
     Err(why)
+}
+
+/// The first line, no longer than fits a terminal: servers answer with whole pages.
+fn shortened(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(MESSAGE) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None if line.len() < text.trim_end().len() => format!("{line} …"),
+        None => line.to_owned(),
+    }
 }
 
 /// A scraper on a thread of its own.
@@ -162,4 +175,18 @@ fn run(
         scrapes.failed = failed;
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_errors_are_one_short_line() {
+        let page = "/metrics: HTTP 404: <!DOCTYPE html>\n<html>\n<body>Not found</body>\n</html>\n";
+        assert_eq!(shortened(page), "/metrics: HTTP 404: <!DOCTYPE html> …");
+        assert_eq!(shortened("no route\n"), "no route");
+        let long = shortened(&"é".repeat(500));
+        assert_eq!(long.chars().count(), MESSAGE + 1);
+    }
 }

@@ -5,6 +5,9 @@ use llmprof_record::trace::{RangeKind, Trace};
 /// The name of a step of decode.
 pub(crate) const STEP: &str = "decode_step";
 
+/// What PyTorch's profiler calls its steps, before their number.
+pub(crate) const PROFILER_STEP: &str = "ProfilerStep";
+
 /// Names of annotations, and the phases that they stand for. Names match exactly: `## decoder fp8 None ##` is no decode, and
 /// `capture_32_DECODE` captures a graph.
 const PHASE_NAMES: &[(&str, &str)] = &[
@@ -79,6 +82,13 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
         .trim_end_matches(|c: char| c.is_ascii_digit())
         .trim_end_matches(['#', ' ', ':', '-']);
     (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The name of a step of PyTorch's profiler: `ProfilerStep#12`.
+pub(crate) fn profiler_step(text: &str) -> Option<String> {
+    let number = text.strip_prefix(PROFILER_STEP)?.strip_prefix('#')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| PROFILER_STEP.to_owned())
 }
 
 pub(crate) fn is_phase(name: &str) -> bool {

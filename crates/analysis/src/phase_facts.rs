@@ -35,7 +35,7 @@ pub struct TracedPhase {
     /// How much of it was recorded; absent where all of it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedPart>,
-    /// The intervales that were found, in order of time.
+    /// The intervals that were found, in order of time.
     pub instances: Vec<PhaseInstance>,
     /// How long single steps of decode took, where ranges show them.
     pub step_ns: Vec<Nanos>,

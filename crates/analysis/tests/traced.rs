@@ -843,7 +843,7 @@ proptest! {
         };
         for phase in &analysis.phases {
             sums_up(phase);
-            // Against the trace itself: the events of the phase's device, clipped to its intervales.
+            // Against the trace itself: the events of the phase's device, clipped to its intervals.
             let traced = phase.traced.as_ref().unwrap();
             let mut events: Vec<(i64, i64, u32)> = Vec::new();
             let kernels = &trace.kernels;

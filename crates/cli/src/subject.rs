@@ -28,6 +28,8 @@ pub(crate) struct Subject {
     pub(crate) model: Option<Model>,
     /// What is asked of it.
     pub(crate) workload: Workload,
+    /// Configuration keys of the workload that the user set.
+    pub(crate) workload_keys: Vec<String>,
     /// What it is compared with; absent where it could not be found out.
     pub(crate) device: Option<Device>,
     /// What could not be found out.
@@ -80,6 +82,7 @@ impl Subject {
             design,
             model,
             workload: plan.workload.workload(),
+            workload_keys: Vec::new(),
             device: None,
             issues,
         }
@@ -109,6 +112,7 @@ impl Subject {
     pub(crate) fn describe(&self, record: &mut RunRecord) {
         record.name.clone_from(&self.name);
         record.workload = Some(self.workload);
+        record.workload_keys.clone_from(&self.workload_keys);
         record.device.clone_from(&self.device);
         record.model = Some(RecordedModel {
             design: self.design.clone(),

@@ -1,4 +1,4 @@
-//! What theory counts in the intervales of a trace.
+//! What theory counts in the intervals of a trace.
 
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, Roof};
@@ -20,7 +20,7 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
         .iter()
         .flat_map(|phase| {
             phase
-                .intervales
+                .intervals
                 .iter()
                 .map(|interval| (phase.phase, interval))
         })

@@ -15,7 +15,7 @@ const LONG_NS: i64 = 5_000_000;
 /// …and above this many times the usual one are not usual.
 const FAR_ABOVE: i64 = 20;
 
-/// Whether the first of some intervales took longer than the others for the same work; it is then marked as left out.
+/// Whether the first of some intervals took longer than the others for the same work; it is then marked as left out.
 pub(crate) fn first_instance(instances: &mut [PhaseInstance]) -> Option<FirstInstance> {
     let [first, later @ ..] = instances else {
         return None;
@@ -42,7 +42,7 @@ pub(crate) fn first_instance(instances: &mut [PhaseInstance]) -> Option<FirstIns
     })
 }
 
-/// Waits before the attention kernels of some intervales.
+/// Waits before the attention kernels of some intervals.
 #[derive(Default)]
 pub(crate) struct AttentionWaits {
     waits: Vec<i64>,

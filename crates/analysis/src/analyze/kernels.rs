@@ -11,7 +11,7 @@ use crate::timeline::device_events::Class;
 use crate::timeline::intervals::union_length;
 
 impl Tracing<'_> {
-    /// The kernels of some intervales that neither multiply by weights nor attend; absent for the host, and where a graph hides
+    /// The kernels of some intervals that neither multiply by weights nor attend; absent for the host, and where a graph hides
     /// its kernels.
     pub(crate) fn glue(&self, included: &[&Interval], lane: &Lane) -> Option<Glue> {
         lane.device?;
@@ -76,7 +76,7 @@ impl Tracing<'_> {
     }
 }
 
-/// How many kernels reach into some intervales.
+/// How many kernels reach into some intervals.
 pub(super) fn kernels(included: &[&Interval], lane: &Lane) -> u64 {
     let of = |interval: &&Interval| {
         let items = lane.items[lane.around(interval.window())].iter();
@@ -88,7 +88,7 @@ pub(super) fn kernels(included: &[&Interval], lane: &Lane) -> u64 {
     included.iter().map(of).sum()
 }
 
-/// How many kernels of some intervales were nodes of graphs.
+/// How many kernels of some intervals were nodes of graphs.
 pub(crate) fn in_graphs(included: &[&Interval], lane: &Lane) -> u64 {
     computing(included, lane)
         .filter(|(item, _)| item.node.is_some())

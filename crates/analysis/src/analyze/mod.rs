@@ -1,7 +1,7 @@
 //! The one entry: a record in, an analysis out.
 //!
 //! Latencies and telemetry come from the passes; everything else from the first trace ([`traced`]). Its work is one lane per
-//! device, or the operators of the host where it has no device. [`intervales`] are the phases with what the decoder did in
+//! device, or the operators of the host where it has no device. [`intervals`] are the phases with what the decoder did in
 //! each, [`count`] is what theory says of them, [`matching`](crate::matching) says which operator each piece of work belongs
 //! to, [`phase`] puts one phase together, [`first_use`] finds what is paid once.
 
@@ -16,6 +16,7 @@ mod phase_intervals;
 mod plain;
 mod recorded;
 mod routing;
+mod shapes;
 mod step_count;
 mod subject;
 mod tables;

@@ -53,7 +53,7 @@ impl Tracing<'_> {
         let mut instances = instances(phase, lane);
         let first_use = first_instance(&mut instances);
         let included: Vec<&Interval> = phase
-            .intervales
+            .intervals
             .iter()
             .zip(&instances)
             .filter(|(_, instance)| !instance.left_out)
@@ -151,7 +151,7 @@ impl Tracing<'_> {
         Some(Utilization::of(roof, &work.cost, wall, level))
     }
 
-    /// What the trace shows of some intervales beyond their waterfall.
+    /// What the trace shows of some intervals beyond their waterfall.
     fn traced(
         &self,
         included: &[&Interval],
@@ -220,7 +220,7 @@ impl Tracing<'_> {
         }
     }
 
-    /// What the trace's own analysis says of the intervales, each with its number in the phase.
+    /// What the trace's own analysis says of the intervals, each with its number in the phase.
     fn breakdowns<'b>(&'b self, included: &[&Interval], lane: &Lane) -> Vec<IntervalBreakdown<'b>> {
         included
             .iter()
@@ -235,7 +235,7 @@ impl Tracing<'_> {
             .collect()
     }
 
-    /// Whether ranges of modules decided in any of these intervales.
+    /// Whether ranges of modules decided in any of these intervals.
     fn by_module(&self, included: &[&Interval]) -> bool {
         let windows = &self.matching.with_modules;
         included
@@ -262,10 +262,10 @@ impl Tracing<'_> {
     }
 }
 
-/// The intervales of a phase with the time of their events.
+/// The intervals of a phase with the time of their events.
 fn instances(phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
     phase
-        .intervales
+        .intervals
         .iter()
         .map(|interval| {
             let items = &lane.items[lane.around(interval.window())];
@@ -283,7 +283,7 @@ fn instances(phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
         .collect()
 }
 
-/// The host operators of a phase. A breakdown is of all intervales with one name, so each counts once.
+/// The host operators of a phase. A breakdown is of all intervals with one name, so each counts once.
 fn host_operators(breakdowns: &[IntervalBreakdown<'_>]) -> Vec<NamedTime> {
     let mut rows: Vec<NamedTime> = Vec::new();
     let mut seen: Vec<*const DeviceBreakdown> = Vec::new();
@@ -329,7 +329,7 @@ fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
         return;
     }
     let (mut waits, mut first_waits) = (AttentionWaits::default(), AttentionWaits::default());
-    for (interval, instance) in phase.intervales.iter().zip(&traced.instances) {
+    for (interval, instance) in phase.intervals.iter().zip(&traced.instances) {
         let waits = if instance.left_out {
             &mut first_waits
         } else {

@@ -1,4 +1,4 @@
-//! The intervales of a trace's phases, with what the model did in each.
+//! The intervals of a trace's phases, with what the model did in each.
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::trace::Trace;
@@ -17,7 +17,7 @@ pub(crate) struct Interval {
     pub(crate) window: usize,
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Its place among the intervales with the same name.
+    /// Its place among the intervals with the same name.
     pub(crate) order: usize,
     /// The number of that name.
     pub(crate) name: usize,
@@ -48,13 +48,13 @@ impl Interval {
     }
 }
 
-/// The intervales of one phase.
+/// The intervals of one phase.
 #[derive(Clone, Debug)]
 pub(crate) struct TracePhase {
     pub(crate) phase: RunPhase,
     /// Its name in the trace, where that is not the phase's own.
     pub(crate) label: Option<String>,
-    pub(crate) intervales: Vec<Interval>,
+    pub(crate) intervals: Vec<Interval>,
 }
 
 /// The phase that a name in a trace stands for; nothing for warm-up, which belongs to none.
@@ -92,7 +92,7 @@ pub(crate) fn name_steps(phases: &mut Phases, workload: &Workload) -> Option<Iss
 }
 
 /// The phases of a trace in order of first use, load and warm-up left out.
-pub(crate) fn intervales(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
+pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
     let phases = &structure.phases;
     let mut found: Vec<TracePhase> = Vec::new();
     let mut orders = vec![0; phases.names.len()];
@@ -112,13 +112,13 @@ pub(crate) fn intervales(trace: &Trace, structure: &Structure) -> Vec<TracePhase
             found.push(TracePhase {
                 phase,
                 label,
-                intervales: Vec::new(),
+                intervals: Vec::new(),
             });
             found.len() - 1
         });
         let step = interval.step().map(|step| phases.steps[step].clone());
         let is_step = (phases.names[interval.name] == STEP || step.is_some()) && interval.is_whole;
-        found[place].intervales.push(Interval {
+        found[place].intervals.push(Interval {
             window,
             start: interval.start,
             end: interval.end,
@@ -138,7 +138,7 @@ pub(crate) fn intervales(trace: &Trace, structure: &Structure) -> Vec<TracePhase
     found
 }
 
-/// Leaves out intervales that were recorded in part, where there are whole ones or theory counts what a whole one holds, with
+/// Leaves out intervals that were recorded in part, where there are whole ones or theory counts what a whole one holds, with
 /// which a part cannot be compared.
 pub(crate) fn leave_out_parts(
     found: &mut Vec<TracePhase>,
@@ -146,12 +146,12 @@ pub(crate) fn leave_out_parts(
     issues: &mut Vec<Issue>,
 ) {
     for phase in found.iter_mut() {
-        let parts = phase.intervales.iter().filter(|one| !one.is_whole).count();
-        let has_whole = parts < phase.intervales.len();
+        let parts = phase.intervals.iter().filter(|one| !one.is_whole).count();
+        let has_whole = parts < phase.intervals.len();
         if parts == 0 || !(has_whole || is_counted) {
             continue;
         }
-        phase.intervales.retain(|interval| interval.is_whole);
+        phase.intervals.retain(|interval| interval.is_whole);
         // A phase that is left out as a whole is named with those that were not recorded at all.
         if has_whole {
             let name = phase.label.as_deref().unwrap_or(phase.phase.name());
@@ -161,10 +161,10 @@ pub(crate) fn leave_out_parts(
             );
         }
     }
-    found.retain(|phase| !phase.intervales.is_empty());
+    found.retain(|phase| !phase.intervals.is_empty());
 }
 
-/// Puts the ranges of single steps into the intervales of decode that hold them.
+/// Puts the ranges of single steps into the intervals of decode that hold them.
 fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
     let mut by_window = rustc_hash::FxHashMap::<usize, Vec<i64>>::default();
     for &(start, end) in steps {
@@ -174,7 +174,7 @@ fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
             by_window.entry(window).or_default().push(end - start);
         }
     }
-    for interval in found.iter_mut().flat_map(|phase| &mut phase.intervales) {
+    for interval in found.iter_mut().flat_map(|phase| &mut phase.intervals) {
         if let Some(steps) = by_window.remove(&interval.window) {
             interval.steps = steps;
         }
@@ -195,8 +195,8 @@ pub(crate) fn count_passes(
     let context = model.context(workload);
     for phase in found.iter_mut() {
         let stated = stated(phase.phase, record, captured);
-        let as_many = stated.len() == phase.intervales.len();
-        for (index, interval) in phase.intervales.iter_mut().enumerate() {
+        let as_many = stated.len() == phase.intervals.len();
+        for (index, interval) in phase.intervals.iter_mut().enumerate() {
             interval.passes = match phase.phase {
                 _ if interval.step.is_some() => Vec::new(),
                 _ if as_many && !stated[index].is_empty() => stated[index].clone(),
@@ -225,7 +225,7 @@ fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
     let mut beginnings: Vec<i64> = found
         .iter()
         .filter(|phase| phase.phase == RunPhase::Prefill)
-        .flat_map(|phase| phase.intervales.iter().map(|interval| interval.start))
+        .flat_map(|phase| phase.intervals.iter().map(|interval| interval.start))
         .chain(ranges_of(trace, "prefill").iter().map(|range| range.0))
         .collect();
     beginnings.sort_unstable();
@@ -236,12 +236,12 @@ fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
     {
         let mut since = None;
         let mut done = 0;
-        for interval in &mut phase.intervales {
+        for interval in &mut phase.intervals {
             let request = beginnings.partition_point(|&begin| begin <= interval.start);
             if since != Some(request) {
                 (since, done) = (Some(request), 0);
             }
-            // A interval of a whole generation begins where its prefill ended.
+            // An interval of a whole generation begins where its prefill ended.
             let single = interval.steps.len() == 1;
             let begin = request.checked_sub(1).map_or(i64::MIN, |at| beginnings[at]);
             for pass in &mut interval.passes {
@@ -318,11 +318,11 @@ mod tests {
         let mut found = [TracePhase {
             phase: RunPhase::Decode,
             label: None,
-            intervales: vec![interval(40), interval(70)],
+            intervals: vec![interval(40), interval(70)],
         }];
         follow_steps(&mut found, &trace);
         let past: Vec<u64> = found[0]
-            .intervales
+            .intervals
             .iter()
             .map(|one| one.passes[0].past)
             .collect();

@@ -7,7 +7,7 @@ use crate::latency::plain_wall;
 use crate::stats::Summary;
 use llmprof_record::run::{MeasuredPass, PassKind, PhaseSpan, RunPhase, RunRecord};
 
-/// The mean time that passes without capture took for what the intervales of a phase hold.
+/// The mean time that passes without capture took for what the intervals of a phase hold.
 ///
 /// A pass may have batches that were not captured, and a captured batch may end early or be recorded now and then: where
 /// the captured pass is measured, its batches are the first ones of every pass, and decode counts by its steps. Else the
@@ -16,7 +16,7 @@ pub(crate) fn plain_time(
     run: &RunRecord,
     captured: Option<usize>,
     phase: RunPhase,
-    intervales: &[&Interval],
+    intervals: &[&Interval],
     repeats: i64,
 ) -> Option<Nanos> {
     let captured = captured.map_or(0, |pass| spans(&run.passes[pass], phase).count());
@@ -24,7 +24,7 @@ pub(crate) fn plain_time(
         let plain = plain_wall(run, phase).filter(|plain| plain.0 > 0 && repeats > 0)?;
         return Some(Nanos(plain.0.saturating_mul(repeats)));
     }
-    let recorded = recorded_steps(intervales);
+    let recorded = recorded_steps(intervals);
     let times: Vec<f64> = run
         .passes_of(PassKind::Plain)
         .map(|(_, pass)| {
@@ -46,11 +46,11 @@ fn spans(pass: &MeasuredPass, phase: RunPhase) -> impl Iterator<Item = &PhaseSpa
     pass.phases.iter().filter(move |span| span.phase == phase)
 }
 
-/// Steps of decode in some intervales.
-fn recorded_steps(intervales: &[&Interval]) -> u64 {
-    let counted = intervales.iter().flat_map(|interval| &interval.passes);
+/// Steps of decode in some intervals.
+fn recorded_steps(intervals: &[&Interval]) -> u64 {
+    let counted = intervals.iter().flat_map(|interval| &interval.passes);
     match counted.map(|pass| pass.steps).sum() {
-        0 => intervales.iter().map(|one| one.steps.len() as u64).sum(),
+        0 => intervals.iter().map(|one| one.steps.len() as u64).sum(),
         counted => counted,
     }
 }

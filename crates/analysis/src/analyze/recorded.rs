@@ -15,7 +15,7 @@ use crate::trace::MORE_SLICES;
 /// With fewer whole steps than this a phase may be something else than it looks like.
 const FEWEST_STEPS: u64 = 4;
 
-/// The part of a phase; nothing where all of it was recorded. `is_judged` says which intervales are not left out.
+/// The part of a phase; nothing where all of it was recorded. `is_judged` says which intervals are not left out.
 pub(super) fn part(
     trace: &Trace,
     phases: &Phases,
@@ -27,9 +27,9 @@ pub(super) fn part(
         .filter(|(name, _)| run_phase(name) == own)
         .map(|(_, span)| span)
         .fold(0, i64::saturating_add);
-    let recorded = length(phase.intervales.iter());
+    let recorded = length(phase.intervals.iter());
     let judged = || {
-        let all = phase.intervales.iter().enumerate();
+        let all = phase.intervals.iter().enumerate();
         all.filter(|(number, _)| is_judged(*number))
             .map(|(_, one)| one)
     };
@@ -56,10 +56,8 @@ pub(super) fn too_small(part: &RecordedPart, name: &str) -> Option<Issue> {
     })
 }
 
-fn length<'s>(intervales: impl Iterator<Item = &'s Interval>) -> i64 {
-    intervales
-        .map(Interval::length)
-        .fold(0, i64::saturating_add)
+fn length<'s>(intervals: impl Iterator<Item = &'s Interval>) -> i64 {
+    intervals.map(Interval::length).fold(0, i64::saturating_add)
 }
 
 /// The names of phases with their time in all; nothing where all of the time was recorded.
@@ -116,7 +114,7 @@ mod tests {
     use llmprof_record::trace::{Range, RangeKind, TraceBuilder};
 
     use super::*;
-    use crate::analyze::phase_intervals::{intervales, leave_out_parts};
+    use crate::analyze::phase_intervals::{intervals, leave_out_parts};
     use crate::trace::Structure;
 
     /// Prefill and six steps of decode, of which some time was recorded.
@@ -150,8 +148,8 @@ mod tests {
 
     fn judged(slices: &[(i64, i64)]) -> (Vec<String>, Vec<String>) {
         let trace = trace(slices);
-        let structure = Structure::of(&trace);
-        let mut found = intervales(&trace, &structure);
+        let structure = Structure::of(&trace, None);
+        let mut found = intervals(&trace, &structure);
         leave_out_parts(&mut found, true, &mut Vec::new());
         let mut issues = unrecorded(&structure.phases, &found);
         let parts = found.iter().map(|phase| {

@@ -29,7 +29,7 @@ pub(crate) fn issue(
     let patterns = &patterns?.patterns;
     let decode = found.iter().filter(|phase| phase.phase == RunPhase::Decode);
     let shown = decode
-        .flat_map(|phase| &phase.intervales)
+        .flat_map(|phase| &phase.intervals)
         .filter(|interval| {
             let counted: u64 = interval.passes.iter().map(|pass| pass.steps).sum();
             interval.steps.is_empty() && counted == assumed

@@ -21,4 +21,10 @@ impl<'a> Subject<'a> {
         model.costs(&workload)?;
         Ok(Some(Self { model, workload }))
     }
+
+    /// Rows and width of the table of tokens.
+    pub(super) fn table(&self) -> Option<(u64, u64)> {
+        let embedding = &self.model.decoder.as_ref()?.embedding;
+        Some((embedding.vocabulary, embedding.width))
+    }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Tables {
 }
 
 impl Tracing<'_> {
-    /// What the events of these intervales add up to.
+    /// What the events of these intervals add up to.
     pub(crate) fn tables(&self, included: &[&Interval], number: usize, wall: i64) -> Tables {
         let lane = &self.lanes[number];
         let mut sums = Sums::default();
@@ -131,7 +131,7 @@ impl Tracing<'_> {
         }
     }
 
-    /// Calls of the intervales that no event was matched to. A call of a known operator that differs from what theory counts
+    /// Calls of the intervals that no event was matched to. A call of a known operator that differs from what theory counts
     /// did run; known operators are named by path, others by place.
     fn missing(&self, included: &[&Interval], sums: &Sums, is_exact: bool) -> Vec<MissingOperator> {
         let Some((_, counted)) = &self.theory else {

@@ -12,10 +12,11 @@ use crate::analyze::absent::{absent, trace_issues};
 use crate::analyze::assumptions::{arithmetic, assumptions};
 use crate::analyze::count::count;
 use crate::analyze::phase_intervals::{
-    TracePhase, count_passes, intervales, leave_out_parts, name_steps,
+    TracePhase, count_passes, intervals, leave_out_parts, name_steps,
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::measured_routing;
+use crate::analyze::shapes::{count_shown, other_model, other_workload};
 use crate::analyze::step_count;
 use crate::analyze::subject::Subject;
 use crate::analyze::tracing::Tracing;
@@ -48,13 +49,24 @@ pub(super) fn of_trace(
     device: Option<&Device>,
 ) -> Analysis {
     let trace = &recorded.trace;
-    let mut structure = Structure::of(trace);
+    let table = subject.and_then(|subject| subject.table());
+    let mut structure = Structure::of(trace, table);
+    // A run that was measured says itself what it did.
+    let is_measured = !record.passes.is_empty();
+    let shown = structure.shown.as_ref().filter(|_| !is_measured);
+    let other = shown
+        .zip(subject)
+        .and_then(|(shown, subject)| other_model(shown, subject.model));
+    let subject = subject.filter(|_| other.is_none());
+    let differs = shown
+        .zip(subject)
+        .map(|(shown, subject)| other_workload(shown, &subject.workload, &record.workload_keys));
     let named = subject.and_then(|subject| name_steps(&mut structure.phases, &subject.workload));
     let timeline = analyze_structure(trace, &structure, device);
     let lanes = lanes(trace, &structure);
-    let is_measured = !record.passes.is_empty();
     let mut issues = trace_issues(&timeline, &lanes, is_measured);
     issues.extend(named);
+    issues.extend(other.into_iter().chain(differs.into_iter().flatten()));
     let telemetry = HostTelemetry::of(record);
     let (latency, latency_issues) = Latency::of(record);
     issues.extend(record.issues.iter().cloned());
@@ -76,12 +88,14 @@ pub(super) fn of_trace(
         workload,
         roof,
     });
-    let mut found = intervales(trace, &structure);
+    let mut found = intervals(trace, &structure);
     leave_out_parts(&mut found, subject.is_some(), &mut issues);
     issues.extend(recorded::unrecorded(&structure.phases, &found));
     let counted = theory.map(|theory| {
         count_passes(&mut found, trace, &theory, record, recorded.pass);
-        // A run that was measured says itself what it did.
+        if let Some(shown) = structure.shown.as_ref().filter(|_| !is_measured) {
+            count_shown(&mut found, &structure.phases, shown, theory.workload);
+        }
         let patterns = timeline.steps.as_ref().filter(|_| !is_measured);
         let (model, workload) = (theory.model, theory.workload);
         issues.extend(step_count::issue(&found, patterns, model, workload));
@@ -103,7 +117,7 @@ pub(super) fn of_trace(
         prefills: found
             .iter()
             .filter(|phase| phase.phase == RunPhase::Prefill)
-            .map(|phase| phase.intervales.len())
+            .map(|phase| phase.intervals.len())
             .sum(),
         roof,
     };

@@ -25,7 +25,7 @@ pub(crate) struct Tracing<'a> {
     /// The pass that the trace was recorded in.
     pub(crate) captured: Option<usize>,
     pub(crate) telemetry: Option<&'a HostTelemetry>,
-    /// Intervales of prefill in the whole trace.
+    /// Intervals of prefill in the whole trace.
     pub(crate) prefills: usize,
     pub(crate) roof: Option<&'a Roof<'a>>,
 }

@@ -1,4 +1,4 @@
-//! The waterfall of one phase: its intervales one by one, each on its own.
+//! The waterfall of one phase: its intervals one by one, each on its own.
 
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
@@ -15,7 +15,7 @@ use crate::waterfall::{Event, EventClass, HostInterval, Input, Roofline, Waterfa
 const BETWEEN_OPERATORS: &str = "between operators";
 
 impl Tracing<'_> {
-    /// Where the time of some intervales went on lane `number`.
+    /// Where the time of some intervals went on lane `number`.
     pub(super) fn waterfall(
         &self,
         included: &[&Interval],

@@ -7,7 +7,7 @@ use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
-/// A interval in which one operator was the innermost.
+/// An interval in which one operator was the innermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub(crate) start: i64,

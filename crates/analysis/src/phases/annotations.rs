@@ -84,7 +84,7 @@ fn drop_chatter(found: &mut Vec<(i64, i64, usize)>, names: &[String]) {
     found.retain(|&(_, _, name)| is_phase(&names[name]) || times[name] * 1000 >= all);
 }
 
-/// Cuts ranges that may overlap (on several threads) into intervales; where two phases run at once it is `mixed`.
+/// Cuts ranges that may overlap (on several threads) into intervals; where prefill and decode run at once it is `mixed`.
 pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases {
     let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
     for &(start, end, name) in found {
@@ -95,7 +95,7 @@ pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases
     points.sort_unstable();
     let mut phases = Phases::empty(PhaseSource::Annotation);
     let mut active = vec![0_u32; names.len()];
-    let mut current: Option<(String, i64)> = None;
+    let mut current: Option<(&str, i64)> = None;
     for (index, &(time, begins, name)) in points.iter().enumerate() {
         if begins {
             active[name] += 1;
@@ -106,20 +106,29 @@ pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases
         if next.is_some_and(|&(at, begins_next, _)| at == time && begins_next == begins) {
             continue;
         }
-        let mut running = (0..names.len()).filter(|&name| active[name] > 0);
-        let state = match (running.next(), running.next()) {
-            (None, _) => None,
-            (Some(one), None) => Some(names[one].as_str()),
-            (Some(_), Some(_)) => Some("mixed"),
+        let running: Vec<usize> = (0..names.len()).filter(|&name| active[name] > 0).collect();
+        let phases_run = running
+            .iter()
+            .filter(|&&name| is_phase(&names[name]))
+            .count();
+        let before = current.as_ref().map(|(state, _)| *state);
+        let state = match running[..] {
+            [] => None,
+            [one] => Some(names[one].as_str()),
+            _ if phases_run > 1 => Some("mixed"),
+            // Of other ranges, the one that began first holds the time.
+            [first, ..] => {
+                let still = |state: &&str| running.iter().any(|&name| names[name] == *state);
+                before.filter(still).or(Some(names[first].as_str()))
+            }
         };
-        let changed = current.as_ref().map(|(name, _)| name.as_str()) != state;
-        if changed {
+        if before != state {
             if let Some((name, start)) = current.take()
                 && time > start
             {
-                phases.push(&name, start, time);
+                phases.push(name, start, time);
             }
-            current = state.map(|name| (name.to_owned(), time));
+            current = state.map(|name| (name, time));
         }
     }
     phases
@@ -174,7 +183,7 @@ mod tests {
         let trace = builder.finish();
         let events = DeviceEvents::of(&trace);
         let calls = EventCalls::of(&events, &Launches::of(&trace));
-        let phases = Phases::with_steps(&trace, &events, &calls, &[]);
+        let phases = Phases::with_steps(&trace, &events, &calls, &[], None);
         assert_eq!(
             windows(&phases),
             [

@@ -53,9 +53,8 @@ pub(super) fn labelled(trace: &Trace) -> Option<Phases> {
         };
         let known = step.label.step.and_then(|shape| shape.step);
         phases.push(name, step.start, step.end);
-        if let (Some(step), Some(window)) = (known, phases.windows.last_mut()) {
-            window.step = Some(phases.steps.len() as u32);
-            phases.steps.push(step);
+        if let Some(step) = known {
+            phases.state_step(step);
         }
     }
     Some(phases)

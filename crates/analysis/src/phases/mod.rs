@@ -2,13 +2,16 @@
 
 mod annotations;
 mod engine;
+pub(crate) mod forward;
+pub(crate) mod training;
 
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
 use serde::{Deserialize, Serialize};
 
 use self::annotations::annotated;
-use crate::labels::{STEP, own_name, phase_of_name, ranges_of};
+use self::forward::ForwardPasses;
+use crate::labels::{PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of};
 use crate::steps;
 use crate::steps::{Repetition, StepLabel};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
@@ -23,13 +26,15 @@ use crate::timeline::slices;
 pub enum PhaseSource {
     /// NVTX ranges or annotations of the framework.
     Annotation,
+    /// Shapes of operators, which show each forward pass.
+    Shapes,
     /// Sequences of kernels that repeat.
     Inferred,
     /// Not at all: the whole trace is one phase.
     Whole,
 }
 
-/// A interval of time that belongs to one phase.
+/// An interval of time that belongs to one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// When it begins, ns.
@@ -44,7 +49,7 @@ pub(crate) struct Window {
     step: Option<u32>,
 }
 
-/// The phases of a trace: intervales of time that do not overlap, in order.
+/// The phases of a trace: intervals of time that do not overlap, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Phases {
     /// How they are known.
@@ -53,13 +58,13 @@ pub(crate) struct Phases {
     pub(crate) confidence: Option<f64>,
     /// The names, in order of first use.
     pub(crate) names: Vec<String>,
-    /// The intervales, in order of time. Where the device works on after the host has left a range, they are those of the device.
+    /// The intervals, in order of time. Where the device works on after the host has left a range, they are those of the device.
     pub(crate) windows: Vec<Window>,
     /// What engines state of their steps; windows have numbers of these.
     pub(crate) steps: Vec<Step>,
     /// For each window the range of the host in which its work was launched, where that is another time.
     launched: Option<Vec<Window>>,
-    /// Where only slices were recorded, how long the intervales of each name were in all, ns; names that came with the cut
+    /// Where only slices were recorded, how long the intervals of each name were in all, ns; names that came with the cut
     /// have none.
     pub(crate) spans: Option<Vec<i64>>,
 }
@@ -107,9 +112,12 @@ impl Phases {
         events: &DeviceEvents,
         calls: &EventCalls,
         steps: &[Repetition],
+        shown: Option<&ForwardPasses>,
     ) -> Self {
         let mut phases = engine::labelled(trace)
             .or_else(|| annotated(trace, events, phase_of_name))
+            .or_else(|| shown.map(ForwardPasses::phases))
+            .or_else(|| annotated(trace, events, profiler_step))
             .or_else(|| {
                 annotated(trace, events, own_name).filter(|phases| phases.names.len() <= 32)
             })
@@ -260,7 +268,31 @@ impl Phases {
 
     /// Whether a device event belongs to the phase in which it was launched; otherwise to the one in which it began.
     pub(crate) fn by_launch(&self) -> bool {
-        self.source == PhaseSource::Annotation
+        matches!(self.source, PhaseSource::Annotation | PhaseSource::Shapes)
+    }
+
+    /// The host's time in which the work of a window was launched.
+    pub(crate) fn host_window(&self, window: usize) -> (i64, i64) {
+        let windows = self.launched.as_ref().unwrap_or(&self.windows);
+        (windows[window].start, windows[window].end)
+    }
+
+    /// Steps that only a profiler or a pattern names are steps of training.
+    pub(crate) fn name_training(&mut self) {
+        let unnamed = [PROFILER_STEP, StepLabel::Step.name()];
+        for name in &mut self.names {
+            if unnamed.contains(&name.as_str()) {
+                "training step".clone_into(name);
+            }
+        }
+    }
+
+    /// Says what the model did in the last window.
+    fn state_step(&mut self, step: Step) {
+        if let Some(window) = self.windows.last_mut() {
+            window.step = Some(self.steps.len() as u32);
+            self.steps.push(step);
+        }
     }
 
     fn empty(source: PhaseSource) -> Self {

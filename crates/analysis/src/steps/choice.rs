@@ -36,7 +36,7 @@ pub(crate) struct Choice<'a> {
 /// The level of steps; nothing where no level is one.
 pub(crate) fn choose<'a>(
     sequence: &Sequence,
-    intervales: &[(usize, usize)],
+    intervals: &[(usize, usize)],
     levels: &'a [Level],
     comparison: &mut Comparison<'_>,
 ) -> Option<Choice<'a>> {
@@ -75,7 +75,7 @@ pub(crate) fn choose<'a>(
             });
         }
         // A token is chosen, but in no repetition: what repeats are the layers of one step.
-        if intervales.iter().any(|&(start, end)| marks_in(start, end)) {
+        if intervals.iter().any(|&(start, end)| marks_in(start, end)) {
             return None;
         }
     }

@@ -65,15 +65,15 @@ impl Runs {
 }
 
 impl Grams {
-    /// The runs inside some intervales of a sequence.
-    pub(crate) fn of(symbols: &[u32], kinds: usize, intervales: &[(usize, usize)]) -> Self {
+    /// The runs inside some intervals of a sequence.
+    pub(crate) fn of(symbols: &[u32], kinds: usize, intervals: &[(usize, usize)]) -> Self {
         let mut interval = vec![NONE; symbols.len()];
         let mut ids = vec![NONE; symbols.len()];
-        for (number, &(start, end)) in intervales.iter().enumerate() {
+        for (number, &(start, end)) in intervals.iter().enumerate() {
             interval[start..end].fill(number as u32);
             ids[start..end].copy_from_slice(&symbols[start..end]);
         }
-        let ends: Vec<u32> = intervales.iter().map(|&(_, end)| end as u32).collect();
+        let ends: Vec<u32> = intervals.iter().map(|&(_, end)| end as u32).collect();
         let mut by_size = vec![Runs::of(ids, kinds)];
         for pair in SIZES.windows(2) {
             let half = pair[0];
@@ -116,7 +116,7 @@ impl Grams {
         &runs.places[runs.offsets[id] as usize..runs.offsets[id + 1] as usize]
     }
 
-    /// Where the interval ends that holds a launch; nothing outside of all intervales.
+    /// Where the interval ends that holds a launch; nothing outside of all intervals.
     pub(crate) fn end_at(&self, place: usize) -> Option<usize> {
         let interval = *self.interval.get(place)?;
         self.ends.get(interval as usize).map(|&end| end as usize)

@@ -17,7 +17,7 @@ pub(crate) fn with_heads(
     sequence: &Sequence,
     grams: &Grams,
     comparison: &mut Comparison<'_>,
-    intervales: &[(usize, usize)],
+    intervals: &[(usize, usize)],
     starts: Vec<u32>,
 ) -> Vec<u32> {
     let pieces: Vec<Piece> = grams.pieces(&starts).collect();
@@ -37,7 +37,7 @@ pub(crate) fn with_heads(
         let two = !piece.last && before >= LEAST * usual.len() as f64;
         (two && comparison.equal(step, usual)).then_some(start as u32)
     }));
-    for &(begin, end) in intervales {
+    for &(begin, end) in intervals {
         let known = starts.partition_point(|&start| (start as usize) < begin);
         let first = match starts.get(known) {
             Some(&first) if (first as usize) < end => first as usize,

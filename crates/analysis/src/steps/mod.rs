@@ -122,30 +122,30 @@ pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
 fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
     let kernels = sequence.kernels(0, sequence.len());
     let slices = slices(&sequence.launches);
-    let mut intervales = slices.clone();
+    let mut intervals = slices.clone();
     let mut found = Vec::new();
     for _ in 0..ROUNDS {
-        let rest: u64 = intervales
+        let rest: u64 = intervals
             .iter()
             .map(|&(start, end)| sequence.kernels(start, end))
             .sum();
         if (rest as f64) < WORTH_LOOKING * kernels as f64 {
             break;
         }
-        let Some(mut repetition) = repetition(sequence, &intervales, kernels) else {
+        let Some(mut repetition) = repetition(sequence, &intervals, kernels) else {
             break;
         };
-        if !found.is_empty() && !stands_alone(&repetition, &intervales, kernels) {
+        if !found.is_empty() && !stands_alone(&repetition, &intervals, kernels) {
             break;
         }
-        intervales = outside(&intervales, repetition.steps());
+        intervals = outside(&intervals, repetition.steps());
         // What lies at the edge of a slice may be part of a step.
         let is_cut = |&(start, end): &(usize, usize)| {
             let begins = slices.binary_search_by_key(&start, |slice| slice.0);
             let ends = slices.binary_search_by_key(&end, |slice| slice.1);
             slices.len() > 1 && (begins.is_ok() || ends.is_ok())
         };
-        let mut whole = intervales.iter().filter(|interval| !is_cut(interval));
+        let mut whole = intervals.iter().filter(|interval| !is_cut(interval));
         repetition.beside = whole.any(|&(start, end)| {
             let mut symbols = sequence.symbols[start..end].iter();
             symbols.any(|&symbol| {
@@ -160,11 +160,10 @@ fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
 
 /// Whether what repeats between steps of another pattern is steps: much of all, or once in each interval, as prefills come.
 /// Else it is the layers of a prefill, or what else loops inside one thing.
-fn stands_alone(repetition: &Repetition, intervales: &[(usize, usize)], kernels: u64) -> bool {
+fn stands_alone(repetition: &Repetition, intervals: &[(usize, usize)], kernels: u64) -> bool {
     let steps: Vec<&Unit> = repetition.steps().collect();
     let covered: u64 = steps.iter().map(|step| step.kernels).sum();
-    let interval =
-        |step: &Unit| intervales.partition_point(|&(start, _)| start <= step.piece.start);
+    let interval = |step: &Unit| intervals.partition_point(|&(start, _)| start <= step.piece.start);
     let once = steps
         .windows(2)
         .all(|pair| interval(pair[0]) != interval(pair[1]));
@@ -206,14 +205,14 @@ fn delays(launches: &[Launch]) -> Vec<(u32, i64)> {
         .collect()
 }
 
-/// What steps leave of intervales.
+/// What steps leave of intervals.
 fn outside<'a>(
-    intervales: &[(usize, usize)],
+    intervals: &[(usize, usize)],
     steps: impl Iterator<Item = &'a Unit>,
 ) -> Vec<(usize, usize)> {
     let mut steps = steps.map(|step| step.piece).peekable();
     let mut rest = Vec::new();
-    for &(start, end) in intervales {
+    for &(start, end) in intervals {
         let mut from = start;
         while let Some(step) = steps.next_if(|step| step.start < end) {
             if step.start > from {
@@ -230,19 +229,19 @@ fn outside<'a>(
 
 fn repetition(
     sequence: &Sequence,
-    intervales: &[(usize, usize)],
+    intervals: &[(usize, usize)],
     kernels: u64,
 ) -> Option<Repetition> {
-    let grams = Grams::of(&sequence.symbols, sequence.marks.len(), intervales);
+    let grams = Grams::of(&sequence.symbols, sequence.marks.len(), intervals);
     let mut comparison = Comparison::new(&sequence.symbols, &grams);
     let levels = levels::levels(sequence, &grams, &mut comparison, kernels);
-    let choice = choice::choose(sequence, intervales, &levels, &mut comparison)?;
+    let choice = choice::choose(sequence, intervals, &levels, &mut comparison)?;
     let starts = boundary::starts(sequence, &grams, &comparison, choice.level);
-    let starts = heads::with_heads(sequence, &grams, &mut comparison, intervales, starts);
+    let starts = heads::with_heads(sequence, &grams, &mut comparison, intervals, starts);
     let found = Cut::of(sequence, &grams, &mut comparison, &starts);
     let repetition = Repetition {
         source: sequence.source,
-        parts: parts(sequence, intervales, &found.units, &found.usual),
+        parts: parts(sequence, intervals, &found.units, &found.usual),
         delays: delays(&sequence.launches),
         patterns: found.usual.len(),
         marked: choice.marked,

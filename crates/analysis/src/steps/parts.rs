@@ -11,11 +11,11 @@ const FIRST: usize = 4;
 /// Places of a step where an interval may begin that are tried: a step with more of them is the same all along.
 const MOST_PLACES: usize = 256;
 
-/// The parts of steps of the first pattern that lie at the edges of intervales: what comes before the first unit is the end
+/// The parts of steps of the first pattern that lie at the edges of intervals: what comes before the first unit is the end
 /// of a step as far as the launches are those that steps end with, what follows the last is the beginning of one.
 pub(crate) fn parts(
     sequence: &Sequence,
-    intervales: &[(usize, usize)],
+    intervals: &[(usize, usize)],
     units: &[Unit],
     usual: &[Piece],
 ) -> Vec<(u32, f64)> {
@@ -24,7 +24,7 @@ pub(crate) fn parts(
     };
     let step = &sequence.symbols[usual.start..usual.end];
     let mut parts = Vec::new();
-    for &(start, end) in intervales {
+    for &(start, end) in intervals {
         let first = units.partition_point(|unit| unit.piece.start < start);
         let last = units.partition_point(|unit| unit.piece.start < end);
         let (head, tail) = match &units[first..last] {

@@ -18,7 +18,7 @@ const FEWEST: usize = 4;
 pub struct StepPatterns {
     /// The patterns, those with the most steps of each thread first.
     pub patterns: Vec<StepPattern>,
-    /// Whole intervales between two steps that are like no other: a single prefill, a warm-up.
+    /// Whole intervals between two steps that are like no other: a single prefill, a warm-up.
     pub unlike: u64,
 }
 
@@ -165,7 +165,7 @@ fn source(trace: &Trace, source: Source) -> String {
 
 /// When some device worked.
 struct Busy {
-    /// Starts of intervales of work, their ends, and the work before each.
+    /// Starts of intervals of work, their ends, and the work before each.
     starts: Vec<i64>,
     ends: Vec<i64>,
     before: Vec<i64>,

@@ -5,7 +5,7 @@ use crate::steps::units::Unit;
 
 /// Phases that are steps.
 pub(crate) struct StepPhases {
-    /// Intervales of device time, in order and apart, and what they seem to be.
+    /// Intervals of device time, in order and apart, and what they seem to be.
     pub(crate) windows: Vec<(i64, i64, StepLabel)>,
     /// How alike neighbours are: the mean part of its launches that a step shares with the more similar one.
     pub(crate) likeness: f64,
@@ -39,7 +39,7 @@ impl StepLabel {
 /// A prefill works this much longer than the usual step.
 const LONGER: f64 = 1.1;
 
-/// Intervales of device time that the steps of the busiest thread or stream take, in order, and how alike neighbours are.
+/// Intervals of device time that the steps of the busiest thread or stream take, in order, and how alike neighbours are.
 ///
 /// Layers that repeat in no step are not taken for steps: names of kernels must say that a token was chosen, or
 /// something must repeat inside the steps.
@@ -73,7 +73,7 @@ pub(crate) fn phases(found: &[Repetition]) -> Option<StepPhases> {
     })
 }
 
-/// Intervales of the host's time, in order, in which each step was launched that another follows at once.
+/// Intervals of the host's time, in order, in which each step was launched that another follows at once.
 pub(crate) fn launched(found: &[Repetition]) -> Vec<(i64, i64)> {
     let Some(main) = found
         .first()

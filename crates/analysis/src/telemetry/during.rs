@@ -69,7 +69,7 @@ pub(super) fn phase(
     })
 }
 
-/// A mean over several intervales, each weighted by its length.
+/// A mean over several intervals, each weighted by its length.
 fn weighted(spans: &[(Nanos, Nanos)], mean: impl Fn(Nanos, Nanos) -> Option<f64>) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for &(start, end) in spans {
@@ -212,7 +212,7 @@ mod tests {
     /// As an H200 tells of a tenth of a second with work: utilization comes when it is over, and the mean of
     /// the last second hardly moves.
     #[test]
-    fn short_intervales_have_the_power_of_the_moment_and_no_utilization() {
+    fn short_intervals_have_the_power_of_the_moment_and_no_utilization() {
         let ms = |time: i64| Nanos(time * 1_000_000);
         let row = |time, busy, power| GpuSample {
             time_ns: ms(time),

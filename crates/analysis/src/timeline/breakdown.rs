@@ -133,12 +133,12 @@ pub struct Queueing {
     pub max_depth: u64,
 }
 
-/// What one device did in the intervales of one phase.
+/// What one device did in the intervals of one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceBreakdown {
     /// The device.
     pub device: u32,
-    /// All intervales together.
+    /// All intervals together.
     pub total: DeviceTime,
     /// Its streams.
     pub streams: Vec<StreamTime>,
@@ -148,11 +148,11 @@ pub struct DeviceBreakdown {
     pub launches: u64,
     /// How long events waited; absent where no launch call is known.
     pub queueing: Option<Queueing>,
-    /// The single intervales, in order of time.
+    /// The single intervals, in order of time.
     pub instances: Vec<DeviceTime>,
 }
 
-/// The events of one device, ready to be cut into intervales.
+/// The events of one device, ready to be cut into intervals.
 pub(crate) struct DeviceTimeline<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) calls: &'a EventCalls,
@@ -174,7 +174,7 @@ struct Clipped {
 }
 
 impl DeviceTimeline<'_> {
-    /// Breaks down intervales that come in order and do not overlap. Where the last one is `closed`, an event without
+    /// Breaks down intervals that come in order and do not overlap. Where the last one is `closed`, an event without
     /// length at its very end is in it.
     pub(crate) fn break_down(&self, windows: &[(i64, i64)], closed: bool) -> DeviceBreakdown {
         let mut total = DeviceTime::default();
@@ -188,7 +188,7 @@ impl DeviceTimeline<'_> {
         let mut next = 0;
         for (order, &(start, end)) in windows.iter().enumerate() {
             let last = closed && order + 1 == windows.len();
-            // What began between the intervales may reach into this one.
+            // What began between the intervals may reach into this one.
             while next < self.events.len() && self.events[next].start < start {
                 carry.push(next);
                 next += 1;

@@ -43,7 +43,7 @@ pub(crate) fn step_starts(trace: &Trace) -> Vec<i64> {
     starts
 }
 
-/// The names of intervales that were recorded, and when.
+/// The names of intervals that were recorded, and when.
 fn captures(trace: &Trace) -> impl Iterator<Item = (&str, (i64, i64))> {
     let ranges = &trace.ranges;
     (0..ranges.len())

@@ -16,6 +16,8 @@ use crate::attribution::kernels::KernelRow;
 use crate::attribution::key_averages::SliceTimes;
 use crate::attribution::operators::OperatorRow;
 use crate::attribution::{Attribution, Reason, kernels, operators};
+use crate::phases::forward::ForwardPasses;
+use crate::phases::training::is_training;
 use crate::phases::{EventWindows, PhaseSource, Phases};
 use crate::steps;
 use crate::steps::{Repetition, StepPatterns};
@@ -106,14 +108,14 @@ pub struct Totals {
     pub outside_phases_ns: Nanos,
 }
 
-/// One phase: all intervales of time with one name.
+/// One phase: all intervals of time with one name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseRow {
     /// Its name.
     pub name: String,
     /// How often it occurs.
     pub instances: u64,
-    /// All intervales together.
+    /// All intervals together.
     pub span_ns: Nanos,
     /// Device events that belong to it: launched in it, or begun in it where phases are inferred.
     pub events: u64,
@@ -123,7 +125,7 @@ pub struct PhaseRow {
     pub device_time_ns: Nanos,
     /// Calls that launched device events, per occurrence: per step, and per token where a step makes one.
     pub launches_per_instance: f64,
-    /// The intervales, in order of time.
+    /// The intervals, in order of time.
     pub windows: Vec<PhaseWindow>,
     /// What each device did.
     pub devices: Vec<DeviceBreakdown>,
@@ -193,14 +195,25 @@ pub(crate) struct Structure {
     repetitions: Vec<Repetition>,
     /// Device events that began before their launch.
     early: Option<Issue>,
+    /// Whether there is a backward pass or an optimizer.
+    pub(crate) is_training: bool,
+    /// Forward passes that shapes show.
+    pub(crate) shown: Option<ForwardPasses>,
 }
 
 impl Structure {
-    pub(crate) fn of(trace: &Trace) -> Self {
+    /// `table` is rows and width of the table of tokens of the model that is named.
+    pub(crate) fn of(trace: &Trace, table: Option<(u64, u64)>) -> Self {
         let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
         let (launches, repetitions) = rayon::join(|| Launches::of(trace), || steps::unnamed(trace));
         let calls = EventCalls::of(&events, &launches);
-        let phases = Phases::with_steps(trace, &events, &calls, &repetitions);
+        let is_training = is_training(trace);
+        let shown = ForwardPasses::of(trace)
+            .filter(|shown| !is_training && (shown.generate() || table == Some(shown.table)));
+        let mut phases = Phases::with_steps(trace, &events, &calls, &repetitions, shown.as_ref());
+        if is_training {
+            phases.name_training();
+        }
         let attribution = Attribution::of(trace, &events, &calls, &nesting);
         let windows = EventWindows::of(trace, &events, &calls, &phases);
         let early = before_launch(trace, &events, &launches);
@@ -213,6 +226,8 @@ impl Structure {
             windows,
             repetitions,
             early,
+            is_training,
+            shown,
         }
     }
 }
@@ -231,6 +246,7 @@ pub(crate) fn analyze_structure(
         windows,
         repetitions,
         early,
+        is_training,
         ..
     } = structure;
     let (operators, parts) = rayon::join(
@@ -265,6 +281,7 @@ pub(crate) fn analyze_structure(
         issues: early
             .iter()
             .cloned()
+            .chain(is_training.then(|| Issue::info("analysis.training")))
             .chain(issues(trace, events, &kernels, &operators))
             .chain((is_sample && scaled.is_none()).then(few_slices))
             .collect(),

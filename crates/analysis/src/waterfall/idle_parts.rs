@@ -23,7 +23,7 @@ pub struct NamedTime {
     pub name: String,
     /// How long it took.
     pub time_ns: Nanos,
-    /// In how many pieces; of causes of a device's idle time, in how many intervales of the phase.
+    /// In how many pieces; of causes of a device's idle time, in how many intervals of the phase.
     pub count: u64,
 }
 

@@ -288,7 +288,7 @@ impl Waterfall {
         }
     }
 
-    /// The same waterfall with its idle time by the causes that a device trace shows for the same intervales.
+    /// The same waterfall with its idle time by the causes that a device trace shows for the same intervals.
     #[must_use]
     pub(crate) fn with_idle_causes(mut self, causes: &IdleCauses) -> Self {
         self.idle = from_causes(causes, self.idle_ns);

@@ -42,6 +42,8 @@ pub struct RunRecord {
     pub model: Option<RecordedModel>,
     /// What was asked of the model, with the number formats and lengths that really ran.
     pub workload: Option<Workload>,
+    /// Configuration keys of the workload that the user set; the others are defaults, which a trace may contradict freely.
+    pub workload_keys: Vec<String>,
     /// In the order in which they ran, warm-up included.
     pub passes: Vec<MeasuredPass>,
     pub requests: Vec<Request>,

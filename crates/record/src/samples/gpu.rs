@@ -350,7 +350,7 @@ mod tests {
             ]
         );
         assert!((whole.reasons[1].1 - 100.0 / 300.0).abs() < 1e-12);
-        // A interval between two samples is judged by the nearer one; idle is no throttling.
+        // An interval between two samples is judged by the nearer one; idle is no throttling.
         assert_eq!(
             gpu.throttled_between(Nanos(60), Nanos(70)).unwrap().share,
             1.0

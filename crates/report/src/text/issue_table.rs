@@ -37,6 +37,12 @@ impl Row {
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
+    Row::new("analysis.training", "backward or optimizer ops were recorded: this is training, and terms of inference (TTFT, TPOT, prefill, decode) do not apply"),
+    Row::new("invariant.other_model", "the trace looks tokens up in a table of {trace}, the model has one of {model}: this is another model, so there are no roofline times, no MFU and no MBU")
+        .hint("name the model that ran: model=NAME or --config config.json"),
+    Row::new("invariant.other_layers", "the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")
+        .hint("name the model that ran, with its number of layers: model.config.num_hidden_layers=N"),
+    Row::new("invariant.other_shape", "{key}={said}, but operator shapes in the trace show {shown}; the analysis uses {shown}"),
     Row::new("trace.inputs_unreadable", "operator input lists whose shapes could not be read"),
     Row::new("kineto.devices_unreadable", "`deviceProperties` cannot be read: {error}"),
     Row::new("kineto.truncated", "the file ends inside an event or before the event list is closed, at byte {byte}")

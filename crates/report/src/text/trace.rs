@@ -58,6 +58,9 @@ fn attribution(timeline: &TraceAnalysis) -> String {
 fn phases(timeline: &TraceAnalysis) -> String {
     match (timeline.phase_source, timeline.phase_confidence) {
         (PhaseSource::Annotation, _) => "Phases are from ranges.".to_owned(),
+        (PhaseSource::Shapes, _) => {
+            "Phases are the forward passes that operator shapes show.".to_owned()
+        }
         (PhaseSource::Inferred, Some(confidence)) => {
             format!("Phases are inferred from repeating launches (confidence {confidence:.2}).")
         }

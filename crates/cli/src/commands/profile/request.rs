@@ -57,11 +57,25 @@ pub(super) fn subject(
         .map_err(app::own_failure)?;
     let plan = plan(&composed, Purpose::Paper)?;
     let mut subject = Subject::model_of(&plan, None)?;
+    subject.workload_keys = workload_keys(overrides);
     // This machine is not the one that the profile is of, nor does it matter what is known of it.
     if plan.hardware.spec != "auto" {
         subject.find_device(&plan)?;
     }
     Ok(Some(subject))
+}
+
+/// The keys of the workload among overrides.
+fn workload_keys(overrides: &[String]) -> Vec<String> {
+    let keys = overrides
+        .iter()
+        .filter_map(|text| text.split_once('='))
+        .map(|(key, _)| key.trim_start_matches('+'));
+    keys.filter(|key| {
+        *key == "runtime.batch_size" || key.starts_with("workload.") || key.starts_with("infer.")
+    })
+    .map(str::to_owned)
+    .collect()
 }
 
 /// Puts what was asked for into the record of the profiles.

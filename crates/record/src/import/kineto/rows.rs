@@ -87,17 +87,22 @@ impl Part {
             duration,
             name,
         };
+        // Traces of 2020 and 2021 have categories in capitals.
         match event.category {
-            b"cpu_op" => self.host(&placed, HostKind::OPERATOR, at),
+            b"cpu_op" | b"Operator" => self.host(&placed, HostKind::OPERATOR, at),
             b"python_function" => self.host(&placed, HostKind::PYTHON, at),
-            b"cuda_runtime" | b"privateuse1_runtime" | b"xpu_runtime" | b"mtia_runtime" => {
+            b"cuda_runtime"
+            | b"privateuse1_runtime"
+            | b"xpu_runtime"
+            | b"mtia_runtime"
+            | b"Runtime" => {
                 self.host(&placed, HostKind::RUNTIME, at);
             }
             b"cuda_driver" | b"privateuse1_driver" => self.host(&placed, HostKind::DRIVER, at),
             b"overhead" => self.host(&placed, HostKind::OVERHEAD, at),
-            b"kernel" => self.kernel(&placed, at),
-            b"gpu_memcpy" => self.copy(&placed),
-            b"gpu_memset" => self.memset(&placed),
+            b"kernel" | b"Kernel" | b"mtia_ccp_events" => self.kernel(&placed, at),
+            b"gpu_memcpy" | b"Memcpy" => self.copy(&placed),
+            b"gpu_memset" | b"Memset" => self.memset(&placed),
             b"cuda_sync" => self.sync(&placed),
             b"user_annotation" => self.range(&placed, RangeKind::ANNOTATION, at),
             b"gpu_user_annotation" => self.device_range(&placed),

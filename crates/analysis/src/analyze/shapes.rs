@@ -1,0 +1,109 @@
+//! What the shapes in a trace say of the model and the workload, beside what the user said. The trace is believed.
+
+use llmprof_record::issue::Issue;
+use llmprof_record::run::RunPhase;
+use llmprof_theory::{Model, Pass, Workload};
+
+use crate::analyze::phase_intervals::TracePhase;
+use crate::phases::Phases;
+use crate::phases::forward::{ForwardPass, ForwardPasses};
+
+/// Another model than the one that was named: its work is not that of the trace, and nothing may be compared with it.
+pub(super) fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
+    let decoder = model.decoder.as_ref()?;
+    let (rows, width) = shown.table;
+    if decoder.embedding.width != width {
+        return Some(
+            Issue::warning("invariant.other_model")
+                .with("trace", format!("{rows} × {width}"))
+                .with(
+                    "model",
+                    format!(
+                        "{} × {}",
+                        decoder.embedding.vocabulary, decoder.embedding.width
+                    ),
+                ),
+        );
+    }
+    let layers = u64::from(decoder.layer_count());
+    let mut calls = shown.passes.iter().map(|pass| pass.attentions);
+    let first = calls.next().filter(|&first| first > 0)?;
+    (first != layers && calls.all(|calls| calls == first)).then(|| {
+        Issue::warning("invariant.other_layers")
+            .with("trace", first)
+            .with("model", layers)
+    })
+}
+
+/// Where the shapes show another batch or prompt than the user stated.
+pub(super) fn other_workload(
+    shown: &ForwardPasses,
+    workload: &Workload,
+    stated: &[String],
+) -> Vec<Issue> {
+    let differs = |key: &str, said: u64, found: u64| {
+        let is_stated = stated.iter().any(|known| known == key);
+        (is_stated && said != found).then(|| {
+            Issue::warning("invariant.other_shape")
+                .with("key", key)
+                .with("said", said)
+                .with("shown", found)
+        })
+    };
+    let prompt = shown.passes.iter().find(|pass| !pass.is_decode());
+    let batch = shown.passes.first();
+    let batch = batch.and_then(|pass| differs("runtime.batch_size", workload.batch, pass.batch));
+    let prompt =
+        prompt.and_then(|pass| differs("workload.prompt_tokens", workload.prompt, pass.new));
+    batch.into_iter().chain(prompt).collect()
+}
+
+/// Counts the intervals of named phases by the passes whose shapes the trace shows in them.
+pub(super) fn count_shown(
+    found: &mut [TracePhase],
+    phases: &Phases,
+    shown: &ForwardPasses,
+    workload: &Workload,
+) {
+    for phase in found
+        .iter_mut()
+        .filter(|phase| matches!(phase.phase, RunPhase::Prefill | RunPhase::Decode))
+    {
+        for interval in phase.intervals.iter_mut().filter(|one| one.step.is_none()) {
+            let (start, end) = phases.host_window(interval.window);
+            let passes = shown.within(start, end);
+            if !passes.is_empty() {
+                interval.passes = passes_of(passes, workload);
+            }
+        }
+    }
+}
+
+/// Decode steps that follow each other are one entry.
+fn passes_of(shown: &[ForwardPass], workload: &Workload) -> Vec<Pass> {
+    let mut passes: Vec<Pass> = Vec::new();
+    for pass in shown {
+        if !pass.is_decode() {
+            let logits = workload.logits;
+            passes.extend(Pass::prefill(
+                pass.batch,
+                pass.new,
+                pass.cached,
+                None,
+                logits,
+            ));
+            continue;
+        }
+        match passes.last_mut() {
+            Some(last)
+                if last.queries == 1
+                    && last.batch == pass.batch
+                    && last.past.saturating_add(last.steps) == pass.cached =>
+            {
+                last.steps += 1;
+            }
+            _ => passes.push(Pass::decode(pass.batch, pass.cached, 1)),
+        }
+    }
+    passes
+}

@@ -1,0 +1,285 @@
+//! Forward passes of a language model by the shapes of its operators.
+//!
+//! A lookup of `[batch, tokens]` ids in the table of tokens begins a pass. Attention says how many keys it meets, and with
+//! that how many tokens are in the KV cache. So a trace with shapes tells batch, prompt and steps, whatever the user says.
+
+use std::collections::BTreeMap;
+
+use llmprof_record::trace::{InputsId, ThreadId, Trace};
+use llmprof_theory::{Sequences, Step};
+
+use super::{PhaseSource, Phases};
+use crate::labels::STEP;
+
+const LOOKUP: &str = "aten::embedding";
+const ATTENTION: &str = "aten::scaled_dot_product_attention";
+
+/// One pass of all sequences of a batch through the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForwardPass {
+    /// When the host looked the tokens up, ns.
+    pub(crate) start: i64,
+    /// When the next pass began, or the thread's last host event ended.
+    pub(crate) end: i64,
+    pub(crate) batch: u64,
+    /// New tokens of each sequence.
+    pub(crate) new: u64,
+    /// Tokens of each sequence in the KV cache before the pass.
+    pub(crate) cached: u64,
+    /// Calls of attention; 0 where the model does not call PyTorch's.
+    pub(crate) attentions: u64,
+}
+
+impl ForwardPass {
+    pub(crate) fn is_decode(&self) -> bool {
+        self.new == 1 && self.cached > 0
+    }
+
+    pub(crate) fn sequences(&self) -> Sequences {
+        Sequences {
+            count: self.batch,
+            new: self.new,
+            cached: self.cached,
+        }
+    }
+}
+
+/// The forward passes of one model on one thread, in order of time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ForwardPasses {
+    /// Rows and width of the table of tokens.
+    pub(crate) table: (u64, u64),
+    pub(crate) passes: Vec<ForwardPass>,
+}
+
+impl ForwardPasses {
+    /// The passes through the largest table of tokens; nothing where no shapes were recorded.
+    ///
+    /// A model with a table of positions or of languages looks those up too: the table with most rows is that of tokens.
+    pub(crate) fn of(trace: &Trace) -> Option<Self> {
+        let lookups = lookups(trace);
+        let (&(table, thread), rows) = lookups.iter().max_by_key(|((table, thread), rows)| {
+            (*table, rows.len(), std::cmp::Reverse(*thread))
+        })?;
+        let mut passes = rows.clone();
+        let keys = attention(trace, thread, &mut passes);
+        fill_caches(&mut passes, &keys);
+        Some(Self { table, passes })
+    }
+
+    /// Whether the passes generate text: some have one new token after cached ones. A lookup alone may be that of a text
+    /// encoder in front of another model.
+    pub(crate) fn generate(&self) -> bool {
+        self.passes.iter().any(ForwardPass::is_decode)
+    }
+
+    /// The passes that begin in a window of the host.
+    pub(crate) fn within(&self, start: i64, end: i64) -> &[ForwardPass] {
+        let first = self.passes.partition_point(|pass| pass.start < start);
+        let last = self.passes.partition_point(|pass| pass.start < end);
+        &self.passes[first..last.max(first)]
+    }
+
+    /// Each pass as a phase with its step.
+    pub(super) fn phases(&self) -> Phases {
+        let mut phases = Phases::empty(PhaseSource::Shapes);
+        for pass in &self.passes {
+            let name = if pass.is_decode() { STEP } else { "prefill" };
+            phases.push(name, pass.start, pass.end);
+            phases.state_step(Step::of_sequences([pass.sequences()]));
+        }
+        phases
+    }
+}
+
+type Lookups = BTreeMap<((u64, u64), u32), Vec<ForwardPass>>;
+
+/// Lookups of `[batch, tokens]` ids by table and thread, in order of time.
+fn lookups(trace: &Trace) -> Lookups {
+    let hosts = &trace.hosts;
+    let mut found = Lookups::new();
+    let Some(name) = trace.strings.find(LOOKUP) else {
+        return found;
+    };
+    let mut last_end = BTreeMap::<u32, i64>::new();
+    for row in 0..hosts.len() {
+        let thread = hosts.thread[row].0;
+        let end = hosts.start[row].saturating_add(hosts.duration[row]);
+        let last = last_end.entry(thread).or_insert(end);
+        *last = (*last).max(end);
+        if hosts.name[row] != name {
+            continue;
+        }
+        let [Some(table), Some(ids)] = shapes(trace, hosts.inputs[row]) else {
+            continue;
+        };
+        let (&[rows, width], &[batch, new]) = (table, ids) else {
+            continue;
+        };
+        let [rows, width, batch, new] =
+            [rows, width, batch, new].map(|dim| u64::try_from(dim).unwrap_or(0));
+        if rows == 0 || batch == 0 || new == 0 {
+            continue;
+        }
+        let of_table = found.entry(((rows, width), thread)).or_default();
+        of_table.push(ForwardPass {
+            start: hosts.start[row],
+            end,
+            batch,
+            new,
+            cached: 0,
+            attentions: 0,
+        });
+    }
+    for ((_, thread), rows) in &mut found {
+        rows.sort_by_key(|row| row.start);
+        let starts: Vec<i64> = rows.iter().skip(1).map(|row| row.start).collect();
+        let ends = starts.into_iter().chain(last_end.get(thread).copied());
+        for (row, end) in rows.iter_mut().zip(ends) {
+            row.end = end;
+        }
+    }
+    found
+}
+
+/// Counts the calls of attention of each pass. The answer is the most keys that one of them meets.
+fn attention(trace: &Trace, thread: u32, passes: &mut [ForwardPass]) -> Vec<Option<u64>> {
+    let mut keys = vec![None; passes.len()];
+    let Some(name) = trace.strings.find(ATTENTION) else {
+        return keys;
+    };
+    let hosts = &trace.hosts;
+    let rows = (0..hosts.len())
+        .filter(|&row| hosts.name[row] == name && hosts.thread[row] == ThreadId(thread));
+    for row in rows {
+        let place = passes.partition_point(|pass| pass.start <= hosts.start[row]);
+        let Some(pass) = place.checked_sub(1) else {
+            continue;
+        };
+        let [Some(queries), Some(met)] = shapes(trace, hosts.inputs[row]) else {
+            continue;
+        };
+        let (&[batch, _, new, _], &[_, _, met, _]) = (queries, met) else {
+            continue;
+        };
+        // An image tower attends in shapes of its own.
+        let own = u64::try_from(batch) == Ok(passes[pass].batch)
+            && u64::try_from(new) == Ok(passes[pass].new);
+        if let (true, Ok(met)) = (own, u64::try_from(met)) {
+            passes[pass].attentions += 1;
+            keys[pass] = keys[pass].max(Some(met));
+        }
+    }
+    keys
+}
+
+/// The first two arguments, where each is one tensor.
+fn shapes(trace: &Trace, inputs: InputsId) -> [Option<&[i64]>; 2] {
+    let mut arguments = trace.inputs.arguments(inputs);
+    [(); 2].map(|()| Some(arguments.next()?.tensors().next()?.dims))
+}
+
+/// A cache that grows shows its length as keys. One of fixed size shows its size in every pass: there, a pass with several
+/// new tokens begins anew and one with a single token follows the pass before it.
+fn fill_caches(passes: &mut [ForwardPass], keys: &[Option<u64>]) {
+    let is_fixed = passes.len() > 1 && keys[0].is_some() && keys.iter().all(|key| *key == keys[0]);
+    let mut length = 0;
+    for (pass, keys) in passes.iter_mut().zip(keys) {
+        let shown = keys
+            .filter(|_| !is_fixed)
+            .and_then(|keys| keys.checked_sub(pass.new));
+        let follows = if pass.new == 1 { length } else { 0 };
+        pass.cached = shown.unwrap_or(follows);
+        length = pass.cached.saturating_add(pass.new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::trace::{Host, HostKind, RawInputs, TraceBuilder};
+
+    use super::*;
+
+    /// A trace of calls `(time, name, shapes)` on one thread.
+    fn trace(calls: &[(i64, &str, &str)]) -> Trace {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        for &(start, name, dims) in calls {
+            let inputs = builder.inputs(RawInputs {
+                dims: dims.as_bytes(),
+                ..RawInputs::default()
+            });
+            let name = builder.intern(name);
+            builder.hosts.push(Host {
+                start,
+                duration: 5,
+                name,
+                thread,
+                kind: HostKind::OPERATOR,
+                inputs,
+                ..Host::default()
+            });
+        }
+        builder.finish()
+    }
+
+    fn shapes_of(trace: &Trace) -> Vec<(u64, u64, u64)> {
+        let found = ForwardPasses::of(trace).unwrap();
+        let passes = found.passes.iter();
+        passes
+            .map(|pass| (pass.batch, pass.new, pass.cached))
+            .collect()
+    }
+
+    #[test]
+    fn a_growing_cache_shows_its_length() {
+        let trace = trace(&[
+            (0, LOOKUP, "[[1000, 64], [2, 8]]"),
+            (10, ATTENTION, "[[2, 4, 8, 16], [2, 1, 8, 16]]"),
+            (100, LOOKUP, "[[1000, 64], [2, 1]]"),
+            (110, ATTENTION, "[[2, 4, 1, 16], [2, 1, 9, 16]]"),
+            (120, ATTENTION, "[[2, 4, 1, 16], [2, 1, 9, 16]]"),
+            (200, LOOKUP, "[[1000, 64], [2, 1]]"),
+            (210, ATTENTION, "[[2, 4, 1, 16], [2, 1, 10, 16]]"),
+        ]);
+        assert_eq!(shapes_of(&trace), [(2, 8, 0), (2, 1, 8), (2, 1, 9)]);
+        let found = ForwardPasses::of(&trace).unwrap();
+        assert!(found.generate());
+        assert_eq!(found.passes[1].attentions, 2);
+        assert_eq!((found.passes[0].end, found.passes[2].end), (100, 215));
+        assert_eq!(found.within(50, 200).len(), 1);
+    }
+
+    #[test]
+    fn a_cache_of_fixed_size_is_followed() {
+        let trace = trace(&[
+            (0, LOOKUP, "[[1000, 64], [1, 8]]"),
+            (10, ATTENTION, "[[1, 4, 8, 16], [1, 1, 64, 16]]"),
+            (100, LOOKUP, "[[1000, 64], [1, 1]]"),
+            (110, ATTENTION, "[[1, 4, 1, 16], [1, 1, 64, 16]]"),
+            (200, LOOKUP, "[[1000, 64], [1, 1]]"),
+            (210, ATTENTION, "[[1, 4, 1, 16], [1, 1, 64, 16]]"),
+        ]);
+        assert_eq!(shapes_of(&trace), [(1, 8, 0), (1, 1, 8), (1, 1, 9)]);
+    }
+
+    #[test]
+    fn positions_and_towers_are_left_out() {
+        let trace = trace(&[
+            (0, LOOKUP, "[[1000, 64], [1, 8]]"),
+            (5, LOOKUP, "[[77, 64], [1, 8]]"),
+            (10, ATTENTION, "[[1, 4, 256, 16], [1, 4, 256, 16]]"),
+            (20, ATTENTION, "[[1, 4, 8, 16], [1, 4, 8, 16]]"),
+        ]);
+        let found = ForwardPasses::of(&trace).unwrap();
+        assert_eq!((found.passes.len(), found.passes[0].attentions), (1, 1));
+        // One pass over a text may be that of an encoder.
+        assert!(!found.generate());
+    }
+
+    #[test]
+    fn without_shapes_there_are_none() {
+        assert!(ForwardPasses::of(&trace(&[(0, LOOKUP, "")])).is_none());
+        assert!(ForwardPasses::of(&trace(&[(0, LOOKUP, "[[10, 4], [7]]")])).is_none());
+    }
+}

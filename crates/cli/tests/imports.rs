@@ -4,7 +4,11 @@
 
 mod common;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use common::{json, refused, works};
 
@@ -280,3 +284,42 @@ memory:
     let run = fs::read_to_string(folder.path().join("run/run.json")).unwrap();
     assert!(!run.contains("hardware."), "{run}");
 }
+
+/// A column that is named for a unit holds numbers in it, not words for people.
+#[test]
+fn columns_with_a_unit_hold_plain_numbers() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let folder = folder();
+    let mut checked = 0;
+    for (number, file) in COLUMNS_OF.iter().enumerate() {
+        let (file, run) = (fixtures.join(file), format!("run{number}"));
+        let args = ["import", file.to_str().unwrap(), "-o", &run];
+        works(folder.path(), &args);
+        for entry in fs::read_dir(folder.path().join(&run)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|ending| ending != "csv") {
+                continue;
+            }
+            let mut reader = csv::Reader::from_path(&path).unwrap();
+            let headers = reader.headers().unwrap().clone();
+            for row in reader.records() {
+                let row = row.unwrap();
+                for (header, cell) in headers.iter().zip(&row) {
+                    let last = header.rsplit('_').next().unwrap();
+                    if UNITS.contains(&last) && !cell.is_empty() {
+                        let path = path.display();
+                        assert!(cell.parse::<f64>().is_ok(), "{path}: {header} is {cell}");
+                        checked += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(checked > 1000, "{checked}");
+}
+
+const UNITS: [&str; 8] = ["ns", "us", "ms", "s", "pct", "bytes", "flops", "calls"];
+const COLUMNS_OF: [&str; 2] = [
+    "h200/runs/graph05/cupti.wire.gz",
+    "h200/torch_shapes.json.gz",
+];

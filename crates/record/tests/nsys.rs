@@ -1,6 +1,6 @@
 //! Nsight Systems: the export against the tool's own reports, and the reports against their published totals.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Bytes, Nanos};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -218,7 +218,7 @@ fn the_export_has_every_event_and_what_it_says_of_the_device() {
     assert_eq!(device.memory_bandwidth_bytes_per_s, Some(4_814_304_000_000));
     assert_eq!(
         (device.max_threads_per_sm, device.l2_bytes),
-        (Some(2048), Some(62_914_560))
+        (Some(2048), Some(Bytes(62_914_560)))
     );
     assert_eq!(trace.metadata["driver_version"], "580.159.04");
     assert_eq!(

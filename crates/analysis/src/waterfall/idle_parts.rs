@@ -28,7 +28,7 @@ pub struct NamedTime {
 }
 
 /// The name of idle time in which the host recorded nothing.
-pub const UNRECORDED: &str = "unrecorded";
+pub(crate) const UNRECORDED: &str = "unrecorded";
 /// The name of idle time in which the host worked before it launched what came next.
 pub(crate) const HOST_BUSY: &str = "host busy before the next launch";
 /// The name of idle time between a launch call and the start on the device.

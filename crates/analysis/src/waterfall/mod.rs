@@ -20,8 +20,8 @@ use llmprof_units::{Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::idle_parts::HostInterval;
+pub use self::idle_parts::NamedTime;
 use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
-pub use self::idle_parts::{NamedTime, UNRECORDED};
 use crate::timeline::idle::IdleCauses;
 use crate::timeline::intervals::add;
 

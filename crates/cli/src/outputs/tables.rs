@@ -97,13 +97,15 @@ fn framework(analysis: &Analysis) -> Option<Output> {
         lines.add([
             operator.name.clone(),
             times.calls.to_string(),
-            times.host_self_ns.to_string(),
-            times.host_total_ns.to_string(),
-            times.device_self_ns.to_string(),
-            times.device_total_ns.to_string(),
+            times.host_self_ns.0.to_string(),
+            times.host_total_ns.0.to_string(),
+            times.device_self_ns.0.to_string(),
+            times.device_total_ns.0.to_string(),
             times.launches.to_string(),
-            work.map(|work| work.flops.to_string()).unwrap_or_default(),
-            work.map(|work| work.bytes.to_string()).unwrap_or_default(),
+            work.map(|work| work.flops.0.to_string())
+                .unwrap_or_default(),
+            work.map(|work| work.bytes.0.to_string())
+                .unwrap_or_default(),
             number(work.and_then(|work| work.flops_per_s)),
             number(work.and_then(|work| work.bytes_per_s)),
             number(work.and_then(|work| work.roofline)),
@@ -133,12 +135,12 @@ pub(super) fn kernels(analysis: &Analysis) -> Option<Output> {
             word(&kernel.category),
             word(&kernel.library),
             kernel.calls.to_string(),
-            kernel.total_ns.to_string(),
+            kernel.total_ns.0.to_string(),
             kernel.share_pct.to_string(),
             kernel.mean_ns.to_string(),
             kernel.median_ns.to_string(),
-            kernel.min_ns.to_string(),
-            kernel.max_ns.to_string(),
+            kernel.min_ns.0.to_string(),
+            kernel.max_ns.0.to_string(),
             kernel.deviation_ns.to_string(),
         ]);
     }

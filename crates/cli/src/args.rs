@@ -403,9 +403,6 @@ pub(crate) struct PredictArgs {
     /// Efficiency profile of the software stack: hf_eager, fused, ideal, or a YAML file.
     #[arg(long, value_name = "NAME", default_value = "hf_eager")]
     pub(crate) efficiency: String,
-    /// Include host launch time, where the efficiency profile states it.
-    #[arg(long)]
-    pub(crate) host: bool,
     /// Target TTFT: show what it would need (200ms, 1.5s).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttft: Option<Duration>,

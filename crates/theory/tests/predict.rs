@@ -115,7 +115,7 @@ fn eager_predictions_hold_where_they_were_not_fitted() {
     );
     // The host: the quickest of the unprofiled steps took 20 µs for each of their kernels.
     let (model, h200) = (qwen(), device("h200"));
-    let hosted = Predictor::new(&model, &h200, &eager, true)
+    let hosted = Predictor::new(&model, &h200, &eager)
         .predict(&workload(128, 32, 1))
         .unwrap();
     assert!(
@@ -145,7 +145,7 @@ fn predictions_are_never_below_rooflines_and_parts_sum_up() {
             for (prompt, batch) in [(1, 1), (128, 1), (2048, 8), (32_768, 64)] {
                 let workload = workload(prompt, 16, batch);
                 let rooflines = Rooflines::of(&roof, model, &workload).unwrap();
-                let prediction = Predictor::new(model, &device, &profile, false)
+                let prediction = Predictor::new(model, &device, &profile)
                     .predict(&workload)
                     .unwrap();
                 let pairs = [
@@ -194,7 +194,7 @@ fn formats_decide_and_missing_ones_are_named() {
         workload
     };
     let tpot = |device: &Device, workload: &Workload| {
-        Predictor::new(&model, device, &fused, false)
+        Predictor::new(&model, device, &fused)
             .predict(workload)
             .map(|prediction| prediction.tpot_ns.unwrap())
     };
@@ -236,7 +236,7 @@ fn weights_that_fit_on_the_chip_need_no_main_memory() {
 fn memory_is_weights_and_the_cache_after_the_last_token() {
     let (model, rtx) = (llama_8b(), device("rtx_4090"));
     let fused = EfficiencyProfile::embedded("fused").unwrap();
-    let predictor = Predictor::new(&model, &rtx, &fused, false);
+    let predictor = Predictor::new(&model, &rtx, &fused);
     let fit = predictor.predict(&workload(1000, 24, 2)).unwrap().memory;
     // 8,030,261,248 parameters of 2 bytes; 2 sequences × 1023 tokens × 32 layers × 2 × 8 heads × 128 × 2 bytes: the last
     // token generated is never fed back.
@@ -253,7 +253,7 @@ fn memory_is_weights_and_the_cache_after_the_last_token() {
 fn targets_say_what_they_need() {
     let (model, h200) = (llama_8b(), device("h200"));
     let fused = EfficiencyProfile::embedded("fused").unwrap();
-    let prediction = Predictor::new(&model, &h200, &fused, false)
+    let prediction = Predictor::new(&model, &h200, &fused)
         .predict(&workload(4096, 64, 1))
         .unwrap();
     let target = Target {

@@ -78,7 +78,9 @@ impl ApiKind {
     /// Reads it from the name of the function.
     pub(crate) fn of(name: &str) -> Self {
         let has = |part: &str| name.contains(part);
-        if has("Synchronize") {
+        // A copy that is not asynchronous waits for the device too: `cudaMemcpy`, `hipMemcpyWithStream`.
+        let waits = has("Memcpy") && !has("Async") && !has("Graph");
+        if has("Synchronize") || waits {
             Self::Sync
         } else if has("Launch") {
             Self::Launch
@@ -102,5 +104,28 @@ impl ApiKinds {
             .0
             .entry(name)
             .or_insert_with(|| ApiKind::of(trace.text(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_are_not_asynchronous_wait() {
+        for (name, kind) in [
+            ("cudaMemcpy", ApiKind::Sync),
+            ("hipMemcpyWithStream", ApiKind::Sync),
+            ("cuMemcpyDtoH_v2", ApiKind::Sync),
+            ("hipMemcpyDtoH", ApiKind::Sync),
+            ("cudaMemcpyAsync", ApiKind::Transfer),
+            ("cuMemcpyHtoDAsync_v2", ApiKind::Transfer),
+            ("cudaGraphAddMemcpyNode", ApiKind::Transfer),
+            ("cudaMemset", ApiKind::Transfer),
+            ("hipStreamSynchronize", ApiKind::Sync),
+            ("cudaGraphLaunch", ApiKind::Launch),
+        ] {
+            assert_eq!(ApiKind::of(name), kind, "{name}");
+        }
     }
 }

@@ -26,6 +26,8 @@ pub fn notes(profile: &EfficiencyProfile) -> Vec<String> {
             summary.worst_at
         ));
     }
+    notes
+        .push("TTFT and TPOT include the host's launch time where it exceeds GPU time.".to_owned());
     notes.push(
         "Memory is weights and KV cache; activations and the runtime's own memory are not included."
             .to_owned(),

@@ -82,7 +82,7 @@ pub fn fixture_comparison(profile: &EfficiencyProfile) -> Vec<Comparison> {
         let Ok(model) = Model::from_config(&design, None) else {
             continue;
         };
-        let predictor = Predictor::new(&model, &device, profile, false);
+        let predictor = Predictor::new(&model, &device, profile);
         for row in times.rows.iter().filter(|row| row.model == *name) {
             let workload = Workload {
                 batch: row.batch,

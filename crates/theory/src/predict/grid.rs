@@ -24,8 +24,6 @@ pub struct Grid {
     pub new_tokens: Vec<u64>,
     /// Everything that no axis sets.
     pub base: Workload,
-    /// Whether the host's time counts.
-    pub host: bool,
 }
 
 /// One point of a grid.
@@ -74,7 +72,7 @@ impl Grid {
         };
         for GridModel { name, model } in &self.models {
             for device in &self.devices {
-                let predictor = Predictor::new(model, device, profile, self.host);
+                let predictor = Predictor::new(model, device, profile);
                 for &precision in &precisions {
                     for &batch in &batches {
                         for &prompt in &prompts {

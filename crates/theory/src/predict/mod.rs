@@ -56,7 +56,7 @@ pub struct Prediction {
     pub decode_step: PhasePrediction,
     /// All decode steps; absent where prefill gives the only token.
     pub decode: Option<PhasePrediction>,
-    /// Time to the first token: vision and prefill.
+    /// Time to the first token: vision and prefill, with the host's time where that is longer than the device's.
     pub ttft_ns: Nanos,
     /// Time per output token after the first: decode ÷ its steps. Absent without decode steps.
     pub tpot_ns: Option<Nanos>,
@@ -80,16 +80,10 @@ pub struct Predictor<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// A predictor; with `host`, the host's time to start kernels counts where the profile states it.
-    pub fn new(
-        model: &'a Model,
-        device: &'a Device,
-        profile: &EfficiencyProfile,
-        host: bool,
-    ) -> Self {
+    pub fn new(model: &'a Model, device: &'a Device, profile: &EfficiencyProfile) -> Self {
         Self {
             model,
-            clock: Clock::new(Roof::new(device), profile, host),
+            clock: Clock::new(Roof::new(device), profile),
             weights: Cell::new(None),
         }
     }

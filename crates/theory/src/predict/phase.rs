@@ -6,18 +6,18 @@ use serde::Serialize;
 use super::efficiency::{EfficiencyProfile, WIDE_ROWS};
 use crate::{
     Kind, Operator,
-    device::{Engine, MissingPeak},
+    device::{DeviceKind, Engine, MissingPeak},
     roofline::{MemoryLevel, Resource, Roof},
 };
 
 /// What a phase is predicted to take, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PhasePrediction {
-    /// The time that a user sees: the device's, or the host's where that is longer and counts.
+    /// The time that a user sees: the device's, or the host's where that is longer.
     pub time_ns: Nanos,
     /// Time of the device's kernels.
     pub device_ns: Nanos,
-    /// Time of the host to start them; absent where the profile captures graphs or the host was left out.
+    /// Time of the host to start them; absent where the profile captures graphs.
     pub host_ns: Option<Nanos>,
     /// The least time that any software needs.
     pub roofline_ns: Nanos,
@@ -63,7 +63,9 @@ pub(super) struct Clock<'d> {
 }
 
 impl<'d> Clock<'d> {
-    pub(super) fn new(roof: Roof<'d>, profile: &EfficiencyProfile, host: bool) -> Self {
+    pub(super) fn new(roof: Roof<'d>, profile: &EfficiencyProfile) -> Self {
+        // A CPU is its own host.
+        let has_host = roof.device().kind != DeviceKind::Cpu;
         // A device file may state its own time between kernels; it then bounds what a kernel costs from below.
         let least_kernel = roof
             .device()
@@ -96,7 +98,7 @@ impl<'d> Clock<'d> {
             host_seconds_per_kernel: profile
                 .host_us_per_kernel
                 .as_ref()
-                .filter(|_| host)
+                .filter(|_| has_host)
                 .map(|figure| figure.value * 1e-6),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
         let (model, device) = (&axes.models[point.model], &axes.devices[point.device]);
         let predictor = predictors
             .entry((point.model, point.device))
-            .or_insert_with(|| Predictor::new(&model.model, device, &profile, args.host));
+            .or_insert_with(|| Predictor::new(&model.model, device, &profile));
         let outcome = predictor.predict(&point.workload);
         let need = |choose: fn(&Prediction, &Target) -> Option<Need>| {
             outcome

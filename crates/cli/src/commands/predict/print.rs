@@ -31,6 +31,8 @@ pub(super) fn table(
         "TTFT",
         "TPOT",
         "TOKENS/S",
+        "PREFILL GPU",
+        "DECODE STEP GPU",
         "PREFILL BOUND BY",
         "DECODE BOUND BY",
         "MEMORY",
@@ -51,6 +53,8 @@ pub(super) fn table(
                         .tpot_ns
                         .map_or_else(dash, |time| time.to_string()),
                     significant(prediction.tokens_per_s),
+                    prediction.prefill.device_ns.to_string(),
+                    prediction.decode_step.device_ns.to_string(),
                     prediction.prefill.binds.to_string(),
                     prediction.decode_step.binds.to_string(),
                     prediction.memory.needed_bytes.to_string(),
@@ -105,7 +109,15 @@ fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
     put("total_ns", prediction.map(|p| value(p.total_ns)));
     put("tokens_per_s", prediction.map(|p| json!(p.tokens_per_s)));
     put(
-        "prefill_floor_ns",
+        "prefill_gpu_ns",
+        prediction.map(|p| value(p.prefill.device_ns)),
+    );
+    put(
+        "decode_step_gpu_ns",
+        prediction.map(|p| value(p.decode_step.device_ns)),
+    );
+    put(
+        "prefill_roofline_ns",
         prediction.map(|p| value(p.prefill.roofline_ns)),
     );
     put(
@@ -113,7 +125,7 @@ fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
         prediction.map(|p| json!(p.prefill.binds)),
     );
     put(
-        "decode_step_floor_ns",
+        "decode_step_roofline_ns",
         prediction.map(|p| value(p.decode_step.roofline_ns)),
     );
     put(

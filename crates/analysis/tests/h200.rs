@@ -2,6 +2,7 @@
 
 mod record;
 
+use llmprof_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -354,7 +355,7 @@ fn matrix_products_cost_what_the_model_says() {
                 .iter()
                 .find(|row| row.name == *name)
                 .expect("operator");
-            row.work.expect("work").flops
+            row.work.expect("work").flops.0
         })
         .sum();
     assert_eq!(counted, flops);
@@ -374,7 +375,7 @@ fn matrix_products_cost_what_the_model_says() {
         .find(|row| row.name == "aten::_cudnn_attention_forward")
         .expect("row");
     assert_eq!(
-        attention.work.expect("work").flops,
+        attention.work.expect("work").flops.0,
         24 * 14 * scores * 4 * 64
     );
 }
@@ -393,18 +394,20 @@ fn occupancy_equals_nsight_computes() {
             warp_size: Some(32),
             max_threads_per_sm: Some(2048),
             registers_per_sm: Some(65_536),
-            shared_per_sm_bytes: Some(233_472),
+            shared_per_sm_bytes: Some(Bytes(233_472)),
             ..DeviceProperties::default()
         };
         let needs = BlockNeeds {
             threads: number("launch__block_size") as u64,
             registers: number("launch__registers_per_thread") as u32,
-            shared_bytes: (number("launch__shared_mem_per_block_static")
-                + number("launch__shared_mem_per_block_dynamic")) as u64,
+            shared_bytes: Bytes(
+                (number("launch__shared_mem_per_block_static")
+                    + number("launch__shared_mem_per_block_dynamic")) as u64,
+            ),
         };
         // The driver gives a kernel as much of the shared memory as it can use, and the tool's limit is by that.
         let given = DeviceProperties {
-            shared_per_sm_bytes: Some(number("launch__shared_mem_config_size") as u64),
+            shared_per_sm_bytes: Some(Bytes(number("launch__shared_mem_config_size") as u64)),
             ..device.clone()
         };
         let limits = BlockLimits::of(needs, &given).expect("limits");

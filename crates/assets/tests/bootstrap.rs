@@ -4,10 +4,17 @@
 
 mod common;
 
-use std::{fs, fs::File, io::Write, os::unix::fs::symlink, path::Path};
+use std::{
+    fs,
+    fs::File,
+    io::Write,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
 
 use common::{made, surroundings, write};
 use llmprof_assets::bootstrap::{Part, plan};
+use tempfile::TempDir;
 use zip::{ZipWriter, write::SimpleFileOptions};
 
 const COMMIT: &str = "2c968b433af61a059311cbf8997765023806a24d";
@@ -26,16 +33,18 @@ fn cached(hub: &Path, repository: &str, files: &[&str]) {
     }
 }
 
-#[test]
-fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
+/// The hub's cache with this model, and where a project goes.
+fn with_cached(repository: &str) -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let (hub, project) = (root.join("hub"), root.join("project"));
-    cached(
-        &hub,
-        "models--deepseek-ai--DeepSeek-OCR",
-        &["config.json", "model.safetensors"],
-    );
+    let hub = root.join("hub");
+    cached(&hub, repository, &["config.json", "model.safetensors"]);
+    (folder, hub, root.join("project"))
+}
+
+#[test]
+fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
+    let (_folder, hub, project) = with_cached("models--deepseek-ai--DeepSeek-OCR");
     let snapshot = hub
         .join("models--deepseek-ai--DeepSeek-OCR/snapshots")
         .join(COMMIT);
@@ -64,7 +73,7 @@ fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
     for variables in [
         [("MODELS_ROOT", hub.clone())],
         [("HF_HUB_CACHE", hub.clone())],
-        [("HF_HOME", root.clone())],
+        [("HF_HOME", hub.parent().unwrap().to_owned())],
     ] {
         let [(name, value)] = &variables;
         let found = plan(&project, Part::All, &surroundings(&[(name, value)])).unwrap();
@@ -74,14 +83,7 @@ fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
 
 #[test]
 fn what_is_missing_is_an_error_and_no_link() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
-    let (hub, project) = (root.join("hub"), root.join("project"));
-    cached(
-        &hub,
-        "models--org--name",
-        &["config.json", "model.safetensors"],
-    );
+    let (_folder, hub, project) = with_cached("models--org--name");
     let environment = surroundings(&[("HF_SNAPSHOTS_ROOT", &hub)]);
     let entry = |keys: &str| format!("models:\n  - {{repo_link_name: m, {keys}}}\n");
     let problem = |text: &str| {

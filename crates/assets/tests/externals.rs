@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/git.rs"]
+mod git;
 
 use std::{
     fs,
@@ -12,30 +14,11 @@ use std::{
 };
 
 use common::{made, surroundings, write};
+use git::git;
 use llmprof_assets::{
     AssetError, Changes,
     externals::{Action, Condition, guard, install_guard, plan, source_revision, status},
 };
-
-fn git(folder: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .args([
-            "-c",
-            "user.name=Test",
-            "-c",
-            "user.email=test@example.org",
-            "-c",
-            "protocol.file.allow=always",
-        ])
-        .args(args)
-        .current_dir(folder)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {args:?}: {said}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 /// A repository with two commits on `main` and the tag `v1` on the first.
 fn upstream(folder: &Path) -> (String, String) {
@@ -101,6 +84,19 @@ fn scene(declared: &str) -> Scene {
 }
 
 impl Scene {
+    fn is_at_first(&self) {
+        self.is_at(&self.first, "one");
+    }
+
+    fn is_at_second(&self) {
+        self.is_at(&self.second, "two");
+    }
+
+    fn is_at(&self, commit: &str, text: &str) {
+        assert_eq!(self.state(), (Condition::AsPinned, Some(commit.to_owned())));
+        assert_eq!(self.text("third_party/github/up/src/models/llama.py"), text);
+    }
+
     fn plan(&self, action: Action) -> Result<Changes, AssetError> {
         plan(
             &self.project,
@@ -189,14 +185,7 @@ fn a_submodule_is_what_git_itself_makes_of_it() {
     );
 
     scene.make(Action::Update);
-    assert_eq!(
-        scene.state(),
-        (Condition::AsPinned, Some(scene.second.clone()))
-    );
-    assert_eq!(
-        scene.text("third_party/github/up/src/models/llama.py"),
-        "two"
-    );
+    scene.is_at_second();
     scene.commit();
     // Somebody checks out something else.
     git(
@@ -240,25 +229,11 @@ fn a_subtree_is_merged_and_edits_of_it_show() {
         "  - path: github/up\n    kind: subtree\n    url: @URL@\n    revision: @FIRST@\n    branch: main\n",
     );
     scene.make(Action::Init);
-    assert_eq!(
-        scene.state(),
-        (Condition::AsPinned, Some(scene.first.clone()))
-    );
-    assert_eq!(
-        scene.text("third_party/github/up/src/models/llama.py"),
-        "one"
-    );
+    scene.is_at_first();
     scene.commit();
     assert_eq!(scene.make(Action::Init), 0);
     scene.make(Action::Update);
-    assert_eq!(
-        scene.state(),
-        (Condition::AsPinned, Some(scene.second.clone()))
-    );
-    assert_eq!(
-        scene.text("third_party/github/up/src/models/llama.py"),
-        "two"
-    );
+    scene.is_at_second();
     scene.commit();
     write(
         &scene.project,

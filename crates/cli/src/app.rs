@@ -93,6 +93,13 @@ pub(crate) fn foreign() -> App {
     }
 }
 
+/// Prints what a composition warned about, as Hydra does.
+pub(crate) fn warn(warnings: Vec<String>) {
+    for warning in warnings {
+        Failure::new(warning).warn();
+    }
+}
+
 /// This process's directory, environment and clock.
 pub(crate) fn host() -> Result<Host, Failure> {
     let cwd = std::env::current_dir()
@@ -107,6 +114,7 @@ pub(crate) fn host() -> Result<Host, Failure> {
         env,
         seed: now.timestamp().as_nanosecond() as u64,
         now: now.datetime(),
+        warnings: hydra::Warnings::default(),
     })
 }
 

@@ -24,6 +24,7 @@ pub(crate) enum Purpose {
 pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failure> {
     let composed = &moved_keys::whole(composed)?;
     let mut config = composed.resolved_job()?;
+    app::warn(composed.take_warnings());
     gather_design(&mut config);
     let overrides = composed.value("hydra.overrides.task")?;
     let overrides: Vec<String> = overrides

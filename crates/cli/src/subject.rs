@@ -39,12 +39,17 @@ pub(crate) struct Subject {
 impl Subject {
     /// Reads the model's design and looks up the device. `family` reads the design as another family than it states.
     pub(crate) fn of(plan: &Plan, family: Option<&str>) -> Result<Self, Failure> {
+        let mut subject = Self::model_of(plan, family)?;
+        subject.find_device(plan)?;
+        Ok(subject)
+    }
+
+    /// The same without a device.
+    pub(crate) fn model_of(plan: &Plan, family: Option<&str>) -> Result<Self, Failure> {
         let design = design(&plan.model)?;
         let model = Model::from_config(&Value::Object(design.clone()), family)
             .map_err(|error| refused(plan, &error))?;
-        let mut subject = Self::without_device(plan, design, Some(model), Vec::new());
-        subject.find_device(plan)?;
-        Ok(subject)
+        Ok(Self::without_device(plan, design, Some(model), Vec::new()))
     }
 
     /// What a run is about, before it is known what it is compared with: that may have to be measured first, which takes

@@ -4,7 +4,11 @@
 
 mod common;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use common::{json, refused, works};
 
@@ -235,3 +239,87 @@ fn an_exported_timeline_names_gpus_and_streams() {
     assert!(named("process_name", "GPU 0: NVIDIA H200"));
     assert!(named("thread_name", "stream 7"));
 }
+
+/// Peaks of the CPU that reads a trace say nothing about the GPU that made it.
+#[test]
+fn a_disturbed_calibration_of_this_machine_does_not_matter() {
+    let folder = folder();
+    let cache = folder.path().join("cache");
+    fs::create_dir_all(cache.join("llmprof")).unwrap();
+    let calibration = r#"
+name: this_cpu
+title: A busy CPU
+vendor: unknown
+kind: cpu
+basis: measured
+calibration: {method: 1, threads: 2, other_programs: 0.5}
+sources: {llmprof: "here: \"measured\""}
+peaks:
+  - {dtype: f32, engine: vector, tflops: 0.1, not_recounted: measured, source: llmprof}
+memory:
+  bandwidth_gb_s: {value: 10, source: llmprof}
+"#;
+    fs::write(cache.join("llmprof/cpu.yaml"), calibration).unwrap();
+    let trace = r#"{"schemaVersion": 1, "traceEvents": [
+  {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 10.000, "dur": 2.000, "args": {"correlation": 7}},
+  {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 20.000, "dur": 5.000, "args": {"correlation": 7, "device": 0, "stream": 7}}
+]}"#;
+    fs::write(folder.path().join("trace"), trace).unwrap();
+    let said = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+            .current_dir(folder.path())
+            .env("NO_COLOR", "1")
+            .env("XDG_CACHE_HOME", &cache)
+            .args(args)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+        said + &String::from_utf8_lossy(&output.stdout)
+    };
+    let shown = said(&["hardware", "show", "auto"]);
+    assert!(shown.contains("the peaks are too low"), "{shown}");
+    let imported = said(&["import", "trace", "-o", "run", "model=qwen2_5_0_5b"]);
+    assert!(!imported.contains("hardware.disturbed"), "{imported}");
+    let run = fs::read_to_string(folder.path().join("run/run.json")).unwrap();
+    assert!(!run.contains("hardware."), "{run}");
+}
+
+/// A column that is named for a unit holds numbers in it, not words for people.
+#[test]
+fn columns_with_a_unit_hold_plain_numbers() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let folder = folder();
+    let mut checked = 0;
+    for (number, file) in COLUMNS_OF.iter().enumerate() {
+        let (file, run) = (fixtures.join(file), format!("run{number}"));
+        let args = ["import", file.to_str().unwrap(), "-o", &run];
+        works(folder.path(), &args);
+        for entry in fs::read_dir(folder.path().join(&run)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|ending| ending != "csv") {
+                continue;
+            }
+            let mut reader = csv::Reader::from_path(&path).unwrap();
+            let headers = reader.headers().unwrap().clone();
+            for row in reader.records() {
+                let row = row.unwrap();
+                for (header, cell) in headers.iter().zip(&row) {
+                    let last = header.rsplit('_').next().unwrap();
+                    if UNITS.contains(&last) && !cell.is_empty() {
+                        let path = path.display();
+                        assert!(cell.parse::<f64>().is_ok(), "{path}: {header} is {cell}");
+                        checked += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(checked > 1000, "{checked}");
+}
+
+const UNITS: [&str; 8] = ["ns", "us", "ms", "s", "pct", "bytes", "flops", "calls"];
+const COLUMNS_OF: [&str; 2] = [
+    "h200/runs/graph05/cupti.wire.gz",
+    "h200/torch_shapes.json.gz",
+];

@@ -81,7 +81,9 @@ fn texts_are_tokenized_and_every_sample_is_a_request() {
     fs::write(root.join("texts/two.txt"), "d e f g h i j k l m n o").unwrap();
     fs::write(root.join("texts/three.txt"), "p q r s t").unwrap();
     fs::write(root.join("tokenizer.json"), tokenizer()).unwrap();
-    fs::write(root.join("list.txt"), "two.txt\nthree.txt\none.txt\n").unwrap();
+    // The dataset's own list comes before one of that name in the working directory.
+    fs::write(root.join("list.txt"), "one.txt\n").unwrap();
+    fs::write(root.join("texts/list.txt"), "two.txt\nthree.txt\none.txt\n").unwrap();
     works(
         root,
         &[
@@ -342,7 +344,8 @@ fn bad_requests_are_refused_in_their_own_words() {
     )
     .unwrap();
     fs::write(root.join("broken.json"), "{\"version\": ").unwrap();
-    let cases: [(&[&str], &[&str]); 8] = [
+    let beside = root.join("absent.lst").display().to_string();
+    let cases: [(&[&str], &[&str]); 9] = [
         (
             &["model.config=other.json"],
             &["gpt_neox", "llama, mistral, qwen2"],
@@ -376,6 +379,14 @@ fn bad_requests_are_refused_in_their_own_words() {
         (
             &["pipeline.telemetry.hz=1000"],
             &["pipeline.telemetry.hz", "between 1 and 50"],
+        ),
+        (
+            &[
+                "dataset=text",
+                "dataset.root=empty",
+                "dataset.subset_filelist=absent.lst",
+            ],
+            &["no file list absent.lst", "empty/absent.lst and", &beside],
         ),
     ];
     for (number, (overrides, expected)) in cases.into_iter().enumerate() {

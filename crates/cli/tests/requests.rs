@@ -373,3 +373,41 @@ fn bash_completes_overrides_and_their_values() {
     let worker = llmprof(folder.path(), &["worker"]);
     assert_eq!(worker.status.code(), Some(2));
 }
+
+/// As Hydra does: each text once, and nothing on standard output.
+#[test]
+fn warnings_of_a_config_are_printed() {
+    let folder = folder();
+    let conf = folder.path().join("other");
+    fs::create_dir(&conf).unwrap();
+    fs::write(
+        conf.join("config.yaml"),
+        "new: 1\nold: ${oc.deprecated:new}\nolder: ${oc.deprecated:new, '$OLD_KEY is gone'}\n",
+    )
+    .unwrap();
+    let args = ["config", "-cp", "other", "-cn", "config", "--cfg", "job"];
+    let output = llmprof(folder.path(), &[&args[..], &["--resolve"]].concat());
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "new: 1\nold: 1\nolder: 1\n"
+    );
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "warning: 'old' is deprecated. Change your code and config to use 'new'\nwarning: older is gone\n"
+    );
+    // Nothing resolves them here.
+    assert!(llmprof(folder.path(), &args).stderr.is_empty());
+
+    let output = llmprof(
+        folder.path(),
+        &[
+            "model",
+            "model=qwen2_5_0_5b",
+            "workload.prompt_tokens=${oc.deprecated:infer.max_new_tokens}",
+        ],
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let warning = "warning: 'workload.prompt_tokens' is deprecated.";
+    assert_eq!(said.matches(warning).count(), 1, "{said}");
+}

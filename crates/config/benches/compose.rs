@@ -85,6 +85,7 @@ fn our_calls(options: &Options) -> Outcome<(f64, usize)> {
         env: env::vars().collect::<BTreeMap<_, _>>(),
         now: jiff::Zoned::now().datetime(),
         seed: 0,
+        warnings: llmprof_config::hydra::Warnings::default(),
     };
     let mut seconds = Vec::new();
     let mut bytes = 0;

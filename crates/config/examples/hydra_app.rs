@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         env: std::env::vars().collect(),
         now: jiff::Zoned::now().datetime(),
         seed: 0,
+        warnings: llmprof_config::hydra::Warnings::default(),
     };
     match Command::parse(args).and_then(|command| command.perform(&application(), &host)) {
         Ok(Outcome::Text(text)) => print!("{text}"),
@@ -146,6 +147,7 @@ fn perform(request: &Value) -> Result<Outcome, Error> {
             .and_then(|now| now.parse().ok())
             .unwrap_or_else(|| jiff::Zoned::now().datetime()),
         seed: 0,
+        warnings: llmprof_config::hydra::Warnings::default(),
     };
     let mut app = application();
     let mut args = strings(&request["args"]);

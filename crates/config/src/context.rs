@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use crate::error::Result;
 use crate::node::Node;
+use crate::warnings::Warnings;
 
 /// A function behind `${name:args}`. Errors it returns are reported as failed interpolations.
 pub(crate) type Function = dyn Fn(&Call<'_>) -> Result<Node>;
@@ -38,7 +39,7 @@ pub struct Context {
     environment: BTreeMap<String, String>,
     functions: HashMap<String, Registered>,
     cache: Rc<RefCell<Cache>>,
-    warnings: Rc<RefCell<Vec<String>>>,
+    warnings: Warnings,
 }
 
 impl Context {
@@ -113,12 +114,14 @@ impl Context {
     }
 
     pub(crate) fn warn(&self, message: String) {
-        self.warnings.borrow_mut().push(message);
+        self.warnings.add(message);
     }
 
-    /// Takes the warnings that resolvers gave since the last time.
-    pub fn take_warnings(&self) -> Vec<String> {
-        self.warnings.take()
+    /// The same context, whose resolvers warn there.
+    #[must_use]
+    pub(crate) fn with_warnings(mut self, warnings: Warnings) -> Self {
+        self.warnings = warnings;
+        self
     }
 }
 

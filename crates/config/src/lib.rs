@@ -20,4 +20,5 @@ mod resolvers;
 pub mod source;
 pub mod typed;
 pub mod update;
+mod warnings;
 pub mod yaml;

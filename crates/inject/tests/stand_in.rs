@@ -294,7 +294,7 @@ fn a_full_disk_costs_records_and_nothing_else() {
     // A limit on the size of files is an error for our thread and a deadly signal for others.
     let scene = Scene::new().capture("interval_ms=20");
     let recorded =
-        scene.run("filesize:20000 cuda kernels:1000 sleep:100 kernels:500 print:alive exit:3");
+        scene.run("filesize:20000 cuda kernels:1000 full kernels:500 print:alive exit:3");
     assert_eq!(recorded.status, Some(3));
     assert_eq!(recorded.stdout, "alive\n");
     let file = recorded.one();

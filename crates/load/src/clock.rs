@@ -8,8 +8,8 @@ use llmprof_units::Nanos;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
-    /// Wall time of the start, nanoseconds since 1970.
-    pub unix_ns: i64,
+    /// Wall time of the start, since 1970.
+    pub unix_ns: Nanos,
 }
 
 impl Clock {
@@ -21,7 +21,7 @@ impl Clock {
         let start = before + before.elapsed() / 2;
         let unix_ns = wall
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_nanos() as i64);
+            .map_or(Nanos(0), |since| Nanos(since.as_nanos() as i64));
         Self { start, unix_ns }
     }
 

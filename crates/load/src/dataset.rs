@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::text_file::{self, TextFileError};
+
 /// One conversation: what the user says in each turn, and how long the answer to it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
@@ -23,22 +25,9 @@ pub struct Turn {
 /// Why a dataset cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A line is not of the format.
-    #[error("line {line}: {what}")]
-    Line {
-        /// Which, from 1.
-        line: usize,
-        /// What is wrong.
-        what: String,
-    },
+    /// It cannot be read, or a line is not of the format.
+    #[error(transparent)]
+    File(#[from] TextFileError),
     /// There is no prompt in it.
     #[error(
         "the dataset has no prompts; supported: JSONL with `prompt` (and `output_tokens`) or `turns`, ShareGPT JSON with `conversations`"
@@ -68,11 +57,7 @@ struct ShareGptTurn {
 
 /// Reads a dataset, by its content.
 pub fn load(path: &Path) -> Result<Vec<Conversation>, DatasetError> {
-    let text = std::fs::read_to_string(path).map_err(|source| DatasetError::Io {
-        path: path.display().to_string(),
-        source,
-    })?;
-    read(&text)
+    read(&text_file::read(path)?)
 }
 
 /// Reads a dataset.
@@ -92,8 +77,8 @@ pub fn read(text: &str) -> Result<Vec<Conversation>, DatasetError> {
     Ok(found)
 }
 
-fn share_gpt(text: &str) -> Result<Vec<Conversation>, DatasetError> {
-    let all: Vec<ShareGpt> = serde_json::from_str(text).map_err(|error| DatasetError::Line {
+fn share_gpt(text: &str) -> Result<Vec<Conversation>, TextFileError> {
+    let all: Vec<ShareGpt> = serde_json::from_str(text).map_err(|error| TextFileError::Line {
         line: error.line(),
         what: error.to_string(),
     })?;
@@ -113,13 +98,13 @@ fn share_gpt(text: &str) -> Result<Vec<Conversation>, DatasetError> {
     Ok(all.into_iter().map(turns).collect())
 }
 
-fn lines(text: &str) -> Result<Vec<Conversation>, DatasetError> {
+fn lines(text: &str) -> Result<Vec<Conversation>, TextFileError> {
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
         }
-        let wrong = |what: String| DatasetError::Line {
+        let wrong = |what: String| TextFileError::Line {
             line: index + 1,
             what,
         };

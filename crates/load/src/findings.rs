@@ -1,5 +1,6 @@
 //! What would make a server faster, with evidence and a bound, or why nothing is concluded.
 
+use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -40,7 +41,7 @@ pub struct Evidence<'a> {
     /// What the server says of the window.
     pub window: Option<&'a ServerWindow>,
     /// Gauges over time.
-    pub gauges: &'a [(i64, Gauges)],
+    pub gauges: &'a [(Nanos, Gauges)],
     /// Tokens of prompts that all have in common, as a share.
     pub shared_prefix: f64,
 }
@@ -68,7 +69,7 @@ fn part(mean: &MeanParts, name: &str) -> Option<f64> {
     (found.mean_ms >= WORTH * mean.e2e_ms).then_some(found.mean_ms)
 }
 
-fn most(gauges: &[(i64, Gauges)], value: impl Fn(&Gauges) -> Option<f64>) -> Option<f64> {
+fn most(gauges: &[(Nanos, Gauges)], value: impl Fn(&Gauges) -> Option<f64>) -> Option<f64> {
     gauges.iter().filter_map(|(_, g)| value(g)).reduce(f64::max)
 }
 
@@ -214,7 +215,7 @@ mod tests {
             parts: &[],
             mean: Some(mean),
             window: None,
-            gauges: &[(0, gauges)],
+            gauges: &[(Nanos(0), gauges)],
             shared_prefix: 0.0,
         })?;
         Ok(found.into_iter().map(|f| f.code + " " + &f.knob).collect())

@@ -28,3 +28,4 @@ pub mod statistics;
 pub mod stub;
 pub mod summary;
 pub mod sweep;
+pub mod text_file;

@@ -1,6 +1,6 @@
 //! What became of each request: measured facts, on one clock.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::ServerTimings;
@@ -126,7 +126,7 @@ pub struct RequestRecord {
     /// Why it has no result.
     pub failure: Option<RequestFailure>,
     /// Bytes of the answer.
-    pub received_bytes: u64,
+    pub received_bytes: Bytes,
     /// The answer did not stream: there is no first token.
     pub is_whole: bool,
 }
@@ -150,7 +150,7 @@ impl RequestRecord {
             usage_mistake: None,
             timings: None,
             failure: None,
-            received_bytes: 0,
+            received_bytes: Bytes(0),
             is_whole: false,
         }
     }

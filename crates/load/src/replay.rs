@@ -5,7 +5,10 @@ use std::path::Path;
 use llmprof_units::Nanos;
 use serde::Deserialize;
 
-use crate::lengths::MOST_TOKENS;
+use crate::{
+    lengths::MOST_TOKENS,
+    text_file::{self, TextFileError},
+};
 
 /// Tokens of a block in Mooncake's traces.
 pub const MOONCAKE_BLOCK: u64 = 512;
@@ -26,22 +29,9 @@ pub struct TracedRequest {
 /// Why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A line is not of the format.
-    #[error("line {line}: {what}")]
-    Line {
-        /// Which, from 1.
-        line: usize,
-        /// What is wrong.
-        what: String,
-    },
+    /// It cannot be read, or a line is not of the format.
+    #[error(transparent)]
+    File(#[from] TextFileError),
     /// Neither format.
     #[error(
         "unrecognized format; supported: Mooncake JSONL (timestamp, input_length, output_length), BurstGPT CSV (Timestamp, Request tokens, Response tokens), JSON of `vllm bench serve --save-detailed`"
@@ -54,11 +44,7 @@ pub enum ReplayError {
 
 /// Reads a trace, by its content.
 pub fn load(path: &Path) -> Result<Vec<TracedRequest>, ReplayError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ReplayError::Io {
-        path: path.display().to_string(),
-        source,
-    })?;
-    read(&text)
+    read(&text_file::read(path)?)
 }
 
 /// Reads a trace.
@@ -94,13 +80,13 @@ struct MooncakeLine {
     hash_ids: Vec<u64>,
 }
 
-fn mooncake(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
+fn mooncake(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
     let mut requests = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
         }
-        let wrong = |what: String| ReplayError::Line {
+        let wrong = |what: String| TextFileError::Line {
             line: index + 1,
             what,
         };
@@ -118,7 +104,7 @@ fn mooncake(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
     Ok(requests)
 }
 
-fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
+fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
     let mut lines = text.lines().enumerate();
     let header: Vec<&str> = lines
         .next()
@@ -126,7 +112,7 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
         .unwrap_or_default();
     let column = |name: &str| {
         let found = header.iter().position(|header| *header == name);
-        found.ok_or_else(|| ReplayError::Line {
+        found.ok_or_else(|| TextFileError::Line {
             line: 1,
             what: format!("there is no column `{name}`"),
         })
@@ -142,7 +128,7 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
             continue;
         }
         let cells: Vec<&str> = line.trim_end().split(',').map(str::trim).collect();
-        let wrong = |what: String| ReplayError::Line {
+        let wrong = |what: String| TextFileError::Line {
             line: index + 1,
             what,
         };
@@ -176,8 +162,8 @@ struct DetailedResult {
 }
 
 impl DetailedResult {
-    fn requests(self) -> Result<Vec<TracedRequest>, ReplayError> {
-        let wrong = |what: String| ReplayError::Line { line: 1, what };
+    fn requests(self) -> Result<Vec<TracedRequest>, TextFileError> {
+        let wrong = |what: String| TextFileError::Line { line: 1, what };
         let count = self.start_times.len();
         if self.input_lens.len() != count || self.output_lens.len() != count {
             return Err(wrong(

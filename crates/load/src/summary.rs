@@ -382,7 +382,7 @@ mod tests {
             record
         });
         LoadRecord {
-            started_unix_ns: 0,
+            started_unix_ns: Nanos(0),
             duration_ns: Nanos(0),
             requests: requests.collect(),
             abandoned: 0,

@@ -87,7 +87,7 @@ mod tests {
 
     fn nothing() -> Summary {
         let load = LoadRecord {
-            started_unix_ns: 0,
+            started_unix_ns: llmprof_units::Nanos(0),
             duration_ns: llmprof_units::Nanos(0),
             requests: Vec::new(),
             abandoned: 0,

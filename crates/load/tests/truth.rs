@@ -26,6 +26,7 @@ use llmprof_load::{
     summary::Summary,
     sweep::{Bounds, sweep},
 };
+use llmprof_units::Nanos;
 use support::{PROMPTS, load, run};
 
 /// A timer never fires early, and on a busy machine late: lower bounds are exact, upper ones have room.
@@ -252,7 +253,7 @@ fn the_servers_histograms_split_the_mean_request() {
     let summary = Summary::of(&record, &[]);
     let each = parts::split(&record.requests, record.started_unix_ns, &[]);
     for (parts, request) in each.iter().zip(&record.requests) {
-        assert_eq!(parts.sum_ns(), request.e2e_ns().unwrap().0);
+        assert_eq!(parts.sum_ns(), request.e2e_ns().unwrap());
     }
     let mean = parts::mean(&each, Some(&said), &summary).unwrap();
     let sum: f64 = mean.parts.iter().map(|part| part.mean_ms).sum();
@@ -288,8 +289,8 @@ fn timings_of_the_server_split_single_requests() {
     ));
     for parts in parts::split(&record.requests, record.started_unix_ns, &[]) {
         assert_eq!(parts.split_by, parts::SplitBy::Timings);
-        assert_eq!(parts.prefill_ns, 20_000_000);
-        assert_eq!(parts.unsplit_ns, 0);
+        assert_eq!(parts.prefill_ns, Nanos(20_000_000));
+        assert_eq!(parts.unsplit_ns, Nanos(0));
     }
 }
 

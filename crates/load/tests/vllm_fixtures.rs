@@ -133,9 +133,9 @@ fn its_trace_has_27_steps_whose_tokens_are_its_metrics() {
             .all(|pair| pair[0].end_unix_ns <= pair[1].start_unix_ns)
     );
     // November 2026, by baseTimeNanoseconds.
-    assert_eq!(steps[0].start_unix_ns / 1_000_000_000, 1_794_787_980);
+    assert_eq!(steps[0].start_unix_ns.0 / 1_000_000_000, 1_794_787_980);
     assert_eq!(steps[0].prefill.tokens, 48);
-    assert_eq!(steps[0].end_unix_ns - steps[0].start_unix_ns, 7_687_369);
+    assert_eq!((steps[0].end_unix_ns - steps[0].start_unix_ns).0, 7_687_369);
     // Every sequence that decodes makes one token a step.
     assert!(
         steps

@@ -61,7 +61,7 @@ impl Issue {
     }
 
     /// An issue whose sentence and hint the report has by its code.
-    pub fn coded(severity: Severity, code: impl Into<String>) -> Self {
+    pub(crate) fn coded(severity: Severity, code: impl Into<String>) -> Self {
         Self {
             severity,
             code: code.into(),

@@ -1,5 +1,6 @@
 //! Nsight Systems: the export against the tool's own reports, and the reports against their published totals.
 
+use llmprof_units::{Bytes, Nanos};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -217,10 +218,13 @@ fn the_export_has_every_event_and_what_it_says_of_the_device() {
     assert_eq!(device.memory_bandwidth_bytes_per_s, Some(4_814_304_000_000));
     assert_eq!(
         (device.max_threads_per_sm, device.l2_bytes),
-        (Some(2048), Some(62_914_560))
+        (Some(2048), Some(Bytes(62_914_560)))
     );
     assert_eq!(trace.metadata["driver_version"], "580.159.04");
-    assert_eq!(trace.clock_origin_ns, Some(1_794_702_370_071_773_816));
+    assert_eq!(
+        trace.clock_origin_ns,
+        Some(Nanos(1_794_702_370_071_773_816))
+    );
     // Mangled names lead to the same canonical name.
     for row in trace.kernels.rows().take(500) {
         assert_eq!(
@@ -320,7 +324,7 @@ fn the_ancestors_summaries_have_their_published_totals() {
             panic!("kind")
         };
         assert_eq!(kernels.len(), rows, "{stage}");
-        let total: i64 = kernels.iter().map(|row| row.total_ns).sum();
+        let total: i64 = kernels.iter().map(|row| row.total_ns.0).sum();
         assert!(
             (total as f64 / 1e6 - milliseconds).abs() < 0.0006,
             "{stage}: {total}"
@@ -336,11 +340,11 @@ fn the_ancestors_summaries_have_their_published_totals() {
     };
     assert_eq!(
         (decode[0].total_ns, decode[0].times.count),
-        (61_602_133, 16_448)
+        (Nanos(61_602_133), 16_448)
     );
     assert_eq!(
         (decode[1].total_ns, decode[1].times.count),
-        (26_427_871, 2_304)
+        (Nanos(26_427_871), 2_304)
     );
 }
 
@@ -354,7 +358,7 @@ fn headers_that_no_fixture_has_are_known() {
     let cases: [(&str, Expected); 5] = [
         (
             "Time (%),Total Time (us),Num Calls,Avg (us),Med (us),Min (us),Max (us),StdDev (us),Name\n100.0,1.500,2,0.75,0.75,0.5,1.0,0.35,poll\n",
-            |summary| matches!(summary, Summary::OsRuntime(rows) if rows[0].total_ns == 1500 && rows[0].times.min == 500.0),
+            |summary| matches!(summary, Summary::OsRuntime(rows) if rows[0].total_ns == Nanos(1500) && rows[0].times.min == 500.0),
         ),
         (
             "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation\n\"1,000.5\",1,1000.5,1000.5,1000.5,1000.5,0.0,[CUDA memcpy Host-to-Device]\n",

@@ -165,7 +165,18 @@ fn asked(model: &Model, workload: &Workload, record: RunRecord) -> RunRecord {
     }
 }
 
-impl Recipe<'_> {
+impl<'a> Recipe<'a> {
+    /// Of a small workload.
+    fn of(model: &'a Model, device: &'a Device, slowness: f64, gap: i64) -> Self {
+        Self {
+            model,
+            workload: small(),
+            device,
+            slowness,
+            gap,
+        }
+    }
+
     fn run(&self) -> Made {
         let mut made = Made::default();
         made.record.name = "made".to_owned();
@@ -286,13 +297,7 @@ fn codes(analysis: &Analysis) -> Vec<&str> {
 #[test]
 fn a_run_of_theory_itself_is_matched_whole() {
     let (model, device) = (llama_8b(), h200());
-    let recipe = Recipe {
-        model: &model,
-        workload: small(),
-        device: &device,
-        slowness: 1.25,
-        gap: 0,
-    };
+    let recipe = Recipe::of(&model, &device, 1.25, 0);
     let run = recipe.run();
     let analysis = run
         .analyzed(&model, &recipe.workload, Some(&device))
@@ -493,13 +498,7 @@ fn a_faster_format_is_named_only_where_the_device_and_the_phase_have_use_for_it(
 #[test]
 fn gains_are_counted_again_from_theory() {
     let (model, device) = (llama_8b(), h200());
-    let recipe = Recipe {
-        model: &model,
-        workload: small(),
-        device: &device,
-        slowness: 1.25,
-        gap: 0,
-    };
+    let recipe = Recipe::of(&model, &device, 1.25, 0);
     let analysis = recipe.analyzed();
     let find = |code: &str| analysis.findings.iter().find(|f| f.code == code).unwrap();
     let quantize = find("quantize_weights");
@@ -533,13 +532,7 @@ fn gains_are_counted_again_from_theory() {
 #[test]
 fn idle_time_is_a_finding_with_its_factor() {
     let (model, device) = (llama_8b(), h200());
-    let recipe = Recipe {
-        model: &model,
-        workload: small(),
-        device: &device,
-        slowness: 1.0,
-        gap: 100_000,
-    };
+    let recipe = Recipe::of(&model, &device, 1.0, 100_000);
     let analysis = recipe.analyzed();
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     assert_eq!(decode.class.class, Some(PhaseClass::HostBound));
@@ -568,13 +561,7 @@ fn idle_time_is_a_finding_with_its_factor() {
 #[test]
 fn what_differs_from_theory_is_listed_with_its_reason() {
     let (model, device) = (llama_8b(), h200());
-    let recipe = Recipe {
-        model: &model,
-        workload: small(),
-        device: &device,
-        slowness: 1.1,
-        gap: 50,
-    };
+    let recipe = Recipe::of(&model, &device, 1.1, 50);
     let mut run = recipe.run();
     let all = run.calls.len() as u64;
     let at = |run: &Made, path: &str| {
@@ -658,13 +645,7 @@ fn what_differs_from_theory_is_listed_with_its_reason() {
 #[test]
 fn without_a_device_findings_abstain_and_say_why() {
     let (model, device) = (llama_8b(), h200());
-    let recipe = Recipe {
-        model: &model,
-        workload: small(),
-        device: &device,
-        slowness: 1.0,
-        gap: 0,
-    };
+    let recipe = Recipe::of(&model, &device, 1.0, 0);
     let analysis = recipe
         .run()
         .analyzed(&model, &recipe.workload, None)
@@ -686,13 +667,7 @@ fn without_a_device_findings_abstain_and_say_why() {
 #[test]
 fn a_model_in_the_cache_is_not_judged_against_main_memory() {
     let (model, device) = (tiny_moe(), h200());
-    let recipe = Recipe {
-        model: &model,
-        workload: small(),
-        device: &device,
-        slowness: 1.0,
-        gap: 1,
-    };
+    let recipe = Recipe::of(&model, &device, 1.0, 1);
     let analysis = recipe.analyzed();
     let decode = analysis.phase(RunPhase::Decode).unwrap();
     assert_eq!(
@@ -764,13 +739,7 @@ fn passes_of_a_span_stand_in_for_the_workload() {
 #[test]
 fn a_generation_that_stopped_early_has_missing_operators() {
     let (model, device) = (tiny_moe(), h200());
-    let recipe = Recipe {
-        model: &model,
-        workload: small(),
-        device: &device,
-        slowness: 1.0,
-        gap: 0,
-    };
+    let recipe = Recipe::of(&model, &device, 1.0, 0);
     let run = recipe.run();
     let longer = Workload {
         new_tokens: 1 << 24,
@@ -819,7 +788,7 @@ proptest! {
         shifts in prop::collection::vec((any::<prop::sample::Index>(), -5_000i64..5_000), 0..5),
     ) {
         let (model, device) = (tiny_moe(), h200());
-        let recipe = Recipe { model: &model, workload: small(), device: &device, slowness: 2.0, gap: 3 };
+        let recipe = Recipe::of(&model, &device, 2.0, 3);
         let mut run = recipe.run();
         let events = &mut run.calls;
         for index in drops { let at = index.index(events.len()); events.remove(at); }
@@ -848,13 +817,7 @@ proptest! {
 #[test]
 fn a_pass_that_recording_made_another_one_is_named() {
     let (model, device) = (llama_8b(), h200());
-    let recipe = Recipe {
-        model: &model,
-        workload: small(),
-        device: &device,
-        slowness: 1.0,
-        gap: 0,
-    };
+    let recipe = Recipe::of(&model, &device, 1.0, 0);
     let analysis = recipe
         .run()
         .analyzed(&model, &recipe.workload, None)

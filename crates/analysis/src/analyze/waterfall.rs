@@ -1,5 +1,6 @@
 //! The waterfall of one phase: its intervals one by one, each on its own.
 
+use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
 use crate::analyze::phase_intervals::Interval;
@@ -27,7 +28,7 @@ impl Tracing<'_> {
             let (events, rooflines) = self.events(interval, number);
             let host = self.host_intervals(lane, interval);
             let mut waterfall = Waterfall::of(&Input {
-                window: interval.window(),
+                window: (Nanos(interval.start), Nanos(interval.end)),
                 events: &events,
                 rooflines: rooflines.as_deref(),
                 host: &host,
@@ -77,9 +78,9 @@ impl Tracing<'_> {
             .zip(&self.matching.verdicts[number][range])
             .filter(|(item, _)| lane.holds(item, interval.window))
             .map(|(item, verdict)| Event {
-                start_ns: item.start,
-                end_ns: item.end,
-                launched_ns: item.launched,
+                start_ns: Nanos(item.start),
+                end_ns: Nanos(item.end),
+                launched_ns: item.launched.map(Nanos),
                 class: match verdict.class() {
                     EventClass::Matched(unit) => EventClass::Matched(place(unit)),
                     class => class,
@@ -97,8 +98,8 @@ impl Tracing<'_> {
         if !lane.is_exact {
             return vec![HostInterval {
                 name: BETWEEN_OPERATORS.to_owned(),
-                start_ns: interval.start,
-                end_ns: interval.end,
+                start_ns: Nanos(interval.start),
+                end_ns: Nanos(interval.end),
             }];
         }
         // The engine marks what it does between operators, such as sampling, by ranges inside of its phases.
@@ -116,10 +117,10 @@ impl Tracing<'_> {
                     && end > interval.start
                     && phase_of_name(self.trace.text(ranges.name[row])).is_none()
             })
-            .map(|(row, start_ns, end_ns)| HostInterval {
+            .map(|(row, start, end)| HostInterval {
                 name: self.trace.text(ranges.name[row]).to_owned(),
-                start_ns,
-                end_ns,
+                start_ns: Nanos(start),
+                end_ns: Nanos(end),
             })
             .collect();
         found.sort_by_key(|host| (host.start_ns, host.end_ns));

@@ -183,7 +183,7 @@ fn launch_row(trace: &Trace, launches: &[(Configuration, u32)]) -> LaunchRow {
     let needs = BlockNeeds {
         threads: size(block),
         registers,
-        shared_bytes,
+        shared_bytes: Bytes(shared_bytes),
     };
     let device: Option<&DeviceProperties> = trace.devices.iter().find(|known| known.id == device);
     let estimate = table.occupancy[launches[0].1 as usize];

@@ -6,7 +6,7 @@
 
 pub mod kernels;
 pub mod key_averages;
-pub mod operator_cost;
+pub(crate) mod operator_cost;
 pub mod operators;
 
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use llmprof_record::trace::{HostKind, InputsId, StrId, Trace};
 use llmprof_theory::device::Device;
-use llmprof_units::{Bytes, DType, Nanos};
+use llmprof_units::{Bytes, DType, Flops, Nanos};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -54,8 +54,7 @@ impl OperatorTimes {
 pub struct OperatorWork {
     /// Calls whose cost is known.
     pub calls: u64,
-    /// Their operations.
-    pub flops: u64,
+    pub flops: Flops,
     /// Bytes that they must read and write.
     pub bytes: Bytes,
     /// Their device time.
@@ -220,33 +219,33 @@ fn work(cost: &OperatorCost, times: &OperatorTimes, device: Option<&Device>) -> 
     let roofline = device.and_then(|device| cost.roofline_seconds(device));
     rates(
         times.calls,
-        cost.flops.saturating_mul(times.calls),
-        cost.bytes.0.saturating_mul(times.calls),
-        times.device_total_ns.0,
+        Flops(cost.flops.0.saturating_mul(times.calls)),
+        Bytes(cost.bytes.0.saturating_mul(times.calls)),
+        times.device_total_ns,
         roofline.map(|roofline| roofline * 1e9 * times.calls as f64),
     )
 }
 
 fn rates(
     calls: u64,
-    flops: u64,
-    bytes: u64,
-    device_ns: i64,
+    flops: Flops,
+    bytes: Bytes,
+    device_ns: Nanos,
     roofline_ns: Option<f64>,
 ) -> OperatorWork {
-    let seconds = device_ns as f64 / 1e9;
-    let ran = device_ns > 0;
+    let seconds = device_ns.seconds();
+    let ran = device_ns > Nanos(0);
     OperatorWork {
         calls,
         flops,
-        bytes: Bytes(bytes),
-        device_ns: Nanos(device_ns),
-        flops_per_s: ran.then(|| flops as f64 / seconds),
-        bytes_per_s: ran.then(|| bytes as f64 / seconds),
+        bytes,
+        device_ns,
+        flops_per_s: ran.then(|| flops.0 as f64 / seconds),
+        bytes_per_s: ran.then(|| bytes.0 as f64 / seconds),
         roofline_ns,
         roofline: roofline_ns
             .filter(|_| ran)
-            .map(|roofline| roofline / device_ns as f64),
+            .map(|roofline| roofline / device_ns.0 as f64),
     }
 }
 
@@ -254,9 +253,9 @@ fn sum_work<'a>(parts: impl Iterator<Item = &'a OperatorWork>) -> Option<Operato
     parts.copied().reduce(|a, b| {
         rates(
             a.calls + b.calls,
-            a.flops.saturating_add(b.flops),
-            a.bytes.0.saturating_add(b.bytes.0),
-            a.device_ns.0.saturating_add(b.device_ns.0),
+            Flops(a.flops.0.saturating_add(b.flops.0)),
+            Bytes(a.bytes.0.saturating_add(b.bytes.0)),
+            Nanos(a.device_ns.0.saturating_add(b.device_ns.0)),
             a.roofline_ns.zip(b.roofline_ns).map(|(a, b)| a + b),
         )
     })

@@ -11,19 +11,17 @@
 //! | PyTorch | `ProfilerStep#N` |
 
 mod fields;
-mod phase_name;
 mod sglang;
 
 use llmprof_theory::{Part, Sequences, Step, Sums};
 use serde::{Deserialize, Serialize};
 
 use fields::Scanner;
-pub use phase_name::{PhaseName, phase_name};
 
 /// Who wrote a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Engine {
+pub(crate) enum Engine {
     /// vLLM, and engines that took over its format.
     Vllm,
     /// SGLang.
@@ -39,7 +37,7 @@ pub enum Engine {
 /// What the sequences of a step do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StepKind {
+pub(crate) enum StepKind {
     /// All are in prefill.
     Prefill,
     /// All decode.
@@ -54,7 +52,7 @@ pub enum StepKind {
 
 /// How much a label tells of a step's sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepShape {
+pub(crate) struct StepShape {
     /// Sequences of the step.
     pub sequences: u64,
     /// Those in prefill, where the label tells them apart.
@@ -67,7 +65,7 @@ pub struct StepShape {
 
 /// A label, read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EngineLabel {
+pub(crate) struct EngineLabel {
     /// Who wrote it.
     pub engine: Engine,
     /// The sequences, where it tells of them.
@@ -80,7 +78,7 @@ pub struct EngineLabel {
 
 impl EngineLabel {
     /// Reads the name of a range; `None` where it is no engine's label.
-    pub fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         // The first byte decides, so that the names of a million ranges cost nothing.
         match name.as_bytes().first()? {
             b'e' => vllm(name),

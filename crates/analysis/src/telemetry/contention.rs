@@ -58,7 +58,7 @@ impl ProcessorUse {
     /// processors: no more is lost to others than others used.
     ///
     /// Without the kernel's count of waiting, all that others used where no processor was left free: an upper bound.
-    pub fn lost_to_others(&self) -> f64 {
+    pub(crate) fn lost_to_others(&self) -> f64 {
         let free = self.processors - self.busy;
         let Some(waiting) = self.waiting else {
             let full = free <= FULL * self.processors;
@@ -74,7 +74,7 @@ impl ProcessorUse {
     }
 
     /// Whether the worker had to do without processors that it could have used.
-    pub fn is_contended(&self) -> bool {
+    pub(crate) fn is_contended(&self) -> bool {
         self.waiting.unwrap_or_else(|| self.lost_to_others()) >= NOTICED
     }
 

@@ -5,6 +5,7 @@
 //! 128 bytes, with 1 KiB a block kept by the system from capability 8.0 on.
 
 use llmprof_record::trace::DeviceProperties;
+use llmprof_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// What one block of a kernel needs.
@@ -15,7 +16,7 @@ pub struct BlockNeeds {
     /// Registers a thread.
     pub registers: u32,
     /// Shared memory, static and dynamic, bytes.
-    pub shared_bytes: u64,
+    pub shared_bytes: Bytes,
 }
 
 /// How many blocks fit on a multiprocessor by each resource.
@@ -50,13 +51,13 @@ impl BlockLimits {
             })
             .flatten();
         let reserved = if major >= 8 { 1024 } else { 0 };
-        let shared_per_block = (needs.shared_bytes + reserved).next_multiple_of(128);
+        let shared_per_block = (needs.shared_bytes.0 + reserved).next_multiple_of(128);
         let blocks = device
             .max_blocks_per_sm
             .map_or_else(|| resident_blocks(major, minor), Some)
             .map(u64::from)?;
         let shared = (shared_per_block > 0)
-            .then(|| Some(device.shared_per_sm_bytes? / shared_per_block))
+            .then(|| Some(device.shared_per_sm_bytes?.0 / shared_per_block))
             .flatten();
         Some(Self {
             blocks,

@@ -12,8 +12,8 @@ use crate::timeline::intervals::add;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostInterval {
     pub(crate) name: String,
-    pub(crate) start_ns: i64,
-    pub(crate) end_ns: i64,
+    pub(crate) start_ns: Nanos,
+    pub(crate) end_ns: Nanos,
 }
 
 /// A part of a part.
@@ -28,7 +28,7 @@ pub struct NamedTime {
 }
 
 /// The name of idle time in which the host recorded nothing.
-pub const UNRECORDED: &str = "unrecorded";
+pub(crate) const UNRECORDED: &str = "unrecorded";
 /// The name of idle time in which the host worked before it launched what came next.
 pub(crate) const HOST_BUSY: &str = "host busy before the next launch";
 /// The name of idle time between a launch call and the start on the device.
@@ -53,7 +53,7 @@ impl<'a> IdleSplit<'a> {
         }
     }
 
-    pub(crate) fn gap(&mut self, start: i64, end: i64) {
+    pub(crate) fn gap(&mut self, start: Nanos, end: Nanos) {
         let mut at = start;
         while self
             .host
@@ -76,10 +76,10 @@ impl<'a> IdleSplit<'a> {
         self.take(UNRECORDED, at, end);
     }
 
-    fn take(&mut self, name: &'a str, from: i64, to: i64) {
+    fn take(&mut self, name: &'a str, from: Nanos, to: Nanos) {
         if from < to {
             let part = self.parts.entry(name).or_default();
-            add(&mut part.0, to.saturating_sub(from));
+            add(&mut part.0, to.0.saturating_sub(from.0));
             part.1 += 1;
         }
     }

@@ -20,8 +20,8 @@ use llmprof_units::{Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::idle_parts::HostInterval;
+pub use self::idle_parts::NamedTime;
 use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
-pub use self::idle_parts::{NamedTime, UNRECORDED};
 use crate::timeline::idle::IdleCauses;
 use crate::timeline::intervals::add;
 
@@ -41,12 +41,10 @@ pub(crate) enum EventClass {
 /// One interval of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// When it began.
-    pub(crate) start_ns: i64,
-    /// When it ended.
-    pub(crate) end_ns: i64,
+    pub(crate) start_ns: Nanos,
+    pub(crate) end_ns: Nanos,
     /// When the host asked for it, where that is known.
-    pub(crate) launched_ns: Option<i64>,
+    pub(crate) launched_ns: Option<Nanos>,
     /// The part that it belongs to.
     pub(crate) class: EventClass,
 }
@@ -83,7 +81,7 @@ impl Roofline {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Input<'a> {
     /// Begin and end of the phase.
-    pub(crate) window: (i64, i64),
+    pub(crate) window: (Nanos, Nanos),
     /// The events of one device or of the coordinating thread, in order of their starts.
     pub(crate) events: &'a [Event],
     /// The least times of the operators that events are matched to; absent without a device.
@@ -165,7 +163,7 @@ impl Waterfall {
             if !inside {
                 continue;
             }
-            let time = to.saturating_sub(from);
+            let time = to.0.saturating_sub(from.0);
             parts.events += 1;
             add(&mut parts.sum, time);
             if event.launched_ns.unwrap_or(event.start_ns) < start {
@@ -195,15 +193,15 @@ impl Waterfall {
             }
             if from > covered {
                 idle.gap(covered, from);
-                add(&mut parts.idle, from.saturating_sub(covered));
+                add(&mut parts.idle, from.0.saturating_sub(covered.0));
             }
             covered = covered.max(to);
         }
         if end > covered {
             idle.gap(covered, end);
-            add(&mut parts.idle, end.saturating_sub(covered));
+            add(&mut parts.idle, end.0.saturating_sub(covered.0));
         }
-        let mut waterfall = parts.finish(end.saturating_sub(start), idle.finish());
+        let mut waterfall = parts.finish(end.0.saturating_sub(start.0), idle.finish());
         waterfall.operators = without_roofline.len() as u64;
         waterfall.take_rooflines(&per_operator, input.rooflines);
         waterfall
@@ -438,8 +436,8 @@ mod tests {
 
     fn event(start_ns: i64, end_ns: i64, class: EventClass) -> Event {
         Event {
-            start_ns,
-            end_ns,
+            start_ns: Nanos(start_ns),
+            end_ns: Nanos(end_ns),
             launched_ns: None,
             class,
         }
@@ -456,8 +454,8 @@ mod tests {
     fn host(name: &str, start_ns: i64, end_ns: i64) -> HostInterval {
         HostInterval {
             name: name.to_owned(),
-            start_ns,
-            end_ns,
+            start_ns: Nanos(start_ns),
+            end_ns: Nanos(end_ns),
         }
     }
 
@@ -475,7 +473,7 @@ mod tests {
         ];
         let rooflines = [roofline(25.0), roofline(12.0)];
         let waterfall = Waterfall::of(&Input {
-            window: (100, 200),
+            window: (Nanos(100), Nanos(200)),
             events: &events,
             rooflines: Some(&rooflines),
             host: &[host("tokenizer", 0, 50), host("sampling", 165, 190)],
@@ -504,7 +502,7 @@ mod tests {
     fn less_than_the_roofline_time_is_kept_and_told() {
         let events = [event(0, 10, EventClass::Matched(0))];
         let waterfall = Waterfall::of(&Input {
-            window: (0, 10),
+            window: (Nanos(0), Nanos(10)),
             events: &events,
             rooflines: Some(&[roofline(15.0)]),
             host: &[],
@@ -530,7 +528,7 @@ mod tests {
     fn without_a_device_matched_time_is_one_part() {
         let events = [event(0, 10, EventClass::Matched(7))];
         let waterfall = Waterfall::of(&Input {
-            window: (0, 20),
+            window: (Nanos(0), Nanos(20)),
             events: &events,
             ..Input::default()
         });
@@ -572,13 +570,13 @@ mod tests {
             let rooflines: Option<Vec<_>> = rooflines.map(|f| f.into_iter().map(roofline).collect());
             let mut host: Vec<_> = host.into_iter().map(|(s, l)| super::tests::host("h", s, s + l)).collect();
             host.sort_by_key(|host| host.start_ns);
-            let waterfall = Waterfall::of(&Input { window, events: &events, rooflines: rooflines.as_deref(), host: &host });
+            let waterfall = Waterfall::of(&Input { window: (Nanos(window.0), Nanos(window.1)), events: &events, rooflines: rooflines.as_deref(), host: &host });
             let total: i64 = waterfall.parts().iter().map(|(_, time)| time.0).sum();
             prop_assert_eq!(total, window.1 - window.0);
             prop_assert_eq!(waterfall.wall_ns.0, window.1 - window.0);
 
             // Against single moments: busy is where some event is, the sum counts each event there.
-            let inside = |t: i64| events.iter().filter(|e| e.start_ns <= t && t < e.end_ns).count() as i64;
+            let inside = |t: i64| events.iter().filter(|e| e.start_ns.0 <= t && t < e.end_ns.0).count() as i64;
             let busy = (window.0..window.1).filter(|t| inside(*t) > 0).count() as i64;
             let sum: i64 = (window.0..window.1).map(inside).sum();
             prop_assert_eq!(waterfall.busy_ns.0, busy);
@@ -588,7 +586,7 @@ mod tests {
             let named = |parts: &[NamedTime]| parts.iter().map(|part| part.time_ns.0).sum::<i64>();
             prop_assert_eq!(named(&waterfall.idle), waterfall.idle_ns.0);
             prop_assert_eq!(named(&waterfall.unattributed), waterfall.unattributed_ns.0);
-            let in_host = |t: i64| host.iter().any(|h| h.start_ns <= t && t < h.end_ns);
+            let in_host = |t: i64| host.iter().any(|h| h.start_ns.0 <= t && t < h.end_ns.0);
             let host_idle = (window.0..window.1).filter(|t| inside(*t) == 0 && in_host(*t)).count() as i64;
             let found = waterfall.idle.iter().filter(|part| part.name == "h").map(|part| part.time_ns.0).sum::<i64>();
             prop_assert_eq!(found, host_idle);
@@ -597,10 +595,10 @@ mod tests {
         /// Cutting a phase in two changes nothing but where the cut is.
         #[test]
         fn halves_sum_to_the_whole(events in events(), cut in 0i64..100) {
-            let of = |window| Waterfall::of(&Input { window, events: &events, ..Input::default() });
-            let whole = of((0, 100));
-            let mut halves = of((0, cut));
-            halves.add(&of((cut, 100)));
+            let of = |start, end| Waterfall::of(&Input { window: (Nanos(start), Nanos(end)), events: &events, ..Input::default() });
+            let whole = of(0, 100);
+            let mut halves = of(0, cut);
+            halves.add(&of(cut, 100));
             prop_assert_eq!(halves.parts(), whole.parts());
             prop_assert_eq!((halves.busy_ns, halves.sum_ns), (whole.busy_ns, whole.sum_ns));
         }
@@ -609,7 +607,7 @@ mod tests {
         fn no_times_make_it_panic(times in prop::collection::vec((any::<i64>(), any::<i64>(), classes()), 0..6), window in any::<(i64, i64)>()) {
             let mut events: Vec<Event> = times.into_iter().map(|(s, e, class)| event(s, e, class)).collect();
             events.sort_by_key(|event| event.start_ns);
-            let waterfall = Waterfall::of(&Input { window, events: &events, rooflines: Some(&[roofline(1.0)]), host: &[] });
+            let waterfall = Waterfall::of(&Input { window: (Nanos(window.0), Nanos(window.1)), events: &events, rooflines: Some(&[roofline(1.0)]), host: &[] });
             prop_assert!(waterfall.wall_ns.0 >= 0);
             let _ = waterfall.issues("x");
         }

@@ -84,19 +84,12 @@ pub(super) fn plan(
     plan: &mut Bootstrap,
 ) -> Result<()> {
     let File { env, dataset } = document::read(path)?;
-    let own = env.data_root_env.as_deref();
-    let lookup = Lookup {
-        variables: own
-            .into_iter()
-            .chain(
-                ["DATASETS_ROOT"]
-                    .into_iter()
-                    .filter(|name| Some(*name) != own),
-            )
-            .collect(),
-        default: env.default_data_root.as_deref(),
-        usual: home(surroundings).join("datasets"),
-    };
+    let lookup = Lookup::new(
+        env.data_root_env.as_deref(),
+        &["DATASETS_ROOT"],
+        env.default_data_root.as_deref(),
+        home(surroundings).join("datasets"),
+    );
     let root = lookup.root(surroundings, path)?;
     let place = Place {
         kind: RepoKind::Dataset,
@@ -112,7 +105,7 @@ pub(super) fn plan(
         "{}, so datasets are looked for in {}; set ${} to the folder that has them",
         root.from,
         root.path.display(),
-        own.unwrap_or("DATASETS_ROOT")
+        env.data_root_env.as_deref().unwrap_or("DATASETS_ROOT")
     );
     link::plan(project, &link, &target, &hint, &mut plan.changes)?;
     archives(&dataset, &target, path, plan)?;

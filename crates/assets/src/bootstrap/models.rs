@@ -50,19 +50,12 @@ pub(super) fn plan(
     plan: &mut Bootstrap,
 ) -> Result<()> {
     let file: File = document::read(path)?;
-    let own = file.env.model_root_env.as_deref();
-    let lookup = Lookup {
-        variables: own
-            .into_iter()
-            .chain(
-                ["HF_SNAPSHOTS_ROOT", "MODELS_ROOT"]
-                    .into_iter()
-                    .filter(|name| Some(*name) != own),
-            )
-            .collect(),
-        default: file.env.default_model_root.as_deref(),
-        usual: hub_cache(surroundings),
-    };
+    let lookup = Lookup::new(
+        file.env.model_root_env.as_deref(),
+        &["HF_SNAPSHOTS_ROOT", "MODELS_ROOT"],
+        file.env.default_model_root.as_deref(),
+        hub_cache(surroundings),
+    );
     let root = lookup.root(surroundings, path)?;
     for entry in file.model.iter().chain(&file.models) {
         let mut one = || -> Result<()> {

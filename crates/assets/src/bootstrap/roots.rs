@@ -17,14 +17,29 @@ pub(super) struct Root {
 /// What a root is worked out from, in this order.
 pub(super) struct Lookup<'a> {
     /// Variables, the first that is set counts.
-    pub(super) variables: Vec<&'a str>,
+    variables: Vec<&'a str>,
     /// The path that the file gives where none is set.
-    pub(super) default: Option<&'a str>,
+    default: Option<&'a str>,
     /// Where people have it.
-    pub(super) usual: PathBuf,
+    usual: PathBuf,
 }
 
-impl Lookup<'_> {
+impl<'a> Lookup<'a> {
+    /// `own` is the variable that the file names; it comes before those that are known.
+    pub(super) fn new(
+        own: Option<&'a str>,
+        known: &[&'a str],
+        default: Option<&'a str>,
+        usual: PathBuf,
+    ) -> Self {
+        let others = known.iter().copied().filter(|name| Some(*name) != own);
+        Self {
+            variables: own.into_iter().chain(others).collect(),
+            default,
+            usual,
+        }
+    }
+
     pub(super) fn root(&self, surroundings: &Surroundings, file: &Path) -> Result<Root> {
         let base = file.parent().unwrap_or(file);
         for name in &self.variables {

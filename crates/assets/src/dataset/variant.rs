@@ -69,7 +69,7 @@ struct Made {
 pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> {
     let root = dataset.root(&request.parent)?;
     let samples = match &request.selection {
-        Selection::Listed(list) => Samples::listed(&root, list, &request.cwd)?,
+        Selection::Listed(list) => Samples::listed(&root, list, &[&request.cwd, &root])?,
         _ => Samples::found(&root)?,
     };
     let mut changes = Changes::default();

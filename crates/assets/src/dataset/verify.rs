@@ -57,7 +57,7 @@ pub fn verify(dataset: &Dataset) -> Result<Vec<Fault>> {
     }
     for name in dataset.subsets() {
         let list = dataset.folder.join(SUBSETS).join(format!("{name}.txt"));
-        if let Err(error) = Samples::listed(&source, &list, &dataset.folder) {
+        if let Err(error) = Samples::listed(&source, &list, &[]) {
             wrong(&format!("{SUBSETS}/{name}.txt"), error.to_string());
         }
     }

@@ -22,6 +22,7 @@ pub(crate) fn config(args: HydraArgs, output: &mut Output) -> Result<(), Failure
             error.into()
         }
     })?;
+    app::warn(host.warnings.take());
     match outcome {
         Outcome::Text(text) => output.text(&text),
         Outcome::Execution(_) => Ok(()),

@@ -1,6 +1,8 @@
+use std::fmt::Display;
+
 use llmprof_capture::calibration::{CalibrationFile, NAME};
 use llmprof_report::{Document, Table};
-use llmprof_theory::device::{Catalog, Device, Origin, Recount};
+use llmprof_theory::device::{Catalog, Device, Figure, Origin, Recount};
 
 use crate::{args::HardwareCommand, calibration, failure::Failure, output::Output, subject};
 
@@ -70,44 +72,46 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
 /// A device with the source of each figure.
 fn document(device: &Device) -> Document {
     let mut document = Document::new(format!("{} ({})", device.title, device.name));
-    let mut facts = Table::new(&["Figure", "Value", "Basis", "Source"], 4);
-    let memory = &device.memory;
+    document.table(figures(device));
+    document.section("peaks", "Peaks");
+    document.table(peaks(device));
+    let mut notes = device.notes.clone();
+    notes.extend(device.calibration.iter().flat_map(calibration::notes));
+    if !notes.is_empty() {
+        document.section("notes", "Notes");
+        document.list(notes);
+    }
+    document
+}
+
+fn figures(device: &Device) -> Table {
+    fn row<T: Display>(name: impl Into<String>, figure: &Figure<T>) -> [String; 4] {
+        [
+            name.into(),
+            figure.value.to_string(),
+            figure.basis.to_string(),
+            figure.source.clone(),
+        ]
+    }
+    let mut table = Table::new(&["Figure", "Value", "Basis", "Source"], 4);
     if let Some(units) = &device.units {
-        facts.row([
-            format!("{}s", units.name),
-            units.count.value.to_string(),
-            units.count.basis.to_string(),
-            units.count.source.clone(),
-        ]);
+        table.row(row(format!("{}s", units.name), &units.count));
     }
     for (name, clock) in &device.clocks_hz {
-        facts.row([
-            format!("{name} clock"),
-            clock.value.to_string(),
-            clock.basis.to_string(),
-            clock.source.clone(),
-        ]);
+        table.row(row(format!("{name} clock"), clock));
     }
-    if let Some(capacity) = &memory.capacity_bytes {
-        facts.row([
-            "memory".to_owned(),
-            capacity.value.to_string(),
-            capacity.basis.to_string(),
-            capacity.source.clone(),
-        ]);
+    if let Some(capacity) = &device.memory.capacity_bytes {
+        table.row(row("memory", capacity));
     }
-    let bandwidth = &memory.bandwidth_bytes_per_s;
-    facts.row([
-        "memory bandwidth".to_owned(),
-        bandwidth.value.to_string(),
-        bandwidth.basis.to_string(),
-        bandwidth.source.clone(),
-    ]);
+    table.row(row(
+        "memory bandwidth",
+        &device.memory.bandwidth_bytes_per_s,
+    ));
     for cache in &device.caches {
         let size = cache.capacity_bytes.map(|bytes| bytes.to_string());
         let rate = cache.bandwidth_bytes_per_s.map(|rate| rate.to_string());
         let value: Vec<String> = [size, rate].into_iter().flatten().collect();
-        facts.row([
+        table.row([
             cache.level.clone(),
             value.join(", "),
             cache.basis.to_string(),
@@ -115,17 +119,13 @@ fn document(device: &Device) -> Document {
         ]);
     }
     if let Some(power) = &device.power_w {
-        facts.row([
-            "power".to_owned(),
-            power.value.to_string(),
-            power.basis.to_string(),
-            power.source.clone(),
-        ]);
+        table.row(row("power", power));
     }
-    document.table(facts);
+    table
+}
 
-    document.section("peaks", "Peaks");
-    let mut peaks = Table::new(
+fn peaks(device: &Device) -> Table {
+    let mut table = Table::new(
         &[
             "Format",
             "Units",
@@ -148,7 +148,7 @@ fn document(device: &Device) -> Document {
             } => format!("{units} × {operations_per_clock} × {clock_mhz} MHz"),
             Recount::Unknown(why) => why.clone(),
         };
-        peaks.row([
+        table.row([
             peak.dtype.to_string(),
             peak.engine.to_string(),
             peak.accumulate
@@ -163,12 +163,5 @@ fn document(device: &Device) -> Document {
             peak.source.clone(),
         ]);
     }
-    document.table(peaks);
-    let mut notes = device.notes.clone();
-    notes.extend(device.calibration.iter().flat_map(calibration::notes));
-    if !notes.is_empty() {
-        document.section("notes", "Notes");
-        document.list(notes);
-    }
-    document
+    table
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs};
 use llmprof_report::{Table, text::issue_line};
-use llmprof_units::Bytes;
 use serde::Serialize;
 
 use crate::{
@@ -154,8 +153,7 @@ fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure>
     for artifact in &manifest.artifacts {
         lines.push(format!(
             "file        {} ({})",
-            artifact.path,
-            Bytes(artifact.bytes)
+            artifact.path, artifact.bytes
         ));
     }
     lines.push(String::new());

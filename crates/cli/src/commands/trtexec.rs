@@ -31,8 +31,8 @@ struct LayerType {
     kind: String,
     layers: u64,
     average_ms: f64,
-    flops: u64,
-    bytes: u64,
+    flops: Flops,
+    bytes: Bytes,
     /// Layers whose operations or bytes are not known.
     uncounted: u64,
     /// Roofline time ÷ measured time, where everything is counted and a device is named.
@@ -129,7 +129,10 @@ fn analyze(
         of.average_ms += time.average_ms;
         match layer.and_then(|layer| Some((layer, layer.tensor_bytes?))) {
             Some((layer, tensors)) => {
-                let (flops, bytes) = (layer.flops.unwrap_or(0), tensors + layer.weight_bytes);
+                let (flops, bytes) = (
+                    layer.flops.unwrap_or_default(),
+                    tensors + layer.weight_bytes,
+                );
                 of.flops += flops;
                 of.bytes += bytes;
                 // Without weights in it a product's operations are not known; its bytes bound it still.
@@ -185,13 +188,13 @@ fn analyze(
 }
 
 /// Roofline time with fp16 peaks, which is what TensorRT engines compute in.
-fn seconds(flops: u64, bytes: u64, device: &Device) -> f64 {
+fn seconds(flops: Flops, bytes: Bytes, device: &Device) -> f64 {
     let compute = device
         .peak(DType::F16, Engine::Tensor)
         .ok()
         .map(|peak| peak.dense_flops_per_s)
-        .map_or(0.0, |rate| flops as f64 / rate.0);
-    compute.max(bytes as f64 / device.bandwidth().0)
+        .map_or(0.0, |rate| flops / rate);
+    compute.max(bytes / device.bandwidth())
 }
 
 fn summary(imported: &Imported) -> Vec<String> {
@@ -240,8 +243,8 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
             of.layers.to_string(),
             ms(of.average_ms),
             Percent(of.average_ms / imported.total_ms.max(f64::MIN_POSITIVE)).to_string(),
-            Flops(of.flops).to_string(),
-            Bytes(of.bytes).to_string(),
+            of.flops.to_string(),
+            of.bytes.to_string(),
             of.of_roofline
                 .map_or("–".to_owned(), |share| Percent(share).to_string()),
         ]);

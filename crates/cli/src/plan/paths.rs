@@ -34,16 +34,10 @@ pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
             );
         }
     }
-    let files = [
-        ("model.config", &model.config),
-        ("dataset.subset_filelist", &plan.dataset.subset_filelist),
-    ];
-    for (key, file) in files {
-        if let Some(path) = file
-            && !path.is_file()
-        {
-            wrong(key, not_there(path, "file"), None);
-        }
+    if let Some(path) = &model.config
+        && !path.is_file()
+    {
+        wrong("model.config", not_there(path, "file"), None);
     }
     if let Some(path) = &model.tokenizer
         && loads

@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::scene::{Scene, git, shell, told, write};
+use crate::git::git;
+use crate::scene::{Scene, shell, told, write};
 
 /// Kills per command, spread over the time that it takes.
 const KILLS: u32 = 6;

@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../../assets/tests/common/git.rs"]
+mod git;
 mod killed;
 mod own_worker;
 mod scene;
@@ -12,7 +14,8 @@ mod sketches;
 use std::fs;
 
 use common::{json, works};
-use scene::{Scene, git, shell, write};
+use git::git;
+use scene::{Scene, shell, write};
 
 #[test]
 fn a_new_project_runs_at_once() {

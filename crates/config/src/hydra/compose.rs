@@ -32,8 +32,6 @@ pub struct Defaults {
     pub list: Vec<ResultDefault>,
     /// Every group met, with its option.
     pub choices: Vec<(String, Option<String>)>,
-    /// Remarks that did not stop composition.
-    pub warnings: Vec<String>,
     pub(crate) tree: Tree,
 }
 
@@ -109,16 +107,14 @@ impl App {
             choices: &mut choices,
             skip_missing: mode == RunMode::Multirun,
             resolve: &resolve,
-            warnings: session.warnings.clone(),
+            warnings: &host.warnings,
         };
         let tree = builder.build(self.config_name.as_deref().unwrap_or(EMPTY_CONFIG))?;
-        let warnings = builder.warnings;
         let list = defaults_list::flatten(&tree)?;
         choices.ensure_all_used()?;
         let defaults = Defaults {
             list,
             choices: choices.known.into_iter().collect(),
-            warnings,
             tree,
         };
         Ok((defaults, choices.values))
@@ -152,6 +148,11 @@ impl App {
 }
 
 impl Composed {
+    /// What composing it and resolving its values warned about since the last time.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.host.warnings.take()
+    }
+
     /// The config of the job: everything but `hydra`.
     pub fn job(&self) -> Node {
         let mut job = self.config.clone();

@@ -42,6 +42,8 @@ pub use show::CfgKind;
 pub use source::{FileTree, SourceInfo};
 pub use sweep::Multirun;
 
+pub use crate::warnings::Warnings;
+
 /// A Hydra application: what `@hydra.main` and the flags before the overrides say.
 #[derive(Debug, Clone, Default)]
 pub struct App {
@@ -74,4 +76,6 @@ pub struct Host {
     pub now: jiff::civil::DateTime,
     /// Decides the order of `shuffle(…)`.
     pub seed: u64,
+    /// What compositions and resolvers warn about.
+    pub warnings: Warnings,
 }

@@ -14,7 +14,9 @@ impl Host {
             .env
             .iter()
             .map(|(key, value)| (key.clone(), value.clone()));
-        let mut context = Context::new().with_environment(variables);
+        let mut context = Context::new()
+            .with_environment(variables)
+            .with_warnings(self.warnings.clone());
         let now = self.now;
         context.register_cached("now", move |call| {
             let pattern = argument("now", call.args)?;

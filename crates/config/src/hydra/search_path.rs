@@ -146,6 +146,7 @@ mod tests {
             env: std::collections::BTreeMap::new(),
             now: jiff::civil::date(2026, 3, 5).at(14, 7, 9, 0),
             seed: 0,
+            warnings: crate::warnings::Warnings::default(),
         };
         let composed = app
             .compose(&[], crate::hydra::RunMode::Run, &host)

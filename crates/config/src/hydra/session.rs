@@ -16,7 +16,6 @@ use crate::resolve;
 pub(super) struct Session {
     pub(super) repository: Repository,
     pub(super) overrides: Vec<Override>,
-    pub(super) warnings: Vec<String>,
 }
 
 impl App {
@@ -24,24 +23,20 @@ impl App {
         let sources = search_path::sources(self, host)?;
         let overrides = parse_overrides(overrides, &mut SeededShuffle::new(host.seed))?;
         let mut repository = Repository::new(sources.clone());
-        let mut warnings = Vec::new();
         if let Some((provider, entries)) =
             self.configured_search_path(&repository, &overrides, host)?
         {
             let sources = search_path::extended(self, host, sources, provider, &entries)?;
             repository.set_sources(sources);
-            warnings.extend(
-                repository
-                    .sources()
-                    .iter()
-                    .filter(|source| !source.available())
-                    .map(|source| format!("{} is not available.", source.info())),
-            );
+            let absent = repository.sources().iter();
+            for source in absent.filter(|source| !source.available()) {
+                host.warnings
+                    .add(format!("{} is not available.", source.info()));
+            }
         }
         Ok(Session {
             repository,
             overrides,
-            warnings,
         })
     }
 

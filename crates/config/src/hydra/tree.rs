@@ -41,7 +41,7 @@ pub(crate) struct TreeBuilder<'a> {
     pub(crate) skip_missing: bool,
     pub(crate) resolve: &'a ResolveOption<'a>,
     /// Remarks that do not stop composition.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: &'a crate::warnings::Warnings,
 }
 
 /// Facts about the way down to an element.
@@ -142,7 +142,7 @@ impl TreeBuilder<'_> {
         }
         if (selves == 0 && has_non_override) || items.is_empty() {
             if element.primary && has_content && has_non_override {
-                self.warnings.push(format!(
+                self.warnings.add(format!(
                     "In '{}': Defaults list is missing `_self_`, so the config itself is merged last.",
                     element.config_path()
                 ));

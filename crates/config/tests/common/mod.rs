@@ -121,6 +121,7 @@ fn perform(root: &Path, invocation: &Invocation) -> Result<Answer, llmprof_confi
         env,
         now: jiff::civil::datetime(2026, 3, 5, 14, 7, 9, 123_456_000),
         seed: 0,
+        warnings: llmprof_config::hydra::Warnings::default(),
     };
     let app = App {
         job_name: "app".to_owned(),

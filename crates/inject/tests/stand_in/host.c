@@ -10,6 +10,7 @@
  *   until:LEFT,STARTED (steps go on beyond their count until CUPTI has left that often and recording has begun that often from here)
  *   leave:MS (waits until CUPTI has left, no longer than that) finalized
  *   thread:NAME,KERNELS fork:CUDA spawn kill abort quick filesize:BYTES print:TEXT exit:CODE
+ *   full (waits until a file has as many bytes as `filesize` allows)
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -141,6 +143,17 @@ static void *in_thread(void *argument) {
     pop();
     return NULL;
 }
+/* A minute is far more than the library's thread waits for a processor. */
+static void wait_until_full(void) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    for (int tries = 0; tries < 60000; tries++, rest(1))
+        for (int file = 3; file < 64; file++) {
+            struct stat facts;
+            if (!fstat(file, &facts) && S_ISREG(facts.st_mode) && (rlim_t)facts.st_size >= limit.rlim_cur) return;
+        }
+    exit(95);
+}
 static void act(const char *word, char **self) {
     char name[256] = "";
     long a = 0, b = 0, c = 0;
@@ -217,6 +230,7 @@ static void act(const char *word, char **self) {
     else if (!strcmp(word, "kill")) kill(getpid(), SIGKILL);
     else if (!strcmp(word, "quick")) _exit(0);
     else if (sscanf(word, "filesize:%ld", &a) == 1) { struct rlimit limit = {(rlim_t)a, (rlim_t)a}; setrlimit(RLIMIT_FSIZE, &limit); }
+    else if (!strcmp(word, "full")) wait_until_full();
     else if (!strncmp(word, "print:", 6)) { puts(value); fflush(stdout); }
     else if (sscanf(word, "exit:%ld", &a) == 1) exit((int)a);
     else { fprintf(stderr, "unknown word %s\n", word); exit(96); }

@@ -64,8 +64,8 @@ pub struct Progress {
 /// What a load left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadRecord {
-    /// Wall time of the clock's zero, nanoseconds since 1970.
-    pub started_unix_ns: i64,
+    /// Wall time of the clock's zero, since 1970.
+    pub started_unix_ns: Nanos,
     /// From the clock's zero to the last answer.
     pub duration_ns: Nanos,
     /// The requests by number.

@@ -167,7 +167,7 @@ impl Client {
             let Some(bytes) = frame.data_ref() else {
                 continue;
             };
-            record.received_bytes += bytes.len() as u64;
+            record.received_bytes += llmprof_units::Bytes(bytes.len() as u64);
             splitter.push(bytes, at, |event| reading.take(event, record));
             if reading.failure.is_some() {
                 break;
@@ -204,7 +204,7 @@ impl Client {
     ) -> Result<(), RequestFailure> {
         let bytes = collect(response, MOST_BYTES).await?;
         let at = self.clock.now();
-        record.received_bytes = bytes.len() as u64;
+        record.received_bytes = llmprof_units::Bytes(bytes.len() as u64);
         record.is_whole = true;
         // Some servers stream JSON lines (Ollama's own interface): the last line has the totals.
         let last = bytes

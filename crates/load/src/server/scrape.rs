@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use llmprof_units::Nanos;
+
 use super::{
     families::{Family, Gauges},
     text::Page,
@@ -18,11 +20,14 @@ use crate::{client::Calls, endpoint::Endpoint};
 /// Longest that a page may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// Most characters of an answer that says why there is no page.
+const MESSAGE: usize = 200;
+
 /// One page.
 #[derive(Clone, Debug)]
 pub struct Scraped {
-    /// When it was asked for, nanoseconds since 1970.
-    pub unix_ns: i64,
+    /// When it was asked for, since 1970.
+    pub unix_ns: Nanos,
     /// It.
     pub page: Page,
 }
@@ -36,8 +41,8 @@ pub struct Scrapes {
     pub first: Scraped,
     /// The last page.
     pub last: Scraped,
-    /// Gauges by time, nanoseconds since 1970.
-    pub gauges: Vec<(i64, Gauges)>,
+    /// Gauges by time since 1970.
+    pub gauges: Vec<(Nanos, Gauges)>,
     /// Scrapes that failed.
     pub failed: u64,
     /// The last page as it was sent.
@@ -57,10 +62,20 @@ pub fn find(endpoint: &Arc<Endpoint>, paths: &[&str]) -> Result<String, String> 
                 }
                 why = format!("{path} has no metrics");
             }
-            Err(error) => why = error.to_string(),
+            Err(error) => why = shortened(&error.to_string()),
         }
     }
     Err(why)
+}
+
+/// The first line, no longer than fits a terminal: servers answer with whole pages.
+fn shortened(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(MESSAGE) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None if line.len() < text.trim_end().len() => format!("{line} …"),
+        None => line.to_owned(),
+    }
 }
 
 /// A scraper on a thread of its own.
@@ -160,4 +175,18 @@ fn run(
         scrapes.failed = failed;
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_errors_are_one_short_line() {
+        let page = "/metrics: HTTP 404: <!DOCTYPE html>\n<html>\n<body>Not found</body>\n</html>\n";
+        assert_eq!(shortened(page), "/metrics: HTTP 404: <!DOCTYPE html> …");
+        assert_eq!(shortened("no route\n"), "no route");
+        let long = shortened(&"é".repeat(500));
+        assert_eq!(long.chars().count(), MESSAGE + 1);
+    }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
+use llmprof_units::Nanos;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -27,10 +28,9 @@ pub struct BatchPart {
 /// One step of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its start, nanoseconds since 1970.
-    pub start_unix_ns: i64,
-    /// Its end.
-    pub end_unix_ns: i64,
+    /// Since 1970.
+    pub start_unix_ns: Nanos,
+    pub end_unix_ns: Nanos,
     /// Sequences in prefill.
     pub prefill: BatchPart,
     /// Sequences in decode.
@@ -154,10 +154,10 @@ pub fn load(path: &Path) -> Result<Vec<Step>, StepsError> {
         .steps
         .into_iter()
         .map(|(start_us, duration_us, (prefill, decode))| {
-            let start_unix_ns = base + (start_us * 1e3).round() as i64;
+            let start_unix_ns = Nanos(base + (start_us * 1e3).round() as i64);
             Step {
                 start_unix_ns,
-                end_unix_ns: start_unix_ns + (duration_us * 1e3).round() as i64,
+                end_unix_ns: start_unix_ns + Nanos((duration_us * 1e3).round() as i64),
                 prefill,
                 decode,
             }

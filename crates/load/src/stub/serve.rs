@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use llmprof_units::Nanos;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -21,7 +22,7 @@ use crate::client::until;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// When it was read, nanoseconds since 1970.
-    pub arrived_unix_ns: i64,
+    pub arrived_unix_ns: Nanos,
     /// From then to its turn.
     pub queue: Duration,
     /// From its turn to its first token.
@@ -213,6 +214,31 @@ fn prompt_tokens(body: &[u8]) -> u64 {
     }
 }
 
+/// The body of a streamed answer; what is in `out` is not sent yet.
+struct Body<'a> {
+    stream: &'a mut TcpStream,
+    out: Vec<u8>,
+    is_chunked: bool,
+}
+
+impl Body<'_> {
+    fn piece(&mut self, bytes: &[u8]) {
+        if self.is_chunked {
+            chunk(&mut self.out, bytes);
+        } else {
+            self.out.extend_from_slice(bytes);
+        }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        if !self.out.is_empty() {
+            self.stream.write_all(&self.out).await?;
+            self.out.clear();
+        }
+        Ok(())
+    }
+}
+
 /// A chunk of HTTP's chunked encoding.
 fn chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
@@ -226,7 +252,7 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
     let arrived = Instant::now();
     let arrived_unix_ns = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos() as i64);
+        .map_or(Nanos(0), |since| Nanos(since.as_nanos() as i64));
     if behaviour.is_strict && (has(body, "continuous_usage_stats") || has(body, "ignore_eos")) {
         let refusal = br#"{"error":{"message":"unknown field"}}"#;
         return respond(stream, state, 400, "application/json", refusal).await;
@@ -359,108 +385,113 @@ impl Reply<'_> {
     }
 
     async fn stream(&self, stream: &mut TcpStream) -> io::Result<bool> {
-        let behaviour = &self.state.behaviour;
-        let mut out = Vec::with_capacity(1024);
-        let (encoding, is_chunked) = if behaviour.keep_alive {
-            ("transfer-encoding: chunked\r\n", true)
+        let is_chunked = self.state.behaviour.keep_alive;
+        let mut body = Body {
+            stream,
+            out: Vec::with_capacity(1024),
+            is_chunked,
+        };
+        let encoding = if is_chunked {
+            "transfer-encoding: chunked\r\n"
         } else {
-            ("connection: close\r\n", false)
+            "connection: close\r\n"
         };
         let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{encoding}\r\n");
-        out.extend_from_slice(head.as_bytes());
-        let piece = |out: &mut Vec<u8>, bytes: &[u8]| {
-            if is_chunked {
-                chunk(out, bytes);
-            } else {
-                out.extend_from_slice(bytes);
-            }
-        };
+        body.out.extend_from_slice(head.as_bytes());
         match self.fault {
-            Some(Fault::Html) => piece(&mut out, b"<html>\n<body>busy</body>\n</html>\n"),
-            Some(Fault::BadEvent) => piece(&mut out, b"data: {\"choices\":[}\n\n"),
+            Some(Fault::Html) => body.piece(b"<html>\n<body>busy</body>\n</html>\n"),
+            Some(Fault::BadEvent) => body.piece(b"data: {\"choices\":[}\n\n"),
             Some(Fault::ErrorEvent) => {
-                piece(
-                    &mut out,
-                    b"data: {\"error\":{\"message\":\"engine died\"}}\n\n",
-                );
+                body.piece(b"data: {\"error\":{\"message\":\"engine died\"}}\n\n");
             }
             _ => {
-                if self.is_chat {
-                    piece(
-                        &mut out,
-                        b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
-                    );
+                if !self.events(&mut body).await? {
+                    return Ok(false);
                 }
-                let (mut sent, mut owed) = (0, "");
-                let at_once = if self.fault == Some(Fault::HeldBack) {
-                    self.tokens
-                } else {
-                    behaviour.tokens_per_event.max(1)
-                };
-                while sent < self.tokens {
-                    match self.fault {
-                        Some(Fault::DieAfter(tokens)) if sent >= tokens => {
-                            piece(&mut out, b"data: {\"choices\":[{\"te");
-                            stream.write_all(&out).await?;
-                            return Ok(false);
-                        }
-                        Some(Fault::ResetAfter(tokens)) if sent >= tokens => {
-                            stream.write_all(&out).await?;
-                            sleep(Duration::from_millis(20)).await;
-                            let _ = stream.set_zero_linger();
-                            return Ok(false);
-                        }
-                        Some(Fault::StallAfter(tokens)) if sent >= tokens => {
-                            stream.write_all(&out).await?;
-                            sleep(Duration::from_hours(1)).await;
-                        }
-                        Some(Fault::Pause(pause)) if sent == 1 => {
-                            stream.write_all(&out).await?;
-                            out.clear();
-                            sleep(pause).await;
-                        }
-                        _ => {}
-                    }
-                    if sent > 0 && !behaviour.step.is_zero() {
-                        if !out.is_empty() {
-                            stream.write_all(&out).await?;
-                            out.clear();
-                        }
-                        let steps = at_once.min(self.tokens - sent);
-                        sleep(behaviour.step * steps as u32).await;
-                    } else if self.fault == Some(Fault::HeldBack) {
-                        sleep(behaviour.step * self.tokens.saturating_sub(1) as u32).await;
-                    }
-                    let brought = at_once.min(self.tokens - sent);
-                    sent += brought;
-                    let mut text = owed.to_owned() + &self.event(sent, brought);
-                    (text, owed) = if behaviour.late_blank_lines {
-                        (text, "\n\n")
-                    } else {
-                        (text + "\n\n", "")
-                    };
-                    piece(&mut out, text.as_bytes());
-                    if out.len() > 32 << 10 {
-                        stream.write_all(&out).await?;
-                        out.clear();
-                    }
-                }
-                if self.with_usage {
-                    let usage = format!(
-                        "{owed}data: {{\"choices\":[],\"usage\":{}}}\n\n",
-                        self.usage(self.tokens)
-                    );
-                    piece(&mut out, usage.as_bytes());
-                } else if !owed.is_empty() {
-                    piece(&mut out, owed.as_bytes());
-                }
-                piece(&mut out, b"data: [DONE]\n\n");
             }
         }
         if is_chunked {
-            out.extend_from_slice(b"0\r\n\r\n");
+            body.out.extend_from_slice(b"0\r\n\r\n");
         }
-        stream.write_all(&out).await?;
+        body.flush().await?;
+        Ok(true)
+    }
+
+    /// All events of the answer. False where a fault ended it early.
+    async fn events(&self, body: &mut Body<'_>) -> io::Result<bool> {
+        let behaviour = &self.state.behaviour;
+        if self.is_chat {
+            body.piece(
+                b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+            );
+        }
+        let (mut sent, mut owed) = (0, "");
+        let at_once = if self.fault == Some(Fault::HeldBack) {
+            self.tokens
+        } else {
+            behaviour.tokens_per_event.max(1)
+        };
+        while sent < self.tokens {
+            if !self.go_on(body, sent).await? {
+                return Ok(false);
+            }
+            if sent > 0 && !behaviour.step.is_zero() {
+                body.flush().await?;
+                let steps = at_once.min(self.tokens - sent);
+                sleep(behaviour.step * steps as u32).await;
+            } else if self.fault == Some(Fault::HeldBack) {
+                sleep(behaviour.step * self.tokens.saturating_sub(1) as u32).await;
+            }
+            let brought = at_once.min(self.tokens - sent);
+            sent += brought;
+            let mut text = owed.to_owned() + &self.event(sent, brought);
+            (text, owed) = if behaviour.late_blank_lines {
+                (text, "\n\n")
+            } else {
+                (text + "\n\n", "")
+            };
+            body.piece(text.as_bytes());
+            if body.out.len() > 32 << 10 {
+                body.flush().await?;
+            }
+        }
+        if self.with_usage {
+            let usage = format!(
+                "{owed}data: {{\"choices\":[],\"usage\":{}}}\n\n",
+                self.usage(self.tokens)
+            );
+            body.piece(usage.as_bytes());
+        } else if !owed.is_empty() {
+            body.piece(owed.as_bytes());
+        }
+        body.piece(b"data: [DONE]\n\n");
+        Ok(true)
+    }
+
+    /// The fault that is due after `sent` tokens, if any. False where nothing follows it.
+    async fn go_on(&self, body: &mut Body<'_>, sent: u64) -> io::Result<bool> {
+        match self.fault {
+            Some(Fault::DieAfter(tokens)) if sent >= tokens => {
+                body.piece(b"data: {\"choices\":[{\"te");
+                body.flush().await?;
+                return Ok(false);
+            }
+            Some(Fault::ResetAfter(tokens)) if sent >= tokens => {
+                body.flush().await?;
+                sleep(Duration::from_millis(20)).await;
+                let _ = body.stream.set_zero_linger();
+                return Ok(false);
+            }
+            Some(Fault::StallAfter(tokens)) if sent >= tokens => {
+                body.flush().await?;
+                sleep(Duration::from_hours(1)).await;
+            }
+            Some(Fault::Pause(pause)) if sent == 1 => {
+                body.flush().await?;
+                sleep(pause).await;
+            }
+            _ => {}
+        }
         Ok(true)
     }
 

@@ -21,7 +21,7 @@ pub const FORMAT: &str = "llmprof_engine";
 const MAGIC: &[u8; 7] = b"LPOPS2\n";
 const RECORD_BYTES: usize = 6 * 4 + 2 * 8;
 
-pub const IMPORTER: Importer = Importer {
+pub(crate) const IMPORTER: Importer = Importer {
     name: FORMAT,
     sniff: |head| head.starts_with(MAGIC),
     read: |source| {

@@ -4,6 +4,7 @@
 //! Lines that the tool prints before the header are passed over.
 
 use llmprof_units::Count;
+use llmprof_units::Nanos;
 
 use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
@@ -187,7 +188,7 @@ impl Cells<'_> {
         let count = self.count(count)?;
         Some(TimeRow {
             name: self.text(name)?,
-            total_ns: self.whole(&["Total Time"])?,
+            total_ns: Nanos(self.whole(&["Total Time"])?),
             times: self.spread(count, "")?,
             style: find(self.header, &["Style", "Category"])
                 .and_then(|(at, _)| self.row.cells.get(at))
@@ -248,7 +249,7 @@ fn read_range_kernel(cells: &mut Cells<'_>) -> Option<RangeKernelRow> {
         thread: cells.whole(&["TID"])?,
         range_instances: cells.count(&["NVTX Inst"])?,
         kernel: cells.text(&["Kernel Name"])?,
-        total_ns: cells.whole(&["Total Time"])?,
+        total_ns: Nanos(cells.whole(&["Total Time"])?),
         times: cells.spread(count, "")?,
     })
 }
@@ -258,8 +259,8 @@ fn read_projection(cells: &mut Cells<'_>) -> Option<ProjectionRow> {
     Some(ProjectionRow {
         range: cells.text(&["Range"])?,
         style: cells.text(&["Style"])?,
-        total_ns: cells.whole(&["Total Proj Time"])?,
-        total_range_ns: cells.whole(&["Total Range Time"])?,
+        total_ns: Nanos(cells.whole(&["Total Proj Time"])?),
+        total_range_ns: Nanos(cells.whole(&["Total Range Time"])?),
         times: cells.spread(count, "Proj ")?,
         operations: cells.count(&["Total GPU Ops"])?,
         mean_level: cells.number(&["Avg Range Lvl"])?,

@@ -1,6 +1,7 @@
 //! What TensorRT's `trtexec` prints and writes: layer times (`--dumpProfile` text, `--exportProfile` JSON), layers
 //! (`--exportLayerInfo`) and iterations (`--exportTimes`).
 
+use llmprof_units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,11 +26,11 @@ pub struct Layer {
     /// Its kind: `gemm`, `CaskConvolution`, `kgen`.
     pub kind: String,
     /// Bytes of its inputs and outputs; absent where a shape is not fixed.
-    pub tensor_bytes: Option<u64>,
+    pub tensor_bytes: Option<Bytes>,
     /// Bytes of its weights.
-    pub weight_bytes: u64,
+    pub weight_bytes: Bytes,
     /// Floating-point operations of layers with weights: each is used once for every row or position of the output.
-    pub flops: Option<u64>,
+    pub flops: Option<Flops>,
 }
 
 /// One iteration.
@@ -158,11 +159,11 @@ fn layer(entry: &Value) -> Layer {
         } else {
             kind
         },
-        tensor_bytes: tensor_bytes.filter(|_| !outputs.is_empty()),
-        weight_bytes: count * width,
+        tensor_bytes: tensor_bytes.filter(|_| !outputs.is_empty()).map(Bytes),
+        weight_bytes: Bytes(count * width),
         flops: positions
             .filter(|_| is_product && count > 0)
-            .map(|positions| 2 * count * positions),
+            .map(|positions| Flops(2 * count * positions)),
     }
 }
 
@@ -288,9 +289,9 @@ mod tests {
             panic!()
         };
         // 16 × 3 × 3 × 3 weights at 64 positions.
-        assert_eq!(layers[0].flops, Some(2 * 432 * 64));
-        assert_eq!(layers[0].weight_bytes, 864);
-        assert_eq!(layers[0].tensor_bytes, Some(2 * (192 + 1024)));
+        assert_eq!(layers[0].flops, Some(Flops(2 * 432 * 64)));
+        assert_eq!(layers[0].weight_bytes, Bytes(864));
+        assert_eq!(layers[0].tensor_bytes, Some(Bytes(2 * (192 + 1024))));
         assert_eq!((layers[1].flops, layers[1].tensor_bytes), (None, None));
         assert_eq!(layers[2].name, "bare");
     }

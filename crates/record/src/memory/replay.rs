@@ -29,7 +29,7 @@ pub(crate) enum Action {
     Reserve,
     Release,
     /// Could not give a block. The device had this many bytes left.
-    OutOfMemory(Option<u64>),
+    OutOfMemory(Option<Bytes>),
     /// Nothing that changes these sizes.
     Other,
 }
@@ -39,8 +39,8 @@ pub(crate) enum Action {
 pub(crate) struct Event {
     pub(crate) action: Action,
     pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    pub(crate) time_ns: i64,
+    pub(crate) bytes: Bytes,
+    pub(crate) time_ns: Nanos,
     /// Index in the sites.
     pub(crate) site: Option<u32>,
 }
@@ -55,13 +55,14 @@ struct Level {
 
 impl Level {
     fn apply(&mut self, event: &Event) {
-        let bytes = signed(event.bytes);
+        let bytes = signed(event.bytes.0);
         let rounded = signed(
             event
                 .bytes
+                .0
                 .max(1)
                 .checked_next_multiple_of(BLOCK)
-                .unwrap_or(event.bytes),
+                .unwrap_or(event.bytes.0),
         );
         let (requested, allocated, reserved) = match event.action {
             Action::Allocate => (bytes, rounded, 0),
@@ -75,10 +76,10 @@ impl Level {
         self.reserved = self.reserved.saturating_add(reserved);
     }
 
-    fn at(self, time_ns: i64) -> MemoryPoint {
+    fn at(self, time_ns: Nanos) -> MemoryPoint {
         let bytes = |level: i64| Bytes(u64::try_from(level).unwrap_or(0));
         MemoryPoint {
-            time_ns: Nanos(time_ns),
+            time_ns,
             requested_bytes: bytes(self.requested),
             allocated_bytes: bytes(self.allocated),
             reserved_bytes: bytes(self.reserved),
@@ -121,9 +122,9 @@ pub(crate) fn replay(
             Action::Allocate => history.allocations += 1,
             Action::Free => history.frees += 1,
             Action::OutOfMemory(device_free) => history.out_of_memory.push(OutOfMemory {
-                time_ns: Nanos(event.time_ns),
-                requested_bytes: Bytes(event.bytes),
-                device_free_bytes: device_free.map(Bytes),
+                time_ns: event.time_ns,
+                requested_bytes: event.bytes,
+                device_free_bytes: device_free,
             }),
             Action::Reserve | Action::Release => {}
             Action::Other => continue,
@@ -150,7 +151,7 @@ pub(crate) fn replay(
 
 /// Who holds memory after these events, when `requested` bytes are held in all.
 fn holdings(events: &[Event], requested: Bytes, sites: &[String]) -> Vec<Holding> {
-    let mut live: FxHashMap<u64, (u64, Option<u32>)> = FxHashMap::default();
+    let mut live: FxHashMap<u64, (Bytes, Option<u32>)> = FxHashMap::default();
     for event in events {
         match event.action {
             Action::Allocate => {
@@ -162,25 +163,25 @@ fn holdings(events: &[Event], requested: Bytes, sites: &[String]) -> Vec<Holding
             _ => {}
         }
     }
-    let mut by_site: FxHashMap<Option<u32>, (u64, u64)> = FxHashMap::default();
+    let mut by_site: FxHashMap<Option<u32>, (Bytes, u64)> = FxHashMap::default();
     for (bytes, site) in live.into_values() {
         let entry = by_site.entry(site).or_default();
         entry.0 += bytes;
         entry.1 += 1;
     }
-    let seen: u64 = by_site.values().map(|(bytes, _)| bytes).sum();
+    let seen: Bytes = by_site.values().map(|(bytes, _)| *bytes).sum();
     let mut holdings: Vec<Holding> = by_site
         .into_iter()
         .map(|(site, (bytes, blocks))| Holding {
             site: name(site, sites).or_else(|| Some("unknown".to_owned())),
-            bytes: Bytes(bytes),
+            bytes,
             blocks: Some(blocks),
         })
         .collect();
-    if requested.0 > seen {
+    if requested > seen {
         holdings.push(Holding {
             site: None,
-            bytes: Bytes(requested.0 - seen),
+            bytes: requested - seen,
             blocks: None,
         });
     }
@@ -191,7 +192,7 @@ fn holdings(events: &[Event], requested: Bytes, sites: &[String]) -> Vec<Holding
 
 /// The largest allocations; those of one size and site are one.
 fn largest(events: &[Event], sites: &[String]) -> Vec<Holding> {
-    let mut by_size: FxHashMap<(u64, Option<u32>), u64> = FxHashMap::default();
+    let mut by_size: FxHashMap<(Bytes, Option<u32>), u64> = FxHashMap::default();
     for event in events
         .iter()
         .filter(|event| event.action == Action::Allocate)
@@ -199,7 +200,7 @@ fn largest(events: &[Event], sites: &[String]) -> Vec<Holding> {
         *by_size.entry((event.bytes, event.site)).or_default() += 1;
     }
     let mut all: Vec<_> = by_size.into_iter().collect();
-    let key = |((bytes, site), blocks): &((u64, Option<u32>), u64)| {
+    let key = |((bytes, site), blocks): &((Bytes, Option<u32>), u64)| {
         (Reverse(*bytes), Reverse(*blocks), *site)
     };
     all.sort_unstable_by_key(key);
@@ -207,7 +208,7 @@ fn largest(events: &[Event], sites: &[String]) -> Vec<Holding> {
     all.into_iter()
         .map(|((bytes, site), blocks)| Holding {
             site: name(site, sites),
-            bytes: Bytes(bytes),
+            bytes,
             blocks: Some(blocks),
         })
         .collect()
@@ -248,8 +249,8 @@ mod tests {
         Event {
             action,
             address,
-            bytes,
-            time_ns,
+            bytes: Bytes(bytes),
+            time_ns: Nanos(time_ns),
             site: Some(site),
         }
     }
@@ -276,7 +277,7 @@ mod tests {
             event(Action::Allocate, 2, 600, 30, 1),
             event(Action::Other, 0, 0, 35, 0),
             event(Action::Free, 3, 700, 40, 0),
-            event(Action::OutOfMemory(Some(7)), 0, 99_999, 50, 0),
+            event(Action::OutOfMemory(Some(Bytes(7))), 0, 99_999, 50, 0),
         ];
         let (history, below_zero) = replay(&events, &now, &sites()).unwrap();
         assert_eq!(below_zero, 0);

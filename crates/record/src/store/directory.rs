@@ -1,3 +1,4 @@
+use llmprof_units::Bytes;
 use std::{
     fmt::Write as _,
     fs::{self, File},
@@ -215,7 +216,7 @@ fn list_artifacts(root: &Path) -> Result<Vec<Artifact>, StoreError> {
                 });
             artifacts.push(Artifact {
                 path: relative,
-                bytes,
+                bytes: Bytes(bytes),
                 sha256,
             });
         }
@@ -266,7 +267,7 @@ mod tests {
             stored.manifest.artifacts,
             [Artifact {
                 path: "plots/roofline.svg".into(),
-                bytes: 3,
+                bytes: Bytes(3),
                 // printf abc | sha256sum
                 sha256: "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad".into(),
             }]

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use llmprof_units::Nanos;
+use llmprof_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::issue::Issue;
@@ -52,7 +52,7 @@ pub struct Pass {
 pub struct Artifact {
     /// Path relative to the run directory, with `/` between its parts.
     pub path: String,
-    pub bytes: u64,
+    pub bytes: Bytes,
     /// SHA-256 of the contents, in hexadecimal.
     pub sha256: String,
 }

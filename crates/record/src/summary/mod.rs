@@ -7,6 +7,7 @@ mod launches;
 mod reduce;
 mod spread;
 
+use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 pub use reduce::{
@@ -57,8 +58,7 @@ pub enum Summary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimeRow {
     pub name: String,
-    /// Sum of all times, ns.
-    pub total_ns: i64,
+    pub total_ns: Nanos,
     /// How the times are spread.
     pub times: Spread,
     /// How a range was made (`PushPop`, `StartEnd`), or the category of an activity; mostly absent.
@@ -110,8 +110,7 @@ pub struct RangeKernelRow {
     /// How many ranges of this name launched the kernel.
     pub range_instances: u64,
     pub kernel: String,
-    /// Sum of its times, ns.
-    pub total_ns: i64,
+    pub total_ns: Nanos,
     /// How its times are spread.
     pub times: Spread,
 }
@@ -124,10 +123,10 @@ pub struct ProjectionRow {
     pub range: String,
     /// How it was made.
     pub style: String,
-    /// Sum of the projected times, ns.
-    pub total_ns: i64,
-    /// Sum of the ranges' own times, ns.
-    pub total_range_ns: i64,
+    /// Sum of the projected times.
+    pub total_ns: Nanos,
+    /// Sum of the ranges' own times.
+    pub total_range_ns: Nanos,
     /// How the projected times are spread, over ranges that launched something.
     pub times: Spread,
     /// Activities of the device that were launched inside.

@@ -1,5 +1,6 @@
 //! Sums over a trace, by the rules of the tool's own reports.
 
+use llmprof_units::Nanos;
 use std::collections::{BTreeMap, HashMap};
 
 use super::launches::{Calls, is_api, is_nvtx, ranges_around};
@@ -154,7 +155,7 @@ pub fn range_kernels(trace: &Trace) -> Vec<RangeKernelRow> {
                 thread: trace.threads.thread.get(row).copied().unwrap_or(-1),
                 range_instances: group.instances.len() as u64,
                 kernel: trace.text(kernel).to_owned(),
-                total_ns: group.times.iter().sum(),
+                total_ns: Nanos(group.times.iter().sum()),
                 times: Spread::of(&mut group.times)?,
             })
         });
@@ -227,10 +228,10 @@ pub fn range_projections(trace: &Trace) -> Vec<ProjectionRow> {
             Some(ProjectionRow {
                 range,
                 style: style.to_owned(),
-                total_ns: times.iter().sum(),
+                total_ns: Nanos(times.iter().sum()),
                 total_range_ns: instances
                     .iter()
-                    .map(|(range, _)| trace.ranges.duration[*range])
+                    .map(|(range, _)| Nanos(trace.ranges.duration[*range]))
                     .sum(),
                 times: Spread::of(&mut times)?,
                 operations: instances.iter().map(|(_, at)| at.operations).sum(),
@@ -293,7 +294,7 @@ fn by_name(trace: &Trace, times: impl Iterator<Item = (StrId, i64)>) -> Vec<Time
 fn time_row(name: String, times: &mut [i64]) -> Option<TimeRow> {
     Some(TimeRow {
         name,
-        total_ns: times.iter().sum(),
+        total_ns: Nanos(times.iter().sum()),
         times: Spread::of(times)?,
         style: None,
         grid: None,

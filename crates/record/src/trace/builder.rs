@@ -1,5 +1,6 @@
 //! A trace while it is being read.
 
+use llmprof_units::Nanos;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
@@ -43,7 +44,7 @@ pub struct TraceBuilder {
     /// See [`Trace::devices`].
     pub devices: Vec<DeviceProperties>,
     /// See [`Trace::clock_origin_ns`].
-    pub clock_origin_ns: Option<i64>,
+    pub clock_origin_ns: Option<Nanos>,
     /// See [`Trace::events_read`].
     pub events_read: u64,
     /// See [`Trace::metadata`].

@@ -70,7 +70,7 @@ impl<W: Write> Writer<'_, W> {
             serde_json::to_writer(&mut *self.out, &device.name)?;
             let (major, minor) = device.compute_capability.unzip();
             let facts = [
-                ("totalGlobalMem", device.memory_bytes),
+                ("totalGlobalMem", device.memory_bytes.map(|bytes| bytes.0)),
                 ("computeMajor", major.map(u64::from)),
                 ("computeMinor", minor.map(u64::from)),
                 ("numSms", device.sm_count.map(u64::from)),
@@ -88,12 +88,18 @@ impl<W: Write> Writer<'_, W> {
                     "regsPerMultiprocessor",
                     device.registers_per_sm.map(u64::from),
                 ),
-                ("sharedMemPerBlock", device.shared_per_block_bytes),
+                (
+                    "sharedMemPerBlock",
+                    device.shared_per_block_bytes.map(|bytes| bytes.0),
+                ),
                 (
                     "sharedMemPerBlockOptin",
-                    device.shared_per_block_optin_bytes,
+                    device.shared_per_block_optin_bytes.map(|bytes| bytes.0),
                 ),
-                ("sharedMemPerMultiprocessor", device.shared_per_sm_bytes),
+                (
+                    "sharedMemPerMultiprocessor",
+                    device.shared_per_sm_bytes.map(|bytes| bytes.0),
+                ),
             ];
             for (name, fact) in facts {
                 if let Some(fact) = fact {
@@ -104,7 +110,7 @@ impl<W: Write> Writer<'_, W> {
         }
         write!(self.out, "\n  ],\n  \"displayTimeUnit\": \"ms\",")?;
         if let Some(origin) = self.trace.clock_origin_ns {
-            write!(self.out, "\n  \"baseTimeNanoseconds\": {origin},")?;
+            write!(self.out, "\n  \"baseTimeNanoseconds\": {},", origin.0)?;
         }
         for (name, fact) in &self.trace.metadata {
             // Versions and options have Kineto's own names; its schema version is ours here.

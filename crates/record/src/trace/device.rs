@@ -1,5 +1,6 @@
 //! Devices as a profiler describes them.
 
+use llmprof_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// What a tool reports of a device. A figure that it does not report is absent, never guessed.
@@ -10,8 +11,7 @@ pub struct DeviceProperties {
     pub id: u32,
     /// The driver's name of it: `NVIDIA H200`.
     pub name: String,
-    /// Memory, bytes.
-    pub memory_bytes: Option<u64>,
+    pub memory_bytes: Option<Bytes>,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
     pub sm_count: Option<u32>,
@@ -27,14 +27,13 @@ pub struct DeviceProperties {
     pub registers_per_sm: Option<u32>,
     /// 32-bit registers that one block may have.
     pub registers_per_block: Option<u32>,
-    /// Shared memory of a multiprocessor, bytes.
-    pub shared_per_sm_bytes: Option<u64>,
-    /// Shared memory a block may have without asking, bytes.
-    pub shared_per_block_bytes: Option<u64>,
-    /// Shared memory a block may ask for, bytes.
-    pub shared_per_block_optin_bytes: Option<u64>,
-    /// L2 cache, bytes.
-    pub l2_bytes: Option<u64>,
+    /// Shared memory of a multiprocessor.
+    pub shared_per_sm_bytes: Option<Bytes>,
+    /// Shared memory a block may have without asking.
+    pub shared_per_block_bytes: Option<Bytes>,
+    /// Shared memory a block may ask for.
+    pub shared_per_block_optin_bytes: Option<Bytes>,
+    pub l2_bytes: Option<Bytes>,
     /// Maximum clock of the multiprocessors, Hz.
     pub clock_hz: Option<u64>,
     /// Maximum clock of the memory, Hz.

@@ -4,6 +4,7 @@
 //! JSON that names them. `docs/trace-format.md` has the details. Loading maps the file; the columns stay where they
 //! are and are paged in when touched.
 
+use llmprof_units::Nanos;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ pub enum TraceFileError {
 struct Directory {
     sections: Vec<Section>,
     devices: Vec<DeviceProperties>,
-    clock_origin_ns: Option<i64>,
+    clock_origin_ns: Option<Nanos>,
     events_read: u64,
     metadata: std::collections::BTreeMap<String, String>,
     issues: Vec<Issue>,

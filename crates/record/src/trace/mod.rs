@@ -20,6 +20,7 @@ mod strings;
 mod table;
 mod threads;
 
+use llmprof_units::Nanos;
 use std::collections::BTreeMap;
 
 pub use builder::{RawInputs, TraceBuilder};
@@ -62,8 +63,8 @@ pub struct Trace {
     pub operator_calls: OperatorCalls,
     /// The devices, in the order of their numbers.
     pub devices: Vec<DeviceProperties>,
-    /// Where the clock's 0 lies on the Unix clock, ns, where the tool says so.
-    pub clock_origin_ns: Option<i64>,
+    /// Where the clock's 0 lies, since 1970, where the tool says so.
+    pub clock_origin_ns: Option<Nanos>,
     /// How many events the importer read, those that have no row of their own (flows, names of threads) included.
     pub events_read: u64,
     /// Facts about the capture that the allow-list of an importer lets through: tool, versions, options, rank.

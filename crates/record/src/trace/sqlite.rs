@@ -92,7 +92,7 @@ impl Trace {
                 insert.execute((key, value))?;
             }
             if let Some(origin) = self.clock_origin_ns {
-                insert.execute(("clock_origin_ns", origin.to_string()))?;
+                insert.execute(("clock_origin_ns", origin.0.to_string()))?;
             }
             insert.execute(("events_read", self.events_read.to_string()))?;
             let mut insert = transaction.prepare("INSERT INTO devices VALUES (?, ?)")?;

@@ -31,7 +31,6 @@ struct Plane {
 /// Points carry `data-kind` and `data-phase`, roofs `data-basis`, for pages that filter them.
 pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
     let (left, right) = (width.pick(104.0, 84.0), width.pixels() - 16.0);
-    let legend_left = width.pick(left, 0.0);
     let points: Vec<&RooflinePoint> = roofline
         .points
         .iter()
@@ -42,36 +41,13 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
         .iter()
         .filter(|roof| roof.is_drawable())
         .collect();
-    let kinds = distinct(points.iter().map(|point| point.kind.as_str()));
-    let phases = distinct(points.iter().map(|point| point.phase.as_str()));
-
-    let labels: Vec<String> = phases
-        .iter()
-        .chain(&kinds)
-        .map(|label| shortened(label, 28))
-        .collect();
-    let widths: Vec<f64> = labels
-        .iter()
-        .map(|label| text_width(label) + 32.0)
-        .collect();
-    let legend = wrapped(&widths, legend_left, right);
-    let top = 36.0 + LEGEND * legend.last().map_or(0.0, |&(_, line)| line as f64 + 1.0);
+    let legend = Legend::of(&points, width.pick(left, 0.0), right);
+    let top = 36.0 + legend.height();
     let bottom = top + width.pick(420.0, 340.0);
     let absent = roofline.points.len() - points.len();
     let has_note = absent > 0 && width == Width::Narrow;
     let mut svg = Svg::new(TITLE, width, bottom + if has_note { 64.0 } else { 46.0 });
-    for (index, (label, &(at, line))) in labels.iter().zip(&legend).enumerate() {
-        let y = 36.0 + LEGEND * line as f64;
-        let sign = match index.checked_sub(phases.len()) {
-            None => Element::new("path")
-                .attribute("d", &shape(index, at + 5.0, y - 4.0, 5.0))
-                .class("total"),
-            Some(kind) => Element::rect(at, y - 9.0, 10.0, 10.0)
-                .class(&format!("c{} flat", kind % CATEGORIES)),
-        };
-        svg.add(sign);
-        svg.add(Element::text(at + 16.0, y, label).class("tick"));
-    }
+    legend.draw(&mut svg);
 
     let (x, y) = axes(&roofs, &points, (left, right), (top, bottom));
     let plane = Plane {
@@ -95,60 +71,85 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
     for (basis, roofs) in &by_basis {
         svg.add(plane.roof_lines(roofs, *basis));
     }
-    let longest = points
-        .iter()
-        .map(|point| point.time_ns.0)
-        .max()
-        .unwrap_or(0)
-        .max(1) as f64;
-    // The largest come first, so that small ones stay in reach of the pointer.
-    let mut drawn = points.clone();
-    drawn.sort_by_key(|point| std::cmp::Reverse(point.time_ns));
-    for point in drawn {
-        let position =
-            |of: &[&str], text: &str| of.iter().position(|&known| known == text).unwrap_or(0);
-        let (kind, phase) = (
-            position(&kinds, &point.kind),
-            position(&phases, &point.phase),
-        );
-        let radius = 3.5 + 12.0 * (point.time_ns.0.max(0) as f64 / longest).sqrt();
-        svg.add(
-            Element::new("path")
-                .attribute(
-                    "d",
-                    &shape(
-                        phase,
-                        x.at(point.intensity),
-                        y.at(point.flops_per_s.0),
-                        radius,
-                    ),
-                )
-                .class(&format!("point c{}", kind % CATEGORIES))
-                .attribute("data-kind", &point.kind)
-                .attribute("data-phase", &point.phase)
-                .tooltip(&description(point, &roofs)),
-        );
-    }
+    plane.points(&points, &legend, &roofs, &mut svg);
     let mut levels = Vec::new();
     for (basis, roofs) in &by_basis {
         svg.add(plane.roof_labels(roofs, *basis, &mut levels));
     }
     if absent > 0 {
-        let note = match (absent, width) {
-            (1, Width::Wide) => {
-                "1 operator without arithmetic or without DRAM traffic has no place here".to_owned()
-            }
-            (_, Width::Wide) => format!(
-                "{absent} operators without arithmetic or without DRAM traffic have no place here"
-            ),
-            (_, Width::Narrow) => {
-                format!("without a place: {absent} without arithmetic or DRAM traffic")
-            }
-        };
         let line = width.pick(16.0, bottom + 54.0);
-        svg.add(Element::text(right, line, &note).class("tick end"));
+        svg.add(Element::text(right, line, &without_a_place(absent, width)).class("tick end"));
     }
     svg
+}
+
+fn without_a_place(absent: usize, width: Width) -> String {
+    match (absent, width) {
+        (1, Width::Wide) => {
+            "1 operator without arithmetic or without DRAM traffic has no place here".to_owned()
+        }
+        (_, Width::Wide) => format!(
+            "{absent} operators without arithmetic or without DRAM traffic have no place here"
+        ),
+        (_, Width::Narrow) => {
+            format!("without a place: {absent} without arithmetic or DRAM traffic")
+        }
+    }
+}
+
+/// Phases by their shapes, then kinds by their colours.
+struct Legend<'a> {
+    phases: Vec<&'a str>,
+    kinds: Vec<&'a str>,
+    labels: Vec<String>,
+    /// Where each label begins, and its line.
+    places: Vec<(f64, usize)>,
+}
+
+impl<'a> Legend<'a> {
+    fn of(points: &[&'a RooflinePoint], left: f64, right: f64) -> Self {
+        let kinds = distinct(points.iter().map(|point| point.kind.as_str()));
+        let phases = distinct(points.iter().map(|point| point.phase.as_str()));
+        let labels: Vec<String> = phases
+            .iter()
+            .chain(&kinds)
+            .map(|label| shortened(label, 28))
+            .collect();
+        let widths: Vec<f64> = labels
+            .iter()
+            .map(|label| text_width(label) + 32.0)
+            .collect();
+        let places = wrapped(&widths, left, right);
+        Self {
+            phases,
+            kinds,
+            labels,
+            places,
+        }
+    }
+
+    fn height(&self) -> f64 {
+        LEGEND
+            * self
+                .places
+                .last()
+                .map_or(0.0, |&(_, line)| line as f64 + 1.0)
+    }
+
+    fn draw(&self, svg: &mut Svg) {
+        for (index, (label, &(at, line))) in self.labels.iter().zip(&self.places).enumerate() {
+            let y = 36.0 + LEGEND * line as f64;
+            let sign = match index.checked_sub(self.phases.len()) {
+                None => Element::new("path")
+                    .attribute("d", &shape(index, at + 5.0, y - 4.0, 5.0))
+                    .class("total"),
+                Some(kind) => Element::rect(at, y - 9.0, 10.0, 10.0)
+                    .class(&format!("c{} flat", kind % CATEGORIES)),
+            };
+            svg.add(sign);
+            svg.add(Element::text(at + 16.0, y, label).class("tick"));
+        }
+    }
 }
 
 fn axes(
@@ -201,6 +202,36 @@ impl Plane {
             (f64::midpoint(0.0, right), "arithmetic intensity (FLOP/B)"),
         );
         svg.add(Element::text(middle, self.bottom + 36.0, label).class("quiet middle"));
+    }
+
+    fn points(
+        &self,
+        points: &[&RooflinePoint],
+        legend: &Legend<'_>,
+        roofs: &[&Roof],
+        svg: &mut Svg,
+    ) {
+        let longest = points.iter().map(|point| point.time_ns.0).max();
+        let longest = longest.unwrap_or(0).max(1) as f64;
+        let position =
+            |of: &[&str], text: &str| of.iter().position(|&known| known == text).unwrap_or(0);
+        // The largest come first, so that small ones stay in reach of the pointer.
+        let mut drawn = points.to_vec();
+        drawn.sort_by_key(|point| std::cmp::Reverse(point.time_ns));
+        for point in drawn {
+            let kind = position(&legend.kinds, &point.kind);
+            let phase = position(&legend.phases, &point.phase);
+            let radius = 3.5 + 12.0 * (point.time_ns.0.max(0) as f64 / longest).sqrt();
+            let (x, y) = (self.x.at(point.intensity), self.y.at(point.flops_per_s.0));
+            svg.add(
+                Element::new("path")
+                    .attribute("d", &shape(phase, x, y, radius))
+                    .class(&format!("point c{}", kind % CATEGORIES))
+                    .attribute("data-kind", &point.kind)
+                    .attribute("data-phase", &point.phase)
+                    .tooltip(&description(point, roofs)),
+            );
+        }
     }
 
     /// Where a roof leaves the chart on the left or at the bottom, and where it turns flat.

@@ -1,4 +1,4 @@
-use llmprof_units::Count;
+use llmprof_units::{Count, Nanos};
 
 use super::{
     Width,
@@ -28,7 +28,7 @@ pub fn timeline(timeline: &Timeline) -> Svg {
         let note = format!("{} more at the same time are not drawn", layout.hidden);
         svg.add(Element::text(RIGHT, 16.0, &note).class("tick end"));
     }
-    let span = layout.end_ns.saturating_sub(layout.start_ns).max(1) as f64;
+    let span = layout.span().0.max(1) as f64;
     let x = Axis::linear(0.0, span, LEFT, RIGHT);
     for tick in x.ticks(7, Unit::Nanoseconds) {
         let at = x.at(tick);
@@ -80,11 +80,11 @@ struct Pixel {
     most: Option<(u32, f64)>,
 }
 
-fn runs(timeline: &Timeline, row: &Row, start_ns: i64, span: f64) -> Vec<Run> {
+fn runs(timeline: &Timeline, row: &Row, start_ns: Nanos, span: f64) -> Vec<Run> {
     let mut pixels = vec![Pixel::default(); COLUMNS];
     for &index in &row.events {
         let event = timeline.event(index as usize);
-        let begin = event.start_ns.0.saturating_sub(start_ns) as f64 / span * COLUMNS as f64;
+        let begin = event.start_ns.0.saturating_sub(start_ns.0) as f64 / span * COLUMNS as f64;
         let end = begin + event.duration_ns.0 as f64 / span * COLUMNS as f64;
         let last = (end.ceil() as usize).clamp(1, COLUMNS);
         let first = (begin as usize).min(last - 1);
@@ -120,8 +120,6 @@ fn runs(timeline: &Timeline, row: &Row, start_ns: i64, span: f64) -> Vec<Run> {
 
 #[cfg(test)]
 mod tests {
-    use llmprof_units::Nanos;
-
     use super::*;
     use crate::view::Event;
 
@@ -167,7 +165,7 @@ mod tests {
         let events: Vec<_> = (0..100_000).map(|i| (0, i * 100, 40, 0)).collect();
         let view = sample(&events);
         let layout = view.layout();
-        let runs = runs(&view, &layout.rows[0], 0, 1e7);
+        let runs = runs(&view, &layout.rows[0], Nanos(0), 1e7);
         assert_eq!((runs.len(), runs[0].end, runs[0].tenths), (1, COLUMNS, 4));
     }
 

@@ -248,7 +248,7 @@ pub(super) fn framework_points(analysis: &Analysis) -> Vec<RooflinePoint> {
             label: format!("{} [{}]", operator.name, shape.inputs.join(", ")),
             kind: operator.name.clone(),
             phase: "whole trace".to_owned(),
-            intensity: work.flops as f64 / work.bytes.0 as f64,
+            intensity: work.flops.0 as f64 / work.bytes.0 as f64,
             flops_per_s: FlopsPerSecond(rate),
             time_ns: work.device_ns,
             calls: work.calls,

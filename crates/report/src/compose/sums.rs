@@ -53,7 +53,7 @@ fn time_rows(rows: &[TimeRow], is_nested: bool) -> Table {
         if has_size {
             cells.extend([row.grid, row.block].map(size));
         }
-        cells.push(time(row.total_ns as f64));
+        cells.push(time(row.total_ns.0 as f64));
         if !is_nested {
             cells.push(share(row.total_ns, whole));
         }
@@ -122,7 +122,7 @@ fn range_kernels(rows: &[RangeKernelRow]) -> Table {
             Cell::from(range),
             name(&row.kernel),
             count(row.range_instances),
-            time(row.total_ns as f64),
+            time(row.total_ns.0 as f64),
         ];
         cells.extend(spread(&row.times, time));
         found.row(cells);
@@ -142,8 +142,8 @@ fn projections(rows: &[ProjectionRow]) -> Table {
     for row in rows {
         let mut cells = vec![
             Cell::from(row.range.as_str()),
-            time(row.total_ns as f64),
-            time(row.total_range_ns as f64),
+            time(row.total_ns.0 as f64),
+            time(row.total_range_ns.0 as f64),
             count(row.operations),
         ];
         cells.extend(spread(&row.times, time));
@@ -186,11 +186,11 @@ fn count(number: u64) -> Cell {
     Cell::number(number as f64, number)
 }
 
-fn share(part: i64, whole: i64) -> Cell {
-    if whole <= 0 {
+fn share(part: Nanos, whole: Nanos) -> Cell {
+    if whole <= Nanos(0) {
         return Cell::Missing;
     }
-    let share = part as f64 / whole as f64;
+    let share = part.0 as f64 / whole.0 as f64;
     Cell::number(share, Percent(share))
 }
 
@@ -214,7 +214,7 @@ mod tests {
     fn row(name: &str, total_ns: i64, count: u64) -> TimeRow {
         TimeRow {
             name: name.to_owned(),
-            total_ns,
+            total_ns: Nanos(total_ns),
             times: Spread {
                 count,
                 mean: total_ns as f64 / count as f64,

@@ -1,6 +1,6 @@
 //! A document as a text has it: one after the other, with charts as the numbers they show.
 
-use llmprof_units::{Count, Nanos};
+use llmprof_units::Count;
 
 use crate::document::{Block, Document, Drawing, FindingItem, Section, Table};
 use crate::text::issue_line;
@@ -100,7 +100,7 @@ fn said<'a>(drawing: &Drawing) -> Option<Flat<'a>> {
 
 fn timeline(view: &Timeline) -> String {
     let layout = view.layout();
-    let span = Nanos(layout.end_ns.saturating_sub(layout.start_ns));
+    let span = layout.span();
     format!(
         "{} in {} over {span}: see `plots/timeline.svg`, or zoom in `report.html`.",
         Count(view.len() as u64, "event"),

@@ -30,9 +30,9 @@ pub(crate) fn is_nested(summary: &Summary) -> bool {
     matches!(summary, Summary::Ranges(_))
 }
 
-pub(crate) fn total(rows: &[TimeRow]) -> i64 {
-    let times = rows.iter().map(|row| row.total_ns);
-    times.fold(0, i64::saturating_add)
+pub(crate) fn total(rows: &[TimeRow]) -> Nanos {
+    let times = rows.iter().map(|row| row.total_ns.0);
+    Nanos(times.fold(0, i64::saturating_add))
 }
 
 /// The result, then the longest rows.
@@ -45,13 +45,13 @@ pub fn summary(table: &SummaryTable) -> Vec<String> {
     let mut longest: Vec<&TimeRow> = rows.iter().collect();
     longest.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     for row in longest.into_iter().take(MOST_ROWS) {
-        let share = Percent(row.total_ns as f64 / whole.max(1) as f64);
+        let share = Percent(row.total_ns.0 as f64 / whole.0.max(1) as f64);
         let share = if is_nested(&table.summary) {
             String::new()
         } else {
             format!(" ({share})")
         };
-        let time = Nanos(row.total_ns);
+        let time = row.total_ns;
         lines.push(format!("{}: {time}{share}", kernel_label(&row.name)));
     }
     lines
@@ -66,7 +66,7 @@ pub fn result(table: &SummaryTable) -> String {
         return if is_nested(&table.summary) {
             format!("{rows_of} by name, {} in all.", Count(calls, "instance"))
         } else {
-            let total = Nanos(total(rows));
+            let total = total(rows);
             format!("{rows_of} in {}, {total} in all.", Count(calls, "call"))
         };
     }

@@ -15,8 +15,8 @@ pub struct Timeline {
     /// When phases ran, in order of time.
     pub windows: Vec<Window>,
     lane: Vec<u32>,
-    start_ns: Vec<i64>,
-    duration_ns: Vec<i64>,
+    start_ns: Vec<Nanos>,
+    duration_ns: Vec<Nanos>,
     name: Vec<u32>,
     phase: Vec<u32>,
 }
@@ -59,8 +59,8 @@ impl Timeline {
     /// Adds an event, in any order; one in a lane that does not exist is not drawn.
     pub fn push(&mut self, event: Event) {
         self.lane.push(event.lane);
-        self.start_ns.push(event.start_ns.0);
-        self.duration_ns.push(event.duration_ns.0.max(0));
+        self.start_ns.push(event.start_ns);
+        self.duration_ns.push(event.duration_ns.max(Nanos(0)));
         self.name.push(event.name);
         self.phase.push(event.phase);
     }
@@ -79,8 +79,8 @@ impl Timeline {
     pub fn event(&self, index: usize) -> Event {
         Event {
             lane: self.lane[index],
-            start_ns: Nanos(self.start_ns[index]),
-            duration_ns: Nanos(self.duration_ns[index]),
+            start_ns: self.start_ns[index],
+            duration_ns: self.duration_ns[index],
             name: self.name[index],
             phase: self.phase[index],
         }
@@ -105,12 +105,12 @@ impl Timeline {
         let end = order.iter().map(|&i| self.end_ns(i)).max();
         let mut layout = Layout {
             rows: Vec::new(),
-            start_ns: start.unwrap_or(0),
-            end_ns: end.unwrap_or(0),
+            start_ns: start.unwrap_or_default(),
+            end_ns: end.unwrap_or_default(),
             hidden: self.len() - order.len(),
         };
         for lane in order.chunk_by(|&a, &b| self.lane[a as usize] == self.lane[b as usize]) {
-            let mut rows: Vec<(i64, Row)> = Vec::new();
+            let mut rows: Vec<(Nanos, Row)> = Vec::new();
             for &index in lane {
                 let start = self.start_ns[index as usize];
                 let free = rows.iter().position(|(end, _)| *end <= start);
@@ -135,9 +135,13 @@ impl Timeline {
         layout
     }
 
-    fn end_ns(&self, index: u32) -> i64 {
+    fn end_ns(&self, index: u32) -> Nanos {
         let index = index as usize;
-        self.start_ns[index].saturating_add(self.duration_ns[index])
+        Nanos(
+            self.start_ns[index]
+                .0
+                .saturating_add(self.duration_ns[index].0),
+        )
     }
 }
 
@@ -147,11 +151,18 @@ pub(crate) struct Layout {
     /// Rows from the top; those of a lane are neighbours.
     pub(crate) rows: Vec<Row>,
     /// The first start.
-    pub(crate) start_ns: i64,
+    pub(crate) start_ns: Nanos,
     /// The last end.
-    pub(crate) end_ns: i64,
+    pub(crate) end_ns: Nanos,
     /// Events with no place: no such lane, or too many at one time.
     pub(crate) hidden: usize,
+}
+
+impl Layout {
+    /// From the first start to the last end, saturating.
+    pub(crate) fn span(&self) -> Nanos {
+        Nanos(self.end_ns.0.saturating_sub(self.start_ns.0))
+    }
 }
 
 /// Events of one lane that do not overlap, by start.
@@ -210,6 +221,9 @@ mod tests {
     #[test]
     fn extreme_times_do_not_overflow() {
         let layout = timeline(&[(0, i64::MAX - 1, i64::MAX), (0, i64::MIN, -5)]).layout();
-        assert_eq!((layout.start_ns, layout.end_ns), (i64::MIN, i64::MAX));
+        assert_eq!(
+            (layout.start_ns, layout.end_ns),
+            (Nanos(i64::MIN), Nanos(i64::MAX))
+        );
     }
 }

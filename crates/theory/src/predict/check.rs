@@ -39,9 +39,9 @@ struct Row {
     model: String,
     batch: u64,
     prompt: u64,
-    prefill_ns: i64,
+    prefill_ns: Nanos,
     /// Of three successive steps.
-    decode_step_ns: Vec<i64>,
+    decode_step_ns: Vec<Nanos>,
 }
 
 /// A predicted time beside a measured one.
@@ -96,11 +96,10 @@ pub fn fixture_comparison(profile: &EfficiencyProfile) -> Vec<Comparison> {
             let mut steps = row.decode_step_ns.clone();
             steps.sort_unstable();
             let median = steps.get(steps.len() / 2).copied().unwrap_or_default();
-            for (phase, predicted, measured) in [
+            for (phase, predicted, measured_ns) in [
                 ("prefill", prediction.prefill, row.prefill_ns),
                 ("decode step", prediction.decode_step, median),
             ] {
-                let measured_ns = Nanos(measured);
                 comparisons.push(Comparison {
                     what: format!(
                         "{phase}, {name}, batch {}, prompt {}, H200",

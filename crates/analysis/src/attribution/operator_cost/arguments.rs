@@ -2,7 +2,7 @@
 
 use llmprof_record::trace::{InputsId, Trace};
 use llmprof_theory::device::Engine;
-use llmprof_units::{Bytes, DType};
+use llmprof_units::{Bytes, DType, Flops};
 
 use crate::attribution::operator_cost::OperatorCost;
 
@@ -36,7 +36,7 @@ fn product(sizes: impl IntoIterator<Item = i64>) -> Option<u64> {
 
 pub(crate) fn on_vectors(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
     OperatorCost {
-        flops,
+        flops: Flops(flops),
         bytes: Bytes(bytes),
         dtype,
         engine: Engine::Vector,
@@ -45,7 +45,7 @@ pub(crate) fn on_vectors(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
 
 fn on_matrices(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
     OperatorCost {
-        flops,
+        flops: Flops(flops),
         bytes: Bytes(bytes),
         dtype,
         engine: Engine::Tensor,

@@ -9,7 +9,7 @@ mod rules;
 
 use llmprof_record::trace::{InputsId, StrId, Trace};
 use llmprof_theory::device::{Device, Engine};
-use llmprof_units::{Bytes, DType};
+use llmprof_units::{Bytes, DType, Flops};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +19,7 @@ use crate::attribution::operator_cost::rules::{RULES, Rule};
 /// What one call must cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorCost {
-    /// Operations.
-    pub flops: u64,
+    pub flops: Flops,
     /// Bytes read and written.
     pub bytes: Bytes,
     /// The format that it computes in.
@@ -32,12 +31,12 @@ pub struct OperatorCost {
 impl OperatorCost {
     /// The least time on a device, seconds: the longer of computing and moving. Nothing where the device has no peak.
     pub(crate) fn roofline_seconds(&self, device: &Device) -> Option<f64> {
-        let moving = self.bytes.0 as f64 / device.bandwidth().0;
-        if self.flops == 0 {
+        let moving = self.bytes / device.bandwidth();
+        if self.flops == Flops(0) {
             return Some(moving);
         }
         let peak = device.peak(self.dtype, self.engine).ok()?;
-        Some((self.flops as f64 / peak.dense_flops_per_s.0).max(moving))
+        Some((self.flops / peak.dense_flops_per_s).max(moving))
     }
 }
 
@@ -125,7 +124,7 @@ mod tests {
         // 2·128·64·32; 2 bytes for 128·32 + 32·64 + 128·64 elements.
         let product = cost("aten::mm", "[[128, 32], [32, 64]]", TWO, "").expect("cost");
         assert_eq!(
-            (product.flops, product.bytes.0),
+            (product.flops.0, product.bytes.0),
             (524_288, 2 * (4096 + 2048 + 8192))
         );
         assert_eq!(product.engine, Engine::Tensor);
@@ -136,7 +135,7 @@ mod tests {
         );
         // Batches broadcast: 4 products of 2×3 and 3×5.
         let batched = cost("aten::matmul", "[[4, 2, 3], [3, 5]]", TWO, "").expect("cost");
-        assert_eq!(batched.flops, 4 * 2 * 2 * 3 * 5);
+        assert_eq!(batched.flops.0, 4 * 2 * 2 * 3 * 5);
         assert_eq!(cost("aten::mm", "[[128, 32], [31, 64]]", TWO, ""), None);
         assert_eq!(cost("aten::mm", "[[128, 32], [-32, 64]]", TWO, ""), None);
     }
@@ -148,7 +147,7 @@ mod tests {
         let dtypes = r#"["float", "float", "", "ScalarList", "ScalarList", "ScalarList"]"#;
         let values = r#"["", "", "", "[2, 2]", "[1, 1]", "[1, 1]"]"#;
         let conv = cost("aten::convolution", dims, dtypes, values).expect("cost");
-        assert_eq!(conv.flops, 2 * 16 * 16 * 3 * 9);
+        assert_eq!(conv.flops.0, 2 * 16 * 16 * 3 * 9);
         assert_eq!(conv.bytes, Bytes(4 * (3 * 64 + 16 * 27 + 16 * 16)));
         let never = values.replace("[2, 2]", "[0, 0]");
         assert_eq!(cost("aten::convolution", dims, dtypes, &never), None);
@@ -158,7 +157,7 @@ mod tests {
     fn elementwise_work_broadcasts() {
         let dtypes = r#"["float", "float", "Scalar"]"#;
         let sum = cost("aten::add", "[[4, 1, 3], [5, 1], []]", dtypes, "").expect("cost");
-        assert_eq!((sum.flops, sum.bytes.0), (60, 4 * (12 + 5 + 60)));
+        assert_eq!((sum.flops.0, sum.bytes.0), (60, 4 * (12 + 5 + 60)));
         assert_eq!(cost("aten::add", "[[4], [5], []]", dtypes, ""), None);
         assert_eq!(cost("aten::view", "[[4], [5], []]", dtypes, ""), None);
     }

@@ -69,12 +69,12 @@ pub(super) fn found(root: &Path) -> Result<Vec<Located>, SampleError> {
 pub(super) fn listed(
     root: &Path,
     list: &Path,
-    cwd: &Path,
+    places: &[&Path],
 ) -> Result<(PathBuf, Vec<Located>), SampleError> {
     let candidates = if list.is_absolute() {
         vec![list.to_owned()]
     } else {
-        vec![cwd.join(list), root.join(list)]
+        places.iter().map(|place| place.join(list)).collect()
     };
     let Some(list) = candidates.iter().find(|path| path.is_file()) else {
         return Err(SampleError::NoFileList {

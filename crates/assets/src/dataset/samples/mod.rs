@@ -76,9 +76,9 @@ impl Samples {
     }
 
     /// What a list names, one a line, in its order; blank lines are skipped. Entries are files below `root`, or ids of samples
-    /// there. A relative list is looked for in `cwd` and then in `root`.
-    pub fn listed(root: &Path, list: &Path, cwd: &Path) -> Result<Self, SampleError> {
-        let (list, samples) = find::listed(root, list, cwd)?;
+    /// there. A relative list is looked for in one of `places` after the other.
+    pub fn listed(root: &Path, list: &Path, places: &[&Path]) -> Result<Self, SampleError> {
+        let (list, samples) = find::listed(root, list, places)?;
         Self::new(samples, || format!("{} names no file", list.display()))
     }
 

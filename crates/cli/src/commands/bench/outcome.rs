@@ -12,6 +12,7 @@ use llmprof_load::{
     summary::Summary,
 };
 use llmprof_record::{issue::Issue, store::RunDir};
+use llmprof_units::Nanos;
 use serde::Serialize;
 
 use super::session::Measured;
@@ -170,11 +171,11 @@ fn text<T: Serialize>(value: &T) -> Result<String, Failure> {
 
 fn steps(steps: &[Step]) -> Option<StepsOutcome> {
     let (first, last) = (steps.first()?, steps.last()?);
-    let busy: i64 = steps
+    let busy: Nanos = steps
         .iter()
         .map(|step| step.end_unix_ns - step.start_unix_ns)
         .sum();
-    let span = (last.end_unix_ns - first.start_unix_ns).max(1);
+    let span = (last.end_unix_ns - first.start_unix_ns).max(Nanos(1));
     let decoding: Vec<u64> = steps
         .iter()
         .map(|step| step.decode.sequences)
@@ -187,7 +188,7 @@ fn steps(steps: &[Step]) -> Option<StepsOutcome> {
             .filter(|step| step.prefill.sequences > 0)
             .count(),
         mean_decode_batch: decoding.iter().sum::<u64>() as f64 / decoding.len().max(1) as f64,
-        busy_share: busy as f64 / span as f64,
+        busy_share: busy.0 as f64 / span.0 as f64,
     })
 }
 
@@ -199,12 +200,12 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
          others_prefill_ms,stall_ms,split_by,failure,message\n",
     );
     let ms = |ns: Option<f64>| ns.map_or(String::new(), |ns| format!("{:.6}", ns / 1e6));
-    let whole = |ns: Option<llmprof_units::Nanos>| ms(ns.map(|ns| ns.0 as f64));
+    let whole = |ns: Option<Nanos>| ms(ns.map(|ns| ns.0 as f64));
     let count = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
     let mut parts = each.iter().peekable();
     for request in requests {
         let own = parts.next_if(|parts| parts.index == request.index);
-        let part = |value: fn(&Parts) -> i64| ms(own.map(|own| value(own) as f64));
+        let part = |value: fn(&Parts) -> Nanos| whole(own.map(value));
         let done = request.is_complete();
         let basis = serde_json::to_value(request.token_basis).unwrap_or_default();
         let split = own.map(|own| serde_json::to_value(own.split_by).unwrap_or_default());
@@ -258,15 +259,15 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
     text
 }
 
-fn steps_csv(steps: &[Step], started_unix_ns: i64) -> String {
+fn steps_csv(steps: &[Step], started_unix_ns: Nanos) -> String {
     let mut text = String::from(
         "start_ms,duration_ms,prefill_sequences,prefill_tokens,decode_sequences,decode_context_tokens\n",
     );
     for step in steps {
         text += &format!(
             "{:.6},{:.6},{},{},{},{}\n",
-            (step.start_unix_ns - started_unix_ns) as f64 / 1e6,
-            (step.end_unix_ns - step.start_unix_ns) as f64 / 1e6,
+            (step.start_unix_ns - started_unix_ns).millis(),
+            (step.end_unix_ns - step.start_unix_ns).millis(),
             step.prefill.sequences,
             step.prefill.tokens,
             step.decode.sequences,

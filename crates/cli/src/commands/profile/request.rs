@@ -56,14 +56,11 @@ pub(super) fn subject(
         .compose(&all, RunMode::Run, &host)
         .map_err(app::own_failure)?;
     let plan = plan(&composed, Purpose::Paper)?;
-    let mut subject = Subject::of(&plan, None)?;
+    let mut subject = Subject::model_of(&plan, None)?;
     subject.workload_keys = workload_keys(overrides);
-    if plan.hardware.spec == "auto" {
-        // This machine is not the one that the profile is of, nor does it matter what is known of it.
-        subject.device = None;
-        subject
-            .issues
-            .retain(|issue| issue.code != "hardware.unknown");
+    // This machine is not the one that the profile is of, nor does it matter what is known of it.
+    if plan.hardware.spec != "auto" {
+        subject.find_device(&plan)?;
     }
     Ok(Some(subject))
 }

@@ -21,7 +21,7 @@ use llmprof_report::text::issue_line;
 use llmprof_units::Share;
 use llmprof_wire::Options;
 
-use super::profile::{self, files::free};
+use super::profile::{self, Profiled, files::free};
 use crate::{args::RecordArgs, clock, failure::Failure, output::Output, subject};
 
 /// Where wire files are in a run.
@@ -70,80 +70,11 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
     let mut interrupt = Interrupt::install().map_err(failure)?;
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
         .map_err(|error| Failure::directory(&error, "-o DIR"))?;
-    let watched = (|| {
-        store.describe("record", "", &[])?;
-        let mut launch = Launch::new(program.clone()).args(rest.iter().cloned());
-        store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
-        let directory = std::path::absolute(store.path().join(FOLDER)).map_err(failure)?;
-        let mut channel = Channel::open().map_err(failure)?;
-        let schedule = Schedule {
-            after: args.after,
-            length: args.length,
-        };
-        let cupti = Cupti {
-            library,
-            directory,
-            control: Some(channel.path()),
-            options: Options {
-                all_calls: args.all_calls,
-                begin: schedule.begins_at_once(),
-                overhead_ppm: args.overhead.map_or(0, Share::ppm),
-                detach: !args.no_detach,
-                ..Options::default()
-            },
-            range: args.nvtx_range.clone(),
-        };
-        launch = cupti.apply(launch);
-        let command_output = if args.json {
-            CommandOutput::Stderr
-        } else {
-            CommandOutput::Stdout
-        };
-        let end = watch(
-            &launch,
-            &mut channel,
-            schedule,
-            command_output,
-            &mut interrupt,
-        )
-        .map_err(failure)?;
-        Ok((end, channel, cupti.directory))
-    })();
-    let (end, channel, directory) = match watched {
-        Ok(watched) => watched,
-        Err(failure) => return Err(failed(store, failure)),
-    };
-    let processes: Vec<Watched> = channel.processes().cloned().collect();
-    let kept = (|| -> Result<_, Failure> {
-        let mut issues = issues(&processes);
-        // Where it was to detach and did not, the files say so.
-        issues.extend(
-            args.overhead
-                .filter(|_| args.no_detach)
-                .map(|_| cupti_stays()),
-        );
-        store.set_pass(Pass {
-            name: "record".to_owned(),
-            status: status(&end),
-            duration_ns: Some(end.duration),
-            exit_code: end.status.code(),
-        })?;
-        if !uses_cuda(&directory, &processes)? {
-            let why = nothing(&processes);
-            store.add_issue(why.clone())?;
-            return Ok(Err(why));
-        }
-        issues.extend(never_on(args, &processes));
-        let sliced = args.overhead.map(|share| Sliced {
-            share,
-            is_bounded: is_bounded(args),
-        });
-        let device = args.device.as_deref();
-        let findings = profile::keep(&[directory], device, sliced, issues, &mut store)?;
-        Ok(Ok(findings))
-    })();
-    let kept = match kept {
-        Ok(kept) => kept,
+    let launch = Launch::new(program.clone()).args(rest.iter().cloned());
+    let ran = recorded(args, launch, library, &mut interrupt, &mut store)
+        .and_then(|recorded| Ok((keep(args, &recorded, &mut store)?, recorded.end)));
+    let (kept, end) = match ran {
+        Ok(ran) => ran,
         Err(failure) => return Err(failed(store, failure)),
     };
     store.finish(status(&end), None, clock::now())?;
@@ -159,6 +90,92 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         }
     }
     Ok(end.status)
+}
+
+/// A command that ended.
+struct Recorded {
+    end: WatchedEnd,
+    processes: Vec<Watched>,
+    /// Where its wire files are.
+    directory: PathBuf,
+}
+
+/// Runs the command to its end with the library inside.
+fn recorded(
+    args: &RecordArgs,
+    launch: Launch,
+    library: PathBuf,
+    interrupt: &mut Interrupt,
+    store: &mut RunDir,
+) -> Result<Recorded, Failure> {
+    store.describe("record", "", &[])?;
+    store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
+    let directory = std::path::absolute(store.path().join(FOLDER)).map_err(failure)?;
+    let mut channel = Channel::open().map_err(failure)?;
+    let schedule = Schedule {
+        after: args.after,
+        length: args.length,
+    };
+    let cupti = Cupti {
+        library,
+        directory,
+        control: Some(channel.path()),
+        options: Options {
+            all_calls: args.all_calls,
+            begin: schedule.begins_at_once(),
+            overhead_ppm: args.overhead.map_or(0, Share::ppm),
+            detach: !args.no_detach,
+            ..Options::default()
+        },
+        range: args.nvtx_range.clone(),
+    };
+    let launch = cupti.apply(launch);
+    let command_output = if args.json {
+        CommandOutput::Stderr
+    } else {
+        CommandOutput::Stdout
+    };
+    let end = watch(&launch, &mut channel, schedule, command_output, interrupt).map_err(failure)?;
+    Ok(Recorded {
+        end,
+        processes: channel.processes().cloned().collect(),
+        directory: cupti.directory,
+    })
+}
+
+/// What was recorded, in the run directory; an issue where the command did not use CUDA.
+fn keep(
+    args: &RecordArgs,
+    recorded: &Recorded,
+    store: &mut RunDir,
+) -> Result<Result<Profiled, Issue>, Failure> {
+    let processes = &recorded.processes;
+    let mut issues = issues(processes);
+    // Where it was to detach and did not, the files say so.
+    issues.extend(
+        args.overhead
+            .filter(|_| args.no_detach)
+            .map(|_| cupti_stays()),
+    );
+    store.set_pass(Pass {
+        name: "record".to_owned(),
+        status: status(&recorded.end),
+        duration_ns: Some(recorded.end.duration),
+        exit_code: recorded.end.status.code(),
+    })?;
+    if !uses_cuda(&recorded.directory, processes)? {
+        let why = nothing(processes);
+        store.add_issue(why.clone())?;
+        return Ok(Err(why));
+    }
+    issues.extend(never_on(args, processes));
+    let sliced = args.overhead.map(|share| Sliced {
+        share,
+        is_bounded: is_bounded(args),
+    });
+    let device = args.device.as_deref();
+    let directory = std::slice::from_ref(&recorded.directory);
+    profile::keep(directory, device, sliced, issues, store).map(Ok)
 }
 
 /// Marks the run as failed; the failure itself is the one to report.

@@ -46,7 +46,7 @@ fn stored(plan: &Plan, root: &Path, cwd: &Path) -> Result<Samples, AssetError> {
         root = variant_root(&root, variant)?;
     }
     Ok(match &data.subset_filelist {
-        Some(list) => Samples::listed(&root, list, cwd)?,
+        Some(list) => Samples::listed(&root, list, &[&root, cwd])?,
         None => Samples::found(&root)?,
     })
 }

@@ -32,7 +32,7 @@ fn defaults(files: FileTree, overrides: &[&str]) -> Result<Vec<String>, Error> {
         choices: &mut choices,
         skip_missing: false,
         resolve: &resolve,
-        warnings: Vec::new(),
+        warnings: &crate::warnings::Warnings::default(),
     }
     .build("config")?;
     let list = flatten(&tree)?;

@@ -1,5 +1,6 @@
 //! What stands around the list of events: devices, versions, options.
 
+use llmprof_units::{Bytes, Nanos};
 use serde::Deserialize;
 
 use super::cursor::Cursor;
@@ -33,7 +34,7 @@ pub(super) fn read_key(
     let value = cursor.value()?;
     match key {
         b"deviceProperties" => devices(value, builder),
-        b"baseTimeNanoseconds" => builder.clock_origin_ns = integer(value),
+        b"baseTimeNanoseconds" => builder.clock_origin_ns = integer(value).map(Nanos),
         b"distributedInfo" => distributed(value, builder),
         _ => {
             let allowed = ALLOWED.iter().find(|(name, _)| *name == key);
@@ -74,7 +75,7 @@ fn devices(value: &[u8], builder: &mut TraceBuilder) {
             .extend(devices.into_iter().map(|raw| DeviceProperties {
                 id: raw.id,
                 name: raw.name,
-                memory_bytes: raw.total_global_mem,
+                memory_bytes: raw.total_global_mem.map(Bytes),
                 compute_capability: raw.compute_major.zip(raw.compute_minor),
                 sm_count: raw.num_sms,
                 warp_size: raw.warp_size,
@@ -82,9 +83,9 @@ fn devices(value: &[u8], builder: &mut TraceBuilder) {
                 max_threads_per_sm: raw.max_threads_per_multiprocessor,
                 registers_per_sm: raw.regs_per_multiprocessor,
                 registers_per_block: raw.regs_per_block,
-                shared_per_sm_bytes: raw.shared_mem_per_multiprocessor,
-                shared_per_block_bytes: raw.shared_mem_per_block,
-                shared_per_block_optin_bytes: raw.shared_mem_per_block_optin,
+                shared_per_sm_bytes: raw.shared_mem_per_multiprocessor.map(Bytes),
+                shared_per_block_bytes: raw.shared_mem_per_block.map(Bytes),
+                shared_per_block_optin_bytes: raw.shared_mem_per_block_optin.map(Bytes),
                 ..DeviceProperties::default()
             })),
         Err(error) => builder

@@ -1,6 +1,7 @@
 //! What the export says of devices and tools. Everything passes by name; the rest of these tables, such as hosts,
 //! users and environments, is not asked for.
 
+use llmprof_units::{Bytes, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::database::Database;
@@ -126,7 +127,7 @@ fn read_devices(database: &mut Database, reading: &mut Reading) {
         devices.push(DeviceProperties {
             id: u32::try_from(*cuda.get(&gpu).unwrap_or(&gpu)).ok()?,
             name,
-            memory_bytes,
+            memory_bytes: memory_bytes.map(Bytes),
             compute_capability: major.map(|major| (major as u32, minor)),
             sm_count,
             warp_size,
@@ -137,10 +138,10 @@ fn read_devices(database: &mut Database, reading: &mut Reading) {
             max_blocks_per_sm,
             registers_per_sm,
             registers_per_block,
-            shared_per_sm_bytes: large(),
-            shared_per_block_bytes: large(),
-            shared_per_block_optin_bytes: large(),
-            l2_bytes: large(),
+            shared_per_sm_bytes: large().map(Bytes),
+            shared_per_block_bytes: large().map(Bytes),
+            shared_per_block_optin_bytes: large().map(Bytes),
+            l2_bytes: large().map(Bytes),
             clock_hz: large(),
             memory_bandwidth_bytes_per_s: large(),
             ..DeviceProperties::default()
@@ -186,7 +187,7 @@ fn read_clock(database: &mut Database, reading: &mut Reading) {
         &["utcEpochNs"],
         1,
         |cells| {
-            *origin = cells.int();
+            *origin = cells.int().map(Nanos);
             Some(())
         },
     );

@@ -1,6 +1,6 @@
 //! The dictionaries of a snapshot, read into types.
 
-use llmprof_units::Bytes;
+use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -43,7 +43,7 @@ pub(super) fn read(heap: &Heap<'_>, root: Value) -> Option<MemoryHistory> {
             .values_mut()
             .flat_map(|list| list.iter_mut().enumerate())
         {
-            event.1.time_ns = event.0 as i64;
+            event.1.time_ns = Nanos(event.0 as i64);
         }
     }
     let sites = sites.into_names();
@@ -162,7 +162,7 @@ fn read_event(
         "free_requested" | "free" => Action::Free,
         "segment_alloc" | "segment_map" => Action::Reserve,
         "segment_free" | "segment_unmap" => Action::Release,
-        "oom" => Action::OutOfMemory(size(heap, entry, "device_free")),
+        "oom" => Action::OutOfMemory(size(heap, entry, "device_free").map(Bytes)),
         "free_completed" | "snapshot" => Action::Other,
         _ => {
             losses.actions += 1;
@@ -186,11 +186,11 @@ fn read_event(
         action,
         address: address.unwrap_or_default(),
         bytes: if action == Action::Other {
-            0
+            Bytes(0)
         } else {
-            size(heap, entry, "size")?
+            Bytes(size(heap, entry, "size")?)
         },
-        time_ns: time.unwrap_or_default(),
+        time_ns: Nanos(time.unwrap_or_default()),
         site,
     })
 }

@@ -13,7 +13,7 @@ pub(super) fn figure(timeline: &Timeline) -> String {
         .iter()
         .map(|row| json!([row.lane, row.events.len()]))
         .collect();
-    let since = |time: i64| time.saturating_sub(layout.start_ns);
+    let since = |time: i64| time.saturating_sub(layout.start_ns.0);
     let windows: Vec<_> = timeline
         .windows
         .iter()
@@ -31,7 +31,7 @@ pub(super) fn figure(timeline: &Timeline) -> String {
         "phases": timeline.phases,
         "windows": windows,
         "rows": rows,
-        "span_ns": layout.end_ns.saturating_sub(layout.start_ns),
+        "span_ns": layout.span(),
     });
     let hidden = match layout.hidden {
         0 => String::new(),
@@ -80,7 +80,7 @@ pub(super) fn figure(timeline: &Timeline) -> String {
 fn encoded(timeline: &Timeline, layout: &Layout) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(timeline.len() * 7);
     for row in &layout.rows {
-        let mut last = layout.start_ns;
+        let mut last = layout.start_ns.0;
         for &index in &row.events {
             let event = timeline.event(index as usize);
             push(&mut bytes, event.start_ns.0.abs_diff(last));

@@ -114,7 +114,7 @@ fn images_are_samples_where_there_is_no_text() {
 }
 
 #[test]
-fn a_list_is_looked_for_in_the_working_folder_and_then_in_the_root() {
+fn a_list_is_looked_for_in_one_place_after_the_other() {
     let root = folder(&[
         ("images/a, b.c.txt", b"A"),
         ("d.txt", b"D"),
@@ -123,13 +123,16 @@ fn a_list_is_looked_for_in_the_working_folder_and_then_in_the_root() {
     ]);
     let cwd = folder(&[("list.txt", b"\xef\xbb\xbfd.txt\r\n\n  images/a, b.c.txt \n")]);
     let list = Path::new("list.txt");
-    let samples = Samples::listed(root.path(), list, cwd.path()).unwrap();
+    let samples = Samples::listed(root.path(), list, &[cwd.path(), root.path()]).unwrap();
     assert_eq!(names(&samples), ["d.txt", "images/a, b.c.txt"]);
-    let nowhere = Path::new("/nowhere");
-    let samples = Samples::listed(root.path(), list, nowhere).unwrap();
+    let places = [Path::new("/nowhere"), root.path(), cwd.path()];
+    let samples = Samples::listed(root.path(), list, &places).unwrap();
     assert_eq!(names(&samples), ["d.txt", "lines.jsonl:2"]);
-    let error = Samples::listed(root.path(), Path::new("absent.txt"), nowhere).unwrap_err();
-    assert!(error.to_string().contains("/nowhere/absent.txt"), "{error}");
+    let error = Samples::listed(root.path(), Path::new("absent.txt"), &places).unwrap_err();
+    for place in places {
+        let tried = place.join("absent.txt").display().to_string();
+        assert!(error.to_string().contains(&tried), "{error}");
+    }
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn every_missing_file_is_listed() {
         ("list", list.as_bytes()),
         ("01.txt/folder", b"x"),
     ]);
-    let error = Samples::listed(root.path(), Path::new("list"), Path::new("/")).unwrap_err();
+    let error = Samples::listed(root.path(), Path::new("list"), &[root.path()]).unwrap_err();
     let SampleError::Missing { missing, total, .. } = &error else {
         panic!("{error}");
     };
@@ -160,7 +163,7 @@ fn nothing_to_read_is_an_error() {
             .starts_with("the dataset is empty: there is no .txt"),
         "{empty}"
     );
-    let empty = Samples::listed(root.path(), Path::new("list"), root.path()).unwrap_err();
+    let empty = Samples::listed(root.path(), Path::new("list"), &[root.path()]).unwrap_err();
     assert!(matches!(empty, SampleError::Empty { .. }), "{empty}");
     let absent = Samples::found(&root.path().join("absent")).unwrap_err();
     assert!(matches!(absent, SampleError::Read { .. }), "{absent}");

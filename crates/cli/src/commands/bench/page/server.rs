@@ -79,7 +79,7 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
             let samples = server.scrapes.gauges.iter();
             samples
                 .filter_map(|(at, gauges)| {
-                    Some((Nanos(at - measured.load.started_unix_ns), value(gauges)?))
+                    Some((*at - measured.load.started_unix_ns, value(gauges)?))
                 })
                 .collect()
         };

@@ -5,6 +5,7 @@ mod events;
 mod graphs;
 mod numbers;
 
+use llmprof_units::{Bytes, Nanos};
 use std::collections::HashMap;
 
 use llmprof_wire::{
@@ -74,7 +75,9 @@ struct Name {
 
 impl<'a> Process<'a> {
     fn new(header: Header, builder: &'a mut TraceBuilder, numbers: &'a mut Numbers) -> Self {
-        builder.clock_origin_ns.get_or_insert(header.unix_offset);
+        builder
+            .clock_origin_ns
+            .get_or_insert(Nanos(header.unix_offset));
         let id = i64::from(header.process);
         Self {
             builder,
@@ -257,11 +260,12 @@ impl<'a> Process<'a> {
         let number = self.numbers.device(device);
         self.devices.insert(device.id, number);
         let some = |value: u32| (value > 0).then_some(value);
-        let bytes = |value: u32| (value > 0).then_some(u64::from(value));
+        let large = |value: u32| (value > 0).then_some(u64::from(value));
+        let bytes = |value: u32| large(value).map(Bytes);
         self.builder.devices.push(DeviceProperties {
             id: number,
             name: String::from_utf8_lossy(device.text).into_owned(),
-            memory_bytes: (device.memory_bytes > 0).then_some(device.memory_bytes),
+            memory_bytes: (device.memory_bytes > 0).then_some(Bytes(device.memory_bytes)),
             compute_capability: some(device.major).map(|major| (major, device.minor)),
             sm_count: some(device.sm_count),
             warp_size: some(device.warp_size),
@@ -274,8 +278,8 @@ impl<'a> Process<'a> {
             shared_per_block_bytes: bytes(device.shared_per_block),
             shared_per_block_optin_bytes: bytes(device.shared_per_block_optin),
             l2_bytes: bytes(device.l2_bytes),
-            clock_hz: bytes(device.clock_khz).map(|khz| khz * 1000),
-            memory_clock_hz: bytes(device.memory_clock_khz).map(|khz| khz * 1000),
+            clock_hz: large(device.clock_khz).map(|khz| khz * 1000),
+            memory_clock_hz: large(device.memory_clock_khz).map(|khz| khz * 1000),
             memory_bus_bits: some(device.memory_bus_bits),
             memory_bandwidth_bytes_per_s: None,
         });

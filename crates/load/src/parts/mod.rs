@@ -1,0 +1,320 @@
+//! Where a request's time went: parts that add up to its measured latency, exactly, for every request.
+//!
+//! What only the client saw is split by what the client can know; what the server says of single requests (llama.cpp's timings, steps
+//! of a trace) splits further. Histograms of a server hold for a window and never for one request, so they split means only.
+
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::{record::RequestRecord, server::steps::Step};
+
+mod mean;
+
+pub use mean::{MeanPart, MeanParts, mean};
+
+/// A gap this many times the typical one, with nobody else's prefill in it, is a stall.
+const STALL: f64 = 5.0;
+
+/// How far before the first token other requests' work was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SplitBy {
+    /// Nothing: queueing, prefill and network are one part.
+    Nothing,
+    /// The server's own timings of the request.
+    Timings,
+    /// Steps of the server's trace.
+    Steps,
+}
+
+/// The parts of one request, from when it was due to its last token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts {
+    /// The request.
+    pub index: u64,
+    /// Due → sent, without the connection: lag of the client, waiting for a place.
+    pub client_ns: Nanos,
+    /// Making the connection.
+    pub connect_ns: Nanos,
+    /// Sent → first token, as far as nothing splits it.
+    pub unsplit_ns: Nanos,
+    /// Waiting for a place in a batch while the engine ran others; with timings, network is in it.
+    pub queue_ns: Nanos,
+    /// Prefill.
+    pub prefill_ns: Nanos,
+    /// Sent → first token while the engine did nothing: network, tokenizer, API server.
+    pub network_ns: Nanos,
+    /// First → last token at the request's own typical pace.
+    pub decode_ns: Nanos,
+    /// Gaps longer than typical in which another request's first token came.
+    pub others_prefill_ns: Nanos,
+    /// Gaps longer than [`STALL`] times typical without such: preemption, or something else.
+    pub stall_ns: Nanos,
+    /// What `unsplit_ns` became.
+    pub split_by: SplitBy,
+}
+
+impl Parts {
+    /// All parts together: the latency.
+    pub fn sum_ns(&self) -> Nanos {
+        self.client_ns
+            + self.connect_ns
+            + self.unsplit_ns
+            + self.queue_ns
+            + self.prefill_ns
+            + self.network_ns
+            + self.decode_ns
+            + self.others_prefill_ns
+            + self.stall_ns
+    }
+}
+
+/// The parts of every completed request that streamed. `started_unix_ns`, since 1970, is the zero of the requests' clock.
+pub fn split(requests: &[RequestRecord], started_unix_ns: Nanos, steps: &[Step]) -> Vec<Parts> {
+    let mut firsts: Vec<(Nanos, u64)> = requests
+        .iter()
+        .filter(|r| !r.is_whole)
+        .filter_map(|r| Some((r.arrivals.first()?.at_ns, r.index)))
+        .collect();
+    firsts.sort_unstable();
+    let steps: Vec<EngineStep> = steps
+        .iter()
+        .map(|step| EngineStep {
+            start: step.start_unix_ns - started_unix_ns,
+            end: step.end_unix_ns - started_unix_ns,
+            has_prefill: step.prefill.sequences > 0,
+        })
+        .collect();
+    requests
+        .iter()
+        .filter(|r| r.is_complete() && !r.is_whole)
+        .filter_map(|r| of(r, &firsts, &steps))
+        .collect()
+}
+
+/// A step on the clock of the requests.
+struct EngineStep {
+    start: Nanos,
+    end: Nanos,
+    has_prefill: bool,
+}
+
+fn of(request: &RequestRecord, firsts: &[(Nanos, u64)], steps: &[EngineStep]) -> Option<Parts> {
+    let sent = request.sent_ns?;
+    let first = request.arrivals.first()?.at_ns;
+    let connect = request.connect_ns.unwrap_or(Nanos(0));
+    let mut parts = Parts {
+        index: request.index,
+        client_ns: sent - request.scheduled_ns - connect,
+        connect_ns: connect,
+        unsplit_ns: first - sent,
+        queue_ns: Nanos(0),
+        prefill_ns: Nanos(0),
+        network_ns: Nanos(0),
+        decode_ns: Nanos(0),
+        others_prefill_ns: Nanos(0),
+        stall_ns: Nanos(0),
+        split_by: SplitBy::Nothing,
+    };
+    by_steps(&mut parts, sent, first, steps);
+    by_timings(&mut parts, request);
+    decode(&mut parts, request, firsts);
+    Some(parts)
+}
+
+/// The step that made the first token is the last one with a prefill that ended before the token arrived.
+fn by_steps(parts: &mut Parts, sent: Nanos, first: Nanos, steps: &[EngineStep]) {
+    // The request must lie inside of the recording, or steps that served it are missing.
+    let (Some(begin), Some(end)) = (steps.first(), steps.last()) else {
+        return;
+    };
+    if sent < begin.start || first > end.end {
+        return;
+    }
+    let made = steps
+        .iter()
+        .rev()
+        .find(|step| step.has_prefill && step.end <= first && step.start >= sent);
+    let Some(made) = made else {
+        return;
+    };
+    // Before it: the engine ran other steps (queueing, earlier chunks), or none.
+    let mut busy = Nanos(0);
+    let mut reached = sent;
+    for step in steps
+        .iter()
+        .filter(|step| step.end > sent && step.start < made.start)
+    {
+        let (from, to) = (step.start.max(reached), step.end.min(made.start));
+        if to > from {
+            busy += to - from;
+            reached = to;
+        }
+    }
+    let prefill = made.end - made.start;
+    parts.queue_ns = busy;
+    parts.prefill_ns = prefill;
+    parts.network_ns = parts.unsplit_ns - busy - prefill;
+    parts.unsplit_ns = Nanos(0);
+    parts.split_by = SplitBy::Steps;
+}
+
+fn by_timings(parts: &mut Parts, request: &RequestRecord) {
+    let prefill = request.timings.and_then(|timings| timings.prefill_ms);
+    let Some(prefill) = prefill.filter(|_| parts.split_by == SplitBy::Nothing) else {
+        return;
+    };
+    let prefill = Nanos((prefill * 1e6) as i64);
+    // A server that claims more than passed is not believed.
+    if prefill <= Nanos(0) || prefill > parts.unsplit_ns {
+        return;
+    }
+    parts.prefill_ns = prefill;
+    parts.queue_ns = parts.unsplit_ns - prefill;
+    parts.unsplit_ns = Nanos(0);
+    parts.split_by = SplitBy::Timings;
+}
+
+fn decode(parts: &mut Parts, request: &RequestRecord, firsts: &[(Nanos, u64)]) {
+    let disturbed = |from: Nanos, to: Nanos| {
+        let begin = firsts.partition_point(|(at, _)| *at <= from);
+        firsts[begin..]
+            .iter()
+            .take_while(|(at, _)| *at <= to)
+            .any(|(_, index)| *index != request.index)
+    };
+    let gaps: Vec<(Nanos, bool)> = request
+        .arrivals
+        .windows(2)
+        .map(|pair| {
+            let (from, to) = (pair[0].at_ns, pair[1].at_ns);
+            (to - from, disturbed(from, to))
+        })
+        .collect();
+    let mut quiet: Vec<Nanos> = gaps
+        .iter()
+        .filter(|(_, d)| !d)
+        .map(|(gap, _)| *gap)
+        .collect();
+    quiet.sort_unstable();
+    let typical = quiet.get(quiet.len() / 2).copied();
+    for (gap, is_disturbed) in gaps {
+        let excess = typical.map_or(Nanos(0), |typical| (gap - typical).max(Nanos(0)));
+        if is_disturbed {
+            parts.others_prefill_ns += excess;
+            parts.decode_ns += gap - excess;
+        } else if typical.is_some_and(|typical| gap.0 as f64 > STALL * typical.0 as f64) {
+            parts.stall_ns += excess;
+            parts.decode_ns += gap - excess;
+        } else {
+            parts.decode_ns += gap;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::record::Arrival;
+
+    fn request(index: u64, due: i64, sent: i64, arrivals: &[i64]) -> RequestRecord {
+        let mut record = RequestRecord::due(index, Nanos(due), 16);
+        record.sent_ns = Some(Nanos(sent));
+        record.arrivals = arrivals
+            .iter()
+            .map(|&at| Arrival {
+                at_ns: Nanos(at),
+                tokens: None,
+            })
+            .collect();
+        record.end_ns = Nanos(*arrivals.last().unwrap());
+        record
+    }
+
+    #[test]
+    fn the_prefill_of_another_request_is_seen_in_the_gap() {
+        // Steps of 10; the second request's first token comes at 175, in the gap that took 60.
+        let a = request(0, 0, 5, &[100, 110, 120, 180, 190]);
+        let b = request(1, 115, 116, &[175, 190]);
+        let parts = split(&[a, b], Nanos(0), &[]);
+        assert_eq!(parts[0].client_ns, Nanos(5));
+        assert_eq!(parts[0].unsplit_ns, Nanos(95));
+        assert_eq!(parts[0].others_prefill_ns, Nanos(50));
+        assert_eq!(parts[0].decode_ns, Nanos(40));
+        assert_eq!(parts[0].sum_ns(), Nanos(190));
+    }
+
+    #[test]
+    fn a_long_gap_of_its_own_is_a_stall() {
+        let parts = split(&[request(0, 0, 0, &[10, 20, 30, 130, 140])], Nanos(0), &[]);
+        assert_eq!(
+            (parts[0].stall_ns, parts[0].decode_ns),
+            (Nanos(90), Nanos(40))
+        );
+    }
+
+    #[test]
+    fn steps_split_what_is_before_the_first_token() {
+        let batch = |sequences| crate::server::steps::BatchPart {
+            sequences,
+            tokens: sequences,
+            context: None,
+        };
+        let step = |start: i64, end: i64, prefill| Step {
+            start_unix_ns: Nanos(1000 + start),
+            end_unix_ns: Nanos(1000 + end),
+            prefill: batch(prefill),
+            decode: batch(1),
+        };
+        let steps = [
+            step(-10, 0, 0),
+            step(10, 30, 0),
+            step(30, 50, 1),
+            step(60, 70, 0),
+        ];
+        let parts = split(&[request(0, 0, 5, &[55, 65])], Nanos(1000), &steps);
+        assert_eq!(parts[0].split_by, SplitBy::Steps);
+        assert_eq!(
+            (parts[0].queue_ns, parts[0].prefill_ns, parts[0].network_ns),
+            (Nanos(20), Nanos(20), Nanos(10))
+        );
+        // Sent before the recording began.
+        let parts = split(&[request(0, -60, -50, &[55, 65])], Nanos(1000), &steps);
+        assert_eq!(parts[0].split_by, SplitBy::Nothing);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up(
+            requests in prop::collection::vec((0i64..1000, 0i64..100, 0i64..50, prop::collection::vec(1i64..300, 1..12), 0u32..400), 1..8),
+            steps in prop::collection::vec((0i64..2000, 1i64..200, 0u64..2), 0..10)
+        ) {
+            let records: Vec<RequestRecord> = requests.iter().enumerate().map(|(index, (due, wait, connect, gaps, prefill))| {
+                let sent = due + wait + connect;
+                let mut at = sent;
+                let arrivals: Vec<i64> = gaps.iter().map(|gap| { at += gap; at }).collect();
+                let mut record = request(index as u64, *due, sent, &arrivals);
+                record.connect_ns = Some(Nanos(*connect));
+                if *prefill > 200 {
+                    record.timings = Some(crate::answer::ServerTimings { prefill_ms: Some(f64::from(*prefill) * 1e-6), ..Default::default() });
+                }
+                record
+            }).collect();
+            let part = |n| crate::server::steps::BatchPart { sequences: n, tokens: n, context: None };
+            let mut steps: Vec<Step> = steps.iter().map(|&(start, length, prefill)| Step {
+                start_unix_ns: Nanos(start), end_unix_ns: Nanos(start + length), prefill: part(prefill), decode: part(1),
+            }).collect();
+            steps.sort_by_key(|step| step.start_unix_ns);
+            let parts = split(&records, Nanos(0), &steps);
+            prop_assert_eq!(parts.len(), records.len());
+            for (parts, record) in parts.iter().zip(&records) {
+                prop_assert_eq!(parts.sum_ns(), record.e2e_ns().unwrap());
+                for part in [parts.client_ns, parts.unsplit_ns, parts.queue_ns, parts.prefill_ns, parts.network_ns, parts.decode_ns, parts.others_prefill_ns, parts.stall_ns] {
+                    prop_assert!(part >= Nanos(0), "{parts:?}");
+                }
+            }
+        }
+    }
+}

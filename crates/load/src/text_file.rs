@@ -1,0 +1,23 @@
+//! Text files that are read by their content, line by line.
+
+use std::path::Path;
+
+/// What is wrong with such a file, whatever it is for.
+#[derive(Debug, thiserror::Error)]
+pub enum TextFileError {
+    #[error("cannot read {path}: {source}")]
+    Io {
+        path: String,
+        source: std::io::Error,
+    },
+    /// A line, from 1, is not of the format.
+    #[error("line {line}: {what}")]
+    Line { line: usize, what: String },
+}
+
+pub(crate) fn read(path: &Path) -> Result<String, TextFileError> {
+    std::fs::read_to_string(path).map_err(|source| TextFileError::Io {
+        path: path.display().to_string(),
+        source,
+    })
+}

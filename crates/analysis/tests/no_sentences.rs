@@ -77,7 +77,7 @@ fn assert_none(name: &str, subject: Option<(&Model, &Workload)>, device: Option<
     };
     sentences(&json, "", &is_name, &mut found);
     assert!(found.is_empty(), "{name}: {found:#?}");
-    assert!(!analysis.issues.is_empty() && !analysis.assumptions.is_empty());
+    assert!(!analysis.findings.is_empty() && !analysis.assumptions.is_empty());
 }
 
 #[test]

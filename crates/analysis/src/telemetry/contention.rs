@@ -138,8 +138,8 @@ mod tests {
         }))
     }
 
-    fn codes(found: ProcessorUse) -> Vec<String> {
-        found(found).into_iter().map(|issue| issue.code).collect()
+    fn codes(cpus: ProcessorUse) -> Vec<String> {
+        found(cpus).into_iter().map(|issue| issue.code).collect()
     }
 
     const SECOND: Nanos = Nanos(1_000_000_000);
@@ -257,13 +257,8 @@ mod tests {
         };
         let issue = found(container).pop().unwrap();
         assert_eq!(codes(container), [THROTTLED]);
-        assert!(
-            issue
-                .message
-                .starts_with("a quota withheld 5.00 of 64 processors"),
-            "{}",
-            issue.message
-        );
+        let (throttled, cpus) = (&issue.values["throttled"], &issue.values["cpus"]);
+        assert_eq!((throttled, cpus), (&5.0.into(), &64.into()));
         // Where no processor is free besides, both hold.
         let full = ProcessorUse {
             busy: 64.0,

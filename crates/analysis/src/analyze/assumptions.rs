@@ -64,11 +64,11 @@ pub(super) fn how_it_ran(record: &RunRecord) -> Option<Assumption> {
     let known = |names: &[&str]| -> Vec<(String, String)> {
         let known = names
             .iter()
-            .filter_map(|name| Some(((*name).to_owned(), facts.get(*name)?.to_string())));
+            .filter_map(|name| Some(((*name).to_owned(), facts.get(*name)?.clone())));
         known.collect()
     };
     Some(Assumption::Worker {
-        model_class: facts.get("model_class")?.to_string(),
+        model_class: facts.get("model_class")?.clone(),
         versions: known(&["torch", "transformers"]),
         options: known(&["attn_implementation", "compile", "cuda_graph", "kv_cache"]),
     })
@@ -86,7 +86,7 @@ pub(super) fn profiling_overhead(analysis: &Analysis) -> Option<Assumption> {
         .collect();
     (!phases.is_empty()).then_some(Assumption::ProfilingOverhead {
         phases,
-        plain_passes: profiled.latency.repeats as u64,
+        plain_passes: profiled.latency.repeats,
     })
 }
 

@@ -9,6 +9,7 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::assumption::Assumption;
 use crate::counters::CountersAnalysis;
 use crate::findings::Finding;
 use crate::latency::Latency;
@@ -64,7 +65,7 @@ pub struct Analysis {
     #[serde(skip)]
     pub beside: Vec<Self>,
     /// What the derived numbers rest on.
-    pub assumptions: Vec<String>,
+    pub assumptions: Vec<Assumption>,
     /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
 }

@@ -1,11 +1,11 @@
-//! What holds a phase back.
+//! The bottleneck class of a phase.
 //!
 //! The rules, the first that applies. W is the phase, B its busy time.
 //!
 //! 1. **throttled**: the device ran below its clock for at least [`THROTTLED`] of the time.
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
 //! 3. **host-bound**: the device waits for at least [`HOST`] of W; of the wall time without capture where that is known, since
-//!    watching slows the host down and not the device.
+//!    capture slows the host down and not the device.
 //! 4. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
 //!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: **latency-bound** where kernels that are
 //!    too small for the device (grid or occupancy) take at least [`LATENCY`] of B, no class otherwise. A small grid alone is no
@@ -15,10 +15,10 @@
 //! 7. **compute-bound**: compute time is larger.
 
 use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
-use llmprof_units::{Basis, Percent};
+use llmprof_units::Basis;
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Measure};
 use crate::waterfall::Waterfall;
 
 /// Part of the time below its clock from which on a device is throttled.
@@ -34,7 +34,7 @@ pub(crate) const NEAR: f64 = 0.4;
 /// Ratio of compute and memory time up to which a phase is balanced.
 pub(crate) const BALANCED: f64 = 1.25;
 
-/// What holds a phase back.
+/// What limits a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseClass {
@@ -85,29 +85,65 @@ pub(crate) struct PhaseSignals {
     pub(crate) small_kernel_share: Option<f64>,
 }
 
+/// The rule that gave a class, or why none did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "snake_case")]
+pub enum ClassReason {
+    /// A share of the time reaches the one that decides.
+    Share {
+        what: Measure,
+        share: f64,
+        least_share: f64,
+    },
+    /// Kernels too small for the device take most of the busy time, and no limit that is known is near.
+    SmallKernels {
+        share: f64,
+        least_share: f64,
+        /// What the limits explain of the busy time; absent where they are not known.
+        limits: Option<Limits>,
+    },
+    /// Both limits are within this factor of each other.
+    Balanced { factor: f64 },
+    /// The limit of the class explains this part of the busy time.
+    AtLimit { share: f64 },
+    /// Neither limit explains enough of the busy time.
+    NoLimitNear {
+        limits: Limits,
+        /// Whether the bytes of a step stay on the chip, whose bandwidth the device file does not state.
+        is_cache_unknown: bool,
+    },
+    /// Without a counted model and a device there is no limit to compare with.
+    NoLimits,
+    /// The phase took no time.
+    NoTime,
+    /// No phases were found, so the time includes the program's start and end.
+    NoPhases,
+}
+
+/// Arithmetic and memory at their limits ÷ busy time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    pub compute_share: f64,
+    pub memory_share: f64,
+}
+
 /// The class of a phase with its reasons, or why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Classification {
-    /// The class; absent where the data do not say.
+    /// Absent where the data do not say.
     pub class: Option<PhaseClass>,
-    /// The rule that gave the class, or why none did.
-    pub why: String,
+    pub why: ClassReason,
     /// The numbers that were looked at.
     pub evidence: Vec<Evidence>,
 }
 
 impl Classification {
-    /// None, and why.
-    pub(crate) fn unknown(why: &str) -> Self {
-        Self {
-            class: None,
-            why: why.to_owned(),
-            evidence: Vec::new(),
-        }
+    pub(crate) fn unknown(why: ClassReason) -> Self {
+        abstain(why, Vec::new())
     }
 }
 
-fn given(class: PhaseClass, why: String, evidence: Vec<Evidence>) -> Classification {
+fn given(class: PhaseClass, why: ClassReason, evidence: Vec<Evidence>) -> Classification {
     Classification {
         class: Some(class),
         why,
@@ -115,7 +151,7 @@ fn given(class: PhaseClass, why: String, evidence: Vec<Evidence>) -> Classificat
     }
 }
 
-fn abstain(why: String, evidence: Vec<Evidence>) -> Classification {
+fn abstain(why: ClassReason, evidence: Vec<Evidence>) -> Classification {
     Classification {
         class: None,
         why,
@@ -123,11 +159,11 @@ fn abstain(why: String, evidence: Vec<Evidence>) -> Classification {
     }
 }
 
-/// Rules 4 to 7: which limit explains the busy time. `latency` says that kernels are too small for the device, where they are.
+/// Rules 4 to 7: which limit explains the busy time. `small` is the share of kernels that are too small, where it decides.
 fn by_roofline(
     waterfall: &Waterfall,
     roofline: &PhaseRoofline,
-    latency: Option<String>,
+    small: Option<f64>,
     mut evidence: Vec<Evidence>,
 ) -> Classification {
     let busy = waterfall.busy_ns.seconds();
@@ -137,125 +173,107 @@ fn by_roofline(
         .max(roofline.vector_ns.seconds())
         / busy;
     let memory = roofline.memory_ns.seconds() / busy;
-    evidence.push(Evidence::share(
-        "compute limit ÷ busy time",
-        compute,
-        Basis::Derived,
-    ));
-    evidence.push(Evidence::share(
-        "memory limit ÷ busy time",
-        memory,
-        Basis::Derived,
-    ));
+    let share = |what, value| Evidence::share(what, value, Basis::Derived);
+    evidence.push(share(Measure::ComputeShare, compute));
+    evidence.push(share(Measure::MemoryShare, memory));
     let on_chip = roofline.memory_level == MemoryLevel::OnChip;
     if compute.max(memory) < NEAR {
-        let limits = format!(
-            "no limit is near: arithmetic explains {} and memory {} of the busy time",
-            Percent(compute),
-            Percent(memory)
-        );
-        if let Some(small) = latency {
-            let why = format!("{limits}; {small}");
+        let limits = Limits {
+            compute_share: compute,
+            memory_share: memory,
+        };
+        if let Some(share) = small {
+            let why = small_kernels(share, Some(limits));
             return given(PhaseClass::LatencyBound, why, evidence);
         }
-        let unknown = if on_chip && roofline.memory_ns.0 == 0 {
-            "; the bytes of a step stay on the chip and the device file states no bandwidth for its caches"
-        } else {
-            ""
+        let why = ClassReason::NoLimitNear {
+            limits,
+            is_cache_unknown: on_chip && roofline.memory_ns.0 == 0,
         };
-        return abstain(format!("{limits}{unknown}"), evidence);
+        return abstain(why, evidence);
     }
     let (larger, smaller) = (compute.max(memory), compute.min(memory));
     if larger <= smaller * BALANCED {
-        let why = format!("compute and memory limits are within a factor of {BALANCED}");
+        let why = ClassReason::Balanced { factor: BALANCED };
         return given(PhaseClass::Balanced, why, evidence);
     }
-    let (class, what) = match (memory > compute, on_chip) {
-        (true, true) => (PhaseClass::L2Bound, "on-chip memory"),
-        (true, false) => (PhaseClass::MemoryBound, "memory"),
-        (false, _) => (PhaseClass::ComputeBound, "arithmetic"),
+    let class = match (memory > compute, on_chip) {
+        (true, true) => PhaseClass::L2Bound,
+        (true, false) => PhaseClass::MemoryBound,
+        (false, _) => PhaseClass::ComputeBound,
     };
-    let why = format!(
-        "{what} at its limit explains {} of the busy time",
-        Percent(larger)
-    );
-    given(class, why, evidence)
+    given(class, ClassReason::AtLimit { share: larger }, evidence)
 }
 
-/// Classifies a phase.
+fn small_kernels(share: f64, limits: Option<Limits>) -> ClassReason {
+    ClassReason::SmallKernels {
+        share,
+        least_share: LATENCY,
+        limits,
+    }
+}
+
 pub(crate) fn classify(
     waterfall: &Waterfall,
     roofline: Option<&PhaseRoofline>,
     signals: &PhaseSignals,
 ) -> Classification {
+    if waterfall.wall_ns.0 <= 0 {
+        return Classification::unknown(ClassReason::NoTime);
+    }
     let captured = waterfall.share(waterfall.idle_ns);
     let mut evidence = vec![Evidence::share(
-        "idle share of wall time",
+        Measure::IdleShare,
         captured,
         Basis::Measured,
     )];
     if let Some(plain) = signals.plain_idle_share {
-        evidence.push(Evidence::share(
-            "idle share of wall time without capture",
-            plain,
-            Basis::Derived,
-        ));
+        let plain = Evidence::share(Measure::PlainIdleShare, plain, Basis::Derived);
+        evidence.push(plain);
     }
     let idle = signals.plain_idle_share.unwrap_or(captured);
-    if waterfall.wall_ns.0 <= 0 {
-        return abstain("the phase took no time".to_owned(), Vec::new());
-    }
-    let told: [(Option<f64>, f64, PhaseClass, &str); 3] = [
+    let rules: [(Option<f64>, f64, PhaseClass, Measure); 3] = [
         (
             signals.throttled_share,
             THROTTLED,
             PhaseClass::Throttled,
-            "time below the device's clock",
+            Measure::ThrottledShare,
         ),
         (
             signals.exposed_communication_share,
             COMMUNICATION,
             PhaseClass::CommunicationBound,
-            "exposed communication",
+            Measure::ExposedCommunicationShare,
         ),
-        (Some(idle), HOST, PhaseClass::HostBound, "idle time"),
+        (Some(idle), HOST, PhaseClass::HostBound, Measure::IdleShare),
     ];
-    for (share, least, class, what) in told {
+    for (share, least_share, class, what) in rules {
         let Some(share) = share else { continue };
         if class != PhaseClass::HostBound {
             evidence.push(Evidence::share(what, share, Basis::Measured));
         }
-        if share >= least {
-            let why = format!(
-                "{what} is {} (from {} on it decides)",
-                Percent(share),
-                Percent(least)
-            );
+        if share >= least_share {
+            let why = ClassReason::Share {
+                what,
+                share,
+                least_share,
+            };
             return given(class, why, evidence);
         }
     }
-    let small = "busy time in kernels with fewer blocks than the device has multiprocessors";
     if let Some(share) = signals.small_kernel_share {
-        evidence.push(Evidence::share(small, share, Basis::Measured));
+        let small = Evidence::share(Measure::SmallKernelShare, share, Basis::Measured);
+        evidence.push(small);
     }
-    let latency = signals.small_kernel_share.filter(|share| *share >= LATENCY);
-    let latency = latency.map(|share| {
-        format!(
-            "the {small} is {} (from {} on it decides)",
-            Percent(share),
-            Percent(LATENCY)
-        )
-    });
-    let Some(roofline) = roofline else {
-        if let Some(why) = latency {
-            return given(PhaseClass::LatencyBound, why, evidence);
+    let small = signals.small_kernel_share.filter(|share| *share >= LATENCY);
+    match (roofline, small) {
+        (Some(roofline), small) => by_roofline(waterfall, roofline, small, evidence),
+        (None, Some(share)) => {
+            let why = small_kernels(share, None);
+            given(PhaseClass::LatencyBound, why, evidence)
         }
-        return abstain(
-            "without a counted model and a device there is no limit to compare with; idle time alone does not explain the phase".to_owned(),
-            evidence,
-        );
-    };
-    by_roofline(waterfall, roofline, latency, evidence)
+        (None, None) => abstain(ClassReason::NoLimits, evidence),
+    }
 }
 
 #[cfg(test)]
@@ -337,22 +355,22 @@ mod tests {
             }),
             Some(PhaseClass::CommunicationBound)
         );
-        // What only watching makes idle does not count, and what watching hides does.
-        let watched = |captured, plain| {
+        // What only capture makes idle does not count, and what capture hides does.
+        let captured = |idle, plain| {
             let signals = PhaseSignals {
                 plain_idle_share: Some(plain),
                 ..PhaseSignals::default()
             };
             classify(
-                &phase(captured),
+                &phase(idle),
                 Some(&roofline(0, 300, MemoryLevel::Main)),
                 &signals,
             )
             .class
         };
-        assert_eq!(watched(600, 0.1), Some(PhaseClass::MemoryBound));
-        assert_eq!(watched(600, 0.6), Some(PhaseClass::HostBound));
-        // Small kernels that stream at the memory's speed are not held back by their size.
+        assert_eq!(captured(600, 0.1), Some(PhaseClass::MemoryBound));
+        assert_eq!(captured(600, 0.6), Some(PhaseClass::HostBound));
+        // Small kernels that stream at the memory's speed are not limited by their size.
         let small = PhaseSignals {
             small_kernel_share: Some(0.7),
             throttled_share: Some(0.0),
@@ -367,7 +385,7 @@ mod tests {
         let signals = PhaseSignals::default();
         let found = classify(&phase(100), None, &signals);
         assert_eq!(found.class, None);
-        assert!(found.why.contains("device"), "{}", found.why);
+        assert_eq!(found.why, ClassReason::NoLimits);
         assert_eq!(
             classify(&phase(600), None, &signals).class,
             Some(PhaseClass::HostBound)

@@ -3,8 +3,8 @@
 //! There is one figure for it, [`PhaseAnalysis::capture_ratio`]: the wall time of a phase in the captured pass ÷ the mean that passes
 //! without capture took for the same work, which is the same batches and, of decode, as many steps.
 
-use llmprof_record::issue::{Issue, Severity};
-use llmprof_units::{Nanos, Times};
+use llmprof_record::issue::Issue;
+use llmprof_units::Nanos;
 use serde::Serialize;
 
 use crate::analysis::Analysis;
@@ -55,35 +55,15 @@ impl CaptureCost {
         }
         costs
     }
-
-    /// The phase and its factor in words: `decode took 1.06×`.
-    pub fn words(&self) -> String {
-        took(&self.phase, self.ratio)
-    }
 }
 
-fn took(phase: &str, ratio: f64) -> String {
-    format!("{phase} took {}", Times(ratio))
-}
-
-/// Says which phases were recorded in a pass that is not like the others.
-pub(crate) fn issue<'p>(phases: impl Iterator<Item = &'p PhaseAnalysis>) -> Option<Issue> {
-    let slowed: Vec<String> = phases
+/// The phases that were recorded in a pass which is not like the others.
+pub(crate) fn issues<'p>(phases: impl Iterator<Item = &'p PhaseAnalysis>) -> Vec<Issue> {
+    phases
         .filter(|phase| phase.is_slowed_by_capture())
         .filter_map(|phase| {
-            let ratio = phase.capture_ratio?;
-            Some(took(phase.name(), ratio))
+            let issue = Issue::warning("run.slowed_by_capture").with("phase", phase.name());
+            Some(issue.with("ratio", phase.capture_ratio?))
         })
-        .collect();
-    (!slowed.is_empty()).then(|| {
-        Issue::new(
-            Severity::Warning,
-            "run.slowed_by_capture",
-            format!(
-                "in the pass that was recorded {} as long as without: shares of time, and what changes would gain, are of that pass",
-                slowed.join(" and ")
-            ),
-        )
-        .with_hint("run it again on a quiet machine, or record less of it")
-    })
+        .collect()
 }

@@ -9,7 +9,7 @@
 //! Each pass gives one value per quantity (the mean over its requests); [`Summary`] is over passes, so its interval says
 //! how far another run may lie. Rates are those of all passes together. Warm-up passes are in no statistics.
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -119,11 +119,7 @@ impl Latency {
             .into_iter()
             .find(|kind| has(*kind));
         if measured_in == Some(PassKind::Captured) {
-            issues.push(Issue::new(
-                Severity::Warning,
-                "latency.captured",
-                "no pass ran without capture: latencies include what capturing costs",
-            ));
+            issues.push(Issue::warning("latency.captured"));
         }
         let mut latency = Self {
             measured_in,
@@ -171,14 +167,7 @@ impl Latency {
         latency.itl_ns = Distribution::of(&gaps);
         latency.first_use = FirstUse::of(run, measured_in);
         if latency.warm_up_passes == 0 && latency.repeats > 0 {
-            issues.push(
-                Issue::new(
-                    Severity::Warning,
-                    "latency.no_warm_up",
-                    "there was no warm-up: the first measured pass includes what is paid once",
-                )
-                .with_hint("runtime.warmup=1 asks for one"),
-            );
+            issues.push(Issue::warning("latency.no_warm_up"));
         }
         (latency, issues)
     }
@@ -198,22 +187,16 @@ impl RequestRow {
             itl_ns: None,
         };
         let Some((first, last)) = first_and_last(request) else {
-            let (code, what) = if request.token_ns.is_empty() {
-                ("latency.no_tokens", "has no tokens")
+            let issue = if request.token_ns.is_empty() {
+                Issue::warning("latency.no_tokens")
             } else {
-                (
-                    "latency.unordered_tokens",
-                    "has tokens before its start or before each other",
-                )
+                Issue::warning("latency.unordered_tokens")
             };
-            issues.push(Issue::new(
-                Severity::Warning,
-                code,
-                format!(
-                    "request `{}` of pass {pass} {what} and is in no statistics",
-                    request.id
-                ),
-            ));
+            issues.push(
+                issue
+                    .with("request", request.id.as_str())
+                    .with("pass", pass),
+            );
             return row;
         };
         row.ttft_ns = Some(since(request, first));
@@ -544,13 +527,13 @@ mod tests {
         pass.1.push(request("extreme", i64::MIN, &[i64::MAX]));
         let run = run(vec![pass.clone(), pass]);
         let (latency, issues) = Latency::of(&run);
-        let named = |text| {
-            issues
-                .iter()
-                .filter(|issue| issue.message.contains(text))
-                .count()
+        let named = |code, request: &str| {
+            let of = |issue: &&Issue| issue.code == code && issue.values["request"] == request;
+            issues.iter().filter(of).count()
         };
-        assert_eq!((named("`none`"), named("`early`")), (2, 2));
+        let none = named("latency.no_tokens", "none");
+        let early = named("latency.unordered_tokens", "early");
+        assert_eq!((none, early), (2, 2));
         assert_eq!(latency.itl_ns.unwrap().count, 6);
         assert_eq!(latency.requests.len(), 8);
     }

@@ -8,6 +8,7 @@
 
 mod analysis;
 mod analyze;
+pub mod assumption;
 pub mod attribution;
 pub mod bottleneck;
 mod capture_cost;

@@ -1,9 +1,9 @@
 //! What a trace shows of a phase beyond its waterfall.
 
-use llmprof_units::{Basis, Count, Nanos, Percent};
+use llmprof_units::{Basis, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Measure};
 use crate::stats::Distribution;
 use crate::waterfall::idle_parts::NamedTime;
 
@@ -45,7 +45,7 @@ pub struct TracedPhase {
     pub kernels: u64,
     /// Kernels that were launched as nodes of CUDA graphs.
     pub graph_kernels: u64,
-    /// Kernels beside products and attention; absent where the device or its kernels are not known.
+    /// Kernels beside GEMMs and attention; absent where the device or its kernels are not known.
     pub glue: Option<Glue>,
     /// Time of events whose module is known; absent without ranges of modules.
     pub in_modules_ns: Option<Nanos>,
@@ -61,7 +61,7 @@ pub struct TracedPhase {
     pub exposed_communication_share: Option<f64>,
 }
 
-/// Kernels beside products, convolutions and attention: norms, rotations, activations, additions, copies, index work. They are
+/// Kernels beside GEMMs, convolutions and attention: norms, RoPE, activations, additions, copies, index work. They are
 /// small and many unless a compiler fuses them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Glue {
@@ -107,17 +107,13 @@ impl NewLengths {
     pub(crate) fn evidence(&self) -> Vec<Evidence> {
         vec![
             Evidence::new(
-                "waits before attention kernels far above the usual",
+                Measure::AttentionWaits,
                 self.waits as f64,
                 "waits",
                 Basis::Measured,
             ),
-            Evidence::time("their time beyond the usual", self.time_ns, Basis::Measured),
-            Evidence::time(
-                "the usual wait before an attention kernel",
-                self.usual_ns,
-                Basis::Measured,
-            ),
+            Evidence::time(Measure::AttentionWaitTime, self.time_ns, Basis::Measured),
+            Evidence::time(Measure::UsualAttentionWait, self.usual_ns, Basis::Measured),
         ]
     }
 }
@@ -146,34 +142,4 @@ pub struct RecordedPart {
     pub time_ns: Nanos,
     /// The time of the phase in all.
     pub of_ns: Nanos,
-}
-
-impl std::fmt::Display for RecordedPart {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.steps, self.of_steps) {
-            (Some(steps), Some(all)) => return write!(f, "{steps} of {all} steps"),
-            (Some(steps), None) => return write!(f, "{}", Count(steps, "whole step")),
-            (None, _) => {}
-        }
-        let share = self.time_ns.0 as f64 / self.of_ns.0.max(1) as f64;
-        write!(f, "{} of {}", Percent(share), self.of_ns)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn how_many_steps_there_are_in_all_may_not_be_known() {
-        let part = |steps, of_steps| RecordedPart {
-            steps,
-            of_steps,
-            time_ns: Nanos(1_000),
-            of_ns: Nanos(4_000),
-        };
-        assert_eq!(part(Some(3), Some(9)).to_string(), "3 of 9 steps");
-        assert_eq!(part(Some(1), None).to_string(), "1 whole step");
-        assert_eq!(part(None, None).to_string(), "25.0 % of 4 µs");
-    }
 }

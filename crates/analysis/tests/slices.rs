@@ -72,7 +72,7 @@ fn whole_steps_are_judged_and_what_lies_between_slices_is_not_idle() {
     assert_eq!(part.time_ns, traced.step_ns.iter().copied().sum());
     assert!(part.of_ns.0 > 5 * part.time_ns.0);
     let causes = &decode.waterfall.idle;
-    assert_eq!(causes[0].name, "host busy before the next launch");
+    assert_eq!(causes[0].name, "host_busy");
     assert!(causes.iter().all(|cause| cause.name != "unrecorded"));
     let timeline = analysis.timeline.unwrap();
     assert_eq!(timeline.scaled, scaled(&slices()));

@@ -5,10 +5,6 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What gives more slices of a sampled recording.
-pub const MORE_SLICES: &str = "run longer (more infer.max_new_tokens), allow more overhead (pipeline.cupti.overhead, --overhead), or set \
-                               no budget to record everything";
-
 /// How much an [`Issue`] takes away from the numbers beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -113,23 +109,6 @@ impl Issue {
             self.message.clone()
         }
     }
-
-    /// The issue with what would avoid it, for a report.
-    pub fn with_advice(&self) -> String {
-        match &self.hint {
-            Some(hint) => format!("{self} ({hint})"),
-            None => self.to_string(),
-        }
-    }
-
-    /// The issue as a terminal shows it, whichever command found it: with advice where a number is affected.
-    pub fn in_a_line(&self) -> String {
-        if self.severity > Severity::Info {
-            self.with_advice()
-        } else {
-            self.to_string()
-        }
-    }
 }
 
 impl fmt::Display for Issue {
@@ -147,24 +126,5 @@ impl fmt::Display for Issue {
             write!(f, " ×{}", self.count)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_terminal_has_advice_where_a_number_is_affected() {
-        let line = |severity| {
-            let issue = Issue::new(severity, "a.code", "something").with_hint("do this");
-            issue.in_a_line()
-        };
-        assert_eq!(
-            line(Severity::Warning),
-            "warning: something [a.code] (do this)"
-        );
-        assert_eq!(line(Severity::Error), "error: something [a.code] (do this)");
-        assert_eq!(line(Severity::Info), "info: something [a.code]");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use llmprof_record::import::{
     self, ImportError, Limits, Profile, Source, nsys_report, nsys_sqlite, nsys_stats,
 };
+use llmprof_record::issue::Issue;
 use llmprof_record::kernel_name::canonical;
 use llmprof_record::summary::{self, Spread, Summary, SummaryTable, TimeRow};
 use llmprof_record::trace::{CopyKind, HostKind, MemoryKind, RangeKind, SyncKind, Trace};
@@ -391,15 +392,14 @@ fn a_bad_cell_is_named_by_line_and_column() {
     let table =
         nsys_stats::read(&source("report.csv", text.as_bytes()).expect("text")).expect("report");
     assert!(matches!(&table.summary, Summary::Kernels(rows) if rows.len() == 1));
-    let messages: Vec<&str> = table
-        .issues
-        .iter()
-        .map(|issue| issue.message.as_str())
-        .collect();
-    assert!(messages[0].contains("line 4"), "{messages:?}");
-    assert!(
-        messages[1].contains("line 3") && messages[1].contains("Total Time (ns)"),
-        "{messages:?}"
+    let cut = Issue::warning("nsys_stats.cut_row").with("line", 4);
+    let bad = Issue::warning("nsys_stats.bad_row").with("line", 3);
+    assert_eq!(
+        table.issues,
+        [
+            cut.with("cells", 2).with("columns", 9),
+            bad.with("column", "Total Time (ns)").with("cell", "x5")
+        ]
     );
 }
 
@@ -624,17 +624,10 @@ fn bad_rows_and_missing_columns_are_named() {
         ]
     );
     assert_eq!(trace.issues[1].count, 70);
-    assert!(
-        trace.issues[1]
-            .message
-            .contains("CUPTI_ACTIVITY_KIND_MEMSET")
-            && trace.issues[1].message.contains("start")
-    );
-    assert!(
-        trace.issues[2].message.contains("row 3, column start"),
-        "{}",
-        trace.issues[2].message
-    );
+    let of = |issue: usize, key: &str| trace.issues[issue].values[key].clone();
+    assert_eq!(of(1, "table"), "CUPTI_ACTIVITY_KIND_MEMSET");
+    assert_eq!(of(1, "column"), "start");
+    assert_eq!((of(2, "row"), of(2, "column")), (3.into(), "start".into()));
     assert_eq!(trace.kernels.len(), 10_654);
     assert!(trace.kernels.rows().all(|row| row.duration >= 0));
 }

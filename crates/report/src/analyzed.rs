@@ -1,15 +1,18 @@
 //! The types of other crates that reports are made of, named in one place.
 
+pub(crate) use llmprof_analysis::assumption::Assumption;
 pub(crate) use llmprof_analysis::attribution::kernels::{KernelRow, LaunchRow};
 pub(crate) use llmprof_analysis::attribution::operators::{OperatorRow, ShapeRow};
-pub(crate) use llmprof_analysis::bottleneck::PhaseClass;
+pub(crate) use llmprof_analysis::bottleneck::{ClassReason, Limits, PhaseClass};
 pub(crate) use llmprof_analysis::counters::{
     CountersAnalysis, LaunchRow as CountedLaunch, Point, percentages,
 };
-pub(crate) use llmprof_analysis::evidence::Evidence;
-pub(crate) use llmprof_analysis::findings::{Confidence, EACH_LENGTH, Finding, GainOf};
+pub(crate) use llmprof_analysis::evidence::{Evidence, Measure};
+pub(crate) use llmprof_analysis::findings::{
+    Abstention, Conclusion, Confidence, Derivation, Finding, GainOf, IdleRemedy,
+};
 pub(crate) use llmprof_analysis::matching::{OperatorGroup, UnmatchedOperator};
-pub(crate) use llmprof_analysis::phase_facts::TracedPhase;
+pub(crate) use llmprof_analysis::phase_facts::{RecordedPart, TracedPhase};
 pub(crate) use llmprof_analysis::phases::PhaseSource;
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 pub(crate) use llmprof_analysis::stats::{Distribution, Summary};
@@ -17,6 +20,6 @@ pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };
-pub(crate) use llmprof_analysis::trace::scaled::Scaled;
+pub(crate) use llmprof_analysis::trace::scaled::{Estimate, Scaled};
 pub(crate) use llmprof_analysis::{Analysis, PhaseAnalysis, TraceAnalysis};
 pub(crate) use llmprof_record::run::PassKind;

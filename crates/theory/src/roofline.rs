@@ -43,19 +43,6 @@ impl std::fmt::Display for Resource {
     }
 }
 
-impl Resource {
-    /// The limit that it sets, in words that hold for any device: `memory limit`, `compute peak`.
-    pub fn limit(self) -> &'static str {
-        match self {
-            Self::Tensor => "compute peak",
-            Self::Vector => "vector peak",
-            Self::Memory => "memory limit",
-            Self::Launch => "launch limit",
-            Self::Host => "host limit",
-        }
-    }
-}
-
 /// Where the minimum DRAM bytes of a step can stay between steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

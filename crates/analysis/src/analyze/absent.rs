@@ -1,6 +1,6 @@
 //! What cannot be worked out from a record, and why.
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_theory::ModelError;
 use llmprof_theory::device::Device;
 
@@ -9,18 +9,12 @@ use crate::trace::TraceAnalysis;
 
 /// That theory cannot count a model which ran all the same.
 pub(super) fn uncounted(error: &ModelError) -> Issue {
-    let kind = match error {
-        ModelError::UnknownFamily { found, .. } => format!("models of type `{found}`"),
-        ModelError::NoModelType { .. } => "a model whose config has no `model_type`".to_owned(),
-        other => format!("this model ({other})"),
-    };
-    Issue::new(
-        Severity::Warning,
-        "model.uncounted",
-        format!(
-            "llmprof cannot count {kind}: there are no roofline times, no MFU and no MBU, and operators are classified by kernel name"
-        ),
-    )
+    let issue = Issue::warning("model.uncounted");
+    match error {
+        ModelError::UnknownFamily { found, .. } => issue.with("model_type", found.as_str()),
+        ModelError::NoModelType { .. } => issue,
+        other => issue.with("error", other.to_string()),
+    }
 }
 
 /// What was dropped comes first. That a trace of the host has no device is no loss.
@@ -33,14 +27,7 @@ pub(super) fn trace_issues(
     let mut issues = timeline.issues.clone();
     issues.retain(|issue| !(of_host && issue.code == "analysis.no_device_events"));
     if of_host && !is_measured {
-        issues.push(
-            Issue::new(
-                Severity::Info,
-                "run.host_only",
-                "the trace has no device events: its work is the operators of the host",
-            )
-            .with_hint("record with device activities switched on where there is a device"),
-        );
+        issues.push(Issue::info("run.host_only"));
     }
     let outside = lanes
         .iter()
@@ -49,26 +36,16 @@ pub(super) fn trace_issues(
         .filter(|item| item.window.is_none())
         .count();
     if outside > 0 {
-        let issue = Issue::new(
-            Severity::Warning,
-            "run.outside_phases",
-            "operator calls lie in no phase",
-        );
+        let issue = Issue::warning("run.outside_phases");
         issues.push(issue.counting(outside as u64));
     }
     issues
 }
 
 pub(super) fn no_device() -> Issue {
-    Issue::new(
-        Severity::Warning,
-        "run.no_device",
-        "no device was named: there are no roofline times, no MFU and no MBU",
-    )
-    .with_hint("name one with `--device` or `hardware.spec`, or measure this machine with `llmprof hardware measure`")
+    Issue::warning("run.no_device")
 }
 
-/// Says what cannot be worked out, and why.
 pub(super) fn absent(
     is_counted: bool,
     device: Option<&Device>,
@@ -76,36 +53,13 @@ pub(super) fn absent(
     issues: &mut Vec<Issue>,
 ) {
     if !is_counted {
-        issues.push(
-            Issue::new(
-                Severity::Warning,
-                "run.no_model",
-                "no model was named: there are no roofline times, no MFU and no MBU, and work is classified by kernel name",
-            )
-            .with_hint(
-                "name the model and its workload: `llmprof import FILE model=NAME workload.prompt_tokens=N`",
-            ),
-        );
+        issues.push(Issue::warning("run.no_model"));
     } else if device.is_none() {
         issues.push(no_device());
     } else if lanes.len() > 1 {
-        issues.push(
-            Issue::new(
-                Severity::Warning,
-                "run.several_devices",
-                "the trace has several devices and does not say how the model is divided among them: there are no roofline times",
-            )
-            .with_hint("import the trace of one device"),
-        );
+        issues.push(Issue::warning("run.several_devices").with("devices", lanes.len()));
     }
     if lanes.is_empty() {
-        issues.push(
-            Issue::new(
-                Severity::Warning,
-                "run.no_work",
-                "the trace has neither device events nor operators of the host: there is no waterfall",
-            )
-            .with_hint("record with operators or device activities switched on"),
-        );
+        issues.push(Issue::warning("run.no_work"));
     }
 }

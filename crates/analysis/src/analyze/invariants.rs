@@ -1,8 +1,7 @@
 //! What must hold for every phase, whatever was recorded. Where it does not, two facts disagree, and what rests on them
 //! abstains.
 
-use llmprof_record::issue::{Issue, Severity};
-use llmprof_units::Percent;
+use llmprof_record::issue::Issue;
 
 use crate::bottleneck::{PhaseSignals, classify};
 use crate::phase_analysis::PhaseAnalysis;
@@ -19,18 +18,11 @@ pub(super) fn check(phase: &mut PhaseAnalysis, signals: &PhaseSignals) -> Option
         .and_then(above_one)
         .or_else(|| phase.plain_utilization.as_ref().and_then(above_one))?;
     let (name, value) = broken;
-    let issue = Issue::new(
-        Severity::Warning,
-        "invariant.above_peak",
-        format!(
-            "{}: {name} would be {}: the work that the model and workload state cannot be done in the {} that were recorded; \
-             roofline, MFU and MBU of the phase are left out",
-            phase.name(),
-            Percent(value),
-            phase.waterfall.wall_ns
-        ),
-    )
-    .with_hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device");
+    let issue = Issue::warning("invariant.above_peak")
+        .with("phase", phase.name())
+        .with("figure", name)
+        .with("share", value)
+        .with("wall_ns", phase.waterfall.wall_ns.0);
     phase.utilization = None;
     phase.plain_utilization = None;
     phase.roofline = None;

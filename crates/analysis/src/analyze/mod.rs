@@ -26,7 +26,7 @@ mod traced;
 mod tracing;
 mod waterfall;
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_record::memory::MemoryHistory;
 use llmprof_record::run::{RecordedModel, RunRecord};
 use llmprof_theory::device::{Catalog, Device};
@@ -130,16 +130,9 @@ pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
             device: Some(device),
             unknown: None,
         },
-        Err(error) => Judged {
+        Err(_) => Judged {
             device: None,
-            unknown: Some(
-                Issue::new(
-                    Severity::Warning,
-                    "hardware.unknown",
-                    format!("no rooflines: {error}"),
-                )
-                .with_hint("--device NAME compares with another device"),
-            ),
+            unknown: Some(Issue::warning("hardware.unknown").with("name", name.as_str())),
         },
     }
 }
@@ -155,11 +148,7 @@ fn of_passes(
     let mut issues = record.issues.clone();
     issues.extend(latency_issues);
     issues.extend(telemetry::issues(telemetry.as_ref()));
-    issues.push(Issue::new(
-        Severity::Warning,
-        "run.no_capture",
-        "no pass recorded operators: there is no waterfall",
-    ));
+    issues.push(Issue::warning("run.no_capture"));
     if subject.is_some() && device.is_none() {
         issues.push(no_device());
     }

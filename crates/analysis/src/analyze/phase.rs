@@ -1,6 +1,6 @@
 //! One phase of a trace on one lane.
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
 use llmprof_theory::{Cost, Pass, Step};
@@ -12,7 +12,7 @@ use crate::analyze::kernels::{in_graphs, kernels};
 use crate::analyze::phase_intervals::{Interval, TracePhase};
 use crate::analyze::plain::plain_time;
 use crate::analyze::tracing::Tracing;
-use crate::bottleneck::{Classification, PhaseSignals, classify};
+use crate::bottleneck::{ClassReason, Classification, PhaseSignals, classify};
 use crate::latency::plain_wall;
 use crate::matching::lanes::Lane;
 use crate::phase_analysis::PhaseAnalysis;
@@ -115,9 +115,7 @@ impl Tracing<'_> {
             traced: Some(traced),
         };
         if self.timeline.phase_source == PhaseSource::Whole {
-            analysis.class = Classification::unknown(
-                "no phases were found, so the time includes what the program did around its work",
-            );
+            analysis.class = Classification::unknown(ClassReason::NoPhases);
         }
         issues.extend(invariants::check(&mut analysis, &signals));
         issues.extend(analysis.waterfall.issues(name));
@@ -323,7 +321,7 @@ fn exposed_communication(
     (sum > 0.0 && wall > 0.0).then(|| exposed / wall)
 }
 
-/// Tells waits for new lengths of the KV cache apart, in what is judged and in what is left out as first use.
+/// Counts waits for new lengths of the KV cache, in what is judged and in what is left out as first use.
 fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
     if lane.device.is_none() {
         return;
@@ -343,42 +341,35 @@ fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
     traced.new_lengths = waits.unusual(&first_waits);
 }
 
-/// Says which operators have no event of their own, where nothing knows the operator of an event.
+/// Operators that have no event of their own, where nothing knows the operator of an event.
 fn fused(name: &str, analysis: &PhaseAnalysis) -> Option<Issue> {
     let missing = analysis.missing.first()?;
     let calls = analysis.missing.iter().map(|missing| missing.calls).sum();
-    let text = format!(
-        "{name}: calls of operators that theory counts have no event of their own, first `{}`: fused into others, or not \
-         recorded",
-        missing.path
-    );
-    Some(Issue::new(Severity::Info, "run.missing_operators", text).counting(calls))
+    let issue = Issue::info("run.missing_operators").with("phase", name);
+    let issue = issue.with("path", missing.path.as_str());
+    Some(issue.with("fused", true).counting(calls))
 }
 
-/// Says which calls of known operators do not agree with theory.
+/// Calls of known operators that do not agree with theory.
 fn mismatched(name: &str, analysis: &PhaseAnalysis) -> Vec<Issue> {
-    let warning = |code: &str, text: String, calls: u64| {
-        Issue::new(Severity::Warning, code, text).counting(calls)
-    };
     let unmatched = analysis.unmatched.first().map(|first| {
         let calls = analysis
             .unmatched
             .iter()
             .map(|operator| operator.calls)
             .sum();
-        let text = format!(
-            "{name}: operator calls are not matched to theory, first `{}`: {}",
-            first.path, first.reason
-        );
-        warning("run.unmatched_operators", text, calls)
+        Issue::warning("run.unmatched_operators")
+            .with("phase", name)
+            .with("path", first.path.as_str())
+            .with("reason", first.reason.code())
+            .counting(calls)
     });
     let missing = analysis.missing.first().map(|first| {
         let calls = analysis.missing.iter().map(|operator| operator.calls).sum();
-        let text = format!(
-            "{name}: operator calls that theory counts did not run, first `{}`",
-            first.path
-        );
-        warning("run.missing_operators", text, calls)
+        Issue::warning("run.missing_operators")
+            .with("phase", name)
+            .with("path", first.path.as_str())
+            .counting(calls)
     });
     unmatched.into_iter().chain(missing).collect()
 }

@@ -1,6 +1,6 @@
 //! The intervals of a trace's phases, with what the model did in each.
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_record::trace::Trace;
 use llmprof_theory::{Pass, Step, Workload};
 
@@ -72,23 +72,14 @@ pub(crate) fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
 
 /// The workload says what steps are that nothing names.
 pub(crate) fn name_steps(phases: &mut Phases, workload: &Workload) -> Option<Issue> {
-    let (name, what, hint) = if workload.new_tokens > 1 {
-        (
-            STEP,
-            "steps of decode",
-            "infer.max_new_tokens=1 says that they are prefills",
-        )
+    let (name, phase) = if workload.new_tokens > 1 {
+        (STEP, RunPhase::Decode)
     } else {
-        (
-            "prefill",
-            "prefills",
-            "infer.max_new_tokens=2 or more says that they are steps of decode",
-        )
+        ("prefill", RunPhase::Prefill)
     };
-    let text = format!("nothing in the trace says what its steps are: they are taken for {what}");
     phases
         .name_steps(name)
-        .then(|| Issue::new(Severity::Info, "run.unnamed_steps", text).with_hint(hint))
+        .then(|| Issue::info("run.unnamed_steps").with("taken_for", phase.name()))
 }
 
 /// The phases of a trace in order of first use, load and warm-up left out.
@@ -155,10 +146,8 @@ pub(crate) fn leave_out_parts(
         // A phase that is left out as a whole is named with those that were not recorded at all.
         if has_whole {
             let name = phase.label.as_deref().unwrap_or(phase.phase.name());
-            let message = format!("{name} was recorded in part, and that part is left out");
-            issues.push(
-                Issue::new(Severity::Info, "run.partial_phase", message).counting(parts as u64),
-            );
+            let issue = Issue::info("run.partial_phase").with("phase", name);
+            issues.push(issue.counting(parts as u64));
         }
     }
     found.retain(|phase| !phase.intervals.is_empty());

@@ -1,16 +1,15 @@
 //! How much of each phase was recorded, where only slices were.
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::Trace;
-use llmprof_units::{Nanos, Percent};
+use llmprof_units::Nanos;
 
 use crate::analyze::phase_intervals::{Interval, TracePhase, run_phase};
 use crate::labels::{STEP, ranges_of};
 use crate::latency::plain_wall;
 use crate::phase_facts::RecordedPart;
 use crate::phases::Phases;
-use crate::trace::MORE_SLICES;
 
 /// With fewer whole steps than this a phase may be something else than it looks like.
 const FEWEST_STEPS: u64 = 4;
@@ -43,16 +42,14 @@ pub(super) fn part(
     })
 }
 
-/// Says where the part is too small.
+/// An issue where the part has too few steps.
 pub(super) fn too_small(part: &RecordedPart, name: &str) -> Option<Issue> {
-    let few = part.steps.is_some_and(|steps| steps < FEWEST_STEPS);
-    few.then(|| {
-        Issue::new(
-            Severity::Warning,
-            "run.few_steps",
-            format!("{name} was recorded in {part}: others may differ from them"),
-        )
-        .with_hint(MORE_SLICES)
+    let steps = part.steps.filter(|steps| *steps < FEWEST_STEPS)?;
+    let issue = Issue::warning("run.few_steps").with("phase", name);
+    let issue = issue.with("steps", steps);
+    Some(match part.of_steps {
+        Some(all) => issue.with("of_steps", all),
+        None => issue,
     })
 }
 
@@ -79,16 +76,12 @@ pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
         let time = windows
             .map(|window| window.end.saturating_sub(window.start))
             .fold(0, i64::saturating_add);
-        let message = if time > 0 {
-            format!(
-                "of {name} slices hold {}, and no step or interval of it whole: it is not judged",
-                Percent(time as f64 / span as f64)
-            )
+        let issue = Issue::warning("run.unrecorded_phase").with("phase", name);
+        Some(if time > 0 {
+            issue.with("share", time as f64 / span as f64)
         } else {
-            format!("{name} lies between slices: nothing of it was recorded, and it is not judged")
-        };
-        let issue = Issue::new(Severity::Warning, "run.unrecorded_phase", message);
-        Some(issue.with_hint(MORE_SLICES))
+            issue
+        })
     };
     spans(phases).enumerate().filter_map(issue).collect()
 }
@@ -146,7 +139,14 @@ mod tests {
         builder.finish()
     }
 
-    fn judged(slices: &[(i64, i64)]) -> (Vec<String>, Vec<String>) {
+    /// The phases that were found, with the steps of the part that was recorded, and the issues.
+    #[expect(clippy::type_complexity, reason = "a test reads it at once")]
+    fn judged(
+        slices: &[(i64, i64)],
+    ) -> (
+        Vec<(&'static str, Option<(Option<u64>, Option<u64>)>)>,
+        Vec<Issue>,
+    ) {
         let trace = trace(slices);
         let structure = Structure::of(&trace, None);
         let mut found = intervals(&trace, &structure);
@@ -155,38 +155,31 @@ mod tests {
         let parts = found.iter().map(|phase| {
             let part = part(&trace, &structure.phases, phase, |_| true);
             issues.extend(part.and_then(|part| too_small(&part, phase.phase.name())));
-            let part = part.map_or_else(|| "all".to_owned(), |part| part.to_string());
-            format!("{}: {part}", phase.phase.name())
+            let steps = part.map(|part| (part.steps, part.of_steps));
+            (phase.phase.name(), steps)
         });
         let parts = parts.collect();
-        let issues = issues.iter().map(|issue| issue.message.clone());
-        (parts, issues.collect())
+        (parts, issues)
     }
 
     #[test]
     fn steps_inside_slices_are_counted_and_the_rest_is_named() {
         let (parts, issues) = judged(&[(105, 130), (131, 170)]);
         // The first step is cut; the others lie whole inside of slices, but for the third, which both hold a part of.
-        assert_eq!(parts, ["decode: 4 of 6 steps"]);
-        assert_eq!(
-            issues,
-            ["prefill lies between slices: nothing of it was recorded, and it is not judged"]
-        );
+        assert_eq!(parts, [("decode", Some((Some(4), Some(6))))]);
+        let prefill = Issue::warning("run.unrecorded_phase").with("phase", "prefill");
+        assert_eq!(issues, std::slice::from_ref(&prefill));
         let (parts, issues) = judged(&[(50, 111)]);
-        assert_eq!(parts, ["decode: 1 of 6 steps"]);
-        assert_eq!(
-            issues,
-            [
-                "of prefill slices hold 50.0 %, and no step or interval of it whole: it is not judged",
-                "decode was recorded in 1 of 6 steps: others may differ from them"
-            ]
-        );
+        assert_eq!(parts, [("decode", Some((Some(1), Some(6))))]);
+        let few = Issue::warning("run.few_steps").with("phase", "decode");
+        let few = few.with("steps", 1).with("of_steps", 6);
+        assert_eq!(issues, [prefill.with("share", 0.5), few]);
     }
 
     #[test]
-    fn what_was_recorded_whole_needs_no_words() {
+    fn what_was_recorded_whole_is_no_issue() {
         let (parts, issues) = judged(&[(0, 200)]);
-        assert_eq!(parts, ["prefill: all", "decode: all"]);
+        assert_eq!(parts, [("prefill", None), ("decode", None)]);
         assert!(issues.is_empty(), "{issues:?}");
     }
 }

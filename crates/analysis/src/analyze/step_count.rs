@@ -1,6 +1,6 @@
 //! Whether a trace holds as many steps as the workload says.
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_theory::{Model, Workload};
 use llmprof_units::Nanos;
 
@@ -43,17 +43,9 @@ pub(crate) fn issue(
         })
         .find(|&shown| is_other(shown))?;
     Some(
-        Issue::new(
-            Severity::Warning,
-            "run.other_steps",
-            format!(
-                "decode is counted with the {assumed} steps of the workload, but the pattern of launches shows {shown}: rooflines, MFU and \
-                 MBU of decode are those of {assumed}"
-            ),
-        )
-        .with_hint(format!(
-            "if that is what ran, say so: infer.max_new_tokens={}, of which the first comes from prefill",
-            shown + 1
-        )),
+        Issue::warning("run.other_steps")
+            .with("steps", assumed)
+            .with("shown", shown)
+            .with("new_tokens", shown + 1),
     )
 }

@@ -20,6 +20,7 @@ use crate::analyze::shapes::{count_shown, other_model, other_workload};
 use crate::analyze::step_count;
 use crate::analyze::subject::Subject;
 use crate::analyze::tracing::Tracing;
+use crate::assumption::Assumption;
 use crate::attribution::operators::OperatorRow;
 use crate::capture_cost;
 use crate::findings::{Facts, findings, throttling};
@@ -122,7 +123,7 @@ pub(super) fn of_trace(
         roof,
     };
     let phases = judged(&tracing, &found, &structure.phases, &mut issues);
-    issues.extend(capture_cost::issue(phases.iter().map(|(phase, _)| phase)));
+    issues.extend(capture_cost::issues(phases.iter().map(|(phase, _)| phase)));
     let mut findings = findings(&Facts {
         subject: theory.map(|theory| (theory.model, theory.workload)),
         roof,
@@ -183,9 +184,9 @@ fn stated(
     workload: Option<&Workload>,
     latency: &Latency,
     timeline: &TraceAnalysis,
-) -> Vec<String> {
-    let under_roofs = |row: &OperatorRow| row.work.is_some_and(|work| work.roofline.is_some());
-    let has_rooflines = workload.is_some() || timeline.operators.iter().any(under_roofs);
+) -> Vec<Assumption> {
+    let has_roofline = |row: &OperatorRow| row.work.is_some_and(|work| work.roofline.is_some());
+    let has_rooflines = workload.is_some() || timeline.operators.iter().any(has_roofline);
     let judged = device.filter(|_| has_rooflines);
     let mut assumptions = assumptions(judged, latency, workload.is_some());
     let counted = workload.zip(device);

@@ -50,7 +50,7 @@ impl Tracing<'_> {
             graphs.any(|item| item.inside(interval.window()).is_some())
         });
         if whole_graph {
-            waterfall.extra_abstains = Some(UnmatchedReason::WholeGraph.to_string());
+            waterfall.extra_abstains = Some(UnmatchedReason::WholeGraph);
         }
         waterfall
     }

@@ -9,8 +9,6 @@ pub mod key_averages;
 pub(crate) mod operator_cost;
 pub mod operators;
 
-use std::fmt;
-
 use llmprof_record::trace::{HostKind, RangeKind, StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -31,17 +29,6 @@ pub enum Reason {
     OutsideOperators,
     /// The trace has no operators at all, as traces of tools below the framework do.
     NoOperatorsRecorded,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoCorrelation => "no correlation id",
-            Self::CallNotRecorded => "its launch call is not in the trace",
-            Self::OutsideOperators => "launched outside every operator",
-            Self::NoOperatorsRecorded => "the trace has no operators",
-        })
-    }
 }
 
 /// Where one device event comes from. Absent parts are [`None`] through the accessors of [`Attribution`].

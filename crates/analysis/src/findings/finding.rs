@@ -1,18 +1,17 @@
-//! Conclusions, each with its evidence and the gain to expect.
+//! A finding: a conclusion with its evidence and the gain to expect, or an abstention with its reason. All of it is codes and
+//! values; `report::text` has the sentences.
 //!
 //! A gain is a factor: time now ÷ time after the change, other things equal. Gains of the same workload come first, the
 //! largest first; then those that need more requests at once; then those of the first request alone; then what is worth
 //! knowing without a gain; last what could not be supported, with the reason.
 
+use llmprof_record::run::RunPhase;
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
+use crate::findings::conclusion::{Abstention, Conclusion, Derivation};
 use crate::phase_analysis::PhaseAnalysis;
-use llmprof_record::run::RunPhase;
-
-/// What the evidence of a first use calls the time that each length of the KV cache cost that had not run before.
-pub const EACH_LENGTH: &str = "more for each later step, at a length that had not run before";
 
 /// What becomes faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,7 +37,7 @@ pub struct Gain {
     /// Time saved in the run, where that is what is gained.
     pub saved_ns: Option<Nanos>,
     /// How the factor follows from the numbers.
-    pub derivation: String,
+    pub derivation: Derivation,
     /// Whether it is the most to hope for, not what to expect: it removes all of something of which a part will stay, or supposes
     /// kernels as good as the present ones on faster units.
     #[serde(default)]
@@ -72,12 +71,16 @@ pub enum Confidence {
 /// A conclusion with its evidence and the gain to expect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// A stable name that a machine may match: `idle`.
+    /// A stable name that a machine may match: `idle`, `inefficiency.linear`.
     pub code: String,
     /// The phase it is about; absent for the whole run.
     pub phase: Option<RunPhase>,
-    /// The conclusion in one sentence.
-    pub title: String,
+    /// What to call the phase, where its own name does not tell: a range of the program, one of several devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Absent where it abstains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conclusion: Option<Conclusion>,
     /// The numbers behind it.
     pub evidence: Vec<Evidence>,
     /// The gain to expect; absent where there is none, or none can be computed.
@@ -85,7 +88,7 @@ pub struct Finding {
     /// How sure it is.
     pub confidence: Confidence,
     /// Why it cannot be supported.
-    pub abstains: Option<String>,
+    pub abstains: Option<Abstention>,
 }
 
 /// Puts findings in their order.
@@ -104,16 +107,57 @@ pub(crate) fn sort(findings: &mut [Finding]) {
 }
 
 impl Finding {
+    /// A conclusion about a phase.
+    pub(crate) fn of(phase: &PhaseAnalysis, conclusion: Conclusion) -> Self {
+        Self {
+            phase: Some(phase.phase),
+            label: phase.label.clone(),
+            ..Self::of_run(conclusion)
+        }
+    }
+
+    pub(crate) fn of_run(conclusion: Conclusion) -> Self {
+        Self {
+            code: conclusion.code(),
+            phase: None,
+            label: None,
+            conclusion: Some(conclusion),
+            evidence: Vec::new(),
+            gain: None,
+            confidence: Confidence::High,
+            abstains: None,
+        }
+    }
+
     /// A conclusion that the data do not support.
-    pub(crate) fn abstain(code: &str, phase: &PhaseAnalysis, about: &str, why: &str) -> Self {
+    pub(crate) fn abstain(code: &str, phase: &PhaseAnalysis, why: Abstention) -> Self {
         Self {
             code: code.to_owned(),
             phase: Some(phase.phase),
-            title: format!("{}: nothing can be said about {about}", phase.name()),
+            label: phase.label.clone(),
+            conclusion: None,
             evidence: Vec::new(),
             gain: None,
             confidence: Confidence::Abstains,
-            abstains: Some(why.to_owned()),
+            abstains: Some(why),
         }
+    }
+
+    pub(crate) fn with_evidence(self, evidence: Vec<Evidence>) -> Self {
+        Self { evidence, ..self }
+    }
+
+    pub(crate) fn with_gain(self, gain: Gain, confidence: Confidence) -> Self {
+        Self {
+            gain: Some(gain),
+            confidence,
+            ..self
+        }
+    }
+
+    /// What to call the phase that it is about.
+    pub fn phase_name(&self) -> Option<&str> {
+        let label = self.label.as_deref();
+        label.or_else(|| Some(self.phase?.name()))
     }
 }

@@ -1,9 +1,10 @@
 //! What the first use costs: of the process, of a phase, of a length of the KV cache.
 
-use llmprof_units::{Basis, Count, Nanos, Times};
+use llmprof_units::{Basis, Nanos};
 
-use crate::evidence::Evidence;
-use crate::findings::finding::{Confidence, EACH_LENGTH, Finding, Gain, GainOf};
+use crate::evidence::{Evidence, Measure};
+use crate::findings::conclusion::{Conclusion, Derivation};
+use crate::findings::finding::{Confidence, Finding, Gain, GainOf};
 use crate::findings::{Facts, WORTH_SAYING};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::NewLengths;
@@ -20,24 +21,17 @@ impl Facts<'_> {
         let gain = self.saving(
             phase,
             found.time_ns.seconds(),
-            format!("{wall} ÷ ({wall} − {} of first use)", found.time_ns),
+            Derivation::WithoutFirstUse {
+                wall_ns: wall,
+                first_use_ns: found.time_ns,
+            },
         )?;
-        Some(Finding {
-            code: "first_use.kv_lengths".to_owned(),
-            phase: Some(phase.phase),
-            title: format!(
-                "{}: attention waits {}, {} on average, for a length of the cache that has not run before; warm up the lengths that \
-                 are served, or keep the cache at one size, {} faster then",
-                phase.name(),
-                Count(found.waits, "time"),
-                found.mean(),
-                Times(gain.phase_factor?)
-            ),
-            evidence: found.evidence(),
-            gain: Some(gain),
-            confidence: Confidence::Medium,
-            abstains: None,
-        })
+        let conclusion = Conclusion::KvLengths {
+            waits: found.waits,
+            mean_ns: found.mean(),
+        };
+        let finding = Finding::of(phase, conclusion).with_evidence(found.evidence());
+        Some(finding.with_gain(gain, Confidence::Medium))
     }
 
     pub(crate) fn first_use(&self) -> Option<Finding> {
@@ -46,60 +40,38 @@ impl Facts<'_> {
             return None;
         }
         let factor = first.first_ns / first.later_ns;
+        let time = |what, value| Evidence::new(what, value, "ns", Basis::Measured);
         let mut evidence = vec![
-            Evidence::new("first pass", first.first_ns, "ns", Basis::Measured),
-            Evidence::new("later passes, mean", first.later_ns, "ns", Basis::Measured),
-            Evidence::new(
-                "more until the first token",
-                first.extra_ttft_ns,
-                "ns",
-                Basis::Measured,
-            ),
-            Evidence::new(
-                "more after it",
+            time(Measure::FirstPassTime, first.first_ns),
+            time(Measure::LaterPassTime, first.later_ns),
+            time(Measure::ExtraTtft, first.extra_ttft_ns),
+            time(
+                Measure::ExtraAfterTtft,
                 first.extra_ns - first.extra_ttft_ns,
-                "ns",
-                Basis::Measured,
             ),
         ];
         let step = self.latency.itl_ns.as_ref().map_or(0.0, |gaps| gaps.p50);
-        let lengths = first
+        let extra_step = first
             .extra_step_ns
             .filter(|extra| *extra > WORTH_SAYING * step);
-        let lengths = lengths.map(|extra| {
-            evidence.push(Evidence::new(EACH_LENGTH, extra, "ns", Basis::Measured));
-            let longer = Nanos(extra.round() as i64);
+        evidence.extend(extra_step.map(|extra| time(Measure::ExtraStepTime, extra)));
+        let nanos = |value: f64| Nanos(value.round() as i64);
+        let conclusion = Conclusion::FirstPass {
+            first_ns: nanos(first.first_ns),
+            extra_step_ns: extra_step.map(nanos),
             // Whether a model that is not counted has a cache that grows is not known.
-            let (of, or) = match self.subject {
-                Some(_) => ("cache", ", or keep the cache at one size"),
-                None => ("sequence", ""),
-            };
-            format!(
-                ", and its median step {longer} longer: each length of the {of} that has not run before costs that once; warm up \
-                 the lengths that are served{or}"
-            )
-        });
-        Some(Finding {
-            code: "first_use".to_owned(),
-            phase: None,
-            title: format!(
-                "the first pass took {}, {} the later ones{}",
-                Nanos(first.first_ns.round() as i64),
-                Times(factor),
-                lengths.unwrap_or_else(|| ": warm up before serving".to_owned())
-            ),
-            evidence,
-            gain: Some(Gain {
-                of: GainOf::FirstRequest,
-                factor,
-                phase_factor: None,
-                saved_ns: Some(Nanos(first.extra_ns.round() as i64)),
-                derivation: "time of the first pass ÷ mean of the later ones".to_owned(),
-                is_bound: false,
-            }),
-            confidence: Confidence::High,
-            abstains: None,
-        })
+            has_kv_cache: self.subject.is_some(),
+        };
+        let gain = Gain {
+            of: GainOf::FirstRequest,
+            factor,
+            phase_factor: None,
+            saved_ns: Some(nanos(first.extra_ns)),
+            derivation: Derivation::FirstOverLaterPasses,
+            is_bound: false,
+        };
+        let finding = Finding::of_run(conclusion).with_evidence(evidence);
+        Some(finding.with_gain(gain, Confidence::High))
     }
 }
 
@@ -108,51 +80,32 @@ pub(crate) fn first_instance(phase: &PhaseAnalysis) -> Option<Finding> {
     let first = phase.traced.as_ref()?.first_use.as_ref()?;
     let factor = first.wall_ns.0 as f64 / first.later_ns.max(1.0);
     let mut evidence = vec![
-        Evidence::time("the first", first.wall_ns, Basis::Measured),
+        Evidence::time(Measure::FirstRangeTime, first.wall_ns, Basis::Measured),
         Evidence::new(
-            "the later ones, mean",
+            Measure::LaterRangeTime,
             first.later_ns,
             "ns",
             Basis::Measured,
         ),
     ];
-    let lengths = match &first.new_lengths {
-        Some(found) => {
-            evidence.extend(found.evidence());
-            format!(
-                ", of which {} before attention kernels of {} of the cache that had not run before",
-                found.time_ns,
-                Count(found.waits, "length")
-            )
-        }
-        None => String::new(),
+    let lengths = first.new_lengths.as_ref();
+    evidence.extend(lengths.into_iter().flat_map(NewLengths::evidence));
+    let conclusion = Conclusion::FirstRange {
+        first_ns: first.wall_ns,
+        attention_wait_ns: lengths.map(|found| found.time_ns),
+        lengths: lengths.map_or(0, |found| found.waits),
     };
-    Some(Finding {
-        code: "first_use".to_owned(),
-        phase: Some(phase.phase),
-        title: format!(
-            "the first {} took {}, {} the later ones, for the same work on the device{lengths}: warm up before serving",
-            phase.name(),
-            first.wall_ns,
-            Times(factor)
-        ),
-        evidence,
-        gain: Some(Gain {
-            of: GainOf::FirstRequest,
-            factor,
-            phase_factor: Some(factor),
-            saved_ns: Some(Nanos(
-                first
-                    .wall_ns
-                    .0
-                    .saturating_sub(first.later_ns.round() as i64),
-            )),
-            derivation: "time of the first ÷ mean of the later ones".to_owned(),
-            is_bound: false,
-        }),
-        confidence: Confidence::High,
-        abstains: None,
-    })
+    let later = first.later_ns.round() as i64;
+    let gain = Gain {
+        of: GainOf::FirstRequest,
+        factor,
+        phase_factor: Some(factor),
+        saved_ns: Some(Nanos(first.wall_ns.0.saturating_sub(later))),
+        derivation: Derivation::FirstOverLaterRanges,
+        is_bound: false,
+    };
+    let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+    Some(finding.with_gain(gain, Confidence::High))
 }
 
 pub(crate) fn new_lengths(phase: &PhaseAnalysis) -> Option<&NewLengths> {

@@ -1,15 +1,16 @@
-//! Many small kernels around the products: what fusing them would give.
+//! Many small kernels around the GEMMs: what fusing them would give.
 
-use llmprof_units::{Basis, Nanos, Percent, Times};
+use llmprof_units::{Basis, Nanos};
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Measure};
+use crate::findings::conclusion::{Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding};
 use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::waterfall::idle_parts::QUEUED_GAP;
 
 impl Facts<'_> {
-    /// Kernels beside products and attention, with the gaps behind them.
+    /// Kernels beside GEMMs and attention, with the gaps after them.
     pub(crate) fn fusion(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let traced = phase.traced.as_ref()?;
         let glue = traced.glue.filter(|glue| glue.kernels > 0)?;
@@ -28,59 +29,35 @@ impl Facts<'_> {
         if phase.judged_share(saved) < WORTH_SAYING {
             return None;
         }
-        let gain = self.saving(
-            phase,
-            saved.seconds(),
-            format!(
-                "{wall} ÷ ({wall} − {time} of these kernels − {gaps} of gaps behind them), an upper bound: fused into their \
-                 neighbours they would take no time of their own"
-            ),
-        )?
-        .at_most();
+        let gain = self
+            .saving(
+                phase,
+                saved.seconds(),
+                Derivation::Fused {
+                    wall_ns: wall,
+                    kernels_ns: time,
+                    gaps_ns: gaps,
+                },
+            )?
+            .at_most();
         let steps = traced.step_ns.len().max(1) as u64;
-        let each = if traced.step_ns.is_empty() {
-            ""
-        } else {
-            " a step"
+        let conclusion = Conclusion::Fusion {
+            kernels: glue.kernels / steps,
+            of_kernels: traced.kernels / steps,
+            per_step: !traced.step_ns.is_empty(),
+            mean_ns: Nanos(glue.time_ns.0 / (glue.kernels as i64)),
+            fused_share: (glue.fused > 0).then(|| glue.fused as f64 / glue.kernels as f64),
+            share: phase.judged_share(saved),
         };
-        let (already, compiled) = match glue.fused {
-            0 => (String::new(), ", as a compiler fuses most of them"),
-            fused => (
-                format!(
-                    ", {} of them made of several operators by a compiler",
-                    Percent(fused as f64 / glue.kernels as f64)
-                ),
-                " further",
-            ),
-        };
-        Some(Finding {
-            code: "fusion".to_owned(),
-            phase: Some(phase.phase),
-            title: format!(
-                "{}: {} of {} kernels{each} are neither GEMMs nor attention but norms, RoPE, additions and copies ({} on \
-                 average{already}); with the gaps after them they take {} of the time; fused{compiled}, the phase would be up to \
-                 {} faster",
-                phase.name(),
-                glue.kernels / steps,
-                traced.kernels / steps,
-                Nanos(glue.time_ns.0 / (glue.kernels as i64)),
-                Percent(phase.judged_share(saved)),
-                Times(gain.phase_factor?)
-            ),
-            evidence: vec![
-                Evidence::new("kernels", traced.kernels as f64, "kernels", Basis::Measured),
-                Evidence::new(
-                    "of them neither GEMMs nor attention",
-                    glue.kernels as f64,
-                    "kernels",
-                    Basis::Measured,
-                ),
-                Evidence::time("their time", glue.time_ns, Basis::Measured),
-                Evidence::time("gaps behind them", gaps, Basis::Derived),
-            ],
-            gain: Some(gain),
-            confidence: Confidence::Low,
-            abstains: None,
-        })
+        let count =
+            |what, kernels: u64| Evidence::new(what, kernels as f64, "kernels", Basis::Measured);
+        let evidence = vec![
+            count(Measure::Kernels, traced.kernels),
+            count(Measure::GlueKernels, glue.kernels),
+            Evidence::time(Measure::GlueTime, glue.time_ns, Basis::Measured),
+            Evidence::time(Measure::GlueGapTime, gaps, Basis::Derived),
+        ];
+        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        Some(finding.with_gain(gain, Confidence::Low))
     }
 }

@@ -1,9 +1,10 @@
-//! Time that a phase loses: idle, far from the limits, work that nobody needs, copies.
+//! Time that a phase loses: idle, kernel inefficiency, overhead ops, copies.
 
-use llmprof_units::{Basis, Nanos, Percent, Times};
+use llmprof_units::{Basis, Nanos};
 
 use crate::bottleneck::PhaseClass;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Measure};
+use crate::findings::conclusion::{Abstention, Conclusion, Derivation, IdleRemedy};
 use crate::findings::finding::{Confidence, Finding};
 use crate::findings::first_use::new_lengths;
 use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
@@ -25,12 +26,7 @@ impl Facts<'_> {
             return None;
         }
         if phase.traced.as_ref().is_some_and(|t| t.is_whole_trace) {
-            return Some(Finding::abstain(
-                "idle",
-                phase,
-                "what idle time costs",
-                "no phases were found, so it includes what the program did before and after its work; name them by NVTX ranges",
-            ));
+            return Some(Finding::abstain("idle", phase, Abstention::NoPhases));
         }
         // What new lengths cost has a finding of its own: another change removes it.
         // Passes without capture have met their lengths before.
@@ -40,116 +36,46 @@ impl Facts<'_> {
         let usual = waterfall.wall_ns.0.saturating_sub(apart.0).max(1);
         let busy_share = waterfall.busy_ns.0 as f64 / usual as f64;
         if phase.device().is_some() && busy_share < NEARLY_UNUSED {
-            return Some(Finding::abstain(
-                "idle",
-                phase,
-                "what idle time costs",
-                "the device is hardly used in this phase, which is work of the host or of another device",
-            ));
+            return Some(Finding::abstain("idle", phase, Abstention::HardlyUsed));
         }
         let removable = Nanos(idle.0.saturating_sub(apart.0).max(0));
-        let (but, without) = if apart.0 > 0 {
-            (
-                format!(" (and {apart} of first use, which is told apart)"),
-                format!(
-                    ", {} in first uses (told apart); without the rest",
-                    Percent(apart.0 as f64 / wall.0.max(1) as f64)
-                ),
-            )
-        } else {
-            (String::new(), "; without that".to_owned())
-        };
         let gain = self
             .saving(
                 phase,
                 removable.seconds(),
-                format!("{wall} ÷ ({wall} − {removable} idle){but}"),
+                Derivation::WithoutIdle {
+                    wall_ns: wall,
+                    idle_ns: removable,
+                    first_use_ns: Some(apart).filter(|apart| apart.0 > 0),
+                },
             )?
             .at_most();
-        let on_device = phase.device().is_some();
-        let bound = if phase.class.class == Some(PhaseClass::HostBound) {
-            if on_device {
-                " is host-bound: the device"
-            } else {
-                " is host-bound: it"
-            }
-        } else if on_device {
-            ": the device"
+        let confidence = if phase.is_slowed_by_capture() {
+            Confidence::Low
         } else {
-            ""
+            Confidence::High
         };
-        let basis = if is_captured {
-            Basis::Measured
-        } else {
-            Basis::Derived
+        let first_use_share = apart.0 as f64 / wall.0.max(1) as f64;
+        let conclusion = Conclusion::Idle {
+            share,
+            is_host_bound: phase.class.class == Some(PhaseClass::HostBound),
+            on_device: phase.device().is_some(),
+            first_use_share: (apart.0 > 0).then_some(first_use_share),
+            remedy: remedy(phase),
         };
-        let mut evidence = vec![
-            Evidence::share("idle share of wall time", share, basis),
-            Evidence::time("idle time", idle, basis),
-        ];
-        if !is_captured {
-            evidence.push(Evidence::time(
-                "wall time without capture, from which the device's busy time is taken",
-                wall,
-                Basis::Measured,
-            ));
-        }
-        // Watching makes gaps longer: their causes tell how the time divides, not how much it is without.
-        evidence.extend(waterfall.idle.iter().take(3).map(|part| {
-            if is_captured {
-                let what = format!("idle: {}", part.name);
-                return Evidence::time(what, part.time_ns, Basis::Measured);
-            }
-            Evidence::share(
-                format!("of the idle time under capture: {}", part.name),
-                part.time_ns.0 as f64 / waterfall.idle_ns.0.max(1) as f64,
-                Basis::Measured,
-            )
-        }));
-        if let Some(operator) = phase.traced.as_ref().and_then(|t| t.host_operators.first()) {
-            evidence.push(Evidence::time(
-                format!("idle while the host was longest in: {}", operator.name),
-                operator.time_ns,
-                Basis::Measured,
-            ));
-        }
-        let factor = gain.phase_factor.unwrap_or(1.0);
-        let what = if on_device {
-            "idles"
-        } else {
-            "runs no operator"
-        };
-        Some(Finding {
-            code: "idle".to_owned(),
-            phase: Some(phase.phase),
-            title: format!(
-                "{}{bound} {what} for {} of the time{without} it would be up to {} faster{}",
-                phase.name(),
-                Percent(share),
-                Times(factor),
-                remedy(phase)
-            ),
-            evidence,
-            gain: Some(gain),
-            confidence: if phase.is_slowed_by_capture() {
-                Confidence::Low
-            } else {
-                Confidence::High
-            },
-            abstains: None,
-        })
+        let finding = Finding::of(phase, conclusion).with_evidence(idle_evidence(phase));
+        Some(finding.with_gain(gain, confidence))
     }
 
     /// The kinds of operators that lose most against their roofline.
     pub(crate) fn inefficiency(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
-        let about = "how far operators are from the device's limits";
         let why = match (self.subject, self.roof) {
-            (None, _) => Some("no model is counted"),
-            (_, None) => Some("no device was named"),
+            (None, _) => Some(Abstention::NoModel),
+            (_, None) => Some(Abstention::NoDevice),
             _ => None,
         };
         if let Some(why) = why {
-            return vec![Finding::abstain("inefficiency", phase, about, why)];
+            return vec![Finding::abstain("inefficiency", phase, why)];
         }
         if hidden_by_the_host(phase) {
             return Vec::new();
@@ -164,160 +90,157 @@ impl Facts<'_> {
                 .saving(
                     phase,
                     Nanos(lost).seconds(),
-                    format!(
-                        "{} ÷ ({0} − ({} measured − {} roofline time)), an upper bound",
-                        phase.judged_wall(),
-                        group.measured_ns,
-                        group.roofline_ns?
-                    ),
+                    Derivation::AtRoofline {
+                        wall_ns: phase.judged_wall(),
+                        measured_ns: group.measured_ns,
+                        roofline_ns: group.roofline_ns?,
+                    },
                 )?
                 .at_most();
             let fraction = group.roofline_fraction?;
-            let where_it_stands = match group.binds {
-                Some(resource) => format!(
-                    "at {} of their {}; at the limit",
-                    Percent(fraction),
-                    resource.limit()
-                ),
-                None => "and have no roofline time, since fusion can remove them; without them"
-                    .to_owned(),
-            };
             let mut evidence = vec![
-                Evidence::time("measured", group.measured_ns, Basis::Measured),
-                Evidence::time("roofline time", group.roofline_ns?, Basis::Derived),
-                Evidence::share("share of roofline", fraction, Basis::Derived),
-                Evidence::new("calls", group.calls as f64, "calls", Basis::Measured),
+                Evidence::time(Measure::MeasuredTime, group.measured_ns, Basis::Measured),
+                Evidence::time(Measure::RooflineTime, group.roofline_ns?, Basis::Derived),
+                Evidence::share(Measure::RooflineShare, fraction, Basis::Derived),
+                Evidence::new(Measure::Calls, group.calls as f64, "calls", Basis::Measured),
             ];
-            if let Some(rate) = group.achieved_flops_per_s {
-                evidence.push(Evidence::new("achieved", rate.0, "FLOP/s", Basis::Derived));
-            }
-            if let Some(rate) = group.achieved_bytes_per_s {
-                evidence.push(Evidence::new("achieved", rate.0, "B/s", Basis::Derived));
-            }
-            Some(Finding {
-                code: format!("inefficiency.{}", group.name),
-                phase: Some(phase.phase),
-                title: format!(
-                    "{}: {} take {} of the time {where_it_stands} the phase would be up to {} faster",
-                    phase.name(),
-                    spoken(group, phase),
-                    Percent(phase.judged_share(group.measured_ns)),
-                    Times(gain.phase_factor?)
-                ),
-                evidence,
-                gain: Some(gain),
-                confidence: Confidence::Low,
-                abstains: None,
-            })
+            let rate =
+                |value, unit| Evidence::new(Measure::AchievedRate, value, unit, Basis::Derived);
+            evidence.extend(group.achieved_flops_per_s.map(|r| rate(r.0, "FLOP/s")));
+            evidence.extend(group.achieved_bytes_per_s.map(|r| rate(r.0, "B/s")));
+            let conclusion = Conclusion::Inefficiency {
+                operators: group.name.clone(),
+                share: phase.judged_share(group.measured_ns),
+                roofline_fraction: fraction,
+                binds: group.binds,
+            };
+            let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+            Some(finding.with_gain(gain, Confidence::Low))
         };
         phase.by_kind.iter().filter_map(finding).collect()
     }
 
     pub(crate) fn extra(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let waterfall = &phase.waterfall;
-        if let Some(why) = &waterfall.extra_abstains {
-            return Some(Finding::abstain(
-                "extra",
-                phase,
-                "work that no operator needs",
-                why,
-            ));
+        if let Some(why) = waterfall.extra_abstains {
+            let why = Abstention::Unmatched { why };
+            return Some(Finding::abstain("extra", phase, why));
         }
         if self.subject.is_some() && phase.phase == RunPhase::Other {
-            return Some(Finding::abstain(
-                "extra",
-                phase,
-                "work that no operator needs",
-                "which operators of the model this phase runs is not known; ranges `prefill` and `decode` tell",
-            ));
+            return Some(Finding::abstain("extra", phase, Abstention::UnknownPhase));
         }
-        // Without a model some of it may be the model's own: a name alone does not tell.
-        let is_known = self.subject.is_some();
-        let what = if is_known {
-            "is work that no operator of the model needs"
-        } else {
-            "goes to work that by its name moves, fills, arranges or picks values"
+        let conclusion = Conclusion::Extra {
+            share: phase.judged_share(waterfall.extra_ns),
+            // Without a model some of it may be the model's own: a name alone does not tell.
+            by_name: self.subject.is_none(),
         };
-        self.part(phase, "extra", waterfall.extra_ns, what, is_known)
-    }
-
-    pub(crate) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let is_known = self.subject.is_some();
         self.part(
             phase,
-            "copies",
-            phase.waterfall.copies_ns,
-            "goes to copies and memory fills",
-            true,
+            waterfall.extra_ns,
+            Measure::OverheadOpsTime,
+            conclusion,
+            is_known,
         )
     }
 
-    /// A part of the waterfall that could go, all of it where `is_known`.
+    pub(crate) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let time = phase.waterfall.copies_ns;
+        let conclusion = Conclusion::Copies {
+            share: phase.judged_share(time),
+        };
+        self.part(phase, time, Measure::CopyTime, conclusion, true)
+    }
+
+    /// A part of the waterfall that could be removed, all of it where `is_known`.
     fn part(
         &self,
         phase: &PhaseAnalysis,
-        code: &str,
         time: Nanos,
-        what: &str,
+        measure: Measure,
+        conclusion: Conclusion,
         is_known: bool,
     ) -> Option<Finding> {
         let share = phase.judged_share(time);
         if share < WORTH_SAYING || hidden_by_the_host(phase) {
             return None;
         }
-        let wall = phase.judged_wall();
-        let mut gain = self.saving(phase, time.seconds(), format!("{wall} ÷ ({wall} − {time})"))?;
+        let derivation = Derivation::WithoutPart {
+            wall_ns: phase.judged_wall(),
+            part_ns: time,
+        };
+        let mut gain = self.saving(phase, time.seconds(), derivation)?;
         gain.is_bound = !is_known;
-        Some(Finding {
-            code: code.to_owned(),
-            phase: Some(phase.phase),
-            title: format!(
-                "{}: {} of the time {what}; without it the phase would be {}{} faster",
-                phase.name(),
-                Percent(share),
-                if is_known { "" } else { "up to " },
-                Times(gain.phase_factor?)
-            ),
-            evidence: vec![
-                Evidence::time(code, time, Basis::Measured),
-                Evidence::share("share of wall time", share, Basis::Measured),
-            ],
-            gain: Some(gain),
-            // Nothing else gets faster by itself, but what overlaps may hide a part.
-            confidence: if !is_known || phase.is_slowed_by_capture() {
-                Confidence::Low
-            } else if phase.waterfall.overlap_ns.0 > 0 {
-                Confidence::Medium
-            } else {
-                Confidence::High
-            },
-            abstains: None,
-        })
+        // Nothing else gets faster by itself, but what overlaps may hide a part.
+        let confidence = if !is_known || phase.is_slowed_by_capture() {
+            Confidence::Low
+        } else if phase.waterfall.overlap_ns.0 > 0 {
+            Confidence::Medium
+        } else {
+            Confidence::High
+        };
+        let evidence = vec![
+            Evidence::time(measure, time, Basis::Measured),
+            Evidence::share(Measure::WallShare, share, Basis::Measured),
+        ];
+        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        Some(finding.with_gain(gain, confidence))
     }
+}
+
+/// The idle time with its causes.
+fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
+    let waterfall = &phase.waterfall;
+    let (wall, idle) = (phase.judged_wall(), phase.judged_idle());
+    let is_captured = wall == waterfall.wall_ns;
+    let basis = if is_captured {
+        Basis::Measured
+    } else {
+        Basis::Derived
+    };
+    let share = idle.0 as f64 / wall.0.max(1) as f64;
+    let mut evidence = vec![
+        Evidence::share(Measure::IdleShare, share, basis),
+        Evidence::time(Measure::IdleTime, idle, basis),
+    ];
+    if !is_captured {
+        evidence.push(Evidence::time(
+            Measure::PlainWallTime,
+            wall,
+            Basis::Measured,
+        ));
+    }
+    // Capture makes gaps longer: their causes show how the time divides, not how much it is without.
+    evidence.extend(waterfall.idle.iter().take(3).map(|part| {
+        let found = if is_captured {
+            Evidence::time(Measure::IdleCauseTime, part.time_ns, Basis::Measured)
+        } else {
+            let share = part.time_ns.0 as f64 / waterfall.idle_ns.0.max(1) as f64;
+            Evidence::share(Measure::IdleCauseShare, share, Basis::Measured)
+        };
+        found.of(part.name.as_str())
+    }));
+    let operators = phase
+        .traced
+        .iter()
+        .flat_map(|traced| &traced.host_operators);
+    evidence.extend(operators.take(1).map(|operator| {
+        let time = operator.time_ns;
+        Evidence::time(Measure::HostOperatorTime, time, Basis::Measured).of(operator.name.as_str())
+    }));
+    evidence
 }
 
 /// What would make idle time of a device shorter, by what most of it is.
-fn remedy(phase: &PhaseAnalysis) -> &'static str {
-    let Some(traced) = phase.traced.as_ref().filter(|t| t.device.is_some()) else {
-        return "";
-    };
+fn remedy(phase: &PhaseAnalysis) -> Option<IdleRemedy> {
+    let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
     let from_graphs = 2 * traced.graph_kernels > traced.kernels;
     if phase.idle_part(&[HOST_BUSY, LAUNCH_LATENCY]) > 0.5 {
-        return if from_graphs {
-            "; the kernels come from CUDA graphs already, and most of the rest is the host's work around their launches"
+        return Some(if from_graphs {
+            IdleRemedy::LessAroundGraphs
         } else {
-            "; CUDA graphs or a compiled model launch with less work of the host"
-        };
+            IdleRemedy::CheaperLaunches
+        });
     }
-    if phase.idle_part(&[QUEUED_GAP]) > 0.5 {
-        return "; most of that are gaps between kernels that were launched already, of which fewer, fused kernels leave less";
-    }
-    ""
-}
-
-/// What to call a group in a sentence.
-fn spoken(group: &OperatorGroup, phase: &PhaseAnalysis) -> String {
-    match group.name.as_str() {
-        "products" if phase.by_kernels() => "GEMMs".to_owned(),
-        name => format!("{name} operators"),
-    }
+    (phase.idle_part(&[QUEUED_GAP]) > 0.5).then_some(IdleRemedy::FewerKernels)
 }

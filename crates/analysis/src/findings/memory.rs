@@ -1,19 +1,20 @@
-//! Decode that memory holds back, and what would help: fewer bytes, more sequences a step.
+//! Memory-bound decode, and what would help: fewer bytes, more sequences a step.
 
 use llmprof_theory::roofline::MemoryLevel;
 use llmprof_theory::{Kind, Model, Pass, Precision, Routing, WeightFormat, Workload};
-use llmprof_units::{Basis, Nanos, Percent, Times};
+use llmprof_units::{Basis, Nanos};
 
 use crate::bottleneck::PhaseClass;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Measure};
 use crate::findings::Facts;
+use crate::findings::conclusion::{Abstention, Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding, Gain, GainOf};
 use crate::findings::what_if::Subject;
 use crate::phase_analysis::PhaseAnalysis;
 use llmprof_record::run::RunPhase;
 
 /// Operators below this share of roofline have other problems than bytes.
-const NEAR_THE_ROOF: f64 = 0.4;
+const LEAST_ROOFLINE_SHARE: f64 = 0.4;
 /// A larger batch must give at least this much more than the one before it.
 const BATCH_STEP: f64 = 1.15;
 /// A batch that is more than this multiple of the present one is far from what was measured.
@@ -22,16 +23,15 @@ const FAR: u64 = 8;
 const MOST_BATCHES: u64 = 256;
 
 impl Facts<'_> {
-    /// Decode that memory holds back: weights in 8 bits.
+    /// Memory-bound decode: weights in 8 bits.
     pub(crate) fn fewer_bytes(&self, phase: &PhaseAnalysis, passes: &[Pass]) -> Option<Finding> {
         if phase.phase != RunPhase::Decode {
             return None;
         }
-        let subject = "storing weights in 8 bits";
-        let refuse = |why: &str| Some(Finding::abstain("quantize_weights", phase, subject, why));
+        let refuse = |why| Some(Finding::abstain("quantize_weights", phase, why));
         let (model, workload_now) = self.subject?;
         let Some(roof) = self.roof else {
-            return refuse("no device was named, so it is not known whether memory is the limit");
+            return refuse(Abstention::NoDevice);
         };
         let formats = model.formats(&workload_now.precision);
         if formats.weights.element().bits() <= 8 {
@@ -42,12 +42,11 @@ impl Facts<'_> {
             Some(PhaseClass::MemoryBound | PhaseClass::L2Bound | PhaseClass::Balanced)
         ) {
             return match phase.class.class {
-                // Something else is known to hold it back: nothing to say.
+                // Something else is known to limit it.
                 Some(_) => None,
-                None => refuse(&format!(
-                    "it is not known whether memory is the limit ({})",
-                    phase.class.why
-                )),
+                None => refuse(Abstention::UnknownLimit {
+                    why: phase.class.why.clone(),
+                }),
             };
         }
         let linear = phase
@@ -55,11 +54,8 @@ impl Facts<'_> {
             .iter()
             .find(|group| group.kind == Kind::Linear);
         let fraction = linear.and_then(|group| group.roofline_fraction)?;
-        if fraction < NEAR_THE_ROOF {
-            return refuse(&format!(
-                "linear operators reach {} of their limit: fewer bytes alone may change nothing",
-                Percent(fraction)
-            ));
+        if fraction < LEAST_ROOFLINE_SHARE {
+            return refuse(Abstention::FarFromRoofline { fraction });
         }
         let precision = Precision {
             weights: Some(WeightFormat::Int8),
@@ -75,58 +71,47 @@ impl Facts<'_> {
         };
         let subject = what_if(model, workload_now, phase, passes);
         let Some(outcome) = subject.with(roof, &workload, passes, None, 1.0) else {
-            return refuse("theory cannot count the model with such weights on this device");
+            return refuse(Abstention::NotCounted);
         };
         let wall = phase.judged_wall();
         let gain = self.saving(
             phase,
             wall.seconds() - outcome.wall,
-            format!(
-                "{wall} ÷ {}: with int8 weights the model has {:.2} of its roofline time, and each operator stays at its present share of roofline",
-                Nanos::from_seconds(outcome.wall),
-                outcome.roofline_ratio
-            ),
+            Derivation::Int8Recounted {
+                wall_ns: wall,
+                after_ns: Nanos::from_seconds(outcome.wall),
+                roofline_ratio: outcome.roofline_ratio,
+            },
         )?;
         let before = model.parameter_bytes(&workload_now.precision);
         let after = model.parameter_bytes(&precision);
-        Some(Finding {
-            code: "quantize_weights".to_owned(),
-            phase: Some(phase.phase),
-            title: format!(
-                "decode is held back by reading {} weights: in int8 it would be {} faster",
-                formats.weights,
-                Times(gain.phase_factor?)
+        let bytes = |what, value: u64| Evidence::new(what, value as f64, "B", Basis::Counted);
+        let evidence = vec![
+            Evidence::share(Measure::LinearRooflineShare, fraction, Basis::Derived),
+            bytes(Measure::WeightBytes, before),
+            bytes(Measure::Int8WeightBytes, after),
+            Evidence::share(
+                Measure::RooflineRatio,
+                outcome.roofline_ratio,
+                Basis::Derived,
             ),
-            evidence: vec![
-                Evidence::share(
-                    "linear operators, share of roofline",
-                    fraction,
-                    Basis::Derived,
-                ),
-                Evidence::new("weights now", before as f64, "B", Basis::Counted),
-                Evidence::new("weights in int8", after as f64, "B", Basis::Counted),
-                Evidence::share(
-                    "roofline time after ÷ before",
-                    outcome.roofline_ratio,
-                    Basis::Derived,
-                ),
-            ],
-            gain: Some(gain),
-            confidence: Confidence::Medium,
-            abstains: None,
-        })
+        ];
+        let conclusion = Conclusion::QuantizeWeights {
+            weights: formats.weights.to_string(),
+        };
+        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        Some(finding.with_gain(gain, Confidence::Medium))
     }
 
-    /// Decode that memory holds back: more sequences per step share the weights that are read.
+    /// Memory-bound decode: more sequences per step share the weights that are read.
     pub(crate) fn batching(&self, phase: &PhaseAnalysis, passes: &[Pass]) -> Option<Finding> {
         if phase.phase != RunPhase::Decode {
             return None;
         }
-        let about = "running more requests at once";
-        let refuse = |why: &str| Some(Finding::abstain("batching", phase, about, why));
+        let refuse = |why| Some(Finding::abstain("batching", phase, why));
         let (model, workload_now) = self.subject?;
         let Some(roof) = self.roof else {
-            return refuse("no device was named, so the limits of a larger batch are not known");
+            return refuse(Abstention::NoDevice);
         };
         let capacity = roof
             .device()
@@ -163,7 +148,7 @@ impl Facts<'_> {
                 .collect();
             let Some(outcome) = subject.with(roof, &workload, &larger, prefill, times as f64)
             else {
-                return refuse("theory cannot count a larger batch on this device");
+                return refuse(Abstention::NotCounted);
             };
             let factor = times as f64 * now / outcome.wall;
             if factor < best.map_or(1.0, |(_, factor, _)| factor) * BATCH_STEP {
@@ -173,50 +158,40 @@ impl Facts<'_> {
             times *= 2;
         }
         let (batch, factor, slower) = best?;
-        Some(Finding {
-            code: "batching".to_owned(),
-            phase: Some(phase.phase),
-            title: format!(
-                "a batch of {batch} instead of {} would give {} the tokens per second of decode, each step taking {} as long",
-                workload_now.batch,
-                Times(factor),
-                Times(slower)
-            ),
-            evidence: vec![
-                Evidence::new(
-                    "batch now",
-                    workload_now.batch as f64,
-                    "sequences",
-                    Basis::Counted,
-                ),
-                Evidence::new("batch then", batch as f64, "sequences", Basis::Derived),
-                Evidence::new("decode time then ÷ now", slower, "×", Basis::Predicted),
-            ],
-            gain: Some(Gain {
-                of: GainOf::Throughput,
-                factor,
-                phase_factor: Some(factor),
-                saved_ns: None,
-                derivation: format!(
-                    "{batch} ÷ {} sequences ÷ {slower:.3} of the time: each operator counted again at that batch keeps its fraction of the \
-                     roof, or prefill's where that is higher for the same limit, and takes no less than now{}; doubling stops below \
-                     {BATCH_STEP}× more",
-                    workload_now.batch,
-                    if phase.class.class == Some(PhaseClass::HostBound) {
-                        ", and works first while the device was idle"
-                    } else {
-                        ""
-                    }
-                ),
-                is_bound: true,
-            }),
-            confidence: if batch > workload_now.batch.saturating_mul(FAR) {
-                Confidence::Low
-            } else {
-                Confidence::Medium
+        let present = workload_now.batch;
+        let sequences =
+            |what, batch: u64, basis| Evidence::new(what, batch as f64, "sequences", basis);
+        let evidence = vec![
+            sequences(Measure::BatchNow, present, Basis::Counted),
+            sequences(Measure::BatchThen, batch, Basis::Derived),
+            Evidence::new(Measure::DecodeTimeRatio, slower, "×", Basis::Predicted),
+        ];
+        let gain = Gain {
+            of: GainOf::Throughput,
+            factor,
+            phase_factor: Some(factor),
+            saved_ns: None,
+            derivation: Derivation::LargerBatch {
+                batch,
+                present_batch: present,
+                step_ratio: slower,
+                fills_idle: phase.class.class == Some(PhaseClass::HostBound),
+                least_factor: BATCH_STEP,
             },
-            abstains: None,
-        })
+            is_bound: true,
+        };
+        let confidence = if batch > present.saturating_mul(FAR) {
+            Confidence::Low
+        } else {
+            Confidence::Medium
+        };
+        let conclusion = Conclusion::Batching {
+            batch,
+            present_batch: present,
+            step_ratio: slower,
+        };
+        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        Some(finding.with_gain(gain, confidence))
     }
 
     pub(crate) fn on_chip(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -224,35 +199,21 @@ impl Facts<'_> {
         if residence.level != MemoryLevel::OnChip || phase.phase != RunPhase::Decode {
             return None;
         }
-        Some(Finding {
-            code: "weights_on_chip".to_owned(),
-            phase: Some(phase.phase),
-            title: format!(
-                "a decode step needs {}, which {} can hold: main memory's bandwidth is not its limit, and results do not carry over to larger models",
-                residence.bytes_per_step,
-                match residence.name.as_str() {
-                    "caches" => "the caches together".to_owned(),
-                    name => format!("the {name} cache"),
-                }
+        let capacity = residence.capacity_bytes.map_or(0.0, |bytes| bytes.0 as f64);
+        let bytes = |what, value, basis| Evidence::new(what, value, "B", basis);
+        let evidence = vec![
+            bytes(
+                Measure::StepBytes,
+                residence.bytes_per_step.0 as f64,
+                Basis::Counted,
             ),
-            evidence: vec![
-                Evidence::new(
-                    "bytes of a step",
-                    residence.bytes_per_step.0 as f64,
-                    "B",
-                    Basis::Counted,
-                ),
-                Evidence::new(
-                    "capacity",
-                    residence.capacity_bytes.map_or(0.0, |bytes| bytes.0 as f64),
-                    "B",
-                    self.roof?.device().basis,
-                ),
-            ],
-            gain: None,
-            confidence: Confidence::High,
-            abstains: None,
-        })
+            bytes(Measure::CacheCapacity, capacity, self.roof?.device().basis),
+        ];
+        let conclusion = Conclusion::WeightsOnChip {
+            bytes_per_step: residence.bytes_per_step,
+            cache: residence.name.clone(),
+        };
+        Some(Finding::of(phase, conclusion).with_evidence(evidence))
     }
 }
 

@@ -1,6 +1,7 @@
-//! The rules that findings are drawn by. Each computes its gain, or says why it cannot.
+//! The rules that findings are drawn by. Each computes its gain, or has the reason why it cannot.
 
 mod arithmetic;
+mod conclusion;
 pub(crate) mod finding;
 mod first_use;
 mod fusion;
@@ -13,13 +14,14 @@ use llmprof_theory::roofline::Roof;
 use llmprof_theory::{Model, Pass, Workload};
 use llmprof_units::Nanos;
 
+pub use self::conclusion::{Abstention, Conclusion, Derivation, IdleRemedy};
 use self::finding::sort;
-pub use self::finding::{Confidence, EACH_LENGTH, Finding, Gain, GainOf};
+pub use self::finding::{Confidence, Finding, Gain, GainOf};
 use crate::bottleneck::PhaseClass;
 use crate::latency::Latency;
 use crate::phase_analysis::PhaseAnalysis;
 
-/// Parts of a phase below this are not worth a sentence.
+/// Parts of a phase below this share are no finding.
 const WORTH_SAYING: f64 = 0.05;
 /// What findings are drawn from.
 pub(crate) struct Facts<'a> {
@@ -74,7 +76,7 @@ impl Facts<'_> {
     }
 
     /// The gain of making a phase `saved` seconds shorter.
-    fn saving(&self, phase: &PhaseAnalysis, saved: f64, derivation: String) -> Option<Gain> {
+    fn saving(&self, phase: &PhaseAnalysis, saved: f64, derivation: Derivation) -> Option<Gain> {
         let (wall, run) = (
             phase.judged_wall().seconds(),
             self.run_seconds(phase.device()),

@@ -1,7 +1,7 @@
 //! Which kernels do the work of which operators.
 //!
 //! A device trace without modules does not say which operator a kernel belongs to, but its name says what it does.
-//! [`WorkGroup`]s are the finest sets of operators that kernels can then be told apart by: an elementwise kernel may be a
+//! [`WorkGroup`]s are the finest sets of operators that kernels can then be separated by: an elementwise kernel may be a
 //! part of a norm, a rotation, an activation or a residual addition. A kernel of a purpose that no operator of the phase
 //! has is extra work.
 
@@ -39,7 +39,7 @@ impl WorkGroup {
     /// The name in JSON and tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Products => "products",
+            Self::Products => "gemm",
             Self::Attention => "attention",
             Self::Lookups => "lookups",
             Self::Elementwise => "elementwise",

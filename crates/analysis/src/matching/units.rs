@@ -3,8 +3,6 @@
 //! With ranges of modules it is the operator of the range, call by call. In an interval without them (compiled code has none) it
 //! is a [`WorkGroup`]: all operators of the interval whose kernels look alike. Without a model it is what the name says, and there is no roofline.
 
-use std::borrow::Cow;
-
 use llmprof_record::trace::Trace;
 use llmprof_theory::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -36,17 +34,17 @@ impl Verdict {
         match self {
             Self::Unit(unit) => EventClass::Matched(unit),
             Self::Copy => EventClass::Copy,
-            Self::Unmatched(reason) => match reason.class() {
-                EventClass::Unattributed(_) => {
-                    EventClass::Unattributed(Cow::Owned(reason.to_string()))
-                }
-                class => class,
-            },
+            Self::Unmatched(
+                UnmatchedReason::RanAgain
+                | UnmatchedReason::NotNeeded
+                | UnmatchedReason::RarelyNeeded,
+            ) => EventClass::Extra,
+            Self::Unmatched(reason) => EventClass::Unattributed(reason),
         }
     }
 }
 
-/// The smallest set of calls that work can be told apart by: one call of an operator, or a group of an interval.
+/// The smallest set of calls that work can be separated by: one call of an operator, or a group of an interval.
 pub(crate) struct Unit {
     /// Calls in the script; several for a group.
     pub(crate) calls: Vec<u32>,

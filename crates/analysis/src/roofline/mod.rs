@@ -7,4 +7,3 @@ mod utilization;
 pub use residence::Residence;
 pub(crate) use theory::{Theory, Work};
 pub use utilization::{DtypeWork, Utilization};
-pub(crate) use utilization::{MBU_FORMULA, MFU_FORMULA};

@@ -1,6 +1,6 @@
 //! What theory says about a phase: operators, bytes, and the roofline time of what ran.
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, OperatorRoofline, PhaseRoofline, Roof};
 use llmprof_theory::{Model, Operator, Pass, Step, Workload};
@@ -89,11 +89,13 @@ impl Theory<'_> {
                 Some((rooflines.into_iter().reduce(after_each_other)?, levels))
             }
             Err(missing) => {
-                issues.push(Issue::new(
-                    Severity::Warning,
-                    "run.missing_peak",
-                    format!("{phase} has no roofline time: {missing}"),
-                ));
+                let issue = Issue::warning("run.missing_peak")
+                    .with("phase", phase.name())
+                    .with("device", missing.device)
+                    .with("engine", missing.engine.to_string())
+                    .with("dtype", missing.dtype.to_string())
+                    .with("known", missing.known);
+                issues.push(issue);
                 None
             }
         }

@@ -6,12 +6,6 @@ use llmprof_theory::roofline::{MemoryLevel, Roof};
 use llmprof_units::{Bytes, BytesPerSecond, DType, Flops, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// How MFU is computed, for people who compare it with another tool's.
-pub(crate) const MFU_FORMULA: &str = "MFU = Σ over dtypes of (model FLOPs ÷ peak FLOP/s) ÷ wall time; \
-    model FLOPs are the matrix products that the model needs, a multiply-add is two";
-/// How MBU is computed.
-pub(crate) const MBU_FORMULA: &str = "MBU = (weight bytes + KV bytes read and written) ÷ (wall time × peak bandwidth of main memory)";
-
 /// Matrix work of one format.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DtypeWork {
@@ -28,11 +22,11 @@ pub struct DtypeWork {
 pub struct Utilization {
     /// The time that the figures are of.
     pub wall_ns: Nanos,
-    /// [`MFU_FORMULA`]. Absent where the device states no peak for a format, or the phase took no time.
+    /// Σ over dtypes of (model FLOPs ÷ peak) ÷ wall time; model FLOPs are the GEMMs that the model needs. Absent where the device states no peak for a format, or the phase took no time.
     pub mfu: Option<f64>,
     /// The same for all other arithmetic at the peaks of vector units, where they are stated.
     pub vector_utilization: Option<f64>,
-    /// [`MBU_FORMULA`].
+    /// (Weight bytes + KV bytes read and written) ÷ (wall time × peak bandwidth of main memory).
     pub mbu: Option<f64>,
     /// The same against the bandwidth of the caches, where the bytes of a step stay in them and it is known.
     pub mbu_on_chip: Option<f64>,
@@ -133,7 +127,7 @@ mod tests {
     /// Logits of the last position: 2 × 4096 × 128,256 = 1,050,673,152. Angles of 128 positions by 64 frequencies:
     /// 16,384. Together 1,792,085,606,400 FLOP; ÷ 989.4 TFLOP/s = 1.811285 ms, ÷ 10 ms = 0.1811285.
     ///
-    /// Weights read: products and norms of 32 layers (6,979,321,856 + 32 × 2 × 4096), final norm 4096, head
+    /// Weights read: GEMMs and norms of 32 layers (6,979,321,856 + 32 × 2 × 4096), final norm 4096, head
     /// 525,336,576, in 2 bytes each, and 128 rows of the embedding (the table is not read whole); KV written
     /// 128 × 2 × 1024 × 2 B × 32 = 16,777,216.
     #[test]

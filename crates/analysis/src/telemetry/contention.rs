@@ -1,7 +1,7 @@
 //! Processors that the worker had to share, or was denied, while passes were measured.
 
-use llmprof_record::issue::{Issue, Severity};
-use llmprof_units::{Nanos, Percent};
+use llmprof_record::issue::Issue;
+use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::HostTelemetry;
@@ -10,7 +10,7 @@ use super::HostTelemetry;
 /// wait for the slowest of them, so that a tenth may be a tenth of the wall time however many there are.
 const NOTICED: f64 = 0.1;
 
-/// Seconds of processor time below which nothing is told: the kernel counts hundredths of a second on each processor.
+/// Seconds of processor time below which nothing is reported: the kernel counts hundredths of a second on each processor.
 const COUNTED: f64 = 0.05;
 
 /// Share of the processors below which those that are free count for none.
@@ -97,90 +97,49 @@ pub(crate) fn issues(telemetry: Option<&HostTelemetry>) -> Vec<Issue> {
 
 fn shared(found: &ProcessorUse) -> Option<Issue> {
     found.is_noticed(found.lost_to_others()).then(|| {
-        let what = match found.waiting {
-            Some(waiting) => format!(
-                "the worker's threads were ready but waited for a processor, together {} s of every second (in {} of the \
-                 time): latencies are longer than on a quiet machine",
-                amount(waiting),
-                Percent(found.contended_share)
-            ),
-            None => format!(
-                "none was left free (in {} of the time): latencies may be longer than on a quiet machine",
-                Percent(found.contended_share)
-            ),
-        };
-        warning(
-            SHARED,
-            format!(
-                "other programs kept {} of {} busy during the passes without capture, and {what}",
-                amount(found.others()),
-                processors(found),
-            ),
-            "run it again when nothing else runs; `top` shows what does",
-        )
+        let issue = warning(SHARED, found)
+            .with("others", found.others())
+            .with("contended_share", found.contended_share);
+        match found.waiting {
+            Some(waiting) => issue.with("waiting", waiting),
+            None => issue,
+        }
     })
 }
 
 fn throttled(found: &ProcessorUse) -> Option<Issue> {
     let throttled = found.throttled.filter(|held| found.is_noticed(*held))?;
-    Some(warning(
-        THROTTLED,
-        format!(
-            "a quota withheld {} of {} during the passes without capture; the worker used {}: latencies are \
-             those of the quota, not of the machine",
-            amount(throttled),
-            processors(found),
-            amount(found.worker),
-        ),
-        "raise the container's limit of processors (cpu.max, --cpus, limits.cpu), or give the worker no more threads than it allows",
-    ))
+    Some(
+        warning(THROTTLED, found)
+            .with("throttled", throttled)
+            .with("worker", found.worker),
+    )
 }
 
 fn stolen(found: &ProcessorUse) -> Option<Issue> {
     let much = found.stolen >= STOLEN * found.processors;
-    (much && found.is_noticed(found.stolen)).then(|| {
-        warning(
-            STOLEN_FROM,
-            format!(
-                "the hypervisor gave {} of {} to other machines during the passes without capture: latencies \
-                 are longer than on a machine of its own",
-                amount(found.stolen),
-                processors(found),
-            ),
-            "run it again later, or on a machine with processors of its own",
-        )
-    })
+    (much && found.is_noticed(found.stolen))
+        .then(|| warning(STOLEN_FROM, found).with("stolen", found.stolen))
 }
 
-/// Processors or threads: ticks of a hundredth of a second tell no more.
-fn amount(value: f64) -> String {
-    format!("{value:.2}")
-}
-
-/// How many the worker may use, in words.
-fn processors(found: &ProcessorUse) -> String {
-    let count = found.processors;
-    let plural = if count == 1.0 { "" } else { "s" };
-    format!("{count} processor{plural}")
-}
-
-fn warning(code: &str, message: String, hint: &str) -> Issue {
-    Issue::new(Severity::Warning, code, message).with_hint(hint)
+/// An issue of so many CPUs that the worker may use.
+fn warning(code: &str, found: &ProcessorUse) -> Issue {
+    Issue::warning(code).with("cpus", found.processors.round() as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(found: ProcessorUse) -> Vec<Issue> {
+    fn found(use_of_cpus: ProcessorUse) -> Vec<Issue> {
         issues(Some(&HostTelemetry {
-            processors: Some(found),
+            processors: Some(use_of_cpus),
             ..HostTelemetry::default()
         }))
     }
 
-    fn codes(found: ProcessorUse) -> Vec<String> {
-        told(found).into_iter().map(|issue| issue.code).collect()
+    fn codes(cpus: ProcessorUse) -> Vec<String> {
+        found(cpus).into_iter().map(|issue| issue.code).collect()
     }
 
     const SECOND: Nanos = Nanos(1_000_000_000);
@@ -201,10 +160,10 @@ mod tests {
     fn a_quiet_machine_has_no_issue() {
         assert!(issues(None).is_empty());
         assert!(issues(Some(&HostTelemetry::default())).is_empty());
-        assert!(told(QUIET).is_empty());
+        assert!(found(QUIET).is_empty());
         // Without the kernel's count too.
         assert!(
-            told(ProcessorUse {
+            found(ProcessorUse {
                 waiting: None,
                 ..QUIET
             })
@@ -213,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_loop_on_a_machine_of_two_is_told() {
+    fn a_busy_loop_on_a_machine_of_two_is_found() {
         let busy = ProcessorUse {
             busy: 2.0,
             worker: 1.2,
@@ -221,26 +180,25 @@ mod tests {
             contended_share: 1.0,
             ..QUIET
         };
-        let issue = told(busy).pop().unwrap();
-        assert_eq!(
-            issue.with_advice(),
-            "warning: other programs kept 0.80 of 2 processors busy during the passes without capture, and the worker's \
-             threads were ready but waited for a processor, together 0.75 s of every second (in 100.0 % of the time): \
-             latencies are longer than on a quiet machine [run.processors_shared] (run it again when nothing else runs; \
-             `top` shows what does)"
-        );
+        let issue = found(busy).pop().unwrap();
+        let expected = Issue::warning(SHARED)
+            .with("cpus", 2)
+            .with("others", busy.others())
+            .with("contended_share", 1.0)
+            .with("waiting", 0.75);
+        assert_eq!(issue, expected);
         // In 60 ms that is no more than the kernel may be wrong by.
         let short = ProcessorUse {
             time_ns: Nanos(60_000_000),
             ..busy
         };
-        assert!(told(short).is_empty());
+        assert!(found(short).is_empty());
         let uncounted = ProcessorUse {
             waiting: None,
             ..busy
         };
-        let message = told(uncounted).pop().unwrap().message;
-        assert!(message.contains("none was left free"), "{message}");
+        let issue = found(uncounted).pop().unwrap();
+        assert!(!issue.values.contains_key("waiting"), "{issue:?}");
     }
 
     #[test]
@@ -256,9 +214,9 @@ mod tests {
             throttled: None,
             contended_share: 0.0,
         };
-        assert!(told(large).is_empty());
+        assert!(found(large).is_empty());
         assert!(
-            told(ProcessorUse {
+            found(ProcessorUse {
                 waiting: None,
                 ..large
             })
@@ -281,11 +239,11 @@ mod tests {
             contended_share: 1.0,
             ..QUIET
         };
-        assert!(told(crowded).is_empty());
+        assert!(found(crowded).is_empty());
     }
 
     #[test]
-    fn a_quota_is_told_apart_from_others() {
+    fn a_quota_is_separate_from_others() {
         // Eight threads in a container of two processors; others use half of a machine of 64.
         let container = ProcessorUse {
             time_ns: SECOND,
@@ -297,15 +255,10 @@ mod tests {
             throttled: Some(5.0),
             contended_share: 1.0,
         };
-        let issue = told(container).pop().unwrap();
+        let issue = found(container).pop().unwrap();
         assert_eq!(codes(container), [THROTTLED]);
-        assert!(
-            issue
-                .message
-                .starts_with("a quota withheld 5.00 of 64 processors"),
-            "{}",
-            issue.message
-        );
+        let (throttled, cpus) = (&issue.values["throttled"], &issue.values["cpus"]);
+        assert_eq!((throttled, cpus), (&5.0.into(), &64.into()));
         // Where no processor is free besides, both hold.
         let full = ProcessorUse {
             busy: 64.0,

@@ -29,7 +29,6 @@ use crate::timeline::nesting::Nesting;
 use crate::timeline::slices;
 use crate::trace::scaled::{Scaled, scaled};
 
-pub use crate::trace::issues::MORE_SLICES;
 use crate::trace::issues::{before_launch, few_slices, issues};
 pub use crate::trace::origins::OriginRow;
 use crate::trace::phase_rows::{api_calls, count_events, phase_row};

@@ -19,7 +19,7 @@ pub(crate) struct HostInterval {
 /// A part of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedTime {
-    /// What it is.
+    /// The code of a cause or reason, or the name that a recorder gave.
     pub name: String,
     /// How long it took.
     pub time_ns: Nanos,
@@ -27,15 +27,19 @@ pub struct NamedTime {
     pub count: u64,
 }
 
-/// The name of idle time in which the host recorded nothing.
-pub(crate) const UNRECORDED: &str = "unrecorded";
-/// The name of idle time in which the host worked before it launched what came next.
-pub(crate) const HOST_BUSY: &str = "host busy before the next launch";
-/// The name of idle time between a launch call and the start on the device.
-pub(crate) const LAUNCH_LATENCY: &str = "launch latency";
+/// Idle time in which the host recorded nothing.
+pub const UNRECORDED: &str = "unrecorded";
+/// Idle time in which the host was inside a call that waits for the device.
+pub const HOST_SYNC: &str = "host_sync";
+/// Idle time whose cause the trace does not show.
+pub const UNKNOWN: &str = "unknown";
+/// Idle time in which the host worked before it launched what came next.
+pub const HOST_BUSY: &str = "host_busy";
+/// Idle time between a launch call and the start on the device.
+pub const LAUNCH_LATENCY: &str = "launch_latency";
 
-/// The name of idle time between kernels of which the later one was launched before the earlier one had ended.
-pub(crate) const QUEUED_GAP: &str = "gap between queued kernels";
+/// Idle time between kernels of which the later one was launched before the earlier one had ended.
+pub const QUEUED_GAP: &str = "inter_kernel_gap";
 
 /// Splits gaps by what the host did in them: each moment belongs to the first interval that covers it.
 pub(crate) struct IdleSplit<'a> {
@@ -121,11 +125,11 @@ pub(crate) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
     let mut rest = idle;
     let mut parts = Vec::new();
     for (name, time) in [
-        ("host inside a sync call", causes.host_sync_ns),
+        (HOST_SYNC, causes.host_sync_ns),
         (HOST_BUSY, causes.host_busy_ns),
         (LAUNCH_LATENCY, causes.launch_latency_ns),
         (QUEUED_GAP, causes.queued_gap_ns),
-        ("unknown", causes.unknown_ns),
+        (UNKNOWN, causes.unknown_ns),
         (UNRECORDED, Nanos(i64::MAX)),
     ] {
         let time = time.clamp(Nanos(0), rest.max(Nanos(0)));

@@ -10,18 +10,21 @@
 //! and memory fills. All parts are whole nanoseconds and the equation holds exactly.
 
 pub(crate) mod idle_parts;
+mod unmatched_reason;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_theory::roofline::OperatorRoofline;
-use llmprof_units::{Nanos, Percent};
+use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::idle_parts::HostInterval;
-pub use self::idle_parts::NamedTime;
+pub use self::idle_parts::{
+    HOST_BUSY, HOST_SYNC, LAUNCH_LATENCY, NamedTime, QUEUED_GAP, UNKNOWN, UNRECORDED,
+};
 use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
+pub use self::unmatched_reason::UnmatchedReason;
 use crate::timeline::idle::IdleCauses;
 use crate::timeline::intervals::add;
 
@@ -34,8 +37,8 @@ pub(crate) enum EventClass {
     Extra,
     /// It moves or fills memory.
     Copy,
-    /// It belongs to nothing known; the text says why.
-    Unattributed(Cow<'static, str>),
+    /// It belongs to nothing known.
+    Unattributed(UnmatchedReason),
 }
 
 /// One interval of work.
@@ -49,7 +52,7 @@ pub(crate) struct Event {
     pub(crate) class: EventClass,
 }
 
-/// The least time of an operator, or of several that cannot be told apart.
+/// The least time of an operator, or of several that cannot be separated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Roofline {
     /// Seconds: the largest limit, summed over the operators where there are several.
@@ -142,9 +145,9 @@ pub struct Waterfall {
     pub idle: Vec<NamedTime>,
     /// Why events are unattributed; the parts sum to it.
     pub unattributed: Vec<NamedTime>,
-    /// Why `extra` cannot be told from matched work; absent where it can.
+    /// Why `extra` cannot be separated from matched work; absent where it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extra_abstains: Option<String>,
+    pub extra_abstains: Option<UnmatchedReason>,
 }
 
 impl Waterfall {
@@ -186,7 +189,7 @@ impl Waterfall {
                 EventClass::Extra => add(&mut parts.extra, time),
                 EventClass::Copy => add(&mut parts.copies, time),
                 EventClass::Unattributed(reason) => {
-                    let entry = parts.reasons.entry(reason.clone()).or_default();
+                    let entry = parts.reasons.entry(*reason).or_default();
                     add(&mut entry.0, time);
                     entry.1 += 1;
                 }
@@ -284,7 +287,7 @@ impl Waterfall {
         merge(&mut self.idle, &other.idle);
         merge(&mut self.unattributed, &other.unattributed);
         if self.extra_abstains.is_none() {
-            self.extra_abstains.clone_from(&other.extra_abstains);
+            self.extra_abstains = other.extra_abstains;
         }
     }
 
@@ -327,46 +330,28 @@ impl Waterfall {
         let mut issues = Vec::new();
         if let Some(rest) = self.inefficiency_ns.filter(|rest| rest.0 < 0) {
             issues.push(
-                Issue::new(
-                    Severity::Warning,
-                    "waterfall.below_roofline",
-                    format!(
-                        "{phase}: matched operators took {}, {} less than their roofline time: the peaks in the device file are too low, or bytes came from a cache",
-                        self.matched_ns, -rest
-                    ),
-                )
-                .with_hint("measure the device, or give one whose file has the bandwidths of its caches"),
+                Issue::warning("waterfall.below_roofline")
+                    .with("phase", phase)
+                    .with("matched_ns", self.matched_ns.0)
+                    .with("below_ns", -rest.0),
             );
         }
         if self.below_roofline.operators > 0 {
             issues.push(
-                Issue::new(
-                    Severity::Info,
-                    "waterfall.operators_below_roofline",
-                    format!(
-                        "{phase}: {} of {} operator calls were faster than their roofline time, the worst by a factor of {:.2}",
-                        self.below_roofline.operators,
-                        self.operators,
-                        self.below_roofline.worst_ratio
-                    ),
-                )
-                .counting(self.below_roofline.operators)
-                .with_hint(
-                    "either less ran than the workload says, or bytes came from a cache, or the device was measured while the \
-                     machine was busy: `llmprof hardware measure` measures it again",
-                ),
+                Issue::info("waterfall.operators_below_roofline")
+                    .with("phase", phase)
+                    .with("of", self.operators)
+                    .with("worst_ratio", self.below_roofline.worst_ratio)
+                    .counting(self.below_roofline.operators),
             );
         }
         let share = self.share(self.unattributed_ns);
         if share > 0.02 {
-            issues.push(Issue::new(
-                Severity::Warning,
-                "waterfall.unattributed",
-                format!(
-                    "{phase}: {} of the time belongs to no known operator",
-                    Percent(share)
-                ),
-            ));
+            issues.push(
+                Issue::warning("waterfall.unattributed")
+                    .with("phase", phase)
+                    .with("share", share),
+            );
         }
         issues
     }
@@ -388,7 +373,7 @@ struct Parts {
     copies: i64,
     idle: i64,
     carried_in: i64,
-    reasons: BTreeMap<Cow<'static, str>, (i64, u64)>,
+    reasons: BTreeMap<UnmatchedReason, (i64, u64)>,
 }
 
 impl Parts {
@@ -398,7 +383,7 @@ impl Parts {
             .reasons
             .into_iter()
             .map(|(reason, (time, count))| NamedTime {
-                name: reason.into_owned(),
+                name: reason.code().to_owned(),
                 time_ns: Nanos(time),
                 count,
             })
@@ -468,7 +453,11 @@ mod tests {
             event(120, 150, EventClass::Matched(1)),
             event(140, 160, EventClass::Copy),
             event(170, 175, EventClass::Extra),
-            event(175, 180, EventClass::Unattributed("no call".into())),
+            event(
+                175,
+                180,
+                EventClass::Unattributed(UnmatchedReason::OutsideModules),
+            ),
             event(300, 400, EventClass::Extra),
         ];
         let rooflines = [roofline(25.0), roofline(12.0)];
@@ -499,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_the_roofline_time_is_kept_and_told() {
+    fn less_than_the_roofline_time_is_kept_and_an_issue() {
         let events = [event(0, 10, EventClass::Matched(0))];
         let waterfall = Waterfall::of(&Input {
             window: (Nanos(0), Nanos(10)),
@@ -542,8 +531,7 @@ mod tests {
             (0u32..4).prop_map(EventClass::Matched),
             Just(EventClass::Extra),
             Just(EventClass::Copy),
-            prop_oneof![Just("a"), Just("b")]
-                .prop_map(|reason| EventClass::Unattributed(reason.into())),
+            prop::sample::select(UnmatchedReason::ALL.to_vec()).prop_map(EventClass::Unattributed),
         ]
     }
 

@@ -45,9 +45,7 @@ pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt>
     if files.is_empty() {
         return Ok(issue);
     }
-    Ok(issue.with_hint(format!(
-        "`llmprof import` reads the partial recording in {FOLDER}"
-    )))
+    Ok(issue.with("folder", FOLDER))
 }
 
 /// Runs the stage. Where CUDA cannot be recorded there are issues and nothing else: torch's profiler may still do.
@@ -61,8 +59,7 @@ pub(super) fn capture(
     let library = match find_library() {
         Ok(library) => library,
         Err(missing) => {
-            let hint = missing.hint();
-            let issue = unavailable(missing.to_string()).with_hint(hint);
+            let issue = unavailable(missing.to_string()).with("missing", "library");
             record.issues.push(issue);
             return Ok(());
         }

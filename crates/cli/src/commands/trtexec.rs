@@ -7,7 +7,7 @@ use std::{
 
 use llmprof_record::{
     import::trtexec::{self, Iteration, Layer, LayerTime, Trtexec},
-    issue::{Issue, Severity},
+    issue::Issue,
     store::{RunDir, RunStatus},
 };
 use llmprof_report::{Document, Table, text::warning_lines};
@@ -152,25 +152,14 @@ fn analyze(
     }
     let mut issues = Vec::new();
     if strangers > 0 {
-        let text = format!(
-            "{strangers} layers of the profile are not in the layer information: both are of one engine?"
-        );
-        issues
-            .push(Issue::new(Severity::Warning, "trtexec.other_layers", text).counting(strangers));
+        issues.push(Issue::warning("trtexec.other_layers").counting(strangers));
     }
     let beyond = types
         .values()
         .find(|of| of.of_roofline.is_some_and(|share| share > 1.0));
     if let Some(of) = beyond {
-        let text = format!(
-            "layers of type {} took less than the roofline time of the device: another device, or caches",
-            of.kind
-        );
-        issues.push(Issue::new(
-            Severity::Warning,
-            "trtexec.above_roofline",
-            text,
-        ));
+        let issue = Issue::warning("trtexec.above_roofline");
+        issues.push(issue.with("kind", of.kind.as_str()));
     }
     let mut types: Vec<LayerType> = types.into_values().collect();
     types.sort_by(|a, b| b.average_ms.total_cmp(&a.average_ms));

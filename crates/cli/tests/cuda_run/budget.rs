@@ -36,7 +36,7 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
     );
     assert_eq!(part("idle_ns"), time - part("busy_ns"));
     let causes = decode["waterfall"]["idle"].as_array().unwrap();
-    assert_eq!(causes[0]["name"], "host busy before the next launch");
+    assert_eq!(causes[0]["name"], "host_busy");
 
     let metrics = ended.json("metrics.json");
     let phases = metrics["phases"].as_array().unwrap();
@@ -150,7 +150,7 @@ fn a_budget_that_allows_for_no_slice_leaves_the_plain_measurements() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     let issues = ended.issues("slices.none");
     assert_eq!(issues.len(), 1);
-    let hint = llmprof_record::issue::MORE_SLICES;
+    let hint = llmprof_report::text::issue_table::MORE_SLICES;
     assert!(hint.contains("pipeline.cupti.overhead"), "{hint}");
     assert!(ended.read("report.md").contains(hint) && ended.stderr().contains(hint));
     assert!(ended.issues("cupti.slices").is_empty());

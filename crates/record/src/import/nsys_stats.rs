@@ -3,13 +3,12 @@
 //! Names of columns carry the unit, `Total Time (ns)`, which `--timeunit` changes; values are moved to ns and bytes.
 //! Lines that the tool prints before the header are passed over.
 
-use llmprof_units::Count;
 use llmprof_units::Nanos;
 
 use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::unit;
-use crate::issue::{Issue, Severity};
+use crate::issue::Issue;
 use crate::summary::{
     ExecutionRow, ProjectionRow, RangeKernelRow, SizeRow, Spread, Summary, SummaryTable, TimeRow,
 };
@@ -111,7 +110,8 @@ fn find(header: &[String], names: &[&str]) -> Option<(usize, i32)> {
 struct Cells<'a> {
     header: &'a [String],
     row: &'a Row,
-    wrong: Option<String>,
+    /// Its column, and what it holds; absent where the column is missing.
+    wrong: Option<(String, Option<String>)>,
 }
 
 impl Cells<'_> {
@@ -119,7 +119,7 @@ impl Cells<'_> {
         let place = find(self.header, names).and_then(|(at, _)| self.row.cells.get(at));
         if place.is_none() {
             self.wrong
-                .get_or_insert_with(|| format!("column {:?} is missing", names[0]));
+                .get_or_insert_with(|| (names[0].to_owned(), None));
         }
         place.cloned()
     }
@@ -128,18 +128,14 @@ impl Cells<'_> {
     fn number(&mut self, names: &[&str]) -> Option<f64> {
         let (at, exponent) = find(self.header, names).or_else(|| {
             self.wrong
-                .get_or_insert_with(|| format!("column {:?} is missing", names[0]));
+                .get_or_insert_with(|| (names[0].to_owned(), None));
             None
         })?;
         let cell = self.row.cells.get(at).map_or("", String::as_str);
         let number = unit::scale(cell, exponent);
         if number.is_none() {
-            self.wrong.get_or_insert_with(|| {
-                format!(
-                    "column {:?} has {cell:?}, expected a number",
-                    self.header[at]
-                )
-            });
+            self.wrong
+                .get_or_insert_with(|| (self.header[at].clone(), Some(cell.to_owned())));
         }
         number
     }
@@ -155,7 +151,7 @@ impl Cells<'_> {
         let count = u64::try_from(number).ok();
         if count.is_none() {
             self.wrong
-                .get_or_insert_with(|| format!("column {:?} is negative", names[0]));
+                .get_or_insert_with(|| (names[0].to_owned(), Some(number.to_string())));
         }
         count
     }
@@ -302,6 +298,14 @@ fn read_rows(table: CsvText<'_>, report: Report) -> SummaryTable {
     SummaryTable { summary, issues }
 }
 
+/// A row that has not as many cells as the header has columns.
+fn cut_row(line: u64, cells: &[String], header: &[String]) -> Issue {
+    Issue::warning("nsys_stats.cut_row")
+        .with("line", line)
+        .with("cells", cells.len())
+        .with("columns", header.len())
+}
+
 /// Reads all rows, leaving out what cannot be read with one issue for each kind of loss.
 fn collect<T>(
     mut table: CsvText<'_>,
@@ -310,37 +314,26 @@ fn collect<T>(
 ) -> Vec<T> {
     let header = std::mem::take(&mut table.header);
     let mut rows = Vec::new();
-    let mut cut: Option<(u64, String)> = None;
-    let mut bad: Option<(u64, String)> = None;
-    let mut damaged: Option<(u64, String)> = None;
+    let [mut cut, mut bad, mut damaged]: [Option<(u64, Issue)>; 3] = Default::default();
     while let Some(row) = table.next_row() {
         let line = row.line;
         if row.cells.len() == 1 {
             // Blank but for spaces, or a line of talk after the table.
             if !row.cells[0].trim().is_empty() {
-                let text = format!(
-                    "line {line}: {} where the header has {}",
-                    Count(row.cells.len() as u64, "cell"),
-                    header.len()
-                );
-                cut.get_or_insert((0, text)).0 += 1;
+                let issue = cut_row(line, &row.cells, &header);
+                cut.get_or_insert((0, issue)).0 += 1;
             }
             continue;
         }
         // Without a line break after it, only a closed quote shows that the last cell is whole.
         if row.cells.len() != header.len() || row.cut_after.is_some_and(|byte| byte != b'"') {
-            let text = format!(
-                "line {line}: the row is cut or damaged ({} where the header has {})",
-                Count(row.cells.len() as u64, "cell"),
-                header.len()
-            );
-            cut.get_or_insert((0, text)).0 += 1;
+            let issue = cut_row(line, &row.cells, &header);
+            cut.get_or_insert((0, issue)).0 += 1;
             continue;
         }
         if row.damaged_text {
-            damaged
-                .get_or_insert((0, format!("line {line}: text that is not UTF-8")))
-                .0 += 1;
+            let issue = Issue::warning("nsys_stats.not_utf8").with("line", line);
+            damaged.get_or_insert((0, issue)).0 += 1;
         }
         let mut cells = Cells {
             header: &header,
@@ -350,20 +343,16 @@ fn collect<T>(
         if let Some(value) = read(&mut cells) {
             rows.push(value);
         } else {
-            let what = cells
-                .wrong
-                .unwrap_or_else(|| "a value is out of range".to_owned());
-            bad.get_or_insert((0, format!("line {line}: {what}"))).0 += 1;
+            let issue = Issue::warning("nsys_stats.bad_row").with("line", line);
+            let issue = match cells.wrong {
+                Some((column, Some(cell))) => issue.with("column", column).with("cell", cell),
+                Some((column, None)) => issue.with("column", column),
+                None => issue,
+            };
+            bad.get_or_insert((0, issue)).0 += 1;
         }
     }
-    for (code, loss) in [
-        ("nsys_stats.cut_row", cut),
-        ("nsys_stats.bad_row", bad),
-        ("nsys_stats.not_utf8", damaged),
-    ] {
-        if let Some((count, text)) = loss {
-            issues.push(Issue::new(Severity::Warning, code, text).counting(count));
-        }
-    }
+    let losses = [cut, bad, damaged].into_iter().flatten();
+    issues.extend(losses.map(|(count, issue)| issue.counting(count)));
     rows
 }

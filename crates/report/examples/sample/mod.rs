@@ -148,7 +148,7 @@ fn waterfall(phase: &str, wall_ns: i64, millis: [f64; 7]) -> Waterfall {
         ("overhead ops", PartKind::Overhead),
         ("copies", PartKind::Copies),
         ("unattributed", PartKind::Unattributed),
-        ("idle: host busy before the next launch", PartKind::Idle),
+        ("idle: host busy before the launch", PartKind::Idle),
         ("overlap", PartKind::Overlap),
     ];
     let parts = labels

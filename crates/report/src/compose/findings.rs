@@ -5,11 +5,7 @@ use crate::document::{Document, Drawing, FindingItem, Link, Target, key};
 use crate::text::{self, Runtime};
 
 pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
-    let runtime = match &analysis.timeline {
-        None => Runtime::Native,
-        Some(timeline) if timeline.totals.device_time_ns > llmprof_units::Nanos(0) => Runtime::Gpu,
-        Some(_) => Runtime::PyTorchOnCpu,
-    };
+    let runtime = Runtime::of(analysis);
     let numbered = analysis.findings.iter().enumerate();
     numbered
         .map(|(index, finding)| item(index + 1, finding, runtime))
@@ -19,16 +15,16 @@ pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
 fn item(number: usize, finding: &Finding, runtime: Runtime) -> FindingItem {
     let mut evidence: Vec<String> = finding.evidence.iter().map(text::evidence).collect();
     if let Some(gain) = &finding.gain {
-        evidence.push(format!("speedup = {}", gain.derivation));
+        evidence.push(format!("speedup = {}", text::derivation(&gain.derivation)));
     }
     if let Some(why) = &finding.abstains {
-        evidence.push(format!("abstains: {why}"));
+        evidence.push(format!("abstains: {}", text::abstention(why)));
     }
     FindingItem {
         key: format!("finding-{number}"),
         title: text::finding(finding),
         gain: text::gain(finding),
-        knob: text::knob(finding, runtime).map(str::to_owned),
+        knob: text::knob(finding, runtime),
         evidence,
         abstains: finding.abstains.is_some(),
         links: Vec::new(),

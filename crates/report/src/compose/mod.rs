@@ -88,9 +88,13 @@ impl Report<'_> {
             memory::add(&mut document, history);
         }
         if record.has_times() {
-            document
-                .section("assumptions", "Assumptions")
-                .list(analysis.assumptions.clone());
+            document.section("assumptions", "Assumptions").list(
+                analysis
+                    .assumptions
+                    .iter()
+                    .map(text::assumption)
+                    .collect::<Vec<_>>(),
+            );
             findings::link(&mut document, analysis);
         }
         document

@@ -18,8 +18,8 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     for kernel in &scaled.by_kernel {
         table.row([
             name(&kernel.name),
-            Cell::from(kernel.calls.number()),
-            Cell::from(kernel.time_ns.time()),
+            Cell::from(text::number(&kernel.calls)),
+            Cell::from(text::interval(&kernel.time_ns)),
         ]);
     }
     section.table(table);

@@ -1,6 +1,6 @@
 //! Events over time, in lanes of ranges, host threads and streams.
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_record::trace::{HostKind, RangeKind, StrId, Trace};
 use llmprof_units::Nanos;
 use std::collections::HashMap;
@@ -31,13 +31,8 @@ fn left_out(drawn: &TraceTimeline) -> Option<Issue> {
     if drawn.left_out == 0 {
         return None;
     }
-    let omitted = format!(
-        "the timeline omits the {} innermost of {} events",
-        drawn.left_out,
-        drawn.left_out + drawn.timeline.len()
-    );
-    let issue = Issue::new(Severity::Info, "report.timeline_cut", omitted);
-    Some(issue.with_hint("`llmprof export RUN --to chrome` has all of them"))
+    let issue = Issue::info("report.timeline_cut").with("left_out", drawn.left_out);
+    Some(issue.with("of", drawn.left_out + drawn.timeline.len()))
 }
 
 /// The position of a name in a list, to which it is added if it is new.

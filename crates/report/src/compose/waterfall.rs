@@ -202,7 +202,7 @@ pub(super) fn unmatched(found: &[UnmatchedOperator], anchor: Option<&str>) -> Ta
         let cells = vec![
             super::kernels::name(&row.path),
             found.into(),
-            row.reason.to_string().into(),
+            text::unmatched::reason(row.reason).into(),
             row.calls.to_string().into(),
             row.time_ns.to_string().into(),
         ];

@@ -1,6 +1,18 @@
 //! The sentences of issues by code, with places for their values. A table: one row per code, or several of which the first that fits is taken.
 
-use llmprof_record::issue::MORE_SLICES;
+/// What gives more slices of a sampled recording.
+pub const MORE_SLICES: &str = "run longer (more infer.max_new_tokens), allow more overhead (pipeline.cupti.overhead, --overhead), or set \
+                               no budget to record everything";
+const NOT_AGAIN: &str = "slices of process {process} missing: {why}";
+const REFUSED: &str = "process {process} not recorded: {why}";
+/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
+const OTHER_PROFILER: &str =
+    "end the other profiler, such as torch.profiler or nsys, in that process";
+/// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES` and its virtualized kin.
+const RESTRICTED: &str =
+    "the driver allows profiling to administrators only (NVreg_RestrictProfilingToAdminUsers)";
+/// No CUPTI could be loaded.
+const OTHER_CUPTI: &str = "name a libcupti of CUDA 12 or 13 with LLMPROF_CUPTI";
 
 pub(super) struct Row {
     pub(super) code: &'static str,
@@ -85,10 +97,22 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("wire.unreadable", "one process is missing: {error}"),
     Row::new("cupti.kept", "CUPTI stayed attached to process {process} while nothing was recorded, which slows launches: {why}"),
     Row::new("cupti.kept_for_graphs", "CUPTI stayed attached to process {process} while nothing was recorded, which slows launches: {why}"),
-    Row::new("cupti.not_again", "slices of process {process} missing: {why}"),
-    Row::new("cupti.refused", "process {process} not recorded: {why}"),
+    Row::new("cupti.not_again", NOT_AGAIN).when("status", "39").hint(OTHER_PROFILER),
+    Row::new("cupti.not_again", NOT_AGAIN).when("status", "35").hint(RESTRICTED),
+    Row::new("cupti.not_again", NOT_AGAIN).when("status", "40").hint(RESTRICTED),
+    Row::new("cupti.not_again", NOT_AGAIN).when("status", "0").hint(OTHER_CUPTI),
+    Row::new("cupti.not_again", NOT_AGAIN),
+    Row::new("cupti.refused", REFUSED).when("status", "39").hint(OTHER_PROFILER),
+    Row::new("cupti.refused", REFUSED).when("status", "35").hint(RESTRICTED),
+    Row::new("cupti.refused", REFUSED).when("status", "40").hint(RESTRICTED),
+    Row::new("cupti.refused", REFUSED).when("status", "0").hint(OTHER_CUPTI),
+    Row::new("cupti.refused", REFUSED),
     Row::new("cupti.dropped", "CUDA records dropped: {why}"),
+    Row::new("cupti.broken_off", "CUDA recording incomplete: {why}").when("folder", "cupti")
+        .hint("`llmprof import` reads the partial recording in {folder}"),
     Row::new("cupti.broken_off", "CUDA recording incomplete: {why}"),
+    Row::new("cupti.unavailable", "CUDA not recorded: {why}").when("missing", "library")
+        .hint("`cargo build --release` builds it beside the binary, `pip install llmprof` installs it; or set LLMPROF_INJECT to its path"),
     Row::new("cupti.unavailable", "CUDA not recorded: {why}"),
     Row::new("cupti.first_batch", "CUDA recorded in the first of {batches:batch} only"),
     Row::new("cupti.slices", "CUDA sampled in slices to stay within pipeline.cupti.overhead: phases consist of the steps that were recorded whole"),
@@ -146,4 +170,102 @@ pub(super) const ROWS: &[Row] = &[
         .hint("a smaller batch or context, workload.weights=fp8 or awq, or a device with more memory"),
     Row::new("workload.beyond_context", "requests have up to {positions:position}, the model supports {most} (`{key}`)")
         .hint("lower workload.prompt_tokens or infer.max_new_tokens if the generated text matters"),
+    Row::new("analysis.before_launch", "device events started before their launch call, the worst by {ahead_ns:ns} (at {start_ns} ns): host and device clocks disagree, and launch latency and idle causes are off by as much"),
+    Row::new("analysis.no_device_events", "the trace has no kernels, copies or memsets: no GPU figures")
+        .hint("record with CUDA activities enabled"),
+    Row::new("analysis.kernels_folded", "kernels after the {rows} with the longest time are summed in one row"),
+    Row::new("analysis.operators_folded", "operators after the {rows} with the longest time are summed in one row"),
+    Row::new("analysis.too_many_names", "kernels not classified: their names come after the first {names}"),
+    Row::new("slices.few", "too few slices or whole steps recorded to estimate the whole run")
+        .hint(MORE_SLICES),
+    Row::new("run.processors_shared", "latencies are longer than on a quiet machine: other programs kept {others:number} of {cpus:CPU} busy during the plain passes, and ready threads of the worker waited for a CPU, together {waiting:number} s of every second (in {contended_share:percent} of the time)")
+        .hint("run again when nothing else runs; `top` shows what does"),
+    Row::new("run.processors_shared", "latencies may be longer than on a quiet machine: other programs kept {others:number} of {cpus:CPU} busy during the plain passes, and no CPU was left free (in {contended_share:percent} of the time)")
+        .hint("run again when nothing else runs; `top` shows what does"),
+    Row::new("run.processors_throttled", "latencies are those of the CPU quota, not of the machine: it withheld {throttled:number} of {cpus:CPU} during the plain passes; the worker used {worker:number}")
+        .hint("raise the container's CPU limit (cpu.max, --cpus, limits.cpu), or give the worker no more threads than it allows"),
+    Row::new("run.processors_stolen", "latencies are longer than on dedicated CPUs: the hypervisor gave {stolen:number} of {cpus:CPU} to other machines during the plain passes")
+        .hint("run again later, or on a machine with dedicated CPUs"),
+    Row::new("run.missing_peak", "{phase} has no roofline time: `{device}` has no {engine} peak for {dtype} (it has: {known})")
+        .hint("add the peak to the device file, or compute in a dtype that has one"),
+    Row::new("latency.captured", "latencies include profiling overhead: no pass ran without a profiler"),
+    Row::new("latency.no_warm_up", "the first measured pass includes first-use cost: there was no warm-up")
+        .hint("runtime.warmup=1"),
+    Row::new("latency.no_tokens", "request `{request}` of pass {pass} excluded from statistics: it has no tokens"),
+    Row::new("latency.unordered_tokens", "request `{request}` of pass {pass} excluded from statistics: tokens before its start or out of order"),
+    Row::new("waterfall.below_roofline", "{phase}: matched operators took {matched_ns:ns}, {below_ns:ns} less than their roofline time: the peaks in the device file are too low, or bytes came from a cache")
+        .hint("measure the device, or name one whose file has the bandwidths of its caches"),
+    Row::new("waterfall.operators_below_roofline", "{phase}: {count} of {of:operator call} were faster than their roofline time, the worst {worst_ratio:times}")
+        .hint("less ran than the workload states, bytes came from a cache, or the device was measured on a busy machine: `llmprof hardware measure` measures it again"),
+    Row::new("waterfall.unattributed", "{phase}: {share:percent} of the time is unattributed"),
+    Row::new("run.slowed_by_capture", "{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
+        .hint("run again on a quiet machine, or record less of it"),
+    Row::new("run.other_steps", "roofline, MFU and MBU of decode are those of {steps:step}, as the workload states, but launch patterns show {shown}")
+        .hint("if those ran: infer.max_new_tokens={new_tokens}, of which the first token comes from prefill"),
+    Row::new("invariant.above_peak", "{phase}: roofline, MFU and MBU left out: {figure} would be {share:percent}, since the work of the model and workload does not fit in the {wall_ns:ns} recorded")
+        .hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device"),
+    Row::new("run.unmatched_operators", "{phase}: operator calls not matched to theory, first `{path}`: {reason:unmatched}"),
+    Row::new("run.missing_operators", "{phase}: operators of theory have no event of their own, first `{path}`: fused into others, or not recorded").when("fused", "true"),
+    Row::new("run.missing_operators", "{phase}: operators of theory did not run, first `{path}`"),
+    Row::new("hardware.unknown", "no roofline times: no device file for `{name}`")
+        .hint("--device NAME names another device"),
+    Row::new("run.no_capture", "no waterfall: no pass recorded operators"),
+    Row::new("run.unnamed_steps", "the trace does not name its steps: taken for decode steps").when("taken_for", "decode")
+        .hint("infer.max_new_tokens=1 if they are prefills"),
+    Row::new("run.unnamed_steps", "the trace does not name its steps: taken for {taken_for}")
+        .hint("infer.max_new_tokens=2 or more if they are decode steps"),
+    Row::new("run.partial_phase", "{phase}: ranges recorded in part are left out"),
+    Row::new("run.few_steps", "{phase} was sampled in {steps} of {of_steps:step} only; others may differ")
+        .hint(MORE_SLICES),
+    Row::new("run.few_steps", "{phase} was sampled in {steps:whole step} only; others may differ")
+        .hint(MORE_SLICES),
+    Row::new("run.unrecorded_phase", "no figures for {phase}: slices hold {share:percent} of it, but no whole step or range")
+        .hint(MORE_SLICES),
+    Row::new("run.unrecorded_phase", "no figures for {phase}: it lies between slices")
+        .hint(MORE_SLICES),
+    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by kernel name: model type `{model_type}` is not supported"),
+    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by kernel name: {error}"),
+    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by kernel name: the config has no `model_type`"),
+    Row::new("run.host_only", "the trace has no device events: phases consist of host ops")
+        .hint("record with device activities enabled where there is a device"),
+    Row::new("run.outside_phases", "operator calls are in no phase"),
+    Row::new("run.no_device", "no roofline times, MFU or MBU: no device named")
+        .hint("name one with `--device` or `hardware.spec`, or measure this machine with `llmprof hardware measure`"),
+    Row::new("run.no_model", "no roofline times, MFU or MBU, and work is classified by kernel name: no model named")
+        .hint("`llmprof import FILE model=NAME workload.prompt_tokens=N` names the model and its workload"),
+    Row::new("run.several_devices", "no roofline times: the trace has {devices:device} and does not say how the model is divided among them")
+        .hint("import the trace of one device"),
+    Row::new("run.no_work", "no waterfall: the trace has neither device events nor host ops")
+        .hint("record with ops or device activities enabled"),
+    Row::new("report.timeline_cut", "the timeline omits the {left_out} innermost of {of:event}")
+        .hint("`llmprof export RUN --to chrome` has all of them"),
+    Row::new("nsys_stats.cut_row", "rows cut or damaged, skipped; the first at line {line} ({cells:cell}, header {columns})"),
+    Row::new("nsys_stats.bad_row", "rows with unreadable values skipped; the first at line {line}, column `{column}`: {cell}"),
+    Row::new("nsys_stats.bad_row", "rows without the column `{column}` skipped; the first at line {line}"),
+    Row::new("nsys_stats.bad_row", "rows with values out of range skipped; the first at line {line}"),
+    Row::new("nsys_stats.not_utf8", "rows with text that is not UTF-8; the first at line {line}"),
+    Row::new("ncu.not_utf8", "{place}: rows with text that is not UTF-8; the first at line {line}"),
+    Row::new("ncu.bad_launch", "{place}: rows skipped, whose launch cannot be read; the first at line {line}, column `{column}`"),
+    Row::new("ncu.id_reused", "{place}: launch ids used again by another kernel; the first at line {line}, launch {launch}"),
+    Row::new("ncu.two_values", "{place}: metrics with a second, different value; the first at line {line}"),
+    Row::new("ncu.no_rows", "{place}: the page ends after its header"),
+    Row::new("ncu.bad_units", "{place}: values unknown: the row of units is missing or cut (line {line})"),
+    Row::new("ncu.cut_row", "{place}: rows cut or damaged, skipped; the first at line {line} ({cells:cell})"),
+    Row::new("ncu.bad_value", "{place}: values that are not numbers; the first at line {line}, metric `{metric}`: `{cell}`"),
+    Row::new("ncu.nameless", "{place}: rows without a metric name skipped; the first at line {line}"),
+    Row::new("ncu.bad_speedup", "{place}: estimated speedups that cannot be read; the first at line {line}: `{cell}`"),
+    Row::new("nsys.unusable_row", "table {table}: rows without a usable value skipped; the first is row {row}, column {column}"),
+    Row::new("nsys.missing_column", "table {table} skipped: it has no column {column}"),
+    Row::new("nsys.damaged_table", "table {table} is truncated after row {row}: {error}"),
+    Row::new("nsys.devices_renumbered", "processes number their GPUs differently; events carry the machine's GPU numbers"),
+    Row::new("nsys.not_read", "table {table}: events of a kind that is not imported"),
+    Row::new("nsys.open_range", "table {table}: ranges that were not closed end with the capture"),
+    Row::new("nsys.unknown_nvtx", "table {table}: events of an unknown type skipped"),
+    Row::new("nsys.graphs_whole", "CUDA Graphs were recorded as one event each, without their kernels")
+        .hint("`nsys profile --cuda-graph-trace=node` records the kernels"),
+    Row::new("nsys.graphs_without_time", "CUDA Graphs missing: the driver could not take their times"),
+    Row::new("nsys.ends_before_start", "table {table}: events that end before they start count as 0 ns"),
+    Row::new("trtexec.other_layers", "{count:layer} of the profile are not in the layer information")
+        .hint("give the profile and the layer information of one engine"),
+    Row::new("trtexec.above_roofline", "layers of type {kind} took less than their roofline time: another device, or bytes from caches"),
 ];

@@ -1,10 +1,11 @@
 //! Issues: what was dropped or should not be trusted. Their sentences are in [`issue_table`](super::issue_table).
 
 use llmprof_record::issue::{Issue, Severity};
-use llmprof_units::{Bytes, Count, Percent};
+use llmprof_units::{Bytes, Count, Percent, Times};
 use serde_json::Value;
 
 use super::issue_table::{ROWS, Row};
+use super::{time, unmatched};
 
 /// What was found, in one sentence: that of its code, else the one stored with it.
 pub fn issue(issue: &Issue) -> String {
@@ -33,8 +34,9 @@ fn row(issue: &Issue) -> Option<&'static Row> {
     rows.find(|row| fits(row) && filled(row.text, issue).is_some())
 }
 
-/// The template with its places filled; nothing where a value is missing. A place is `{key}`, or `{key:unit}` for a size
-/// (`bytes`), a share (`percent`), or a number of things by their name in the singular. `{count}` is the issue's own.
+/// The template with its places filled; nothing where a value is missing. A place is `{key}`, or `{key:unit}`: a size
+/// (`bytes`), a share (`percent`), a time (`ns`), a ratio (`times`), two decimals (`number`), why something is not matched
+/// (`unmatched`), or a number of things by their name in the singular. `{count}` is the issue's own.
 fn filled(template: &str, issue: &Issue) -> Option<String> {
     let mut text = String::new();
     let mut rest = template;
@@ -52,6 +54,10 @@ fn filled(template: &str, issue: &Issue) -> Option<String> {
             "" => plain(value),
             "bytes" => Bytes(value.as_u64()?).to_string(),
             "percent" => Percent(value.as_f64()?).to_string(),
+            "ns" => time(value.as_f64()?),
+            "times" => Times(value.as_f64()?).to_string(),
+            "number" => format!("{:.2}", value.as_f64()?),
+            "unmatched" => unmatched::of_code(value.as_str()?)?.to_owned(),
             noun => Count(value.as_u64()?, noun).to_string(),
         };
         rest = after;
@@ -102,7 +108,10 @@ pub fn warning_lines(issues: &[Issue]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+    };
 
     use super::*;
 
@@ -158,41 +167,130 @@ mod tests {
         assert_eq!(issue(&unknown), r#"{"what":3}"#);
     }
 
-    /// Codes that the sources raise without a sentence of their own.
-    fn raised(folder: &Path, codes: &mut Vec<String>) {
+    /// The sources of a crate without their tests.
+    fn sources(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                raised(&path, codes);
-                continue;
-            }
-            let source = fs::read_to_string(&path).unwrap();
-            for call in ["Issue::info(", "Issue::warning(", "Issue::error("] {
-                for (at, _) in source.match_indices(call) {
-                    let argument = source[at + call.len()..].trim_start();
-                    let literal = argument
-                        .strip_prefix('"')
-                        .and_then(|text| text.split_once('"'));
-                    codes.extend(literal.map(|(code, _)| code.to_owned()));
-                }
+                sources(&path, found);
+            } else if path.file_name().is_some_and(|name| name != "tests.rs") {
+                let source = fs::read_to_string(&path).unwrap();
+                let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
+                found.push((path, code.to_owned()));
             }
         }
     }
 
-    #[test]
-    fn every_code_that_is_raised_without_a_sentence_has_one() {
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut codes = Vec::new();
-        for name in ["record", "capture", "cli", "analysis"] {
-            raised(&crates.join(name).join("src"), &mut codes);
+    fn sources_of(crates: &[&str]) -> Vec<(PathBuf, String)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut found = Vec::new();
+        for name in crates {
+            sources(&folder.join(name).join("src"), &mut found);
         }
-        assert!(codes.len() > 40, "{codes:?}");
+        found
+    }
+
+    /// The text after each call, from its first argument on.
+    fn arguments<'s>(source: &'s str, call: &str) -> Vec<&'s str> {
+        let found = source.match_indices(call);
+        found
+            .map(|(at, _)| source[at + call.len()..].trim_start())
+            .collect()
+    }
+
+    /// Codes that are put together, or chosen, before the issue is made.
+    const CHOSEN: [&str; 4] = [
+        "telemetry.no_stat",
+        "telemetry.no_meminfo",
+        "cupti.kept",
+        "cupti.kept_for_graphs",
+    ];
+
+    #[test]
+    fn every_code_that_is_raised_has_a_sentence() {
+        let sources = sources_of(&["record", "capture", "cli", "analysis", "theory", "report"]);
+        let constant = |name: &str| {
+            let declared = format!("const {name}: &str = \"");
+            let mut found = sources.iter();
+            found.find_map(|(_, source)| {
+                let (_, after) = source.split_once(&declared)?;
+                Some(after.split_once('"')?.0.to_owned())
+            })
+        };
+        let mut codes: Vec<String> = CHOSEN.map(str::to_owned).to_vec();
+        for (path, source) in &sources {
+            for call in ["Issue::info(", "Issue::warning(", "Issue::error("] {
+                for argument in arguments(source, call) {
+                    if let Some(literal) = argument.strip_prefix('"') {
+                        codes.extend(literal.split_once('"').map(|(code, _)| code.to_owned()));
+                        continue;
+                    }
+                    let name: String = argument
+                        .chars()
+                        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+                        .collect();
+                    if name == "code" {
+                        continue;
+                    }
+                    let code = constant(&name);
+                    codes.push(code.unwrap_or_else(|| panic!("{}: {name}", path.display())));
+                }
+            }
+        }
+        // Constants whose issues are made by one function.
+        codes.extend(["SHARED", "THROTTLED", "STOLEN_FROM"].map(|name| constant(name).unwrap()));
+        assert!(codes.len() > 100, "{codes:?}");
         for code in codes {
             assert!(
                 ROWS.iter().any(|row| row.code == code),
                 "no text for `{code}`"
             );
         }
+    }
+
+    #[test]
+    fn no_sentence_is_stored_in_an_issue() {
+        for (path, source) in sources_of(&["record", "capture", "analysis", "theory", "report"]) {
+            let makes = source.contains("Issue::new(");
+            let declares = path.ends_with("record/src/issue.rs");
+            assert!(!makes || declares, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn what_analyses_raise_is_worded() {
+        let shared = Issue::warning("run.processors_shared")
+            .with("cpus", 2)
+            .with("others", 0.8)
+            .with("contended_share", 1.0);
+        assert_eq!(
+            issue(&shared),
+            "latencies may be longer than on a quiet machine: other programs kept 0.80 of 2 CPUs busy during the plain passes, and \
+             no CPU was left free (in 100.0 % of the time)"
+        );
+        let waiting = issue(&shared.with("waiting", 0.75));
+        assert!(
+            waiting.contains("together 0.75 s of every second"),
+            "{waiting}"
+        );
+        let unmatched = Issue::warning("run.unmatched_operators")
+            .with("phase", "decode")
+            .with("path", "a.b")
+            .with("reason", "ran_again");
+        assert_eq!(
+            issue(&unmatched),
+            "decode: operator calls not matched to theory, first `a.b`: ran more often than in theory"
+        );
+        let steps = Issue::warning("run.other_steps")
+            .with("steps", 31)
+            .with("shown", 4)
+            .with("new_tokens", 5);
+        assert!(hint(&steps).unwrap().contains("infer.max_new_tokens=5,"));
+        let refused = Issue::error("cupti.refused")
+            .with("process", 7)
+            .with("why", "busy");
+        assert!(hint(&refused.clone().with("status", 39)).is_some());
+        assert_eq!(hint(&refused.with("status", 1)), None);
     }
 
     #[test]

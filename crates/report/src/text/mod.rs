@@ -2,9 +2,11 @@
 //!
 //! Analyses hand over codes and values; what they mean in words is decided here, in the words of GPU performance engineers.
 
+mod assumptions;
+pub(crate) mod bottleneck;
 pub mod counters;
 mod findings;
-mod issue_table;
+pub mod issue_table;
 mod issues;
 pub mod latency;
 pub mod memory;
@@ -18,10 +20,12 @@ pub mod summary;
 pub mod sums;
 pub mod telemetry;
 pub mod trace;
+pub(crate) mod unmatched;
 pub mod waterfall;
 
+pub use assumptions::assumption;
 pub use findings::{Runtime, finding, gain, knob};
-pub(crate) use findings::{evidence, figure};
+pub(crate) use findings::{abstention, derivation, evidence, figure};
 pub use issues::{hint, issue, issue_line, warning_lines};
 
 use llmprof_units::Nanos;

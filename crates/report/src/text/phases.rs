@@ -2,6 +2,7 @@
 
 use llmprof_units::{Nanos, Percent};
 
+use super::{bottleneck, slices};
 use crate::analyzed::{Analysis, PhaseAnalysis};
 
 /// `decode 1.41 s: host-bound · GPU idle 73.0 % · at 14.8 % of roofline · MFU 0.4 % · MBU 9.1 %`.
@@ -39,7 +40,7 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         }
     }
     if let Some(part) = phase.traced.as_ref().and_then(|traced| traced.recorded) {
-        parts.push(format!("sampled {part}"));
+        parts.push(format!("sampled {}", slices::part(&part)));
     }
     format!("{} {wall}: {}", phase.name(), parts.join(" · "))
 }
@@ -53,7 +54,8 @@ pub fn class(phase: &PhaseAnalysis) -> String {
 
 /// The class of a phase with its reason.
 pub fn why(phase: &PhaseAnalysis) -> String {
-    format!("{}: {}: {}.", phase.name(), class(phase), phase.class.why)
+    let reason = bottleneck::reason(phase.class.class, &phase.class.why);
+    format!("{}: {}: {reason}.", phase.name(), class(phase))
 }
 
 /// What the column of profiling overhead means; nothing where no phase has a plain pass beside the captured one.

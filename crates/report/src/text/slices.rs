@@ -1,6 +1,8 @@
 //! Runs that were sampled in slices to keep within an overhead budget.
 
-use crate::analyzed::{Analysis, Scaled};
+use llmprof_units::{Count, Nanos, Percent};
+
+use crate::analyzed::{Analysis, Estimate, RecordedPart, Scaled};
 
 /// What slices say; nothing where all of the time was recorded.
 pub(crate) fn of(analysis: &Analysis) -> Option<&Scaled> {
@@ -9,14 +11,143 @@ pub(crate) fn of(analysis: &Analysis) -> Option<&Scaled> {
 
 /// The sentences for the summary.
 pub fn lines(analysis: &Analysis) -> Vec<String> {
-    let told = |scaled: &Scaled| {
-        let mut lines = vec![scaled.basis()];
-        lines.extend(scaled.totals());
+    let of_slices = |scaled: &Scaled| {
+        let mut lines = vec![basis(scaled)];
+        lines.extend(totals(scaled));
         lines
     };
-    of(analysis).map(told).unwrap_or_default()
+    of(analysis).map(of_slices).unwrap_or_default()
+}
+
+/// What the sample is: how much of the time, and of which steps.
+fn basis(scaled: &Scaled) -> String {
+    let share = Percent(scaled.recorded_ns.0 as f64 / scaled.whole_ns.0.max(1) as f64);
+    let sample = match (&scaled.step, &scaled.pattern) {
+        (Some(step), _) => format!(
+            "{} of {} ranges `{step}` recorded whole",
+            scaled.sampled, scaled.units
+        ),
+        (None, Some(found)) => format!(
+            "{} of about {} steps recorded whole, by launch pattern",
+            scaled.sampled,
+            number(&found.steps)
+        ),
+        (None, None) => format!("{}, scaled by time", Count(scaled.sampled, "slice")),
+    };
+    format!("Sampled {share} of the time: {sample}.")
+}
+
+/// Kernels and their time over the whole, and in a step where launch patterns show steps.
+fn totals(scaled: &Scaled) -> Vec<String> {
+    let whole = match (&scaled.step, &scaled.pattern) {
+        (Some(step), _) => format!("all `{step}`"),
+        (None, Some(_)) => "all steps".to_owned(),
+        (None, None) => "the whole time".to_owned(),
+    };
+    let mut lines = vec![format!(
+        "Over {whole}: {:.0} kernels ({:.0} to {:.0}), kernel time {} (95 % interval).",
+        scaled.kernels.value,
+        scaled.kernels.low,
+        scaled.kernels.high,
+        interval(&scaled.kernel_time_ns)
+    )];
+    lines.extend(scaled.pattern.as_ref().map(|found| {
+        format!(
+            "Per step: {:.1} kernels ({:.1} to {:.1}), kernel time {}.",
+            found.kernels.value,
+            found.kernels.low,
+            found.kernels.high,
+            interval(&found.kernel_time_ns)
+        )
+    }));
+    lines
+}
+
+/// A time with its interval.
+pub(crate) fn interval(estimate: &Estimate) -> String {
+    let nanos = |value: f64| Nanos(value.round() as i64);
+    format!(
+        "{} ({} to {})",
+        nanos(estimate.value),
+        nanos(estimate.low),
+        nanos(estimate.high)
+    )
+}
+
+/// A number with its interval.
+pub(crate) fn number(estimate: &Estimate) -> String {
+    format!(
+        "{:.0} ({:.0} to {:.0})",
+        estimate.value, estimate.low, estimate.high
+    )
+}
+
+/// The part of a phase that was recorded: `3 of 9 steps`.
+pub(crate) fn part(part: &RecordedPart) -> String {
+    match (part.steps, part.of_steps) {
+        (Some(steps), Some(all)) => format!("{steps} of {all} steps"),
+        (Some(steps), None) => Count(steps, "whole step").to_string(),
+        (None, _) => {
+            let share = part.time_ns.0 as f64 / part.of_ns.0.max(1) as f64;
+            format!("{} of {}", Percent(share), part.of_ns)
+        }
+    }
 }
 
 pub const BASIS: &str = "The run was sampled in slices to keep within its overhead budget. Time between slices was not seen: it \
                          belongs to no phase and is not idle. These are estimates for the whole run with 95 % confidence intervals; \
                          all other tables cover the slices only.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_of_steps_has_its_interval() {
+        let estimate = |value: f64, half: f64| Estimate {
+            value,
+            low: value - half,
+            high: value + half,
+        };
+        let scaled = Scaled {
+            step: Some("decode_step".to_owned()),
+            pattern: None,
+            units: 80,
+            sampled: 20,
+            recorded_ns: Nanos(25),
+            whole_ns: Nanos(100),
+            kernels: estimate(4000.0, 10.0),
+            kernel_time_ns: estimate(4e6, 1e6),
+            by_kernel: Vec::new(),
+        };
+        assert_eq!(
+            basis(&scaled),
+            "Sampled 25.0 % of the time: 20 of 80 ranges `decode_step` recorded whole."
+        );
+        let time = |ms: i64| Nanos(ms * 1_000_000);
+        assert_eq!(
+            totals(&scaled),
+            [format!(
+                "Over all `decode_step`: 4000 kernels (3990 to 4010), kernel time {} ({} to {}) (95 % interval).",
+                time(4),
+                time(3),
+                time(5)
+            )]
+        );
+    }
+
+    #[test]
+    fn how_many_steps_there_are_in_all_may_not_be_known() {
+        let of = |steps, of_steps| {
+            part(&RecordedPart {
+                steps,
+                of_steps,
+                time_ns: Nanos(1_000),
+                of_ns: Nanos(4_000),
+            })
+        };
+        assert_eq!(of(Some(3), Some(9)), "3 of 9 steps");
+        assert_eq!(of(Some(1), None), "1 whole step");
+        assert_eq!(of(None, None), "25.0 % of 4 µs");
+    }
+}

@@ -2,7 +2,7 @@
 
 use llmprof_units::{Count, Percent, significant};
 
-use super::{finding, summary::device, time};
+use super::{Runtime, finding, knob, summary::device, time};
 use crate::analyzed::{
     Analysis, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
 };
@@ -83,6 +83,7 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
 
 /// What would help most.
 pub fn helps(analysis: &Analysis) -> Vec<String> {
+    let runtime = Runtime::of(analysis);
     let findings = analysis.findings.iter().filter_map(|found| {
         let gain = found.gain.as_ref();
         let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;
@@ -91,10 +92,11 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
             GainOf::Throughput => "with more requests at once, up to",
             GainOf::FirstRequest => "for the first request, up to",
         };
-        let title = finding(found);
+        let knob = knob(found, runtime).map(|knob| format!(". {}", knob.trim_end_matches('.')));
         Some(format!(
-            "{} ({what} {:.1} times as fast)",
-            title.trim_end_matches('.'),
+            "{}{} ({what} {:.1} times as fast)",
+            finding(found),
+            knob.unwrap_or_default(),
             gain.factor
         ))
     });
@@ -103,7 +105,7 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
 
 /// What took CPUs from the model while it was measured.
 fn disturbed(analysis: &Analysis) -> Vec<String> {
-    let told = [
+    let causes = [
         (
             SHARED,
             "Other programs kept the machine busy meanwhile: on a quiet one it is faster.",
@@ -118,6 +120,6 @@ fn disturbed(analysis: &Analysis) -> Vec<String> {
         ),
     ];
     let has = |code: &str| analysis.issues.iter().any(|issue| issue.code == code);
-    let lines = told.into_iter().filter(|(code, _)| has(code));
+    let lines = causes.into_iter().filter(|(code, _)| has(code));
     lines.map(|(_, line)| line.to_owned()).collect()
 }

@@ -3,7 +3,7 @@
 use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{figure, phases, slices, steps, time};
-use crate::analyzed::{Analysis, EACH_LENGTH, Evidence, PhaseSource, TraceAnalysis};
+use crate::analyzed::{Analysis, Evidence, Measure, PhaseSource, TraceAnalysis};
 
 /// Patterns of steps in the summary.
 const MOST_PATTERNS: usize = 2;
@@ -158,7 +158,7 @@ pub(crate) fn first_use(analysis: &Analysis) -> Option<String> {
         .filter(|(extra, _)| *extra > 0.0)
         .map(|(extra, when)| format!("{} more {when}", time(*extra)))
         .collect();
-    let of_lengths = |evidence: &&Evidence| evidence.what == EACH_LENGTH;
+    let of_lengths = |evidence: &&Evidence| evidence.what == Measure::ExtraStepTime;
     let lengths = finding.evidence.iter().find(of_lengths).map(|extra| {
         format!(
             "; each new {} length costs {}",

@@ -2,6 +2,7 @@
 
 use llmprof_units::{Count, Percent};
 
+use super::unmatched;
 use crate::analyzed::{PhaseSource, TraceAnalysis};
 
 /// Events, GPU time, attribution and how phases were found. The numbers of events add up.
@@ -46,7 +47,10 @@ fn attribution(timeline: &TraceAnalysis) -> String {
         totals.attributed_ns.0 as f64 / totals.device_time_ns.max(llmprof_units::Nanos(1)).0 as f64;
     let rest = timeline.unattributed.first().map(|row| {
         let events = Count(row.events, "event");
-        format!("; of the rest, {events}: {}", row.reason)
+        format!(
+            "; of the rest, {events}: {}",
+            unmatched::attribution(row.reason)
+        )
     });
     format!(
         "{} of GPU time is attributed to PyTorch ops{}.",

@@ -1,7 +1,9 @@
 //! Where the wall time of a phase went.
 
+use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_LATENCY, QUEUED_GAP};
 use llmprof_units::{Count, Percent};
 
+use super::{slices, unmatched};
 use crate::analyzed::{Analysis, PhaseAnalysis, TracedPhase};
 
 pub const ROOFLINE: &str = "roofline time";
@@ -47,7 +49,18 @@ pub(crate) fn has_roofline(analysis: &Analysis) -> bool {
 
 /// The name of a cause of idle time.
 pub fn idle_cause(name: &str) -> String {
-    format!("idle: {name}")
+    format!("idle: {}", cause(name))
+}
+
+/// The words for the code of a cause; what a recorder named keeps its name.
+pub(crate) fn cause(name: &str) -> &str {
+    match name {
+        HOST_SYNC => "host in a sync call",
+        HOST_BUSY => "host busy before the launch",
+        LAUNCH_LATENCY => "launch latency",
+        QUEUED_GAP => "inter-kernel gap",
+        name => name,
+    }
 }
 
 /// What the figures of a traced phase rest on: how many ranges, which were left out, how much is attributed to modules.
@@ -56,7 +69,8 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(part) = &traced.recorded {
         parts.push(format!(
-            "sampled in slices, {part}; its wall time is theirs, and time between slices is neither busy nor idle"
+            "sampled in slices, {}; its wall time is theirs, and time between slices is neither busy nor idle",
+            slices::part(part)
         ));
     } else if count > 1 {
         parts.push(Count(count as u64, "range").to_string());
@@ -90,7 +104,10 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
         ));
     }
     if let Some(why) = &phase.waterfall.extra_abstains {
-        parts.push(format!("overhead ops cannot be told apart: {why}"));
+        parts.push(format!(
+            "overhead ops are unknown: {}",
+            unmatched::reason(*why)
+        ));
     }
     (!parts.is_empty()).then(|| format!("{}: {}.", phase.name(), parts.join("; ")))
 }

@@ -11,7 +11,6 @@
 
 mod by_pattern;
 mod step_range;
-mod words;
 
 use llmprof_record::trace::{RangeKind, StrId, ThreadId, Trace};
 use llmprof_units::Nanos;

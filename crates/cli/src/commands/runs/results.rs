@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use llmprof_analysis::findings::Finding;
+use llmprof_report::text;
 use llmprof_units::{Nanos, Times, significant};
 use serde_json::Value;
 
@@ -23,12 +25,12 @@ pub(super) fn results(run: &Path) -> Vec<(&'static str, String)> {
         let concluded = findings
             .into_iter()
             .flatten()
-            .filter(|finding| finding["abstains"].is_null());
+            .filter_map(|finding| serde_json::from_value::<Finding>(finding.clone()).ok())
+            .filter(|finding| finding.abstains.is_none());
         lines.extend(
             concluded
-                .filter_map(finding_line)
                 .take(MOST_FINDINGS)
-                .map(|line| ("finding", line)),
+                .map(|finding| ("finding", finding_line(&finding))),
         );
     }
     lines
@@ -63,13 +65,12 @@ fn phase_line(phase: &Value) -> Option<String> {
     Some(format!("{name}: {}{class}", Nanos(wall)))
 }
 
-fn finding_line(finding: &Value) -> Option<String> {
-    let title = finding["title"].as_str().or(finding["code"].as_str())?;
-    let title = title.trim_end_matches('.');
-    Some(match finding["gain"]["factor"].as_f64() {
-        Some(factor) => format!("{title} (speedup at most {})", Times(factor)),
-        None => title.to_owned(),
-    })
+fn finding_line(finding: &Finding) -> String {
+    let title = text::finding(finding);
+    match &finding.gain {
+        Some(gain) => format!("{title} (speedup at most {})", Times(gain.factor)),
+        None => title,
+    }
 }
 
 fn millis(mean: f64) -> String {
@@ -87,14 +88,20 @@ mod tests {
         let metrics = r#"{"aggregates": {"ttft_ms": {"mean": 12.5}, "tpot_ms": null, "tokens_per_s": {"mean": 40.0}},
             "phases": [{"phase": "decode", "class": "memory_bound", "plain_wall_ns": null, "waterfall": {"wall_ns": 2000000}}]}"#;
         let analysis = r#"{"findings": [
-            {"code": "idle", "title": "GPU idle 70 %.", "gain": {"factor": 2.0}, "abstains": null},
-            {"code": "memory", "title": "nothing", "gain": null, "abstains": "no device"}]}"#;
+            {"code": "copies", "phase": "decode", "conclusion": {"kind": "copies", "share": 0.5}, "evidence": [], "confidence": "high",
+             "gain": {"of": "run", "factor": 2.0, "derivation": {"formula": "without_part", "wall_ns": 2, "part_ns": 1}}},
+            {"code": "idle", "phase": "decode", "evidence": [], "confidence": "abstains", "abstains": {"reason": "no_phases"}}]}"#;
         std::fs::write(run.path().join("metrics.json"), metrics).unwrap();
         std::fs::write(run.path().join("analysis.json"), analysis).unwrap();
         let shown = results(run.path());
         let names: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["TTFT", "tokens/s", "phase", "finding"]);
         assert!(shown[2].1.contains("memory-bound"), "{shown:?}");
-        assert!(shown[3].1.starts_with("GPU idle 70 % ("), "{shown:?}");
+        assert!(
+            shown[3]
+                .1
+                .starts_with("decode: copies and memsets take 50.0 %"),
+            "{shown:?}"
+        );
     }
 }

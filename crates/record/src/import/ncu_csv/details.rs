@@ -1,9 +1,8 @@
-use llmprof_units::Count;
-
 use super::launch::LaunchColumns;
 use super::{NcuError, Sink};
 use crate::counters::{EstimatedSpeedup, Metric, Reading, Rule, RuleKind, Value, unit};
 use crate::import::csv_text::{CsvText, Row};
+use crate::issue::Issue;
 
 /// Where the columns lie that a row per metric or rule has.
 struct DetailColumns {
@@ -80,12 +79,8 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
     while let Some(row) = table.next_row() {
         rows += 1;
         if !columns.is_whole(&row) {
-            let text = format!(
-                "line {}: a row of {} is cut or damaged",
-                row.line,
-                Count(row.cells.len() as u64, "cell")
-            );
-            sink.lose("ncu.cut_row", text);
+            let issue = Issue::warning("ncu.cut_row").with("line", row.line);
+            sink.lose(issue.with("cells", row.cells.len()));
             continue;
         }
         let Some(launch) = sink.launch_of(&row, &mut launches) else {
@@ -103,7 +98,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
         }
     }
     if rows == 0 {
-        sink.lose("ncu.no_rows", "the page ends after its header".to_owned());
+        sink.lose(Issue::warning("ncu.no_rows"));
     }
     Ok(())
 }
@@ -111,11 +106,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
 fn read_metric(columns: &DetailColumns, row: &Row, launch: usize, sink: &mut Sink<'_>) {
     let name = &row.cells[columns.name];
     if name.is_empty() {
-        let text = format!(
-            "line {}, column \"Metric Name\": empty, and the row is not a rule",
-            row.line
-        );
-        sink.lose("ncu.nameless", text);
+        sink.lose(Issue::warning("ncu.nameless").with("line", row.line));
         return;
     }
     let printed_unit = &row.cells[columns.unit];
@@ -123,11 +114,9 @@ fn read_metric(columns: &DetailColumns, row: &Row, launch: usize, sink: &mut Sin
     let cell = &row.cells[columns.value];
     let value = value(cell, scaled.exponent);
     if is_suspect(&value, printed_unit) {
-        let text = format!(
-            "line {}, metric {name:?}: {cell:?} is not a number",
-            row.line
-        );
-        sink.lose("ncu.bad_value", text);
+        let issue = Issue::warning("ncu.bad_value").with("line", row.line);
+        let issue = issue.with("metric", name.as_str());
+        sink.lose(issue.with("cell", cell.as_str()));
     }
     let metric = sink.builder.metric(Metric {
         section: row.cells[columns.section].clone(),
@@ -188,11 +177,8 @@ fn read_rule(
 }
 
 fn bad_speedup(row: &Row, found: &str, sink: &mut Sink<'_>) -> Option<EstimatedSpeedup> {
-    let text = format!(
-        "line {}, column \"Estimated Speedup\": {found:?} does not parse",
-        row.line
-    );
-    sink.lose("ncu.bad_speedup", text);
+    let issue = Issue::warning("ncu.bad_speedup").with("line", row.line);
+    sink.lose(issue.with("cell", found));
     None
 }
 

@@ -15,7 +15,7 @@ use self::launch::LaunchColumns;
 use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Reading};
-use crate::issue::{Issue, Severity};
+use crate::issue::Issue;
 
 /// Reads one page; [`read_directory`] reads many.
 pub(crate) const IMPORTER: Importer = Importer {
@@ -208,7 +208,7 @@ struct Sink<'a> {
     launches: BTreeMap<u64, usize>,
     /// What each launch of this report has, so that a metric repeated in another file is kept once.
     known: BTreeMap<(usize, MetricId), usize>,
-    losses: BTreeMap<&'static str, (u64, String)>,
+    losses: BTreeMap<String, (u64, Issue)>,
 }
 
 impl<'a> Sink<'a> {
@@ -236,14 +236,13 @@ impl<'a> Sink<'a> {
     fn launch_of(&mut self, row: &Row, columns: &mut LaunchColumns) -> Option<usize> {
         let line = row.line;
         if row.damaged_text {
-            let text = format!("line {line}: text that is not UTF-8");
-            self.lose("ncu.not_utf8", text);
+            self.lose(Issue::warning("ncu.not_utf8").with("line", line));
         }
         match columns.launch(&row.cells) {
             Ok(launch) => Some(self.launch(launch, line)),
             Err(column) => {
-                let text = format!("line {line}, column {column:?}: does not parse");
-                self.lose("ncu.bad_launch", text);
+                let issue = Issue::warning("ncu.bad_launch").with("line", line);
+                self.lose(issue.with("column", column));
                 None
             }
         }
@@ -259,11 +258,8 @@ impl<'a> Sink<'a> {
             {
                 return index;
             }
-            let text = format!(
-                "line {line}: launch {} is another kernel than in earlier rows",
-                launch.id
-            );
-            self.lose("ncu.id_reused", text);
+            let issue = Issue::warning("ncu.id_reused").with("line", line);
+            self.lose(issue.with("launch", launch.id));
         }
         self.report.clone_into(&mut launch.report);
         let index = self.builder.counters.launches.len();
@@ -282,22 +278,20 @@ impl<'a> Sink<'a> {
             Some(&at) if readings[at].value == reading.value => {}
             Some(_) => {
                 readings.push(reading);
-                self.lose(
-                    "ncu.two_values",
-                    format!("line {line}: a metric has a second, different value"),
-                );
+                self.lose(Issue::warning("ncu.two_values").with("line", line));
             }
         }
     }
 
     /// Notes a loss; losses of one kind become one issue that shows the first.
-    fn lose(&mut self, code: &'static str, text: String) {
-        self.losses.entry(code).or_insert((0, text)).0 += 1;
+    fn lose(&mut self, issue: Issue) {
+        let code = issue.code.clone();
+        self.losses.entry(code).or_insert((0, issue)).0 += 1;
     }
 
     fn finish(self) {
-        for (code, (count, first)) in self.losses {
-            let issue = Issue::new(Severity::Warning, code, format!("{}, {first}", self.place));
+        for (count, first) in self.losses.into_values() {
+            let issue = first.with("place", self.place);
             self.builder.counters.issues.push(issue.counting(count));
         }
     }

@@ -1,9 +1,8 @@
-use llmprof_units::Count;
-
 use super::launch::LaunchColumns;
 use super::{NcuError, Sink, details};
 use crate::counters::{Metric, MetricId, Reading, unit};
 use crate::import::csv_text::CsvText;
+use crate::issue::Issue;
 
 /// A column of the raw page.
 struct MetricColumn {
@@ -18,18 +17,12 @@ struct MetricColumn {
 pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), NcuError> {
     let mut columns = LaunchColumns::of(&table, sink.place)?;
     let Some(units) = table.next_row() else {
-        sink.lose("ncu.no_rows", "the page ends after its header".to_owned());
+        sink.lose(Issue::warning("ncu.no_rows"));
         return Ok(());
     };
     let width = table.header.len();
     if units.cells.len() != width || units.cells.first().is_some_and(|cell| !cell.is_empty()) {
-        sink.lose(
-            "ncu.bad_units",
-            format!(
-                "line {}: the row of units is not there or is cut; no value can be trusted",
-                units.line
-            ),
-        );
+        sink.lose(Issue::warning("ncu.bad_units").with("line", units.line));
         return Ok(());
     }
     let metrics: Vec<MetricColumn> = table
@@ -59,12 +52,8 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
     while let Some(row) = table.next_row() {
         let is_cut = row.cut_after.is_some_and(|byte| byte != b'"');
         if row.cells.len() != width || is_cut {
-            let text = format!(
-                "line {}: {} where the header has {width}",
-                row.line,
-                Count(row.cells.len() as u64, "cell")
-            );
-            sink.lose("ncu.cut_row", text);
+            let issue = Issue::warning("ncu.cut_row").with("line", row.line);
+            sink.lose(issue.with("cells", row.cells.len()));
             continue;
         }
         let Some(launch) = sink.launch_of(&row, &mut columns) else {
@@ -74,11 +63,9 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
             let cell = &row.cells[metric.at];
             let value = details::value(cell, metric.exponent);
             if details::is_suspect(&value, &metric.printed_unit) {
-                let text = format!(
-                    "line {}, column {:?}: {cell:?} is not a number",
-                    row.line, metric.name
-                );
-                sink.lose("ncu.bad_value", text);
+                let issue = Issue::warning("ncu.bad_value").with("line", row.line);
+                let issue = issue.with("metric", metric.name.as_str());
+                sink.lose(issue.with("cell", cell.as_str()));
             }
             let reading = Reading {
                 metric: metric.id,

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use crate::issue::{Issue, Severity};
+use crate::issue::Issue;
 
 /// An open export and what went wrong while reading it.
 pub(super) struct Database {
     connection: Connection,
     tables: BTreeMap<String, Vec<String>>,
     texts: HashMap<i64, String>,
-    losses: BTreeMap<(&'static str, String), (u64, String)>,
+    losses: BTreeMap<(String, String), (u64, Issue)>,
 }
 
 /// The cells of one row, taken in the order in which the columns were asked for.
@@ -92,9 +92,9 @@ impl Database {
             .iter()
             .find(|column| !is_present(column))
         {
-            let text = format!("table {table} has no column {missing}; its rows were left out");
             let rows = self.rows(table).unwrap_or(1);
-            self.lose_many("nsys.missing_column", table, rows, text);
+            let issue = Issue::warning("nsys.missing_column").with("column", *missing);
+            self.lose(issue, table, rows);
             return 0;
         }
         let selected: Vec<String> = columns
@@ -130,14 +130,12 @@ impl Database {
         let ended = walk();
         if let Some((count, first, column)) = unusable {
             let column = columns.get(column).copied().unwrap_or_default();
-            let text = format!(
-                "table {table}, row {first}, column {column}: no usable value; the row was left out"
-            );
-            self.lose_many("nsys.unusable_row", table, count, text);
+            let issue = Issue::warning("nsys.unusable_row").with("row", first);
+            self.lose(issue.with("column", column), table, count);
         }
         if let Err(error) = ended {
-            let text = format!("table {table} is truncated after row {read}: {error}");
-            self.lose_many("nsys.damaged_table", table, 1, text);
+            let issue = Issue::error("nsys.damaged_table").with("row", read);
+            self.lose(issue.with("error", error.to_string()), table, 1);
         }
         read
     }
@@ -170,29 +168,18 @@ impl Database {
         labels
     }
 
-    /// Notes a loss; those of one code and place become one issue that shows the first.
-    pub(super) fn lose(&mut self, code: &'static str, place: &str, text: String) {
-        self.lose_many(code, place, 1, text);
-    }
-
-    pub(super) fn lose_many(&mut self, code: &'static str, place: &str, count: u64, text: String) {
+    /// Notes a loss in a table; those of one code and table become one issue that shows the first.
+    pub(super) fn lose(&mut self, issue: Issue, table: &str, count: u64) {
         if count > 0 {
-            self.losses
-                .entry((code, place.to_owned()))
-                .or_insert((0, text))
-                .0 += count;
+            let key = (issue.code.clone(), table.to_owned());
+            let issue = issue.with("table", table);
+            self.losses.entry(key).or_insert((0, issue)).0 += count;
         }
     }
 
     pub(super) fn issues(self) -> impl Iterator<Item = Issue> {
-        self.losses.into_iter().map(|((code, _), (count, text))| {
-            let severity = match code {
-                "nsys.damaged_table" => Severity::Error,
-                "nsys.not_read" | "nsys.graphs_whole" | "nsys.devices_renumbered" => Severity::Info,
-                _ => Severity::Warning,
-            };
-            Issue::new(severity, code, text).counting(count)
-        })
+        let losses = self.losses.into_values();
+        losses.map(|(count, issue)| issue.counting(count))
     }
 }
 

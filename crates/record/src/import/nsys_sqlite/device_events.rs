@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Reading;
 use super::database::{Cells, Database};
-use super::host_events::backwards_text;
+use crate::issue::Issue;
 use crate::trace::{
     Copy, CopyKind, Kernel, MemoryEvent, MemoryKind, MemoryPlace, Memset, Sync, SyncKind, ThreadId,
 };
@@ -116,12 +116,7 @@ fn read_kernels(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose_many(
-        "nsys.ends_before_start",
-        TABLE,
-        backwards,
-        backwards_text(TABLE),
-    );
+    database.lose(Issue::warning("nsys.ends_before_start"), TABLE, backwards);
 }
 
 /// Graphs that were traced as one activity each: a kernel row that stands for all of its nodes.
@@ -156,11 +151,9 @@ fn read_graphs(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows;
-    let text = "CUDA graphs were traced as one activity each, without their kernels; \
-                `nsys profile --cuda-graph-trace=node` records the kernels";
-    database.lose_many("nsys.graphs_whole", TABLE, whole, text.to_owned());
-    let text = "CUDA graphs ran whose times the driver could not take; they are missing".to_owned();
-    database.lose_many("nsys.graphs_without_time", TABLE, without_time, text);
+    database.lose(Issue::info("nsys.graphs_whole"), TABLE, whole);
+    let issue = Issue::warning("nsys.graphs_without_time");
+    database.lose(issue, TABLE, without_time);
 }
 
 fn read_copies(database: &mut Database, reading: &mut Reading) {
@@ -206,12 +199,7 @@ fn read_copies(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose_many(
-        "nsys.ends_before_start",
-        TABLE,
-        backwards,
-        backwards_text(TABLE),
-    );
+    database.lose(Issue::warning("nsys.ends_before_start"), TABLE, backwards);
 }
 
 /// The tool's words for a copy. Versions without the table of labels have CUPTI's codes.
@@ -287,12 +275,7 @@ fn read_memsets(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose_many(
-        "nsys.ends_before_start",
-        TABLE,
-        backwards,
-        backwards_text(TABLE),
-    );
+    database.lose(Issue::warning("nsys.ends_before_start"), TABLE, backwards);
 }
 
 fn read_syncs(database: &mut Database, reading: &mut Reading) {

@@ -2,6 +2,7 @@
 
 use super::database::Database;
 use super::{Reading, process_of, thread_of};
+use crate::issue::Issue;
 use crate::trace::{Host, HostKind};
 
 pub(super) fn read(database: &mut Database, reading: &mut Reading) {
@@ -59,16 +60,7 @@ fn read_calls(database: &mut Database, reading: &mut Reading, table: &str, kind:
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose_many(
-        "nsys.ends_before_start",
-        table,
-        backwards,
-        backwards_text(table),
-    );
-}
-
-pub(super) fn backwards_text(table: &str) -> String {
-    format!("table {table} has events that end before they start; their time counts as 0")
+    database.lose(Issue::warning("nsys.ends_before_start"), table, backwards);
 }
 
 /// Runtime or driver: by the class where this version has it, else by the name.

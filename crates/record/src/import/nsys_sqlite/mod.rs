@@ -18,6 +18,7 @@ use database::Database;
 use rusqlite::{Connection, OpenFlags};
 
 use super::{ImportError, Importer, Profile, Source};
+use crate::issue::Issue;
 use crate::trace::{StrId, Trace, TraceBuilder};
 
 /// Reads `.sqlite` exports, packed or not.
@@ -233,7 +234,6 @@ fn note_unread_tables(database: &mut Database) {
         .collect();
     for table in unread {
         let rows = database.rows(&table).unwrap_or(1);
-        let text = format!("table {table} has events of a kind that is not imported");
-        database.lose_many("nsys.not_read", &table, rows, text);
+        database.lose(Issue::info("nsys.not_read"), &table, rows);
     }
 }

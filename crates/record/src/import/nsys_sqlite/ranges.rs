@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::database::Database;
 use super::{Reading, process_of};
+use crate::issue::Issue;
 use crate::trace::{Range, RangeKind, StrId, ThreadId};
 
 /// Codes of `ENUM_NSYS_EVENT_TYPE` for NVTX events, and for those read from NVTXT files.
@@ -69,12 +70,8 @@ pub(super) fn read(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows_kept;
-    let text = format!(
-        "table {TABLE} has ranges that were not closed; they were given the end of the capture"
-    );
-    database.lose_many("nsys.open_range", TABLE, open, text);
-    let text = format!("table {TABLE} has events of a type that is not known; they were left out");
-    database.lose_many("nsys.unknown_nvtx", TABLE, other, text);
+    database.lose(Issue::warning("nsys.open_range"), TABLE, open);
+    database.lose(Issue::warning("nsys.unknown_nvtx"), TABLE, other);
 }
 
 /// Names of domains by process and number. The default domain has number 0 and no name.

@@ -35,10 +35,8 @@ impl DeviceNumbers {
         if gpus.values().all(|gpus| gpus.len() == 1) {
             physical.clear();
         } else {
-            let text =
-                "processes number their GPUs differently; events carry the machine's GPU numbers"
-                    .to_owned();
-            database.lose("nsys.devices_renumbered", "devices", text);
+            let issue = Issue::info("nsys.devices_renumbered");
+            database.lose(issue, "devices", 1);
         }
         Self { physical }
     }

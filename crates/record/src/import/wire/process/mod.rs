@@ -238,14 +238,7 @@ impl<'a> Process<'a> {
             Issue::error("cupti.refused")
         };
         let issue = issue.with("process", self.id).with("why", why);
-        let issue = match refused.status {
-            39 => issue.with_hint(
-                "end the other profiler, such as torch.profiler or nsys, in that process",
-            ),
-            35 | 40 => issue.with_hint("the driver allows profiling to administrators only (NVreg_RestrictProfilingToAdminUsers)"),
-            0 => issue.with_hint("name a libcupti of CUDA 12 or 13 with LLMPROF_CUPTI"),
-            _ => issue,
-        };
+        let issue = issue.with("status", refused.status);
         self.builder.issues.push(issue);
     }
 

@@ -1,0 +1,217 @@
+//! What a finding says, as values: the conclusion, how its gain is computed, or why there is none.
+
+use llmprof_theory::roofline::Resource;
+use llmprof_units::{Bytes, DType, FlopsPerSecond, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::bottleneck::ClassReason;
+use crate::matching::UnmatchedReason;
+
+/// The conclusion of a finding. Shares are of the wall time that gains are judged by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Conclusion {
+    Idle {
+        share: f64,
+        is_host_bound: bool,
+        /// Whether a device idles; else no operator of the host runs.
+        on_device: bool,
+        /// The part that first uses take, which have a finding of their own.
+        first_use_share: Option<f64>,
+        remedy: Option<IdleRemedy>,
+    },
+    /// Operators above their roofline time.
+    Inefficiency {
+        operators: String,
+        share: f64,
+        roofline_fraction: f64,
+        /// The limit; absent where fusion can remove them.
+        binds: Option<Resource>,
+    },
+    /// Overhead ops.
+    Extra {
+        share: f64,
+        /// Whether only names say so, since no model says what is needed.
+        by_name: bool,
+    },
+    Copies {
+        share: f64,
+    },
+    /// Kernels that are neither GEMM nor attention.
+    Fusion {
+        /// Of a step, where steps are known.
+        kernels: u64,
+        of_kernels: u64,
+        per_step: bool,
+        mean_ns: Nanos,
+        /// The part that a compiler has fused already.
+        fused_share: Option<f64>,
+        /// With the gaps after them.
+        share: f64,
+    },
+    /// GEMMs in a format that the device multiplies slowly.
+    FasterFormat {
+        share: f64,
+        dtype: DType,
+        peak_flops_per_s: FlopsPerSecond,
+        faster_dtype: DType,
+        faster_peak_flops_per_s: FlopsPerSecond,
+        /// Whether llmprof's own engine ran the model, which has no GEMM in that format.
+        is_native: bool,
+    },
+    QuantizeWeights {
+        /// The present format.
+        weights: String,
+    },
+    Batching {
+        batch: u64,
+        present_batch: u64,
+        /// Time of a decode step then ÷ now.
+        step_ratio: f64,
+    },
+    WeightsOnChip {
+        bytes_per_step: Bytes,
+        /// The level, or `caches` for all of them together.
+        cache: String,
+    },
+    /// Attention that waits at each length of the KV cache that has not run before.
+    KvLengths {
+        waits: u64,
+        mean_ns: Nanos,
+    },
+    FirstPass {
+        first_ns: Nanos,
+        /// What its median step took longer, where each new length costs that.
+        extra_step_ns: Option<Nanos>,
+        has_kv_cache: bool,
+    },
+    FirstRange {
+        first_ns: Nanos,
+        /// The part in waits for new lengths of the KV cache, and their number.
+        attention_wait_ns: Option<Nanos>,
+        lengths: u64,
+    },
+    Throttled {
+        gpu: u32,
+        share: f64,
+        reasons: Vec<String>,
+        clock_mhz: Option<f64>,
+    },
+}
+
+impl Conclusion {
+    /// The code of the finding.
+    pub(crate) fn code(&self) -> String {
+        match self {
+            Self::Idle { .. } => "idle",
+            Self::Inefficiency { operators, .. } => return format!("inefficiency.{operators}"),
+            Self::Extra { .. } => "extra",
+            Self::Copies { .. } => "copies",
+            Self::Fusion { .. } => "fusion",
+            Self::FasterFormat { .. } => "faster_format",
+            Self::QuantizeWeights { .. } => "quantize_weights",
+            Self::Batching { .. } => "batching",
+            Self::WeightsOnChip { .. } => "weights_on_chip",
+            Self::KvLengths { .. } => "first_use.kv_lengths",
+            Self::FirstPass { .. } | Self::FirstRange { .. } => "first_use",
+            Self::Throttled { .. } => "throttled",
+        }
+        .to_owned()
+    }
+}
+
+/// What would make idle time of a device shorter, by what most of it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdleRemedy {
+    /// Host work before launches.
+    CheaperLaunches,
+    /// Host work around the launches of CUDA Graphs, from which most kernels come.
+    LessAroundGraphs,
+    /// Gaps between kernels that were launched in time.
+    FewerKernels,
+}
+
+/// How the factor of a gain is computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "formula", rename_all = "snake_case")]
+pub enum Derivation {
+    /// wall ÷ (wall − idle)
+    WithoutIdle {
+        wall_ns: Nanos,
+        idle_ns: Nanos,
+        /// Idle time of first uses, which is not taken off.
+        first_use_ns: Option<Nanos>,
+    },
+    /// wall ÷ (wall − first use)
+    WithoutFirstUse { wall_ns: Nanos, first_use_ns: Nanos },
+    /// wall ÷ (wall − (measured − roofline))
+    AtRoofline {
+        wall_ns: Nanos,
+        measured_ns: Nanos,
+        roofline_ns: Nanos,
+    },
+    /// wall ÷ (wall − part)
+    WithoutPart { wall_ns: Nanos, part_ns: Nanos },
+    /// wall ÷ (wall − kernels − gaps)
+    Fused {
+        wall_ns: Nanos,
+        kernels_ns: Nanos,
+        gaps_ns: Nanos,
+    },
+    /// wall ÷ after, with weight GEMMs counted again in another format, at their present share of roofline or that of decode.
+    GemmsRecounted {
+        wall_ns: Nanos,
+        after_ns: Nanos,
+        roofline_ratio: f64,
+        dtype: DType,
+    },
+    /// wall ÷ after, with weights counted again in int8, each operator at its present share of roofline.
+    Int8Recounted {
+        wall_ns: Nanos,
+        after_ns: Nanos,
+        roofline_ratio: f64,
+    },
+    /// (batch ÷ present batch) ÷ step ratio
+    LargerBatch {
+        batch: u64,
+        present_batch: u64,
+        step_ratio: f64,
+        /// Whether the device works in its idle time first.
+        fills_idle: bool,
+        /// Doubling the batch stops below this factor.
+        least_factor: f64,
+    },
+    /// First pass ÷ mean of the later ones.
+    FirstOverLaterPasses,
+    /// First range ÷ mean of the later ones.
+    FirstOverLaterRanges,
+}
+
+/// Why a finding has no conclusion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Abstention {
+    /// No phases were found, so the time includes the program's start and end.
+    NoPhases,
+    /// The device is hardly used: the phase is work of the host or of another device.
+    HardlyUsed,
+    NoModel,
+    NoDevice,
+    /// Which operators of the model the phase runs is not known.
+    UnknownPhase,
+    /// Overhead ops cannot be separated from matched work.
+    Unmatched {
+        why: UnmatchedReason,
+    },
+    /// Whether memory is the limit is not known.
+    UnknownLimit {
+        why: ClassReason,
+    },
+    /// Linear operators are far from roofline: fewer bytes may change nothing.
+    FarFromRoofline {
+        fraction: f64,
+    },
+    /// Theory cannot count the change on this device.
+    NotCounted,
+}

@@ -1,0 +1,97 @@
+//! What derived numbers rest on.
+
+use llmprof_units::Times;
+
+use crate::analyzed::Assumption;
+
+pub fn assumption(assumption: &Assumption) -> String {
+    match assumption {
+        Assumption::MultiplyAdd => "A multiply-add is two FLOPs.".to_owned(),
+        Assumption::Latency => {
+            "TTFT = first token − request start; TPOT = (last token − first token) ÷ (output tokens − 1); ITL is the list of gaps."
+                .to_owned()
+        }
+        Assumption::Intervals => {
+            "Intervals are of the mean over passes, 95 %, Student's t; percentiles interpolate between neighbours.".to_owned()
+        }
+        Assumption::Mfu => {
+            "MFU = Σ over dtypes of (model FLOPs ÷ peak FLOP/s) ÷ wall time; model FLOPs are the GEMMs that the model needs."
+                .to_owned()
+        }
+        Assumption::Mbu => {
+            "MBU = (weight bytes + KV bytes read and written) ÷ (wall time × peak DRAM bandwidth).".to_owned()
+        }
+        Assumption::Device { name, title, basis } => {
+            format!("Peaks and bandwidths are those of `{name}` ({title}, {basis}).")
+        }
+        Assumption::Roofline => {
+            "The roofline time of an operator is the larger of FLOPs ÷ peak of the pipe that runs them and minimum DRAM traffic ÷ \
+             bandwidth. Minimum DRAM traffic is weights, KV cache and the model's inputs and outputs; activations between operators \
+             do not count."
+                .to_owned()
+        }
+        Assumption::ComputeDtype {
+            dtype,
+            peak_flops_per_s,
+            stored_dtype,
+            stored_peak_flops_per_s,
+        } => format!(
+            "GEMMs run in {dtype}: roofline times and MFU use its peak, {peak_flops_per_s}. static_compute.md uses the peak of \
+             {stored_dtype}, in which the weights are stored: {stored_peak_flops_per_s}."
+        ),
+        Assumption::MeasuredPeaks { at } => {
+            format!("The peaks of this CPU were measured at {at}; `llmprof hardware measure` measures them again.")
+        }
+        Assumption::Worker {
+            model_class,
+            versions,
+            options,
+        } => format!(
+            "{model_class} ran on {}: {}.",
+            pairs(versions, " and "),
+            pairs(options, ", ")
+        ),
+        Assumption::ProfilingOverhead {
+            phases,
+            plain_passes,
+        } => {
+            let phases: Vec<String> = phases
+                .iter()
+                .map(|phase| format!("{} {}", phase.phase, Times(phase.ratio)))
+                .collect();
+            let plain = match plain_passes {
+                1 => "the plain pass".to_owned(),
+                passes => format!("mean of {passes} plain passes"),
+            };
+            format!(
+                "Profiling overhead of torch.profiler: {} wall time (profiled batch ÷ {plain}, same work).",
+                phases.join(", ")
+            )
+        }
+        Assumption::ProfiledTimes { tool } => format!(
+            "Times include the profiler's overhead, since no pass ran without it: {}; GPU-bound work is slowed by a few percent.",
+            slowed_by(tool.as_deref())
+        ),
+    }
+}
+
+/// By how much a tool slows a program. Factors are of host-bound decode on an H200 (Qwen2.5-0.5B, eager, batch 1), where they
+/// are largest.
+fn slowed_by(tool: Option<&str>) -> &'static str {
+    match tool {
+        Some("kineto") => "torch.profiler slows host-bound decode 1.9 to 2.5 times on an H200",
+        Some("nsys") => "Nsight Systems slows host-bound decode 1.7 to 1.9 times on an H200",
+        Some("llmprof") => {
+            "recording slows host-bound decode 1.4 times on an H200, less with --overhead"
+        }
+        _ => "profilers slow host-bound programs most",
+    }
+}
+
+fn pairs(pairs: &[(String, String)], between: &str) -> String {
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    pairs.join(between)
+}

@@ -1,0 +1,73 @@
+//! Why a phase has its bottleneck class, or none.
+
+use llmprof_units::Percent;
+
+use super::findings::label;
+use crate::analyzed::{ClassReason, Limits, PhaseClass};
+
+/// The rule that gave the class, or why none did.
+pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
+    match why {
+        ClassReason::Share {
+            what,
+            share,
+            least_share,
+        } => format!(
+            "{} is {} (threshold {})",
+            label(*what),
+            Percent(*share),
+            Percent(*least_share)
+        ),
+        ClassReason::SmallKernels {
+            share,
+            least_share,
+            limits,
+        } => {
+            let limits = limits.as_ref().map(|limits| format!("{}; ", explained(limits)));
+            format!(
+                "{}kernels with fewer blocks than the GPU has SMs take {} of the busy time (threshold {})",
+                limits.unwrap_or_default(),
+                Percent(*share),
+                Percent(*least_share)
+            )
+        }
+        ClassReason::Balanced { factor } => {
+            format!("compute and memory limits are within a factor of {factor}")
+        }
+        ClassReason::AtLimit { share } => {
+            let what = match class {
+                Some(PhaseClass::L2Bound) => "on-chip memory bandwidth",
+                Some(PhaseClass::MemoryBound) => "memory bandwidth",
+                _ => "peak compute",
+            };
+            format!("{what} explains {} of the busy time", Percent(*share))
+        }
+        ClassReason::NoLimitNear {
+            limits,
+            is_cache_unknown,
+        } => {
+            let cache = if *is_cache_unknown {
+                "; the bytes of a step stay in caches whose bandwidth the device file does not state"
+            } else {
+                ""
+            };
+            format!("{}{cache}", explained(limits))
+        }
+        ClassReason::NoLimits => {
+            "without a model and a device there is no limit to compare with, and idle time alone does not explain the phase"
+                .to_owned()
+        }
+        ClassReason::NoTime => "the phase took no time".to_owned(),
+        ClassReason::NoPhases => {
+            "no phases were found, so the time includes the program's start and end".to_owned()
+        }
+    }
+}
+
+fn explained(limits: &Limits) -> String {
+    format!(
+        "peak compute explains {} and memory bandwidth {} of the busy time",
+        Percent(limits.compute_share),
+        Percent(limits.memory_share)
+    )
+}

@@ -1,0 +1,324 @@
+//! The conclusion of a finding in one sentence: the result, then the reason.
+
+use llmprof_theory::roofline::Resource;
+use llmprof_units::{Count, Percent, Times, significant};
+
+use crate::analyzed::{Abstention, Conclusion, Finding};
+use crate::text::{bottleneck, unmatched};
+
+pub fn finding(finding: &Finding) -> String {
+    match (&finding.conclusion, &finding.abstains) {
+        (Some(conclusion), _) => sentence(finding, conclusion),
+        (None, Some(_)) => {
+            let phase = finding.phase_name().unwrap_or("run");
+            format!("{phase}: no conclusion on {}", topic(&finding.code))
+        }
+        (None, None) => finding.code.clone(),
+    }
+}
+
+fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
+    let phase = finding.phase_name().unwrap_or("run");
+    let gain = finding.gain.as_ref();
+    let factor = gain.map_or(1.0, |gain| gain.phase_factor.unwrap_or(gain.factor));
+    let up_to = if gain.is_some_and(|gain| gain.is_bound) {
+        "up to "
+    } else {
+        ""
+    };
+    let speedup = format!("phase speedup {up_to}{}", Times(factor));
+    match conclusion {
+        Conclusion::Idle { .. } => idle(phase, conclusion, &speedup),
+        Conclusion::Inefficiency {
+            operators,
+            share,
+            roofline_fraction,
+            binds,
+        } => {
+            let operators = spoken(operators);
+            let share = Percent(*share);
+            match binds {
+                Some(resource) => format!(
+                    "{phase}: {operators} take {share} of the time at {} of the {}; {speedup} at the limit",
+                    Percent(*roofline_fraction),
+                    limit(*resource)
+                ),
+                None => format!(
+                    "{phase}: {operators} take {share} of the time and could be fused away; {speedup} without them"
+                ),
+            }
+        }
+        Conclusion::Extra { share, by_name } => {
+            let (by, what) = if *by_name {
+                (" (by kernel name)", "fills, layout, gather/scatter")
+            } else {
+                ("", "casts, concat, masks, index work")
+            };
+            let share = Percent(*share);
+            format!(
+                "{phase}: overhead ops{by} take {share} of the time ({what}); {speedup} without them"
+            )
+        }
+        Conclusion::Copies { share } => format!(
+            "{phase}: copies and memsets take {} of the time; {speedup} without them",
+            Percent(*share)
+        ),
+        Conclusion::Fusion { .. } => fusion(phase, conclusion, &speedup),
+        Conclusion::FasterFormat {
+            share,
+            dtype,
+            peak_flops_per_s,
+            faster_dtype,
+            faster_peak_flops_per_s,
+            is_native: _,
+        } => format!(
+            "{phase}: weight GEMMs take {} of the time and run in {dtype} (peak {peak_flops_per_s}); the {faster_dtype} peak is \
+             {faster_peak_flops_per_s}, {} as high; {speedup}",
+            Percent(*share),
+            Times(faster_peak_flops_per_s.0 / peak_flops_per_s.0)
+        ),
+        Conclusion::QuantizeWeights { weights } => {
+            format!("{phase} is limited by reading {weights} weights; {speedup} with int8 weights")
+        }
+        Conclusion::Batching {
+            batch,
+            present_batch,
+            step_ratio,
+        } => format!(
+            "{phase}: {} the tokens per second at batch {batch} instead of {present_batch}; each step takes {} as long",
+            Times(factor),
+            Times(*step_ratio)
+        ),
+        Conclusion::WeightsOnChip {
+            bytes_per_step,
+            cache,
+        } => {
+            let cache = match cache.as_str() {
+                "caches" => "the caches together".to_owned(),
+                name => format!("the {name} cache"),
+            };
+            format!(
+                "{phase}: a step reads {bytes_per_step}, which {cache} can hold: DRAM bandwidth is not its limit, and results do not \
+                 carry over to larger models"
+            )
+        }
+        Conclusion::KvLengths { .. }
+        | Conclusion::FirstPass { .. }
+        | Conclusion::FirstRange { .. } => first_use(phase, conclusion, factor, &speedup),
+        Conclusion::Throttled {
+            gpu,
+            share,
+            reasons,
+            clock_mhz,
+        } => {
+            let why = match reasons.as_slice() {
+                [] => String::new(),
+                reasons => format!(" ({})", reasons.join(", ").replace('_', " ")),
+            };
+            let clock =
+                clock_mhz.map(|clock| format!(", at {} MHz on average", significant(clock)));
+            format!(
+                "{phase}: GPU {gpu} ran below its clock for {} of the time{why}{}",
+                Percent(*share),
+                clock.unwrap_or_default()
+            )
+        }
+    }
+}
+
+fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
+    let Conclusion::Idle {
+        share,
+        is_host_bound,
+        on_device,
+        first_use_share,
+        remedy: _,
+    } = conclusion
+    else {
+        return String::new();
+    };
+    let bound = if *is_host_bound { " is host-bound" } else { "" };
+    let share = Percent(*share);
+    let what = if *on_device {
+        format!("GPU idle {share}")
+    } else {
+        format!("no operator runs for {share} of the time")
+    };
+    match first_use_share {
+        Some(first) => format!(
+            "{phase}{bound}: {what}, {} of it first use (a finding of its own); {speedup} without the rest",
+            Percent(*first)
+        ),
+        None => format!("{phase}{bound}: {what}; {speedup} without it"),
+    }
+}
+
+fn fusion(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
+    let Conclusion::Fusion {
+        kernels,
+        of_kernels,
+        per_step,
+        mean_ns,
+        fused_share,
+        share,
+    } = conclusion
+    else {
+        return String::new();
+    };
+    let each = if *per_step { " per step" } else { "" };
+    let (already, further) = match fused_share {
+        Some(fused) => (
+            format!(", {} already fused by a compiler", Percent(*fused)),
+            "fused further",
+        ),
+        None => (String::new(), "fused"),
+    };
+    format!(
+        "{phase}: {kernels} of {of_kernels} kernels{each} are neither GEMM nor attention but norms, RoPE, additions and copies \
+         ({mean_ns} on average{already}); with the gaps after them they take {} of the time; {speedup} if {further}",
+        Percent(*share)
+    )
+}
+
+fn first_use(phase: &str, conclusion: &Conclusion, factor: f64, speedup: &str) -> String {
+    match conclusion {
+        Conclusion::KvLengths { waits, mean_ns } => format!(
+            "{phase}: attention waits {}, {mean_ns} on average, at KV cache lengths that had not run before; {speedup} without \
+             these waits",
+            Count(*waits, "time")
+        ),
+        Conclusion::FirstPass {
+            first_ns,
+            extra_step_ns,
+            has_kv_cache,
+        } => {
+            let of = if *has_kv_cache {
+                "KV cache"
+            } else {
+                "sequence"
+            };
+            let lengths = extra_step_ns.map(|extra| {
+                format!(
+                    ", and its median step {extra} longer: each new {of} length costs that once"
+                )
+            });
+            format!(
+                "the first pass took {first_ns}, {} the later ones{}",
+                Times(factor),
+                lengths.unwrap_or_default()
+            )
+        }
+        Conclusion::FirstRange {
+            first_ns,
+            attention_wait_ns,
+            lengths,
+        } => {
+            let waits = attention_wait_ns.map(|time| {
+                format!(
+                    "; {time} of it are waits before attention kernels of {} of the KV cache",
+                    Count(*lengths, "new length")
+                )
+            });
+            format!(
+                "the first {phase} took {first_ns}, {} the later ones, for the same GPU work{}",
+                Times(factor),
+                waits.unwrap_or_default()
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// What a finding that abstains is about, by its code.
+fn topic(code: &str) -> &str {
+    match code {
+        "idle" => "the cost of GPU idle time",
+        "inefficiency" => "kernel inefficiency",
+        "extra" => "overhead ops",
+        "quantize_weights" => "8-bit weights",
+        "batching" => "larger batches",
+        other => other,
+    }
+}
+
+/// Why there is no conclusion.
+pub(crate) fn abstention(why: &Abstention) -> String {
+    match why {
+        Abstention::NoPhases => {
+            "no phases were found, so the time includes the program's start and end; NVTX ranges name phases".to_owned()
+        }
+        Abstention::HardlyUsed => {
+            "the GPU is hardly used in this phase, which is work of the host or of another GPU".to_owned()
+        }
+        Abstention::NoModel => "no model is known".to_owned(),
+        Abstention::NoDevice => "no device is named, so its limits are unknown".to_owned(),
+        Abstention::UnknownPhase => {
+            "which operators of the model this phase runs is unknown; ranges `prefill` and `decode` say so".to_owned()
+        }
+        Abstention::Unmatched { why } => unmatched::reason(*why).to_owned(),
+        Abstention::UnknownLimit { why } => format!(
+            "whether memory is the limit is unknown: {}",
+            bottleneck::reason(None, why)
+        ),
+        Abstention::FarFromRoofline { fraction } => format!(
+            "linear operators run at {} of roofline: fewer bytes alone may change nothing",
+            Percent(*fraction)
+        ),
+        Abstention::NotCounted => "theory cannot count this change on the device".to_owned(),
+    }
+}
+
+/// The limit that a resource sets.
+fn limit(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Tensor => "compute peak",
+        Resource::Vector => "vector peak",
+        Resource::Memory => "memory limit",
+        Resource::Launch => "launch limit",
+        Resource::Host => "host limit",
+    }
+}
+
+/// What to call a group of operators.
+fn spoken(operators: &str) -> String {
+    match operators {
+        "gemm" => "GEMMs".to_owned(),
+        name => format!("{name} operators"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_analysis::matching::UnmatchedReason;
+
+    use super::*;
+
+    #[test]
+    fn every_code_that_abstains_has_a_topic() {
+        for code in [
+            "idle",
+            "inefficiency",
+            "extra",
+            "quantize_weights",
+            "batching",
+        ] {
+            assert_ne!(topic(code), code);
+        }
+    }
+
+    #[test]
+    fn every_reason_is_worded_once() {
+        let mut texts: Vec<&str> = UnmatchedReason::ALL.map(unmatched::reason).to_vec();
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!(texts.len(), UnmatchedReason::ALL.len());
+        for reason in UnmatchedReason::ALL {
+            assert_eq!(
+                unmatched::of_code(reason.code()),
+                Some(unmatched::reason(reason))
+            );
+            let json = serde_json::to_value(reason).unwrap();
+            assert_eq!(json, reason.code());
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Findings: conclusion, gain, knob, evidence.
+
+mod conclusion;
+mod evidence;
+
+use llmprof_units::{Nanos, Times};
+
+pub(crate) use self::conclusion::abstention;
+pub use self::conclusion::finding;
+pub(crate) use self::evidence::{derivation, evidence, figure, label};
+use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, GainOf, IdleRemedy};
+
+/// Gains below this factor are not printed as a figure.
+const NOTICED: f64 = 1.005;
+
+/// What the change would bring; nothing where no gain can be computed.
+pub fn gain(finding: &Finding) -> Option<String> {
+    let gain = finding.gain.as_ref()?;
+    let of = match gain.of {
+        GainOf::Run => "run",
+        GainOf::Throughput => "throughput",
+        GainOf::FirstRequest => "first request",
+    };
+    let is_bound =
+        gain.is_bound || (gain.of == GainOf::Run && finding.confidence == Confidence::Low);
+    let label = if is_bound {
+        "Upper bound"
+    } else {
+        "Expected speedup"
+    };
+    if gain.factor < NOTICED {
+        return Some(format!("{label}: {of} below 1.01×."));
+    }
+    Some(format!("{label}: {of} {}.", Times(gain.factor)))
+}
+
+/// What ran the model: a knob is something that the runtime has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    Native,
+    PyTorchOnCpu,
+    Gpu,
+}
+
+impl Runtime {
+    pub(crate) fn of(analysis: &Analysis) -> Self {
+        match &analysis.timeline {
+            None => Self::Native,
+            Some(timeline) if timeline.totals.device_time_ns > Nanos(0) => Self::Gpu,
+            Some(_) => Self::PyTorchOnCpu,
+        }
+    }
+}
+
+/// What to change; nothing where the finding has no remedy.
+pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
+    let gpu = runtime == Runtime::Gpu;
+    let torch = runtime != Runtime::Native;
+    let knob = match finding.conclusion.as_ref()? {
+        Conclusion::Idle { remedy, .. } => match (*remedy)? {
+            IdleRemedy::CheaperLaunches => "Knob: CUDA Graphs or torch.compile.",
+            IdleRemedy::LessAroundGraphs => {
+                "Most kernels run in CUDA Graphs already; what is left is host work around their launches."
+            }
+            IdleRemedy::FewerKernels => {
+                "Knob: fewer, fused kernels (torch.compile): most of it are gaps between queued kernels."
+            }
+        },
+        Conclusion::Inefficiency { operators, .. } => match operators.as_str() {
+            "attention" if gpu => {
+                "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer)."
+            }
+            "linear" | "experts" | "gemm" if gpu => {
+                "Knob: larger batches, or tuned GEMM kernels (torch.compile max-autotune)."
+            }
+            _ if torch => "Knob: fuse them with their neighbours (torch.compile).",
+            _ => return None,
+        },
+        Conclusion::Extra { .. } if torch => {
+            "Knob: torch.compile; avoid casts, concatenations and copies."
+        }
+        Conclusion::Copies { .. } if gpu => {
+            "Knob: keep data on the GPU; copy from pinned memory asynchronously."
+        }
+        Conclusion::Fusion { .. } => "Knob: torch.compile, or fused kernels.",
+        Conclusion::FasterFormat {
+            faster_dtype,
+            is_native,
+            ..
+        } => {
+            return Some(if *is_native {
+                format!("Knob: `runtime=pytorch`; the native engine has no {faster_dtype} GEMM.")
+            } else {
+                format!("Knob: load the model in {faster_dtype}, where that precision is enough.")
+            });
+        }
+        Conclusion::QuantizeWeights { .. } if gpu => "Knob: int8 weights.",
+        Conclusion::Batching { .. } => "Knob: `runtime.batch_size`.",
+        Conclusion::KvLengths { .. }
+        | Conclusion::FirstPass {
+            extra_step_ns: Some(_),
+            has_kv_cache: true,
+            ..
+        } => "Knob: warm up the lengths that are served, or keep the KV cache at one size.",
+        Conclusion::FirstPass {
+            extra_step_ns: Some(_),
+            ..
+        } => "Knob: warm up the lengths that are served.",
+        Conclusion::FirstPass { .. } | Conclusion::FirstRange { .. } => {
+            "Knob: warm up before serving."
+        }
+        Conclusion::Throttled { .. } => "Knob: power limit or cooling.",
+        Conclusion::Extra { .. }
+        | Conclusion::Copies { .. }
+        | Conclusion::QuantizeWeights { .. }
+        | Conclusion::WeightsOnChip { .. } => return None,
+    };
+    Some(knob.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_analysis::findings::{Derivation, Gain};
+    use llmprof_record::run::RunPhase;
+
+    use super::*;
+
+    fn sample(conclusion: Conclusion, factor: f64, is_bound: bool) -> Finding {
+        let derivation = Derivation::WithoutPart {
+            wall_ns: Nanos(2),
+            part_ns: Nanos(1),
+        };
+        Finding {
+            code: "a".to_owned(),
+            phase: Some(RunPhase::Decode),
+            label: None,
+            conclusion: Some(conclusion),
+            evidence: Vec::new(),
+            gain: Some(Gain {
+                of: GainOf::Run,
+                factor,
+                phase_factor: Some(3.7),
+                saved_ns: None,
+                derivation,
+                is_bound,
+            }),
+            confidence: Confidence::High,
+            abstains: None,
+        }
+    }
+
+    fn idle(first_use_share: Option<f64>) -> Conclusion {
+        Conclusion::Idle {
+            share: 0.73,
+            is_host_bound: true,
+            on_device: true,
+            first_use_share,
+            remedy: Some(IdleRemedy::CheaperLaunches),
+        }
+    }
+
+    fn inefficiency(operators: &str) -> Conclusion {
+        Conclusion::Inefficiency {
+            operators: operators.to_owned(),
+            share: 0.5,
+            roofline_fraction: 0.457,
+            binds: Some(llmprof_theory::roofline::Resource::Tensor),
+        }
+    }
+
+    #[test]
+    fn the_result_comes_first() {
+        let line = |conclusion, is_bound| finding(&sample(conclusion, 2.0, is_bound));
+        assert_eq!(
+            line(idle(None), true),
+            "decode is host-bound: GPU idle 73.0 %; phase speedup up to 3.70× without it"
+        );
+        assert_eq!(
+            line(idle(Some(0.2)), true),
+            "decode is host-bound: GPU idle 73.0 %, 20.0 % of it first use (a finding of its own); phase speedup up to 3.70× \
+             without the rest"
+        );
+        assert_eq!(
+            line(inefficiency("gemm"), true),
+            "decode: GEMMs take 50.0 % of the time at 45.7 % of the compute peak; phase speedup up to 3.70× at the limit"
+        );
+        assert_eq!(
+            line(Conclusion::Copies { share: 0.25 }, false),
+            "decode: copies and memsets take 25.0 % of the time; phase speedup 3.70× without them"
+        );
+    }
+
+    /// What a title calls "up to" is no expectation, however sure the time is that would go.
+    #[test]
+    fn a_bound_is_called_one() {
+        let line = |is_bound, confidence| {
+            gain(&Finding {
+                confidence,
+                ..sample(idle(None), 2.65, is_bound)
+            })
+        };
+        let most = Some("Upper bound: run 2.65×.".to_owned());
+        assert_eq!(line(true, Confidence::High), most);
+        assert_eq!(line(false, Confidence::Low), most);
+        let expected = Some("Expected speedup: run 2.65×.".to_owned());
+        assert_eq!(line(false, Confidence::Medium), expected);
+        let small = gain(&sample(idle(None), 1.001, true));
+        assert_eq!(small.as_deref(), Some("Upper bound: run below 1.01×."));
+    }
+
+    #[test]
+    fn knobs_follow_conclusions() {
+        let of = |conclusion, runtime| knob(&sample(conclusion, 2.0, true), runtime);
+        let gpu = |conclusion| of(conclusion, Runtime::Gpu);
+        let graphs = gpu(idle(None));
+        assert_eq!(
+            graphs.as_deref(),
+            Some("Knob: CUDA Graphs or torch.compile.")
+        );
+        let attention = gpu(inefficiency("attention"));
+        assert!(
+            attention
+                .as_ref()
+                .is_some_and(|knob| knob.contains("attention"))
+        );
+        assert_ne!(attention, gpu(inefficiency("linear")));
+        let native = of(inefficiency("attention"), Runtime::Native);
+        assert_eq!(native, None, "there is no other");
+    }
+}

@@ -1,0 +1,40 @@
+//! Why work belongs to no operator: of the model, or of the framework.
+
+use llmprof_analysis::attribution::Reason;
+use llmprof_analysis::matching::UnmatchedReason;
+
+/// Why an event is not matched to an operator of the model.
+pub(crate) fn reason(reason: UnmatchedReason) -> &'static str {
+    match reason {
+        UnmatchedReason::NotInTheory => "theory has no operator of that path",
+        UnmatchedReason::RanAgain => "ran more often than in theory",
+        UnmatchedReason::KindDiffers => "another kind in theory",
+        UnmatchedReason::ShapeDiffers => "another shape in theory",
+        UnmatchedReason::DtypeDiffers => "another dtype in theory",
+        UnmatchedReason::UnknownOperator => "the run does not list the operator",
+        UnmatchedReason::PhaseNotCounted => "theory has no operators in this phase",
+        UnmatchedReason::NotNeeded => "no operator of the model needs it",
+        UnmatchedReason::RarelyNeeded => "moves, fills or reorders data, by kernel name",
+        UnmatchedReason::OutsideModules => "launched outside every module",
+        UnmatchedReason::UnknownPurpose => "unrecognized kernel name",
+        UnmatchedReason::WholeGraph => {
+            "a CUDA Graph was recorded as one event, without its kernels"
+        }
+    }
+}
+
+/// The same by the code of the reason.
+pub(crate) fn of_code(code: &str) -> Option<&'static str> {
+    let all = UnmatchedReason::ALL.into_iter();
+    all.filter(|known| known.code() == code).map(reason).next()
+}
+
+/// Why a device event is not attributed to an operator of the framework.
+pub(crate) fn attribution(reason: Reason) -> &'static str {
+    match reason {
+        Reason::NoCorrelation => "no correlation id",
+        Reason::CallNotRecorded => "launch call not in the trace",
+        Reason::OutsideOperators => "launched outside every op",
+        Reason::NoOperatorsRecorded => "no ops in the trace",
+    }
+}

@@ -77,6 +77,48 @@ fn agree(run: &Path) {
 }
 
 /// Two runs that begin in one second do not meet in one directory.
+/// Spreadsheets and pandas read a column whose name has a unit as numbers: no cell holds text such as `1.5 ms`.
+fn columns_with_units_are_numbers(run: &Path) -> usize {
+    const UNITS: [&str; 8] = [
+        "_ns", "_us", "_ms", "_bytes", "_pct", "_per_s", "calls", "flops",
+    ];
+    let mut cells = 0;
+    for entry in fs::read_dir(run).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|kind| kind != "csv") {
+            continue;
+        }
+        let mut table = csv::Reader::from_path(&path).unwrap();
+        let headers = table.headers().unwrap().clone();
+        for record in table.records() {
+            for (name, cell) in headers.iter().zip(&record.unwrap()) {
+                let is_quantity = UNITS.iter().any(|unit| name.ends_with(unit));
+                if is_quantity && !cell.is_empty() {
+                    assert!(
+                        cell.parse::<f64>().is_ok(),
+                        "{}: {name} is `{cell}`",
+                        path.display()
+                    );
+                    cells += 1;
+                }
+            }
+        }
+    }
+    cells
+}
+
+#[test]
+fn tables_of_an_import_are_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("h200/torch_shapes.json.gz");
+    let trace = trace.to_str().unwrap();
+    works(
+        folder.path(),
+        &["import", trace, "model=qwen2_5_0_5b", "-o", "run"],
+    );
+    assert!(columns_with_units_are_numbers(&folder.path().join("run")) > 1000);
+}
+
 #[test]
 fn imports_without_a_directory_have_one_each() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +139,11 @@ fn a_trace_does_not_say_what_was_asked() {
     let args = ["import", trace, "-o", "out", "model=qwen2_5_0_5b"];
     works(folder.path(), &args);
     let report = fs::read_to_string(folder.path().join("out/report.md")).unwrap();
-    assert!(report.contains("Roofline times for batch 1, prompt 128 tokens; family qwen2.\n"));
+    assert!(
+        report.contains(
+            "Roofline times from the operator shapes of 3 forward passes; family qwen2.\n"
+        )
+    );
     assert!(!report.contains("new token"), "{report}");
 }
 

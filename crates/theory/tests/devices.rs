@@ -80,6 +80,15 @@ fn drivers_names_find_their_device_and_only_it() {
         ("NVIDIA H20", "h20"),
         ("NVIDIA B200", "b200"),
         ("AMD Instinct MI300X", "mi300x"),
+        ("AMD Instinct MI300X VF", "mi300x"),
+        ("AMD Instinct MI355X", "mi355x"),
+        ("AMD Instinct MI210", "mi210"),
+        ("Tesla V100-DGXS-32GB", "v100_sxm"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA A10", "a10"),
+        ("NVIDIA H800", "h800_sxm"),
+        ("NVIDIA GB200", "gb200"),
+        ("NVIDIA B300 SXM6 AC", "b300"),
         ("AMD Instinct MI250X", "mi250x_gcd"),
         ("Apple M4 Max", "apple_m4_max"),
         ("Intel(R) Xeon(R) Platinum 8480+", "xeon_8480"),
@@ -104,7 +113,7 @@ fn unknown_devices_are_errors_with_advice() {
     for wanted in [
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
         "NVIDIA GeForce RTX 4090 Laptop GPU",
-        "Tesla V100-SXM2-32GB",
+        "Tesla P100-SXM2-16GB",
         "",
     ] {
         let error = catalog.find(wanted).unwrap_err();

@@ -25,27 +25,23 @@ pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
         "intensity",
         "roofline_fraction",
     ]);
-    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     for phase in &analysis.phases {
         for group in &phase.by_path {
             lines.add([
                 phase.name().to_owned(),
                 group.name.clone(),
-                group.kind.to_string(),
-                group.dtype.to_string(),
-                group.calls.to_string(),
-                group.measured_ns.0.to_string(),
-                group.share.to_string(),
-                group.flops.0.to_string(),
-                group.min_dram_bytes.0.to_string(),
-                group
-                    .roofline_ns
-                    .map(|roofline| roofline.0.to_string())
-                    .unwrap_or_default(),
-                number(group.achieved_flops_per_s.map(|rate| rate.0)),
-                number(group.achieved_bytes_per_s.map(|rate| rate.0)),
-                number(group.intensity),
-                number(group.roofline_fraction),
+                cell(&group.kind),
+                cell(&group.dtype),
+                cell(&group.calls),
+                cell(&group.measured_ns),
+                cell(&group.share),
+                cell(&group.flops),
+                cell(&group.min_dram_bytes),
+                cell(&group.roofline_ns),
+                cell(&group.achieved_flops_per_s),
+                cell(&group.achieved_bytes_per_s),
+                cell(&group.intensity),
+                cell(&group.roofline_fraction),
             ]);
         }
     }
@@ -93,22 +89,19 @@ fn framework(analysis: &Analysis) -> Option<Output> {
     for operator in &timeline.operators {
         let times = &operator.times;
         let work = operator.work.as_ref();
-        let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
         lines.add([
             operator.name.clone(),
-            times.calls.to_string(),
-            times.host_self_ns.0.to_string(),
-            times.host_total_ns.0.to_string(),
-            times.device_self_ns.0.to_string(),
-            times.device_total_ns.0.to_string(),
-            times.launches.to_string(),
-            work.map(|work| work.flops.0.to_string())
-                .unwrap_or_default(),
-            work.map(|work| work.bytes.0.to_string())
-                .unwrap_or_default(),
-            number(work.and_then(|work| work.flops_per_s)),
-            number(work.and_then(|work| work.bytes_per_s)),
-            number(work.and_then(|work| work.roofline)),
+            cell(&times.calls),
+            cell(&times.host_self_ns),
+            cell(&times.host_total_ns),
+            cell(&times.device_self_ns),
+            cell(&times.device_total_ns),
+            cell(&times.launches),
+            cell(&work.map(|work| work.flops)),
+            cell(&work.map(|work| work.bytes)),
+            cell(&work.and_then(|work| work.flops_per_s)),
+            cell(&work.and_then(|work| work.bytes_per_s)),
+            cell(&work.and_then(|work| work.roofline)),
         ]);
     }
     (lines.rows > 0).then(|| ("operators.csv".to_owned(), lines.text))
@@ -132,16 +125,16 @@ pub(super) fn kernels(analysis: &Analysis) -> Option<Output> {
     for kernel in &timeline.kernels {
         lines.add([
             kernel.name.clone(),
-            word(&kernel.category),
-            word(&kernel.library),
-            kernel.calls.to_string(),
-            kernel.total_ns.0.to_string(),
-            kernel.share_pct.to_string(),
-            kernel.mean_ns.to_string(),
-            kernel.median_ns.to_string(),
-            kernel.min_ns.0.to_string(),
-            kernel.max_ns.0.to_string(),
-            kernel.deviation_ns.to_string(),
+            cell(&kernel.category),
+            cell(&kernel.library),
+            cell(&kernel.calls),
+            cell(&kernel.total_ns),
+            cell(&kernel.share_pct),
+            cell(&kernel.mean_ns),
+            cell(&kernel.median_ns),
+            cell(&kernel.min_ns),
+            cell(&kernel.max_ns),
+            cell(&kernel.deviation_ns),
         ]);
     }
     (lines.rows > 0).then(|| ("kernels.csv".to_owned(), lines.text))
@@ -183,24 +176,25 @@ pub(super) fn ops(analysis: &Analysis) -> Vec<Output> {
 }
 
 fn op(key: &str, times: &OperatorTimes, shapes: String) -> [String; 7] {
-    let micros = |ns: i64| (ns as f64 / 1e3).to_string();
+    let micros = |ns: i64| cell(&(ns as f64 / 1e3));
     let memory = times.host_self_memory_bytes;
     [
         key.to_owned(),
         micros(times.device_total_ns.0),
         micros(times.host_total_ns.0),
         micros(times.device_self_ns.0),
-        times.calls.to_string(),
+        cell(&times.calls),
         shapes,
-        memory.map(|bytes| bytes.to_string()).unwrap_or_default(),
+        cell(&memory),
     ]
 }
 
-/// An enum as JSON spells it.
-fn word<T: serde::Serialize>(value: &T) -> String {
+/// A value as JSON spells it, nothing for one that is absent: a time is its number of nanoseconds, never text with a unit.
+fn cell<T: serde::Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => text,
-        _ => String::new(),
+        Ok(serde_json::Value::Null) | Err(_) => String::new(),
+        Ok(value) => value.to_string(),
     }
 }
 

@@ -116,8 +116,38 @@ const RULES: &[Rule<Category>] = &[
     head("all2all", Category::Communication),
     head("alltoall", Category::Communication),
     head("deep_ep", Category::Communication),
+    head("rccl", Category::Communication),
+    head("msccl", Category::Communication),
+    head("userbuffers", Category::Communication),
+    head("::internode", Category::Communication),
+    head("::intranode", Category::Communication),
+    head("quickreduce", Category::Communication),
+    head("quick_reduce", Category::Communication),
+    // fbgemm has `gemm` in its name, and few GEMMs.
+    head("split_embedding", Category::Embedding),
+    head("permute_2d", Category::Index),
+    head("permute_1d", Category::Index),
+    head("fbgemm_gpu::permute", Category::Index),
+    head("fbgemm_gpu::_block_bucketize", Category::Index),
+    head("jagged", Category::Index),
+    head("fbgemm_gpu::quant", Category::Quantize),
+    head("fbgemm_gpu::_float_to", Category::Quantize),
+    head("fbgemm_gpu::_fused8bit", Category::Quantize),
+    // XLA compares memory around the results of the kernels that it tries out.
+    head("redzone", Category::Reduce),
     // GEMMs inside a mixture of experts, before its routing.
     head("fused_moe_kernel", Category::Gemm),
+    head("fmoe", Category::Gemm),
+    anywhere("ck_tile::fusedmoegemm", Category::Gemm),
+    anywhere("moesorting", Category::Moe),
+    anywhere("moesmoothquant", Category::Quantize),
+    anywhere("topksoftmax", Category::Moe),
+    head("topk_softmax", Category::Moe),
+    head("_fwd_kernel_ep_", Category::Moe),
+    head("bitmatrix", Category::Moe),
+    head("expt_data", Category::Moe),
+    head("shuffle_rows", Category::Moe),
+    head("moe_fused_gate", Category::Moe),
     head("marlin_moe", Category::Gemm),
     head("moe_gemm", Category::Gemm),
     head("moe_align", Category::Moe),
@@ -155,9 +185,23 @@ const RULES: &[Rule<Category>] = &[
     head("attn_fwd", Category::Attention),
     head("_fwd_kernel_stage", Category::Attention),
     head("_fwd_grouped_kernel", Category::Attention),
+    head("kv_buffer", Category::Cache),
+    head("_attn_kernel", Category::Attention),
+    head("sageattn", Category::Attention),
+    head("mla_", Category::Attention),
+    head("_mla", Category::Attention),
+    head("sparse_attn", Category::Attention),
+    head("mqa_logits", Category::Attention),
+    head("aiter::pa_", Category::Attention),
+    head("_fwd_kernel", Category::Attention),
+    head("store_kv", Category::Cache),
+    head("store_cache", Category::Cache),
+    head("kvcache", Category::Cache),
+    head("kv_cache", Category::Cache),
     // Rotary embedding, alone or fused with what surrounds it.
     head("rotary", Category::Rope),
     head("rope", Category::Rope),
+    head("kn_entry_", Category::Rope),
     // Normalization.
     head("rms_norm", Category::Norm),
     head("rmsnorm", Category::Norm),
@@ -169,11 +213,20 @@ const RULES: &[Rule<Category>] = &[
     head("rowwisemoments", Category::Norm),
     head("l2norm", Category::Norm),
     head("bn_fw", Category::Norm),
+    head("bn_bw", Category::Norm),
+    // Templates of ck_tile have one entry for all kernels.
+    anywhere("rmsnorm2d", Category::Norm),
+    anywhere("layernorm2d", Category::Norm),
+    anywhere("quacksoftmax", Category::Softmax),
     // Recurrences.
     head("selective_scan", Category::Recurrence),
     head("chunk_scan", Category::Recurrence),
     head("chunk_state", Category::Recurrence),
     head("gated_delta", Category::Recurrence),
+    head("delta_rule", Category::Recurrence),
+    head("fused_recurrent", Category::Recurrence),
+    head("mamba", Category::Recurrence),
+    head("wkv", Category::Recurrence),
     head("causal_conv1d", Category::Conv),
     // Convolutions, before products: some are implicit products.
     head("nchwtonhwc", Category::Copy),
@@ -187,21 +240,36 @@ const RULES: &[Rule<Category>] = &[
     head("conv2d", Category::Conv),
     head("conv_depthwise", Category::Conv),
     head("convolution", Category::Conv),
+    head("scudnn", Category::Conv),
+    head("im2col", Category::Conv),
+    head("col2im", Category::Conv),
+    head("scalepackedtensor", Category::Elementwise),
     // GEMMs.
     head("cijk_", Category::Gemm),
     head("nvjet", Category::Gemm),
+    // TensorRT-LLM's generated GEMMs: bmm_<output>_<inputs>_….
+    head("bmm_", Category::Gemm),
+    head("wvsplitk", Category::Gemv),
+    head("llgemm1", Category::Gemv),
+    head("flatmm", Category::Gemm),
+    head("sgmv", Category::Gemm),
+    head("bgmv", Category::Gemm),
     head("splitkreduce", Category::Gemm),
     head("gemv", Category::Gemv),
     head("gemm", Category::Gemm),
     head("marlin", Category::Gemm),
     head("machete", Category::Gemm),
     head("matmul", Category::Gemm),
+    anywhere("ck_tile::gemmkernel", Category::Gemm),
+    // What is left of a mixture of experts are its routing and permutations.
+    head("moe", Category::Moe),
     head("dot_kernel", Category::Gemv),
     anywhere("cublasgemvparams", Category::Gemv),
     head("cutlass", Category::Gemm),
     anywhere("kernel2<cutlass", Category::Gemm),
     // Change of format.
     head("quant", Category::Quantize),
+    head("meanscale", Category::Quantize),
     head("scaled_fp8", Category::Quantize),
     head("cvt_fp", Category::Quantize),
     // Choosing tokens.
@@ -210,6 +278,11 @@ const RULES: &[Rule<Category>] = &[
     head("multinomial", Category::Sampling),
     head("penalt", Category::Sampling),
     head("topp", Category::Sampling),
+    head("top_p", Category::Sampling),
+    head("top_k_renorm", Category::Sampling),
+    head("renormprob", Category::Sampling),
+    head("topkmask", Category::Sampling),
+    head("token_bitmask", Category::Sampling),
     head("softmax", Category::Softmax),
     head("topk", Category::Sort),
     head("sort", Category::Sort),
@@ -230,6 +303,10 @@ const RULES: &[Rule<Category>] = &[
     anywhere("masked_scatter", Category::Index),
     head("upsample", Category::Resample),
     head("interpolate", Category::Resample),
+    head("grid_sampl", Category::Resample),
+    head("_pool", Category::Reduce),
+    head("pooling", Category::Reduce),
+    head("histogram", Category::Reduce),
     head("transpose", Category::Copy),
     head("permute", Category::Copy),
     head("memcpy", Category::Copy),
@@ -247,7 +324,17 @@ const RULES: &[Rule<Category>] = &[
     head("gelu", Category::Elementwise),
     head("swiglu", Category::Elementwise),
     head("fill", Category::Elementwise),
+    head("triu_tril", Category::Elementwise),
+    head("dropout", Category::Elementwise),
+    head("adam", Category::Elementwise),
+    head("adagrad", Category::Elementwise),
+    head("hadamard", Category::Elementwise),
     head("fused_", Category::Elementwise),
+    // XLA names a fusion by its last operator: `wrapped_convert`, `loop_add_fusion`.
+    head("convert", Category::Copy),
+    head("broadcast", Category::Elementwise),
+    head("wrapped_", Category::Elementwise),
+    head("fusion", Category::Elementwise),
 ];
 
 /// Arithmetic by which a fused kernel does work of an operator, whatever it moves meanwhile: rotations concatenate, and
@@ -282,4 +369,103 @@ fn inductor(name: &str) -> Option<Category> {
         "poi" | "for" => Category::Elementwise,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Category::{self, *};
+    use crate::kernel_name::classify;
+
+    /// One kernel of each family, spelled as its publisher's traces spell it.
+    #[rustfmt::skip]
+    const FAMILIES: &[(&str, Category)] = &[
+        // AMD
+        ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT128x256x32_MI16x16x1_SN", Gemm),
+        ("void ck::kernel_gemm_xdl_cshuffle_v3_multi_d<ck::GridwiseGemmMultiD_xdl_cshuffle_v3<ck::tensor_layout::gemm::RowMajor> >(ck::Args)", Gemm),
+        ("void ck_tile::kentry<2, ck_tile::MoeSortingKernel<ck_tile::MoeSortingProblemEx<int, float, 2, true> > >(ck_tile::MoeSortingKernel::Kargs)", Moe),
+        ("_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_27Rmsnorm2dFwdPipelineProblemIDF16bDF16bfDF16bDF16bDF16bff", Norm),
+        ("void ck_tile::kentry<2, ck_tile::FmhaFwdKernel<ck_tile::BlockFmhaPipelineQRKSVSAsync<int> > >(Kargs)", Attention),
+        ("aiter::fmoe_stage1_bf16_pertokenFp8_g1u1_128x128_pf2", Gemm),
+        ("_ZN5aiter45fmha_fwd_hd128_bf16_causal_rtne_groupE", Attention),
+        ("void aiter::topk_softmax_kernel<float, 4, 128>(float const*)", Moe),
+        ("mla_a16w16_qh16_m16x4_n16x1_coex0_mask1", Attention),
+        ("void kn_entry_2c_sbhd_cached_inplace<OpCachedFwd, 0, true>(float*)", Rope),
+        ("void wvSplitK_hf_sml_<__hip_bfloat16, 64, 2, 16, 8, 2, 1>(int, int)", Gemv),
+        ("void paged_attention_ll4mi_QKV_mfma16_kernel<__hip_bfloat16>(int)", Attention),
+        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", Communication),
+        ("void quickreduce::allreduce_prototype_twoshot<int>(int)", Communication),
+        ("void (anonymous namespace)::store_kvcache<2048l, 4, false, long>((anonymous namespace)::StoreKVCacheParams)", Cache),
+        // NVIDIA GEMMs
+        ("bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x8x512u2_s4_et128x8_m128x8x32_cga1x1x1_16dp256b", Gemm),
+        ("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT", Gemm),
+        ("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int> > >(Params)", Gemm),
+        ("kernel_cutlass_kernel_blackwellSm100BlockScaledPersistentDenseGemmKernel_object_at__TiledMMA", Gemm),
+        ("void deep_gemm::sm90_fp8_gemm_1d2d_impl<0u, 7168u, 2048u>(float*, int*)", Gemm),
+        ("void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256, 4>(int4 const*)", Gemm),
+        ("void machete::machete_mm_kernel<int>(int)", Gemm),
+        ("_p_matmul_ogs_NNT_bf16xbf16xmxfp4_128x256x64x1", Gemm),
+        ("fused_moe_kernel", Gemm),
+        ("volta_sgemm_128x64_nn", Gemm),
+        // Attention
+        ("void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<int> > >(Params)", Attention),
+        ("kernel_cutlass_kernel_flash_attncuteflash_fwd_sm100FlashAttentionForwardSm100_object_at", Attention),
+        ("void flash_fwd_splitkv_mla_kernel<Flash_fwd_kernel_traits_mla<576, 64> >(Flash_fwd_mla_params)", Attention),
+        ("void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u>(Params)", Attention),
+        ("void flashinfer::PersistentVariableLengthMergeStatesKernel<8u, 16u>(float*)", Attention),
+        ("void qk_int_sv_f8_attn_kernel<128u, 64u, 32u, 64u, 128u, (DataType)1>(signed char*)", Attention),
+        ("fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP32VarSeqQ128Kv128", Attention),
+        ("kernel_unified_attention_2d", Attention),
+        ("_fwd_kernel", Attention),
+        // Communication
+        ("void deep_ep::internode_ll::dispatch<true, false, 3, 10, 7168>(void*)", Communication),
+        ("void moe::ep::intranode::combine<__nv_bfloat16, 8, 768>(__nv_bfloat16*)", Communication),
+        ("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*)", Communication),
+        ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>(int)", Communication),
+        // Mixture of experts
+        ("void vllm::moe::moe_align_block_size_kernel<int>(int*)", Moe),
+        ("void moe::dev::routing::routingDeepSeek::routingMainKernel<int>(int)", Moe),
+        ("_combined_routing_compute", Moe),
+        ("void tensorrt_llm::kernels::cutlass_kernels::expandInputRowsKernel<__nv_bfloat16>(int)", Moe),
+        ("void moe_sum_reduce_warp_per_token_vec_kernel<16, 8>(int)", Moe),
+        // Around the layers
+        ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, unsigned char>(int)", Cache),
+        ("set_mla_kv_buffer_kernel", Cache),
+        ("void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1024u>(float*)", Sampling),
+        ("void flashinfer::sampling::RadixTopKRenormProb_MultiCTAKernel<1>(float*)", Sampling),
+        ("void vllm::rms_norm_kernel<c10::BFloat16>(int)", Norm),
+        ("void vllm::act_and_mul_kernel<c10::BFloat16, 1>(int)", Elementwise),
+        ("_per_token_group_quant_fp8", Quantize),
+        ("triton_poi_fused_mul_silu_0", Elementwise),
+        ("triton_red_fused_add_mean_mul_pow_rsqrt_1", Norm),
+        // cuDNN
+        ("volta_scudnn_128x64_relu_interior_nn_v1", Conv),
+        ("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float)", Norm),
+        ("void cudnn::ops::scalePackedTensor_kernel<float, float>(cudnnTensor4dStruct, float*, float)", Elementwise),
+        // fbgemm
+        ("void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int)", Index),
+        ("void fbgemm_gpu::_float_to_fused8bitrowwise_cuda_kernel<float>(float const*)", Quantize),
+        ("void split_embedding_codegen_forward_unweighted_kernel<float, float>(int)", Embedding),
+        // XLA
+        ("gemm_fusion_dot_12", Gemm),
+        ("redzone_checker_kernel", Reduce),
+        ("input_reduce_fusion_3", Reduce),
+        ("loop_add_multiply_fusion", Elementwise),
+        ("wrapped_convert", Copy),
+        ("triton_softmax_7_0", Softmax),
+    ];
+
+    #[test]
+    fn every_family_is_known_by_an_example() {
+        let wrong: Vec<String> = FAMILIES
+            .iter()
+            .filter(|(name, expected)| classify(name).category != *expected)
+            .map(|(name, expected)| {
+                format!(
+                    "{name}: {} where {expected} is expected",
+                    classify(name).category
+                )
+            })
+            .collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

@@ -3,7 +3,7 @@
 use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{figure, phases, slices, steps, time};
-use crate::analyzed::{Analysis, EACH_LENGTH, Evidence, TraceAnalysis};
+use crate::analyzed::{Analysis, EACH_LENGTH, Evidence, PhaseSource, TraceAnalysis};
 
 /// Patterns of steps in the summary.
 const MOST_PATTERNS: usize = 2;
@@ -39,9 +39,15 @@ pub fn subtitle(analysis: &Analysis) -> String {
         .filter_map(|phase| Some(phase.traced.as_ref()?.labelled_steps))
         .sum();
     if imported && labelled > 0 {
+        let shown = |timeline: &TraceAnalysis| timeline.phase_source == PhaseSource::Shapes;
+        let (source, what) = if analysis.timeline.as_deref().is_some_and(shown) {
+            ("operator shapes", "forward pass")
+        } else {
+            ("labels", "step")
+        };
         return format!(
-            "Imported trace: times include the profiler's overhead. Roofline times from the labels of {}{family}.",
-            Count(labelled, "step")
+            "Imported trace: times include the profiler's overhead. Roofline times from the {source} of {}{family}.",
+            Count(labelled, what)
         );
     }
     if imported {

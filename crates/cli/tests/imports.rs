@@ -252,6 +252,7 @@ title: A busy CPU
 vendor: unknown
 kind: cpu
 basis: measured
+measured_at: "2026-01-01T00:00:00Z"
 calibration: {method: 1, threads: 2, other_programs: 0.5}
 sources: {llmprof: "here: \"measured\""}
 peaks:
@@ -282,7 +283,7 @@ memory:
     let imported = said(&["import", "trace", "-o", "run", "model=qwen2_5_0_5b"]);
     assert!(!imported.contains("hardware.disturbed"), "{imported}");
     let run = fs::read_to_string(folder.path().join("run/run.json")).unwrap();
-    assert!(!run.contains("hardware."), "{run}");
+    assert!(!run.contains("hardware.disturbed"), "{run}");
 }
 
 /// A column that is named for a unit holds numbers in it, not words for people.

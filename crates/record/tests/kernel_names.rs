@@ -240,158 +240,173 @@ fn damaged_names_do_no_harm() {
 }
 
 /// Names that serving engines and compilers give, which no fixture has.
+const ENGINES: &[(&str, Category, Library)] = &[
+    (
+        "void vllm::rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)",
+        Category::Norm,
+        Library::Vllm,
+    ),
+    (
+        "void vllm::fused_add_rms_norm_kernel<c10::Half, 8>(c10::Half*)",
+        Category::Norm,
+        Library::Vllm,
+    ),
+    (
+        "void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*)",
+        Category::Rope,
+        Library::Vllm,
+    ),
+    (
+        "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel<c10::BFloat16>, true>(c10::BFloat16*)",
+        Category::Elementwise,
+        Library::Vllm,
+    ),
+    (
+        "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16, (vllm::Fp8KVCacheDataType)0>(int)",
+        Category::Cache,
+        Library::Vllm,
+    ),
+    (
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 4>(vllm::RankData*)",
+        Category::Communication,
+        Library::Vllm,
+    ),
+    (
+        "void vllm::moe::topkGatingSoftmax<8, 64, 4, 16, 32, int>(float const*)",
+        Category::Moe,
+        Library::Vllm,
+    ),
+    (
+        "void vllm::scaled_fp8_quant_kernel<c10::BFloat16, c10::Float8_e4m3fn>(c10::Float8_e4m3fn*)",
+        Category::Quantize,
+        Library::Vllm,
+    ),
+    ("fused_moe_kernel", Category::Gemm, Library::Vllm),
+    (
+        "void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u, 4u>(flashinfer::Params)",
+        Category::Attention,
+        Library::FlashInfer,
+    ),
+    (
+        "void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1024u, float>(float*)",
+        Category::Sampling,
+        Library::FlashInfer,
+    ),
+    (
+        "void flashinfer::norm::RMSNormKernel<8u, __nv_bfloat16>(__nv_bfloat16*)",
+        Category::Norm,
+        Library::FlashInfer,
+    ),
+    (
+        "void tensorrt_llm::kernels::generalRmsNorm<__nv_bfloat16, false>(__nv_bfloat16*)",
+        Category::Norm,
+        Library::TensorRtLlm,
+    ),
+    (
+        "void tensorrt_llm::kernels::mmha::masked_multihead_attention_kernel<unsigned short, 128>(int)",
+        Category::Attention,
+        Library::TensorRtLlm,
+    ),
+    (
+        "fmhaSm100aKernel_QkvBfloat16OBfloat16H128PagedKvCausal",
+        Category::Attention,
+        Library::Unknown,
+    ),
+    (
+        "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<flash::Mainloop<2>>>>(int)",
+        Category::Attention,
+        Library::FlashAttention,
+    ),
+    (
+        "void deep_gemm::sm90_fp8_gemm_1d2d_impl<0u, 4096u, 7168u>(float*)",
+        Category::Gemm,
+        Library::DeepGemm,
+    ),
+    (
+        "void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256>(int4 const*)",
+        Category::Gemm,
+        Library::Unknown,
+    ),
+    (
+        "triton_poi_fused_mul_silu_3",
+        Category::Elementwise,
+        Library::Triton,
+    ),
+    (
+        "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0",
+        Category::Norm,
+        Library::Triton,
+    ),
+    (
+        "triton_per_fused__softmax_1",
+        Category::Softmax,
+        Library::Triton,
+    ),
+    ("triton_tem_fused_mm_4", Category::Gemm, Library::Triton),
+    (
+        "triton_red_fused_argmax_2",
+        Category::Reduce,
+        Library::Triton,
+    ),
+    // A rotation that cuDNN's attention waits for, the same with a write into the cache, and a write alone.
+    (
+        "triton_poi_fused__scaled_dot_product_cudnn_attention__to_copy__unsafe_view_add_arange_bmm_cat_clone_cos_mul_neg_4",
+        Category::Elementwise,
+        Library::Triton,
+    ),
+    (
+        "triton_poi_fused__to_copy_add_arange_bmm_cat_cos_index_copy_mul_neg_sin_slice_2",
+        Category::Elementwise,
+        Library::Triton,
+    ),
+    (
+        "triton_poi_fused_add_arange_index_copy_transpose_view_3",
+        Category::Index,
+        Library::Triton,
+    ),
+    (
+        "triton_poi_fused_cat_clone_7",
+        Category::Cat,
+        Library::Triton,
+    ),
+    (
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        Category::Communication,
+        Library::Nccl,
+    ),
+    (
+        "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn",
+        Category::Gemm,
+        Library::Cublas,
+    ),
+    (
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+        Category::Gemm,
+        Library::Cublas,
+    ),
+    (
+        "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>(int)",
+        Category::Gemv,
+        Library::Cublas,
+    ),
+    (
+        "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float, float>(float*)",
+        Category::Softmax,
+        Library::Aten,
+    ),
+    (
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<int>(int)",
+        Category::Elementwise,
+        Library::Aten,
+    ),
+];
+
 #[test]
 fn kernels_of_serving_engines_are_known() {
-    use Category as C;
-    use Library as L;
-    let table = [
-        (
-            "void vllm::rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)",
-            C::Norm,
-            L::Vllm,
-        ),
-        (
-            "void vllm::fused_add_rms_norm_kernel<c10::Half, 8>(c10::Half*)",
-            C::Norm,
-            L::Vllm,
-        ),
-        (
-            "void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*)",
-            C::Rope,
-            L::Vllm,
-        ),
-        (
-            "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel<c10::BFloat16>, true>(c10::BFloat16*)",
-            C::Elementwise,
-            L::Vllm,
-        ),
-        (
-            "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16, (vllm::Fp8KVCacheDataType)0>(int)",
-            C::Cache,
-            L::Vllm,
-        ),
-        (
-            "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 4>(vllm::RankData*)",
-            C::Communication,
-            L::Vllm,
-        ),
-        (
-            "void vllm::moe::topkGatingSoftmax<8, 64, 4, 16, 32, int>(float const*)",
-            C::Moe,
-            L::Vllm,
-        ),
-        (
-            "void vllm::scaled_fp8_quant_kernel<c10::BFloat16, c10::Float8_e4m3fn>(c10::Float8_e4m3fn*)",
-            C::Quantize,
-            L::Vllm,
-        ),
-        ("fused_moe_kernel", C::Gemm, L::Vllm),
-        (
-            "void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u, 4u>(flashinfer::Params)",
-            C::Attention,
-            L::FlashInfer,
-        ),
-        (
-            "void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1024u, float>(float*)",
-            C::Sampling,
-            L::FlashInfer,
-        ),
-        (
-            "void flashinfer::norm::RMSNormKernel<8u, __nv_bfloat16>(__nv_bfloat16*)",
-            C::Norm,
-            L::FlashInfer,
-        ),
-        (
-            "void tensorrt_llm::kernels::generalRmsNorm<__nv_bfloat16, false>(__nv_bfloat16*)",
-            C::Norm,
-            L::TensorRtLlm,
-        ),
-        (
-            "void tensorrt_llm::kernels::mmha::masked_multihead_attention_kernel<unsigned short, 128>(int)",
-            C::Attention,
-            L::TensorRtLlm,
-        ),
-        (
-            "fmhaSm100aKernel_QkvBfloat16OBfloat16H128PagedKvCausal",
-            C::Attention,
-            L::Unknown,
-        ),
-        (
-            "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<flash::Mainloop<2>>>>(int)",
-            C::Attention,
-            L::FlashAttention,
-        ),
-        (
-            "void deep_gemm::sm90_fp8_gemm_1d2d_impl<0u, 4096u, 7168u>(float*)",
-            C::Gemm,
-            L::DeepGemm,
-        ),
-        (
-            "void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256>(int4 const*)",
-            C::Gemm,
-            L::Unknown,
-        ),
-        ("triton_poi_fused_mul_silu_3", C::Elementwise, L::Triton),
-        (
-            "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0",
-            C::Norm,
-            L::Triton,
-        ),
-        ("triton_per_fused__softmax_1", C::Softmax, L::Triton),
-        ("triton_tem_fused_mm_4", C::Gemm, L::Triton),
-        ("triton_red_fused_argmax_2", C::Reduce, L::Triton),
-        // A rotation that cuDNN's attention waits for, the same with a write into the cache, and a write alone.
-        (
-            "triton_poi_fused__scaled_dot_product_cudnn_attention__to_copy__unsafe_view_add_arange_bmm_cat_clone_cos_mul_neg_4",
-            C::Elementwise,
-            L::Triton,
-        ),
-        (
-            "triton_poi_fused__to_copy_add_arange_bmm_cat_cos_index_copy_mul_neg_sin_slice_2",
-            C::Elementwise,
-            L::Triton,
-        ),
-        (
-            "triton_poi_fused_add_arange_index_copy_transpose_view_3",
-            C::Index,
-            L::Triton,
-        ),
-        ("triton_poi_fused_cat_clone_7", C::Cat, L::Triton),
-        (
-            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            C::Communication,
-            L::Nccl,
-        ),
-        (
-            "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn",
-            C::Gemm,
-            L::Cublas,
-        ),
-        (
-            "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
-            C::Gemm,
-            L::Cublas,
-        ),
-        (
-            "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>(int)",
-            C::Gemv,
-            L::Cublas,
-        ),
-        (
-            "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float, float>(float*)",
-            C::Softmax,
-            L::Aten,
-        ),
-        (
-            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<int>(int)",
-            C::Elementwise,
-            L::Aten,
-        ),
-    ];
-    for (name, category, library) in table {
+    for (name, category, library) in ENGINES {
         let class = classify(name);
         assert_eq!(
-            (class.category, class.library),
+            (&class.category, &class.library),
             (category, library),
             "{name}"
         );

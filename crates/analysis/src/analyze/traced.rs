@@ -50,7 +50,7 @@ pub(super) fn of_trace(
     device: Option<&Device>,
 ) -> Analysis {
     let trace = &recorded.trace;
-    let table = subject.and_then(|subject| subject.table());
+    let table = subject.and_then(Subject::table);
     let mut structure = Structure::of(trace, table);
     // A run that was measured says itself what it did.
     let is_measured = !record.passes.is_empty();

@@ -123,15 +123,31 @@ pub(super) fn capture(
             .push(Issue::info("cupti.first_batch").with("batches", batches.len()));
     }
     let files = wire::files(&directory).map_err(failed)?;
-    let mut trace = wire::read_files(&files, &Limits::default())
+    let trace = wire::read_files(&files, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;
+    keep(
+        session,
+        RecordedTrace { pass, trace },
+        answer.start_ns,
+        record,
+    )
+}
+
+/// Puts the recording of the batch that began then into the record. Within a budget it may hold no slice, and is left out.
+fn keep(
+    session: &Session<'_>,
+    mut recorded: RecordedTrace,
+    begin: Nanos,
+    record: &mut RunRecord,
+) -> Result<(), Halt> {
     let settings = &session.plan.pipeline.cupti;
     if let Some(share) = settings.overhead {
+        let trace = &mut recorded.trace;
         let sliced = Sliced {
             share,
             is_bounded: false,
         };
-        leave_out_warm_up(&mut trace, answer.start_ns);
+        leave_out_warm_up(trace, begin);
         let mut kinds = trace.ranges.kind.iter();
         let has_slices = kinds.any(|kind| *kind == RangeKind::CAPTURE);
         record
@@ -148,7 +164,7 @@ pub(super) fn capture(
             .extend((!settings.detach).then(slices::cupti_stays));
     }
     // The cheaper recording explains the time; torch's operators stand beside it.
-    record.traces.insert(0, RecordedTrace { pass, trace });
+    record.traces.insert(0, recorded);
     Ok(record.save(session.store.path())?)
 }
 

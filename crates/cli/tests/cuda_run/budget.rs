@@ -5,6 +5,8 @@ use serde_json::Value;
 use super::stand_in_cuda::{Ended, Machine};
 use super::{NO_PROFILER, first_plain_request, plain_wall};
 
+/// A device that is busy for less of a phase is hardly used in it.
+const HARDLY_USED: f64 = 0.02;
 /// Steps of decode in the runs within a budget.
 const STEPS: i64 = 80;
 
@@ -28,13 +30,13 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
     let reported = plain_wall(ended, "decode");
     assert!((reported - plain).abs() <= 1, "{reported} and {plain}");
     let time: i64 = steps.iter().map(|step| step.as_i64().unwrap()).sum();
-    let part = |name: &str| decode["waterfall"][name].as_i64().unwrap();
+    let part_of = |name: &str| decode["waterfall"][name].as_i64().unwrap();
     assert_eq!(
-        part("wall_ns"),
+        part_of("wall_ns"),
         time,
         "no time outside of whole steps counts"
     );
-    assert_eq!(part("idle_ns"), time - part("busy_ns"));
+    assert_eq!(part_of("idle_ns"), time - part_of("busy_ns"));
     let causes = decode["waterfall"]["idle"].as_array().unwrap();
     assert_eq!(causes[0]["name"], "host_busy");
 
@@ -59,7 +61,22 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
     let analysis = ended.json("analysis.json");
     let mut findings = analysis["findings"].as_array().unwrap().iter();
     let idle = findings.find(|finding| finding["code"] == "idle" && finding["phase"] == "decode");
-    let gain = |name: &str| idle.unwrap()["gain"][name].as_f64().unwrap();
+    // On a busy host steps take so much longer than the stand-in's kernels that nothing is concluded.
+    if (part_of("busy_ns") as f64) < HARDLY_USED * part_of("wall_ns") as f64 {
+        assert!(idle.unwrap()["gain"].is_null(), "{idle:?}");
+        assert!(idle.unwrap()["abstains"].is_string(), "{idle:?}");
+    } else {
+        assert_gain(idle.unwrap(), &times);
+    }
+    let few = ended.issues("run.few_steps");
+    assert_eq!(few.len(), usize::from(recorded < 4), "{few:?}");
+    recorded
+}
+
+/// The gain of the run from that of decode, whose times in a plain pass are these.
+fn assert_gain(idle: &Value, times: &[i64]) {
+    let last = times.last().unwrap();
+    let gain = |name: &str| idle["gain"][name].as_f64().unwrap();
     let saved = 1.0 - 1.0 / gain("phase_factor");
     let (prefill, decode) = (times[0] as f64, (last - times[0]) as f64);
     let expected = (prefill + decode) / (prefill + decode * (1.0 - saved));
@@ -68,9 +85,6 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
         "{} and {expected}",
         gain("factor")
     );
-    let few = ended.issues("run.few_steps");
-    assert_eq!(few.len(), usize::from(recorded < 4), "{few:?}");
-    recorded
 }
 
 /// A run of many steps within 5 % that ended in order.

@@ -88,12 +88,7 @@ impl Ended {
 /// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
 pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let plan = plan(&job.composed, Purpose::Run)?;
-    let on_cpu = plan.device == Place::Cpu;
-    let runs = matches!(
-        plan.runtime.kind,
-        RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
-    );
-    let is_measured = runs && on_cpu && plan.hardware.spec == "auto";
+    let is_measured = is_judged_by_this_cpu(&plan);
     let mut subject = Subject::of_run(&plan)?;
     if !is_measured {
         subject.find_device(&plan)?;
@@ -131,31 +126,10 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             store.add_issue(issue.clone())?;
         }
         if plan.pipeline.static_analysis.enable {
-            let started = std::time::Instant::now();
-            if subject.model.is_some() {
-                let statics = subject.statics().map_err(|failure| halt(&failure))?;
-                write_statics(&statics, &plan, &store)?;
-                summary.extend(statics_summary(&statics));
-            }
-            store.set_pass(Pass {
-                name: "static_analysis".to_owned(),
-                status: RunStatus::Complete,
-                duration_ns: Some(llmprof_units::Nanos(started.elapsed().as_nanos() as i64)),
-                exit_code: None,
-            })?;
+            summary.extend(analyze_statically(&subject, &plan, &mut store)?);
         }
         let Some(feed) = &feed else {
-            if plan.runtime.kind == RuntimeType::Command {
-                summary.push(command(&plan, job, cwd, &mut store, &mut interrupt)?);
-            } else if plan.runtime.kind.is_serving() {
-                let done = serve_configured(&plan, &mut store, &mut interrupt)
-                    .map_err(|failure| halt(&failure))?;
-                summary.extend_from_slice(done.lines());
-                if done.was_interrupted() {
-                    return Err(Halt::Interrupted);
-                }
-            }
-            return Ok(());
+            return watched(&plan, job, cwd, &mut store, &mut interrupt, &mut summary);
         };
         store.write("inputs.yaml", feed.inputs(&plan))?;
         let mut record = RunRecord {
@@ -194,15 +168,8 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         analysis = Some(found);
         ran
     };
-    let (status, error) = match stages() {
-        Ok(()) if interrupt.count() > 0 => (RunStatus::Interrupted, None),
-        Ok(()) => (RunStatus::Complete, None),
-        Err(Halt::Interrupted) => (RunStatus::Interrupted, None),
-        Err(Halt::Failed { message, hint }) => {
-            let hint = hint.map(|hint| format!("\nhint: {hint}"));
-            (RunStatus::Failed, Some(message + &hint.unwrap_or_default()))
-        }
-    };
+    let done = stages();
+    let (status, error) = status(done, interrupt.count() > 0);
     let is_below = |issue: &Issue| issue.code == "waterfall.below_roofline";
     if is_measured && store.manifest().issues.iter().any(is_below) {
         // A cache that cannot be written is no reason to fail.
@@ -218,6 +185,71 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         summary,
         analysis,
     })
+}
+
+/// Whether the peaks of this machine's CPU are what the run is compared with: they are measured where they are not known.
+fn is_judged_by_this_cpu(plan: &Plan) -> bool {
+    let runs = matches!(
+        plan.runtime.kind,
+        RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
+    );
+    runs && plan.device == Place::Cpu && plan.hardware.spec == "auto"
+}
+
+/// The stage of static analysis; its lines for the terminal.
+fn analyze_statically(
+    subject: &Subject,
+    plan: &Plan,
+    store: &mut RunDir,
+) -> Result<Vec<String>, Halt> {
+    let started = std::time::Instant::now();
+    let mut summary = Vec::new();
+    if subject.model.is_some() {
+        let statics = subject.statics().map_err(|failure| halt(&failure))?;
+        write_statics(&statics, plan, store)?;
+        summary.extend(statics_summary(&statics));
+    }
+    store.set_pass(Pass {
+        name: "static_analysis".to_owned(),
+        status: RunStatus::Complete,
+        duration_ns: Some(llmprof_units::Nanos(started.elapsed().as_nanos() as i64)),
+        exit_code: None,
+    })?;
+    Ok(summary)
+}
+
+/// A run of what takes no prompts from us: a command, a server that is loaded, or nothing.
+fn watched(
+    plan: &Plan,
+    job: &Job,
+    cwd: &Path,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+    summary: &mut Vec<String>,
+) -> Result<(), Halt> {
+    if plan.runtime.kind == RuntimeType::Command {
+        summary.push(command(plan, job, cwd, store, interrupt)?);
+    } else if plan.runtime.kind.is_serving() {
+        let done = serve_configured(plan, store, interrupt).map_err(|failure| halt(&failure))?;
+        summary.extend_from_slice(done.lines());
+        if done.was_interrupted() {
+            return Err(Halt::Interrupted);
+        }
+    }
+    Ok(())
+}
+
+/// How the stages ended, with the error where they failed.
+fn status(done: Result<(), Halt>, was_interrupted: bool) -> (RunStatus, Option<String>) {
+    match done {
+        Ok(()) if was_interrupted => (RunStatus::Interrupted, None),
+        Ok(()) => (RunStatus::Complete, None),
+        Err(Halt::Interrupted) => (RunStatus::Interrupted, None),
+        Err(Halt::Failed { message, hint }) => {
+            let hint = hint.map(|hint| format!("\nhint: {hint}"));
+            (RunStatus::Failed, Some(message + &hint.unwrap_or_default()))
+        }
+    }
 }
 
 fn feed(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Feed, Failure> {

@@ -16,6 +16,7 @@ pub mod counters;
 pub(crate) mod engine_label;
 pub mod evidence;
 pub mod findings;
+pub mod framework;
 mod labels;
 pub mod latency;
 pub mod matching;

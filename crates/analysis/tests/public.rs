@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use llmprof_analysis::{Analysis, PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
+use llmprof_record::kernel_name::Category;
 use llmprof_record::run::{RecordedModel, RecordedTrace, RunRecord};
 use llmprof_theory::{Model, Workload, device::Catalog};
 use serde_json::Value;
@@ -261,6 +262,49 @@ fn shapes_contradict_what_the_user_says() {
             analysis.phases.iter().all(|phase| phase.roofline.is_none()),
             "{key}"
         );
+    }
+}
+
+/// Every kernel has a purpose, but for a fiftieth of the time; exchange between devices is a part of its own.
+#[test]
+fn kernels_have_a_category() {
+    let text = fs::read_to_string(fixtures().join("truth.json")).unwrap();
+    let truth: Value = serde_json::from_str(&text).unwrap();
+    for name in truth.as_object().unwrap().keys() {
+        if !fixtures().join(name).is_file() {
+            continue;
+        }
+        let analysis = analyzed(name);
+        let kernels = &analysis.timeline.as_ref().unwrap().kernels;
+        let time = |of: &dyn Fn(Category) -> bool| -> f64 {
+            let rows = kernels.iter().filter(|row| of(row.category));
+            rows.map(|row| row.total_ns.0 as f64).sum()
+        };
+        let (all, other) = (
+            time(&|_| true),
+            time(&|category| category == Category::Other),
+        );
+        assert!(
+            other <= 0.02 * all,
+            "{name}: {other} of {all} has no category"
+        );
+        let exchanged = time(&|category| category == Category::Communication);
+        let parts: f64 = analysis
+            .phases
+            .iter()
+            .map(|phase| phase.waterfall.communication_ns.0 as f64)
+            .sum();
+        assert!(parts <= exchanged, "{name}: {parts} of {exchanged}");
+        assert!(parts >= 0.9 * exchanged, "{name}: {parts} of {exchanged}");
+        for phase in &analysis.phases {
+            let waterfall = &phase.waterfall;
+            assert!(
+                waterfall.exposed_communication_ns <= waterfall.communication_ns,
+                "{name}"
+            );
+            let total: i64 = waterfall.parts().iter().map(|(_, time)| time.0).sum();
+            assert_eq!(total, waterfall.wall_ns.0, "{name}");
+        }
     }
 }
 

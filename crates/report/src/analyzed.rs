@@ -11,6 +11,7 @@ pub(crate) use llmprof_analysis::evidence::{Evidence, Measure};
 pub(crate) use llmprof_analysis::findings::{
     Abstention, Conclusion, Confidence, Derivation, Finding, GainOf, IdleRemedy,
 };
+pub(crate) use llmprof_analysis::framework::Framework;
 pub(crate) use llmprof_analysis::matching::{OperatorGroup, UnmatchedOperator};
 pub(crate) use llmprof_analysis::phase_facts::{RecordedPart, TracedPhase};
 pub(crate) use llmprof_analysis::phases::PhaseSource;

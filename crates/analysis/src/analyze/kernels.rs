@@ -11,21 +11,29 @@ use crate::timeline::device_events::Class;
 use crate::timeline::intervals::union_length;
 
 impl Tracing<'_> {
-    /// The kernels of some intervals that neither multiply by weights nor attend; absent for the host, and where a graph hides
-    /// its kernels.
+    /// The kernels of some intervals that neither multiply by weights nor attend; absent for the host, where a graph hides
+    /// its kernels, and for programs that run no model.
     pub(crate) fn glue(&self, included: &[&Interval], lane: &Lane) -> Option<Glue> {
         lane.device?;
         let mut glue = Glue::default();
+        let mut heavy = 0_u64;
         for (item, time) in computing(included, lane) {
             if item.whole_graph {
                 return None;
             }
             let name = self.trace.text(item.name);
-            let is_glue = match purpose(item.category, name) {
-                Purpose::Operators(group) => !matches!(
+            let is_heavy = |group| {
+                matches!(
                     group,
                     WorkGroup::Products | WorkGroup::Attention | WorkGroup::Convolutions
-                ),
+                )
+            };
+            let is_glue = match purpose(item.category, name) {
+                Purpose::Operators(group) if is_heavy(group) => {
+                    heavy += 1;
+                    false
+                }
+                Purpose::Operators(_) => true,
                 Purpose::Extra => true,
                 Purpose::Unknown => false,
             };
@@ -35,7 +43,8 @@ impl Tracing<'_> {
                 glue.fused += u64::from(name.starts_with("triton_") && name.contains("_fused_"));
             }
         }
-        Some(glue)
+        // A program without GEMMs is no model: its kernels are its own work.
+        (heavy > 0).then_some(glue)
     }
 
     /// Part of the busy time in kernels that cannot fill the device.

@@ -48,7 +48,7 @@ impl Tracing<'_> {
                     continue;
                 };
                 match *verdict {
-                    Verdict::Copy => {}
+                    Verdict::Copy | Verdict::Communication => {}
                     Verdict::Unit(unit) => self.add_unit(&mut sums, unit, time),
                     Verdict::Unmatched(reason) => {
                         let key = (item.name, reason);

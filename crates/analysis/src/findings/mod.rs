@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod conclusion;
+mod devices;
 pub(crate) mod finding;
 mod first_use;
 mod fusion;
@@ -37,8 +38,9 @@ pub(crate) struct Facts<'a> {
 
 /// All findings of a run, in the order of their gains.
 pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut of_devices = Vec::new();
     for (phase, passes) in &facts.phases {
+        let mut found = Vec::new();
         found.extend(facts.idle(phase));
         found.extend(facts.inefficiency(phase));
         found.extend(facts.extra(phase));
@@ -53,7 +55,10 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         found.extend(facts.on_chip(phase));
         found.extend(facts.new_lengths(phase));
         found.extend(first_use::first_instance(phase));
+        let device = phase.device();
+        of_devices.extend(found.into_iter().map(|finding| (device, finding)));
     }
+    let mut found = devices::across(of_devices, &facts.devices());
     found.extend(facts.first_use());
     sort(&mut found);
     found
@@ -73,6 +78,19 @@ impl Facts<'_> {
             .map(|(phase, _)| phase.judged_wall().seconds() * phase.whole_over_captured())
             .sum::<f64>()
             + self.unrecorded_seconds
+    }
+
+    /// The devices with the seconds that each took in all.
+    fn devices(&self) -> Vec<(u32, f64)> {
+        let mut devices: Vec<u32> = self
+            .phases
+            .iter()
+            .filter_map(|(phase, _)| phase.device())
+            .collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let times = devices.iter().map(|&device| self.run_seconds(Some(device)));
+        devices.iter().copied().zip(times).collect()
     }
 
     /// The gain of making a phase `saved` seconds shorter.

@@ -24,6 +24,8 @@ pub(crate) enum Verdict {
     Unit(u32),
     /// It moves or fills memory.
     Copy,
+    /// It exchanges data between devices.
+    Communication,
     /// It belongs to no operator.
     Unmatched(UnmatchedReason),
 }
@@ -34,6 +36,7 @@ impl Verdict {
         match self {
             Self::Unit(unit) => EventClass::Matched(unit),
             Self::Copy => EventClass::Copy,
+            Self::Communication => EventClass::Communication,
             Self::Unmatched(
                 UnmatchedReason::RanAgain
                 | UnmatchedReason::NotNeeded
@@ -160,11 +163,11 @@ fn verdicts(lanes: &[Lane], decide: impl Fn(&Item) -> Verdict) -> Vec<Vec<Verdic
         .collect()
 }
 
-/// What the class of an item says by itself; `extra` is why work of no operator is none.
-fn without_name(item: &Item, extra: UnmatchedReason) -> Option<Verdict> {
+/// What the class of an item says by itself.
+fn without_name(item: &Item) -> Option<Verdict> {
     match item.class {
         Class::Copy | Class::Memset => Some(Verdict::Copy),
-        Class::Communication => Some(Verdict::Unmatched(extra)),
+        Class::Communication => Some(Verdict::Communication),
         Class::Compute if item.whole_graph => Some(Verdict::Unmatched(UnmatchedReason::WholeGraph)),
         Class::Compute => None,
     }
@@ -176,12 +179,10 @@ fn by_purpose(
     extra: UnmatchedReason,
     of_group: impl Fn(WorkGroup) -> Verdict,
 ) -> Verdict {
-    without_name(item, extra).unwrap_or_else(|| {
-        match purpose(item.category, trace.text(item.name)) {
-            Purpose::Operators(group) => of_group(group),
-            Purpose::Extra => Verdict::Unmatched(extra),
-            Purpose::Unknown => Verdict::Unmatched(UnmatchedReason::UnknownPurpose),
-        }
+    without_name(item).unwrap_or_else(|| match purpose(item.category, trace.text(item.name)) {
+        Purpose::Operators(group) => of_group(group),
+        Purpose::Extra => Verdict::Unmatched(extra),
+        Purpose::Unknown => Verdict::Unmatched(UnmatchedReason::UnknownPurpose),
     })
 }
 
@@ -268,7 +269,7 @@ impl<'a, 'm> ByModule<'a, 'm> {
     }
 
     fn decide(&mut self, item: &Item, run: Option<ModuleRun>) -> Verdict {
-        if let Some(verdict) = without_name(item, UnmatchedReason::NotNeeded) {
+        if let Some(verdict) = without_name(item) {
             return verdict;
         }
         let name = self.trace.text(item.name);

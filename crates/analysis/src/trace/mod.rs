@@ -16,6 +16,7 @@ use crate::attribution::kernels::KernelRow;
 use crate::attribution::key_averages::SliceTimes;
 use crate::attribution::operators::OperatorRow;
 use crate::attribution::{Attribution, Reason, kernels, operators};
+use crate::framework::Framework;
 use crate::phases::forward::ForwardPasses;
 use crate::phases::training::is_training;
 use crate::phases::{EventWindows, PhaseSource, Phases};
@@ -41,6 +42,9 @@ pub struct TraceAnalysis {
     pub schema: u32,
     /// The tool that wrote the trace, where known.
     pub tool: Option<String>,
+    /// What launched the kernels.
+    #[serde(default)]
+    pub framework: Framework,
     /// The device that rooflines are of, where one was given.
     pub roofline_device: Option<String>,
     /// Sums over the whole trace.
@@ -268,6 +272,7 @@ pub(crate) fn analyze_structure(
     TraceAnalysis {
         schema: SCHEMA,
         tool: trace.metadata.get("tool").cloned(),
+        framework: Framework::of(trace),
         roofline_device: device.map(|device| device.name.clone()),
         totals,
         phase_source: phases.source,

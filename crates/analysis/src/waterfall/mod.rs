@@ -3,7 +3,7 @@
 //! Events are clipped to the phase. S is the sum of their durations, B the length of their union, W the phase:
 //!
 //! ```text
-//! W = roofline + (kernel inefficiency) + extra + copies + unattributed + idle − overlap      idle = W − B      overlap = S − B ≥ 0
+//! W = roofline + (kernel inefficiency) + extra + copies + communication + unattributed + idle − overlap      idle = W − B      overlap = S − B ≥ 0
 //! ```
 //!
 //! On a CPU run events are intervals of the coordinating thread and do not overlap; on a device they are kernels, copies
@@ -26,7 +26,7 @@ pub use self::idle_parts::{
 use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
 pub use self::unmatched_reason::UnmatchedReason;
 use crate::timeline::idle::IdleCauses;
-use crate::timeline::intervals::add;
+use crate::timeline::intervals::{add, union_length};
 
 /// What an event counts as. Every event is in exactly one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(crate) enum EventClass {
     Extra,
     /// It moves or fills memory.
     Copy,
+    /// It exchanges data between devices.
+    Communication,
     /// It belongs to nothing known.
     Unattributed(UnmatchedReason),
 }
@@ -120,6 +122,12 @@ pub struct Waterfall {
     pub extra_ns: Nanos,
     /// Time of copies and memory fills.
     pub copies_ns: Nanos,
+    /// Time of exchange between devices.
+    #[serde(default)]
+    pub communication_ns: Nanos,
+    /// The part of it in which nothing else ran.
+    #[serde(default)]
+    pub exposed_communication_ns: Nanos,
     /// Time of events that belong to nothing known.
     pub unattributed_ns: Nanos,
     /// W − B: time without events.
@@ -188,6 +196,7 @@ impl Waterfall {
                 }
                 EventClass::Extra => add(&mut parts.extra, time),
                 EventClass::Copy => add(&mut parts.copies, time),
+                EventClass::Communication => add(&mut parts.communication, time),
                 EventClass::Unattributed(reason) => {
                     let entry = parts.reasons.entry(*reason).or_default();
                     add(&mut entry.0, time);
@@ -207,6 +216,7 @@ impl Waterfall {
         let mut waterfall = parts.finish(end.0.saturating_sub(start.0), idle.finish());
         waterfall.operators = without_roofline.len() as u64;
         waterfall.take_rooflines(&per_operator, input.rooflines);
+        waterfall.exposed_communication_ns = exposed(input);
         waterfall
     }
 
@@ -264,6 +274,11 @@ impl Waterfall {
             (&mut self.matched_ns, other.matched_ns),
             (&mut self.extra_ns, other.extra_ns),
             (&mut self.copies_ns, other.copies_ns),
+            (&mut self.communication_ns, other.communication_ns),
+            (
+                &mut self.exposed_communication_ns,
+                other.exposed_communication_ns,
+            ),
             (&mut self.unattributed_ns, other.unattributed_ns),
             (&mut self.idle_ns, other.idle_ns),
             (&mut self.overlap_ns, other.overlap_ns),
@@ -309,6 +324,7 @@ impl Waterfall {
         parts.extend([
             ("overhead ops", self.extra_ns),
             ("copies", self.copies_ns),
+            ("communication", self.communication_ns),
             ("unattributed", self.unattributed_ns),
             ("idle", self.idle_ns),
             ("− overlap", -self.overlap_ns),
@@ -357,6 +373,21 @@ impl Waterfall {
     }
 }
 
+/// Time in which devices exchange data and nothing else runs: the union of all events less that of the others.
+fn exposed(input: &Input<'_>) -> Nanos {
+    let is_communication = |event: &&Event| event.class == EventClass::Communication;
+    if !input.events.iter().any(|event| is_communication(&event)) {
+        return Nanos(0);
+    }
+    let (start, end) = input.window;
+    let inside = |event: &Event| (event.start_ns.max(start).0, event.end_ns.min(end).0);
+    let in_window = |(start, end): &(i64, i64)| start < end;
+    let all = input.events.iter().map(inside).filter(in_window);
+    let others = input.events.iter().filter(|event| !is_communication(event));
+    let others = others.map(inside).filter(in_window);
+    Nanos(union_length(all).saturating_sub(union_length(others)))
+}
+
 #[derive(Clone, Copy, Default)]
 struct Operator {
     time: i64,
@@ -371,6 +402,7 @@ struct Parts {
     matched: i64,
     extra: i64,
     copies: i64,
+    communication: i64,
     idle: i64,
     carried_in: i64,
     reasons: BTreeMap<UnmatchedReason, (i64, u64)>,
@@ -394,6 +426,7 @@ impl Parts {
             matched_ns: Nanos(self.matched),
             extra_ns: Nanos(self.extra),
             copies_ns: Nanos(self.copies),
+            communication_ns: Nanos(self.communication),
             unattributed_ns: Nanos(
                 unattributed
                     .iter()

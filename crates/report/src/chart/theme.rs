@@ -18,6 +18,7 @@ const COLORS: &[(&str, &str, &str)] = &[
     ("inefficiency", "#d9730d", "#f0954a"),
     ("overhead", "#b8921a", "#dcb944"),
     ("copies", "#8250c4", "#ab87e6"),
+    ("communication", "#0f7c8c", "#4fb9c9"),
     ("unattributed", "#7d8590", "#8d96a0"),
     ("idle", "#c4455a", "#e5738a"),
     ("overlap", "#5c6570", "#9aa3ae"),

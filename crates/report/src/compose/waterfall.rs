@@ -54,6 +54,11 @@ fn chart(phase: &PhaseAnalysis) -> Waterfall {
         part(words::OVERHEAD, waterfall.extra_ns, PartKind::Overhead),
         part(words::COPIES, waterfall.copies_ns, PartKind::Copies),
         part(
+            words::COMMUNICATION,
+            waterfall.communication_ns,
+            PartKind::Communication,
+        ),
+        part(
             words::UNATTRIBUTED,
             waterfall.unattributed_ns,
             PartKind::Unattributed,
@@ -92,7 +97,12 @@ fn table(analysis: &Analysis) -> Table {
     } else {
         headers.push("Matched ops");
     }
-    headers.extend(["Overhead ops", "Copies", "Unattributed", "Idle", "Overlap"]);
+    headers.extend(["Overhead ops", "Copies"]);
+    let communicates = words::has_communication(analysis);
+    if communicates {
+        headers.extend(["Communication", "Exposed communication"]);
+    }
+    headers.extend(["Unattributed", "Idle", "Overlap"]);
     let mut table = Table::new(&headers, 1);
     for phase in &analysis.phases {
         let waterfall = &phase.waterfall;
@@ -109,10 +119,13 @@ fn table(analysis: &Analysis) -> Table {
         cells.push(share(
             waterfall.inefficiency_ns.unwrap_or(waterfall.matched_ns),
         ));
+        cells.extend([waterfall.extra_ns, waterfall.copies_ns].map(share));
+        if communicates {
+            let exposed = waterfall.exposed_communication_ns;
+            cells.extend([waterfall.communication_ns, exposed].map(share));
+        }
         cells.extend(
             [
-                waterfall.extra_ns,
-                waterfall.copies_ns,
                 waterfall.unattributed_ns,
                 waterfall.idle_ns,
                 waterfall.overlap_ns,

@@ -11,6 +11,7 @@ pub const INEFFICIENCY: &str = "kernel inefficiency";
 pub const MATCHED: &str = "matched ops";
 pub const OVERHEAD: &str = "overhead ops";
 pub const COPIES: &str = "copies";
+pub const COMMUNICATION: &str = "communication";
 pub const UNATTRIBUTED: &str = "unattributed";
 pub const IDLE: &str = "idle";
 pub const OVERLAP: &str = "overlap";
@@ -37,14 +38,24 @@ pub fn parts(analysis: &Analysis) -> String {
         None => "Idle is time between operators.",
         Some(_) => "Idle is split by cause.",
     };
+    let communicates = if has_communication(analysis) {
+        format!(" + {COMMUNICATION}")
+    } else {
+        String::new()
+    };
     format!(
-        "Wall time = {sum} + {OVERHEAD} + {COPIES} + {UNATTRIBUTED} + {IDLE} − {OVERLAP}, from the profiled pass. {matched} {idle}"
+        "Wall time = {sum} + {OVERHEAD} + {COPIES}{communicates} + {UNATTRIBUTED} + {IDLE} − {OVERLAP}, from the profiled pass. {matched} {idle}"
     )
 }
 
 pub(crate) fn has_roofline(analysis: &Analysis) -> bool {
     let mut phases = analysis.phases.iter();
     phases.any(|phase| phase.waterfall.roofline_ns.is_some())
+}
+
+pub(crate) fn has_communication(analysis: &Analysis) -> bool {
+    let mut phases = analysis.phases.iter();
+    phases.any(|phase| phase.waterfall.communication_ns.0 > 0)
 }
 
 /// The name of a cause of idle time.

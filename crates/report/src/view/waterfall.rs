@@ -27,6 +27,8 @@ pub enum PartKind {
     /// Kernels that no operator of the model needs.
     Overhead,
     Copies,
+    /// Exchange between devices.
+    Communication,
     /// Time on the device with no known cause.
     Unattributed,
     Idle,
@@ -42,6 +44,7 @@ impl PartKind {
             Self::Inefficiency => "inefficiency",
             Self::Overhead => "overhead",
             Self::Copies => "copies",
+            Self::Communication => "communication",
             Self::Unattributed => "unattributed",
             Self::Idle => "idle",
             Self::Overlap => "overlap",

@@ -8,7 +8,7 @@ use llmprof_units::{Nanos, Times};
 pub(crate) use self::conclusion::abstention;
 pub use self::conclusion::finding;
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
-use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, GainOf, IdleRemedy};
+use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy};
 
 /// Gains below this factor are not printed as a figure.
 const NOTICED: f64 = 1.005;
@@ -39,14 +39,16 @@ pub fn gain(finding: &Finding) -> Option<String> {
 pub enum Runtime {
     Native,
     PyTorchOnCpu,
-    Gpu,
+    Gpu(Framework),
 }
 
 impl Runtime {
     pub(crate) fn of(analysis: &Analysis) -> Self {
         match &analysis.timeline {
             None => Self::Native,
-            Some(timeline) if timeline.totals.device_time_ns > Nanos(0) => Self::Gpu,
+            Some(timeline) if timeline.totals.device_time_ns > Nanos(0) => {
+                Self::Gpu(timeline.framework)
+            }
             Some(_) => Self::PyTorchOnCpu,
         }
     }
@@ -54,13 +56,27 @@ impl Runtime {
 
 /// What to change; nothing where the finding has no remedy.
 pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
-    let gpu = runtime == Runtime::Gpu;
-    let torch = runtime != Runtime::Native;
+    let gpu = matches!(runtime, Runtime::Gpu(_));
+    let torch = matches!(
+        runtime,
+        Runtime::PyTorchOnCpu | Runtime::Gpu(Framework::Pytorch)
+    );
     let knob = match finding.conclusion.as_ref()? {
         Conclusion::Idle { remedy, .. } => match (*remedy)? {
-            IdleRemedy::CheaperLaunches => "Knob: CUDA Graphs or torch.compile.",
+            IdleRemedy::CheaperLaunches => match runtime {
+                Runtime::Gpu(Framework::Xla) => {
+                    "Knob: enqueue steps ahead (read results later), or XLA command buffers."
+                }
+                Runtime::Gpu(Framework::Unknown) => {
+                    "Knob: CUDA Graphs, or more work per launch and launches further ahead."
+                }
+                _ => "Knob: CUDA Graphs or torch.compile.",
+            },
             IdleRemedy::LessAroundGraphs => {
                 "Most kernels run in CUDA Graphs already; what is left is host work around their launches."
+            }
+            IdleRemedy::FewerKernels if !torch => {
+                "Knob: fewer, larger kernels: most of it are gaps between queued kernels."
             }
             IdleRemedy::FewerKernels => {
                 "Knob: fewer, fused kernels (torch.compile): most of it are gaps between queued kernels."
@@ -69,6 +85,9 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         Conclusion::Inefficiency { operators, .. } => match operators.as_str() {
             "attention" if gpu => {
                 "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer)."
+            }
+            "linear" | "experts" | "gemm" if gpu && !torch => {
+                "Knob: larger batches, or tuned GEMM kernels."
             }
             "linear" | "experts" | "gemm" if gpu => {
                 "Knob: larger batches, or tuned GEMM kernels (torch.compile max-autotune)."
@@ -82,7 +101,8 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         Conclusion::Copies { .. } if gpu => {
             "Knob: keep data on the GPU; copy from pinned memory asynchronously."
         }
-        Conclusion::Fusion { .. } => "Knob: torch.compile, or fused kernels.",
+        Conclusion::Fusion { .. } if torch => "Knob: torch.compile, or fused kernels.",
+        Conclusion::Fusion { .. } => "Knob: fused kernels.",
         Conclusion::FasterFormat {
             faster_dtype,
             is_native,
@@ -211,7 +231,7 @@ mod tests {
     #[test]
     fn knobs_follow_conclusions() {
         let of = |conclusion, runtime| knob(&sample(conclusion, 2.0, true), runtime);
-        let gpu = |conclusion| of(conclusion, Runtime::Gpu);
+        let gpu = |conclusion| of(conclusion, Runtime::Gpu(Framework::Pytorch));
         let graphs = gpu(idle(None));
         assert_eq!(
             graphs.as_deref(),

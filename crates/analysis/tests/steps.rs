@@ -1,5 +1,6 @@
 //! Steps by the pattern of launches: against ranges that the same programs recorded, and on made sequences.
 
+mod programs;
 mod record;
 
 use std::collections::BTreeMap;
@@ -13,11 +14,17 @@ use llmprof_record::trace::{
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
+use self::programs::{Program, SHAPES, Verdict, judge, program};
 use self::record::record;
 
 fn fixture(name: &str) -> Trace {
+    read("h200", name)
+}
+
+fn read(folder: &str, name: &str) -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures/h200")
+        .join("../../fixtures")
+        .join(folder)
         .join(name);
     let (_, profile) = import::import(&path, &Limits::default()).expect(name);
     let Profile::Trace(trace) = profile else {
@@ -65,6 +72,13 @@ fn counts(found: Option<&StepPatterns>) -> Vec<(u64, u64)> {
     let patterns = found.iter().flat_map(|found| &found.patterns);
     patterns
         .map(|pattern| (pattern.steps, pattern.kernels))
+        .collect()
+}
+
+fn layers(found: Option<&StepPatterns>) -> Vec<(u64, u64)> {
+    let patterns = found.iter().flat_map(|found| &found.layers);
+    patterns
+        .map(|pattern| (pattern.layers, pattern.kernels))
         .collect()
 }
 
@@ -129,8 +143,11 @@ fn a_prefill_and_eight_steps_of_kineto() {
     let found = step_patterns(&fixture("torch_shapes.json.gz")).unwrap();
     assert_eq!(counts(Some(&found)), [(8, 1006)]);
     assert_eq!(found.unlike, 1);
-    // Two steps say too little for figures.
-    assert_eq!(step_patterns(&fixture("torch_full.json.gz")), None);
+    assert_eq!(layers(Some(&found)), [(216, 41)]);
+    // Two steps say too little for figures; their layers and those of the prefill are enough.
+    let found = step_patterns(&fixture("torch_full.json.gz"));
+    assert_eq!(counts(found.as_ref()), []);
+    assert_eq!(layers(found.as_ref()), [(72, 41)]);
 }
 
 /// Each launch of a graph is a step; the last one, which the end of the file cut, is none.
@@ -313,6 +330,91 @@ fn without_calls_streams_have_steps() {
     let found = step_patterns(&trace).unwrap();
     assert_eq!(counts(Some(&found)), [(8, 1006)]);
     assert!(found.patterns[0].launched_by.starts_with("GPU 0, stream"));
+}
+
+/// One forward pass each, with and without the ranges that say so: 24 layers of Qwen1.5-0.5B and the end of the pass before;
+/// 36 of Qwen3-8B; 24 with piecewise graphs; 16 and a half blocks of a video model on each of two devices. None is a step.
+#[test]
+fn layers_of_one_pass_are_no_steps() {
+    for (name, expected) in [
+        ("qwen_h100/trace.json.gz", &[(24, 42), (10, 42)][..]),
+        ("qwen_mi300/trace.json.gz", &[(24, 43), (11, 43)]),
+        ("sglang_mi300/trace.json.gz", &[(36, 14)]),
+        ("vllm_piecewise_mi300/trace.json.gz", &[(24, 17)]),
+        ("nsys_2gpu/report.sqlite.gz", &[(16, 119), (17, 119)]),
+    ] {
+        let mut trace = read("public", name);
+        for with_ranges in [true, false] {
+            if !with_ranges {
+                without_ranges(&mut trace);
+            }
+            let found = step_patterns(&trace);
+            assert_eq!(counts(found.as_ref()), [], "{name}");
+            assert_eq!(layers(found.as_ref()), expected, "{name}");
+        }
+    }
+    for name in ["ranks_dlrm/rank1.json.gz", "training_hta/trace.json.gz"] {
+        assert_eq!(
+            counts(step_patterns(&read("public", name)).as_ref()),
+            [],
+            "{name}"
+        );
+    }
+}
+
+fn trace_of(program: &Program) -> Trace {
+    let mut builder = TraceBuilder::default();
+    let launch = builder.intern("cudaLaunchKernel");
+    for (call, number) in program.calls.iter().zip(1..) {
+        let thread = builder.thread(1, call.thread);
+        builder.hosts.push(Host {
+            start: call.at,
+            duration: 4_000,
+            name: launch,
+            thread,
+            kind: HostKind::RUNTIME,
+            correlation: number,
+            ..Host::default()
+        });
+        for (name, place) in call.kernels.iter().zip(0..) {
+            let name = builder.intern(name);
+            builder.kernels.push(Kernel {
+                start: call.at + 6_000 + place * 2_000,
+                duration: 2_000,
+                name,
+                correlation: number,
+                graph: call.graph,
+                ..Kernel::default()
+            });
+        }
+    }
+    builder.finish()
+}
+
+/// Programs of ten shapes, of which none is wrongly read, and nine in ten rightly; of the others nothing is said.
+#[test]
+fn programs_of_many_shapes_are_read_rightly_or_not_at_all() {
+    let (mut right, mut all) = (0, 0);
+    for shape in SHAPES {
+        for seed in 1001..1004 {
+            let program = program(shape, seed);
+            let found = step_patterns(&trace_of(&program)).unwrap_or_default();
+            let starts =
+                |pattern: &StepPattern| pattern.start_ns.iter().map(|start| start.0).collect();
+            let steps: Vec<Vec<i64>> = found.patterns.iter().map(starts).collect();
+            let layers: Vec<u64> = found.layers.iter().map(|pattern| pattern.layers).collect();
+            let verdict = judge(&program, &steps, &layers);
+            assert_ne!(
+                verdict,
+                Verdict::Wrong,
+                "{shape:?} {seed}: {:?} {layers:?}",
+                counts(Some(&found))
+            );
+            right += u32::from(verdict == Verdict::Right);
+            all += 1;
+        }
+    }
+    assert!(10 * right >= 9 * all, "{right} of {all}");
 }
 
 /// What repeats in a single forward pass are its layers.

@@ -17,7 +17,7 @@ pub(crate) use llmprof_analysis::phase_facts::{RecordedPart, TracedPhase};
 pub(crate) use llmprof_analysis::phases::PhaseSource;
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 pub(crate) use llmprof_analysis::stats::{Distribution, Summary};
-pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
+pub(crate) use llmprof_analysis::steps::{LayerPattern, StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };

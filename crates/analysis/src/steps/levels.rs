@@ -1,196 +1,359 @@
-//! Distances at which runs of launches return.
+//! Distances at which runs of launches return, and which of them are layers and which are steps.
 //!
-//! Layers return inside a step, steps inside a request. Every run of launches that returns at regular distances cuts the
-//! sequence into pieces that are alike; runs with about the same distance are one *level*, told by the one that covers
-//! most of the sequence.
+//! Layers return inside a step, steps inside a request. A run of launches that returns at regular distances (the *anchor*)
+//! cuts the sequence into pieces that are alike; anchors with about the same distance are one *level*.
+//!
+//! Repetition alone does not tell layers from steps. A token is chosen once a step and in no layer; embeddings are looked
+//! up once a step, unless every layer holds a kernel of the same name. A layer holds attention; what repeats around
+//! several layers is a step, and a step of one launch is a graph with the attention of all layers. Where names of
+//! kernels tell nothing, a step is the longest repetition that is not itself a row of others: a request is its prefill and
+//! steps, and a step has few launches outside of its layers.
 
 use rustc_hash::FxHashMap;
 
-use crate::steps::grams::{ANCHORS, Grams, Piece};
-use crate::steps::launches::Sequence;
-use crate::steps::likeness::{Comparison, Kind};
+use crate::steps::runs::{ALIKE, Piece, Runs, SHORT};
+use crate::steps::sequence::Sequence;
 
-/// A distance is regular where it is within this part of the usual one…
-const NEAR: f64 = 0.05;
-/// …and a run is looked at where so many of its distances are: a prefill comes between runs of steps, and between two
-/// launches of a graph lie whole steps of another kind.
-const REGULAR: f64 = 0.4;
-/// The part of pieces, from the first to the last that repeats, that must repeat.
-const REPEATED: f64 = 0.9;
-/// Kernels that repetitions must have together before they mean anything.
+/// A distance is regular where it is within this part of the median: experts that come and go change the length of a layer.
+const NEAR: f64 = 0.25;
+/// The part of an anchor's distances that are regular. In no order about 0.17 are: of an exponential distribution that lies
+/// within a quarter of its median.
+const REGULAR: f64 = 0.5;
+/// The part of pieces, from the first to the last that repeats, that repeat; others are single prefills, or noise.
+const REPEATED: f64 = 0.8;
+/// The part of the kernel time that a level must cover, and that a sequence must have to be looked at.
+pub(crate) const WORTH: f64 = 0.1;
+/// Repetitions without telling names below which chance may have made them.
+pub(crate) const FEWEST: usize = 4;
+/// Kernels that repetitions must have together, for the same reason; and fewer are no step where something longer repeats.
 const FEWEST_KERNELS: u64 = 32;
-/// A piece of so many kernels that occurs twice did not do so by chance; one of `SOME_KERNELS` needs four.
-const MANY_KERNELS: u64 = 32;
-const SOME_KERNELS: u64 = 8;
-/// The part of all kernels that a level must cover.
-const COVERED: f64 = 0.1;
-/// Runs of each distance that are looked at closely, those that cover most.
+/// Attention kernels of one layer: self- and cross-attention, each with a kernel that merges its parts. More are layers.
+const LAYER_ATTENTION: u32 = 4;
+/// Anchors of each distance that are looked at closely, those that cover most. Bounds the time.
 const TRIED: usize = 3;
-/// Distances that differ by less than this factor are one level.
-const APART: f64 = 1.4;
 
-/// Runs of launches that return at one distance.
+/// Pieces between returns of one run of launches.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
+    /// Levels of one class differ in their anchor and have about the same distance.
+    class: usize,
     /// Launches in the usual piece.
     pub(crate) period: usize,
-    /// Where the run occurs.
-    pub(crate) anchors: Vec<u32>,
     pub(crate) pieces: Vec<Piece>,
-    /// The usual piece: that of the kind with the most kernels.
+    /// By piece, whether it is one of several that are alike.
+    pub(crate) repeats: Vec<bool>,
+    /// The usual piece: that of the kind with the most kernel time.
     pub(crate) usual: Piece,
     /// Pieces that repeat.
     pub(crate) repeated: usize,
-    /// Kernels in them.
-    pub(crate) covered: u64,
-    /// Those of them in pieces of the usual kind.
-    pub(crate) usual_covered: u64,
+    /// Pieces beside one of their own kind.
+    in_a_row: usize,
+    /// Kernel time in them, ns.
+    covered: i64,
+    /// That in pieces of the usual kind.
+    usual_covered: i64,
 }
 
-/// The levels of a sequence, the shortest first.
-pub(crate) fn levels(
-    sequence: &Sequence,
-    grams: &Grams,
-    comparison: &mut Comparison<'_>,
-    kernels: u64,
-) -> Vec<Level> {
-    let least = (COVERED * kernels as f64) as u64;
-    let mut levels: Vec<Level> = candidates(sequence, grams, least)
+/// The levels of a sequence, the shortest first; `time` is the kernel time of all of it.
+pub(crate) fn levels(sequence: &Sequence, runs: &mut Runs<'_>, time: i64) -> Vec<Level> {
+    let least = (WORTH * time as f64) as i64;
+    let mut levels: Vec<Level> = anchors(sequence, runs, least)
         .into_iter()
-        .filter_map(|candidate| {
-            let anchors = grams.places(candidate.size, candidate.id);
-            Level::of(sequence, grams, comparison, anchors)
-        })
-        .filter(|level| level.covered >= least.max(FEWEST_KERNELS))
+        .filter_map(|anchor| Level::of(sequence, runs, &anchor))
+        .filter(|level| level.covered >= least)
         .collect();
-    levels.sort_by_key(|level| {
-        (
-            level.period,
-            std::cmp::Reverse(level.covered),
-            level.anchors[0],
-        )
-    });
-    let mut apart: Vec<Level> = Vec::new();
-    for level in levels {
-        match apart.last_mut() {
-            Some(known) if (level.period as f64) < APART * known.period as f64 => {
-                if level.covered > known.covered {
-                    *known = level;
-                }
-            }
-            _ => apart.push(level),
-        }
+    levels.sort_by_key(|level| level.period);
+    // Pieces of about one length are one class.
+    let mut class = 0;
+    for index in 1..levels.len() {
+        let apart = levels[index - 1].period as f64 <= ALIKE * levels[index].period as f64;
+        class += usize::from(apart);
+        levels[index].class = class;
     }
-    apart
+    levels
 }
 
-/// A run that may be regular.
-#[derive(Clone, Copy)]
-struct Candidate {
-    size: usize,
-    id: u32,
-    covered: u64,
-    first: u32,
-}
-
-/// Runs with regular distances: for each distance the few that cover most.
-fn candidates(sequence: &Sequence, grams: &Grams, least: u64) -> Vec<Candidate> {
-    let mut best: FxHashMap<i32, Vec<Candidate>> = FxHashMap::default();
+/// Places of runs with regular distances: for each distance of the few that cover most.
+fn anchors(sequence: &Sequence, runs: &Runs<'_>, least: i64) -> Vec<Vec<u32>> {
+    let mut best: FxHashMap<u32, Vec<(i64, &[u32])>> = FxHashMap::default();
     let mut lengths = Vec::new();
-    for size in 0..ANCHORS {
-        for id in 0..grams.kinds(size) as u32 {
-            let places = grams.places(size, id);
-            if places.len() < 2 {
-                continue;
-            }
-            lengths.clear();
-            lengths.extend(grams.pieces(places).map(|piece| piece.len()));
-            let middle = lengths.len() / 2;
-            let usual = *lengths.select_nth_unstable(middle).1;
-            let slack = (NEAR * usual as f64) as usize;
-            let (mut regular, mut covered) = (0, 0);
-            for piece in grams.pieces(places) {
-                if piece.len().abs_diff(usual) <= slack {
-                    regular += 1;
-                    covered += sequence.kernels(piece.start, piece.end);
-                }
-            }
-            if (regular as f64) < REGULAR * places.len() as f64 || covered < least {
-                continue;
-            }
-            let bucket = ((usual as f64).ln() / 1.25_f64.ln()) as i32;
-            let known = best.entry(bucket).or_default();
-            known.push(Candidate {
-                size,
-                id,
-                covered,
-                first: places[0],
-            });
-            known.sort_by_key(|known| (std::cmp::Reverse(known.covered), known.size, known.first));
-            known.truncate(TRIED);
+    for places in runs.all() {
+        lengths.clear();
+        lengths.extend(runs.pieces(places).map(|piece| piece.len()));
+        let middle = lengths.len() / 2;
+        let usual = *lengths.select_nth_unstable(middle).1;
+        let slack = (NEAR * usual as f64) as usize;
+        let near = |length: &usize| length.abs_diff(usual) <= slack;
+        let regular = lengths.iter().filter(|length| near(length)).count();
+        if (regular as f64) < REGULAR * places.len() as f64 {
+            continue;
         }
+        let mut covered = 0;
+        for piece in runs.pieces(places) {
+            if near(&piece.len()) {
+                covered += sequence.time(piece.start, piece.end);
+            }
+        }
+        if covered < least {
+            continue;
+        }
+        let known = best
+            .entry((3.0 * (usual as f64).log2()) as u32)
+            .or_default();
+        known.push((covered, places));
+        // The sort is stable: of equals the shorter run and the earlier symbol stay first.
+        known.sort_by_key(|&(covered, _)| std::cmp::Reverse(covered));
+        known.truncate(TRIED);
     }
-    let mut found: Vec<Candidate> = best.into_values().flatten().collect();
-    found.sort_by_key(|candidate| (candidate.size, candidate.id));
-    found
+    // Levels are put in order of their distance; a stable order of equals needs one here.
+    let mut found: Vec<&[u32]> = best
+        .into_values()
+        .flatten()
+        .map(|(_, places)| places)
+        .collect();
+    found.sort_by_key(|places| (places[0], places.len()));
+    found.into_iter().map(<[u32]>::to_vec).collect()
 }
 
 impl Level {
     /// Cuts a sequence at some places; nothing where the pieces are not alike.
-    fn of(
-        sequence: &Sequence,
-        grams: &Grams,
-        comparison: &mut Comparison<'_>,
-        anchors: &[u32],
-    ) -> Option<Self> {
-        let pieces: Vec<Piece> = grams.pieces(anchors).collect();
-        let (kinds, of) = comparison.kinds(&pieces);
-        let kernels = |piece: Piece| sequence.kernels(piece.start, piece.end);
+    fn of(sequence: &Sequence, runs: &mut Runs<'_>, anchor: &[u32]) -> Option<Self> {
+        let pieces: Vec<Piece> = runs.pieces(anchor).collect();
+        let (kinds, of) = runs.kinds(&pieces);
+        let time = |piece: Piece| sequence.time(piece.start, piece.end);
         let kind = |index: usize| of.get(index).copied().flatten();
-        let repeats = |index: usize| {
-            let Some(own) = kind(index) else { return false };
-            let neighbour =
-                index.checked_sub(1).and_then(kind) == Some(own) || kind(index + 1) == Some(own);
-            let kernels = kernels(pieces[index]);
-            let established = match kinds[own].members {
-                0 | 1 => false,
-                2 | 3 => kernels >= MANY_KERNELS,
-                _ => kernels >= SOME_KERNELS,
-            };
-            neighbour || established
+        let in_a_row = |index: usize| {
+            let beside = [index.checked_sub(1), Some(index + 1)];
+            of[index].is_some()
+                && beside
+                    .iter()
+                    .any(|&other| other.and_then(kind) == of[index])
         };
-        let good: Vec<bool> = (0..pieces.len()).map(repeats).collect();
-        let first = good.iter().position(|&good| good)?;
-        let last = good.iter().rposition(|&good| good)?;
-        let repeated = good.iter().filter(|&&good| good).count();
+        // In a row, or so large and often that it is no chance.
+        let repeats = |index: usize| {
+            let members = kind(index).map_or(0, |own| kinds[own].members);
+            let kernels = sequence.kernels(pieces[index].start, pieces[index].end);
+            let all = u64::from(members.saturating_sub(1)) * kernels;
+            in_a_row(index) || (kernels >= SHORT as u64 && all >= FEWEST_KERNELS)
+        };
+        let repeats: Vec<bool> = (0..pieces.len()).map(repeats).collect();
+        let first = repeats.iter().position(|&repeats| repeats)?;
+        let last = repeats.iter().rposition(|&repeats| repeats)?;
+        let repeated = repeats.iter().filter(|&&repeats| repeats).count();
         // A piece at the end of an interval is mostly cut off.
-        let counted = (first..=last).filter(|&index| good[index] || !pieces[index].last);
+        let counted = (first..=last).filter(|&index| repeats[index] || !pieces[index].last);
         if (repeated as f64) < REPEATED * counted.count() as f64 {
             return None;
         }
-        let (usual, usual_kind) = usual(&kinds, kernels)?;
+        let often = kinds
+            .iter()
+            .enumerate()
+            .filter(|(_, kind)| kind.members > 1);
+        let (usual_kind, usual) = often
+            .map(|(number, kind)| (number, kind.usual(), kind.members))
+            .max_by_key(|&(_, usual, members)| time(usual).saturating_mul(i64::from(members)))
+            .map(|(number, usual, _)| (number, usual))?;
         let sum = |chosen: &dyn Fn(usize) -> bool| {
-            let chosen = (0..pieces.len()).filter(|&index| good[index] && chosen(index));
-            chosen.map(|index| kernels(pieces[index])).sum()
+            let chosen = (0..pieces.len()).filter(|&index| repeats[index] && chosen(index));
+            chosen.map(|index| time(pieces[index])).sum()
         };
-        Some(Self {
+        let kernels = (0..pieces.len()).filter(|&index| repeats[index]);
+        let kernels: u64 = kernels
+            .map(|index| sequence.kernels(pieces[index].start, pieces[index].end))
+            .sum();
+        let covered = sum(&|_| true);
+        let usual_covered = sum(&|index| of[index] == Some(usual_kind));
+        (kernels >= FEWEST_KERNELS).then_some(Self {
+            class: 0,
             period: usual.len(),
-            anchors: anchors.to_vec(),
             usual,
             repeated,
-            covered: sum(&|_| true),
-            usual_covered: sum(&|index| of[index] == Some(usual_kind)),
+            in_a_row: (0..of.len()).filter(|&index| in_a_row(index)).count(),
+            covered,
+            usual_covered,
             pieces,
+            repeats,
         })
+    }
+
+    /// Whether pieces of a kind follow each other: halves of a layer come by turns.
+    fn is_uniform(&self) -> bool {
+        self.in_a_row as f64 >= REGULAR * self.pieces.len() as f64
+    }
+
+    /// Whether the usual piece and most others hold something that occurs so often before each launch.
+    fn holds(&self, before: &[u32]) -> bool {
+        let within = |piece: &Piece| before[piece.end] > before[piece.start];
+        let whole = self.pieces.iter().filter(|piece| !piece.last);
+        let (pieces, with) = whole.fold((0, 0), |(pieces, with), piece| {
+            (pieces + 1, with + usize::from(within(piece)))
+        });
+        within(&self.usual) && with as f64 >= REPEATED * pieces as f64
     }
 }
 
-/// The usual piece of the kind that has most kernels, of those that repeat.
-fn usual(kinds: &[Kind], kernels: impl Fn(Piece) -> u64) -> Option<(Piece, usize)> {
-    kinds
+/// Of the shortest class that has such levels, the one that covers most.
+fn shortest<'a>(levels: &[&'a Level], fits: impl Fn(&Level) -> bool) -> Option<&'a Level> {
+    let class = levels.iter().find(|level| fits(level))?.class;
+    let same = levels
         .iter()
-        .enumerate()
-        .filter(|(_, kind)| kind.members > 1)
-        .max_by_key(|(_, kind)| u64::from(kind.members) * kernels(kind.usual()))
-        .map(|(number, kind)| (kind.usual(), number))
+        .filter(|level| level.class == class && fits(level));
+    let rank = |level: &Level| {
+        (
+            level.covered,
+            level.repeated,
+            std::cmp::Reverse(level.usual.start),
+        )
+    };
+    same.copied().max_by_key(|level| rank(level))
+}
+
+/// What the levels of a sequence are.
+pub(crate) struct Choice<'a> {
+    pub(crate) steps: Option<&'a Level>,
+    pub(crate) layers: Option<&'a Level>,
+    /// Whether names of kernels, or layers inside, say that these are steps of a model.
+    pub(crate) certain: bool,
+    /// Whether kernels are known that come once a step.
+    pub(crate) marked: bool,
+}
+
+/// Says which level is that of steps and which that of layers.
+pub(crate) fn choose<'a>(
+    sequence: &Sequence,
+    intervals: &[(usize, usize)],
+    levels: &'a [Level],
+    runs: &mut Runs<'_>,
+) -> Choice<'a> {
+    let most = levels.iter().map(|level| level.covered).max().unwrap_or(0);
+    let levels: Vec<&Level> = levels
+        .iter()
+        .filter(|level| level.covered as f64 >= REGULAR * most as f64)
+        .collect();
+    let attention = before(sequence, |symbol| sequence.signs[symbol as usize].attention);
+    let chooses = before(sequence, |symbol| {
+        u32::from(sequence.signs[symbol as usize].chooses)
+    });
+    let mut layers = shortest(&levels, |level| {
+        let held = attention[level.usual.end] - attention[level.usual.start];
+        level.is_uniform()
+            && level.holds(&attention)
+            && held <= LAYER_ATTENTION
+            && !level.holds(&chooses)
+    });
+    // A lookup of the same name in each layer marks no step.
+    let in_layer = |symbol: u32| {
+        let usual = layers.map(|level| &sequence.symbols[level.usual.start..level.usual.end]);
+        usual.is_some_and(|usual| usual.contains(&symbol))
+    };
+    let lookups: Vec<bool> = (0..sequence.signs.len() as u32)
+        .map(|symbol| sequence.signs[symbol as usize].embeds && !in_layer(symbol))
+        .collect();
+    let embeds = before(sequence, |symbol| u32::from(lookups[symbol as usize]));
+    let around = |level: &Level| layers.is_none_or(|layer| level.class > layer.class);
+    let held = |before: &&&Vec<u32>| {
+        intervals
+            .iter()
+            .any(|&(start, end)| before[end] > before[start])
+    };
+    let marks: Vec<&Vec<u32>> = [&chooses, &embeds].iter().filter(held).copied().collect();
+    if !marks.is_empty() {
+        let steps = marks.iter().find_map(|marks| {
+            let fits = |level: &Level| around(level) && level.holds(marks);
+            let often = shortest(&levels, |level| fits(level) && level.repeated >= FEWEST);
+            often.or_else(|| shortest(&levels, fits))
+        });
+        if layers.is_none() {
+            let gemms = before(sequence, |symbol| {
+                u32::from(sequence.signs[symbol as usize].gemm)
+            });
+            layers = shortest(&levels, |level| {
+                level.is_uniform()
+                    && steps.is_none_or(|steps| level.class < steps.class)
+                    && level.holds(&gemms)
+                    && !marks.iter().any(|marks| level.holds(marks))
+            });
+        }
+        return Choice {
+            steps,
+            layers,
+            certain: true,
+            marked: true,
+        };
+    }
+    let often = |level: &Level| {
+        around(level)
+            && level.repeated >= FEWEST
+            && level.usual_covered as f64 >= REGULAR * level.covered as f64
+    };
+    let (steps, certain) = if layers.is_some() {
+        (shortest(&levels, often), true)
+    } else {
+        longest(sequence, runs, &levels, often)
+    };
+    Choice {
+        steps,
+        layers,
+        certain,
+        marked: false,
+    }
+}
+
+/// How much of something there is before each launch, and in all.
+fn before(sequence: &Sequence, of: impl Fn(u32) -> u32) -> Vec<u32> {
+    let counts = sequence.symbols.iter().scan(0, |sum, &symbol| {
+        *sum += of(symbol);
+        Some(*sum)
+    });
+    std::iter::once(0).chain(counts).collect()
+}
+
+/// The longest level that is no row of pieces of another, and whether others lie inside.
+fn longest<'a>(
+    sequence: &Sequence,
+    runs: &mut Runs<'_>,
+    levels: &[&'a Level],
+    fits: impl Fn(&Level) -> bool,
+) -> (Option<&'a Level>, bool) {
+    let classes = levels.last().map_or(0, |level| level.class + 1);
+    let often: Vec<&Level> = (0..classes)
+        .filter_map(|class| shortest(levels, |level| level.class == class && fits(level)))
+        .collect();
+    let Some(mut chosen) = often.len().checked_sub(1) else {
+        return (None, false);
+    };
+    while let Some(inner) = (0..chosen)
+        .rev()
+        .find(|&inner| is_row(sequence, runs, often[chosen].usual, often[inner]))
+    {
+        chosen = inner;
+    }
+    (Some(often[chosen]), chosen > 0)
+}
+
+/// Whether a piece is a row of pieces of a shorter level, each a step of some kind: most are the usual one, give or take one
+/// launch, others about as large and different, or the usual one and as much behind it. A layer with the little that
+/// follows the last layer is none.
+fn is_row(sequence: &Sequence, runs: &mut Runs<'_>, piece: Piece, inner: &Level) -> bool {
+    let kernels = |piece: Piece| sequence.kernels(piece.start, piece.end) as f64;
+    let usual = kernels(inner.usual);
+    if usual < FEWEST_KERNELS as f64 {
+        return false;
+    }
+    let (mut parts, mut alike) = (0, 0);
+    for part in &inner.pieces {
+        if !(piece.start..piece.end).contains(&part.start) || part.last {
+            continue;
+        }
+        let size = kernels(*part) / usual;
+        if part.len().abs_diff(inner.period) <= 1 && runs.alike(*part, inner.usual) {
+            alike += 1;
+        } else if size < ALIKE
+            || (size < 1.0 + ALIKE && runs.shared(*part, inner.usual) * size >= REGULAR)
+        {
+            return false;
+        }
+        parts += 1;
+    }
+    parts > 1 && alike as f64 >= REPEATED * f64::from(parts)
 }

@@ -1,74 +1,74 @@
-//! Steps of a program by the pattern of its launches.
+//! Steps and layers of a program by the pattern of its launches.
 //!
-//! A program that generates text launches nearly the same kernels for every step, and within a step nearly the same for
-//! every layer. `launches` are what each thread launched, as symbols; `grams` the runs of symbols; a run that returns
-//! at regular distances cuts the sequence into pieces that are alike (`likeness`), and each such distance is one of
-//! the `levels`: layers, steps, requests. `choice` says which level is that of steps, `boundary` where in its
-//! repetition a step begins. What steps did not cover is looked at again, since a prefill may launch kernels while decode
-//! launches graphs.
+//! A program that runs a model launches nearly the same kernels for every step, and within a step nearly the same for every
+//! layer. A `sequence` is what one thread launched, as symbols; `runs` of one to four symbols that return at regular
+//! distances cut it into pieces that are alike; each such distance is one of the `levels`: layers, steps, requests.
+//! `begin` says where steps begin, `cut` which are whole. What steps did not cover is looked at again, since a prefill may
+//! launch kernels while decode launches graphs.
 //!
-//! All of it takes time linear in launches: runs up to 16 launches, a few candidates for each distance.
+//! All of it takes time linear in launches but for sorting: a few anchors for each of a few dozen distances.
 
-mod boundary;
-mod choice;
-mod grams;
-mod heads;
-mod launches;
+mod begin;
+mod cut;
+mod figures;
 mod levels;
-mod likeness;
-mod parts;
-mod patterns;
 mod phases;
-mod units;
+mod runs;
+mod sequence;
 
 use llmprof_record::trace::{RangeKind, Trace};
 
 use crate::labels::phase_of_name;
-use crate::steps::grams::Grams;
-use crate::steps::launches::{Launch, Sequence, sequences};
-use crate::steps::likeness::Comparison;
-use crate::steps::parts::parts;
-use crate::steps::units::{Cut, Unit};
+use crate::steps::cut::{Cut, Unit, parts};
+use crate::steps::levels::{Level, WORTH, choose, levels};
+use crate::steps::runs::Runs;
+use crate::steps::sequence::{Launch, Sequence, sequences};
 use crate::timeline::device_events::DeviceEvents;
 
-pub(crate) use crate::steps::launches::Source;
-pub(crate) use crate::steps::patterns::patterns;
-pub use crate::steps::patterns::{StepPattern, StepPatterns};
+pub(crate) use crate::steps::figures::patterns;
+pub use crate::steps::figures::{LayerPattern, StepPattern, StepPatterns};
 pub(crate) use crate::steps::phases::{StepLabel, launched, phases};
+pub(crate) use crate::steps::sequence::Source;
 
-/// Kernels of a sequence, or of the rest of one, that are looked at: this part of all.
-const WORTH_LOOKING: f64 = 0.1;
-/// How often the rest of a sequence is looked at.
+/// How often the rest of a sequence is looked at. Bounds the time.
 const ROUNDS: usize = 4;
 /// The part of all kernels that is a pattern beside another, wherever its steps are.
 const MUCH: f64 = 0.25;
 /// Launches at the edge of a slice that show how far the host is ahead.
 const AT_AN_EDGE: usize = 9;
-/// Steps beside another pattern, each in an interval of its own.
-const FEWEST_ALONE: usize = 3;
 
-/// The steps of one sequence that one pattern of launches shows.
+/// What repeats in one sequence: steps, layers, or both.
 #[derive(Debug)]
 pub(crate) struct Repetition {
     /// What launches them.
     pub(crate) source: Source,
     /// Steps, and what lies between two of them, in order.
     pub(crate) units: Vec<Unit>,
-    /// How many patterns there are.
-    patterns: usize,
+    /// How many patterns steps have.
+    pub(crate) patterns: usize,
+    /// Layers inside of steps, or of a single forward pass.
+    pub(crate) layers: Option<Layers>,
     /// By slice, the parts of steps of the first pattern that its edges cut.
     pub(crate) parts: Vec<(u32, f64)>,
     /// By slice, how much longer the device took for what was launched in it than the slice is, ns: the host may run ahead of
     /// the device, and further at its end than at its beginning.
     pub(crate) delays: Vec<(u32, i64)>,
-    /// Whether names of kernels say that these are steps of a language model.
-    marked: bool,
-    /// Whether something repeats inside a step.
-    holds_layers: bool,
-    /// Whether such names occur outside of the steps too: a forward pass of another kind.
-    beside: bool,
+    /// Whether names of kernels, or layers inside, say that these are steps of a model.
+    pub(crate) certain: bool,
+    /// Whether kernels that come once a step occur outside of the steps too: a forward pass of another kind.
+    pub(crate) beside: bool,
     /// The mean part of its launches that a unit shares with the more similar neighbour.
-    likeness: f64,
+    pub(crate) likeness: f64,
+}
+
+/// Layers of one pattern.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layers {
+    pub(crate) count: u64,
+    /// Kernels of the usual one.
+    pub(crate) kernels: u64,
+    /// From the first kernel of a layer to that of the next, the median, ns.
+    pub(crate) wall: i64,
 }
 
 impl Repetition {
@@ -78,21 +78,13 @@ impl Repetition {
     }
 }
 
-/// The steps of a trace by the pattern of its launches, whatever ranges say of them; nothing where nothing repeats.
+/// The steps and layers of a trace by the pattern of its launches, whatever ranges say of them; nothing where nothing repeats.
 pub fn step_patterns(trace: &Trace) -> Option<StepPatterns> {
     patterns(trace, &DeviceEvents::of(trace), &find(trace))
 }
 
-/// Finds the steps of a trace where no range shows what a step is: a range is believed.
-pub(crate) fn unnamed(trace: &Trace) -> Vec<Repetition> {
-    if has_step_ranges(trace) {
-        return Vec::new();
-    }
-    find(trace)
-}
-
 /// Whether a range says what a step is.
-fn has_step_ranges(trace: &Trace) -> bool {
+pub(crate) fn has_step_ranges(trace: &Trace) -> bool {
     let ranges = &trace.ranges;
     let mut known = rustc_hash::FxHashMap::default();
     (0..ranges.len()).any(|row| {
@@ -105,37 +97,62 @@ fn has_step_ranges(trace: &Trace) -> bool {
     })
 }
 
-/// Finds the steps of a trace, those of the thread or stream with the most kernel time first.
+/// Finds what repeats in a trace, that of the thread or stream with the most kernel time first.
+///
+/// Kernels without a call, in a trace where most have one, were launched before the recording began: they are the end of
+/// something, in which layers may repeat, and no steps.
 pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
     let sequences = sequences(trace);
-    let all: u64 = sequences
+    let time = |sequence: &Sequence| sequence.time(0, sequence.len()) as f64;
+    let kernels = |sequence: &Sequence| sequence.kernels(0, sequence.len());
+    let called = |sequence: &&Sequence| matches!(sequence.source, Source::Thread(_));
+    let all: f64 = sequences.iter().map(time).sum();
+    let have_calls: u64 = sequences.iter().filter(called).map(kernels).sum();
+    let mostly_called = 2 * have_calls >= sequences.iter().map(kernels).sum();
+    let worth = sequences
         .iter()
-        .map(|sequence| sequence.kernels(0, sequence.len()))
-        .sum();
-    let worth = |kernels: u64| kernels as f64 >= WORTH_LOOKING * all as f64;
-    let busy = sequences
-        .iter()
-        .filter(|sequence| worth(sequence.kernels(0, sequence.len())));
-    busy.flat_map(repetitions).collect()
+        .filter(|sequence| time(sequence) >= WORTH * all);
+    worth
+        .flat_map(|sequence| {
+            let mut found = repetitions(sequence);
+            if mostly_called && !called(&sequence) {
+                found.retain(|repetition| repetition.layers.is_some());
+                for repetition in &mut found {
+                    repetition.units.clear();
+                }
+            }
+            found
+        })
+        .collect()
 }
 
-fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
-    let kernels = sequence.kernels(0, sequence.len());
+/// What repeats in a sequence, and in what its steps leave of it.
+pub(crate) fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
+    let time = sequence.time(0, sequence.len());
     let slices = slices(&sequence.launches);
     let mut intervals = slices.clone();
-    let mut found = Vec::new();
+    let mut found: Vec<Repetition> = Vec::new();
     for _ in 0..ROUNDS {
-        let rest: u64 = intervals
+        let rest: i64 = intervals
             .iter()
-            .map(|&(start, end)| sequence.kernels(start, end))
+            .map(|&(start, end)| sequence.time(start, end))
             .sum();
-        if (rest as f64) < WORTH_LOOKING * kernels as f64 {
+        if (rest as f64) < WORTH * time as f64 {
             break;
         }
-        let Some(mut repetition) = repetition(sequence, &intervals, kernels) else {
+        let Some(mut repetition) = repetition(sequence, &intervals, time) else {
             break;
         };
-        if !found.is_empty() && !stands_alone(&repetition, &intervals, kernels) {
+        if !found.is_empty() && !stands_alone(&repetition, &intervals, time) {
+            repetition.units.clear();
+            // Those of the first level are all that its anchor has, wherever they are.
+            if repetition.layers.is_some() && found.iter().all(|known| known.layers.is_none()) {
+                found.push(repetition);
+            }
+            break;
+        }
+        if repetition.units.is_empty() {
+            found.push(repetition);
             break;
         }
         intervals = outside(&intervals, repetition.steps());
@@ -146,11 +163,12 @@ fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
             slices.len() > 1 && (begins.is_ok() || ends.is_ok())
         };
         let mut whole = intervals.iter().filter(|interval| !is_cut(interval));
+        let certain = repetition.beside;
         repetition.beside = whole.any(|&(start, end)| {
             let mut symbols = sequence.symbols[start..end].iter();
             symbols.any(|&symbol| {
-                let marks = sequence.marks[symbol as usize];
-                repetition.marked && (marks.chooses || marks.embeds)
+                let signs = sequence.signs[symbol as usize];
+                certain && (signs.chooses || signs.embeds)
             })
         });
         found.push(repetition);
@@ -159,15 +177,15 @@ fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
 }
 
 /// Whether what repeats between steps of another pattern is steps: much of all, or once in each interval, as prefills come.
-/// Else it is the layers of a prefill, or what else loops inside one thing.
-fn stands_alone(repetition: &Repetition, intervals: &[(usize, usize)], kernels: u64) -> bool {
+/// Else it is what loops inside one thing.
+fn stands_alone(repetition: &Repetition, intervals: &[(usize, usize)], time: i64) -> bool {
     let steps: Vec<&Unit> = repetition.steps().collect();
-    let covered: u64 = steps.iter().map(|step| step.kernels).sum();
+    let covered: i64 = steps.iter().map(|step| step.kernel_time).sum();
     let interval = |step: &Unit| intervals.partition_point(|&(start, _)| start <= step.piece.start);
     let once = steps
         .windows(2)
         .all(|pair| interval(pair[0]) != interval(pair[1]));
-    covered as f64 >= MUCH * kernels as f64 || (once && steps.len() >= FEWEST_ALONE)
+    covered as f64 >= MUCH * time as f64 || (once && steps.len() > 2)
 }
 
 /// The launches of each slice; all of them where the whole was recorded.
@@ -227,28 +245,62 @@ fn outside<'a>(
     rest
 }
 
-fn repetition(
-    sequence: &Sequence,
-    intervals: &[(usize, usize)],
-    kernels: u64,
-) -> Option<Repetition> {
-    let grams = Grams::of(&sequence.symbols, sequence.marks.len(), intervals);
-    let mut comparison = Comparison::new(&sequence.symbols, &grams);
-    let levels = levels::levels(sequence, &grams, &mut comparison, kernels);
-    let choice = choice::choose(sequence, intervals, &levels, &mut comparison)?;
-    let starts = boundary::starts(sequence, &grams, &comparison, choice.level);
-    let starts = heads::with_heads(sequence, &grams, &mut comparison, intervals, starts);
-    let found = Cut::of(sequence, &grams, &mut comparison, &starts);
-    let repetition = Repetition {
+fn repetition(sequence: &Sequence, intervals: &[(usize, usize)], time: i64) -> Option<Repetition> {
+    let mut runs = Runs::of(&sequence.symbols, sequence.signs.len(), intervals);
+    let levels = levels(sequence, &mut runs, time);
+    if levels.is_empty() {
+        return None;
+    }
+    let choice = choose(sequence, intervals, &levels, &mut runs);
+    let cut = choice
+        .steps
+        .map(|level| Cut::of(sequence, &mut runs, intervals, level));
+    let cut = cut.filter(|cut| {
+        cut.units
+            .iter()
+            .filter(|unit| unit.pattern.is_some())
+            .count()
+            > 1
+    });
+    let layers = choice
+        .layers
+        .and_then(|level| layers(sequence, &runs, level));
+    (cut.is_some() || layers.is_some()).then(|| Repetition {
         source: sequence.source,
-        parts: parts(sequence, intervals, &found.units, &found.usual),
+        parts: cut
+            .as_ref()
+            .map_or(Vec::new(), |cut| parts(sequence, intervals, cut)),
         delays: delays(&sequence.launches),
-        patterns: found.usual.len(),
-        marked: choice.marked,
-        holds_layers: choice.holds_layers,
-        beside: false,
-        likeness: found.likeness,
-        units: found.units,
+        patterns: cut.as_ref().map_or(0, |cut| cut.usual.len()),
+        layers,
+        certain: choice.certain,
+        beside: choice.marked,
+        likeness: cut.as_ref().map_or(0.0, |cut| cut.likeness),
+        units: cut.map_or(Vec::new(), |cut| cut.units),
+    })
+}
+
+/// The layers of a level: each return of its anchor is one, that of the last layer too, which something else follows.
+fn layers(sequence: &Sequence, runs: &Runs<'_>, level: &Level) -> Option<Layers> {
+    let behind = |index: usize| {
+        let before = index.checked_sub(1);
+        before.is_some_and(|before| level.repeats[before] && !level.pieces[before].last)
     };
-    (repetition.steps().count() > 1).then_some(repetition)
+    let count = (0..level.pieces.len())
+        .filter(|&index| level.repeats[index] || behind(index))
+        .count();
+    let start = |place: usize| sequence.launches[place].start;
+    let pieces = level
+        .pieces
+        .iter()
+        .filter(|piece| !piece.last && runs.equal(**piece, level.usual));
+    let mut walls: Vec<i64> = pieces
+        .map(|piece| start(piece.end).saturating_sub(start(piece.start)))
+        .collect();
+    walls.sort_unstable();
+    Some(Layers {
+        count: count as u64,
+        kernels: sequence.kernels(level.usual.start, level.usual.end),
+        wall: *walls.get(walls.len() / 2)?,
+    })
 }

@@ -1,7 +1,7 @@
 //! What inferred steps seem to be, for traces whose ranges do not say so.
 
 use crate::steps::Repetition;
-use crate::steps::units::Unit;
+use crate::steps::cut::Unit;
 
 /// Phases that are steps.
 pub(crate) struct StepPhases {
@@ -44,9 +44,9 @@ const LONGER: f64 = 1.1;
 /// Layers that repeat in no step are not taken for steps: names of kernels must say that a token was chosen, or
 /// something must repeat inside the steps.
 pub(crate) fn phases(found: &[Repetition]) -> Option<StepPhases> {
-    let main = found.first()?;
+    let main = main(found)?;
     let units = units(found, main);
-    if !(main.marked || main.holds_layers) || units.len() < FEWEST {
+    if units.len() < FEWEST {
         return None;
     }
     let labels = labels(&units, main.beside);
@@ -73,12 +73,15 @@ pub(crate) fn phases(found: &[Repetition]) -> Option<StepPhases> {
     })
 }
 
+/// The steps of the busiest thread or stream, where they are known to be steps.
+fn main(found: &[Repetition]) -> Option<&Repetition> {
+    let main = found.iter().find(|found| !found.units.is_empty())?;
+    main.certain.then_some(main)
+}
+
 /// Intervals of the host's time, in order, in which each step was launched that another follows at once.
 pub(crate) fn launched(found: &[Repetition]) -> Vec<(i64, i64)> {
-    let Some(main) = found
-        .first()
-        .filter(|main| main.marked || main.holds_layers)
-    else {
+    let Some(main) = main(found) else {
         return Vec::new();
     };
     let pairs = main.units.iter().zip(main.units.iter().skip(1));
@@ -94,13 +97,13 @@ pub(crate) fn launched(found: &[Repetition]) -> Vec<(i64, i64)> {
 
 /// The units of the main repetition, and steps of others of the same source in place of what is like no other; each with
 /// whether it is the usual step.
-fn units<'a>(found: &'a [Repetition], main: &Repetition) -> Vec<(&'a Unit, bool)> {
+fn units<'a>(found: &'a [Repetition], main: &'a Repetition) -> Vec<(&'a Unit, bool)> {
     let same = found.iter().filter(|other| other.source == main.source);
     let mut steps: Vec<(&Unit, bool)> = same
-        .enumerate()
-        .flat_map(|(number, repetition)| {
+        .flat_map(|repetition| {
             let steps = repetition.steps();
-            steps.map(move |unit| (unit, number == 0 && unit.pattern == Some(0)))
+            let is_main = std::ptr::eq(repetition, main);
+            steps.map(move |unit| (unit, is_main && unit.pattern == Some(0)))
         })
         .collect();
     steps.sort_by_key(|(unit, _)| unit.piece.start);
@@ -109,8 +112,9 @@ fn units<'a>(found: &'a [Repetition], main: &Repetition) -> Vec<(&'a Unit, bool)
         let before = after.checked_sub(1).map(|before| steps[before].0);
         before.is_none_or(|before| before.piece.end <= unit.piece.start)
     };
-    let unlike = found.first().into_iter().flat_map(|main| &main.units);
-    let unlike: Vec<_> = unlike
+    let unlike: Vec<_> = main
+        .units
+        .iter()
         .filter(|unit| unit.pattern.is_none() && free(unit))
         .map(|unit| (unit, false))
         .collect();

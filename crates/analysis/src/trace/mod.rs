@@ -28,7 +28,7 @@ use crate::timeline::idle::HostActivity;
 use crate::timeline::launches::{ApiKind, EventCalls, Launches};
 use crate::timeline::nesting::Nesting;
 use crate::timeline::slices;
-use crate::trace::scaled::{Scaled, scaled};
+use crate::trace::scaled::{Scaled, scaled_by};
 
 use crate::trace::issues::{before_launch, few_slices, issues};
 pub use crate::trace::origins::OriginRow;
@@ -194,8 +194,7 @@ pub(crate) struct Structure {
     pub(crate) calls: EventCalls,
     pub(crate) attribution: Attribution,
     pub(crate) windows: EventWindows,
-    /// Steps by the pattern of launches.
-    repetitions: Vec<Repetition>,
+    repetitions: Repetitions,
     /// Device events that began before their launch.
     early: Option<Issue>,
     /// Whether there is a backward pass or an optimizer.
@@ -204,16 +203,50 @@ pub(crate) struct Structure {
     pub(crate) shown: Option<ForwardPasses>,
 }
 
+/// Steps and layers by the pattern of launches.
+struct Repetitions {
+    found: Vec<Repetition>,
+    /// Whether a range says what a step is, which is believed.
+    are_named: bool,
+}
+
+impl Repetitions {
+    fn of(trace: &Trace) -> Self {
+        let are_named = steps::has_step_ranges(trace);
+        let are_needed = !are_named || slices::are_a_sample(trace);
+        Self {
+            found: if are_needed {
+                steps::find(trace)
+            } else {
+                Vec::new()
+            },
+            are_named,
+        }
+    }
+
+    /// What no range shows.
+    fn unnamed(&self) -> &[Repetition] {
+        if self.are_named { &[] } else { &self.found }
+    }
+}
+
 impl Structure {
     /// `table` is rows and width of the table of tokens of the model that is named.
     pub(crate) fn of(trace: &Trace, table: Option<(u64, u64)>) -> Self {
         let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
-        let (launches, repetitions) = rayon::join(|| Launches::of(trace), || steps::unnamed(trace));
+        let (launches, repetitions) =
+            rayon::join(|| Launches::of(trace), || Repetitions::of(trace));
         let calls = EventCalls::of(&events, &launches);
         let is_training = is_training(trace);
         let shown = ForwardPasses::of(trace)
             .filter(|shown| !is_training && (shown.generate() || table == Some(shown.table)));
-        let mut phases = Phases::with_steps(trace, &events, &calls, &repetitions, shown.as_ref());
+        let mut phases = Phases::with_steps(
+            trace,
+            &events,
+            &calls,
+            repetitions.unnamed(),
+            shown.as_ref(),
+        );
         if is_training {
             phases.name_training();
         }
@@ -267,7 +300,9 @@ pub(crate) fn analyze_structure(
     } = parts;
     let totals = totals(trace, events, attribution, windows, &devices);
     let is_sample = slices::are_a_sample(trace);
-    let scaled = is_sample.then(|| scaled(trace)).flatten();
+    let scaled = is_sample
+        .then(|| scaled_by(trace, &repetitions.found))
+        .flatten();
     phase_rows.retain(|row| row.instances > 0);
     TraceAnalysis {
         schema: SCHEMA,
@@ -278,7 +313,7 @@ pub(crate) fn analyze_structure(
         phase_source: phases.source,
         phase_confidence: phases.confidence,
         phases: phase_rows,
-        steps: steps::patterns(trace, events, repetitions),
+        steps: steps::patterns(trace, events, repetitions.unnamed()),
         devices,
         attribution: origins::rows(trace, events, attribution, phases, windows),
         unattributed: unattributed(events, attribution),

@@ -501,7 +501,7 @@ mod tests {
             host: &[host("tokenizer", 0, 50), host("sampling", 165, 190)],
         });
         let parts: Vec<i64> = waterfall.parts().iter().map(|(_, time)| time.0).collect();
-        assert_eq!(parts, [12, 38, 5, 20, 5, 30, -10]);
+        assert_eq!(parts, [12, 38, 5, 20, 0, 5, 30, -10]);
         assert_eq!(waterfall.wall_ns, Nanos(100));
         assert_eq!(
             (waterfall.busy_ns, waterfall.sum_ns),

@@ -74,7 +74,7 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
     })
 }
 
-/// Steps by the pattern of launches, without the times of each.
+/// Steps and layers by the pattern of launches, without the times of each step.
 fn steps(found: &StepPatterns) -> Value {
     let pattern = |pattern: &StepPattern| {
         json!({
@@ -93,6 +93,7 @@ fn steps(found: &StepPatterns) -> Value {
     json!({
         "patterns": found.patterns.iter().map(pattern).collect::<Vec<_>>(),
         "unlike": found.unlike,
+        "layers": found.layers,
     })
 }
 

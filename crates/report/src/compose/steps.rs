@@ -1,4 +1,4 @@
-//! Steps by the pattern of launches, and how long steps took: over the run and as a histogram.
+//! Steps and layers by the pattern of launches, and how long steps took: over the run and as a histogram.
 
 use llmprof_units::{Nanos, Percent};
 
@@ -33,7 +33,11 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
             draw_phase(section, phase);
         }
     }
-    if let Some(found) = patterns {
+    if let Some(found) = patterns.filter(|found| !found.layers.is_empty()) {
+        section.paragraph(text::basis_of_layers(found));
+        section.table(by_layer(found));
+    }
+    if let Some(found) = patterns.filter(|found| !found.patterns.is_empty()) {
         section.paragraph(text::basis(found));
         section.table(by_pattern(found));
         let often = |pattern: &&StepPattern| pattern.steps >= FEWEST_DRAWN;
@@ -49,7 +53,7 @@ fn replace_phases(analysis: &Analysis) -> bool {
         .timeline
         .as_ref()
         .is_some_and(|timeline| timeline.phase_source == PhaseSource::Inferred);
-    inferred && text::of(analysis).is_some()
+    inferred && text::of(analysis).is_some_and(|found| !found.patterns.is_empty())
 }
 
 fn draw_phase(section: &mut Section, phase: &PhaseAnalysis) {
@@ -110,6 +114,21 @@ fn by_phase(phases: &[&PhaseAnalysis]) -> Table {
             time(steps.p90),
             time(steps.p99),
             time(steps.max),
+        ]);
+    }
+    table
+}
+
+fn by_layer(steps: &StepPatterns) -> Table {
+    let headers = ["Pattern", "Layers", "Kernels", "Time, p50", "Launched by"];
+    let mut table = Table::new(&headers, 1);
+    for pattern in &steps.layers {
+        table.row([
+            pattern.name.clone(),
+            pattern.layers.to_string(),
+            pattern.kernels.to_string(),
+            pattern.layer_ns.to_string(),
+            pattern.launched_by.clone(),
         ]);
     }
     table

@@ -3,9 +3,9 @@
 use llmprof_units::{Count, Percent};
 
 use super::time;
-use crate::analyzed::{Analysis, StepPattern, StepPatterns};
+use crate::analyzed::{Analysis, LayerPattern, StepPattern, StepPatterns};
 
-/// The steps that launch patterns show, where no range does.
+/// The steps and layers that launch patterns show, where no range does.
 pub(crate) fn of(analysis: &Analysis) -> Option<&StepPatterns> {
     analysis.timeline.as_ref()?.steps.as_ref()
 }
@@ -20,6 +20,29 @@ pub fn pattern(pattern: &StepPattern) -> String {
         Count(pattern.kernels, "kernel"),
         time(pattern.usual_kernel_time_ns),
         Percent(pattern.idle_share)
+    )
+}
+
+/// `24 layers of 42 kernels, 1.39 ms each`.
+pub fn layers(pattern: &LayerPattern) -> String {
+    format!(
+        "{} of {}, {} each",
+        Count(pattern.layers, "layer"),
+        Count(pattern.kernels, "kernel"),
+        pattern.layer_ns
+    )
+}
+
+/// How layers were found and what the columns mean.
+pub fn basis_of_layers(steps: &StepPatterns) -> String {
+    let pass = if steps.patterns.is_empty() {
+        "They repeat inside a forward pass; passes themselves do not repeat often enough to be steps."
+    } else {
+        "Layers are those of all steps together."
+    };
+    format!(
+        "Layers are found by the sequence of kernel launches that repeats inside a forward pass. {pass} Time is from a kernel \
+         of a layer to the same kernel of the next, the median."
     )
 }
 

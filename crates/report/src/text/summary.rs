@@ -70,10 +70,19 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
     if let Some(found) = steps::of(analysis) {
         let patterns = found.patterns.iter().take(MOST_PATTERNS);
         let sentences: Vec<String> = patterns.map(steps::pattern).collect();
-        lines.push(format!(
-            "Steps by launch pattern: {}.",
-            sentences.join("; ")
-        ));
+        if sentences.is_empty() {
+            let patterns = found.layers.iter().take(MOST_PATTERNS);
+            let sentences: Vec<String> = patterns.map(steps::layers).collect();
+            lines.push(format!(
+                "Layers by launch pattern: {}.",
+                sentences.join("; ")
+            ));
+        } else {
+            lines.push(format!(
+                "Steps by launch pattern: {}.",
+                sentences.join("; ")
+            ));
+        }
     }
     lines
 }

@@ -21,8 +21,7 @@
 use llmprof_record::trace::Trace;
 
 use crate::stats::{Summary, student_t_975};
-use crate::steps;
-use crate::steps::Source;
+use crate::steps::{Repetition, Source};
 use crate::timeline::slices;
 use crate::trace::scaled::Estimate;
 
@@ -47,10 +46,11 @@ impl StepCount {
     /// launched their first and last kernel.
     pub(crate) fn of(
         trace: &Trace,
+        repetitions: &[Repetition],
         slices: &[(i64, i64)],
         whole: (i64, i64),
     ) -> Option<(Self, Vec<(i64, i64)>)> {
-        let found = steps::find(trace).into_iter().next()?;
+        let found = repetitions.iter().find(|found| !found.units.is_empty())?;
         let mut counts = vec![0.0; slices.len()];
         for &(slice, part) in &found.parts {
             *counts.get_mut(slice as usize)? += part;

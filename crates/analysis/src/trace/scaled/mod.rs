@@ -18,7 +18,8 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Summary;
-use crate::steps::Source;
+use crate::steps;
+use crate::steps::{Repetition, Source};
 use crate::timeline::slices;
 use crate::trace::scaled::by_pattern::StepCount;
 use crate::trace::scaled::step_range::step_name;
@@ -109,8 +110,13 @@ struct Sample {
 
 /// Scales what was recorded in slices; nothing where all of the time was recorded, or the sample is too small.
 pub fn scaled(trace: &Trace) -> Option<Scaled> {
+    scaled_by(trace, &steps::find(trace))
+}
+
+/// The same, where it is known what repeats in the trace.
+pub(crate) fn scaled_by(trace: &Trace, repetitions: &[Repetition]) -> Option<Scaled> {
     let slices = slices::of(trace)?;
-    let sample = Sample::of(trace, &slices)?;
+    let sample = Sample::of(trace, &slices, repetitions)?;
     let mut counts: FxHashMap<StrId, Vec<(f64, f64)>> = FxHashMap::default();
     let mut all = vec![(0.0, 0.0); sample.windows.len()];
     // What other threads launch meanwhile is no part of a step.
@@ -206,7 +212,7 @@ fn stream_of(trace: &Trace, row: usize) -> Source {
 }
 
 impl Sample {
-    fn of(trace: &Trace, slices: &[(i64, i64)]) -> Option<Self> {
+    fn of(trace: &Trace, slices: &[(i64, i64)], repetitions: &[Repetition]) -> Option<Self> {
         let ranges = &trace.ranges;
         let end = |row: usize| ranges.start[row].saturating_add(ranges.duration[row]);
         let nvtx: Vec<usize> = (0..ranges.len())
@@ -236,7 +242,7 @@ impl Sample {
                 let whole = steps.iter().copied().filter(|&step| inside(step)).collect();
                 (steps.len() as u64, whole)
             }
-            None => match StepCount::of(trace, slices, whole) {
+            None => match StepCount::of(trace, repetitions, slices, whole) {
                 Some((found, steps)) => {
                     let all = found.estimate().value.round() as u64;
                     count = Some(found);

@@ -36,23 +36,29 @@ pub(crate) struct Launch {
     pub(crate) slice: u32,
 }
 
-/// What the names of kernels say of their place in a step of a language model.
+/// What the names of kernels say of their place in a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
-    /// It chooses tokens: near the end of a step.
+pub(crate) struct Signs {
+    /// It chooses tokens: near the end of a step. Top-k alone does not say so, since it also chooses experts.
     pub(crate) chooses: bool,
-    /// It looks up embeddings: near the beginning.
+    /// It looks up embeddings: near the beginning. Their gradient comes near the end.
     pub(crate) embeds: bool,
+    /// Attention kernels: a graph may hold those of all layers.
+    pub(crate) attention: u32,
+    pub(crate) gemm: bool,
 }
 
-impl Marks {
+impl Signs {
     fn of(name: &str) -> Self {
         let category = classify(name).category;
         let name = name.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         Self {
             chooses: category == Category::Sampling || has(&["argmax"]),
-            embeds: category == Category::Embedding || has(&["indexselect", "vectorized_gather"]),
+            embeds: (category == Category::Embedding || has(&["indexselect", "vectorized_gather"]))
+                && !has(&["backward", "bwd", "grad"]),
+            attention: u32::from(category == Category::Attention),
+            gemm: matches!(category, Category::Gemm | Category::Gemv),
         }
     }
 }
@@ -66,21 +72,35 @@ pub(crate) struct Sequence {
     /// A number for each launch; equal for the same kernel, or the same graph.
     pub(crate) symbols: Vec<u32>,
     /// By symbol.
-    pub(crate) marks: Vec<Marks>,
-    /// Kernels before each launch, and in all.
-    kernels_before: Vec<u64>,
+    pub(crate) signs: Vec<Signs>,
+    /// Kernels, and the sum of their times, before each launch and in all.
+    before: Vec<(u64, i64)>,
 }
 
 impl Sequence {
-    /// Kernels of the launches from `start` to before `end`.
-    pub(crate) fn kernels(&self, start: usize, end: usize) -> u64 {
-        self.kernels_before[end] - self.kernels_before[start]
+    fn of(source: Source, open: Open) -> Self {
+        let sums = open.launches.iter().scan((0_u64, 0_i64), |sum, launch| {
+            sum.0 += u64::from(launch.kernels);
+            sum.1 = sum.1.saturating_add(launch.time);
+            Some(*sum)
+        });
+        Self {
+            source,
+            before: std::iter::once((0, 0)).chain(sums).collect(),
+            launches: open.launches,
+            symbols: open.symbols,
+            signs: open.signs,
+        }
     }
 
-    /// The time of all kernels, ns.
-    fn time(&self) -> i64 {
-        let times = self.launches.iter().map(|launch| launch.time);
-        times.fold(0, i64::saturating_add)
+    /// Kernels of the launches from `start` to before `end`.
+    pub(crate) fn kernels(&self, start: usize, end: usize) -> u64 {
+        self.before[end].0 - self.before[start].0
+    }
+
+    /// The sum of their times, ns.
+    pub(crate) fn time(&self, start: usize, end: usize) -> i64 {
+        self.before[end].1.saturating_sub(self.before[start].1)
     }
 
     /// How many launches.
@@ -100,14 +120,14 @@ enum What {
 struct Open {
     launches: Vec<Launch>,
     symbols: Vec<u32>,
-    marks: Vec<Marks>,
+    signs: Vec<Signs>,
     numbers: FxHashMap<What, u32>,
 }
 
 struct Reader<'a> {
     trace: &'a Trace,
     slices: Vec<(i64, i64)>,
-    marks: FxHashMap<StrId, Marks>,
+    signs: FxHashMap<StrId, Signs>,
     found: FxHashMap<Source, Open>,
 }
 
@@ -116,7 +136,7 @@ pub(crate) fn sequences(trace: &Trace) -> Vec<Sequence> {
     let mut reader = Reader {
         trace,
         slices: crate::timeline::slices::of(trace).unwrap_or_default(),
-        marks: FxHashMap::default(),
+        signs: FxHashMap::default(),
         found: FxHashMap::default(),
     };
     let alone = reader.read_calls(ByCorrelation::of(trace));
@@ -124,23 +144,10 @@ pub(crate) fn sequences(trace: &Trace) -> Vec<Sequence> {
     let mut sequences: Vec<Sequence> = reader
         .found
         .into_iter()
-        .map(|(source, open)| {
-            let mut sum = 0_u64;
-            let mut kernels_before = vec![0];
-            kernels_before.extend(open.launches.iter().map(|launch| {
-                sum += u64::from(launch.kernels);
-                sum
-            }));
-            Sequence {
-                source,
-                launches: open.launches,
-                symbols: open.symbols,
-                marks: open.marks,
-                kernels_before,
-            }
-        })
+        .map(|(source, open)| Sequence::of(source, open))
         .collect();
-    sequences.sort_by_key(|sequence| (std::cmp::Reverse(sequence.time()), sequence.source));
+    let time = |sequence: &Sequence| sequence.time(0, sequence.len());
+    sequences.sort_by_key(|sequence| (std::cmp::Reverse(time(sequence)), sequence.source));
     sequences
 }
 
@@ -288,7 +295,7 @@ impl Reader<'_> {
         let next = open.numbers.len() as u32;
         let symbol = *open.numbers.entry(what).or_insert(next);
         if symbol == next {
-            let mut marks = Marks::default();
+            let mut signs = Signs::default();
             let named = match what {
                 What::Kernel(_) => &kernels[..1],
                 What::Graph(_) => kernels,
@@ -296,13 +303,15 @@ impl Reader<'_> {
             for &row in named {
                 let name = table.name[row as usize];
                 let found = *self
-                    .marks
+                    .signs
                     .entry(name)
-                    .or_insert_with(|| Marks::of(trace.text(name)));
-                marks.chooses |= found.chooses;
-                marks.embeds |= found.embeds;
+                    .or_insert_with(|| Signs::of(trace.text(name)));
+                signs.chooses |= found.chooses;
+                signs.embeds |= found.embeds;
+                signs.gemm |= found.gemm;
+                signs.attention += found.attention;
             }
-            open.marks.push(marks);
+            open.signs.push(signs);
         }
         open.symbols.push(symbol);
         open.launches.push(Launch {

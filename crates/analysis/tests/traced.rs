@@ -52,6 +52,7 @@ fn sums_up(phase: &PhaseAnalysis) {
     let parts = waterfall.matched_ns.0
         + waterfall.extra_ns.0
         + waterfall.copies_ns.0
+        + waterfall.communication_ns.0
         + waterfall.unattributed_ns.0;
     assert_eq!(parts, waterfall.sum_ns.0, "{}", phase.name());
     let idle: i64 = waterfall.idle.iter().map(|part| part.time_ns.0).sum();

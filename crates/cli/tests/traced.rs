@@ -57,6 +57,7 @@ fn agree(run: &Path) {
             "inefficiency_ns",
             "extra_ns",
             "copies_ns",
+            "communication_ns",
             "unattributed_ns",
             "idle_ns",
             "overlap_ns",

@@ -98,14 +98,14 @@ pub struct FirstUse {
 
 /// Means over the requests of one pass.
 #[derive(Clone, Copy, Debug, Default)]
-struct PassMeans {
-    ttft: Option<f64>,
-    tpot: Option<f64>,
-    end_to_end: Option<f64>,
+pub(crate) struct PassMeans {
+    pub(crate) ttft: Option<f64>,
+    pub(crate) tpot: Option<f64>,
+    pub(crate) end_to_end: Option<f64>,
     prefill: Option<f64>,
     decode: Option<f64>,
     /// Tokens, and the seconds they took.
-    tokens: Option<(f64, f64)>,
+    pub(crate) tokens: Option<(f64, f64)>,
     /// The same of decode.
     decode_tokens: Option<(f64, f64)>,
 }
@@ -208,7 +208,7 @@ impl RequestRow {
 }
 
 impl PassMeans {
-    fn of(run: &RunRecord, number: usize) -> Self {
+    pub(crate) fn of(run: &RunRecord, number: usize) -> Self {
         let pass = &run.passes[number];
         let ordered: Vec<(&Request, Nanos, Nanos)> = run
             .requests_of(number)

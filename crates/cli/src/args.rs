@@ -24,7 +24,7 @@ Examples:
   llmprof import trace.json.gz                  analyze an existing profile
   llmprof model model=qwen2_5_7b hardware.spec=h200
 
-`llmprof COMMAND --help` has more. Exit codes: 0 done, 2 failure, 130 interrupted;
+`llmprof COMMAND --help` has more. Exit codes: 0 done, 1 a threshold was crossed, 2 failure, 130 interrupted;
 `record` passes on the exit code of its command and uses 125 for its own failures."
 )]
 pub(crate) struct Args {
@@ -43,7 +43,8 @@ Examples:
   llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR model.load_format=safetensors
   llmprof run --cfg job                              print the composed config and stop
   llmprof run runtime=command 'runtime.argv=[python3,serve.py]'
-  llmprof run -m runtime.batch_size=1,4,16           one job per value")]
+  llmprof run -m runtime.batch_size=1,4,16           one job per value
+  llmprof run -m runtime.batch_size=1,4 hydra/launcher=submitit_slurm hydra.launcher.partition=gpu")]
     Run(RunArgs),
     /// Profile any CUDA program: kernels, copies, launches, GPU idle time.
     ///
@@ -115,6 +116,18 @@ Examples:
   llmprof bench --serve 'vllm serve DIR --port 8000' --overhead 2% --rate 4
   llmprof bench --import vllm_result.json sglang.jsonl")]
     Bench(Box<crate::commands::BenchArgs>),
+    /// Compare runs: what differs, how sure that is, and which kernels explain it.
+    ///
+    /// Sides are run directories, traces, folders of runs, or a named baseline; with --run, two configs that run in turns until the
+    /// 95 % interval of their ratio is narrow enough. Exit code 1: a gate failed.
+    #[command(after_help = "\
+Examples:
+  llmprof compare runs/a runs/b                             why b is slower than a
+  llmprof compare before.json.gz after.json.gz              two traces
+  llmprof compare --run 'runtime.cuda_graph=false' --run 'runtime.cuda_graph=true' --resolution 1%
+  llmprof compare runs/b --save-baseline main               keep it as baselines/main.json
+  llmprof compare runs/c --baseline main --gate 'tpot<+3%' --junit gate.xml")]
+    Compare(Box<crate::commands::CompareArgs>),
     /// Show devices: peaks, bandwidths, caches, with sources.
     #[command(after_help = "\
 Examples:
@@ -143,6 +156,7 @@ Examples:
   llmprof runs list                     every run below ./runs, oldest first
   llmprof runs list --json | jq .[].path
   llmprof runs show                     the newest run
+  llmprof runs export -o runs.csv       one line per run, for pandas
   cd $(llmprof runs path)")]
     Runs {
         #[command(subcommand)]
@@ -240,6 +254,9 @@ pub(crate) struct RunArgs {
     /// With --multirun: number of concurrent jobs. Concurrent profiles disturb each other.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) jobs: usize,
+    /// With --multirun and a fixed hydra.sweep.dir: keep jobs that are complete there, run the others again.
+    #[arg(long)]
+    pub(crate) resume: bool,
 }
 
 /// Which part of a config is printed.
@@ -527,6 +544,15 @@ pub(crate) enum RunsCommand {
         /// Print `run.json` and whether its process is alive.
         #[arg(long)]
         json: bool,
+    },
+    /// Print one CSV of all runs: state, metrics, and a column per key they were started with.
+    Export {
+        /// Where to look.
+        #[arg(long, default_value = "runs", value_name = "DIR")]
+        root: PathBuf,
+        /// The file [default: standard output].
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Print the path of one run.
     Path {

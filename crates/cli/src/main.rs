@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
     if let Some(done) = commands::internal(&given, &mut output) {
         return match done {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(code) => code,
             Err(failure) => failed(&failure),
         };
     }

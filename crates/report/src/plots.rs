@@ -34,6 +34,9 @@ fn drawn(chart: &Chart) -> Svg {
         Drawing::Histogram(view) => chart::histogram(view, Width::Wide),
         Drawing::StepLatency(view) => chart::step_latency(view, Width::Wide),
         Drawing::Series(view) => chart::series(view, Width::Wide),
+        Drawing::PairedBars(view) => chart::paired_bars(view, Width::Wide),
+        Drawing::HeatMap(view) => chart::heat_map(view, Width::Wide),
+        Drawing::Curves(view) => chart::curves(view, Width::Wide),
     }
 }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod bootstrap;
 mod changes;
+mod compare;
 mod completions;
 mod config;
 mod dataset;
@@ -21,23 +22,30 @@ mod worker;
 use std::{ffi::OsString, process::ExitCode};
 
 pub(crate) use bench::BenchArgs;
+pub(crate) use compare::CompareArgs;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
 use crate::{args::Command, failure::Failure, output::Output};
 
-/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, and the completion of a line. Neither is an
-/// argument that a help text or a completion shows.
-pub(crate) fn internal(words: &[OsString], output: &mut Output) -> Option<Result<(), Failure>> {
+/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a job of a cluster's sweep, and the completion of a
+/// line. None is an argument that a help text or a completion shows.
+pub(crate) fn internal(
+    words: &[OsString],
+    output: &mut Output,
+) -> Option<Result<ExitCode, Failure>> {
     let (command, rest) = words.get(1..)?.split_first()?;
     if command == "worker" && rest.is_empty() {
-        return Some(worker::worker());
+        return Some(worker::worker().map(|()| ExitCode::SUCCESS));
+    }
+    if command == run::SWEEP_JOB {
+        return Some(run::sweep_job(rest));
     }
     (command == completions::COMMAND).then(|| {
         let rest: Vec<String> = rest
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        completions::complete(&rest, output)
+        completions::complete(&rest, output).map(|()| ExitCode::SUCCESS)
     })
 }
 
@@ -48,6 +56,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Run(args) => return run::run(args, output),
         Command::Record(args) => return Ok(record::record(&args, output)),
         Command::Bench(args) => return bench::bench(&args, output),
+        Command::Compare(args) => return compare::compare(&args, output),
         Command::Import(args) => profile::import(&args, output)?,
         Command::Analyze(args) => profile::analyze(&args, output)?,
         Command::Report(args) => profile::report(&args, output)?,

@@ -1,8 +1,9 @@
+mod export;
 mod results;
 
 use std::path::Path;
 
-use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs};
+use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs, write_atomically};
 use llmprof_report::{Table, text::issue_line};
 use serde::Serialize;
 
@@ -36,6 +37,7 @@ pub(crate) fn runs(command: RunsCommand, output: &mut Output) -> Result<(), Fail
     match command {
         RunsCommand::List { root, json } => list(&root, json, output),
         RunsCommand::Show { run, json } => show(&choose(run)?, json, output),
+        RunsCommand::Export { root, output: file } => export(&root, file.as_deref(), output),
         RunsCommand::Path { run } => {
             let run = choose(run)?;
             let path = std::path::absolute(&run.path).unwrap_or(run.path);
@@ -72,6 +74,26 @@ fn list(root: &Path, json: bool, output: &mut Output) -> Result<(), Failure> {
         ]);
     }
     output.table(&table)
+}
+
+fn export(root: &Path, file: Option<&Path>, output: &mut Output) -> Result<(), Failure> {
+    check(root)?;
+    let (runs, errors) = find_runs(root);
+    for error in errors {
+        Failure::from(error).warn();
+    }
+    if runs.is_empty() {
+        return Err(Failure::new(format!("no runs below {}", root.display()))
+            .hint("`--root DIR` looks elsewhere".to_owned()));
+    }
+    let text = export::csv(&runs);
+    match file {
+        Some(file) => {
+            write_atomically(file, text.as_bytes())?;
+            output.line(&file.display().to_string())
+        }
+        None => output.text(&text),
+    }
 }
 
 /// Refuses a place where there can be no runs, or none that can be seen.

@@ -53,6 +53,8 @@ pub(crate) const STORE: FileTree = &[
     ("_dummy_empty_config_.yaml", ""),
     ("hydra/config.yaml", include_str!("conf/config.yaml")),
     ("hydra/launcher/basic.yaml", ""),
+    ("hydra/launcher/submitit_local.yaml", ""),
+    ("hydra/launcher/submitit_slurm.yaml", ""),
     ("hydra/sweeper/basic.yaml", ""),
 ];
 

@@ -192,7 +192,7 @@ pub enum Error {
     #[error("the config leaves no usable '{key}', which Hydra fills in itself")]
     HydraChanged { key: String },
     /// A sweeper or launcher that is a Python class.
-    #[error("{key} is '{target}', but only Hydra's basic one is built in")]
+    #[error("{key} is '{target}', which is not built in")]
     UnsupportedPlugin { key: String, target: String },
     /// The flags do not fit together.
     #[error("{reason}")]

@@ -40,7 +40,7 @@ pub use info::Info;
 pub use job::{Execution, Job};
 pub use show::CfgKind;
 pub use source::{FileTree, SourceInfo};
-pub use sweep::Multirun;
+pub use sweep::{Launcher, Multirun};
 
 pub use crate::warnings::Warnings;
 

@@ -23,6 +23,10 @@ pub(crate) fn typed(path: &str) -> Option<Node> {
                 text("hydra._internal.core_plugins.basic_launcher.BasicLauncher"),
             )],
         },
+        "hydra/launcher/submitit_local" => submitit("LocalQueueConf", "LocalLauncher", Vec::new()),
+        "hydra/launcher/submitit_slurm" => {
+            submitit("SlurmQueueConf", "SlurmLauncher", slurm_fields())
+        }
         "hydra/sweeper/basic" => StructType {
             name: "BasicSweeperConf",
             fields: vec![
@@ -40,6 +44,55 @@ pub(crate) fn typed(path: &str) -> Option<Node> {
         hint: None,
         ..instance(class)
     })
+}
+
+/// A launcher of the plugin hydra-submitit-launcher 1.2, with its keys in its order.
+fn submitit(name: &'static str, launcher: &str, more: Vec<(&'static str, Node)>) -> StructType {
+    let target = format!("hydra_plugins.hydra_submitit_launcher.submitit_launcher.{launcher}");
+    let whole = |value: i64| Node::new(value).with_hint(Hint::required(HintKind::Int));
+    let number = || optional(HintKind::Int, Value::Null);
+    let mut fields = vec![
+        ("submitit_folder", text("${hydra.sweep.dir}/.submitit/%j")),
+        ("timeout_min", whole(60)),
+        ("cpus_per_task", number()),
+        ("gpus_per_node", number()),
+        ("tasks_per_node", whole(1)),
+        ("mem_gb", number()),
+        ("nodes", whole(1)),
+        ("name", text("${hydra.job.name}")),
+        (
+            "stderr_to_stdout",
+            Node::new(false).with_hint(Hint::required(HintKind::Bool)),
+        ),
+        ("_target_", text(&target)),
+    ];
+    fields.extend(more);
+    StructType { name, fields }
+}
+
+fn slurm_fields() -> Vec<(&'static str, Node)> {
+    let word = || optional(HintKind::Str, Value::Null);
+    let number = || optional(HintKind::Int, Value::Null);
+    let whole = |value: i64| Node::new(value).with_hint(Hint::required(HintKind::Int));
+    let lines = HintKind::List(Arc::new(Hint::required(HintKind::Str)));
+    vec![
+        ("partition", word()),
+        ("qos", word()),
+        ("comment", word()),
+        ("constraint", word()),
+        ("exclude", word()),
+        ("gres", word()),
+        ("cpus_per_gpu", number()),
+        ("gpus_per_task", number()),
+        ("mem_per_gpu", word()),
+        ("mem_per_cpu", word()),
+        ("account", word()),
+        ("signal_delay_s", whole(120)),
+        ("max_num_timeout", whole(0)),
+        ("additional_parameters", empty_dict(HintKind::Any)),
+        ("array_parallelism", whole(256)),
+        ("setup", optional(lines, Value::Null)),
+    ]
 }
 
 fn hydra_conf() -> StructType {

@@ -24,6 +24,25 @@ pub struct Multirun {
     pub multirun_yaml: String,
     /// The jobs in the order they start; the place in the list is `hydra.job.num`.
     pub jobs: Vec<Job>,
+    /// The config that the sweep starts from: its launcher.
+    pub master: Box<Composed>,
+}
+
+/// Who starts the jobs of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// Hydra's own: one after the other, in this process.
+    Basic,
+    /// submitit's local executor: each in a process of its own.
+    SubmititLocal,
+    /// submitit's Slurm executor: a job array.
+    SubmititSlurm,
+}
+
+impl Multirun {
+    pub fn launcher(&self) -> Result<Launcher, Error> {
+        launcher(&self.master)
+    }
 }
 
 impl App {
@@ -57,12 +76,13 @@ impl App {
             dir: PathBuf::from(dir),
             multirun_yaml: emit::to_yaml(&master.config),
             jobs,
+            master: Box::new(master),
         })
     }
 
     fn expand(&self, master: &Composed, host: &Host) -> Result<Vec<Vec<String>>, Error> {
         check_plugin(master, "hydra.sweeper", "BasicSweeper")?;
-        check_plugin(master, "hydra.launcher", "BasicLauncher")?;
+        launcher(master)?;
         if let Value::Int(size) = &master.value("hydra.sweeper.max_batch_size")?.value
             && size.as_i64().is_some_and(|size| size <= 0)
         {
@@ -127,16 +147,32 @@ fn product(lists: &[Vec<String>]) -> Vec<Vec<String>> {
     })
 }
 
-/// Plugins are Python classes: only the built-in sweeper and launcher exist here.
+/// Plugins are Python classes: only the built-in sweeper exists here.
 fn check_plugin(master: &Composed, key: &str, name: &str) -> Result<(), Error> {
     let target = master.text(&format!("{key}._target_"))?;
     if target.rsplit('.').next() == Some(name) {
         Ok(())
     } else {
-        Err(Error::UnsupportedPlugin {
-            key: key.to_owned(),
-            target,
-        })
+        Err(unsupported(key, target))
+    }
+}
+
+/// The launcher, by the last part of its class: Hydra's own, and those of hydra-submitit-launcher.
+fn launcher(master: &Composed) -> Result<Launcher, Error> {
+    const KEY: &str = "hydra.launcher";
+    let target = master.text(&format!("{KEY}._target_"))?;
+    match target.rsplit('.').next() {
+        Some("BasicLauncher") => Ok(Launcher::Basic),
+        Some("LocalLauncher") => Ok(Launcher::SubmititLocal),
+        Some("SlurmLauncher") => Ok(Launcher::SubmititSlurm),
+        _ => Err(unsupported(KEY, target)),
+    }
+}
+
+fn unsupported(key: &str, target: String) -> Error {
+    Error::UnsupportedPlugin {
+        key: key.to_owned(),
+        target,
     }
 }
 

@@ -4,7 +4,10 @@
 //! the same bytes.
 
 mod axis;
+mod curves;
+mod heat_map;
 mod histogram;
+mod paired_bars;
 mod roofline;
 mod series;
 mod step_latency;
@@ -13,7 +16,10 @@ mod theme;
 mod timeline;
 mod waterfall;
 
+pub use curves::curves;
+pub use heat_map::heat_map;
 pub use histogram::histogram;
+pub use paired_bars::paired_bars;
 pub use roofline::roofline;
 pub use series::series;
 pub use step_latency::step_latency;

@@ -3,6 +3,7 @@
 //! [`Report::document`] is the whole report, which Markdown, HTML and the plots render; [`Report::digest`] is its beginning, which
 //! a terminal prints.
 
+pub mod compare;
 mod counters;
 mod curves;
 mod findings;

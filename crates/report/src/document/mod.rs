@@ -11,7 +11,9 @@ pub use table::{Align, Cell, Column, Row, Table};
 
 use llmprof_record::issue::{Issue, Severity};
 
-use crate::view::{Histogram, Roofline, Series, StepLatency, Timeline, Waterfall};
+use crate::view::{
+    Curves, HeatMap, Histogram, PairedBars, Roofline, Series, StepLatency, Timeline, Waterfall,
+};
 
 /// A report, or any other text with headings, tables and charts, in the order a person reads it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,6 +67,9 @@ pub enum Drawing {
     Histogram(Histogram),
     StepLatency(StepLatency),
     Series(Series),
+    PairedBars(PairedBars),
+    HeatMap(HeatMap),
+    Curves(Curves),
 }
 
 impl Document {

@@ -87,10 +87,14 @@ fn add<'a>(parts: &mut Vec<Flat<'a>>, section: &'a Section) {
     }
 }
 
-/// What a chart shows, in words. Waterfalls and rooflines stand beside tables of the same numbers.
+/// What a chart shows, in words. Waterfalls, rooflines, comparisons and sweeps stand beside tables of the same numbers.
 fn said<'a>(drawing: &Drawing) -> Option<Flat<'a>> {
     Some(match drawing {
-        Drawing::Waterfall(_) | Drawing::Roofline(_) => return None,
+        Drawing::Waterfall(_)
+        | Drawing::Roofline(_)
+        | Drawing::PairedBars(_)
+        | Drawing::HeatMap(_)
+        | Drawing::Curves(_) => return None,
         Drawing::Timeline(view) => Flat::Paragraph(timeline(view)),
         Drawing::Histogram(view) => Flat::Paragraph(histogram(view)),
         Drawing::StepLatency(view) => Flat::Paragraph(step_latency(view)),

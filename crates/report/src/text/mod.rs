@@ -4,6 +4,7 @@
 
 mod assumptions;
 pub(crate) mod bottleneck;
+pub mod compare;
 pub mod counters;
 mod findings;
 pub mod issue_table;

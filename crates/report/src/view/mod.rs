@@ -2,7 +2,9 @@
 //!
 //! Every number keeps its unit in its type or its field name; how it is drawn is decided in [`chart`](crate::chart).
 
+mod heat_map;
 mod histogram;
+mod paired_bars;
 mod roofline;
 mod series;
 mod step_latency;
@@ -10,7 +12,9 @@ mod timeline;
 mod unit;
 mod waterfall;
 
+pub use heat_map::{Curve, Curves, HeatMap};
 pub use histogram::{Bin, Histogram, Mark};
+pub use paired_bars::{PairedBar, PairedBars};
 pub use roofline::{Roof, Roofline, RooflinePoint};
 pub use series::{Band, Line, Series};
 pub use step_latency::{StepLatency, StepLine};

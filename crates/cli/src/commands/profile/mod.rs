@@ -191,7 +191,7 @@ impl Profiled {
 }
 
 /// Reads profiles of one program.
-fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
+pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
     let mut record = RunRecord::default();
     for file in profiles {
         let (_, profile) = import::import(file, &Limits::default())

@@ -5,7 +5,7 @@ use llmprof_analysis::roofline::Utilization;
 use llmprof_analysis::stats::Summary;
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
-use llmprof_report::{Document, Table, render::markdown, text::issue_line};
+use llmprof_report::{Table, text::issue_line};
 use llmprof_units::{Nanos, Percent, significant};
 
 use crate::output::csv_field;
@@ -24,9 +24,9 @@ pub(super) struct Row {
 
 /// What a job measured. What it did not measure is absent.
 pub(super) struct Figures {
-    ttft_ns: Option<f64>,
-    tpot_ns: Option<f64>,
-    tokens_per_s: Option<f64>,
+    pub(super) ttft_ns: Option<f64>,
+    pub(super) tpot_ns: Option<f64>,
+    pub(super) tokens_per_s: Option<f64>,
     prefill: PhaseFigures,
     decode: PhaseFigures,
 }
@@ -130,7 +130,7 @@ fn speeds(rows: &[Row]) -> Option<Vec<Option<f64>>> {
 }
 
 /// Overrides that every one of several jobs has: they tell nothing apart.
-fn common(rows: &[Row]) -> Vec<String> {
+pub(super) fn common(rows: &[Row]) -> Vec<String> {
     let [first, others @ ..] = rows else {
         return Vec::new();
     };
@@ -170,22 +170,6 @@ pub(super) fn warnings(rows: &[Row]) -> Vec<String> {
         format!("job {}: {}{also}", jobs[0], issue_line(issue))
     };
     found.into_iter().map(line).collect()
-}
-
-/// `comparison.md`.
-pub(super) fn document(rows: &[Row]) -> String {
-    let mut document = Document::new("Jobs side by side");
-    document.paragraph(
-        "TTFT, TPOT and tokens/s are means over the passes without capture, energy is that of decode; tokens/s are compared with \
-         those of job 0. Each job's own report has the intervals.",
-    );
-    let common = common(rows);
-    if !common.is_empty() {
-        document.paragraph(format!("All jobs: {}", common.join(" ")));
-    }
-    document.list(warnings(rows));
-    document.table(table(rows));
-    markdown::document(&document)
 }
 
 /// `comparison.csv`: the same in plain units.

@@ -3,21 +3,35 @@
 mod command;
 mod comparison;
 mod job;
+mod launcher;
 mod prompts;
 mod sources;
 mod sweep;
+mod sweep_charts;
 
 use std::process::ExitCode;
 
-use llmprof_config::hydra::{Execution, Outcome};
+pub(crate) use self::launcher::{SWEEP_JOB, sweep_job};
 
-use crate::{app, args::RunArgs, failure::Failure, moved_keys, output::Output, progress::Show};
+use llmprof_config::hydra::{self, Execution, Job, Outcome};
+use llmprof_record::store::RunStatus;
+
+use crate::{
+    app,
+    args::RunArgs,
+    failure::Failure,
+    moved_keys,
+    output::Output,
+    plan::{Purpose, plan},
+    progress::Show,
+};
 
 pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let host = app::host()?;
     let application = app::llmprof(&host.cwd);
-    let outcome = moved_keys::perform(args.hydra.into_command(), &application, &host)
-        .map_err(app::own_failure)?;
+    let command = args.hydra.into_command();
+    let outcome =
+        moved_keys::perform(command.clone(), &application, &host).map_err(app::own_failure)?;
     match outcome {
         Outcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),
         Outcome::Execution(Execution::Run(job)) => {
@@ -26,7 +40,50 @@ pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failur
             Ok(ended.exit_code())
         }
         Outcome::Execution(Execution::Multirun(multirun)) => {
-            sweep::sweep(&multirun, args.jobs, &host.cwd, output)
+            let how = sweep::How {
+                jobs_at_once: args.jobs,
+                resume: args.resume,
+                command: &command,
+                host: &host,
+            };
+            sweep::sweep(&multirun, &how, output)
         }
+    }
+}
+
+/// How a run that another command asked for ended.
+pub(crate) struct Finished {
+    pub(crate) status: RunStatus,
+    pub(crate) error: Option<String>,
+}
+
+/// Finds mistakes in the request of a run.
+pub(crate) fn check(overrides: &[String]) -> Result<(), Failure> {
+    plan(&composed(overrides)?.0.composed, Purpose::Run).map(|_| ())
+}
+
+/// One run with these overrides.
+pub(crate) fn run_once(overrides: &[String], show: Show) -> Result<Finished, Failure> {
+    let (job, cwd) = composed(overrides)?;
+    let ended = job::run(&job, &cwd, show)?;
+    Ok(Finished {
+        status: ended.status,
+        error: ended.error,
+    })
+}
+
+fn composed(overrides: &[String]) -> Result<(Job, std::path::PathBuf), Failure> {
+    let host = app::host()?;
+    let application = app::llmprof(&host.cwd);
+    let command = hydra::Command {
+        overrides: overrides.to_vec(),
+        ..hydra::Command::default()
+    };
+    match moved_keys::perform(command, &application, &host).map_err(app::own_failure)? {
+        Outcome::Execution(Execution::Run(job)) => Ok((*job, host.cwd)),
+        _ => Err(
+            Failure::new("a side of a comparison is one run, not a sweep")
+                .hint("give one value per key, and no hydra.mode".to_owned()),
+        ),
     }
 }

@@ -10,12 +10,18 @@ use std::{
     },
 };
 
-use llmprof_config::hydra::{Job, Multirun};
-use llmprof_record::store::{RunStatus, write_atomically};
+use llmprof_config::hydra::{Command, Host, Job, Launcher, Multirun};
+use llmprof_record::{
+    plan::Place,
+    run::RunRecord,
+    store::{Liveness, RunStatus, StoredRun, write_atomically},
+};
 
 use super::{
     comparison::{self, Figures, Row},
     job::{self, Ended},
+    launcher::{Request, launch},
+    sweep_charts,
 };
 use crate::{
     failure::Failure,
@@ -24,16 +30,27 @@ use crate::{
     progress::Show,
 };
 
+/// How a sweep is run.
+pub(super) struct How<'a> {
+    pub(super) jobs_at_once: usize,
+    /// Whether jobs that are complete in the sweep directory are kept.
+    pub(super) resume: bool,
+    pub(super) command: &'a Command,
+    pub(super) host: &'a Host,
+}
+
 /// Runs every job. One that fails does not stop the others; the exit code tells. After an interrupt no job starts, and none does
 /// where the request of one is a mistake: it would come to light hours later.
 pub(super) fn sweep(
     multirun: &Multirun,
-    jobs_at_once: usize,
-    cwd: &Path,
+    how: &How<'_>,
     output: &mut Output,
 ) -> Result<ExitCode, Failure> {
+    let cwd = &how.host.cwd;
+    let mut uses_gpu = false;
     for job in &multirun.jobs {
-        plan(&job.composed, Purpose::Run)?;
+        let plan = plan(&job.composed, Purpose::Run)?;
+        uses_gpu |= plan.device != Place::Cpu;
     }
     let dir = cwd.join(&multirun.dir);
     std::fs::create_dir_all(&dir)
@@ -42,9 +59,92 @@ pub(super) fn sweep(
         &dir.join("multirun.yaml"),
         multirun.multirun_yaml.as_bytes(),
     )?;
+    let pending = if how.resume {
+        pending(multirun, cwd)?
+    } else {
+        (0..multirun.jobs.len()).collect()
+    };
+    let launcher = multirun.launcher()?;
+    let (mut rows, stopped) = if launcher == Launcher::Basic {
+        in_this_process(multirun, &pending, how.jobs_at_once, cwd)
+    } else {
+        let request = Request {
+            command: how.command,
+            host: how.host,
+            uses_gpu,
+        };
+        let launched = launch(launcher, multirun, &request, &pending, &tell)?;
+        let ended = pending.iter().filter_map(|&number| {
+            let state = launched.states.get(&number).map(String::as_str);
+            let started = state.is_some() || is_run(&multirun.jobs[number], cwd);
+            started.then(|| stored(number, &multirun.jobs[number], state, cwd))
+        });
+        (ended.collect(), launched.was_interrupted)
+    };
+    let kept = (0..multirun.jobs.len()).filter(|number| !pending.contains(number));
+    rows.extend(kept.map(|number| stored(number, &multirun.jobs[number], None, cwd)));
+    rows.sort_by_key(|row: &Row| row.number);
+    for line in comparison::warnings(&rows) {
+        tell(&line);
+    }
+    output.table(&comparison::table(&rows))?;
+    write_results(&rows, &dir)?;
+    let skipped = multirun.jobs.len() - rows.len();
+    match skipped {
+        0 => {}
+        1 => output.line("1 job was not started")?,
+        _ => output.line(&format!("{skipped} jobs were not started"))?,
+    }
+    if stopped {
+        return Ok(ExitCode::from(job::INTERRUPTED));
+    }
+    let complete = skipped == 0 && rows.iter().all(|row| row.complete);
+    if !complete && launcher != Launcher::Basic {
+        tell(&format!(
+            "the same command with hydra.sweep.dir='{}' --resume runs what is not complete again",
+            dir.display()
+        ));
+    }
+    Ok(if complete {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(crate::failure::EXIT_CODE)
+    })
+}
 
-    let waiting: Mutex<VecDeque<(usize, &Job)>> =
-        Mutex::new(multirun.jobs.iter().enumerate().collect());
+fn write_results(rows: &[Row], dir: &Path) -> Result<(), Failure> {
+    let document = sweep_charts::document(rows);
+    let folder = dir.join("plots");
+    for (name, plot) in llmprof_report::plots(&document) {
+        std::fs::create_dir_all(&folder).map_err(|error| {
+            Failure::new(format!("cannot create {}: {error}", folder.display()))
+        })?;
+        write_atomically(&folder.join(format!("{name}.svg")), plot.file().as_bytes())?;
+    }
+    let page = llmprof_report::render::html::report(&document);
+    write_atomically(&dir.join("comparison.html"), page.as_bytes())?;
+    let text = llmprof_report::render::markdown::document(&document);
+    write_atomically(&dir.join("comparison.md"), text.as_bytes())?;
+    write_atomically(
+        &dir.join("comparison.csv"),
+        comparison::csv(rows).as_bytes(),
+    )?;
+    Ok(())
+}
+
+/// Hydra's own launcher: one after the other, or a few at once.
+fn in_this_process(
+    multirun: &Multirun,
+    pending: &[usize],
+    jobs_at_once: usize,
+    cwd: &Path,
+) -> (Vec<Row>, bool) {
+    let waiting: Mutex<VecDeque<(usize, &Job)>> = Mutex::new(
+        pending
+            .iter()
+            .map(|&number| (number, &multirun.jobs[number]))
+            .collect(),
+    );
     let rows = Mutex::new(Vec::new());
     // Bars of several jobs would overwrite each other.
     let show = if jobs_at_once > 1 {
@@ -71,41 +171,95 @@ pub(super) fn sweep(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..jobs_at_once.min(multirun.jobs.len()) {
+        for _ in 1..jobs_at_once.min(pending.len()) {
             scope.spawn(worker);
         }
         worker();
     });
+    (rows.into_inner().unwrap_or_default(), stop.into_inner())
+}
 
-    let mut rows = rows.into_inner().unwrap_or_default();
-    rows.sort_by_key(|row| row.number);
-    for line in comparison::warnings(&rows) {
-        tell(&line);
+fn is_run(job: &Job, cwd: &Path) -> bool {
+    StoredRun::open(cwd.join(&job.dir)).is_ok()
+}
+
+/// Jobs that are not complete in their directories. What an earlier attempt left is moved aside, never overwritten.
+fn pending(multirun: &Multirun, cwd: &Path) -> Result<Vec<usize>, Failure> {
+    let mut pending = Vec::new();
+    for (number, job) in multirun.jobs.iter().enumerate() {
+        let dir = cwd.join(&job.dir);
+        let Ok(run) = StoredRun::open(&dir) else {
+            pending.push(number);
+            continue;
+        };
+        if run.manifest.status == RunStatus::Complete {
+            if run.manifest.overrides != job.overrides {
+                return Err(Failure::new(format!(
+                    "{} is a run of {}, not of {}",
+                    dir.display(),
+                    run.manifest.overrides.join(" "),
+                    job.overrides.join(" ")
+                ))
+                .hint(
+                    "--resume continues the same sweep: give the command line that made it"
+                        .to_owned(),
+                ));
+            }
+            continue;
+        }
+        if run.liveness() == Liveness::Live {
+            return Err(Failure::new(format!("{} is still running", dir.display()))
+                .hint("wait for it, or end it first".to_owned()));
+        }
+        let mut count = 1;
+        let mut aside = dir.with_extension("attempt1");
+        while aside.exists() {
+            count += 1;
+            aside = dir.with_extension(format!("attempt{count}"));
+        }
+        std::fs::rename(&dir, &aside).map_err(|error| {
+            Failure::new(format!("cannot move {} aside: {error}", dir.display()))
+        })?;
+        pending.push(number);
     }
-    output.table(&comparison::table(&rows))?;
-    write_atomically(
-        &dir.join("comparison.md"),
-        comparison::document(&rows).as_bytes(),
-    )?;
-    write_atomically(
-        &dir.join("comparison.csv"),
-        comparison::csv(&rows).as_bytes(),
-    )?;
-    let skipped = multirun.jobs.len() - rows.len();
-    match skipped {
-        0 => {}
-        1 => output.line("1 job was not started")?,
-        _ => output.line(&format!("{skipped} jobs were not started"))?,
+    Ok(pending)
+}
+
+/// A job as its directory tells; `state` is Slurm's word for it.
+fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> Row {
+    let dir = cwd.join(&job.dir);
+    let run = StoredRun::open(&dir).ok();
+    let complete = run
+        .as_ref()
+        .is_some_and(|run| run.manifest.status == RunStatus::Complete);
+    let record = RunRecord::load(&dir).ok().flatten();
+    let record = record.filter(|_| complete).filter(RunRecord::has_times);
+    let analysis = record.and_then(|record| llmprof_analysis::analyze(&record, None).ok());
+    // A run that was killed says `running`: what ended it is Slurm's to say.
+    let said = state
+        .filter(|state| *state != "COMPLETED")
+        .map(str::to_lowercase);
+    let status = run.as_ref().map(|run| match run.liveness() {
+        Liveness::Dead => "dead".to_owned(),
+        _ => run.manifest.status.to_string(),
+    });
+    if let Some(error) = run.as_ref().and_then(|run| run.manifest.error.as_ref()) {
+        Failure::new(format!("job {number}: {error}")).report();
     }
-    if stop.into_inner() {
-        return Ok(ExitCode::from(job::INTERRUPTED));
+    let shown = match (complete, said, status) {
+        (false, Some(said), _) => said,
+        (_, _, Some(status)) => status,
+        (_, _, None) => "not started".to_owned(),
+    };
+    Row {
+        number,
+        overrides: job.overrides.clone(),
+        state: shown,
+        dir: job.dir.display().to_string(),
+        complete,
+        figures: analysis.as_ref().map(Figures::of),
+        issues: run.map(|run| run.manifest.issues).unwrap_or_default(),
     }
-    let complete = skipped == 0 && rows.iter().all(|row| row.complete);
-    Ok(if complete {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(crate::failure::EXIT_CODE)
-    })
 }
 
 /// A line on standard error. Nobody may be reading; that must not end the sweep.

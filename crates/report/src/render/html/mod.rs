@@ -97,6 +97,11 @@ fn chart(chart: &Chart) -> String {
             chart::step_latency(view, width)
         }),
         Drawing::Series(view) => figure("series", key, |width| chart::series(view, width)),
+        Drawing::PairedBars(view) => {
+            figure("paired-bars", key, |width| chart::paired_bars(view, width))
+        }
+        Drawing::HeatMap(view) => figure("heat-map", key, |width| chart::heat_map(view, width)),
+        Drawing::Curves(view) => figure("curves", key, |width| chart::curves(view, width)),
     }
 }
 

@@ -1,0 +1,347 @@
+//! Facts of a run from its record and analysis.
+
+use std::collections::BTreeMap;
+
+use llmprof_record::run::{PassKind, RunPhase, RunRecord};
+
+use super::facts::{Disturbance, DisturbanceCause, OperatorTime, PhaseFacts, RunFacts, WorkRow};
+use super::work::Worked;
+use crate::analysis::Analysis;
+use crate::latency::PassMeans;
+use crate::phase_analysis::PhaseAnalysis;
+
+impl RunFacts {
+    /// What a comparison needs of a run.
+    pub fn of(label: &str, path: &str, record: &RunRecord, analysis: &Analysis) -> Self {
+        let latency = &analysis.latency;
+        let kind = latency.measured_in;
+        let mut facts = Self {
+            label: label.to_owned(),
+            path: path.to_owned(),
+            traits: traits(record, analysis),
+            measured_in: kind.map(PassKind::name).unwrap_or_default().to_owned(),
+            disturbances: disturbances(analysis),
+            sm_clock_mhz: sm_clock(analysis),
+            ..Self::default()
+        };
+        for (number, _) in kind.into_iter().flat_map(|kind| record.passes_of(kind)) {
+            let means = PassMeans::of(record, number);
+            let rate = means.tokens.map(|(tokens, seconds)| tokens / seconds);
+            let values = [
+                ("ttft", means.ttft),
+                ("tpot", means.tpot),
+                ("e2e", means.end_to_end),
+                ("tokens_per_s", rate),
+            ];
+            add(&mut facts.passes, values);
+        }
+        for request in &latency.requests {
+            let values = [
+                ("ttft", request.ttft_ns.map(|time| time.0 as f64)),
+                ("tpot", request.tpot_ns),
+                ("e2e", request.end_to_end_ns.map(|time| time.0 as f64)),
+            ];
+            add(&mut facts.requests, values);
+        }
+        let run_values = [
+            ("energy_per_token", energy_per_token(analysis)),
+            ("peak_memory", peak_memory(record, analysis)),
+        ];
+        add(&mut facts.passes, run_values);
+        facts.phases = phases(record, analysis);
+        for phase in &facts.phases {
+            let key = match phase.phase {
+                RunPhase::Decode => "decode_step",
+                RunPhase::Prefill => "prefill_step",
+                _ => continue,
+            };
+            // A run with plain passes is judged by them.
+            if kind != Some(PassKind::Plain) && !phase.step_ns.is_empty() {
+                facts
+                    .passes
+                    .entry(key.to_owned())
+                    .or_insert_with(|| phase.step_ns.clone());
+            }
+        }
+        facts
+    }
+}
+
+fn add<const N: usize>(values: &mut BTreeMap<String, Vec<f64>>, found: [(&str, Option<f64>); N]) {
+    for (key, value) in found {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            values.entry(key.to_owned()).or_default().push(value);
+        }
+    }
+}
+
+fn traits(record: &RunRecord, analysis: &Analysis) -> BTreeMap<String, String> {
+    let mut found: Vec<(&str, Option<String>)> = vec![
+        ("model", Some(analysis.model.clone())),
+        ("family", analysis.family.clone()),
+        ("device", analysis.device.clone()),
+    ];
+    if let Some(workload) = &analysis.workload {
+        let precision = &workload.precision;
+        found.extend([
+            ("batch", Some(workload.batch.to_string())),
+            ("prompt_tokens", Some(workload.prompt.to_string())),
+            ("new_tokens", Some(workload.new_tokens.to_string())),
+            (
+                "weights",
+                precision.weights.as_ref().map(ToString::to_string),
+            ),
+            (
+                "dtype",
+                precision.activations.map(|dtype| dtype.to_string()),
+            ),
+        ]);
+    }
+    let counted = record.model.as_ref().and_then(|model| model.model.as_ref());
+    let parameters = counted.map(|model| model.parameters().to_string());
+    found.push(("parameters", parameters));
+    if let Some(plan) = &record.plan {
+        let runtime = format!("{:?}", plan.runtime.kind).to_lowercase();
+        found.push(("runtime", Some(runtime)));
+        found.push((
+            "threads",
+            plan.runtime.threads.map(|count| count.to_string()),
+        ));
+    }
+    if let Some(host) = &record.host {
+        found.push(("cpu", host.cpu.model.clone()));
+        if let Some(nvidia) = &host.nvidia {
+            found.push(("driver", nvidia.driver_version.clone()));
+            found.push(("gpu", nvidia.gpus.first().and_then(|gpu| gpu.name.clone())));
+            let limit = nvidia.gpus.first().and_then(|gpu| gpu.power_limit_w);
+            found.push(("power_limit", limit.map(|limit| limit.to_string())));
+        }
+        for key in ["torch", "transformers", "cuda"] {
+            found.push((key, host.worker.get(key).cloned()));
+        }
+    }
+    let tool = analysis
+        .timeline
+        .as_ref()
+        .and_then(|trace| trace.tool.clone());
+    found.push(("profiler", tool));
+    found
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+}
+
+/// Joules of a token of decode, where all of it was measured.
+fn energy_per_token(analysis: &Analysis) -> Option<f64> {
+    let mut phases = analysis.telemetry.iter().flat_map(|seen| &seen.phases);
+    let decode = phases.find(|seen| seen.phase == RunPhase::Decode)?;
+    Some(decode.joules_per_token()?.0)
+}
+
+/// The most memory of the device's allocator in plain passes, else of the worker.
+fn peak_memory(record: &RunRecord, analysis: &Analysis) -> Option<f64> {
+    let plain = record.passes_of(PassKind::Plain);
+    let facts = plain.flat_map(|(_, pass)| &pass.allocator);
+    let allocated = facts.map(|facts| facts.peak_allocated_bytes.0).max();
+    let worker = || Some(analysis.telemetry.as_ref()?.peak_worker_rss_bytes?.0);
+    allocated.or_else(worker).map(|bytes| bytes as f64)
+}
+
+fn sm_clock(analysis: &Analysis) -> Option<f64> {
+    let phases = &analysis.telemetry.as_ref()?.phases;
+    let of = |wanted: RunPhase| {
+        let seen = phases.iter().find(|seen| seen.phase == wanted)?;
+        seen.gpus.iter().find_map(|gpu| gpu.sm_clock_mhz)
+    };
+    of(RunPhase::Decode).or_else(|| of(RunPhase::Prefill))
+}
+
+fn disturbances(analysis: &Analysis) -> Vec<Disturbance> {
+    let Some(telemetry) = &analysis.telemetry else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut note = |cause, share: f64| {
+        if share > 0.0 {
+            found.push(Disturbance { cause, share });
+        }
+    };
+    if let Some(used) = &telemetry.processors {
+        let all = used.processors.max(1.0);
+        note(
+            DisturbanceCause::ProcessorsShared,
+            used.lost_to_others() / all,
+        );
+        note(DisturbanceCause::ProcessorsStolen, used.stolen / all);
+        note(
+            DisturbanceCause::ProcessorsThrottled,
+            used.throttled.unwrap_or(0.0) / all,
+        );
+    }
+    let gpus = telemetry.phases.iter().flat_map(|seen| &seen.gpus);
+    let throttled = gpus.filter_map(|gpu| gpu.throttled_share);
+    note(
+        DisturbanceCause::GpuThrottled,
+        throttled.fold(0.0, f64::max),
+    );
+    found
+}
+
+fn phases(record: &RunRecord, analysis: &Analysis) -> Vec<PhaseFacts> {
+    let on_device = analysis.phases.iter().any(|phase| phase.device().is_some());
+    let worked = record.trace().filter(|_| on_device).map(Worked::of);
+    analysis
+        .phases
+        .iter()
+        .map(|phase| phase_facts(phase, analysis, worked.as_ref()))
+        .collect()
+}
+
+fn phase_facts(
+    phase: &PhaseAnalysis,
+    analysis: &Analysis,
+    worked: Option<&Worked<'_>>,
+) -> PhaseFacts {
+    let count = steps(phase, analysis);
+    let steps = count as f64;
+    let per_step = |time: llmprof_units::Nanos| time.0 as f64 / steps;
+    let waterfall = &phase.waterfall;
+    let work = worked.and_then(|worked| worked.phase(phase, steps));
+    let (mut rows, sequence) = match work {
+        Some(work) => (work.rows, work.sequence),
+        None => (host_work(phase, steps), Vec::new()),
+    };
+    close(&mut rows, per_step(waterfall.sum_ns));
+    let traced = phase.traced.as_ref();
+    let mut step_ns: Vec<f64> = traced
+        .iter()
+        .flat_map(|traced| traced.step_ns.iter().map(|step| step.0 as f64))
+        .collect();
+    if step_ns.is_empty() {
+        let instances = traced.iter().flat_map(|traced| &traced.instances);
+        let judged = instances.filter(|one| !one.left_out);
+        step_ns = judged.map(|one| one.wall_ns.0 as f64).collect();
+        let (per_range, ranges) = (count as usize, step_ns.len());
+        if ranges > 0 && per_range != ranges {
+            step_ns.clear();
+        }
+    }
+    let causes = waterfall.idle.iter();
+    PhaseFacts {
+        name: phase.name().to_owned(),
+        phase: phase.phase,
+        on_device: phase.device().is_some(),
+        steps: count,
+        wall_ns: per_step(waterfall.wall_ns),
+        plain_wall_ns: phase.plain_wall().map(per_step),
+        busy_ns: per_step(waterfall.busy_ns),
+        idle_ns: per_step(waterfall.idle_ns),
+        overlap_ns: per_step(waterfall.overlap_ns),
+        parts: parts(phase, steps),
+        idle_causes: causes
+            .map(|cause| (cause.name.clone(), per_step(cause.time_ns)))
+            .collect(),
+        overhead_ratio: phase.capture_ratio,
+        operators: phase
+            .by_path
+            .iter()
+            .map(|group| OperatorTime {
+                name: group.name.clone(),
+                kind: group.kind.to_string(),
+                calls: group.calls as f64 / steps,
+                time_ns: per_step(group.measured_ns),
+            })
+            .collect(),
+        work: rows,
+        sequence,
+        step_ns,
+    }
+}
+
+/// Parts of the waterfall by key. They sum to the wall time.
+fn parts(phase: &PhaseAnalysis, steps: f64) -> Vec<(String, f64)> {
+    let waterfall = &phase.waterfall;
+    let mut parts = match (waterfall.roofline_ns, waterfall.inefficiency_ns) {
+        (Some(roofline), Some(rest)) => {
+            vec![("roofline", roofline), ("kernel_inefficiency", rest)]
+        }
+        _ => vec![("matched", waterfall.matched_ns)],
+    };
+    parts.extend([
+        ("overhead_ops", waterfall.extra_ns),
+        ("copies", waterfall.copies_ns),
+        ("communication", waterfall.communication_ns),
+        ("communication", waterfall.communication_ns),
+        ("unattributed", waterfall.unattributed_ns),
+        ("idle", waterfall.idle_ns),
+        ("overlap", -waterfall.overlap_ns),
+    ]);
+    parts
+        .into_iter()
+        .map(|(key, time)| (key.to_owned(), time.0 as f64 / steps))
+        .collect()
+}
+
+/// Steps of decode that the profiled time is of; ranges where there are no steps.
+fn steps(phase: &PhaseAnalysis, analysis: &Analysis) -> u64 {
+    let Some(traced) = &phase.traced else {
+        return 1;
+    };
+    if !traced.step_ns.is_empty() {
+        return traced.step_ns.len() as u64;
+    }
+    let judged = traced.instances.iter().filter(|one| !one.left_out).count();
+    let ranges = (judged as u64).max(1);
+    let recorded = traced.recorded.and_then(|part| part.steps);
+    if let Some(steps) = recorded.filter(|steps| *steps > 0) {
+        return steps;
+    }
+    let of_decode = analysis
+        .workload
+        .filter(|_| phase.phase == RunPhase::Decode && analysis.latency.measured_in.is_some())
+        .map(|workload| workload.new_tokens.saturating_sub(1).max(1));
+    ranges * of_decode.unwrap_or(1)
+}
+
+/// Operators of the host, by place in the model.
+fn host_work(phase: &PhaseAnalysis, steps: f64) -> Vec<WorkRow> {
+    let row = |name: &str, category: String, calls: u64, time: i64| WorkRow {
+        name: name.to_owned(),
+        category,
+        calls: calls as f64 / steps,
+        time_ns: time as f64 / steps,
+        places: vec![name.to_owned()],
+    };
+    let groups = phase.by_path.iter();
+    let matched = groups.map(|group| {
+        let kind = group.kind.to_string();
+        row(&group.name, kind, group.calls, group.measured_ns.0)
+    });
+    let unmatched = phase.unmatched.iter();
+    let unmatched = unmatched.map(|found| {
+        row(
+            &found.path,
+            found.found.clone(),
+            found.calls,
+            found.time_ns.0,
+        )
+    });
+    matched.chain(unmatched).collect()
+}
+
+/// The name of the row for what no other row holds.
+pub const OTHER_WORK: &str = "(other)";
+
+/// Lets rows sum to `sum`: what lists of the analysis leave out is a row of its own.
+fn close(rows: &mut Vec<WorkRow>, sum: f64) {
+    let listed: f64 = rows.iter().map(|row| row.time_ns).sum();
+    let rest = sum - listed;
+    if rest.abs() > 0.5 {
+        rows.push(WorkRow {
+            name: OTHER_WORK.to_owned(),
+            category: "other".to_owned(),
+            time_ns: rest,
+            ..WorkRow::default()
+        });
+    }
+}

@@ -1,0 +1,344 @@
+//! Two sides beside each other.
+
+use serde::{Deserialize, Serialize};
+
+use super::bootstrap::{Interval, median, paired, unpaired};
+use super::comparability::{Difference, differences, other_work};
+use super::explanation::{Explanation, explain, explain_phase};
+use super::facts::{OperatorTime, PhaseFacts, RunFacts};
+use super::metric::{Metric, Unit};
+use super::replaced::{Change, changes};
+use super::rounds::{Rounds, is_disturbed};
+use super::verdict::{Verdict, rounds_needed};
+use crate::stats::Distribution;
+
+/// How to compare.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// The relative difference that does not matter.
+    pub resolution: f64,
+    /// Whether the runs of both sides took turns, so that equal places are rounds.
+    pub interleaved: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            resolution: 0.02,
+            interleaved: false,
+        }
+    }
+}
+
+/// What differs between two sides, and why. Keys are stable.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    pub schema_version: u32,
+    pub a: SideFacts,
+    pub b: SideFacts,
+    pub resolution: f64,
+    /// What differs beside what is measured.
+    pub differences: Vec<Difference>,
+    /// Absent where runs did not take turns.
+    pub rounds: Option<Rounds>,
+    pub metrics: Vec<MetricComparison>,
+    /// Of the headline metrics, the first first.
+    pub explanations: Vec<Explanation>,
+    pub phases: Vec<PhaseComparison>,
+}
+
+/// One side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SideFacts {
+    pub label: String,
+    pub runs: Vec<String>,
+    pub measured_in: String,
+}
+
+/// What an interval is resampled from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalBasis {
+    /// Rounds of runs that took turns.
+    Rounds,
+    /// Runs of both sides, measured apart.
+    Runs,
+    /// Passes of one run a side: what varies between runs is not in it.
+    Passes,
+    /// Steps of one profiled pass, or requests of one load, a side: likewise.
+    Single,
+    /// There is none.
+    None,
+}
+
+/// One metric on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MetricComparison {
+    pub metric: &'static str,
+    pub unit: Unit,
+    /// Medians.
+    pub a: Option<f64>,
+    pub b: Option<f64>,
+    /// B ÷ A.
+    pub ratio: Option<f64>,
+    pub ci_low: Option<f64>,
+    pub ci_high: Option<f64>,
+    pub verdict: Verdict,
+    pub basis: IntervalBasis,
+    /// Values that the interval rests on, per side.
+    pub values: usize,
+    /// What differs in the work, where the metric cannot be compared for it.
+    pub excluded_for: Option<String>,
+    /// Whether runs that were measured apart were disturbed, so that an interval of their own passes decides nothing.
+    pub disturbed: bool,
+    /// Where the verdict is `cannot_tell`: rounds that would narrow the interval to the resolution.
+    pub rounds_needed: Option<usize>,
+}
+
+/// One phase on both sides, ns per step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PhaseComparison {
+    pub phase: String,
+    pub on_device: bool,
+    /// Profiled pass.
+    pub a_wall_ns: f64,
+    pub b_wall_ns: f64,
+    pub a_plain_ns: Option<f64>,
+    pub b_plain_ns: Option<f64>,
+    /// Parts of the waterfall.
+    pub parts: Vec<PartComparison>,
+    pub idle_causes: Vec<PartComparison>,
+    pub operators: Vec<PartComparison>,
+    /// Kernels, or operators of a host: what replaced what, the largest difference first.
+    pub kernels: Vec<Change>,
+    pub steps_a: Option<Distribution>,
+    pub steps_b: Option<Distribution>,
+    /// Of the wall time; parts sum to the difference.
+    pub explanation: Explanation,
+}
+
+/// Something that both sides may have, ns per step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartComparison {
+    pub name: String,
+    pub a_ns: Option<f64>,
+    pub b_ns: Option<f64>,
+    pub delta_ns: f64,
+}
+
+impl Comparison {
+    pub const SCHEMA_VERSION: u32 = 1;
+
+    /// Compares the runs of two sides; the phases are those of the first run that was profiled. Nothing where a side has no run.
+    pub fn of(a: &[RunFacts], b: &[RunFacts], options: Options) -> Option<Self> {
+        let (first, second) = (profiled(a)?, profiled(b)?);
+        let differences = differences(first, second);
+        let rounds = options.interleaved.then(|| Rounds::of(a, b));
+        let metrics: Vec<MetricComparison> = Metric::ALL
+            .iter()
+            .filter_map(|&metric| {
+                compare_metric(metric, a, b, rounds.as_ref(), &differences, options)
+            })
+            .collect();
+        let explanations = metrics
+            .iter()
+            .filter(|found| found.verdict != Verdict::NotComparable)
+            .filter_map(|found| {
+                let a_value = found.a?;
+                let b_value = a_value * found.ratio?;
+                explain(found.metric, (a_value, b_value), first, second)
+            })
+            .collect();
+        Some(Self {
+            schema_version: Self::SCHEMA_VERSION,
+            a: side(a, first),
+            b: side(b, second),
+            resolution: options.resolution,
+            differences,
+            rounds,
+            metrics,
+            explanations,
+            phases: phases(first, second),
+        })
+    }
+
+    pub fn metric(&self, key: &str) -> Option<&MetricComparison> {
+        self.metrics.iter().find(|found| found.metric == key)
+    }
+
+    /// The first metric that has a verdict, else the first.
+    pub fn headline(&self) -> Option<&MetricComparison> {
+        let judged = |found: &&MetricComparison| found.verdict != Verdict::NotComparable;
+        self.metrics.iter().find(judged).or(self.metrics.first())
+    }
+}
+
+/// The run whose phases stand for the side.
+fn profiled(runs: &[RunFacts]) -> Option<&RunFacts> {
+    let has_phases = |run: &&RunFacts| !run.phases.is_empty();
+    runs.iter().find(has_phases).or(runs.first())
+}
+
+fn side(runs: &[RunFacts], first: &RunFacts) -> SideFacts {
+    SideFacts {
+        label: first.label.clone(),
+        runs: runs.iter().map(|run| run.path.clone()).collect(),
+        measured_in: first.measured_in.clone(),
+    }
+}
+
+/// The median of a run's passes.
+fn of_run(run: &RunFacts, metric: Metric) -> Option<f64> {
+    let mut values = run.passes.get(metric.key)?.clone();
+    Some(median(&mut values)).filter(|value| value.is_finite())
+}
+
+fn compare_metric(
+    metric: Metric,
+    a: &[RunFacts],
+    b: &[RunFacts],
+    rounds: Option<&Rounds>,
+    differences: &[Difference],
+    options: Options,
+) -> Option<MetricComparison> {
+    let counts = |round: usize| rounds.is_none_or(|rounds| rounds.counts(round));
+    let of_side = |runs: &[RunFacts]| -> Vec<Option<f64>> {
+        let counted = runs.iter().enumerate().filter(|(round, _)| counts(*round));
+        counted.map(|(_, run)| of_run(run, metric)).collect()
+    };
+    let (runs_a, runs_b) = (of_side(a), of_side(b));
+    let flat = |runs: &[Option<f64>]| runs.iter().flatten().copied().collect::<Vec<f64>>();
+    let (known_a, known_b) = (flat(&runs_a), flat(&runs_b));
+    if known_a.is_empty() || known_b.is_empty() {
+        return None;
+    }
+    let (value_a, value_b) = (median(&mut known_a.clone()), median(&mut known_b.clone()));
+    let excluded_for = other_work(metric, differences);
+    let (interval, basis, values) = if rounds.is_some() {
+        let pairs: Vec<(f64, f64)> = runs_a
+            .iter()
+            .zip(&runs_b)
+            .filter_map(|(a, b)| Some(((*a)?, (*b)?)))
+            .collect();
+        (paired(&pairs), IntervalBasis::Rounds, pairs.len())
+    } else if known_a.len() > 1 && known_b.len() > 1 {
+        let least = known_a.len().min(known_b.len());
+        (unpaired(&known_a, &known_b), IntervalBasis::Runs, least)
+    } else {
+        single(metric, a, b)
+    };
+    let interval = interval.filter(|_| excluded_for.is_none());
+    let disturbed = metric.is_speed && rounds.is_none() && a.iter().chain(b).any(is_disturbed);
+    let verdict = match &excluded_for {
+        Some(_) => Verdict::NotComparable,
+        None if disturbed => Verdict::CannotTell,
+        None => Verdict::of(metric, interval, options.resolution),
+    };
+    let needed = interval
+        .filter(|_| verdict == Verdict::CannotTell && basis == IntervalBasis::Rounds)
+        .map(|found| rounds_needed(found, values, options.resolution));
+    let ratio = value_b / value_a;
+    Some(MetricComparison {
+        metric: metric.key,
+        unit: metric.unit,
+        a: Some(value_a),
+        b: Some(value_b),
+        ratio: interval
+            .map(|found| found.ratio)
+            .or(Some(ratio).filter(|ratio| ratio.is_finite())),
+        ci_low: interval.map(|found| found.low),
+        ci_high: interval.map(|found| found.high),
+        verdict,
+        basis: if interval.is_some() {
+            basis
+        } else {
+            IntervalBasis::None
+        },
+        values,
+        excluded_for,
+        disturbed,
+        rounds_needed: needed,
+    })
+}
+
+/// The interval of one run a side.
+fn single(
+    metric: Metric,
+    a: &[RunFacts],
+    b: &[RunFacts],
+) -> (Option<Interval>, IntervalBasis, usize) {
+    let all = |runs: &[RunFacts]| -> Vec<f64> {
+        let values = runs.iter().filter_map(|run| run.passes.get(metric.key));
+        values.flatten().copied().collect()
+    };
+    let (passes_a, passes_b) = (all(a), all(b));
+    let is_load = |runs: &[RunFacts]| runs.iter().any(|run| run.measured_in == "load");
+    let basis = if metric.key.ends_with("_step") || is_load(a) || is_load(b) {
+        IntervalBasis::Single
+    } else {
+        IntervalBasis::Passes
+    };
+    let least = passes_a.len().min(passes_b.len());
+    (unpaired(&passes_a, &passes_b), basis, least)
+}
+
+fn phases(a: &RunFacts, b: &RunFacts) -> Vec<PhaseComparison> {
+    let pairs = a
+        .phases
+        .iter()
+        .filter_map(|phase| Some((phase, b.phase_like(phase)?)));
+    pairs.map(|(a, b)| compare_phase(a, b)).collect()
+}
+
+fn compare_phase(a: &PhaseFacts, b: &PhaseFacts) -> PhaseComparison {
+    let operators = |phase: &PhaseFacts| -> Vec<(String, f64)> {
+        let of = |row: &OperatorTime| (row.name.clone(), row.time_ns);
+        phase.operators.iter().map(of).collect()
+    };
+    let mut by_operator = compare_parts(&operators(a), &operators(b));
+    by_operator.sort_by(|x, y| y.delta_ns.abs().total_cmp(&x.delta_ns.abs()));
+    PhaseComparison {
+        phase: a.name.clone(),
+        on_device: a.on_device,
+        a_wall_ns: a.wall_ns,
+        b_wall_ns: b.wall_ns,
+        a_plain_ns: a.plain_wall_ns,
+        b_plain_ns: b.plain_wall_ns,
+        parts: compare_parts(&a.parts, &b.parts),
+        idle_causes: compare_parts(&a.idle_causes, &b.idle_causes),
+        operators: by_operator,
+        kernels: changes(a, b),
+        steps_a: Distribution::of(&a.step_ns),
+        steps_b: Distribution::of(&b.step_ns),
+        explanation: explain_phase(a, b),
+    }
+}
+
+/// Everything that either side has, in the order of the first; the difference takes what is absent for nothing.
+fn compare_parts(a: &[(String, f64)], b: &[(String, f64)]) -> Vec<PartComparison> {
+    let find = |parts: &[(String, f64)], name: &str| {
+        let mut found = parts.iter().filter(|(known, _)| known == name).peekable();
+        found
+            .peek()
+            .is_some()
+            .then(|| found.map(|(_, time)| time).sum::<f64>())
+    };
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in a.iter().chain(b) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+        .into_iter()
+        .map(|name| {
+            let (a_ns, b_ns) = (find(a, name), find(b, name));
+            PartComparison {
+                name: name.clone(),
+                a_ns,
+                b_ns,
+                delta_ns: b_ns.unwrap_or(0.0) - a_ns.unwrap_or(0.0),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,71 @@
+//! What is compared, by stable keys.
+
+/// A number of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// The key in JSON, gates and baselines.
+    pub key: &'static str,
+    pub unit: Unit,
+    pub higher_is_better: bool,
+    /// Whether a difference is a matter of speed: `faster` rather than `lower`.
+    pub is_speed: bool,
+    /// Traits that must be equal for the metric to be of the same work.
+    pub same_work: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    Ns,
+    PerSecond,
+    Joules,
+    Bytes,
+}
+
+const fn time(key: &'static str, same_work: &'static [&'static str]) -> Metric {
+    Metric {
+        key,
+        unit: Unit::Ns,
+        higher_is_better: false,
+        is_speed: true,
+        same_work,
+    }
+}
+
+const LENGTHS: &[&str] = &["batch", "prompt_tokens", "new_tokens", "load"];
+
+impl Metric {
+    /// In the order of reports; the first that both sides have is the headline.
+    pub const ALL: [Self; 8] = [
+        time("tpot", LENGTHS),
+        time("ttft", &["batch", "prompt_tokens", "load"]),
+        time("e2e", LENGTHS),
+        Self {
+            key: "tokens_per_s",
+            unit: Unit::PerSecond,
+            higher_is_better: true,
+            is_speed: true,
+            same_work: LENGTHS,
+        },
+        time("decode_step", &[]),
+        time("prefill_step", &[]),
+        Self {
+            key: "energy_per_token",
+            unit: Unit::Joules,
+            higher_is_better: false,
+            is_speed: false,
+            same_work: LENGTHS,
+        },
+        Self {
+            key: "peak_memory",
+            unit: Unit::Bytes,
+            higher_is_better: false,
+            is_speed: false,
+            same_work: LENGTHS,
+        },
+    ];
+
+    pub fn by_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.key == key)
+    }
+}

@@ -1,0 +1,225 @@
+//! `llmprof compare`: runs beside each other, measured apart or in turns, with thresholds for CI.
+
+mod args;
+mod baseline;
+mod gates;
+mod sides;
+mod turns;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use llmprof_analysis::compare::{Comparison, Options, RunFacts};
+use llmprof_record::store::write_atomically;
+use llmprof_report::{
+    Document,
+    compose::compare as compose,
+    plots,
+    render::{html, markdown},
+};
+use serde_json::{Value, json};
+
+pub(crate) use self::args::CompareArgs;
+use self::gates::Judged;
+use crate::{app, failure::Failure, output::Output, outputs};
+
+/// Exit code of an interrupted comparison.
+const INTERRUPTED: u8 = 130;
+
+/// One comparison with all that is said of it.
+struct Compared {
+    comparison: Comparison,
+    judged: Judged,
+    document: Document,
+}
+
+pub(crate) fn compare(args: &CompareArgs, output: &mut Output) -> Result<ExitCode, Failure> {
+    let cwd = app::host()?.cwd;
+    let options = Options {
+        resolution: args.resolution.fraction(),
+        interleaved: !args.run.is_empty(),
+    };
+    let (sides, dir, was_interrupted) = if args.run.is_empty() {
+        (given(args, &cwd)?, args.output.clone(), false)
+    } else {
+        let dir = args.output.clone().unwrap_or_else(|| turns_dir(&cwd));
+        let taken = turns::take(args, options, &dir)?;
+        let interrupted = taken.was_interrupted;
+        (vec![taken.a, taken.b], Some(dir), interrupted)
+    };
+    if let (Some(name), Some(last)) = (&args.save_baseline, sides.last()) {
+        let file = baseline::save(&cwd, name, last)?;
+        Output::stderr().line(&format!("baseline: {}", file.display()))?;
+    }
+    let Some((first, others)) = sides.split_first() else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let compared: Vec<Compared> = others
+        .iter()
+        .filter_map(|other| one(first, other, args, options))
+        .collect();
+    if compared.is_empty() {
+        return if was_interrupted {
+            Ok(ExitCode::from(INTERRUPTED))
+        } else if args.save_baseline.is_some() {
+            Ok(ExitCode::SUCCESS)
+        } else {
+            Err(Failure::new("there is nothing to compare with")
+                .hint("llmprof compare A B, or --baseline NAME".to_owned()))
+        };
+    }
+    let report = match &dir {
+        Some(dir) => Some(write(&compared, dir)?),
+        None => None,
+    };
+    print(&compared, args, report.as_deref(), output)?;
+    let judged: Vec<Judged> = compared.into_iter().map(|one| one.judged).collect();
+    gates::warn(&judged, args.inconclusive);
+    if let Some(file) = &args.junit {
+        gates::junit(file, &judged, args.inconclusive)?;
+    }
+    if was_interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(gates::exit_code(&judged, args.inconclusive))
+}
+
+/// Sides that exist: a baseline first, where one is named.
+fn given(args: &CompareArgs, cwd: &Path) -> Result<Vec<Vec<RunFacts>>, Failure> {
+    let mut sides = Vec::new();
+    if let Some(name) = &args.baseline {
+        sides.push(baseline::load(cwd, name)?);
+    }
+    for path in &args.sides {
+        sides.push(sides::read(path)?);
+    }
+    let needed = if args.save_baseline.is_some() { 1 } else { 2 };
+    if sides.len() < needed {
+        return Err(Failure::new("a comparison has two sides")
+            .hint("llmprof compare A B; llmprof compare RUN --baseline NAME; llmprof compare --run '…' --run '…'".to_owned()));
+    }
+    Ok(sides)
+}
+
+fn turns_dir(cwd: &Path) -> PathBuf {
+    let now = jiff::Zoned::now()
+        .strftime("%Y-%m-%d_%H-%M-%S-%6f")
+        .to_string();
+    cwd.join("runs").join("compare").join(now)
+}
+
+fn one(
+    first: &[RunFacts],
+    other: &[RunFacts],
+    args: &CompareArgs,
+    options: Options,
+) -> Option<Compared> {
+    let comparison = Comparison::of(first, other, options)?;
+    let outcomes: Vec<_> = args
+        .gate
+        .iter()
+        .map(|gate| gate.judge(&comparison, other))
+        .collect();
+    let document = compose::compared(&comparison, (first, other), &outcomes);
+    let judged = Judged {
+        title: document.title.clone(),
+        lines: document.summary.clone(),
+        outcomes,
+    };
+    Some(Compared {
+        comparison,
+        judged,
+        document,
+    })
+}
+
+fn as_json(compared: &[Compared]) -> Result<Value, Failure> {
+    let values: Vec<Value> = compared
+        .iter()
+        .map(|one| {
+            let mut value = serde_json::to_value(&one.comparison)?;
+            value["gates"] = serde_json::to_value(&one.judged.outcomes)?;
+            Ok(value)
+        })
+        .collect::<Result<_, serde_json::Error>>()
+        .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
+    // One comparison is an object; several are a list of them.
+    Ok(match <[Value; 1]>::try_from(values) {
+        Ok([one]) => one,
+        Err(several) => json!({"comparisons": several}),
+    })
+}
+
+/// Writes the files of a comparison; the answer is the page.
+fn write(compared: &[Compared], dir: &Path) -> Result<PathBuf, Failure> {
+    let folder = dir.join("plots");
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Failure::new(format!("cannot create {}: {error}", folder.display())))?;
+    let page = |number: usize| match number {
+        0 => "compare".to_owned(),
+        _ => format!("compare_{}", number + 1),
+    };
+    for (number, one) in compared.iter().enumerate() {
+        let name = page(number);
+        let html = html::report(&one.document);
+        write_atomically(&dir.join(format!("{name}.html")), html.as_bytes())?;
+        let text = markdown::document(&one.document);
+        write_atomically(&dir.join(format!("{name}.md")), text.as_bytes())?;
+        for (plot, svg) in plots(&one.document) {
+            let file = folder.join(format!("{name}_{plot}.svg"));
+            write_atomically(&file, svg.file().as_bytes())?;
+        }
+    }
+    let text = outputs::text(&as_json(compared)?)?;
+    write_atomically(&dir.join("compare.json"), text.as_bytes())?;
+    Ok(dir.join("compare.html"))
+}
+
+fn print(
+    compared: &[Compared],
+    args: &CompareArgs,
+    report: Option<&Path>,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true");
+    if args.github || in_actions {
+        let judged: Vec<&Judged> = compared.iter().map(|one| &one.judged).collect();
+        // `--json` keeps standard output for itself.
+        let mut stderr = Output::stderr();
+        let to = if args.json { &mut stderr } else { &mut *output };
+        gates::annotate(&judged, args.inconclusive, to)?;
+        for one in compared {
+            gates::step_summary(&markdown::document(&brief(one)))?;
+        }
+    }
+    if args.json {
+        return output.json(&as_json(compared)?);
+    }
+    for (number, one) in compared.iter().enumerate() {
+        if number > 0 {
+            output.line("")?;
+        }
+        output.line(&one.document.title)?;
+        for line in &one.document.summary {
+            output.line(line)?;
+        }
+        output.table(&compose::metrics(&one.comparison))?;
+        if let Some(text) = llmprof_report::text::compare::caveat(&one.comparison) {
+            Output::stderr().line(&format!("note: {text}"))?;
+        }
+    }
+    if let Some(page) = report {
+        output.line(&format!("report: {}", page.display()))?;
+    }
+    Ok(())
+}
+
+/// The summary and the metrics alone.
+fn brief(one: &Compared) -> Document {
+    let mut document = Document::new(one.document.title.clone());
+    document.summary.clone_from(&one.document.summary);
+    document.table(compose::metrics(&one.comparison));
+    document
+}

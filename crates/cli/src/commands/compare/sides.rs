@@ -1,0 +1,140 @@
+//! The sides of a comparison, from run directories, traces, served loads and folders of them.
+
+use std::path::Path;
+
+use llmprof_analysis::compare::RunFacts;
+use llmprof_record::{
+    run::RunRecord,
+    store::{RunStatus, StoreError, StoredRun, find_runs},
+};
+use serde_json::Value;
+
+use crate::{commands::profile, failure::Failure};
+
+/// All runs of one side. A folder that is no run itself stands for the complete runs below it.
+pub(super) fn read(path: &Path) -> Result<Vec<RunFacts>, Failure> {
+    if !path.exists() {
+        return Err(Failure::new(format!("{} not found", path.display()))
+            .hint("a side is a run directory, a trace, or a folder of runs; `llmprof runs list` shows runs".to_owned()));
+    }
+    if path.is_file() {
+        return Ok(vec![trace(path)?]);
+    }
+    match StoredRun::open(path) {
+        Ok(run) => Ok(vec![stored(&run)?]),
+        Err(StoreError::NotARun { .. }) => {
+            let (runs, errors) = find_runs(path);
+            for error in errors {
+                Failure::from(error).warn();
+            }
+            let complete = runs
+                .iter()
+                .filter(|run| run.manifest.status == RunStatus::Complete);
+            let facts: Vec<RunFacts> = complete.map(stored).collect::<Result<_, _>>()?;
+            if facts.is_empty() {
+                return Err(
+                    Failure::new(format!("{} holds no complete run", path.display()))
+                        .hint("a side is a run directory, a trace, or a folder of runs".to_owned()),
+                );
+            }
+            Ok(facts)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What to call a side: its overrides would be longer than its place.
+fn label(path: &Path) -> String {
+    let parts: Vec<String> = path
+        .components()
+        .rev()
+        .take(2)
+        .map(|part| part.as_os_str().to_string_lossy().into_owned())
+        .collect();
+    parts.into_iter().rev().collect::<Vec<_>>().join("/")
+}
+
+fn stored(run: &StoredRun) -> Result<RunFacts, Failure> {
+    if run.path.join("bench.json").is_file() {
+        return load(&run.path);
+    }
+    let record = RunRecord::load(&run.path)?.filter(RunRecord::has_times);
+    let record = record.ok_or_else(|| {
+        Failure::new(format!("{} has no times to compare", run.path.display()))
+            .hint("`llmprof runs show RUN` shows how far the run came".to_owned())
+    })?;
+    of(&label(&run.path), &run.path, &record)
+}
+
+fn of(label: &str, path: &Path, record: &RunRecord) -> Result<RunFacts, Failure> {
+    let analysis = llmprof_analysis::analyze(record, None)
+        .map_err(|error| Failure::new(format!("cannot analyze {}: {error}", path.display())))?;
+    Ok(RunFacts::of(
+        label,
+        &path.display().to_string(),
+        record,
+        &analysis,
+    ))
+}
+
+fn trace(path: &Path) -> Result<RunFacts, Failure> {
+    let record = profile::read(&[path.to_path_buf()])?;
+    if !record.has_times() {
+        return Err(
+            Failure::new(format!("{} has no times to compare", path.display()))
+                .hint("a side is a run directory or a trace with kernels or operators".to_owned()),
+        );
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    of(&name, path, &record)
+}
+
+/// A served load: each request is a value.
+fn load(path: &Path) -> Result<RunFacts, Failure> {
+    let damaged = |what: String| Failure::new(format!("{} is damaged: {what}", path.display()));
+    let text =
+        std::fs::read(path.join("bench.json")).map_err(|error| damaged(error.to_string()))?;
+    let bench: Value = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    let mut facts = RunFacts {
+        label: label(path),
+        path: path.display().to_string(),
+        measured_in: "load".to_owned(),
+        ..RunFacts::default()
+    };
+    for (name, key) in [("model", "model"), ("load", "load")] {
+        if let Some(text) = bench[key].as_str() {
+            facts.traits.insert(name.to_owned(), text.to_owned());
+        }
+    }
+    let mut rows = csv::Reader::from_path(path.join("requests.csv"))
+        .map_err(|error| damaged(error.to_string()))?;
+    let headers = rows
+        .headers()
+        .map_err(|error| damaged(error.to_string()))?
+        .clone();
+    for row in rows.records() {
+        let row = row.map_err(|error| damaged(error.to_string()))?;
+        for (key, column) in [("ttft", "ttft_ms"), ("tpot", "tpot_ms"), ("e2e", "e2e_ms")] {
+            let at = headers.iter().position(|name| name == column);
+            let cell = at.and_then(|at| row.get(at)).unwrap_or_default();
+            if let Ok(value) = cell.parse::<f64>() {
+                facts
+                    .passes
+                    .entry(key.to_owned())
+                    .or_default()
+                    .push(value * 1e6);
+            }
+        }
+    }
+    facts.requests.clone_from(&facts.passes);
+    if let Some(rate) = bench["output_throughput"].as_f64() {
+        facts.passes.insert("tokens_per_s".to_owned(), vec![rate]);
+    }
+    if facts.passes.is_empty() {
+        return Err(Failure::new(format!(
+            "{}: no request was answered",
+            path.display()
+        )));
+    }
+    Ok(facts)
+}

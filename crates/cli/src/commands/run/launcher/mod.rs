@@ -1,0 +1,213 @@
+//! Sweeps through submitit's launchers: `hydra/launcher=submitit_slurm` and `submitit_local`.
+//!
+//! The script, folders and names are submitit's. The command in the script is `llmprof sweep-job FILE`, where the plugin unpickles a Python
+//! function; a job that fails exits with a code other than 0, so that Slurm knows.
+
+mod jobs_file;
+mod keys;
+mod local;
+mod script;
+mod slurm;
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use llmprof_capture::process::Interrupt;
+use llmprof_config::hydra::{Command, Host, Launcher, Multirun};
+
+use self::{jobs_file::JobsFile, keys::Keys};
+use crate::{failure::Failure, progress::Show};
+
+/// The command that a job of a sweep is.
+pub(crate) const SWEEP_JOB: &str = "sweep-job";
+
+/// What is needed to make a sweep again in another process.
+pub(super) struct Request<'a> {
+    pub(super) command: &'a Command,
+    pub(super) host: &'a Host,
+    pub(super) uses_gpu: bool,
+}
+
+/// How jobs ended, by number.
+pub(super) struct Launched {
+    /// Slurm's words, where there are any.
+    pub(super) states: BTreeMap<usize, String>,
+    pub(super) was_interrupted: bool,
+}
+
+/// Runs the jobs with these numbers; `tell` hears of every change.
+pub(super) fn launch(
+    launcher: Launcher,
+    multirun: &Multirun,
+    request: &Request<'_>,
+    pending: &[usize],
+    tell: &dyn Fn(&str),
+) -> Result<Launched, Failure> {
+    let keys = Keys::read(&multirun.master, &request.host.cwd)?;
+    if launcher == Launcher::SubmititLocal {
+        keys.refuse_resources()?;
+    }
+    let keys = if request.uses_gpu && launcher == Launcher::SubmititSlurm {
+        keys.with_a_gpu()
+    } else {
+        keys
+    };
+    let mut launched = Launched {
+        states: BTreeMap::new(),
+        was_interrupted: false,
+    };
+    let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
+    let mut left = pending.to_vec();
+    for attempt in 0..=keys.max_num_timeout {
+        if left.is_empty() || launched.was_interrupted {
+            break;
+        }
+        let file = write_jobs(&keys, multirun, request, &left, attempt)?;
+        if launcher == Launcher::SubmititSlurm {
+            on_slurm(&keys, &file, &left, &mut interrupt, &mut launched, tell)?;
+        } else {
+            here(&keys, &file, &left, &mut interrupt, &mut launched, tell)?;
+        }
+        let timed_out = |number: &usize| {
+            let state = launched.states.get(number);
+            state.is_some_and(|state| state == "TIMEOUT")
+        };
+        left.retain(timed_out);
+    }
+    Ok(launched)
+}
+
+fn write_jobs(
+    keys: &Keys,
+    multirun: &Multirun,
+    request: &Request<'_>,
+    jobs: &[usize],
+    attempt: u64,
+) -> Result<PathBuf, Failure> {
+    let folder = keys.shared_folder();
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Failure::new(format!("cannot create {}: {error}", folder.display())))?;
+    let stamp = jiff::Timestamp::now().as_millisecond();
+    let path = folder.join(format!("jobs_{stamp}_{attempt}.json"));
+    let dir = request.host.cwd.join(&multirun.dir);
+    let dir = dir
+        .to_string_lossy()
+        .replace('\\', r"\\")
+        .replace('\'', r"\'");
+    let mut overrides = request.command.overrides.clone();
+    overrides.push(format!("hydra.sweep.dir='{dir}'"));
+    let file = JobsFile {
+        schema_version: jobs_file::SCHEMA_VERSION,
+        cwd: request.host.cwd.clone(),
+        config_path: request.command.config_path.clone(),
+        config_name: request.command.config_name.clone(),
+        config_dir: request.command.config_dir.clone(),
+        overrides,
+        now: request.host.now.to_string(),
+        seed: request.host.seed,
+        jobs: jobs.to_vec(),
+    };
+    file.write(&path)?;
+    Ok(path)
+}
+
+fn program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))
+}
+
+fn on_slurm(
+    keys: &Keys,
+    file: &Path,
+    jobs: &[usize],
+    interrupt: &mut Interrupt,
+    launched: &mut Launched,
+    tell: &dyn Fn(&str),
+) -> Result<(), Failure> {
+    let program = program()?;
+    let words = [
+        program.to_string_lossy(),
+        SWEEP_JOB.into(),
+        file.to_string_lossy(),
+    ];
+    let command: Vec<String> = words.iter().map(|word| script::quoted(word)).collect();
+    let submitted = slurm::submit(keys, jobs.len(), &command.join(" "))?;
+    tell(&format!(
+        "submitted job {} ({} of a sweep)",
+        submitted.id,
+        jobs.len()
+    ));
+    let followed = submitted.follow(interrupt, |place, state| {
+        tell(&format!("job {}: {}", jobs[place], state.to_lowercase()));
+    })?;
+    for (place, state) in followed.states.into_iter().enumerate() {
+        if let Some(state) = state {
+            if state != "COMPLETED" {
+                let log = slurm::log_file(keys, &submitted, place);
+                tell(&format!(
+                    "job {}: its log is {}",
+                    jobs[place],
+                    log.display()
+                ));
+            }
+            launched.states.insert(jobs[place], state);
+        }
+    }
+    launched.was_interrupted |= followed.was_interrupted;
+    Ok(())
+}
+
+fn here(
+    keys: &Keys,
+    file: &Path,
+    jobs: &[usize],
+    interrupt: &mut Interrupt,
+    launched: &mut Launched,
+    tell: &dyn Fn(&str),
+) -> Result<(), Failure> {
+    let program = program()?;
+    for (place, number) in jobs.iter().enumerate() {
+        tell(&format!("job {number}: running"));
+        let args = [
+            SWEEP_JOB.to_owned(),
+            file.to_string_lossy().into_owned(),
+            place.to_string(),
+        ];
+        let ran = local::run(keys, &program, &args, interrupt)?;
+        tell(&format!("job {number}: {}", ran.state.to_lowercase()));
+        launched.states.insert(*number, ran.state.to_owned());
+        if ran.was_interrupted {
+            launched.was_interrupted = true;
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// `llmprof sweep-job FILE [PLACE]`: one job of a sweep, in a process that somebody else started. The place is that of the Slurm array where
+/// it is not given.
+pub(crate) fn sweep_job(words: &[OsString]) -> Result<ExitCode, Failure> {
+    let [file, rest @ ..] = words else {
+        return Err(Failure::new("sweep-job needs a file of jobs"));
+    };
+    let place = match rest {
+        [place, ..] => place.to_str().and_then(|text| text.parse().ok()),
+        [] => match std::env::var("SLURM_ARRAY_TASK_ID") {
+            Ok(text) => text.parse().ok(),
+            Err(_) => Some(0),
+        },
+    };
+    let place: usize = place.ok_or_else(|| Failure::new("the place of a job is a number"))?;
+    let jobs = JobsFile::read(Path::new(file))?;
+    std::env::set_current_dir(&jobs.cwd)
+        .map_err(|error| Failure::new(format!("cannot enter {}: {error}", jobs.cwd.display())))?;
+    let ended = super::job::run(&jobs.job(place)?, &jobs.cwd, Show::Lines)?;
+    if let Some(error) = &ended.error {
+        Failure::new(error.clone()).report();
+    }
+    Ok(ended.exit_code())
+}

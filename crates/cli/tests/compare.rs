@@ -1,0 +1,521 @@
+//! `llmprof compare` and `llmprof runs export` as a user runs them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use common::{json, llmprof, refused, works};
+use llmprof_load::stub::{Behaviour, Stub};
+use serde_json::Value;
+
+const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false, "eos_token_id": 2}"#;
+
+const MODEL: &str = "model=local model.config=tiny.json model.dtype=f32 workload.prompt_tokens=8 infer.max_new_tokens=4 \
+                     hardware.spec=xeon_8480";
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+    folder
+}
+
+fn run(folder: &Path, dir: &str, more: &[&str]) {
+    let dir = format!("hydra.run.dir={dir}");
+    let mut words = vec!["run", &dir];
+    words.extend(MODEL.split_whitespace());
+    words.extend(more);
+    works(folder, &words);
+}
+
+fn fixture(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    root.join(name)
+        .canonicalize()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Every explanation sums to its difference, every phase's parts to its wall time, its kernels to its work.
+fn adds_up(comparison: &Value) -> usize {
+    let mut checked = 0;
+    let close = |sum: f64, whole: f64| (sum - whole).abs() <= 1e-6 * whole.abs().max(1e3);
+    let sum = |rows: &Value, key: &str| {
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row[key].as_f64().unwrap_or(0.0))
+            .sum::<f64>()
+    };
+    let phases = comparison["phases"].as_array().unwrap();
+    let explained = comparison["explanations"].as_array().unwrap().iter();
+    for explanation in explained.chain(phases.iter().map(|phase| &phase["explanation"])) {
+        let (parts, whole) = (
+            sum(&explanation["parts"], "delta_ns"),
+            number(&explanation["delta_ns"]),
+        );
+        assert!(close(parts, whole), "{parts} {whole}: {explanation}");
+        assert!(close(
+            number(&explanation["b_ns"]) - number(&explanation["a_ns"]),
+            whole
+        ));
+        checked += 1;
+    }
+    for phase in phases {
+        assert!(
+            close(sum(&phase["parts"], "a_ns"), number(&phase["a_wall_ns"])),
+            "{phase}"
+        );
+        assert!(
+            close(sum(&phase["parts"], "b_ns"), number(&phase["b_wall_ns"])),
+            "{phase}"
+        );
+        let (kernels, parts) = (sum(&phase["kernels"], "b_ns"), &phase["parts"]);
+        let busy: f64 = parts
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|part| part["name"] != "idle" && part["name"] != "overlap")
+            .map(|part| part["b_ns"].as_f64().unwrap_or(0.0))
+            .sum();
+        assert!(close(kernels, busy), "kernels {kernels}, work {busy}");
+    }
+    checked
+}
+
+fn compared(folder: &Path, args: &[&str]) -> Value {
+    let mut words = vec!["compare", "--json"];
+    words.extend(args);
+    serde_json::from_str(&works(folder, &words)).unwrap()
+}
+
+/// Two recordings of one program: torch's profiler with shapes, and with stacks and memory. The device does the same work, so that the
+/// whole difference is time in which it waited for the host.
+#[test]
+fn two_traces_differ_where_they_should() {
+    let folder = folder();
+    let (a, b) = (
+        fixture("h200/torch_shapes.json.gz"),
+        fixture("h200/torch_full.json.gz"),
+    );
+    let found = compared(folder.path(), &[&a, &b]);
+    assert!(adds_up(&found) >= 3, "{found}");
+    let decode = &found["explanations"][0];
+    assert_eq!(decode["metric"], "decode_step");
+    assert_eq!(decode["parts"][0]["source"], "idle");
+    assert!(
+        number(&decode["parts"][0]["points"])
+            > 0.9 * number(&decode["delta_ns"]) / number(&decode["a_ns"]) * 100.0
+    );
+    // The same file is the same.
+    let same = compared(folder.path(), &[&a, &a]);
+    adds_up(&same);
+    for metric in same["metrics"].as_array().unwrap() {
+        assert_eq!(number(&metric["ratio"]), 1.0);
+    }
+    assert!(
+        same["explanations"][0]["parts"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+}
+
+/// Another engine on another device: what differs is named first, and kernels of one category stand for each other.
+#[test]
+fn another_device_is_named_and_its_kernels_are_linked() {
+    let folder = folder();
+    let (a, b) = (
+        fixture("public/qwen_h100/trace.json.gz"),
+        fixture("public/qwen_mi300/trace.json.gz"),
+    );
+    let found = compared(folder.path(), &[&a, &b, "-o", "out"]);
+    adds_up(&found);
+    let phases = found["phases"].as_array().unwrap();
+    assert!(!phases.is_empty(), "{found}");
+    let kernels = phases[0]["kernels"].as_array().unwrap();
+    let replaced = kernels
+        .iter()
+        .find(|change| change["category"] == "gemm" && change["kind"] == "replaced");
+    let replaced = replaced.unwrap_or_else(|| panic!("no GEMM was replaced: {kernels:?}"));
+    assert!(
+        !replaced["a"].as_array().unwrap().is_empty()
+            && !replaced["b"].as_array().unwrap().is_empty()
+    );
+    for file in ["compare.md", "compare.html", "compare.json"] {
+        assert!(folder.path().join("out").join(file).is_file(), "{file}");
+    }
+    let page = fs::read_to_string(folder.path().join("out/compare.html")).unwrap();
+    assert!(page.contains("paired-bars"), "the page has no chart");
+}
+
+/// A whole run of an H200, as `fixtures/h200/runs.sh` recorded it.
+fn h200_run(folder: &Path, name: &str) {
+    let recorded = fixture(&format!("h200/runs/{name}"));
+    let wire = format!("{recorded}/cupti.wire.gz");
+    works(folder, &["import", &wire, "-o", name]);
+    fs::copy(
+        format!("{recorded}/record.json"),
+        folder.join(name).join("record.json"),
+    )
+    .unwrap();
+}
+
+/// Eager decode of a small model is host-bound: CUDA Graphs and torch.compile remove idle time, and the compiler's fused kernels stand
+/// for the elementwise ones.
+#[test]
+fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
+    let folder = folder();
+    for name in ["eager05", "graph05", "compile05"] {
+        h200_run(folder.path(), name);
+    }
+    let found = compared(folder.path(), &["eager05", "graph05", "compile05"]);
+    let both = found["comparisons"].as_array().unwrap();
+    assert_eq!(both.len(), 2);
+    for one in both {
+        adds_up(one);
+        let tpot = &one["metrics"][0];
+        assert_eq!(
+            (&tpot["metric"], &tpot["verdict"]),
+            (&Value::from("tpot"), &Value::from("faster"))
+        );
+        assert_eq!(one["explanations"][0]["parts"][0]["source"], "idle");
+        assert!(
+            one["differences"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|d| d["what"] == "profiling_overhead")
+        );
+    }
+    let decode = both[1]["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|phase| phase["phase"] == "decode")
+        .unwrap();
+    let fused = decode["kernels"].as_array().unwrap().iter().find(|change| {
+        let is_fused = |row: &Value| row["name"].as_str().unwrap().starts_with("triton_");
+        change["kind"] == "replaced" && change["b"].as_array().unwrap().iter().any(is_fused)
+    });
+    let fused = fused.unwrap_or_else(|| panic!("{}", decode["kernels"]));
+    assert!(
+        number(&fused["b_ns"]) < 0.5 * number(&fused["a_ns"]),
+        "{fused}"
+    );
+    // The same calls a step as in the trace: 15 steps, one embedding each.
+    let common = decode["kernels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|change| change["kind"] == "changed")
+        .unwrap();
+    assert!(number(&common["a"][0]["calls"]) > 0.0);
+}
+
+#[test]
+fn runs_with_one_pass_have_no_interval_and_say_so() {
+    let folder = folder();
+    run(folder.path(), "a", &["runtime.repeats=1"]);
+    run(
+        folder.path(),
+        "b",
+        &["runtime.repeats=1", "workload.prompt_tokens=16"],
+    );
+    let text = works(folder.path(), &["compare", "a", "b"]);
+    assert!(text.contains("Prompt tokens differs: 8 → 16"), "{text}");
+    assert!(text.contains("TTFT: not comparable"), "{text}");
+    let found = compared(folder.path(), &["a", "a"]);
+    adds_up(&found);
+    let tpot = found["metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["metric"] == "tpot")
+        .unwrap();
+    assert_eq!(
+        (&tpot["ci_low"], &tpot["verdict"]),
+        (&Value::Null, &Value::from("cannot_tell"))
+    );
+    let keys: Vec<&str> = tpot
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    for key in ["verdict", "ratio", "ci_low", "ci_high"] {
+        assert!(keys.contains(&key), "{keys:?}");
+    }
+}
+
+#[test]
+fn sides_take_turns_and_leave_their_runs() {
+    let folder = folder();
+    let side = |threads: u32| format!("{MODEL} runtime.repeats=2 runtime.threads={threads}");
+    let (a, b) = (side(1), side(1));
+    let args = [
+        "compare", "--json", "--run", &a, "--run", &b, "--rounds", "3", "--time", "1ms", "-o",
+        "out",
+    ];
+    let found: Value = serde_json::from_str(&works(folder.path(), &args)).unwrap();
+    adds_up(&found);
+    // Time was up after the second round.
+    assert_eq!(found["rounds"]["count"], 2);
+    let tpot = &found["metrics"][0];
+    assert_eq!(
+        (&tpot["metric"], &tpot["basis"]),
+        (&Value::from("tpot"), &Value::from("rounds"))
+    );
+    assert!(number(&tpot["ci_low"]) <= number(&tpot["ratio"]));
+    for dir in ["a/000", "b/000", "a/001", "b/001"] {
+        let manifest = json(&folder.path().join("out").join(dir).join("run.json"));
+        assert_eq!(manifest["status"], "complete");
+    }
+    // A folder of runs is a side.
+    let again = compared(folder.path(), &["out/a", "out/b"]);
+    assert_eq!(again["metrics"][0]["basis"], "runs");
+    // Mistakes are found before anything runs.
+    let said = refused(
+        folder.path(),
+        &[
+            "compare",
+            "--run",
+            &a,
+            "--run",
+            "runtime.threds=1",
+            "-o",
+            "bad",
+        ],
+    );
+    assert!(
+        said.contains("--run 2") && said.contains("runtime.threads"),
+        "{said}"
+    );
+    assert!(!folder.path().join("bad").exists());
+    let said = refused(folder.path(), &["compare", "--run", &a]);
+    assert!(said.contains("twice"), "{said}");
+}
+
+/// A gate that no machine can break, one that none can keep, and one that nothing is known of.
+#[test]
+fn gates_decide_the_exit_code() {
+    let folder = folder();
+    run(folder.path(), "a", &["runtime.repeats=8"]);
+    let kept = ["compare", "a", "a", "--gate", "ttft:p50<100s"];
+    works(folder.path(), &kept);
+    let broken = [
+        "compare",
+        "a",
+        "a",
+        "--gate",
+        "ttft:p50<1ns",
+        "--junit",
+        "gate.xml",
+        "--github",
+    ];
+    let output = llmprof(folder.path(), &broken);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("::error title=llmprof compare::Gate ttft:p50<1ns failed"),
+        "{text}"
+    );
+    let xml = fs::read_to_string(folder.path().join("gate.xml")).unwrap();
+    assert!(
+        xml.contains("failures=\"1\"") && xml.contains("ttft:p50&lt;1ns"),
+        "{xml}"
+    );
+    // Steps of a profiled pass are not compared where plain passes are: that decides nothing.
+    let unknown = ["compare", "a", "a", "--gate", "decode_step<+1%"];
+    let output = llmprof(folder.path(), &unknown);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("inconclusive"));
+    let strict = [&unknown[..], &["--inconclusive", "fail"]].concat();
+    assert_eq!(llmprof(folder.path(), &strict).status.code(), Some(1));
+    let said = refused(folder.path(), &["compare", "a", "a", "--gate", "tpot<3%"]);
+    assert!(said.contains("tpot<+3%"), "{said}");
+}
+
+#[test]
+fn baselines_are_kept_in_the_project() {
+    let folder = folder();
+    run(folder.path(), "a", &["runtime.repeats=3"]);
+    works(folder.path(), &["compare", "a", "--save-baseline", "main"]);
+    assert!(folder.path().join("baselines/main.json").is_file());
+    let moved: PathBuf = folder.path().join("b");
+    fs::rename(folder.path().join("a"), &moved).unwrap();
+    // It does not need the run it came from.
+    let found = compared(folder.path(), &["b", "--baseline", "main"]);
+    assert_eq!(
+        (&found["a"]["label"], number(&found["metrics"][0]["ratio"])),
+        (&Value::from("baseline main"), 1.0)
+    );
+    assert!(adds_up(&found) >= 2);
+    let said = refused(folder.path(), &["compare", "b", "--baseline", "other"]);
+    assert!(said.contains("known: main"), "{said}");
+    let said = refused(folder.path(), &["compare", "b", "--save-baseline", "../x"]);
+    assert!(said.contains("cannot name a baseline"), "{said}");
+    fs::write(
+        folder.path().join("baselines/main.json"),
+        "{\"schema_version\": 9}",
+    )
+    .unwrap();
+    let said = refused(folder.path(), &["compare", "b", "--baseline", "main"]);
+    assert!(said.contains("layout version 9"), "{said}");
+}
+
+/// Loads of a server: every request is a value, and percentiles can be gated.
+#[test]
+fn served_loads_are_compared_by_their_requests() {
+    let folder = folder();
+    let stub = |step_ms: u64| {
+        Stub::start(Behaviour {
+            prefill: Duration::from_millis(5),
+            step: Duration::from_millis(step_ms),
+            slots: 4,
+            ..Behaviour::default()
+        })
+        .unwrap()
+    };
+    for (dir, step_ms) in [("fast", 1), ("slow", 20)] {
+        let server = stub(step_ms);
+        let url = server.url();
+        works(
+            folder.path(),
+            &[
+                "bench",
+                &url,
+                "--concurrency",
+                "2",
+                "--requests",
+                "12",
+                "--output-tokens",
+                "6",
+                "--warmup",
+                "1",
+                "-o",
+                dir,
+            ],
+        );
+    }
+    let found = compared(folder.path(), &["fast", "slow", "--gate", "ttft:p99<100s"]);
+    assert_eq!(found["a"]["measured_in"], "load");
+    let tpot = found["metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["metric"] == "tpot")
+        .unwrap();
+    assert_eq!(
+        (&tpot["basis"], &tpot["values"]),
+        (&Value::from("single"), &Value::from(12))
+    );
+    // A server that sleeps 20 ms a step cannot be faster than that.
+    assert!(number(&tpot["b"]) >= 19e6, "{tpot}");
+    assert_eq!(found["gates"][0]["state"], "passed");
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let folder = folder();
+    let said = refused(folder.path(), &["compare", "nowhere", "nowhere"]);
+    assert!(said.contains("nowhere not found"), "{said}");
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let said = refused(folder.path(), &["compare", "empty", "empty"]);
+    assert!(said.contains("holds no complete run"), "{said}");
+    run(folder.path(), "a", &["runtime.repeats=1"]);
+    let said = refused(folder.path(), &["compare", "a"]);
+    assert!(said.contains("two sides"), "{said}");
+    fs::write(folder.path().join("text.json"), "hello").unwrap();
+    let said = refused(folder.path(), &["compare", "a", "text.json"]);
+    assert!(said.contains("text.json"), "{said}");
+}
+
+#[test]
+fn all_runs_are_one_table() {
+    let folder = folder();
+    run(folder.path(), "runs/a", &["runtime.repeats=2"]);
+    run(
+        folder.path(),
+        "runs/b",
+        &["runtime.repeats=2", "+model.note='x,y'"],
+    );
+    let text = works(folder.path(), &["runs", "export"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    let header: Vec<&str> = lines[0].split(',').collect();
+    let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    let first: Vec<&str> = lines[1].split(',').collect();
+    let metrics = json(&folder.path().join(first[0]).join("metrics.json"));
+    let tpot: f64 = first[at("tpot_ms")].parse().unwrap();
+    assert_eq!(tpot, number(&metrics["aggregates"]["tpot_ms"]["mean"]));
+    assert_eq!(first[at("override.workload.prompt_tokens")], "8");
+    assert!(header.contains(&"override.model.note"), "{header:?}");
+    works(folder.path(), &["runs", "export", "-o", "all.csv"]);
+    assert_eq!(
+        fs::read_to_string(folder.path().join("all.csv")).unwrap(),
+        text
+    );
+    let said = refused(folder.path(), &["runs", "export", "--root", "none"]);
+    assert!(said.contains("not found"), "{said}");
+}
+
+/// Two swept keys make a heat map and curves.
+#[test]
+fn a_sweep_is_drawn() {
+    let folder = folder();
+    let mut words = vec![
+        "run",
+        "-m",
+        "hydra.sweep.dir=sweep",
+        "runtime.repeats=1",
+        "runtime.batch_size=1,2",
+    ];
+    words.extend(
+        MODEL
+            .split_whitespace()
+            .filter(|word| !word.starts_with("workload")),
+    );
+    words.push("workload.prompt_tokens=4,8,16");
+    works(folder.path(), &words);
+    let sweep = folder.path().join("sweep");
+    for plot in ["heat_map_tpot", "scaling_ttft", "scaling_tokens_per_s"] {
+        let svg = fs::read_to_string(sweep.join(format!("plots/{plot}.svg"))).unwrap();
+        assert!(svg.contains("workload.prompt_tokens"), "{plot}");
+    }
+    let map = fs::read_to_string(sweep.join("plots/heat_map_tpot.svg")).unwrap();
+    assert_eq!(map.matches("class=\"heat\"").count(), 6);
+    assert!(sweep.join("comparison.html").is_file());
+    // Everything is complete: nothing runs again.
+    let again = [&words[..], &["--resume"]].concat();
+    let output = llmprof(folder.path(), &again);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("job 0 (of 6)"));
+    // One that failed does, and what it left stays.
+    let file = sweep.join("3/run.json");
+    let failed = fs::read_to_string(&file)
+        .unwrap()
+        .replace("\"complete\"", "\"failed\"");
+    fs::write(&file, failed).unwrap();
+    let output = llmprof(folder.path(), &again);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("job 3 (of 6)") && !said.contains("job 2 (of 6)"),
+        "{said}"
+    );
+    assert_eq!(json(&file)["status"], "complete");
+    assert!(sweep.join("3.attempt1/run.json").is_file());
+}

@@ -1,0 +1,305 @@
+//! Two sides beside each other as a document.
+
+use llmprof_analysis::compare::{
+    Change, Comparison, Explanation, GateOutcome, MetricComparison, PartComparison,
+    PhaseComparison, PhaseFacts, RunFacts,
+};
+use llmprof_units::{Nanos, Percent};
+
+use crate::document::{Align, Cell, Column, Document, Drawing, Section, Table, key};
+use crate::kernel_label;
+use crate::text::{compare as words, time};
+use crate::view::{Histogram, Mark, PairedBar, PairedBars, Unit};
+
+/// Rows of a text; the page has all.
+const ROWS_IN_TEXT: usize = 12;
+
+/// The result, what cannot be compared, metrics, reasons, phases.
+pub fn compared(
+    comparison: &Comparison,
+    (a, b): (&[RunFacts], &[RunFacts]),
+    gates: &[GateOutcome],
+) -> Document {
+    let mut document = Document::new(words::title(comparison));
+    document.summary = summary(comparison, gates);
+    let section = document.section("metrics", "Metrics");
+    section.table(metrics(comparison));
+    section.list(
+        words::caveat(comparison)
+            .map(str::to_owned)
+            .into_iter()
+            .collect(),
+    );
+    if let Some(rounds) = &comparison.rounds {
+        section.paragraph(words::rounds(rounds));
+        let disturbed = rounds.disturbed.iter().map(|found| {
+            let causes = found.causes.iter();
+            let causes: Vec<String> = causes
+                .map(|one| format!("{} ({})", words::cause(one.cause), Percent(one.share)))
+                .collect();
+            format!("Round {}: {}", found.round + 1, causes.join(", "))
+        });
+        section.list(disturbed.collect());
+    }
+    for explained in &comparison.explanations {
+        let section = document.section(
+            &format!("why_{}", explained.metric),
+            format!("Why {} differs", words::metric(&explained.metric)),
+        );
+        why(section, explained);
+    }
+    for phase in &comparison.phases {
+        self::phase(&mut document, comparison, phase, (a, b));
+    }
+    document
+}
+
+/// What a terminal prints first: differences of the setup, gates, results. Profiling overhead is in no metric, so it comes last.
+pub fn summary(comparison: &Comparison, gates: &[GateOutcome]) -> Vec<String> {
+    let (overhead, setup): (Vec<_>, Vec<_>) = comparison
+        .differences
+        .iter()
+        .partition(|found| found.what == "profiling_overhead");
+    let mut lines: Vec<String> = setup.into_iter().map(words::difference).collect();
+    lines.extend(gates.iter().map(words::gate));
+    let judged = comparison.metrics.iter();
+    lines.extend(judged.map(|found| words::line(found, comparison)));
+    lines.extend(overhead.into_iter().map(words::difference));
+    lines
+}
+
+pub fn metrics(comparison: &Comparison) -> Table {
+    let headers = ["Metric", "Verdict", "A", "B", "Change", "95 % CI", "From"];
+    let mut table = Table::new(&headers, 2);
+    for found in &comparison.metrics {
+        table.keyed(format!("metric-{}", found.metric), metric_cells(found));
+    }
+    table
+}
+
+fn metric_cells(found: &MetricComparison) -> [Cell; 7] {
+    let value = |value: Option<f64>| {
+        value.map_or(Cell::Missing, |value| {
+            Cell::number(value, words::value(found.unit, value))
+        })
+    };
+    let compared = found.excluded_for.is_none();
+    let change = found.ratio.filter(|_| compared);
+    let interval = words::interval(found);
+    [
+        words::metric(found.metric).into(),
+        words::verdict(found.verdict).into(),
+        value(found.a),
+        value(found.b),
+        change.map_or(Cell::Missing, |ratio| {
+            Cell::number(ratio, words::change(ratio))
+        }),
+        if interval.is_empty() {
+            Cell::Missing
+        } else {
+            interval.into()
+        },
+        words::basis(found).into(),
+    ]
+}
+
+/// Parts that sum to a difference, with the sum as the last row.
+fn why(section: &mut Section, explained: &Explanation) {
+    let mut table = Table::new(&["Part", "A", "B", "Difference", "Points"], 1);
+    for part in &explained.parts {
+        table.row([
+            words::part_name(part, explained),
+            time(part.a_ns),
+            time(part.b_ns),
+            signed(part.delta_ns),
+            format!("{:+.2}", part.points),
+        ]);
+    }
+    table.row([
+        "Sum of the changes".to_owned(),
+        time(explained.a_ns),
+        time(explained.b_ns),
+        signed(explained.delta_ns),
+        format!("{:+.2}", explained.points()),
+    ]);
+    section.table(table);
+    section.paragraph(if explained.on_device {
+        "Per step. Kernel times are those of the profiled pass; GPU idle is the rest of the metric. Points are percent of A."
+    } else {
+        "Per step. Operator times are those of the profiled pass, scaled to the metric. Points are percent of A."
+    });
+}
+
+fn signed(ns: f64) -> String {
+    let sign = if ns > 0.0 { "+" } else { "" };
+    format!("{sign}{}", Nanos(ns.round() as i64))
+}
+
+fn phase(
+    document: &mut Document,
+    comparison: &Comparison,
+    phase: &PhaseComparison,
+    sides: (&[RunFacts], &[RunFacts]),
+) {
+    let name = key(&phase.phase);
+    let section = document.section(&format!("phase_{name}"), format!("Phase {}", phase.phase));
+    section.chart(
+        format!("compare_{name}"),
+        Drawing::PairedBars(bars(comparison, phase)),
+    );
+    section.paragraph(format!(
+        "Profiled pass, per step: {} → {}.{}",
+        time(phase.a_wall_ns),
+        time(phase.b_wall_ns),
+        match (phase.a_plain_ns, phase.b_plain_ns) {
+            (Some(a), Some(b)) => format!(" Without the profiler: {} → {}.", time(a), time(b)),
+            _ => String::new(),
+        }
+    ));
+    section.table(parts("Part", &phase.parts, words::waterfall_part));
+    if !phase.idle_causes.is_empty() {
+        section.heading("Idle time by cause");
+        section.table(parts("Cause", &phase.idle_causes, |name| name));
+    }
+    let what = if phase.on_device {
+        "Kernels"
+    } else {
+        "Operators"
+    };
+    section.heading(format!("{what}: what replaced what"));
+    section.table(kernels(phase, what));
+    if phase.on_device && !phase.operators.is_empty() {
+        section.heading("Operators of the model");
+        let mut table = parts("Operator", &phase.operators, |name| name);
+        table.rows_in_text = ROWS_IN_TEXT;
+        section.table(table);
+    }
+    steps(section, comparison, phase, sides);
+}
+
+fn bars(comparison: &Comparison, phase: &PhaseComparison) -> PairedBars {
+    let mut rows = vec![PairedBar {
+        label: "wall time (profiled)".to_owned(),
+        values: [phase.a_wall_ns, phase.b_wall_ns],
+    }];
+    rows.extend(phase.parts.iter().map(|part| PairedBar {
+        label: words::waterfall_part(&part.name).to_owned(),
+        values: [part.a_ns.unwrap_or(0.0), part.b_ns.unwrap_or(0.0)],
+    }));
+    rows.retain(|row| row.values != [0.0, 0.0]);
+    PairedBars {
+        title: format!("Where the time of {} went, per step", phase.phase),
+        unit: Unit::Nanoseconds,
+        sides: [comparison.a.label.clone(), comparison.b.label.clone()],
+        rows,
+    }
+}
+
+fn parts(header: &str, rows: &[PartComparison], name: impl Fn(&str) -> &str) -> Table {
+    let mut table = Table::new(&[header, "A", "B", "Difference"], 1);
+    let cell = |value: Option<f64>| value.map_or(Cell::Missing, |ns| Cell::number(ns, time(ns)));
+    for part in rows {
+        table.row([
+            name(&part.name).into(),
+            cell(part.a_ns),
+            cell(part.b_ns),
+            Cell::number(part.delta_ns, signed(part.delta_ns)),
+        ]);
+    }
+    table
+}
+
+fn kernels(phase: &PhaseComparison, what: &str) -> Table {
+    let columns = Column::all([
+        ("A", Align::Left),
+        ("B", Align::Left),
+        ("Category", Align::Left),
+        ("Launched by", Align::Left),
+        ("Change", Align::Left),
+        ("Calls A", Align::Right),
+        ("Calls B", Align::Right),
+        ("Time A", Align::Right),
+        ("Time B", Align::Right),
+        ("Difference", Align::Right),
+    ]);
+    let mut table = Table::sortable(&what.to_lowercase(), columns);
+    for change in &phase.kernels {
+        table.row(kernel_cells(change));
+    }
+    table.rows_in_text = ROWS_IN_TEXT;
+    table
+}
+
+fn kernel_cells(change: &Change) -> [Cell; 10] {
+    let side = |names: &[llmprof_analysis::compare::NamedWork]| match names {
+        [] => Cell::Missing,
+        [first, rest @ ..] => {
+            let more = if rest.is_empty() {
+                String::new()
+            } else {
+                format!(" + {}", rest.len())
+            };
+            let all: Vec<&str> = names.iter().map(|row| row.name.as_str()).collect();
+            Cell::Name {
+                label: format!("{}{more}", kernel_label(&first.name)),
+                full: all.join("\n"),
+            }
+        }
+    };
+    let calls = |names: &[llmprof_analysis::compare::NamedWork]| {
+        let count: f64 = names.iter().map(|row| row.calls).sum();
+        Cell::number(count, llmprof_units::significant(count))
+    };
+    [
+        side(&change.a),
+        side(&change.b),
+        change.category.as_str().into(),
+        change.place.as_deref().map_or(Cell::Missing, Cell::from),
+        words::change_kind(change.kind).into(),
+        calls(&change.a),
+        calls(&change.b),
+        Cell::number(change.a_ns, time(change.a_ns)),
+        Cell::number(change.b_ns, time(change.b_ns)),
+        Cell::number(change.delta_ns, signed(change.delta_ns)),
+    ]
+}
+
+/// How long single steps took on both sides.
+fn steps(
+    section: &mut Section,
+    comparison: &Comparison,
+    phase: &PhaseComparison,
+    (a, b): (&[RunFacts], &[RunFacts]),
+) {
+    let named = |runs: &[RunFacts]| -> Vec<f64> {
+        let of = |run: &RunFacts| {
+            let like = |found: &&PhaseFacts| found.name == phase.phase;
+            let found = run.phases.iter().find(like);
+            found.map(|found| found.step_ns.clone()).unwrap_or_default()
+        };
+        runs.iter().flat_map(of).collect()
+    };
+    let sides = [
+        (&comparison.a.label, named(a), phase.steps_a),
+        (&comparison.b.label, named(b), phase.steps_b),
+    ];
+    for (number, (label, values, spread)) in sides.into_iter().enumerate() {
+        let Some(spread) = spread.filter(|_| values.len() > 1) else {
+            continue;
+        };
+        let marks = [("p50", spread.p50), ("p99", spread.p99)];
+        let marks = marks.map(|(label, value)| Mark {
+            label: label.to_owned(),
+            value,
+        });
+        section.chart(
+            format!("steps_{}_{}", key(&phase.phase), ["a", "b"][number]),
+            Drawing::Histogram(Histogram::of(
+                format!("Steps of {}, {label}", phase.phase),
+                Unit::Nanoseconds,
+                &values,
+                marks.into(),
+            )),
+        );
+    }
+}

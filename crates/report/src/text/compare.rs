@@ -1,0 +1,314 @@
+//! What differs between runs, how sure that is, and why.
+
+use llmprof_analysis::compare::{
+    Change, ChangeKind, Comparison, DISTURBED_SHARE, Difference, DisturbanceCause, ExplainedPart,
+    Explanation, GateOutcome, GateState, IntervalBasis, MetricComparison, Rounds, Source, Unit,
+    Verdict,
+};
+use llmprof_units::{Bytes, Count, Joules, Nanos, Percent, significant};
+
+use crate::kernel_label;
+
+/// Parts of an explanation in the headline.
+const MOST_PARTS: usize = 3;
+
+pub fn title(comparison: &Comparison) -> String {
+    format!("{} → {}", comparison.a.label, comparison.b.label)
+}
+
+pub fn metric(key: &str) -> &str {
+    match key {
+        "tpot" => "TPOT",
+        "ttft" => "TTFT",
+        "e2e" => "End-to-end latency",
+        "tokens_per_s" => "Tokens/s",
+        "decode_step" => "Decode step (profiled)",
+        "prefill_step" => "Prefill (profiled)",
+        "energy_per_token" => "Energy per token",
+        "peak_memory" => "Peak memory",
+        other => other,
+    }
+}
+
+pub fn value(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Ns => Nanos(value.round() as i64).to_string(),
+        Unit::PerSecond => significant(value),
+        Unit::Joules => Joules(value).to_string(),
+        Unit::Bytes => Bytes(value.max(0.0).round() as u64).to_string(),
+    }
+}
+
+/// `+8.1 %`.
+pub fn change(ratio: f64) -> String {
+    format!("{:+.1} %", (ratio - 1.0) * 100.0)
+}
+
+pub fn verdict(found: Verdict) -> &'static str {
+    match found {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Lower => "lower",
+        Verdict::Higher => "higher",
+        Verdict::Same => "same",
+        Verdict::CannotTell => "cannot tell",
+        Verdict::NotComparable => "not comparable",
+    }
+}
+
+/// `+6.9 … +9.4 %`; empty without an interval.
+pub fn interval(found: &MetricComparison) -> String {
+    match (found.ci_low, found.ci_high) {
+        (Some(low), Some(high)) => format!(
+            "{:+.1} … {:+.1} %",
+            (low - 1.0) * 100.0,
+            (high - 1.0) * 100.0
+        ),
+        _ => String::new(),
+    }
+}
+
+pub fn basis(found: &MetricComparison) -> String {
+    let count = found.values as u64;
+    match found.basis {
+        IntervalBasis::Rounds => Count(count, "round").to_string(),
+        IntervalBasis::Runs => format!("{} a side", Count(count, "run")),
+        IntervalBasis::Passes => format!("{} of one run a side", passes(count)),
+        IntervalBasis::Single => format!("{count} values of one run a side"),
+        IntervalBasis::None => "one value a side".to_owned(),
+    }
+}
+
+fn passes(count: u64) -> String {
+    if count == 1 {
+        "1 pass".to_owned()
+    } else {
+        format!("{count} passes")
+    }
+}
+
+/// The result of one metric, with its reason where one is known.
+pub fn line(found: &MetricComparison, comparison: &Comparison) -> String {
+    let name = metric(found.metric);
+    if let Some(what) = &found.excluded_for {
+        return format!("{name}: not comparable, {} differs.", trait_name(what));
+    }
+    let mut text = match found.ratio {
+        Some(ratio) => format!("{name} {}", change(ratio)),
+        None => name.to_owned(),
+    };
+    match found.basis {
+        IntervalBasis::None => text += " (one value a side: no interval)",
+        _ => text += &format!(" (95 % CI {})", interval(found)),
+    }
+    text += &format!(", {}", verdict(found.verdict));
+    match found.verdict {
+        Verdict::Same => {
+            text += &format!(" within ±{}", Percent(comparison.resolution));
+        }
+        Verdict::CannotTell => text += &format!(": {}", needed(found)),
+        _ => {}
+    }
+    let mut explanations = comparison.explanations.iter();
+    let explained = explanations.find(|explained| explained.metric == found.metric);
+    let sure = !matches!(found.verdict, Verdict::Same | Verdict::CannotTell);
+    if let Some(why) = explained.filter(|_| sure).and_then(reason) {
+        text += &format!(". {why}");
+    }
+    text + "."
+}
+
+/// What it would take to decide.
+pub fn needed(found: &MetricComparison) -> String {
+    if found.disturbed {
+        return "the runs were measured apart and disturbed (see their warnings); `--run … --run …` measures both in turns"
+            .to_owned();
+    }
+    match (found.basis, found.rounds_needed) {
+        (IntervalBasis::None, _) => "more passes (runtime.repeats) or `--run … --run …`".to_owned(),
+        (_, Some(rounds)) => format!(
+            "the interval would need about {} for this resolution",
+            Count(rounds as u64, "round")
+        ),
+        _ => "`--run … --run …` measures both in turns until the interval is narrow enough"
+            .to_owned(),
+    }
+}
+
+/// The largest parts of a difference: ``attention `A` → `B` explains 6.2 points, GPU idle 1.5``.
+fn reason(explained: &Explanation) -> Option<String> {
+    let total = explained.points();
+    let mut parts: Vec<String> = Vec::new();
+    for part in &explained.parts {
+        let matters = part.points.abs() >= 0.05 * total.abs() && part.points.abs() >= 0.05;
+        if !matters || parts.len() >= MOST_PARTS {
+            continue;
+        }
+        let points = if parts.is_empty() {
+            format!("explains {:+.1} points", part.points)
+        } else {
+            format!("{:+.1}", part.points)
+        };
+        parts.push(format!("{} {points}", part_name(part, explained)));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// What a part of a difference is.
+pub fn part_name(part: &ExplainedPart, explained: &Explanation) -> String {
+    match (part.source, &part.change) {
+        (Source::Work, Some(change)) => change_name(change),
+        (Source::Work | Source::OtherWork, _) if explained.on_device => "other kernels".to_owned(),
+        (Source::Work | Source::OtherWork, _) => "other operators".to_owned(),
+        (Source::Idle, _) if explained.on_device => "GPU idle".to_owned(),
+        (Source::Idle, _) => "between operators".to_owned(),
+        (Source::Overlap, _) => "overlap".to_owned(),
+    }
+}
+
+/// ``attention `A` → `B` ``, with the module where both sides name it.
+pub fn change_name(change: &Change) -> String {
+    let side = |names: &[llmprof_analysis::compare::NamedWork]| match names {
+        [] => "nothing".to_owned(),
+        [one] => format!("`{}`", kernel_label(&one.name)),
+        [first, rest @ ..] => {
+            format!("`{}` and {} more", kernel_label(&first.name), rest.len())
+        }
+    };
+    let (a, b) = (side(&change.a), side(&change.b));
+    let named = |text: String| {
+        let place = change.place.as_ref().filter(|place| {
+            let same = |row: &llmprof_analysis::compare::NamedWork| row.name == **place;
+            !change.a.iter().chain(&change.b).any(same)
+        });
+        match place {
+            Some(place) => format!("{} {text} in {place}", change.category),
+            None => format!("{} {text}", change.category),
+        }
+    };
+    match change.kind {
+        ChangeKind::Replaced => named(format!("{a} → {b}")),
+        ChangeKind::Changed => named(a),
+        ChangeKind::Added => named(format!("new {b}")),
+        ChangeKind::Removed => named(format!("no {a}")),
+    }
+}
+
+pub fn change_kind(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Replaced => "replaced",
+        ChangeKind::Changed => "same kernel",
+        ChangeKind::Added => "only in B",
+        ChangeKind::Removed => "only in A",
+    }
+}
+
+/// A part of the waterfall.
+pub fn waterfall_part(key: &str) -> &str {
+    match key {
+        "roofline" => super::waterfall::ROOFLINE,
+        "kernel_inefficiency" => super::waterfall::INEFFICIENCY,
+        "matched" => super::waterfall::MATCHED,
+        "overhead_ops" => super::waterfall::OVERHEAD,
+        other => other,
+    }
+}
+
+fn trait_name(what: &str) -> String {
+    match what {
+        "measured_in" => "the kind of pass (with or without a profiler)".to_owned(),
+        "load" => "the load".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
+pub fn difference(found: &Difference) -> String {
+    let what = match found.what.as_str() {
+        "measured_in" => "Kind of pass".to_owned(),
+        "profiling_overhead" => "Profiling overhead".to_owned(),
+        "cpu" | "gpu" => found.what.to_uppercase(),
+        other => {
+            let words = other.replace('_', " ");
+            let mut letters = words.chars();
+            let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+            first.into_iter().chain(letters).collect()
+        }
+    };
+    let side = |text: &str| {
+        if text.is_empty() {
+            "imported trace".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    format!("{what} differs: {} → {}", side(&found.a), side(&found.b))
+}
+
+pub fn cause(found: DisturbanceCause) -> &'static str {
+    match found {
+        DisturbanceCause::ProcessorsShared => "other programs took CPU time",
+        DisturbanceCause::ProcessorsStolen => "the hypervisor took CPU time",
+        DisturbanceCause::ProcessorsThrottled => "a CPU quota was reached",
+        DisturbanceCause::GpuThrottled => "the GPU was throttled",
+        DisturbanceCause::ClockDeviates => "the GPU clock was off the median of its side",
+    }
+}
+
+/// Which rounds count, and by which rule.
+pub fn rounds(found: &Rounds) -> String {
+    let rule = format!(
+        "a round is disturbed where contention, a quota or throttling took {} or more of the CPUs or of the time, or the GPU clock was as far \
+         off the median of its side",
+        Percent(DISTURBED_SHARE)
+    );
+    let all = Count(found.count as u64, "round");
+    let disturbed = found.disturbed.len();
+    match (disturbed, found.keeps_disturbed) {
+        (0, _) => format!("{all} in turns (ABBA), none disturbed; {rule}."),
+        (_, false) => format!("{all} in turns (ABBA), {disturbed} disturbed and left out; {rule}."),
+        (_, true) => format!(
+            "{all} in turns (ABBA), {disturbed} disturbed. That is most of them, so all count and the interval includes the \
+             disturbance; {rule}."
+        ),
+    }
+}
+
+/// What an interval of this basis does not cover.
+pub fn caveat(comparison: &Comparison) -> Option<&'static str> {
+    let has = |basis| comparison.metrics.iter().any(|found| found.basis == basis);
+    if has(IntervalBasis::Passes) || has(IntervalBasis::Single) {
+        Some(
+            "One run a side: intervals cover variation within a run, not between runs. `llmprof compare --run A --run B` measures \
+             both in turns.",
+        )
+    } else {
+        None
+    }
+}
+
+pub fn gate(outcome: &GateOutcome) -> String {
+    let state = match outcome.state {
+        GateState::Passed => "passed",
+        GateState::Failed => "failed",
+        GateState::Inconclusive => "inconclusive",
+    };
+    let relative = matches!(
+        outcome.bound,
+        Some(llmprof_analysis::compare::Bound::Relative(_))
+    );
+    let shown = |number: f64| match outcome.unit {
+        Some(unit) if !relative => value(unit, number),
+        _ => change(number),
+    };
+    let mut text = format!("Gate {} {state}", outcome.gate);
+    if let Some(value) = outcome.value {
+        text += &format!(": {}", shown(value));
+    }
+    match (outcome.ci_low, outcome.ci_high) {
+        (Some(low), Some(high)) => {
+            text += &format!(" (95 % CI {} … {})", shown(low), shown(high));
+        }
+        _ => text += " (no interval)",
+    }
+    text
+}

@@ -271,7 +271,6 @@ fn parts(phase: &PhaseAnalysis, steps: f64) -> Vec<(String, f64)> {
         ("overhead_ops", waterfall.extra_ns),
         ("copies", waterfall.copies_ns),
         ("communication", waterfall.communication_ns),
-        ("communication", waterfall.communication_ns),
         ("unattributed", waterfall.unattributed_ns),
         ("idle", waterfall.idle_ns),
         ("overlap", -waterfall.overlap_ns),

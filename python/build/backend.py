@@ -25,7 +25,17 @@ get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
 get_requires_for_build_sdist = maturin.get_requires_for_build_sdist
 
 
+def leave_out_build_paths() -> None:
+    """Has the compiler write short names for the folders of this machine, which messages of panics would carry otherwise."""
+    cargo = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
+    encoded = os.environ.get("CARGO_ENCODED_RUSTFLAGS")
+    flags = encoded.split("\x1f") if encoded else os.environ.get("RUSTFLAGS", "").split()
+    flags += [f"--remap-path-prefix={cargo}=cargo", f"--remap-path-prefix={ROOT}=llmprof"]
+    os.environ["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(flag for flag in flags if flag)
+
+
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    leave_out_build_paths()
     stage_library(["cargo", "build"])
     name: str = maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
     return name
@@ -53,4 +63,5 @@ def stage_library(cargo: list[str], target: str | None = None) -> None:
 
 if __name__ == "__main__":
     # For scripts/build-wheel: backend.py CARGO SUBCOMMAND TARGET
+    leave_out_build_paths()
     stage_library(sys.argv[1:3], sys.argv[3])

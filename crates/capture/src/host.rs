@@ -1,11 +1,11 @@
 //! Reads what is known of this machine for `env.json`.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use llmprof_record::run::{Cpu, HostFacts};
 use llmprof_units::Bytes;
 
-use crate::telemetry::nvml;
+use crate::{git, telemetry::nvml};
 
 /// Environment variables that may be recorded: they change how a model runs and hold no secret.
 const RECORDED_VARIABLES: &[&str] = &[
@@ -53,7 +53,7 @@ pub fn collect(version: &str, project: &Path) -> HostFacts {
         cpu: cpu(),
         memory_bytes: field(&meminfo, "MemTotal").and_then(kibibytes),
         nvidia: nvml::gpu_facts(None).ok(),
-        git_revision: git_revision(project),
+        git_revision: git::revision(project),
         environment: RECORDED_VARIABLES
             .iter()
             .filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?)))
@@ -112,28 +112,6 @@ fn features(cpuinfo: &str) -> Vec<String> {
         .filter(|flag| flags.contains(flag))
         .map(|&flag| flag.to_owned())
         .collect()
-}
-
-/// The commit of the repository around `project`, as git reports it.
-fn git_revision(project: &Path) -> Option<String> {
-    let git = |args: &[&str]| {
-        let output = Command::new("git")
-            .arg("-C")
-            .arg(project)
-            .args(args)
-            .output()
-            .ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        output.status.success().then(|| text.trim().to_owned())
-    };
-    let revision = git(&["rev-parse", "HEAD"])?;
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"])
-        .is_some_and(|text| !text.is_empty());
-    Some(if changed {
-        format!("{revision}+")
-    } else {
-        revision
-    })
 }
 
 #[cfg(test)]

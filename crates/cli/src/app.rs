@@ -108,7 +108,7 @@ pub(crate) fn host() -> Result<Host, Failure> {
     let env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let now = jiff::Zoned::now();
+    let now = crate::clock::local();
     Ok(Host {
         cwd,
         env,

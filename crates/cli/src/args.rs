@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use llmprof_config::hydra;
-use llmprof_units::Share;
+use llmprof_units::{Bytes, Share};
 
 use crate::args_assets::{BootstrapArgs, DatasetCommand, ExternalsCommand, InitArgs};
 
@@ -337,6 +337,9 @@ pub(crate) struct RecordArgs {
     /// Record every CUDA API call, not only launches, synchronizations, allocations and module loads. About ten times the records.
     #[arg(long)]
     pub(crate) all_calls: bool,
+    /// Stop recording when its files have this size (500M, 2G); the command continues [default: half of the free disk].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_size: Option<Bytes>,
     /// Device for the roofline instead of the one the driver reports.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
@@ -449,6 +452,28 @@ pub(crate) enum PredictFormat {
 const LONGEST_S: f64 = 1e9;
 
 /// A time with its unit: `20ms`, `1.5s`, `5min`.
+/// A size: `500M`, `2GiB`, `1000000`. Prefixes are binary.
+pub(crate) fn size(text: &str) -> Result<Bytes, String> {
+    let wrong = || format!("`{text}` is not a size such as 500M or 2G");
+    let letters = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(letters.unwrap_or(text.len()));
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let bytes = number * (1_u64 << shift) as f64;
+    if bytes >= 1.0 && bytes < 2_f64.powi(63) {
+        Ok(Bytes(bytes as u64))
+    } else {
+        Err(wrong())
+    }
+}
+
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic() || c == 'µ')

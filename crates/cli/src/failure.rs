@@ -1,8 +1,9 @@
 //! Errors as a person sees them: what was being done, to what, what was found, what would fix it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, io::Write as _, sync::Arc};
 
 use llmprof_record::{run::RecordError, store::StoreError};
+use llmprof_units::{printable, printable_in_place};
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, NamedSource, SourceCode};
 
 /// Exit code of a failure.
@@ -28,7 +29,7 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
-            message: message.into(),
+            message: printable(&message.into()).into_owned(),
             hint: None,
             place: None,
         }
@@ -36,7 +37,9 @@ impl Failure {
 
     /// With what would fix it.
     pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
-        self.hint = hint.into();
+        self.hint = hint
+            .into()
+            .map(|hint: String| printable(&hint).into_owned());
         self
     }
 
@@ -50,10 +53,10 @@ impl Failure {
     ) -> Self {
         let length = span.len().min(text.len().saturating_sub(span.start));
         self.place = Some(Box::new(Place {
-            source: NamedSource::new(name, Arc::from(text)),
+            source: NamedSource::new(printable(name), Arc::from(printable_in_place(text))),
             start: span.start.min(text.len()),
             length,
-            label: label.to_owned(),
+            label: printable(label).into_owned(),
         }));
         self
     }
@@ -68,7 +71,7 @@ impl Failure {
 
     /// Prints it to standard error as something that does not stop the command.
     pub(crate) fn warn(&self) {
-        anstream::eprintln!("warning: {}", self.in_a_line());
+        say(&format!("warning: {}\n", self.in_a_line()));
     }
 
     /// Prints it to standard error.
@@ -87,8 +90,13 @@ impl Failure {
         {
             text = format!("error: {}\n", self.message);
         }
-        anstream::eprint!("{text}");
+        say(&text);
     }
+}
+
+/// Says something on standard error. Where nobody takes it, the exit code says enough.
+fn say(text: &str) {
+    let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
 impl fmt::Display for Failure {

@@ -17,16 +17,37 @@ mod outputs;
 mod plan;
 mod progress;
 mod subject;
+mod threads;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
+use llmprof_capture::process::survive_file_size_limit;
+use llmprof_record::mapped::was_cut;
 
 use crate::{args::Args, failure::Failure, output::Output};
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn main() -> ExitCode {
+    survive_file_size_limit();
+    // A column of a trace file that was cut while it is mapped reads as zeros, which no code has to expect.
+    let ended = std::panic::catch_unwind(run);
+    if was_cut() {
+        return failed(&cut());
+    }
+    match ended {
+        Ok(code) => code,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn cut() -> Failure {
+    Failure::new("a file became shorter while it was read, so that nothing made of it is whole")
+        .hint("call it again when nobody writes to the file".to_owned())
+}
+
+fn run() -> ExitCode {
     let mut output = Output::stdout();
     let given: Vec<OsString> = std::env::args_os().collect();
     if let Some(done) = commands::internal(&given, &mut output) {
@@ -43,6 +64,7 @@ fn main() -> ExitCode {
             return usage_code(&error, words.get(1));
         }
     };
+    threads::prepare();
     commands::dispatch(args.command, &mut output).unwrap_or_else(|failure| failed(&failure))
 }
 

@@ -209,7 +209,7 @@ fn note(old: &str, new: &str) -> String {
 
 fn tell(notes: &[String]) {
     for note in notes {
-        anstream::eprintln!("note: {note}");
+        crate::output::note(&format!("note: {note}"));
     }
 }
 

@@ -3,12 +3,15 @@
 use std::io::{self, ErrorKind, Write};
 
 use llmprof_report::{Document, Table, render::terminal};
+use llmprof_units::{is_order, printable};
 use serde::Serialize;
 
 use crate::failure::Failure;
 
 pub(crate) struct Output {
     stream: Box<dyn Write>,
+    /// Whether what cannot be written is a failure: what is said beside the data is not worth one.
+    is_data: bool,
 }
 
 impl Output {
@@ -16,6 +19,7 @@ impl Output {
     pub(crate) fn stdout() -> Self {
         Self {
             stream: Box::new(io::BufWriter::new(anstream::stdout())),
+            is_data: true,
         }
     }
 
@@ -23,18 +27,21 @@ impl Output {
     pub(crate) fn stderr() -> Self {
         Self {
             stream: Box::new(anstream::stderr()),
+            is_data: false,
         }
     }
 
-    /// Prints `text` as it is.
+    /// Prints `text`. All that a command prints comes through here, and much of it is text of others: nothing in it is an
+    /// order to the terminal.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self
             .stream
-            .write_all(text.as_bytes())
+            .write_all(printable(text).as_bytes())
             .and_then(|()| self.stream.flush());
         match written {
             // The reader closed the pipe (`| head`): it has what it wants.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Err(_) if !self.is_data => Ok(()),
             Err(error) => Err(Failure::new(format!(
                 "cannot write to standard output: {error}"
             ))),
@@ -50,7 +57,7 @@ impl Output {
     pub(crate) fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
-        self.line(&text)
+        self.line(&ascii_controls(&text))
     }
 
     /// Prints rows in aligned columns.
@@ -64,11 +71,65 @@ impl Output {
     }
 }
 
-/// A field of a CSV file, quoted where it must be.
+/// A line on standard error. Nobody may be reading; that must not end what is going on.
+pub(crate) fn note(line: &str) {
+    let _ = Output::stderr().line(line);
+}
+
+/// JSON has the control characters below 32 escaped; others, which only stand in strings, are escaped here in its way.
+fn ascii_controls(json: &str) -> String {
+    if !json.chars().any(is_order) {
+        return json.to_owned();
+    }
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if is_order(character) {
+            text += &format!("\\u{:04x}", u32::from(character));
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+/// A field of a CSV file, quoted where it must be. A text that a spreadsheet would take for a formula begins with an
+/// apostrophe.
 pub(crate) fn csv_field(text: &str) -> String {
+    let formula =
+        text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
+    let neutral = if formula {
+        format!("'{text}")
+    } else {
+        text.to_owned()
+    };
+    let text = neutral.as_str();
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_no_formula() {
+        assert_eq!(csv_field("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");
+        assert_eq!(csv_field("@sum"), "'@sum");
+        for number in ["-1.5", "+3", "-2e-9", "-inf"] {
+            assert_eq!(csv_field(number), number);
+        }
+        assert_eq!(csv_field("void f<-1>"), "void f<-1>");
+    }
+
+    #[test]
+    fn json_for_a_terminal_is_still_json() {
+        let text = serde_json::to_string("a\u{9b}31m\u{7f}\u{1b}").unwrap();
+        let escaped = ascii_controls(&text);
+        assert!(!escaped.chars().any(is_order), "{escaped}");
+        let back: String = serde_json::from_str(&escaped).unwrap();
+        assert_eq!(back, "a\u{9b}31m\u{7f}\u{1b}");
     }
 }

@@ -117,9 +117,7 @@ impl Stage {
         }
         if self.lines {
             let took = Nanos(i64::try_from(self.started.elapsed().as_nanos()).unwrap_or(i64::MAX));
-            // Nobody may be reading; that must not end the run.
-            let line = format!("{:<WIDTH$} {what} ({took} in all)\n", self.name);
-            let _ = std::io::Write::write_all(&mut anstream::stderr(), line.as_bytes());
+            crate::output::note(&format!("{:<WIDTH$} {what} ({took} in all)", self.name));
         }
     }
 }

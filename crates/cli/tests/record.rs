@@ -397,3 +397,27 @@ fn wire_files_import_again() {
     let again = Trace::load(&place.0.path().join("again/trace.llmprof")).unwrap();
     assert_eq!(again, place.trace());
 }
+
+/// A limit on the size of the files ends the recording, not the command.
+#[test]
+fn a_recording_ends_at_its_size() {
+    let place = Place::new();
+    let output = place.record(
+        "--max-size 64K",
+        "HOST nvtx cuda steps:2000,40,1 print:whole exit:3",
+    );
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stdout(&output).contains("whole"));
+    let manifest = place.manifest();
+    let issues = manifest["issues"].as_array().unwrap();
+    let codes: Vec<_> = issues.iter().map(|issue| &issue["code"]).collect();
+    assert!(
+        codes.iter().any(|code| *code == "record.max_size"),
+        "{codes:?}"
+    );
+    // What was recorded in the quarter of a second before it was looked at is kept too.
+    assert!(place.trace().kernels.len() < 2000 * 40);
+    assert!(!place.trace().kernels.is_empty());
+    let refused = place.record("--max-size 2X", "HOST");
+    assert_eq!(refused.status.code(), Some(125));
+}

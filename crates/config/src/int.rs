@@ -14,6 +14,9 @@ enum Repr {
     Big(Box<str>),
 }
 
+/// Converting takes time that grows with the square of this. Python reads 4300 decimal digits; of bits as many take 14,285.
+const MOST_DIGITS: usize = 20_000;
+
 impl Int {
     /// Reads digits of a radix from 2 to 16, with an optional sign and underscores anywhere.
     ///
@@ -24,6 +27,9 @@ impl Int {
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
+        if digits.len() > MOST_DIGITS {
+            return None;
+        }
         let mut total = Magnitude::default();
         let mut seen = false;
         for c in digits.chars().filter(|&c| c != '_') {
@@ -45,6 +51,9 @@ impl Int {
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
+        if digits.len() > MOST_DIGITS {
+            return None;
+        }
         let mut parts = digits.split(':');
         let mut total = Magnitude::default();
         for c in parts.next()?.chars().filter(|&c| c != '_') {

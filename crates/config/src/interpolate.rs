@@ -15,6 +15,9 @@ use crate::resolvers;
 /// How many interpolations may be resolved for one request; nesting can ask for exponentially many.
 const MAX_STEPS: usize = 100_000;
 
+/// How much text interpolations may write out for one request.
+const MAX_TEXT_BYTES: usize = 16 << 20;
+
 /// How deep interpolations may lead to others. Python gives up sooner.
 const MAX_DEPTH: usize = 128;
 
@@ -24,6 +27,8 @@ pub(crate) struct Evaluator<'c> {
     /// The interpolations being resolved, outermost first, to find cycles.
     active: RefCell<Vec<(*const Node, String)>>,
     steps: Cell<usize>,
+    /// Bytes of text that interpolations were written out to.
+    written: Cell<usize>,
 }
 
 /// What to do when a lookup meets a missing value or a failing interpolation.
@@ -41,6 +46,7 @@ impl<'c> Evaluator<'c> {
             context,
             active: RefCell::default(),
             steps: Cell::new(0),
+            written: Cell::new(0),
         }
     }
 
@@ -108,6 +114,7 @@ impl<'c> Evaluator<'c> {
                 Piece::Interpolation(inner) => {
                     let value = self.interpolation(inner, source, parent, place)?;
                     joined.push_str(&value.node().to_string());
+                    self.write(joined.len())?;
                 }
             }
         }
@@ -137,10 +144,24 @@ impl<'c> Evaluator<'c> {
                         return Err(ErrorKind::InterpolationResolution(message).into());
                     };
                     joined.push_str(text);
+                    self.write(joined.len())?;
                 }
             }
         }
         Ok(joined)
+    }
+
+    /// Counts text that was written out, within a limit: ten values that each name the one before ten times are a text of
+    /// gigabytes.
+    fn write(&self, bytes: usize) -> Result<()> {
+        self.written.set(self.written.get().saturating_add(bytes));
+        if self.written.get() > MAX_TEXT_BYTES {
+            let message = format!(
+                "interpolations of this config write out more than {MAX_TEXT_BYTES} bytes of text"
+            );
+            return Err(ErrorKind::InterpolationResolution(message).into());
+        }
+        Ok(())
     }
 
     /// What one `${…}` stands for.

@@ -71,8 +71,13 @@ impl Buffers {
             return None;
         }
         // SAFETY: the size is not zero.
-        let memory = unsafe { alloc(self.layout()?) };
-        (!memory.is_null()).then_some(memory)
+        let memory = self.layout().map(|layout| unsafe { alloc(layout) });
+        let made = memory.filter(|memory| !memory.is_null());
+        if made.is_none() {
+            // What was not made is not counted: memory may come back, and then a buffer can be made.
+            self.made.fetch_sub(1, Ordering::Relaxed);
+        }
+        made
     }
 
     /// An empty buffer and its size; `None` when all are in use.
@@ -215,6 +220,18 @@ mod tests {
         // Too late: it is in use again, or about to be.
         assert!(!buffers.is_back(second) && !buffers.is_back(std::ptr::null_mut()));
         assert_eq!(std::iter::from_fn(|| buffers.take()).count(), 2);
+    }
+
+    /// A buffer that could not be allocated was counted, so that after enough of them none was ever made again.
+    #[test]
+    fn a_failed_allocation_is_not_counted() {
+        let too_large = isize::MAX as usize - 2 * ALIGNMENT;
+        let buffers = Buffers::new(too_large, 0);
+        for _ in 0..3 {
+            assert!(buffers.take().is_none());
+        }
+        assert_eq!(buffers.made.load(Ordering::Relaxed), 0);
+        assert_eq!(buffers.refused.load(Ordering::Relaxed), 3);
     }
 
     #[test]

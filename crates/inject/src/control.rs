@@ -1,15 +1,16 @@
 //! Our end of the control channel. It never blocks, and the target does not notice when llmprof is gone.
 
 use std::ffi::OsString;
-use std::io::Read;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 
 use llmprof_wire::control::{Order, Report};
 
+use crate::descriptor::Own;
+
 /// The channel, or nothing where llmprof does not listen.
 pub(crate) struct Control {
-    stream: Option<UnixStream>,
+    stream: Option<Own>,
     received: Vec<u8>,
 }
 
@@ -23,37 +24,46 @@ impl Control {
     /// Connects to the socket at `path`.
     pub(crate) fn connect(path: Option<OsString>) -> Self {
         let stream = path.and_then(|path| UnixStream::connect(path).ok());
+        let stream = stream.filter(|stream| stream.set_nonblocking(true).is_ok());
         Self {
-            stream: stream.filter(|stream| stream.set_nonblocking(true).is_ok()),
+            stream: stream.and_then(Own::new),
             received: Vec::new(),
         }
     }
 
     /// Another end of the same channel, to say something with when this one is gone.
     pub(crate) fn another(&self) -> Self {
-        let stream = self
-            .stream
-            .as_ref()
-            .and_then(|stream| stream.try_clone().ok());
         Self {
-            stream,
+            stream: self.stream.as_ref().and_then(Own::another),
             received: Vec::new(),
         }
     }
 
     /// Its descriptor, for waiting.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
-        self.stream.as_ref().map(AsRawFd::as_raw_fd)
+        self.stream.as_ref()?.get()
+    }
+
+    /// What a child after a fork closes.
+    pub(crate) fn own(&self) -> Option<&Own> {
+        self.stream.as_ref()
+    }
+
+    /// Whether the program took the descriptor, so that llmprof is heard no more.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.stream.as_ref().is_some_and(|own| own.get().is_none())
     }
 
     /// Sends a line, or drops it where llmprof does not read.
     pub(crate) fn send(&self, report: &Report) {
-        let Some(stream) = &self.stream else { return };
+        let Some(descriptor) = self.descriptor() else {
+            return;
+        };
         let line = format!("{report}\n");
         // SAFETY: the bytes of `line` are valid; no signal is raised when the other side is gone.
         unsafe {
             libc::send(
-                stream.as_raw_fd(),
+                descriptor,
                 line.as_ptr().cast(),
                 line.len(),
                 libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
@@ -63,7 +73,7 @@ impl Control {
 
     /// Reads what there is.
     pub(crate) fn hear(&mut self) -> Heard {
-        let Some(stream) = &mut self.stream else {
+        let Some(stream) = &self.stream else {
             return Heard::Orders(Vec::new());
         };
         let mut chunk = [0; 1024];
@@ -91,7 +101,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
     #[test]

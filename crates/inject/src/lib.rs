@@ -16,6 +16,7 @@ mod budget;
 mod buffers;
 mod control;
 mod cupti;
+mod descriptor;
 mod driver;
 mod gate;
 mod guard;

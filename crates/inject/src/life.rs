@@ -1,14 +1,13 @@
 //! The ends of a process: it exits, it forks.
 
-use std::os::fd::RawFd;
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::descriptor::{Own, Remembered};
 use crate::guard::quietly;
 use crate::{session, sys};
 
-/// The file and the control channel. A child closes them: they are its parent's.
-static DESCRIPTORS: [AtomicI32; 2] = [AtomicI32::new(-1), AtomicI32::new(-1)];
+/// The file, the control channel and the bell. A child closes them: they are its parent's.
+static DESCRIPTORS: [Remembered; 4] = [const { Remembered::none() }; 4];
 
 /// Whether this process is a fork that runs its parent's program. Such a process, as Python's multiprocessing makes
 /// them, mostly ends by `_exit`, where nobody is called.
@@ -24,9 +23,9 @@ pub(crate) fn is_forked() -> bool {
 }
 
 /// Keeps the descriptors of a new session in mind.
-pub(crate) fn remember_descriptors(descriptors: [RawFd; 2]) {
+pub(crate) fn remember_descriptors(descriptors: [Option<&Own>; 4]) {
     for (place, descriptor) in DESCRIPTORS.iter().zip(descriptors) {
-        place.store(descriptor, Ordering::Release);
+        place.set(descriptor);
     }
 }
 
@@ -56,10 +55,6 @@ extern "C" fn at_exit() {
 extern "C" fn in_child() {
     session::forget();
     for place in &DESCRIPTORS {
-        let descriptor = place.swap(-1, Ordering::AcqRel);
-        if descriptor >= 0 {
-            // SAFETY: in the child nobody uses it any more; closing does not touch the parent's.
-            unsafe { libc::close(descriptor) };
-        }
+        place.close();
     }
 }

@@ -1,10 +1,10 @@
 //! The file. When it cannot be written, records are dropped and counted, and it is tried again later.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 
 use llmprof_wire::{Header, Loss};
 
+use crate::descriptor::{self, Own};
 use crate::sys;
 
 /// Bytes that are gathered before they are written.
@@ -12,7 +12,7 @@ const CHUNK: usize = 256 << 10;
 
 /// What is written and what was not.
 pub(crate) struct Output {
-    file: File,
+    file: Own,
     /// Whole records that are not in the file yet; where a write broke off, the rest of one.
     pending: Vec<u8>,
     /// Why the file takes nothing more, while it does not.
@@ -23,10 +23,12 @@ pub(crate) struct Output {
     pub(crate) dropped: u64,
     /// Why, the last time.
     pub(crate) why: String,
+    /// Whether the program took the descriptor of the file: nothing can be written any more.
+    pub(crate) is_taken: bool,
 }
 
 impl Output {
-    pub(crate) fn new(file: File, header: &Header) -> Self {
+    pub(crate) fn new(file: Own, header: &Header) -> Self {
         Self {
             file,
             pending: header.bytes().to_vec(),
@@ -34,6 +36,7 @@ impl Output {
             unsaid: 0,
             dropped: 0,
             why: String::new(),
+            is_taken: false,
         }
     }
 
@@ -74,6 +77,9 @@ impl Output {
     }
 
     fn write(&mut self) {
+        if self.is_taken {
+            self.pending.clear();
+        }
         while !self.pending.is_empty() {
             match self.file.write(&self.pending) {
                 Ok(0) => {
@@ -86,6 +92,7 @@ impl Output {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
+                    self.is_taken |= descriptor::is_taken(&error);
                     self.stuck = Some(error.to_string());
                     return;
                 }
@@ -96,6 +103,8 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
     use llmprof_wire::{Checkpoint, Reader, Record};
 
@@ -109,7 +118,7 @@ mod tests {
     #[test]
     fn a_full_disk_drops_records_and_counts_them() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let mut output = Output::new(full, &HEADER);
+        let mut output = Output::new(Own::new(full).unwrap(), &HEADER);
         output.add(1, |out| Checkpoint { time: 1 }.put(out));
         output.flush();
         output.add(5, |_| panic!("there is no room"));
@@ -121,7 +130,8 @@ mod tests {
     fn losses_are_written_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.wire");
-        let mut output = Output::new(File::create(&path).unwrap(), &HEADER);
+        let file = Own::new(File::create(&path).unwrap()).unwrap();
+        let mut output = Output::new(file, &HEADER);
         output.lose(3, "no buffer");
         output.flush();
         output.flush();

@@ -3,8 +3,7 @@
 //! There is one session a process. It is never freed, since threads of the target may hold it; after a fork the child
 //! leaves its parent's session behind, untouched, and begins its own when it initializes CUDA.
 
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
@@ -17,6 +16,7 @@ use crate::budget::Budget;
 use crate::buffers::Buffers;
 use crate::control::Control;
 use crate::cupti::{Attachment, Refusal};
+use crate::descriptor::Own;
 use crate::gate::Gate;
 use crate::nvtx::Ranges;
 use crate::sys::{self, Bell};
@@ -107,7 +107,8 @@ fn start() -> Option<&'static Session> {
         llmprof_wire::EXTENSION
     );
     let file = create(&directory.join(&name), &control)?;
-    life::remember_descriptors([file.as_raw_fd(), control.descriptor().unwrap_or(-1)]);
+    let [bell_in, bell_out] = bell.owned();
+    life::remember_descriptors([Some(&file), control.own(), Some(bell_in), Some(bell_out)]);
     control.send(&Report::Hello {
         version: llmprof_wire::VERSION,
         process: header.process,
@@ -138,14 +139,14 @@ fn start() -> Option<&'static Session> {
     Some(session)
 }
 
-fn create(path: &std::path::Path, control: &Control) -> Option<File> {
+fn create(path: &std::path::Path, control: &Control) -> Option<Own> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     if let Err(error) = &file {
         control.send(&Report::Refused {
             why: format!("cannot create its file: {error}"),
         });
     }
-    file.ok()
+    Own::new(file.ok()?)
 }
 
 /// Begins to use CUPTI, when the driver calls.

@@ -1,7 +1,9 @@
 //! The few calls of the system that the standard library does not offer.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use crate::descriptor::Own;
 
 /// The time on `CLOCK_MONOTONIC`, ns.
 #[inline]
@@ -134,39 +136,62 @@ pub(crate) fn pin_library_of(address: *const c_void) {
     }
 }
 
-/// A counter that one thread waits on and others raise.
-pub(crate) struct Bell(OwnedFd);
+/// A pipe that one thread waits on and others write to. It is no event counter: those are all of one file, so that the
+/// program's own could not be told from ours.
+pub(crate) struct Bell {
+    read: Own,
+    write: Own,
+}
 
 impl Bell {
     pub(crate) fn new() -> Option<Self> {
-        // SAFETY: takes numbers only.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        // SAFETY: the descriptor is new and ours.
-        (fd >= 0).then(|| Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let mut ends: [RawFd; 2] = [-1; 2];
+        // SAFETY: both numbers are written; the descriptors are new and ours.
+        let [read, write] = unsafe {
+            if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) != 0 {
+                return None;
+            }
+            ends.map(|end| OwnedFd::from_raw_fd(end))
+        };
+        Some(Self {
+            read: Own::new(read)?,
+            write: Own::new(write)?,
+        })
     }
 
-    /// Wakes the waiting thread. Never blocks: a full counter has been rung often enough.
+    /// What a child after a fork closes.
+    pub(crate) fn owned(&self) -> [&Own; 2] {
+        [&self.read, &self.write]
+    }
+
+    /// Whether the program took a descriptor of it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.owned().iter().any(|own| own.get().is_none())
+    }
+
+    /// Wakes the waiting thread. Never blocks: a full pipe has been rung often enough.
     pub(crate) fn ring(&self) {
-        let one: u64 = 1;
-        // SAFETY: eight bytes are read from `one`.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+        let _ = self.write.write(&[1]);
     }
 
     fn silence(&self) {
-        let mut count: u64 = 0;
-        // SAFETY: eight bytes are written to `count`.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+        let mut rung = [0; 256];
+        while self
+            .read
+            .read(&mut rung)
+            .is_ok_and(|count| count == rung.len())
+        {}
     }
 
     /// Sleeps until the bell rings, `other` is readable or closed, or `timeout_ms` passed; says whether `other` is.
     pub(crate) fn wait(&self, other: Option<RawFd>, timeout_ms: i64) -> bool {
         let mut polled = [
+            // A negative descriptor is passed over.
             libc::pollfd {
-                fd: self.0.as_raw_fd(),
+                fd: self.read.get().unwrap_or(-1),
                 events: libc::POLLIN,
                 revents: 0,
             },
-            // A negative descriptor is passed over.
             libc::pollfd {
                 fd: other.unwrap_or(-1),
                 events: libc::POLLIN,

@@ -1,7 +1,5 @@
 //! Our thread: writes what was recorded, listens to llmprof, keeps slices within their budget.
 
-use std::fs::File;
-
 use llmprof_wire::control::{Order, Report};
 use llmprof_wire::{Checkpoint, Cost, Ended, Header};
 
@@ -9,6 +7,7 @@ use crate::budget::{Budget, Recorded};
 use crate::buffers::Full;
 use crate::control::{Control, Heard};
 use crate::cupti::{Attachment, Drain};
+use crate::descriptor::Own;
 use crate::gate::Slice;
 use crate::guard;
 use crate::nvtx::Ranges;
@@ -21,7 +20,7 @@ use crate::translate::{Outcome, Translator};
 const TOO_LATE: &str = "buffers that came when CUPTI had left";
 
 /// Starts the thread. Where the system refuses one, llmprof is notified, and nothing is recorded.
-pub(crate) fn spawn(session: &'static Session, file: File, header: Header, control: Control) {
+pub(crate) fn spawn(session: &'static Session, file: Own, header: Header, control: Control) {
     let last_words = control.another();
     let worker = Worker {
         session,
@@ -94,6 +93,10 @@ impl Worker {
             }
             self.drain();
             self.report();
+            if self.has_lost_descriptors() {
+                // Nothing more can be written, or nobody listens: leave the target alone.
+                self.session.gate.order(self.session, false);
+            }
             self.keep_budget();
             self.detach_cupti();
             if sys::now() >= next || self.session.take_hurry() {
@@ -102,6 +105,11 @@ impl Worker {
             }
         }
         self.end();
+    }
+
+    /// Whether the program closed what we need, or has it for files of its own.
+    fn has_lost_descriptors(&self) -> bool {
+        self.output.is_taken || self.control.is_taken() || self.session.bell.is_taken()
     }
 
     /// When there may be something to do besides writing.

@@ -484,3 +484,25 @@ fn nothing_happens_where_nobody_asked() {
     assert_eq!((run.status, run.stdout.as_str()), (Some(0), "done\n"));
     assert!(run.files().is_empty());
 }
+
+/// Its files had our numbers, and got our records.
+#[test]
+fn a_program_that_closes_all_descriptors_keeps_its_files_to_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = format!(
+        "nvtx cuda push:before kernels:4 pop sleep:300 takeall:700,{} push:after kernels:2000 marks:3000 pop sleep:500 forked kernels:50",
+        folder.path().display()
+    );
+    let run = Scene::new().capture("interval_ms=20").run(&words);
+    assert_eq!(run.status, Some(0));
+    assert_eq!(run.stdout.trim(), "all open");
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder.path()).expect("the folder is there") {
+        let length = entry.expect("an entry").metadata().expect("a file").len();
+        assert_eq!(length, 0, "something was written to the program's files");
+        files += 1;
+    }
+    assert_eq!(files, 700);
+    // What was written before is whole.
+    assert_eq!(kernels(&run.one()), 4);
+}

@@ -1,10 +1,9 @@
-//! Feeds damaged files to the importers until a time is up; the seeds are real profiles.
+//! Feeds damaged files to the importers; the seeds are those of `fuzz/corpus`.
 //!
-//!     cargo run --release -p llmprof-record --example fuzz_import -- SECONDS [FILE…]
+//!     cargo run --profile fuzz -p llmprof-record --example fuzz_import -- COUNT [FORMAT…]
 //!
-//! Without files, each text importer gets its fixtures for SECONDS. Each case changes, repeats, moves or cuts bytes of
-//! a seed. A panic, or a case that takes longer than ten seconds, writes the input to the temporary folder and ends
-//! with exit code 1. The random numbers are the same in every run of one length.
+//! Each format gets COUNT inputs. A panic, or an input that takes longer than ten seconds, is written to the temporary
+//! folder. The inputs are the same in every run. `LLMPROF_FUZZ_FIRST` is the number of the first.
 
 #![allow(
     clippy::print_stdout,
@@ -12,150 +11,84 @@
     reason = "a program that prints its result"
 )]
 
+#[path = "../../../fuzz/src/importers.rs"]
+#[allow(
+    unreachable_pub,
+    reason = "the same file is a module of the fuzz targets"
+)]
+mod importers;
+#[path = "../../../fuzz/src/mutate.rs"]
+#[allow(
+    unreachable_pub,
+    reason = "the same file is a module of the fuzz targets"
+)]
+mod mutate;
+
 use std::env;
 use std::error::Error;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use flate2::read::MultiGzDecoder;
-use llmprof_record::import::{self, Limits, Source};
-
-/// How much of a fixture a seed has: small enough for thousands of cases a second.
-const SEED_BYTES: usize = 48 << 10;
-/// A case that takes longer is a hang.
+/// An input that takes longer is a hang.
 const SLOW: Duration = Duration::from_secs(10);
-const FIXTURES: [&str; 6] = [
-    "h200/torch_shapes.json.gz",
-    "h200/torch_full.json.gz",
-    "h200/ncu/decode_raw.csv.gz",
-    "h200/ncu/decode_details.csv.gz",
-    "h200/nsys/stats_cuda_gpu_kern_sum.csv",
-    "h200/nsys/stats_nvtx_kern_sum.csv",
-];
+/// Inputs that are kept of one format.
+const MOST_KEPT: u64 = 20;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
-    let seconds: u64 = arguments.next().as_deref().unwrap_or("60").parse()?;
-    let mut files: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
-    if files.is_empty() {
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
-        files.extend(FIXTURES.iter().map(|name| fixtures.join(name)));
-    }
-    for file in files {
-        let seed = seed(&file)?;
-        let name = import::sniff(&seed).map_or("unknown", |importer| importer.name);
-        let mut random = Random(0x9E37_79B9_7F4A_7C15);
-        let (mut cases, mut read) = (0_u64, 0_u64);
-        let end = Instant::now() + Duration::from_secs(seconds);
-        while Instant::now() < end {
-            let input = damaged(&seed, &mut random);
-            let began = Instant::now();
-            let outcome = catch_unwind(AssertUnwindSafe(|| attempt(&input)));
-            if outcome.is_err() || began.elapsed() > SLOW {
-                let path = env::temp_dir().join(format!("fuzz_{name}_{cases}"));
+    let count: u64 = arguments.next().as_deref().unwrap_or("10000").parse()?;
+    let first: u64 = env::var("LLMPROF_FUZZ_FIRST").map_or(Ok(0), |text| text.parse())?;
+    let chosen: Vec<String> = arguments.collect();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut failed = false;
+    for format in importers::formats() {
+        if !chosen.is_empty() && !chosen.iter().any(|name| name == format) {
+            continue;
+        }
+        let seeds = seeds(format)?;
+        let (mut read, mut panics, mut slow) = (0_u64, 0_u64, 0_u64);
+        let began = Instant::now();
+        for number in first..first + count {
+            let mut random = mutate::Random::of(number);
+            let seed = &seeds[random.below(seeds.len())];
+            let other = &seeds[random.below(seeds.len())];
+            let input = mutate::mutated(seed, other, &mut random);
+            let start = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| importers::import(format, &input)));
+            let is_slow = start.elapsed() > SLOW;
+            slow += u64::from(is_slow);
+            panics += u64::from(outcome.is_err());
+            if (outcome.is_err() || is_slow) && panics + slow <= MOST_KEPT {
+                let path = env::temp_dir().join(format!("fuzz_{format}_{number}"));
                 fs::write(&path, &input)?;
-                eprintln!(
-                    "{name}: case {cases} fails; its input is {}",
-                    path.display()
-                );
-                return Ok(ExitCode::FAILURE);
+                eprintln!("{format}: input {number} fails: {}", path.display());
             }
-            cases += 1;
             read += u64::from(outcome.unwrap_or(false));
         }
+        failed |= panics + slow > 0;
         println!(
-            "{}: {name}, {cases} cases, {read} read in part, no failure",
-            file.display()
+            "{format}: {count} inputs, {read} read in part, {panics} panics, {slow} slow, {:.0} s",
+            began.elapsed().as_secs_f64()
         );
+        std::io::stdout().flush()?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-/// Whether anything could be read.
-fn attempt(input: &[u8]) -> bool {
-    let Ok(source) = Source::from_bytes(Path::new("input"), input.to_vec(), &Limits::default())
-    else {
-        return false;
-    };
-    import::sniff(source.head()).is_some_and(|importer| (importer.read)(&source).is_ok())
-}
-
-/// The beginning and the end of a file, unpacked.
-fn seed(path: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
-    let mut content = Vec::new();
-    File::open(path)?.read_to_end(&mut content)?;
-    if content.starts_with(&[0x1f, 0x8b]) {
-        let mut unpacked = Vec::new();
-        MultiGzDecoder::new(&content[..]).read_to_end(&mut unpacked)?;
-        content = unpacked;
+fn seeds(format: &str) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let mut seeds = Vec::new();
+    for entry in fs::read_dir(folder.join(format))? {
+        seeds.push(fs::read(entry?.path())?);
     }
-    if content.len() > SEED_BYTES {
-        let tail = content.split_off(content.len() - SEED_BYTES / 4);
-        content.truncate(SEED_BYTES * 3 / 4);
-        content.extend_from_slice(&tail);
-    }
-    Ok(content)
-}
-
-fn damaged(seed: &[u8], random: &mut Random) -> Vec<u8> {
-    const INTERESTING: [&[u8]; 12] = [
-        b"\"",
-        b"\\",
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b",",
-        b"\n",
-        b"-1",
-        b"NaN",
-        b"99999999999999999999",
-        b"\xff\xfe",
-    ];
-    let mut content = seed.to_vec();
-    for _ in 0..=random.below(12) {
-        if content.is_empty() {
-            break;
-        }
-        let at = random.below(content.len());
-        let length = random.below(64).min(content.len() - at);
-        match random.below(7) {
-            0 => content[at] ^= 1 << random.below(8),
-            1 => {
-                content.drain(at..at + length);
-            }
-            2 => {
-                let copy = content[at..at + length].to_vec();
-                let to = random.below(content.len());
-                content.splice(to..to, copy);
-            }
-            3 => {
-                let word = INTERESTING[random.below(INTERESTING.len())];
-                content.splice(at..at, word.iter().copied());
-            }
-            4 => {
-                let word = INTERESTING[random.below(INTERESTING.len())];
-                content.splice(at..at + length, word.iter().copied());
-            }
-            5 if random.below(4) == 0 => content.truncate(at),
-            _ => content[at] = random.below(256) as u8,
-        }
-    }
-    content
-}
-
-/// Numbers that look random (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end.max(1) as u64) as usize
-    }
+    seeds.sort();
+    Ok(seeds)
 }

@@ -790,3 +790,64 @@ fn a_report_cut_anywhere_keeps_whole_rows_and_says_what_is_lost() {
 fn line_breaks(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes).count()
 }
+
+/// A page that is named by many pages above it makes a small file a database of any size.
+#[test]
+fn pages_that_are_named_again_and_again_do_not_multiply() {
+    use llmprof_record::import::{Limits, import};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dag.sqlite");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA page_size = 512;
+             CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+             CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, \"end\" INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+             CREATE VIRTUAL TABLE words USING fts5(text);",
+        )
+        .unwrap();
+    connection
+        .execute_batch(
+            "WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+             INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME SELECT n, n + 5, 281474976710657, n, 1 FROM numbers;",
+        )
+        .unwrap();
+    let root: usize = connection
+        .query_row(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_RUNTIME'",
+            [],
+            |row| row.get::<_, i64>(0),
+        )
+        .unwrap() as usize;
+    drop(connection);
+    // Every cell of an interior page names its first child: https://www.sqlite.org/fileformat.html#b_tree_pages
+    let mut bytes = std::fs::read(&path).unwrap();
+    let page_bytes = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    let mut page = (root - 1) * page_bytes;
+    for _ in 0..4 {
+        if bytes[page] != 5 {
+            break;
+        }
+        let cells = usize::from(u16::from_be_bytes([bytes[page + 3], bytes[page + 4]]));
+        let cell = |bytes: &[u8], index: usize| {
+            let at = page + 12 + 2 * index;
+            page + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
+        };
+        let first = cell(&bytes, 0);
+        let child: [u8; 4] = bytes[first..first + 4].try_into().unwrap();
+        for index in 0..cells {
+            let at = cell(&bytes, index);
+            bytes[at..at + 4].copy_from_slice(&child);
+        }
+        bytes[page + 8..page + 12].copy_from_slice(&child);
+        page = (u32::from_be_bytes(child) as usize - 1) * page_bytes;
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    // Whatever is read, it is no more than the file can hold.
+    if let Ok((_, llmprof_record::import::Profile::Trace(trace))) =
+        import(&path, &Limits::default())
+    {
+        assert!(trace.hosts.len() <= bytes.len() / 4);
+    }
+}

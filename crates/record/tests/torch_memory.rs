@@ -384,3 +384,24 @@ proptest! {
         }
     }
 }
+
+/// 80 KB that name one list of events forty thousand times were read into gigabytes.
+#[test]
+fn values_that_are_named_again_and_again_do_not_multiply() {
+    use llmprof_record::import::{Limits, Source, torch_memory};
+    // {"segments": [], "device_traces": [t, t, t, …]} with t = [e, e, e, …], each name by the memo.
+    let mut pickle = b"\x80\x02}(U\x08segments]U\x0ddevice_traces](".to_vec();
+    pickle.extend_from_slice(
+        b"](}(U\x06actionU\x05allocU\x04addrK\x01U\x04sizeK\x02U\x07time_usK\x03uq\x00",
+    );
+    pickle.extend(b"h\x00".repeat(20_000));
+    pickle.extend_from_slice(b"eq\x01");
+    pickle.extend(b"h\x01".repeat(20_000));
+    pickle.extend_from_slice(b"eu.");
+    let source = Source::from_bytes(std::path::Path::new("x"), pickle, &Limits::default())
+        .expect("it is not packed");
+    let error = torch_memory::read(&source)
+        .expect_err("refused")
+        .to_string();
+    assert!(error.contains("steps a byte"), "{error}");
+}

@@ -6,10 +6,13 @@ use crate::document::{Chart, Document, Drawing};
 /// File systems end names at 255 bytes.
 const LONGEST: usize = 80;
 
+/// Pictures of one document as files; the page has all of its charts.
+const MOST_PLOTS: usize = 200;
+
 /// A name without extension for each chart, and its picture. Keys that are too long for a file are cut; equal ones are numbered.
 pub fn plots(document: &Document) -> Vec<(String, Svg)> {
     let mut plots: Vec<(String, Svg)> = Vec::new();
-    for chart in document.charts() {
+    for chart in document.charts().take(MOST_PLOTS) {
         let name: String = chart.key.chars().take(LONGEST).collect();
         let equal = |name: &str| plots.iter().any(|(known, _)| known == name);
         let free = if equal(&name) {

@@ -7,11 +7,15 @@
 mod basis;
 mod dtype;
 mod format;
+mod printable;
 mod quantity;
 mod share;
 
 pub use basis::Basis;
 pub use dtype::{DType, ParseDTypeError};
 pub use format::{Count, Percent, Times, significant};
-pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Watts};
+pub use printable::{is_order, printable, printable_in_place};
+pub use quantity::{
+    Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Watts, has_saturated,
+};
 pub use share::{Share, ShareError};

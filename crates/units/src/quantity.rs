@@ -2,11 +2,70 @@ use std::{
     fmt,
     iter::Sum,
     ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use serde::{Deserialize, Serialize};
 
 use crate::format::{binary, decimal, duration};
+
+static SATURATED: AtomicBool = AtomicBool::new(false);
+
+/// Whether some quantity of this process did not fit its range, so that it stopped at the end of it: a sum of damaged or
+/// hostile numbers. What is made of it should not be trusted.
+pub fn has_saturated() -> bool {
+    SATURATED.load(Ordering::Relaxed)
+}
+
+/// Arithmetic that stops at the ends of the range of integers, and says so; floats have infinities for that.
+trait Arithmetic: Copy {
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+}
+
+macro_rules! saturating {
+    ($type:ty) => {
+        impl Arithmetic for $type {
+            fn plus(self, other: Self) -> Self {
+                self.checked_add(other)
+                    .unwrap_or_else(|| saturated(self.saturating_add(other)))
+            }
+
+            fn minus(self, other: Self) -> Self {
+                self.checked_sub(other)
+                    .unwrap_or_else(|| saturated(self.saturating_sub(other)))
+            }
+
+            fn times(self, other: Self) -> Self {
+                self.checked_mul(other)
+                    .unwrap_or_else(|| saturated(self.saturating_mul(other)))
+            }
+        }
+    };
+}
+saturating!(i64);
+saturating!(u64);
+
+impl Arithmetic for f64 {
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+
+    fn minus(self, other: Self) -> Self {
+        self - other
+    }
+
+    fn times(self, other: Self) -> Self {
+        self * other
+    }
+}
+
+#[cold]
+fn saturated<T>(value: T) -> T {
+    SATURATED.store(true, Ordering::Relaxed);
+    value
+}
 
 macro_rules! quantity {
     ($(#[$attribute:meta])* $name:ident($inner:ty), $format:expr) => {
@@ -21,33 +80,33 @@ macro_rules! quantity {
         impl Add for $name {
             type Output = Self;
             fn add(self, other: Self) -> Self {
-                Self(self.0 + other.0)
+                Self(self.0.plus(other.0))
             }
         }
 
         impl AddAssign for $name {
             fn add_assign(&mut self, other: Self) {
-                self.0 += other.0;
+                self.0 = self.0.plus(other.0);
             }
         }
 
         impl Sub for $name {
             type Output = Self;
             fn sub(self, other: Self) -> Self {
-                Self(self.0 - other.0)
+                Self(self.0.minus(other.0))
             }
         }
 
         impl SubAssign for $name {
             fn sub_assign(&mut self, other: Self) {
-                self.0 -= other.0;
+                self.0 = self.0.minus(other.0);
             }
         }
 
         impl Mul<$inner> for $name {
             type Output = Self;
             fn mul(self, factor: $inner) -> Self {
-                Self(self.0 * factor)
+                Self(self.0.times(factor))
             }
         }
 
@@ -105,7 +164,7 @@ quantity!(Joules(f64), |n: f64| decimal(n, "J"));
 impl Neg for Nanos {
     type Output = Self;
     fn neg(self) -> Self {
-        Self(-self.0)
+        Self(0_i64.minus(self.0))
     }
 }
 
@@ -179,6 +238,18 @@ mod tests {
     fn quantities_serialize_as_bare_numbers() {
         assert_eq!(serde_json::to_string(&Nanos(-3)).unwrap(), "-3");
         assert_eq!(serde_json::to_string(&Watts(1.5)).unwrap(), "1.5");
+    }
+
+    /// They wrapped in release builds, and a sum of huge times was a negative one.
+    #[test]
+    fn sums_stop_at_the_ends_of_their_range() {
+        assert_eq!(Nanos(i64::MAX) + Nanos(1), Nanos(i64::MAX));
+        assert_eq!(Bytes(1) - Bytes(2), Bytes(0));
+        assert_eq!(Flops(u64::MAX) * 2, Flops(u64::MAX));
+        assert_eq!(-Nanos(i64::MIN), Nanos(i64::MAX));
+        let sum: Bytes = [Bytes(u64::MAX), Bytes(7)].into_iter().sum();
+        assert_eq!(sum, Bytes(u64::MAX));
+        assert!(has_saturated());
     }
 
     #[test]

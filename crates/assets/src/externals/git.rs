@@ -9,8 +9,13 @@ use std::{
 
 use crate::{AssetError, Result};
 
-/// Settings of every call: nothing goes on in the background, where it would hold the project's lock.
-const ALWAYS: [&str; 6] = [
+/// Settings of every call: no program that a repository names is run, and nothing goes on in the background, where it
+/// would hold the project's lock.
+const ALWAYS: [&str; 10] = [
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
     "-c",
     "gc.auto=0",
     "-c",

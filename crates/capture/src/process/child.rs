@@ -12,7 +12,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
-use super::{Interrupt, ProcessError};
+use super::{Interrupt, ProcessError, orphan::Guard};
 
 /// How long a process may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -57,11 +57,13 @@ pub struct Child {
     stdout: PathBuf,
     stderr: PathBuf,
     ended: bool,
+    guard: Option<Guard>,
 }
 
 impl Child {
     pub(super) fn new(process: std::process::Child, stdout: PathBuf, stderr: PathBuf) -> Self {
         Self {
+            guard: Guard::of(process.id()),
             process,
             started: Instant::now(),
             stdout,
@@ -144,11 +146,18 @@ impl Child {
         self.signal_group(Signal::KILL);
         let status = self.process.wait().map_err(system("collect the process"))?;
         self.ended = true;
+        self.dismiss_guard();
         Ok(Ended {
             status,
             stopped,
             duration: Nanos(self.started.elapsed().as_nanos() as i64),
         })
+    }
+
+    fn dismiss_guard(&mut self) {
+        if let Some(mut guard) = self.guard.take() {
+            guard.dismiss();
+        }
     }
 
     fn pid(&self) -> Pid {
@@ -167,6 +176,7 @@ impl Drop for Child {
             self.signal_group(Signal::KILL);
             let _ = self.process.wait();
         }
+        self.dismiss_guard();
     }
 }
 

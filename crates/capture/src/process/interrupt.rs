@@ -4,15 +4,16 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use super::ProcessError;
 
-/// Ctrl-C and SIGTERM, counted instead of deadly.
+/// Ctrl-C, SIGTERM and the loss of the terminal (SIGHUP), counted instead of deadly.
 ///
 /// The handlers only write a byte to a socket; whoever waits on a child reads it and decides.
 #[derive(Debug)]
@@ -22,11 +23,12 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes over SIGINT and SIGTERM for the rest of the process's life.
+    /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process's life. Under `nohup` SIGHUP stays ignored.
     pub fn install() -> Result<Self, ProcessError> {
         let system = |action| move |source| ProcessError::System { action, source };
         let (signals, write_end) = UnixStream::pair().map_err(system("make a signal channel"))?;
-        for signal in [SIGINT, SIGTERM] {
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             let end = write_end
                 .try_clone()
                 .map_err(system("make a signal channel"))?;
@@ -85,6 +87,22 @@ impl Interrupt {
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// Makes a file that grows past its limit (`ulimit -f`) an error of the write instead of our death. Commands that we start
+/// have the default again.
+pub fn survive_file_size_limit() {
+    let seen = Arc::new(AtomicBool::new(false));
+    // Where it cannot be handled, the limit is as deadly as before.
+    let _ = signal_hook::flag::register(SIGXFSZ, seen);
+}
+
+/// Whether whoever started us had us ignore a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 fn timespec(duration: Duration) -> Timespec {

@@ -8,7 +8,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{Child, ProcessError};
+use llmprof_record::{secrets::remember, store::Folder};
+
+use super::{Child, ProcessError, orphan::end_with_us};
 
 /// A command about to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,19 +64,23 @@ impl Launch {
     }
 
     /// Starts it as the leader of its own process group, with stdin closed and its output in
-    /// `logs/<name>.stdout.log` and `logs/<name>.stderr.log`.
+    /// `logs/<name>.stdout.log` and `logs/<name>.stderr.log`. The thread that calls this must wait for it: it is killed
+    /// when that thread ends.
     pub fn spawn(&self, logs: &Path, name: &str) -> Result<Child, ProcessError> {
         let log = |stream: &str| {
-            let path = logs.join(format!("{name}.{stream}.log"));
-            std::fs::create_dir_all(logs)
-                .and_then(|()| File::create(&path))
+            let file = format!("{name}.{stream}.log");
+            let path = logs.join(&file);
+            log_file(logs, &file)
                 .map(|file| (path.clone(), file))
                 .map_err(|source| ProcessError::Log { path, source })
         };
         let (stdout_path, stdout) = log("stdout")?;
         let (stderr_path, stderr) = log("stderr")?;
-        let process = self
-            .command()
+        let given = self.env.iter();
+        remember(given.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))));
+        let mut command = self.command();
+        end_with_us(&mut command);
+        let process = command
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
@@ -130,6 +136,15 @@ impl Launch {
             ProcessError::Spawn { program, source }
         }
     }
+}
+
+/// A new log in a folder of a run, which is created where it is absent and must not be a link.
+fn log_file(logs: &Path, name: &str) -> io::Result<File> {
+    let above = logs.parent().unwrap_or(Path::new(""));
+    std::fs::create_dir_all(above)?;
+    let above = Folder::open(above)?;
+    let folder = above.create_folder(logs.file_name().unwrap_or_default())?;
+    folder.create_file(name)
 }
 
 impl fmt::Display for Launch {

@@ -2,14 +2,16 @@
 //!
 //! A [`Launch`] is a command about to start, as a plain value: profilers transform it, tests look at it. Only
 //! [`Launch::spawn`] has an effect. The child leads a process group of its own, so that ending it ends its children
-//! too, and a Ctrl-C on the terminal reaches us alone: [`Interrupt`] then decides.
+//! too, and a Ctrl-C on the terminal reaches us alone: [`Interrupt`] then decides. It ends with us, even if we are
+//! killed.
 
 mod child;
 mod interrupt;
 mod launch;
+mod orphan;
 
 pub use child::{Child, Ended, Stop};
-pub use interrupt::Interrupt;
+pub use interrupt::{Interrupt, survive_file_size_limit};
 pub use launch::Launch;
 
 use std::path::PathBuf;

@@ -6,7 +6,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use llmprof_wire::control::{Order, Report};
-use tempfile::TempDir;
+
+use crate::scratch::Scratch;
 
 /// More than this without a line is no report.
 const LONGEST_LINE: usize = 64 << 10;
@@ -42,7 +43,7 @@ struct Connection {
 /// The channel. Its socket lies in a folder of its own, since paths of sockets must be short.
 pub struct Channel {
     listener: UnixListener,
-    folder: TempDir,
+    folder: Scratch,
     connections: Vec<Connection>,
     /// What a process that connects is sent first.
     first_order: Option<Order>,
@@ -51,7 +52,7 @@ pub struct Channel {
 
 impl Channel {
     pub fn open() -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("llmprof-").tempdir()?;
+        let folder = Scratch::new()?;
         let listener = UnixListener::bind(folder.path().join("control"))?;
         listener.set_nonblocking(true)?;
         Ok(Self {

@@ -1,10 +1,11 @@
 //! Running a command to its end while its processes are recorded.
 
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use llmprof_units::Nanos;
+use llmprof_units::{Bytes, Nanos};
 use llmprof_wire::control::Order;
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
@@ -20,12 +21,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long processes that outlive the command may take to write what they have.
 const LAST_FLUSH: Duration = Duration::from_secs(3);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How often the size of what was recorded is looked at.
+const SIZE_EVERY: Duration = Duration::from_millis(250);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// Begin so long after the start of the command.
     pub after: Option<Duration>,
     /// End so long after the beginning.
     pub length: Option<Duration>,
+    /// End when the files of this folder have so many bytes.
+    pub most: Option<(PathBuf, Bytes)>,
 }
 
 impl Schedule {
@@ -53,6 +59,8 @@ pub struct WatchedEnd {
     pub was_interrupted: bool,
     /// Wall time from start to end.
     pub duration: Nanos,
+    /// Whether recording ended since its files had all the bytes that they may have.
+    pub was_full: bool,
 }
 
 /// Starts the command with our own input, output and terminal, and waits until it ends. Ctrl-C goes to the command,
@@ -60,7 +68,7 @@ pub struct WatchedEnd {
 pub fn watch(
     launch: &Launch,
     channel: &mut Channel,
-    schedule: Schedule,
+    schedule: &Schedule,
     output: CommandOutput,
     interrupt: &mut Interrupt,
 ) -> Result<WatchedEnd, ProcessError> {
@@ -81,10 +89,13 @@ pub fn watch(
     let mut end = schedule
         .length
         .map(|length| begin.unwrap_or(started) + length);
+    let mut size_check = schedule.most.is_some().then(|| started + SIZE_EVERY);
+    let mut was_full = false;
     let interrupts_before = interrupt.count();
     let mut ending = Ending::new(terminal_signals_command());
     loop {
-        let deadline = [begin, end, ending.next].into_iter().flatten().min();
+        let deadlines = [begin, end, ending.next, size_check];
+        let deadline = deadlines.into_iter().flatten().min();
         let mut watched = vec![(pidfd.as_fd(), PollFlags::IN)];
         watched.extend(
             channel
@@ -109,6 +120,18 @@ pub fn watch(
             channel.order(Order::Stop);
             channel.flush();
         }
+        if let Some((folder, most)) = schedule.most.as_ref()
+            && size_check.is_some_and(|check| now >= check)
+        {
+            was_full = size(folder) >= *most;
+            // Once is enough: nothing is recorded from then on.
+            size_check = (!was_full).then(|| now + SIZE_EVERY);
+            if was_full {
+                (begin, end) = (None, None);
+                channel.order(Order::Stop);
+                channel.flush();
+            }
+        }
         let asked = interrupt.count() - interrupts_before;
         if asked > 0 && ending.asked == 0 {
             channel.flush();
@@ -125,7 +148,15 @@ pub fn watch(
         status,
         was_interrupted: interrupt.count() > interrupts_before,
         duration,
+        was_full,
     })
+}
+
+/// Bytes of the files of a folder.
+fn size(folder: &Path) -> Bytes {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| Some(Bytes(entry.metadata().ok()?.len())));
+    sizes.sum()
 }
 
 /// Whether a Ctrl-C reaches the command without us: the terminal sends it to the whole group in its foreground.

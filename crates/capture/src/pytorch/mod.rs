@@ -5,20 +5,20 @@
 
 mod source;
 
-use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, io, path::Path};
 
 use llmprof_record::plan::{Plan, TorchProfilerSettings};
-use tempfile::TempDir;
 
 use crate::{
     process::Launch,
     runner::protocol::{LoadOptions, Profile},
+    scratch::Scratch,
 };
 
 /// The worker on disk, for as long as this lives.
 #[derive(Debug)]
 pub struct Package {
-    directory: TempDir,
+    directory: Scratch,
 }
 
 /// The worker could not be unpacked.
@@ -33,10 +33,7 @@ pub struct UnpackError(
 impl Package {
     /// Writes the worker to a new directory that nobody else may enter.
     pub fn unpack() -> Result<Self, UnpackError> {
-        let directory = tempfile::Builder::new()
-            .prefix("llmprof-pytorch-")
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir()?;
+        let directory = Scratch::new()?;
         for (name, text) in source::FILES {
             let path = directory.path().join(name);
             if let Some(folder) = path.parent() {
@@ -93,6 +90,8 @@ pub fn trace_name(number: usize, pid: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]

@@ -1,8 +1,4 @@
-use std::{
-    os::unix::{fs::PermissionsExt, net::UnixListener},
-    path::Path,
-    time::Duration,
-};
+use std::{os::unix::net::UnixListener, path::Path, time::Duration};
 
 use super::{
     check,
@@ -15,7 +11,10 @@ use super::{
         WorkerHello,
     },
 };
-use crate::process::{Ended, Interrupt, Launch, Stop};
+use crate::{
+    process::{Ended, Interrupt, Launch, Stop},
+    scratch::Scratch,
+};
 
 /// A worker that has said hello. Dropping it ends the worker and everything that it started.
 #[derive(Debug)]
@@ -44,10 +43,7 @@ impl Client {
             output: Vec::new(),
         };
         // Not in the run directory: a socket's path may have 107 bytes, a run directory's may have more.
-        let folder = tempfile::Builder::new()
-            .prefix("llmprof-")
-            .permissions(std::fs::Permissions::from_mode(0o700))
-            .tempdir()
+        let folder = Scratch::new()
             .map_err(|source| refuse(socket("make a folder for the socket", source)))?;
         let path = folder.path().join("worker");
         let listener = UnixListener::bind(&path)

@@ -75,7 +75,8 @@ pub(super) fn capture(
             directory.display()
         ))
     };
-    std::fs::create_dir_all(&directory).map_err(failed)?;
+    let folder = session.store.folder().create_folder(FOLDER);
+    folder.map_err(failed)?;
     let settings = &session.plan.pipeline.cupti;
     let options = Options {
         overhead_ppm: settings.overhead.map_or(0, Share::ppm),

@@ -39,7 +39,7 @@ pub(crate) fn bootstrap(args: &BootstrapArgs, output: &mut Output) -> Result<Exi
     }
     let pending: Vec<&str> = plan.changes.lines().collect();
     for line in &pending {
-        anstream::eprintln!("not as declared: {line}");
+        crate::output::note(&format!("not as declared: {line}"));
     }
     if plan.problems.is_empty() && pending.is_empty() {
         if !args.json {

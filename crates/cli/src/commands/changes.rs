@@ -8,7 +8,11 @@ use std::{
 
 use llmprof_assets::{AssetError, Changes, ProjectLock, project};
 
-use crate::{args_assets::Consent, failure::Failure, output::Output};
+use crate::{
+    args_assets::Consent,
+    failure::Failure,
+    output::{Output, note},
+};
 
 /// Exit code of a check that found something.
 pub(super) const DIFFERS: u8 = 1;
@@ -30,10 +34,10 @@ pub(super) fn here() -> Result<PathBuf, Failure> {
 /// Holds others off while a project is changed.
 pub(super) fn lock(project: &Path) -> Result<ProjectLock, Failure> {
     let waiting = || {
-        anstream::eprintln!(
+        note(&format!(
             "waiting: another llmprof, or a git that it started, is at work in {}",
             project.display()
-        );
+        ));
     };
     Ok(ProjectLock::take(project, waiting)?)
 }
@@ -44,8 +48,8 @@ pub(super) fn make(
     consent: Consent,
     output: &mut Output,
 ) -> Result<ExitCode, Failure> {
-    for note in changes.notes() {
-        anstream::eprintln!("note: {note}");
+    for text in changes.notes() {
+        note(&format!("note: {text}"));
     }
     if changes.is_empty() {
         output.line("nothing to do")?;
@@ -75,7 +79,7 @@ fn agreed() -> Result<bool, Failure> {
         return Err(Failure::new("these changes need your consent")
             .hint("--yes makes them, --dry-run only shows them".to_owned()));
     }
-    anstream::eprint!("Make these changes? [y/N] ");
+    Output::stderr().text("Make these changes? [y/N] ")?;
     let mut answer = String::new();
     stdin
         .lock()

@@ -152,7 +152,7 @@ fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure>
     if let Some(error) = &manifest.error {
         lines.push(format!("error       {error}"));
     }
-    for (name, result) in results::results(&run.path) {
+    for (name, result) in results::results(run) {
         lines.push(format!("{name:<11} {result}"));
     }
     for pass in &manifest.passes {

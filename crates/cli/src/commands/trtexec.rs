@@ -56,9 +56,18 @@ pub(crate) fn import(
     args: &ImportArgs,
     output: &mut Output,
 ) -> Option<Result<(), Failure>> {
-    let read = |path: &PathBuf| trtexec::read(&std::fs::read_to_string(path).ok()?);
+    let read = |path: &PathBuf| trtexec::read(&small_text(path)?);
     let found: Vec<Trtexec> = files.iter().map(read).collect::<Option<_>>()?;
     (!found.is_empty()).then(|| keep(found, files, args, output))
+}
+
+/// The text of a regular file that is no longer than any of trtexec's.
+fn small_text(path: &Path) -> Option<String> {
+    /// A layer has hundreds of bytes, and an engine thousands of layers.
+    const MOST_BYTES: u64 = 256 << 20;
+    let metadata = std::fs::metadata(path).ok()?;
+    let is_small = metadata.is_file() && metadata.len() <= MOST_BYTES;
+    is_small.then(|| std::fs::read_to_string(path).ok())?
 }
 
 fn keep(

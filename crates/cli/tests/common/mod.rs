@@ -37,6 +37,7 @@ pub(crate) fn refused(folder: &Path, args: &[&str]) -> String {
         .join(" ")
 }
 
+#[allow(dead_code, reason = "each test program uses its part of this")]
 pub(crate) fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }

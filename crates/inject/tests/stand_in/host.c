@@ -9,11 +9,13 @@
  *   layers:COUNT,LAYERS,MS (steps of as many layers, each of which keeps a processor busy for so long)
  *   until:LEFT,STARTED (steps go on beyond their count until CUPTI has left that often and recording has begun that often from here)
  *   leave:MS (waits until CUPTI has left, no longer than that) finalized
+ *   takeall:COUNT,DIRECTORY (closes all descriptors and opens files of its own) forked (are these open in a child?)
  *   thread:NAME,KERNELS fork:CUDA spawn kill abort quick filesize:BYTES print:TEXT exit:CODE
  *   full (waits until a file has as many bytes as `filesize` allows)
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -143,12 +145,27 @@ static void *in_thread(void *argument) {
     pop();
     return NULL;
 }
+/* Closes every descriptor that it does not know, as a daemon does, and has so many files of its own after that. */
+static int own[1024], owned;
+static void take_all(const char *directory, int count) {
+    for (int i = 3; i < 4096; i++) close(i);
+    char name[512];
+    for (owned = 0; owned < count && owned < 1024; owned++) {
+        snprintf(name, sizeof name, "%s/own-%d", directory, owned);
+        own[owned] = open(name, O_RDWR | O_CREAT, 0600);
+    }
+}
+static int are_all_open(void) {
+    for (int i = 0; i < owned; i++)
+        if (own[i] < 0 || fcntl(own[i], F_GETFD) < 0) return 0;
+    return 1;
+}
 /* A minute is far more than the library's thread waits for a processor. */
 static void wait_until_full(void) {
     struct rlimit limit;
     getrlimit(RLIMIT_FSIZE, &limit);
     for (int tries = 0; tries < 60000; tries++, rest(1))
-        for (int file = 3; file < 64; file++) {
+        for (int file = 3; file < 1024; file++) {
             struct stat facts;
             if (!fstat(file, &facts) && S_ISREG(facts.st_mode) && (rlim_t)facts.st_size >= limit.rlim_cur) return;
         }
@@ -227,6 +244,15 @@ static void act(const char *word, char **self) {
         waitpid(child, &status, 0);
         if (status) _exit(97);
     } else if (!strcmp(word, "become")) execl(self[0], self[0], "nvtx", "cuda", "kernels:4", (char *)NULL);
+    else if (sscanf(word, "takeall:%ld", &a) == 1) take_all(strchr(value, ',') + 1, (int)a);
+    else if (!strcmp(word, "forked")) {
+        pid_t child = fork();
+        if (child == 0) _exit(are_all_open() ? 0 : 1);
+        int status = 0;
+        waitpid(child, &status, 0);
+        printf("%s\n", status == 0 && are_all_open() ? "all open" : "closed");
+        fflush(stdout);
+    }
     else if (!strcmp(word, "kill")) kill(getpid(), SIGKILL);
     else if (!strcmp(word, "quick")) _exit(0);
     else if (sscanf(word, "filesize:%ld", &a) == 1) { struct rlimit limit = {(rlim_t)a, (rlim_t)a}; setrlimit(RLIMIT_FSIZE, &limit); }

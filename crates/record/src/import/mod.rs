@@ -49,7 +49,7 @@ pub struct Importer {
 }
 
 /// All formats, in the order in which they are asked.
-pub(crate) const IMPORTERS: &[Importer] = &[
+pub const IMPORTERS: &[Importer] = &[
     kineto::IMPORTER,
     nsys_sqlite::IMPORTER,
     ncu_csv::IMPORTER,
@@ -140,7 +140,9 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
             .collect::<Vec<_>>()
             .join(", "),
     })?;
-    (importer.read)(&source).map(|profile| (importer.name, profile))
+    let read = (importer.read)(&source);
+    source.check_whole()?;
+    read.map(|profile| (importer.name, profile))
 }
 
 /// A directory is the wire files of one run, a set of Nsight Compute pages, or nothing.

@@ -2,14 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use memmap2::Mmap;
 
 use super::ImportError;
 use crate::issue::Issue;
-use crate::mapped;
+use crate::mapped::{self, Mapped};
+use crate::store::Folder;
 
 /// How far a compressed file may unpack, against files made to fill a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub struct Source {
 }
 
 enum Bytes {
-    Mapped(Mmap),
+    Mapped(Mapped),
     Memory(Vec<u8>),
 }
 
@@ -95,26 +96,57 @@ impl Source {
         if metadata.is_dir() {
             return Err(not_a_file("a directory"));
         }
-        let bytes = if metadata.is_file() {
-            if metadata.len() == 0 {
-                return Err(not_a_file("empty"));
+        if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
+            return Err(not_a_file("a device"));
+        }
+        if metadata.is_file() {
+            return Self::of_regular(path, &file, limits);
+        }
+        // A pipe has no length and no ratio; only the absolute limit holds.
+        let mut spill = Spill::default();
+        match spill.fill(&mut file, limits.unpacked_bytes) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(ImportError::TooLarge {
+                    path: path.to_owned(),
+                    limit_bytes: limits.unpacked_bytes,
+                });
             }
-            Bytes::Mapped(mapped::map(&file).map_err(io)?)
-        } else {
-            // A pipe has no length and no ratio; only the absolute limit holds.
-            let mut spill = Spill::default();
-            match spill.fill(&mut file, limits.unpacked_bytes) {
-                Ok(true) => {}
-                Ok(false) => {
-                    return Err(ImportError::TooLarge {
-                        path: path.to_owned(),
-                        limit_bytes: limits.unpacked_bytes,
-                    });
-                }
-                Err(Failure::Read(error) | Failure::Write(error)) => return Err(io(error)),
-            }
-            spill.finish().map_err(io)?
+            Err(Failure::Read(error) | Failure::Write(error)) => return Err(io(error)),
+        }
+        Self::whole(path, spill.finish().map_err(io)?, limits)
+    }
+
+    /// Opens a file that was found in a directory and not named by the user: nothing but a regular file is opened, and
+    /// no link is followed.
+    pub fn open_found(path: &Path, limits: &Limits) -> Result<Self, ImportError> {
+        let io = |source| ImportError::Io {
+            path: path.to_owned(),
+            source,
         };
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let name = path.file_name().unwrap_or_default();
+        let folder = Folder::open(parent).map_err(io)?;
+        Self::of_regular(path, &folder.open_file(name).map_err(io)?, limits)
+    }
+
+    fn of_regular(path: &Path, file: &File, limits: &Limits) -> Result<Self, ImportError> {
+        let io = |source| ImportError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        if file.metadata().map_err(io)?.len() == 0 {
+            return Err(ImportError::NotAFile {
+                path: path.to_owned(),
+                what: "empty",
+            });
+        }
+        let bytes = Bytes::Mapped(mapped::map(file).map_err(io)?);
+        Self::whole(path, bytes, limits)
+    }
+
+    /// Content as it was found, unpacked where it is packed.
+    fn whole(path: &Path, bytes: Bytes, limits: &Limits) -> Result<Self, ImportError> {
         let source = Self {
             path: path.to_owned(),
             bytes,
@@ -122,26 +154,17 @@ impl Source {
         };
         match Packing::of(source.bytes()) {
             Some(packing) => source.unpacked(packing, limits),
-            None if source.bytes().is_empty() => Err(not_a_file("empty")),
+            None if source.bytes().is_empty() => Err(ImportError::NotAFile {
+                path: path.to_owned(),
+                what: "empty",
+            }),
             None => Ok(source),
         }
     }
 
     /// Content that is in memory already, as a file of this name would have it; unpacked where it is packed.
     pub fn from_bytes(name: &Path, bytes: Vec<u8>, limits: &Limits) -> Result<Self, ImportError> {
-        let source = Self {
-            path: name.to_owned(),
-            bytes: Bytes::Memory(bytes),
-            issues: Vec::new(),
-        };
-        match Packing::of(source.bytes()) {
-            Some(packing) => source.unpacked(packing, limits),
-            None if source.bytes().is_empty() => Err(ImportError::NotAFile {
-                path: name.to_owned(),
-                what: "empty",
-            }),
-            None => Ok(source),
-        }
+        Self::whole(name, Bytes::Memory(bytes), limits)
     }
 
     fn unpacked(self, packing: Packing, limits: &Limits) -> Result<Self, ImportError> {
@@ -199,6 +222,20 @@ impl Source {
         match &self.bytes {
             Bytes::Mapped(map) => map,
             Bytes::Memory(bytes) => bytes,
+        }
+    }
+
+    /// An error where the file became shorter while it was read.
+    pub(super) fn check_whole(&self) -> Result<(), ImportError> {
+        match &self.bytes {
+            Bytes::Mapped(map) if map.was_cut() => Err(ImportError::Io {
+                path: self.path.clone(),
+                source: io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "it became shorter while it was read; import it when nobody writes to it",
+                ),
+            }),
+            _ => Ok(()),
         }
     }
 

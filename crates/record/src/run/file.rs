@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{HostFacts, MeasuredPass, RecordedModel, RecordedTrace, Request, RunRecord, Summary};
 use crate::issue::Issue;
 use crate::plan::Plan;
-use crate::store::{StoreError, StoredRun, write_atomically};
+use crate::store::{Folder, MOST_JSON_BYTES, StoreError, StoredRun};
 use crate::trace::{Trace, TraceFileError};
 
 /// The facts of a run beside its traces, counters and samples.
@@ -90,27 +90,32 @@ fn trace_file(number: usize) -> String {
 impl RunRecord {
     /// Writes every part of the record into a run directory.
     pub fn save(&self, run: &Path) -> Result<(), RecordError> {
+        let folder = &open(run)?;
         for (number, recorded) in self.traces.iter().enumerate() {
-            recorded.trace.save(&run.join(trace_file(number)))?;
+            recorded.trace.save_in(folder, trace_file(number))?;
         }
         if let Some(counters) = &self.counters {
-            write(run, COUNTERS_FILE, counters)?;
+            write(folder, COUNTERS_FILE, counters)?;
         }
         if let Some(memory) = &self.memory {
-            write(run, MEMORY_FILE, memory)?;
+            write(folder, MEMORY_FILE, memory)?;
         }
         if let Some(samples) = &self.samples {
-            write(run, SAMPLES_FILE, samples)?;
+            write(folder, SAMPLES_FILE, samples)?;
         }
         if !self.summaries.is_empty() {
-            write(run, SUMMARIES_FILE, &self.summaries)?;
+            write(folder, SUMMARIES_FILE, &self.summaries)?;
         }
-        self.save_facts(run)
+        self.save_facts_in(folder)
     }
 
     /// Writes `record.json` alone: what changes with every pass, without the large parts.
     pub fn save_facts(&self, run: &Path) -> Result<(), RecordError> {
-        let saved = |number: &usize| run.join(trace_file(*number)).is_file();
+        self.save_facts_in(&open(run)?)
+    }
+
+    fn save_facts_in(&self, folder: &Folder) -> Result<(), RecordError> {
+        let saved = |number: &usize| folder.has_file(trace_file(*number));
         let stored = Stored {
             schema_version: SCHEMA_VERSION,
             name: self.name.clone(),
@@ -129,14 +134,15 @@ impl RunRecord {
                 .collect(),
             issues: self.issues.clone(),
         };
-        write(run, RECORD_FILE, &stored)
+        write(folder, RECORD_FILE, &stored)
     }
 
     /// Reads the record of a run directory; `None` where the run ended before it measured anything.
     pub fn load(run: &Path) -> Result<Option<Self>, RecordError> {
+        let folder = &open(run)?;
         let file = run.join(RECORD_FILE);
-        let Some(stored) = read_stored(&file)? else {
-            if run.join(OLD_FILE).is_file() {
+        let Some(stored) = read_stored(folder)? else {
+            if folder.has_file(OLD_FILE) {
                 return Err(RecordError::Version {
                     path: run.to_owned(),
                     found: 1,
@@ -146,7 +152,7 @@ impl RunRecord {
         };
         let mut traces = Vec::new();
         for (number, pass) in stored.traces.into_iter().enumerate() {
-            let trace = Trace::load(&run.join(trace_file(number)))?;
+            let trace = Trace::load_in(folder, trace_file(number))?;
             traces.push(RecordedTrace { pass, trace });
         }
         let known = |pass: usize| pass < stored.passes.len();
@@ -172,57 +178,68 @@ impl RunRecord {
             passes: stored.passes,
             requests: stored.requests,
             fixed_cache: stored.fixed_cache,
-            samples: read(&run.join(SAMPLES_FILE))?,
+            samples: read(folder, SAMPLES_FILE)?,
             traces,
-            counters: read(&run.join(COUNTERS_FILE))?,
-            summaries: read::<Vec<Summary>>(&run.join(SUMMARIES_FILE))?.unwrap_or_default(),
-            memory: read(&run.join(MEMORY_FILE))?,
+            counters: read(folder, COUNTERS_FILE)?,
+            summaries: read::<Vec<Summary>>(folder, SUMMARIES_FILE)?.unwrap_or_default(),
+            memory: read(folder, MEMORY_FILE)?,
             issues: stored.issues,
             artifacts: artifacts.unwrap_or_default(),
         }))
     }
 }
 
-fn read_stored(file: &Path) -> Result<Option<Stored>, RecordError> {
+fn open(run: &Path) -> Result<Folder, RecordError> {
+    Folder::open(run).map_err(|source| RecordError::Read {
+        path: run.to_owned(),
+        source,
+    })
+}
+
+fn read_stored(folder: &Folder) -> Result<Option<Stored>, RecordError> {
     /// The version alone, so that another layout is refused for its version and not for a detail.
     #[derive(Deserialize)]
     struct Version {
         schema_version: u32,
     }
-    let Some(version) = read::<Version>(file)? else {
+    let Some(version) = read::<Version>(folder, RECORD_FILE)? else {
         return Ok(None);
     };
     if version.schema_version != SCHEMA_VERSION {
         return Err(RecordError::Version {
-            path: file.to_owned(),
+            path: folder.path().join(RECORD_FILE),
             found: version.schema_version,
         });
     }
-    read(file)
+    read(folder, RECORD_FILE)
 }
 
-fn write<T: Serialize>(run: &Path, name: &str, value: &T) -> Result<(), RecordError> {
+fn write<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), RecordError> {
     let mut text = serde_json::to_vec(value).map_err(RecordError::Write)?;
     text.push(b'\n');
-    Ok(write_atomically(&run.join(name), &text)?)
+    folder.replace(name, &text).map_err(|source| {
+        RecordError::Store(StoreError::Io {
+            action: "write",
+            path: folder.path().join(name),
+            source,
+        })
+    })
 }
 
 /// The contents of a JSON file; `None` where there is no such file.
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, RecordError> {
-    match std::fs::read(path) {
+fn read<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Option<T>, RecordError> {
+    let path = folder.path().join(name);
+    match folder.read(name, MOST_JSON_BYTES) {
         Ok(bytes) => {
             serde_json::from_slice(&bytes)
                 .map(Some)
                 .map_err(|error| RecordError::Damaged {
-                    path: path.to_owned(),
+                    path,
                     reason: error.to_string(),
                 })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(RecordError::Read {
-            path: path.to_owned(),
-            source,
-        }),
+        Err(source) => Err(RecordError::Read { path, source }),
     }
 }
 

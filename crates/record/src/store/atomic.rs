@@ -1,39 +1,22 @@
-use std::{
-    fs::{self, File},
-    io::Write,
-    path::Path,
-};
+use std::{ffi::OsStr, path::Path};
 
-use super::{StoreError, io_error};
+use super::{Folder, StoreError, io_error};
 
 /// Replaces `path` with `contents` so that a reader, or the next start after a crash, sees the old file or the new
-/// one and nothing between. On failure the old file is untouched and no temporary file stays behind.
+/// one and nothing between. The folder of `path` is taken as it is named; files of a run are written by
+/// [`Folder::replace`], which trusts no folder inside it.
 pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<(), StoreError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(contents)?;
-        file.sync_all()
-    });
-    if let Err(source) = written.and_then(|()| fs::rename(&temporary, path)) {
-        // The error to report is the first one; a temporary file that cannot be removed changes nothing for readers.
-        let _ = fs::remove_file(&temporary);
-        return Err(io_error("write", path)(source));
-    }
-    // The rename itself lives in the directory: without this it may be lost in a power cut.
-    if let Some(parent) = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-    {
-        File::open(parent)
-            .and_then(|directory| directory.sync_all())
-            .map_err(io_error("sync", parent))?;
-    }
-    Ok(())
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().unwrap_or(OsStr::new(""));
+    Folder::open(parent)
+        .and_then(|folder| folder.replace(name, contents))
+        .map_err(io_error("write", path))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,17 +1,11 @@
-use llmprof_units::Bytes;
 use std::{
-    fmt::Write as _,
     fs::{self, File},
-    io,
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{FlockOperation, flock};
-use sha2::{Digest, Sha256};
-
 use super::{
-    Artifact, LOCK_FILE, MANIFEST_FILE, Manifest, Pass, RunStatus, SCHEMA_VERSION, StoreError,
-    StoredRun, io_error, write_atomically,
+    Folder, Manifest, Pass, RunStatus, SCHEMA_VERSION, StoreError, StoredRun, io_error,
+    locked::{list_artifacts, lock, redact_logs, save},
 };
 use crate::issue::Issue;
 
@@ -19,6 +13,7 @@ use crate::issue::Issue;
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    folder: Folder,
     manifest: Manifest,
     /// Held open for its lock, which ends with the process.
     _lock: File,
@@ -28,7 +23,8 @@ impl RunDir {
     /// Creates `path`, takes it for this process and writes the first `run.json` with status `running`.
     ///
     /// A directory that another live process holds, or that already contains a run, is refused: a run is never
-    /// overwritten. Other files in it stay.
+    /// overwritten. Other files in it stay, but a link or special file among them is refused: workers and profilers
+    /// write by path.
     pub fn create(
         path: impl Into<PathBuf>,
         created: String,
@@ -36,16 +32,10 @@ impl RunDir {
     ) -> Result<Self, StoreError> {
         let path = path.into();
         fs::create_dir_all(&path).map_err(io_error("create", &path))?;
-        let lock_path = path.join(LOCK_FILE);
-        let lock = File::create(&lock_path).map_err(io_error("create", &lock_path))?;
-        if let Err(errno) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            let source = io::Error::from(errno);
-            if source.kind() == io::ErrorKind::WouldBlock {
-                let pid = StoredRun::open(&path).ok().map(|run| run.manifest.pid);
-                return Err(StoreError::InUse { path, pid });
-            }
-            return Err(io_error("lock", lock_path)(source));
-        }
+        let folder = Folder::open(&path).map_err(io_error("open", &path))?;
+        let lock = lock(&folder, || {
+            StoredRun::open(&path).ok().map(|run| run.manifest.pid)
+        })?;
         match StoredRun::open(&path) {
             Ok(run) => {
                 return Err(StoreError::Exists {
@@ -56,6 +46,9 @@ impl RunDir {
             Err(StoreError::NotARun { .. }) => {}
             Err(other) => return Err(other),
         }
+        folder
+            .walk(&mut |_, _, _| Ok(()))
+            .map_err(|(entry, error)| io_error("use", entry)(error))?;
         let manifest = Manifest {
             schema_version: SCHEMA_VERSION,
             llmprof_version: version.to_owned(),
@@ -73,6 +66,7 @@ impl RunDir {
         };
         let run = Self {
             path,
+            folder,
             manifest,
             _lock: lock,
         };
@@ -126,11 +120,15 @@ impl RunDir {
     /// Writes a file of the run, creating the folders above it.
     pub fn write(&self, relative: &str, contents: impl AsRef<[u8]>) -> Result<PathBuf, StoreError> {
         let path = self.path.join(relative);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(io_error("create", parent))?;
-        }
-        write_atomically(&path, contents.as_ref())?;
+        self.folder
+            .replace(relative, contents.as_ref())
+            .map_err(io_error("write", &path))?;
         Ok(path)
+    }
+
+    /// Its files, for whoever writes more than text.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     /// Lists the artifacts and writes the last `run.json`.
@@ -145,7 +143,7 @@ impl RunDir {
         self.manifest.status = status;
         self.manifest.error = error;
         self.manifest.finished = Some(finished);
-        let listed = list_artifacts(&self.path);
+        let listed = redact_logs(&self.folder).and_then(|()| list_artifacts(&self.folder));
         match listed {
             Ok(artifacts) => {
                 self.manifest.artifacts = artifacts;
@@ -159,89 +157,16 @@ impl RunDir {
     }
 
     fn save(&self) -> Result<(), StoreError> {
-        save(&self.path, &self.manifest)
-    }
-}
-
-/// Lists the files of a run that ended anew, after some were written again: a manifest must not vouch for old contents.
-///
-/// A run that a live process writes is refused.
-pub fn relist(mut run: StoredRun) -> Result<(), StoreError> {
-    let lock_path = run.path.join(LOCK_FILE);
-    let lock = File::create(&lock_path).map_err(io_error("create", &lock_path))?;
-    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(StoreError::InUse {
-            pid: Some(run.manifest.pid),
-            path: run.path,
-        });
-    }
-    run.manifest.artifacts = list_artifacts(&run.path)?;
-    save(&run.path, &run.manifest)
-}
-
-fn save(path: &Path, manifest: &Manifest) -> Result<(), StoreError> {
-    let mut text = serde_json::to_string_pretty(manifest).expect("a manifest has only string keys");
-    text.push('\n');
-    write_atomically(&path.join(MANIFEST_FILE), text.as_bytes())
-}
-
-/// Every file below `root` but the manifest and the lock, by path.
-fn list_artifacts(root: &Path) -> Result<Vec<Artifact>, StoreError> {
-    let mut artifacts = Vec::new();
-    let mut folders = vec![root.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).map_err(io_error("read", &folder))? {
-            let entry = entry.map_err(io_error("read", &folder))?;
-            let path = entry.path();
-            let kind = entry.file_type().map_err(io_error("read", &path))?;
-            if kind.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let relative = path.strip_prefix(root).expect("entries are below the root");
-            let relative = relative.to_string_lossy().into_owned();
-            if !kind.is_file() || relative == MANIFEST_FILE || relative == LOCK_FILE {
-                continue;
-            }
-            let mut file = File::open(&path).map_err(io_error("read", &path))?;
-            let mut hash = Sha256::new();
-            let bytes =
-                io::copy(&mut file, &mut HashWriter(&mut hash)).map_err(io_error("read", &path))?;
-            let sha256 = hash
-                .finalize()
-                .iter()
-                .fold(String::new(), |mut text, byte| {
-                    let _ = write!(text, "{byte:02x}");
-                    text
-                });
-            artifacts.push(Artifact {
-                path: relative,
-                bytes: Bytes(bytes),
-                sha256,
-            });
-        }
-    }
-    artifacts.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(artifacts)
-}
-
-/// Feeds a hash from `io::copy`.
-struct HashWriter<'a>(&'a mut Sha256);
-
-impl io::Write for HashWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        save(&self.folder, &self.manifest)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use llmprof_units::Bytes;
+
     use super::*;
+    use crate::store::{Artifact, relist};
 
     fn create(path: &Path) -> Result<RunDir, StoreError> {
         RunDir::create(path, "2026-01-02T03:04:05Z".into(), "0.0.0")

@@ -1,17 +1,22 @@
 //! The run directory: self-contained, crash-safe, relocatable.
 //!
-//! [`RunDir`] is the one process that writes a run; [`StoredRun`] is anyone who reads it. The state of a run is
+//! [`RunDir`] is the one process that writes a run; [`StoredRun`] is anyone who reads it, and [`LockedRun`] who writes
+//! its reports again. All of them open files by [`Folder`] alone, since a run may come from somebody else. The state of a run is
 //! `run.json`, replaced whole at each change (write, fsync, rename), so that a reader never sees half of it. The
 //! writer holds an exclusive lock for as long as it lives: the kernel drops it even after `kill -9`, which is how a
 //! run that still says `running` is known to be dead.
 
 mod atomic;
 mod directory;
+mod folder;
+mod locked;
 mod manifest;
 mod stored;
 
 pub use atomic::write_atomically;
-pub use directory::{RunDir, relist};
+pub use directory::RunDir;
+pub use folder::Folder;
+pub use locked::{LockedRun, relist};
 pub use manifest::{Artifact, Manifest, Pass, RunStatus, SCHEMA_VERSION};
 pub use stored::{Liveness, StoredRun, find_runs};
 
@@ -21,6 +26,11 @@ use std::path::PathBuf;
 pub(crate) const MANIFEST_FILE: &str = "run.json";
 /// Name of the file whose lock the writer of a run holds.
 pub(crate) const LOCK_FILE: &str = ".lock";
+
+/// No manifest is near this; a larger one is not read into memory.
+const MOST_MANIFEST_BYTES: u64 = 64 << 20;
+/// The same for the other JSON files of a run, which have a row for every token of every request.
+pub const MOST_JSON_BYTES: u64 = 1 << 30;
 
 /// The action of an I/O error that writes nothing.
 const READ: &str = "read";

@@ -1,13 +1,15 @@
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{LOCK_FILE, MANIFEST_FILE, Manifest, RunStatus, SCHEMA_VERSION, StoreError, io_error};
+use super::{
+    Folder, LOCK_FILE, MANIFEST_FILE, MOST_JSON_BYTES, MOST_MANIFEST_BYTES, Manifest, RunStatus,
+    SCHEMA_VERSION, StoreError, io_error,
+};
 
 /// Whether somebody still writes to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +34,8 @@ impl StoredRun {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
         let file = path.join(MANIFEST_FILE);
-        let text = match fs::read(&file) {
+        let read = |folder: Folder| folder.read(MANIFEST_FILE, MOST_MANIFEST_BYTES);
+        let text = match Folder::open(&path).and_then(read) {
             Ok(text) => text,
             Err(error)
                 if matches!(
@@ -65,12 +68,35 @@ impl StoredRun {
         Ok(Self { path, manifest })
     }
 
+    /// Its files, by the one door that trusts none of them.
+    pub fn folder(&self) -> Result<Folder, StoreError> {
+        Folder::open(&self.path).map_err(io_error("read", &self.path))
+    }
+
+    /// A JSON file of the run; `None` where there is none.
+    pub fn json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
+        let path = self.path.join(name);
+        match self.folder()?.read(name, MOST_JSON_BYTES) {
+            Ok(text) => {
+                serde_json::from_slice(&text)
+                    .map(Some)
+                    .map_err(|error| StoreError::BadManifest {
+                        path,
+                        reason: error.to_string(),
+                    })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", path)(error)),
+        }
+    }
+
     /// Whether its writer is alive. The lock decides, not the process id, which may have been given to another.
     pub fn liveness(&self) -> Liveness {
         if self.manifest.status != RunStatus::Running {
             return Liveness::Ended;
         }
-        let Ok(lock) = File::open(self.path.join(LOCK_FILE)) else {
+        let opened = Folder::open(&self.path).and_then(|folder| folder.open_file(LOCK_FILE));
+        let Ok(lock) = opened else {
             return Liveness::Dead;
         };
         match flock(&lock, FlockOperation::NonBlockingLockShared) {

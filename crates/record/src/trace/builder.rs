@@ -1,10 +1,11 @@
 //! A trace while it is being read.
 
-use llmprof_units::Nanos;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
 use hashbrown::HashMap;
+use llmprof_units::Nanos;
 use rayon::slice::ParallelSliceMut;
 use rustc_hash::FxBuildHasher;
 
@@ -17,6 +18,7 @@ use super::{
     OperatorCalls, Ranges, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
 };
 use crate::issue::Issue;
+use crate::secrets::redacted;
 
 /// Collects the events of a foreign profile in any order; [`finish`](Self::finish) makes the [`Trace`].
 #[derive(Default)]
@@ -399,11 +401,24 @@ fn renumber_strings(column: &mut Column<StrId>, map: &[StrId]) {
     }
 }
 
-/// Sorts the strings that are used, leaving names of users out of paths; the map gives the new id of an old one.
+/// Every string without names of users in paths, and without what looks like a credential.
+fn clean_strings(interner: &Interner) -> Vec<Cow<'_, str>> {
+    let texts = (0..interner.len()).map(|index| interner.get(StrId(index as u32)));
+    let mut clean: Vec<_> = texts.map(without_user).collect();
+    // One look at all of them is cheaper than one at each, and nearly always enough.
+    if let Cow::Owned(_) = redacted(&clean.join("\n")) {
+        for text in &mut clean {
+            if let Cow::Owned(other) = redacted(text) {
+                *text = Cow::Owned(other);
+            }
+        }
+    }
+    clean
+}
+
+/// Sorts the strings that are used; the map gives the new id of an old one.
 fn sorted_strings(interner: &Interner, used: &[bool]) -> (Strings, Vec<StrId>) {
-    let clean: Vec<_> = (0..interner.len())
-        .map(|index| without_user(interner.get(StrId(index as u32))))
-        .collect();
+    let clean = clean_strings(interner);
     let mut order: Vec<u32> = (0..clean.len() as u32)
         .filter(|&id| used[id as usize])
         .collect();

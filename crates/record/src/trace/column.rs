@@ -3,11 +3,11 @@
 use std::{fmt, mem, ops::Deref, sync::Arc};
 
 use bytemuck::Pod;
-use memmap2::Mmap;
 
 use super::StrId;
 use super::inputs::InputsId;
 use super::threads::ThreadId;
+use crate::mapped::Mapped;
 
 /// How many entries the dictionaries of a trace have: what an id in a column must stay below.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ pub struct Column<T: Element>(Storage<T>);
 enum Storage<T> {
     Owned(Vec<T>),
     Mapped {
-        file: Arc<Mmap>,
+        file: Arc<Mapped>,
         start: usize,
         end: usize,
     },
@@ -88,7 +88,7 @@ enum Storage<T> {
 impl<T: Element> Column<T> {
     /// A view of the bytes `start..end` of a mapped file, or nothing where they are outside of it, misaligned or
     /// not a whole number of values.
-    pub(crate) fn mapped(file: &Arc<Mmap>, start: usize, end: usize) -> Option<Self> {
+    pub(crate) fn mapped(file: &Arc<Mapped>, start: usize, end: usize) -> Option<Self> {
         let bytes = file.get(start..end)?;
         bytemuck::try_cast_slice::<u8, T>(bytes).ok()?;
         Some(Self(Storage::Mapped {

@@ -4,13 +4,13 @@
 //! JSON that names them. `docs/trace-format.md` has the details. Loading maps the file; the columns stay where they
 //! are and are paged in when touched.
 
-use llmprof_units::Nanos;
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -20,7 +20,9 @@ use super::{
     OperatorCalls, Ranges, Strings, Syncs, Threads, Trace,
 };
 use crate::issue::Issue;
-use crate::mapped;
+use crate::mapped::{self, Mapped};
+use crate::secrets::redacted;
+use crate::store::Folder;
 
 /// The version of the layout. A reader takes its own version only.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -102,26 +104,42 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     hash
 }
 
+/// The folder of a path, and the name in it.
+fn split(path: &Path) -> (&Path, &OsStr) {
+    (
+        path.parent().unwrap_or(Path::new("")),
+        path.file_name().unwrap_or(OsStr::new("")),
+    )
+}
+
 impl Trace {
     /// Writes the trace to `path`. The file appears there whole or not at all.
     pub fn save(&self, path: &Path) -> Result<(), TraceFileError> {
-        let io = |action| {
-            move |source| TraceFileError::Io {
-                action,
+        let (folder, name) = split(path);
+        match Folder::open(folder) {
+            Ok(folder) => self.save_in(&folder, name),
+            Err(source) => Err(TraceFileError::Io {
+                action: "create",
                 path: path.to_owned(),
                 source,
-            }
-        };
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let file = File::create(&partial).map_err(io("create"))?;
-        let written = self.write(file).and_then(|()| fs::rename(&partial, path));
-        if written.is_err() {
-            // The write failed; that the remains cannot be removed either would say nothing new.
-            let _ = fs::remove_file(&partial);
+            }),
         }
-        written.map_err(io("write"))
+    }
+
+    /// Writes the trace into a run directory. The file appears there whole or not at all.
+    pub(crate) fn save_in(
+        &self,
+        folder: &Folder,
+        name: impl AsRef<Path>,
+    ) -> Result<(), TraceFileError> {
+        let name = name.as_ref();
+        folder
+            .replace_with(name, |file| self.write(file))
+            .map_err(|source| TraceFileError::Io {
+                action: "write",
+                path: folder.path().join(name),
+                source,
+            })
     }
 
     /// Every table with its columns, in the order of the file.
@@ -142,7 +160,7 @@ impl Trace {
         ]
     }
 
-    fn write(&self, file: File) -> io::Result<()> {
+    fn write(&self, file: &mut File) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         out.write_all(&[0; HEADER_BYTES])?;
         let mut offset = HEADER_BYTES;
@@ -163,7 +181,7 @@ impl Trace {
                 offset += column.bytes.len() + padding;
             }
         }
-        let directory = serde_json::to_vec(&Directory {
+        let directory = serde_json::to_string(&Directory {
             sections,
             devices: self.devices.clone(),
             clock_origin_ns: self.clock_origin_ns,
@@ -171,22 +189,36 @@ impl Trace {
             metadata: self.metadata.clone(),
             issues: self.issues.clone(),
         })?;
+        let directory = redacted(&directory).into_owned().into_bytes();
         out.write_all(&directory)?;
-        let mut file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         header[16..24].copy_from_slice(&(offset as u64).to_le_bytes());
         header[24..32].copy_from_slice(&(directory.len() as u64).to_le_bytes());
         header[32..40].copy_from_slice(&checksum(&directory).to_le_bytes());
-        io::Seek::rewind(&mut file)?;
-        file.write_all(&header)?;
-        file.sync_all()
+        io::Seek::rewind(file)?;
+        file.write_all(&header)
     }
 
     /// Maps the trace file at `path`, checking all of it.
     pub fn load(path: &Path) -> Result<Self, TraceFileError> {
-        let sections = Sections::open(path)?;
+        let (folder, name) = split(path);
+        match Folder::open(folder) {
+            Ok(folder) => Self::load_in(&folder, name),
+            Err(source) => Err(TraceFileError::Io {
+                action: "open",
+                path: path.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    /// Maps a trace file of a run directory, checking all of it.
+    pub(crate) fn load_in(folder: &Folder, name: impl AsRef<Path>) -> Result<Self, TraceFileError> {
+        let path = folder.path().join(name.as_ref());
+        let sections = Sections::open(folder, name.as_ref(), &path)?;
         let strings = Strings::from_columns(&sections)?;
         let inputs = Inputs::from_columns(&sections, strings.len())?;
         let threads = Threads::from_columns(&sections)?;
@@ -247,12 +279,12 @@ impl Trace {
 /// The columns of an open trace file by name.
 pub(crate) struct Sections {
     path: PathBuf,
-    file: Arc<Mmap>,
+    file: Arc<Mapped>,
     directory: Directory,
 }
 
 impl Sections {
-    fn open(path: &Path) -> Result<Self, TraceFileError> {
+    fn open(folder: &Folder, name: &Path, path: &Path) -> Result<Self, TraceFileError> {
         let io = |source| TraceFileError::Io {
             action: "open",
             path: path.to_owned(),
@@ -262,9 +294,9 @@ impl Sections {
             path: path.to_owned(),
             what: what.to_owned(),
         };
-        let opened = File::open(path).map_err(io)?;
+        let opened = folder.open_file(name).map_err(io)?;
         let metadata = opened.metadata().map_err(io)?;
-        if !metadata.is_file() || metadata.len() < MAGIC.len() as u64 {
+        if metadata.len() < MAGIC.len() as u64 {
             return Err(TraceFileError::NotATrace {
                 path: path.to_owned(),
             });

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::types::Value;
@@ -49,23 +50,24 @@ impl Trace {
             path: path.to_owned(),
             source,
         };
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        match fs::remove_file(&partial) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
-            _ => {}
-        }
-        let written = Connection::open(&partial).and_then(|connection| self.fill(connection));
-        if let Err(source) = written {
-            // The write failed; that the remains cannot be removed either would say nothing new.
-            let _ = fs::remove_file(&partial);
-            return Err(SqliteExportError::Sqlite {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let partial = tempfile::Builder::new()
+            .prefix(".trace.sqlite.")
+            .permissions(fs::Permissions::from_mode(0o666))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))
+            .map_err(io)?;
+        Connection::open(partial.path())
+            .and_then(|connection| self.fill(connection))
+            .map_err(|source| SqliteExportError::Sqlite {
                 path: path.to_owned(),
                 source,
-            });
+            })?;
+        match partial.persist_noclobber(path) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(io(error.error)),
         }
-        fs::rename(&partial, path).map_err(io)
     }
 
     fn fill(&self, mut connection: Connection) -> rusqlite::Result<()> {

@@ -7,6 +7,9 @@ use crate::document::{Document, Drawing, Table};
 use crate::text::{dash, memory as text};
 use crate::view::{Line, Series, Unit};
 
+/// Devices that are shown one by one: no host has more, but a file may say so.
+const MOST_DEVICES: usize = 64;
+
 /// Adds the section; nothing where the snapshot is empty.
 pub(super) fn add(document: &mut Document, history: &MemoryHistory) {
     if history.devices.is_empty() {
@@ -17,7 +20,11 @@ pub(super) fn add(document: &mut Document, history: &MemoryHistory) {
         section.chart(format!("telemetry_{}", series.key), Drawing::Series(series));
     }
     section.table(states(history));
-    for device in &history.devices {
+    let more = history.devices.len().saturating_sub(MOST_DEVICES);
+    if more > 0 {
+        section.paragraph(text::more_devices(more));
+    }
+    for device in history.devices.iter().take(MOST_DEVICES) {
         let number = device.device;
         section.paragraph(text::fragmentation(device));
         let Some(recorded) = &device.history else {
@@ -44,6 +51,7 @@ pub fn series(history: &MemoryHistory) -> Vec<Series> {
     history
         .devices
         .iter()
+        .take(MOST_DEVICES)
         .filter_map(|device| {
             let points = &device.history.as_ref()?.timeline;
             let line = |label: &str, value: fn(&MemoryPoint) -> u64| Line {
@@ -80,7 +88,7 @@ fn states(history: &MemoryHistory) -> Table {
         2,
     );
     let share = |value: Option<f64>| value.map_or_else(dash, |value| Percent(value).to_string());
-    for device in &history.devices {
+    for device in history.devices.iter().take(MOST_DEVICES) {
         let now = &device.now;
         if let Some(recorded) = &device.history {
             let peak = &recorded.peak;

@@ -3,6 +3,8 @@
 use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
 use llmprof_units::{Count, Percent};
 
+/// Devices in the summary.
+const MOST_RESULTS: usize = 16;
 /// Allocation sites in the summary.
 const MOST_SITES: usize = 5;
 
@@ -14,9 +16,15 @@ pub fn summary(history: &MemoryHistory) -> Vec<String> {
     if history.devices.is_empty() {
         return vec!["The snapshot holds no memory of any device.".to_owned()];
     }
-    let results = history.devices.iter().map(result);
-    let details = history.devices.iter().flat_map(details);
-    results.chain(details).collect()
+    let results = history.devices.iter().take(MOST_RESULTS).map(result);
+    let details = history.devices.iter().take(MOST_RESULTS).flat_map(details);
+    let more = history.devices.len().saturating_sub(MOST_RESULTS);
+    let more = (more > 0).then(|| more_devices(more));
+    results.chain(details).chain(more).collect()
+}
+
+pub fn more_devices(count: usize) -> String {
+    format!("{} more in `memory.json`.", Count(count as u64, "device"))
 }
 
 fn result(device: &DeviceMemory) -> String {

@@ -204,7 +204,8 @@ fn recorded_lines(
     let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
     inner.describe("bench", name, &[])?;
     let kept = profile::keep(profiles, None, None, Vec::new(), &mut inner);
-    let status = if kept.is_ok() {
+    let is_whole = |kept: &profile::Profiled| kept.unwritten().is_none();
+    let status = if kept.as_ref().is_ok_and(is_whole) {
         RunStatus::Complete
     } else {
         RunStatus::Failed

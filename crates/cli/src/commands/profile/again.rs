@@ -6,20 +6,23 @@ use std::{
 };
 
 use llmprof_analysis::Analysis;
-use llmprof_record::{issue::Issue, run::RunRecord};
+use llmprof_record::{issue::Issue, run::RunRecord, store::StoredRun};
 use llmprof_theory::device::{Catalog, Device};
 
 use crate::failure::Failure;
+
+const FILE: &str = "analysis.json";
 
 /// Programs that open a file with what the user reads such files with, the first that exists.
 const OPENERS: [&str; 4] = ["xdg-open", "open", "wslview", "x-www-browser"];
 
 /// The analysis of a run.
-pub(super) fn analysis(run: &Path) -> Result<Analysis, Failure> {
-    let file = run.join("analysis.json");
-    let advice = format!("`llmprof analyze {}` makes it anew", run.display());
-    let value: serde_json::Value = json(&file)?.ok_or_else(|| {
-        Failure::new(format!("{} has no analysis to report", run.display())).hint(advice.clone())
+pub(super) fn analysis(run: &StoredRun) -> Result<Analysis, Failure> {
+    let file = run.path.join(FILE);
+    let shown = run.path.display();
+    let advice = format!("`llmprof analyze {shown}` makes it anew");
+    let value: serde_json::Value = run.json(FILE)?.ok_or_else(|| {
+        Failure::new(format!("{shown} has no analysis to report")).hint(advice.clone())
     })?;
     let version = value
         .get("schema_version")
@@ -42,8 +45,8 @@ pub(super) fn analysis(run: &Path) -> Result<Analysis, Failure> {
 }
 
 /// What the analysis of a run complained of: nothing where there is none that can be read.
-pub(super) fn issues(run: &Path) -> Vec<Issue> {
-    let value: Option<serde_json::Value> = json(&run.join("analysis.json")).ok().flatten();
+pub(super) fn issues(run: &StoredRun) -> Vec<Issue> {
+    let value: Option<serde_json::Value> = run.json(FILE).ok().flatten();
     let issues = value.and_then(|mut value| value.get_mut("issues").map(serde_json::Value::take));
     issues
         .and_then(|issues| serde_json::from_value(issues).ok())
@@ -81,18 +84,4 @@ pub(super) fn device(record: &RunRecord, analysis: &Analysis) -> Option<Device> 
     let name = analysis.device.as_ref()?;
     let own = record.device.clone().filter(|device| device.name == *name);
     own.or_else(|| Catalog::embedded().by_name(name).ok())
-}
-
-/// The contents of a JSON file of a run; `None` where there is no such file.
-fn json(path: &Path) -> Result<Option<serde_json::Value>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot read {}: {error}", path.display()))
-    };
-    match std::fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| failed(&error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(&error)),
-    }
 }

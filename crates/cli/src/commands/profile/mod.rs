@@ -19,7 +19,7 @@ use llmprof_record::{
     import::{self, Limits, Profile},
     issue::Issue,
     run::{RunRecord, TRACE_FILE},
-    store::{Pass, RunDir, RunStatus, StoredRun, relist, write_atomically},
+    store::{LockedRun, Pass, RunDir, RunStatus, StoredRun, write_atomically},
     trace::Trace,
 };
 use llmprof_report::text::warning_lines;
@@ -56,7 +56,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
     };
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
         .map_err(|error| Failure::directory(&error, "-o DIR"))?;
-    let written = (|| -> Result<(), Failure> {
+    let mut write_all = || -> Result<(), Failure> {
         store.describe("import", &record.name, &overrides)?;
         record.save(store.path())?;
         write(&record, &analysis, &mut store)?;
@@ -67,26 +67,34 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
             exit_code: None,
         })?;
         Ok(())
-    })();
-    match written {
-        Ok(()) => store.finish(RunStatus::Complete, None, clock::now())?,
+    };
+    let unwritten = match write_all() {
+        Ok(()) => store
+            .finish(RunStatus::Complete, None, clock::now())
+            .err()
+            .map(Failure::from),
         Err(failure) => {
             // The first failure is the one to report; the directory says `running` if even this cannot be written.
             let _ = store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now());
-            return Err(failure);
+            Some(failure)
         }
-    }
-    let profiled = Profiled { record, analysis };
+    };
+    let profiled = Profiled {
+        record,
+        analysis,
+        unwritten,
+    };
     profiled.print(args.json, &dir, output)
 }
 
 pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Failure> {
-    let mut run = StoredRun::open(&args.run)?;
+    let mut locked = StoredRun::open(&args.run)?.lock()?;
+    let run = &mut locked.run;
     let record = load(&run.path)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
     let analysis = analyzed(&record, device.as_ref())?;
     // What the analysis before this one found may be over.
-    let before = again::issues(&run.path);
+    let before = again::issues(run);
     run.manifest.issues.retain(|issue| !before.contains(issue));
     for issue in &analysis.issues {
         if !run.manifest.issues.contains(issue) {
@@ -101,18 +109,23 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
     };
     let mut files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
     files.push(("analysis.json".to_owned(), outputs::text(&analysis)?));
-    replace(&run.path, &files)?;
     let dir = run.path.clone();
-    relist(run)?;
-    let profiled = Profiled { record, analysis };
+    replace(&locked, &files)?;
+    locked.finish()?;
+    let profiled = Profiled {
+        record,
+        analysis,
+        unwritten: None,
+    };
     profiled.print(args.json, &dir, output)
 }
 
 /// Renders the reports of a run again from its analysis.
 pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failure> {
-    let run = StoredRun::open(&args.run)?;
+    let locked = StoredRun::open(&args.run)?.lock()?;
+    let run = &locked.run;
     let record = load(&run.path)?;
-    let analysis = again::analysis(&run.path)?;
+    let analysis = again::analysis(run)?;
     let judged = again::device(&record, &analysis);
     let results = Results {
         record: &record,
@@ -120,9 +133,9 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
         device: judged.as_ref(),
     };
     let files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
-    replace(&run.path, &files)?;
     let page = run.path.join("report.html");
-    relist(run)?;
+    replace(&locked, &files)?;
+    locked.finish()?;
     output.line(&page.display().to_string())?;
     if args.open {
         again::open(&page)?;
@@ -153,15 +166,21 @@ pub(crate) fn keep(
         record.issues.extend(more);
     }
     analysis.issues.extend(record.issues.iter().cloned());
-    record.save(store.path())?;
-    write(&record, &analysis, store)?;
-    Ok(Profiled { record, analysis })
+    let saved = record.save(store.path()).map_err(Failure::from);
+    let written = saved.and_then(|()| write(&record, &analysis, store));
+    Ok(Profiled {
+        record,
+        analysis,
+        unwritten: written.err(),
+    })
 }
 
 /// Profiles with what follows from them.
 pub(crate) struct Profiled {
     record: RunRecord,
     analysis: Analysis,
+    /// Why the run directory does not have all of it.
+    unwritten: Option<Failure>,
 }
 
 impl Profiled {
@@ -175,9 +194,16 @@ impl Profiled {
         results.digest()
     }
 
-    pub(crate) fn print(&self, json: bool, dir: &Path, output: &mut Output) -> Result<(), Failure> {
+    /// Why the run directory does not have all of it, where it does not.
+    pub(crate) fn unwritten(&self) -> Option<&Failure> {
+        self.unwritten.as_ref()
+    }
+
+    /// Prints what was found, and then fails where it could not be written.
+    pub(crate) fn print(self, json: bool, dir: &Path, output: &mut Output) -> Result<(), Failure> {
         if json {
-            return output.json(&self.analysis);
+            output.json(&self.analysis)?;
+            return self.unwritten.map_or(Ok(()), Err);
         }
         for line in self.digest() {
             output.line(&line)?;
@@ -185,6 +211,9 @@ impl Profiled {
         let mut warnings = Output::stderr();
         for line in warning_lines(&self.analysis.issues) {
             warnings.line(&line)?;
+        }
+        if let Some(unwritten) = self.unwritten {
+            return Err(unwritten);
         }
         output.line(&format!("report: {}", dir.join("report.html").display()))
     }
@@ -219,8 +248,12 @@ fn load(run: &Path) -> Result<RunRecord, Failure> {
 }
 
 fn analyzed(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, Failure> {
-    llmprof_analysis::analyze(record, device)
-        .map_err(|error| Failure::new(format!("cannot analyze the run: {error}")))
+    let mut analysis = llmprof_analysis::analyze(record, device)
+        .map_err(|error| Failure::new(format!("cannot analyze the run: {error}")))?;
+    if llmprof_units::has_saturated() {
+        analysis.issues.push(Issue::error("analysis.saturated"));
+    }
+    Ok(analysis)
 }
 
 fn write(record: &RunRecord, analysis: &Analysis, store: &mut RunDir) -> Result<(), Failure> {
@@ -234,15 +267,9 @@ fn write(record: &RunRecord, analysis: &Analysis, store: &mut RunDir) -> Result<
 }
 
 /// Writes files anew into a run that ended.
-fn replace(run: &Path, files: &[outputs::Output]) -> Result<(), Failure> {
+fn replace(run: &LockedRun, files: &[outputs::Output]) -> Result<(), Failure> {
     for (name, contents) in files {
-        let file = run.join(name);
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                Failure::new(format!("cannot create {}: {error}", folder.display()))
-            })?;
-        }
-        write_atomically(&file, contents.as_bytes())?;
+        run.write(name, contents)?;
     }
     Ok(())
 }
@@ -250,19 +277,21 @@ fn replace(run: &Path, files: &[outputs::Output]) -> Result<(), Failure> {
 pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failure> {
     let run = StoredRun::open(&args.run)?;
     let file = run.path.join(TRACE_FILE);
-    if !file.is_file() {
+    if !run.folder()?.has_file(TRACE_FILE) {
         return Err(Failure::new(format!(
             "{} has no timeline to export",
             run.path.display()
         )));
     }
     let trace = Trace::load(&file).map_err(|error| Failure::new(error.to_string()))?;
-    let target = args.output.clone().unwrap_or_else(|| {
-        run.path.join(match args.to {
-            ExportFormat::Chrome => "trace.json",
-            ExportFormat::Sqlite => "trace.sqlite",
-        })
-    });
+    let name = match args.to {
+        ExportFormat::Chrome => "trace.json",
+        ExportFormat::Sqlite => "trace.sqlite",
+    };
+    let target = args.output.clone().unwrap_or_else(|| run.path.join(name));
+    let within = target.starts_with(&run.path);
+    // A file of the run is written by whoever holds the run.
+    let locked = within.then(|| run.lock()).transpose()?;
     match args.to {
         ExportFormat::Chrome => {
             let mut text = Vec::new();
@@ -272,14 +301,17 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
                 .map_err(|error| {
                     Failure::new(format!("cannot write {}: {error}", target.display()))
                 })?;
-            write_atomically(&target, &text)?;
+            match (&locked, &args.output) {
+                (Some(locked), None) => locked.write(name, &text)?,
+                _ => write_atomically(&target, &text)?,
+            }
         }
         ExportFormat::Sqlite => trace
             .write_sqlite(&target)
             .map_err(|error| Failure::new(error.to_string()))?,
     }
-    if target.starts_with(&run.path) {
-        relist(run)?;
+    if let Some(locked) = locked {
+        locked.finish()?;
     }
     output.line(&target.display().to_string())
 }

@@ -18,7 +18,7 @@ use llmprof_record::{
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::text::issue_line;
-use llmprof_units::Share;
+use llmprof_units::{Bytes, Share};
 use llmprof_wire::Options;
 
 use super::profile::{self, Profiled, files::free};
@@ -77,7 +77,14 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         Ok(ran) => ran,
         Err(failure) => return Err(failed(store, failure)),
     };
-    store.finish(status(&end), None, clock::now())?;
+    let unwritten = kept.as_ref().ok().and_then(|kept| kept.unwritten());
+    match unwritten.map(ToString::to_string) {
+        // What was found is printed below, with this failure.
+        Some(why) => {
+            let _ = store.finish(RunStatus::Failed, Some(why), clock::now());
+        }
+        None => store.finish(status(&end), None, clock::now())?,
+    }
     // What the command printed comes first.
     let _ = std::io::stdout().flush();
     match kept {
@@ -112,9 +119,11 @@ fn recorded(
     store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
     let directory = std::path::absolute(store.path().join(FOLDER)).map_err(failure)?;
     let mut channel = Channel::open().map_err(failure)?;
+    let most = args.max_size.or_else(|| half_of_disk(&directory));
     let schedule = Schedule {
         after: args.after,
         length: args.length,
+        most: most.map(|most| (directory.clone(), most)),
     };
     let cupti = Cupti {
         library,
@@ -135,7 +144,8 @@ fn recorded(
     } else {
         CommandOutput::Stdout
     };
-    let end = watch(&launch, &mut channel, schedule, command_output, interrupt).map_err(failure)?;
+    let end =
+        watch(&launch, &mut channel, &schedule, command_output, interrupt).map_err(failure)?;
     Ok(Recorded {
         end,
         processes: channel.processes().cloned().collect(),
@@ -151,6 +161,8 @@ fn keep(
 ) -> Result<Result<Profiled, Issue>, Failure> {
     let processes = &recorded.processes;
     let mut issues = issues(processes);
+    let was_full = recorded.end.was_full;
+    issues.extend(was_full.then(|| Issue::error("record.max_size")));
     // Where it was to detach and did not, the files say so.
     issues.extend(
         args.overhead
@@ -190,6 +202,12 @@ fn status(end: &WatchedEnd) -> RunStatus {
         end if end.status.success() => RunStatus::Complete,
         _ => RunStatus::Failed,
     }
+}
+
+/// Half of what is free: recording must not fill a disk that others write to.
+fn half_of_disk(directory: &Path) -> Option<Bytes> {
+    let disk = rustix::fs::statvfs(directory).ok()?;
+    Some(Bytes(disk.f_bavail.saturating_mul(disk.f_frsize) / 2))
 }
 
 /// Whether some process used CUDA, or tried to.

@@ -162,11 +162,12 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             json: plan.output.json,
             markdown: plan.output.markdown,
         };
-        outputs::write(&results, wanted, &mut store).map_err(|failure| halt(&failure))?;
+        // What was found is printed even where the disk has no room for it.
         summary = results.digest();
         summary.extend(peak_memory(&record));
+        let written = outputs::write(&results, wanted, &mut store);
         analysis = Some(found);
-        ran
+        ran.and(written.map_err(|failure| halt(&failure)))
     };
     let done = stages();
     let (status, error) = status(done, interrupt.count() > 0);
@@ -176,7 +177,16 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         calibration::outdone().unwrap_or_else(|failure| failure.warn());
     }
     let issues = store.manifest().issues.clone();
-    store.finish(status, error.clone(), clock::now())?;
+    let finished = store.finish(status, error.clone(), clock::now());
+    let (status, error) = match (finished, error) {
+        (Ok(()), error) => (status, error),
+        // The first failure is the one to report.
+        (Err(_), Some(error)) => (RunStatus::Failed, Some(error)),
+        (Err(unwritten), None) => {
+            let failure = Failure::from(unwritten);
+            (RunStatus::Failed, Some(failure.in_a_line()))
+        }
+    };
     Ok(Ended {
         issues,
         dir: job.dir.clone(),

@@ -73,7 +73,7 @@ pub(super) fn sweep(
             host: how.host,
             uses_gpu,
         };
-        let launched = launch(launcher, multirun, &request, &pending, &tell)?;
+        let launched = launch(launcher, multirun, &request, &pending, &crate::output::note)?;
         let ended = pending.iter().filter_map(|&number| {
             let state = launched.states.get(&number).map(String::as_str);
             let started = state.is_some() || is_run(&multirun.jobs[number], cwd);
@@ -85,7 +85,7 @@ pub(super) fn sweep(
     rows.extend(kept.map(|number| stored(number, &multirun.jobs[number], None, cwd)));
     rows.sort_by_key(|row: &Row| row.number);
     for line in comparison::warnings(&rows) {
-        tell(&line);
+        crate::output::note(&line);
     }
     output.table(&comparison::table(&rows))?;
     write_results(&rows, &dir)?;
@@ -100,7 +100,7 @@ pub(super) fn sweep(
     }
     let complete = skipped == 0 && rows.iter().all(|row| row.complete);
     if !complete && launcher != Launcher::Basic {
-        tell(&format!(
+        crate::output::note(&format!(
             "the same command with hydra.sweep.dir='{}' --resume runs what is not complete again",
             dir.display()
         ));
@@ -160,7 +160,7 @@ fn in_this_process(
                 return;
             };
             let (all, overrides) = (multirun.jobs.len(), job.overrides.join(" "));
-            tell(&format!("job {number} (of {all}): {overrides}"));
+            crate::output::note(&format!("job {number} (of {all}): {overrides}"));
             let outcome = job::run(job, cwd, show);
             if matches!(&outcome, Ok(ended) if ended.status == RunStatus::Interrupted) {
                 stop.store(true, Ordering::Relaxed);
@@ -260,12 +260,6 @@ fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> Row {
         figures: analysis.as_ref().map(Figures::of),
         issues: run.map(|run| run.manifest.issues).unwrap_or_default(),
     }
-}
-
-/// A line on standard error. Nobody may be reading; that must not end the sweep.
-fn tell(line: &str) {
-    let line = format!("{line}\n");
-    let _ = std::io::Write::write_all(&mut anstream::stderr(), line.as_bytes());
 }
 
 fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {

@@ -1,8 +1,7 @@
 //! What a run found, in a few lines, from the files that it left.
 
-use std::path::Path;
-
 use llmprof_analysis::findings::Finding;
+use llmprof_record::store::StoredRun;
 use llmprof_report::text;
 use llmprof_units::{Nanos, Times, significant};
 use serde_json::Value;
@@ -11,15 +10,15 @@ use serde_json::Value;
 const MOST_FINDINGS: usize = 5;
 
 /// Name and value of each result; nothing where the run left none.
-pub(super) fn results(run: &Path) -> Vec<(&'static str, String)> {
+pub(super) fn results(run: &StoredRun) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
-    if let Some(metrics) = json(&run.join("metrics.json")) {
+    if let Some(metrics) = json(run, "metrics.json") {
         latency(&metrics["aggregates"], &mut lines);
         for phase in metrics["phases"].as_array().into_iter().flatten() {
             lines.extend(phase_line(phase).map(|line| ("phase", line)));
         }
     }
-    if let Some(analysis) = json(&run.join("analysis.json")) {
+    if let Some(analysis) = json(run, "analysis.json") {
         let findings = analysis["findings"].as_array();
         // One that abstains concludes nothing.
         let concluded = findings
@@ -37,8 +36,8 @@ pub(super) fn results(run: &Path) -> Vec<(&'static str, String)> {
 }
 
 /// A file that is absent or cannot be read shows nothing: `runs show` is of any run, whatever became of it.
-fn json(file: &Path) -> Option<Value> {
-    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+fn json(run: &StoredRun, file: &str) -> Option<Value> {
+    run.json(file).ok()?
 }
 
 fn latency(aggregates: &Value, lines: &mut Vec<(&'static str, String)>) {
@@ -79,12 +78,16 @@ fn millis(mean: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use llmprof_record::store::RunDir;
+
     use super::*;
 
     #[test]
     fn results_come_from_metrics_and_analysis() {
-        let run = tempfile::tempdir().unwrap();
-        assert_eq!(results(run.path()), []);
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "2026-01-01T00:00:00Z".into(), "0.0.0").unwrap();
+        let stored = StoredRun::open(folder.path()).unwrap();
+        assert_eq!(results(&stored), []);
         let metrics = r#"{"aggregates": {"ttft_ms": {"mean": 12.5}, "tpot_ms": null, "tokens_per_s": {"mean": 40.0}},
             "phases": [{"phase": "decode", "class": "memory_bound", "plain_wall_ns": null, "waterfall": {"wall_ns": 2000000}}]}"#;
         let analysis = r#"{"findings": [
@@ -93,7 +96,7 @@ mod tests {
             {"code": "idle", "phase": "decode", "evidence": [], "confidence": "abstains", "abstains": {"reason": "no_phases"}}]}"#;
         std::fs::write(run.path().join("metrics.json"), metrics).unwrap();
         std::fs::write(run.path().join("analysis.json"), analysis).unwrap();
-        let shown = results(run.path());
+        let shown = results(&stored);
         let names: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["TTFT", "tokens/s", "phase", "finding"]);
         assert!(shown[2].1.contains("memory-bound"), "{shown:?}");

@@ -16,6 +16,7 @@ use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Reading};
 use crate::issue::Issue;
+use crate::store::Folder;
 
 /// Reads one page; [`read_directory`] reads many.
 pub(crate) const IMPORTER: Importer = Importer {
@@ -92,16 +93,26 @@ pub fn read(bytes: &[u8], place: &str) -> Result<Counters, NcuError> {
     Ok(builder.counters)
 }
 
+/// A page of every launch of an hour is far from this.
+const MOST_PAGE_BYTES: u64 = 1 << 32;
+
 /// Reads every page below a directory, at most two levels down. Files in one directory are of one report, so that
 /// their rows with one ID are of one launch.
 pub fn read_directory(path: &Path) -> Result<Counters, NcuError> {
+    let folder = Folder::open(path).map_err(|source| NcuError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
     let mut builder = CountersBuilder::default();
     let mut pages = 0;
     for file in csv_files(path, 2)? {
-        let bytes = std::fs::read(&file).map_err(|source| NcuError::Io {
+        let failed = |source| NcuError::Io {
             path: file.clone(),
             source,
-        })?;
+        };
+        let bytes = folder
+            .read(file.strip_prefix(path).unwrap_or(&file), MOST_PAGE_BYTES)
+            .map_err(failed)?;
         let relative = file.strip_prefix(path).unwrap_or(&file);
         let place = relative.display().to_string();
         let report = relative
@@ -136,7 +147,8 @@ fn csv_files(path: &Path, levels: u32) -> Result<Vec<PathBuf>, NcuError> {
     entries.sort();
     let mut files = Vec::new();
     for entry in entries {
-        if entry.is_dir() {
+        let is_folder = std::fs::symlink_metadata(&entry).is_ok_and(|metadata| metadata.is_dir());
+        if is_folder {
             if levels > 1 {
                 files.extend(csv_files(&entry, levels - 1)?);
             }

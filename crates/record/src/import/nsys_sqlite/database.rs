@@ -1,7 +1,10 @@
 //! Reading tables whose columns differ between versions of the tool, from a file that may be damaged.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
@@ -13,6 +16,10 @@ pub(super) struct Database {
     tables: BTreeMap<String, Vec<String>>,
     texts: HashMap<i64, String>,
     losses: BTreeMap<(String, String), (u64, Issue)>,
+    /// More rows than this no table of a file of its size can have, unless its pages are named several times.
+    most_rows: u64,
+    /// Bytes of text that may still be taken, for the same reason.
+    text_left: Cell<u64>,
 }
 
 /// The cells of one row, taken in the order in which the columns were asked for.
@@ -20,15 +27,30 @@ pub(super) struct Cells<'r> {
     row: &'r Row<'r>,
     next: usize,
     wrong: Option<usize>,
+    text_left: &'r Cell<u64>,
 }
 
+/// The fewest bytes that a row takes: two of its page's index, and two of its own.
+const ROW_BYTES: u64 = 4;
+/// Text that may be taken for each byte of the file.
+const TEXT_PER_BYTE: u64 = 4;
+/// Steps of SQLite's machine that are allowed for each byte of the file, and whatever its size.
+const STEPS_PER_BYTE: u64 = 256;
+const FREE_STEPS: u64 = 100_000_000;
+/// How many steps pass between two looks at the count.
+const STEPS_AT_ONCE: i32 = 10_000;
+
 impl Database {
-    /// Lists the tables. An error says that the file cannot be read as a database at all.
-    pub(super) fn open(connection: Connection) -> rusqlite::Result<Self> {
+    /// Lists the tables. An error says that the file cannot be read as a database at all. `bytes` is the size of the file:
+    /// pages that are named several times can make it a database of any size.
+    pub(super) fn open(mut connection: Connection, bytes: u64) -> rusqlite::Result<Self> {
+        restrict(&mut connection, bytes)?;
         let mut tables = BTreeMap::new();
         {
-            let mut list = connection
-                .prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")?;
+            // A table of a module (full text search and others) has no page of its own, and is not looked at.
+            let mut list = connection.prepare(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY name",
+            )?;
             let names: Vec<String> = list
                 .query_map([], |row| row.get(0))?
                 .collect::<Result<_, _>>()?;
@@ -46,6 +68,8 @@ impl Database {
             tables,
             texts: HashMap::new(),
             losses: BTreeMap::new(),
+            most_rows: bytes / ROW_BYTES + 1,
+            text_left: Cell::new(bytes.saturating_mul(TEXT_PER_BYTE)),
         })
     }
 
@@ -67,11 +91,15 @@ impl Database {
 
     /// How many rows a table has, as far as that can be counted.
     pub(super) fn rows(&self, table: &str) -> Option<u64> {
-        let query = format!("SELECT COUNT(*) FROM {}", quoted(table));
-        let count = self
-            .connection
-            .query_row(&query, [], |row| row.get::<_, i64>(0));
-        count.ok().map(|count| count.max(0) as u64)
+        // Not by `COUNT(*)`, which nothing can end.
+        let query = format!("SELECT NULL FROM {}", quoted(table));
+        let mut statement = self.connection.prepare(&query).ok()?;
+        let mut rows = statement.query([]).ok()?;
+        let mut count = 0;
+        while count < self.most_rows && rows.next().ok()?.is_some() {
+            count += 1;
+        }
+        Some(count)
     }
 
     /// Calls `each` with every row of a table, and returns how many rows there were. Columns that this version lacks
@@ -109,16 +137,22 @@ impl Database {
             .collect();
         let query = format!("SELECT {} FROM {}", selected.join(", "), quoted(table));
         let mut read = 0;
+        let mut is_over = false;
         let mut unusable: Option<(u64, u64, usize)> = None;
         let mut walk = || -> rusqlite::Result<()> {
             let mut statement = self.connection.prepare(&query)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
+                if read >= self.most_rows {
+                    is_over = true;
+                    return Ok(());
+                }
                 read += 1;
                 let mut cells = Cells {
                     row,
                     next: 0,
                     wrong: None,
+                    text_left: &self.text_left,
                 };
                 if each(&mut cells).is_none() {
                     let place = unusable.get_or_insert((0, read, cells.wrong.unwrap_or(0)));
@@ -132,6 +166,13 @@ impl Database {
             let column = columns.get(column).copied().unwrap_or_default();
             let issue = Issue::warning("nsys.unusable_row").with("row", first);
             self.lose(issue.with("column", column), table, count);
+        }
+        if is_over {
+            self.lose(
+                Issue::error("nsys.too_many_rows").with("row", read),
+                table,
+                1,
+            );
         }
         if let Err(error) = ended {
             let issue = Issue::error("nsys.damaged_table").with("row", read);
@@ -210,12 +251,33 @@ impl Cells<'_> {
     /// The next cell as text; `None` for NULL and everything else.
     pub(super) fn text(&mut self) -> Option<String> {
         let at = self.next;
-        if let Some(ValueRef::Text(bytes)) = self.take() {
+        let text_left = self.text_left;
+        if let Some(ValueRef::Text(bytes)) = self.take()
+            && let Some(left) = text_left.get().checked_sub(bytes.len() as u64)
+        {
+            text_left.set(left);
             return Some(String::from_utf8_lossy(bytes).into_owned());
         }
         self.wrong = Some(at);
         None
     }
+}
+
+/// Lets SQLite do nothing but read: no function or trigger that the file names, no page written, no end of work.
+fn restrict(connection: &mut Connection, bytes: u64) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    let longest = i32::try_from(bytes.max(1 << 20)).unwrap_or(i32::MAX);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
+    let steps = bytes.saturating_mul(STEPS_PER_BYTE).max(FREE_STEPS);
+    let mut left = steps / STEPS_AT_ONCE.unsigned_abs() as u64;
+    let spent = move || {
+        left = left.saturating_sub(1);
+        left == 0
+    };
+    connection.progress_handler(STEPS_AT_ONCE, Some(spent))
 }
 
 fn quoted(name: &str) -> String {

@@ -37,7 +37,7 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
     let unusable = |what: String| source.unusable(FORMAT, what);
     // The file must outlive the connection.
     let (connection, _unpacked) = open(source).map_err(&unusable)?;
-    let mut database = Database::open(connection)
+    let mut database = Database::open(connection, source.bytes().len() as u64)
         .map_err(|error| unusable(format!("SQLite cannot read its tables: {error}")))?;
     if !is_export(&database) {
         let names: Vec<&str> = database.tables().map(|(name, _)| name).take(5).collect();

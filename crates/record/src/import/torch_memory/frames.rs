@@ -36,6 +36,9 @@ impl Sites {
     pub(super) fn of(&mut self, heap: &Heap<'_>, stack: Value) -> Option<u32> {
         let mut best: Option<Frame> = None;
         for &frame in heap.items(stack)? {
+            if !heap.spend(1) {
+                return None;
+            }
             let Value::Dict(number) = frame else { continue };
             let known = self.frames.get(&number).copied();
             let Some(frame) = known.or_else(|| self.describe(heap, frame)) else {

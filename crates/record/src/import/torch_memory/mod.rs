@@ -33,8 +33,16 @@ pub fn read(source: &Source) -> Result<MemoryHistory, ImportError> {
     let bytes = source.bytes();
     let pickle = pickle::load(bytes, &pickle::Limits::default())
         .map_err(|error| source.unusable(FORMAT, error.to_string()))?;
-    let mut history = snapshot::read(&pickle.heap, pickle.root)
-        .ok_or_else(|| source.unusable(FORMAT, "it has no list of segments"))?;
+    let history = snapshot::read(&pickle.heap, pickle.root).filter(|_| !pickle.heap.is_spent());
+    if pickle.heap.is_spent() {
+        let limit = pickle::STEPS_PER_BYTE;
+        let what = format!(
+            "it names the same values so often that reading it takes more than {limit} steps a byte"
+        );
+        return Err(source.unusable(FORMAT, what));
+    }
+    let mut history =
+        history.ok_or_else(|| source.unusable(FORMAT, "it has no list of segments"))?;
     history.issues.extend(source.issues().iter().cloned());
     if pickle.end < bytes.len() {
         let left = (bytes.len() - pickle.end) as u64;

@@ -17,6 +17,9 @@ pub(super) fn read(heap: &Heap<'_>, root: Value) -> Option<MemoryHistory> {
     let mut losses = Losses::default();
     let mut states: FxHashMap<i64, MemoryState> = FxHashMap::default();
     for &segment in heap.items(heap.get(root, "segments")?)? {
+        if heap.is_spent() {
+            break;
+        }
         match read_segment(heap, segment) {
             Some((device, state)) => add(states.entry(device).or_default(), &state),
             None => losses.segments += 1,
@@ -30,6 +33,9 @@ pub(super) fn read(heap: &Heap<'_>, root: Value) -> Option<MemoryHistory> {
     for (device, &trace) in traces.unwrap_or_default().iter().enumerate() {
         let list = events.entry(device as i64).or_default();
         for &entry in heap.items(trace).unwrap_or_default() {
+            if heap.is_spent() {
+                break;
+            }
             match read_event(heap, entry, &mut sites, &mut losses) {
                 Some(event) => list.push(event),
                 None => losses.events += 1,

@@ -44,7 +44,7 @@ pub fn read_files(paths: &[PathBuf], limits: &Limits) -> Result<Trace, ImportErr
     let mut sources = Vec::new();
     let mut failed = Vec::new();
     for path in paths {
-        match Source::open(path, limits) {
+        match Source::open_found(path, limits) {
             Ok(source) => sources.push(source),
             Err(error) => failed.push(error),
         }
@@ -52,7 +52,11 @@ pub fn read_files(paths: &[PathBuf], limits: &Limits) -> Result<Trace, ImportErr
     if sources.is_empty() && !failed.is_empty() {
         return Err(failed.remove(0));
     }
-    let mut trace = read_sources(&sources)?;
+    let read = read_sources(&sources);
+    for source in &sources {
+        source.check_whole()?;
+    }
+    let mut trace = read?;
     for error in failed {
         trace
             .issues

@@ -1,6 +1,7 @@
 //! What a pickle builds.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use super::integer::Integer;
 
@@ -35,6 +36,9 @@ pub struct Heap<'a> {
     /// Lists, tuples and sets.
     pub(super) sequences: Vec<Vec<Value>>,
     pub(super) dicts: Vec<Vec<(Value, Value)>>,
+    /// Steps that readers may still take. A pickle can name one value any number of times, so that what is read may be
+    /// far more than what was written.
+    pub(super) steps_left: Cell<u64>,
 }
 
 impl Heap<'_> {
@@ -81,9 +85,24 @@ impl Heap<'_> {
         }
     }
 
+    /// Takes steps of a reader; false where it has taken more than the size of the pickle allows.
+    pub fn spend(&self, steps: usize) -> bool {
+        let left = self.steps_left.get().saturating_sub(steps as u64);
+        self.steps_left.set(left);
+        left > 0
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.steps_left.get() == 0
+    }
+
     /// What a dictionary has under a name.
     pub fn get(&self, dict: Value, name: &str) -> Option<Value> {
-        self.pairs(dict)?
+        let pairs = self.pairs(dict)?;
+        if !self.spend(pairs.len() + 1) {
+            return None;
+        }
+        pairs
             .iter()
             .rev()
             .find(|(key, _)| self.text(*key) == Some(name))

@@ -13,6 +13,11 @@ use super::{
 /// The newest protocol that is known.
 const NEWEST: u8 = 5;
 
+/// Steps that a reader may take for each byte. Snapshots of torch take about 4: they share stacks between events.
+pub(in crate::import::torch_memory) const STEPS_PER_BYTE: u64 = 64;
+/// What a reader may take whatever the size.
+const FREE_STEPS: u64 = 1 << 20;
+
 /// How much a pickle may build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -59,6 +64,8 @@ pub fn load<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Pickle<'a>, PickleEr
         offset: 0,
     };
     let root = machine.run()?;
+    let steps = (bytes.len() as u64).saturating_mul(STEPS_PER_BYTE);
+    machine.heap.steps_left.set(steps.max(FREE_STEPS));
     Ok(Pickle {
         root,
         end: machine.bytes.position(),

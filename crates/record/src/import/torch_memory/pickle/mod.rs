@@ -16,6 +16,7 @@ mod machine;
 mod opcode;
 mod text;
 
+pub(super) use self::machine::STEPS_PER_BYTE;
 pub use self::{
     heap::{Heap, Value},
     integer::Integer,

@@ -1,0 +1,256 @@
+//! The commit of a repository that may be anybody's.
+//!
+//! A repository can name commands that git runs on the way (`core.fsmonitor`, hooks, filters), so that asking git in a
+//! foreign one runs somebody's program. The commit is therefore read from the files themselves; whether files differ
+//! from it, git is asked only where the repository's own settings are all known to start nothing.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// Sections of a repository's config that start nothing when the state of files is asked for.
+const HARMLESS_SECTIONS: [&str; 5] = ["remote", "branch", "user", "pull", "push"];
+/// Keys of the section `core` of which the same is true.
+const HARMLESS_CORE: [&str; 9] = [
+    "repositoryformatversion",
+    "filemode",
+    "bare",
+    "logallrefupdates",
+    "ignorecase",
+    "precomposeunicode",
+    "symlinks",
+    "autocrlf",
+    "eol",
+];
+/// No file of git that is read here is longer.
+const MOST_BYTES: u64 = 16 << 20;
+/// Names may name others; git has no chain longer than this.
+const MOST_LINKS: usize = 5;
+
+/// The commit of the repository around `project`; with `+` where files differ from it.
+pub(crate) fn revision(project: &Path) -> Option<String> {
+    let project = project.canonicalize().ok()?;
+    let root = project
+        .ancestors()
+        .find(|folder| folder.join(".git").exists())?;
+    let folder = git_folder(root)?;
+    let common = common_folder(&folder);
+    let revision = head(&folder, &common)?;
+    let harmless = is_harmless(&common.join("config"), true)
+        && is_harmless(&folder.join("config.worktree"), false)
+        && !common.join("info/attributes").exists();
+    if harmless && differs(root) {
+        Some(revision + "+")
+    } else {
+        Some(revision)
+    }
+}
+
+/// `.git`, or where it says that the folder is.
+fn git_folder(root: &Path) -> Option<PathBuf> {
+    let path = root.join(".git");
+    if path.is_dir() {
+        return Some(path);
+    }
+    let text = read(&path)?;
+    Some(root.join(text.strip_prefix("gitdir:")?.trim()))
+}
+
+/// A worktree has its branches and settings in the repository that it is of.
+fn common_folder(folder: &Path) -> PathBuf {
+    match read(&folder.join("commondir")) {
+        Some(path) => folder.join(path.trim()),
+        None => folder.to_owned(),
+    }
+}
+
+fn head(folder: &Path, common: &Path) -> Option<String> {
+    let mut name = "HEAD".to_owned();
+    for _ in 0..MOST_LINKS {
+        let text = read(&folder.join(&name)).or_else(|| read(&common.join(&name)));
+        let Some(text) = text else {
+            return packed(common, &name);
+        };
+        let text = text.trim();
+        let Some(next) = text.strip_prefix("ref:") else {
+            return is_commit(text).then(|| text.to_owned());
+        };
+        next.trim().clone_into(&mut name);
+        // Names of branches stay below the folder.
+        if !name.starts_with("refs/") || name.split('/').any(|part| part == "..") {
+            return None;
+        }
+    }
+    None
+}
+
+fn packed(common: &Path, name: &str) -> Option<String> {
+    let text = read(&common.join("packed-refs"))?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let (commit, _) = lines.find(|(_, found)| *found == name)?;
+    is_commit(commit).then(|| commit.to_owned())
+}
+
+fn is_commit(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether a config has nothing but what is known to start nothing. An absent one has nothing.
+fn is_harmless(config: &Path, is_needed: bool) -> bool {
+    let Some(text) = read(config) else {
+        return !is_needed;
+    };
+    let mut section = String::new();
+    for line in text.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(header) = line.strip_prefix('[') {
+            let Some((name, rest)) = header.split_once(']') else {
+                return false;
+            };
+            let name = name.split([' ', '.']).next().unwrap_or_default();
+            section = name.to_ascii_lowercase();
+            if !rest.trim().is_empty() {
+                return false;
+            }
+            continue;
+        }
+        let key = line.split(['=', ' ', '\t']).next().unwrap_or_default();
+        let known = match section.as_str() {
+            "core" => HARMLESS_CORE.contains(&key.to_ascii_lowercase().as_str()),
+            other => HARMLESS_SECTIONS.contains(&other),
+        };
+        // A line that goes on could hide a header.
+        if !known || line.ends_with('\\') {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether git says that a tracked file differs. Nothing of the index is written, no submodule is entered.
+fn differs(root: &Path) -> bool {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(root)
+        .args(["--no-optional-locks", "--no-pager"])
+        .args([
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+        ])
+        .args(["status", "--porcelain", "--untracked-files=no"])
+        .arg("--ignore-submodules=all")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+}
+
+fn read(path: &Path) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    if !metadata.is_file() || metadata.len() > MOST_BYTES {
+        return None;
+    }
+    let mut text = String::new();
+    let file = fs::File::open(path).ok()?;
+    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(folder: &Path, args: &[&str]) {
+        let status = Command::new("git")
+            .arg("-C")
+            .arg(folder)
+            .args(["-c", "user.name=a", "-c", "user.email=a@example.com"])
+            .args(args)
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.unwrap().success(), "{args:?}");
+    }
+
+    fn repository() -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        git(folder.path(), &["init", "-q", "-b", "main"]);
+        fs::write(folder.path().join("file"), "one").unwrap();
+        git(folder.path(), &["add", "file"]);
+        git(folder.path(), &["commit", "-q", "-m", "one"]);
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(folder.path())
+            .args(["rev-parse", "HEAD"])
+            .output()
+            .unwrap();
+        let commit = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        (folder, commit)
+    }
+
+    #[test]
+    fn the_commit_is_the_one_that_git_names() {
+        let (folder, commit) = repository();
+        let inside = folder.path().join("a/b");
+        fs::create_dir_all(&inside).unwrap();
+        assert_eq!(revision(&inside).as_ref(), Some(&commit));
+        git(folder.path(), &["pack-refs", "--all"]);
+        assert_eq!(revision(&inside).as_ref(), Some(&commit));
+        git(folder.path(), &["worktree", "add", "-q", "tree"]);
+        assert_eq!(
+            revision(&folder.path().join("tree")).as_ref(),
+            Some(&commit)
+        );
+        fs::write(folder.path().join("file"), "two").unwrap();
+        assert_eq!(revision(&inside), Some(commit.clone() + "+"));
+        git(folder.path(), &["checkout", "-q", "--detach"]);
+        assert_eq!(revision(&inside), Some(commit + "+"));
+        assert_eq!(revision(Path::new("/proc")), None);
+    }
+
+    /// Each of these ran a program of the repository's author.
+    #[test]
+    fn nothing_of_the_repository_is_run() {
+        let (folder, commit) = repository();
+        let ran = folder.path().join("ran");
+        let program = folder.path().join("program");
+        fs::write(
+            &program,
+            format!("#!/bin/sh\ntouch {}\ncat\n", ran.display()),
+        )
+        .unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, mode).unwrap();
+        let named = program.display().to_string();
+        let hook = folder.path().join(".git/hooks/post-index-change");
+        fs::create_dir_all(hook.parent().unwrap()).unwrap();
+        fs::copy(&program, hook).unwrap();
+        fs::write(folder.path().join(".gitattributes"), "* filter=x diff=x\n").unwrap();
+        let config = folder.path().join(".git/config");
+        let before = fs::read_to_string(&config).unwrap();
+        for hostile in [
+            format!("[core]\n\tfsmonitor = {named}\n"),
+            format!("[filter \"x\"]\n\tclean = {named}\n"),
+            format!("[filter \"x\"]\n\tprocess = {named}\n"),
+            format!("[diff \"x\"]\n\ttextconv = {named}\n"),
+            format!("[alias]\n\tstatus = !{named}\n"),
+            format!("[core]\n\thooksPath = {}\n", folder.path().display()),
+            format!("[include]\n\tpath = {named}\n"),
+            format!("[core] fsmonitor = {named}\n"),
+            format!("[remote \"o\"]\n\turl = x\\\n\n[core]\n\tfsmonitor = {named}\n"),
+        ] {
+            fs::write(&config, format!("{before}{hostile}")).unwrap();
+            fs::write(folder.path().join("file"), &hostile).unwrap();
+            let found = revision(folder.path()).unwrap();
+            assert!(found.starts_with(&commit), "{hostile}");
+            assert!(!ran.exists(), "{hostile}");
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Values that look like credentials. They are taken out of every text that is written into a run directory, wherever
+//! they came from: a command line, an override, a config, the environment, the log of a worker.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, OnceLock};
+
+use memchr::memmem;
+
+/// What stands in the place of a secret. Valid inside a string of JSON or YAML, in HTML and in a CSV cell.
+pub const REDACTED: &str = "(redacted)";
+
+/// How tokens of well-known services begin, and the fewest characters that follow.
+const PREFIXES: [(&str, usize); 17] = [
+    ("hf_", 30),
+    ("sk-", 16),
+    ("sk_live_", 16),
+    ("ghp_", 20),
+    ("gho_", 20),
+    ("ghs_", 20),
+    ("ghu_", 20),
+    ("github_pat_", 20),
+    ("glpat-", 16),
+    ("AKIA", 16),
+    ("ASIA", 16),
+    ("xoxb-", 10),
+    ("xoxp-", 10),
+    ("nvapi-", 20),
+    ("AIza", 30),
+    ("npm_", 30),
+    ("pypi-", 30),
+];
+
+/// Parts of names whose values are secrets.
+const NAMES: [&str; 12] = [
+    "api_key",
+    "api-key",
+    "apikey",
+    "access_key",
+    "access-key",
+    "private_key",
+    "secret",
+    "password",
+    "passwd",
+    "credential",
+    "token",
+    "authorization",
+];
+
+/// Ends of names that hold no value but say where it is, or what it is called.
+const NOT_A_VALUE: [&str; 7] = ["_env", "-env", "_file", "_path", "_id", "_name", "-name"];
+
+/// A value shorter than this is not looked for by itself: it would be found in words.
+const SHORTEST: usize = 8;
+
+static KNOWN: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
+
+/// The values of our own environment whose names say that they are secret, and those that [`remember`] added.
+fn known() -> &'static Mutex<Vec<String>> {
+    KNOWN.get_or_init(|| {
+        let variables = std::env::vars().filter(|(name, value)| is_secret(name, value));
+        Mutex::new(variables.map(|(_, value)| value).collect())
+    })
+}
+
+/// Keeps the values of variables in mind whose names say that they are secret, such as those that a worker is given.
+pub fn remember<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    let Ok(mut known) = known().lock() else {
+        return;
+    };
+    for (name, value) in variables {
+        if is_secret(name, value) && !known.iter().any(|other| other == value) {
+            known.push(value.to_owned());
+        }
+    }
+}
+
+fn is_secret(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let names = NAMES.iter().any(|part| match *part {
+        "token" => name == "token" || name.ends_with("_token"),
+        part => name.contains(part),
+    });
+    let says_where = NOT_A_VALUE.iter().any(|end| name.ends_with(end));
+    names && !says_where && value.len() >= SHORTEST && !value.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// `text` without values that look like credentials.
+pub fn redacted(text: &str) -> Cow<'_, str> {
+    let lower = text.to_ascii_lowercase();
+    let mut found: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut add = |range: Range<usize>| {
+        let end = found.entry(range.start).or_default();
+        *end = (*end).max(range.end);
+    };
+    prefixed(text, &mut add);
+    bearers(text, &lower, &mut add);
+    in_urls(text, &mut add);
+    named(text, &lower, &mut add);
+    if let Ok(known) = known().lock() {
+        for value in known.iter() {
+            for start in memmem::find_iter(text.as_bytes(), value) {
+                add(start..start + value.len());
+            }
+        }
+    }
+    if found.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len());
+    let mut at = 0;
+    for (start, end) in found {
+        if start >= at {
+            clean.push_str(&text[at..start]);
+            clean.push_str(REDACTED);
+        }
+        at = at.max(end);
+    }
+    clean.push_str(&text[at..]);
+    Cow::Owned(clean)
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// How many bytes from `at` on satisfy `is_part`.
+fn run(text: &[u8], at: usize, is_part: impl Fn(u8) -> bool) -> usize {
+    text[at..].iter().take_while(|&&byte| is_part(byte)).count()
+}
+
+fn prefixed(text: &str, add: &mut impl FnMut(Range<usize>)) {
+    let bytes = text.as_bytes();
+    for (prefix, fewest) in PREFIXES {
+        for start in memmem::find_iter(bytes, prefix) {
+            let begins = start == 0 || !bytes[start - 1].is_ascii_alphanumeric();
+            let after = start + prefix.len();
+            // Tokens of Hugging Face have no underscore, names of functions that begin alike do.
+            let length = match prefix {
+                "hf_" => run(bytes, after, |byte| byte.is_ascii_alphanumeric()),
+                "AKIA" | "ASIA" => run(bytes, after, |byte| {
+                    byte.is_ascii_uppercase() || byte.is_ascii_digit()
+                }),
+                _ => run(bytes, after, is_word),
+            };
+            let value = &bytes[after..after + length];
+            let varied =
+                value.iter().any(u8::is_ascii_digit) && value.iter().any(u8::is_ascii_alphabetic);
+            if begins && length >= fewest && varied {
+                add(start..after + length);
+            }
+        }
+    }
+    // JSON Web Tokens: three parts in base64, the first of which begins with `{"`.
+    for start in memmem::find_iter(bytes, "eyJ") {
+        let length = run(bytes, start, |byte| is_word(byte) || byte == b'.');
+        let dots = bytes[start..start + length].iter().filter(|b| **b == b'.');
+        if length >= 40 && dots.count() == 2 {
+            add(start..start + length);
+        }
+    }
+}
+
+fn bearers(text: &str, lower: &str, add: &mut impl FnMut(Range<usize>)) {
+    for scheme in ["bearer ", "basic "] {
+        for start in memmem::find_iter(lower.as_bytes(), scheme) {
+            let after = start + scheme.len();
+            let is_part = |byte: u8| is_word(byte) || b".~+/=".contains(&byte);
+            let length = run(text.as_bytes(), after, is_part);
+            let has_digit = text.as_bytes()[after..after + length]
+                .iter()
+                .any(u8::is_ascii_digit);
+            if length >= SHORTEST && has_digit {
+                add(after..after + length);
+            }
+        }
+    }
+}
+
+/// `https://user:password@host`: the password.
+fn in_urls(text: &str, add: &mut impl FnMut(Range<usize>)) {
+    let bytes = text.as_bytes();
+    for start in memmem::find_iter(bytes, "://") {
+        let after = start + 3;
+        let length = run(bytes, after, |byte| {
+            !byte.is_ascii_whitespace() && !b"/\"'<>?#".contains(&byte)
+        });
+        let authority = &bytes[after..after + length];
+        let at = authority.iter().rposition(|&byte| byte == b'@');
+        let colon = authority.iter().position(|&byte| byte == b':');
+        if let (Some(at), Some(colon)) = (at, colon)
+            && colon + 1 < at
+        {
+            add(after + colon + 1..after + at);
+        }
+    }
+}
+
+/// `API_KEY=value`, `"api_key": "value"`, `--api-key value`, `["--api-key", "value"]`.
+fn named(text: &str, lower: &str, add: &mut impl FnMut(Range<usize>)) {
+    let bytes = text.as_bytes();
+    for name in NAMES {
+        for found in memmem::find_iter(lower.as_bytes(), name) {
+            let before = bytes[..found].iter().rev().take_while(|b| is_word(**b));
+            let start = found - before.count();
+            let end = found + run(bytes, found, is_word);
+            let key = lower[start..end].trim_start_matches('-');
+            if let Some(value) = value_after(bytes, start, end)
+                && is_secret(&key.replace('-', "_"), &text[value.clone()])
+                && looks_like_a_value(name, &text[value.clone()])
+            {
+                add(value);
+            }
+        }
+    }
+}
+
+/// Where the value of a name stands, if one follows.
+fn value_after(text: &[u8], start: usize, end: usize) -> Option<Range<usize>> {
+    let skip = |at: usize, set: &[u8]| at + run(text, at, |byte| set.contains(&byte));
+    let is_flag = text[start] == b'-';
+    // Quotes may be escaped, where JSON stands in a string of JSON.
+    let mut at = skip(end, b"\\\"'");
+    let spaces = skip(at, b" \t");
+    at = match text.get(spaces) {
+        Some(b'=' | b':') => skip(spaces + 1, b" \t"),
+        // Words of a command: in a line, in a list of JSON, in a list of YAML.
+        Some(b',') if is_flag => skip(spaces + 1, b" \t\n"),
+        Some(b'\n') if is_flag => {
+            let item = skip(spaces, b" \t\n");
+            text[item..].starts_with(b"- ").then_some(item + 2)?
+        }
+        Some(_) if is_flag && spaces > at => spaces,
+        _ => return None,
+    };
+    let value = skip(at, b"\\\"'");
+    let is_part = |byte: u8| !byte.is_ascii_whitespace() && !b"\"'\\,;{}[]()<>&".contains(&byte);
+    let length = run(text, value, is_part);
+    Some(value..value + length)
+}
+
+fn looks_like_a_value(name: &str, value: &str) -> bool {
+    if value.starts_with(['$', '-']) || matches!(value, "Bearer" | "Basic" | "environment") {
+        return false;
+    }
+    // Models have tokens of another kind.
+    name != "token"
+        || (value.len() >= 12
+            && value.bytes().any(|byte| byte.is_ascii_digit())
+            && value.bytes().any(|byte| byte.is_ascii_alphabetic()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HF: &str = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz12345678";
+
+    #[test]
+    fn credentials_go_wherever_they_stand() {
+        let cases = [
+            (format!("HF_TOKEN={HF} python serve.py"), HF),
+            (format!("{{\"x\": \"{HF}\"}}"), HF),
+            (format!("{{\\\"x\\\": \\\"{HF}\\\"}}"), HF),
+            (
+                "vllm serve --api-key hunter2hunter".to_owned(),
+                "hunter2hunter",
+            ),
+            (
+                "[\"--api-key\", \"hunter2hunter\"]".to_owned(),
+                "hunter2hunter",
+            ),
+            ("- --api-key\n- hunter2hunter\n".to_owned(), "hunter2hunter"),
+            ("OPENAI_API_KEY='abcdefgh1'".to_owned(), "abcdefgh1"),
+            (
+                "\"db_password\": \"correct-horse\"".to_owned(),
+                "correct-horse",
+            ),
+            ("password: correct-horse".to_owned(), "correct-horse"),
+            (
+                "Authorization: Bearer abc123def456".to_owned(),
+                "abc123def456",
+            ),
+            ("https://me:s3cretpass@host/x".to_owned(), "s3cretpass"),
+            (
+                "key sk-proj-abcdef0123456789 end".to_owned(),
+                "sk-proj-abcdef0123456789",
+            ),
+            ("AKIAIOSFODNN7EXAMPLE".to_owned(), "AKIAIOSFODNN7EXAMPLE"),
+        ];
+        for (text, secret) in cases {
+            let clean = redacted(&text);
+            assert!(!clean.contains(secret), "{text} became {clean}");
+            assert!(clean.contains(REDACTED), "{text} became {clean}");
+            assert_eq!(redacted(&clean), clean, "redacting twice changes nothing");
+        }
+    }
+
+    #[test]
+    fn words_of_inference_stay() {
+        for text in [
+            r#"{"prompt_tokens": 512, "eos_token_id": 2, "bos_token": "<|begin_of_text|>"}"#,
+            "infer.max_new_tokens=16 workload.prompt_tokens=128",
+            "eos_token: </s>",
+            "api_key_env: OPENAI_API_KEY",
+            "serving.api_key_env=SECRET_VARIABLE_NAME1",
+            "hf_quantizer_forward_pass_with_a_very_long_name",
+            "sk-learn",
+            "task-0123456789abcdefgh",
+            "--token-limit 12345678901234",
+            "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>",
+            "http://localhost:8000/v1/completions",
+            "api_key: ${oc.env:API_KEY}",
+            "tokens: 12345678",
+            "\"sha256\": \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"",
+        ] {
+            assert_eq!(redacted(text), text);
+        }
+    }
+
+    #[test]
+    fn values_of_variables_go_from_every_text() {
+        remember([("WORKER_SECRET", "xyzzy-plugh"), ("HOME", "/home/someone")]);
+        assert_eq!(redacted("it said xyzzy-plugh!"), "it said (redacted)!");
+        assert_eq!(redacted("/home/someone"), "/home/someone");
+    }
+}

@@ -1,0 +1,130 @@
+"""Writes the seeds of fuzz/corpus: small files of every format, from fixtures where there are some."""
+
+import csv
+import gzip
+import io
+import json
+import pickle
+import sqlite3
+import struct
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FIXTURES = HERE.parent / "fixtures"
+
+
+def put(format: str, name: str, content: bytes) -> None:
+    folder = HERE / "corpus" / format
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def kineto() -> None:
+    slice = {"ph": "X", "pid": 1, "tid": 1, "ts": 10.5, "dur": 9.0}
+    shapes = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "c10::BFloat16"], "Concrete Inputs": ["", "1"]}
+    device = {"pid": 0, "tid": 7}
+    kernel = {"correlation": 7, "device": 0, "stream": 7, "grid": [4, 1, 1], "block": [128, 1, 1], "registers per thread": 32,
+              "shared memory": 0, "est. achieved occupancy %": 50}
+    events = [
+        {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "python"}},
+        {**slice, "cat": "cpu_op", "name": "aten::mm", "args": {"External id": 3, **shapes}},
+        {**slice, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 12.25, "dur": 2.5, "args": {"correlation": 7, "External id": 3}},
+        {**slice, **device, "cat": "kernel", "name": "void gemm<128, 64>(float*)", "ts": 20.0, "dur": 5.5, "args": kernel},
+        {**slice, **device, "cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 30.0, "dur": 1.0, "args": {"bytes": 4096, "correlation": 8}},
+        {**slice, **device, "cat": "gpu_memset", "name": "Memset", "ts": 32.0, "dur": 1.0, "args": {"bytes": 64, "correlation": 9}},
+        {**slice, "cat": "user_annotation", "name": "execute_context_1(8)_generation_2(2)", "ts": 9.0, "dur": 50.0},
+        {"ph": "s", "id": 7, "pid": 1, "tid": 1, "ts": 12.25, "cat": "ac2g", "name": "ac2g"},
+        {"ph": "f", "id": 7, "pid": 0, "tid": 7, "ts": 20.0, "cat": "ac2g", "name": "ac2g", "bp": "e"},
+        {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 13.0, "args": {"Bytes": 512, "Total Allocated": 1024, "Addr": 99, "Device Type": 1, "Device Id": 0}},
+        {"ph": "B", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 40.0},
+        {"ph": "E", "pid": 1, "tid": 1, "ts": 41.0},
+    ]
+    top = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150000000000, "numSms": 132}],
+           "baseTimeNanoseconds": 1700000000000000000, "traceEvents": events}
+    put("kineto", "small.json", json.dumps(top, indent=1).encode())
+    put("kineto", "compact.json", json.dumps(events).encode())
+
+
+def nsys_sqlite() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.executescript("""
+        PRAGMA page_size = 512;
+        CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+        CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+        CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, smCount INTEGER, totalMemory INTEGER, busLocation TEXT);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, "end" INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER,
+            correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER, gridX INTEGER, gridY INTEGER, gridZ INTEGER,
+            blockX INTEGER, blockY INTEGER, blockZ INTEGER);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, "end" INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue INTEGER);
+        CREATE TABLE NVTX_EVENTS (start INTEGER, "end" INTEGER, eventType INTEGER, text TEXT, globalTid INTEGER, textId INTEGER, domainId INTEGER);
+        INSERT INTO StringIds VALUES (1, 'void gemm<4>(float*)'), (2, 'gemm'), (3, 'cudaLaunchKernel_v7000');
+        INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_SCHEMA_VERSION', '3.16.0');
+        INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H200', 132, 150000000000, '0000:01:00.0');
+        INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2000, 2500, 0, 1, 7, 5, 281474976710656, 1, 2, 4, 1, 1, 128, 1, 1);
+        INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1000, 1100, 281474976710657, 5, 3, 0);
+        INSERT INTO NVTX_EVENTS VALUES (900, 3000, 59, 'decode', 281474976710657, NULL, 0);
+    """)
+    path = HERE / "corpus" / "nsys_sqlite" / "small.sqlite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    connection.execute("VACUUM INTO ?", [str(path)])
+
+
+def ncu_csv() -> None:
+    for name in ("decode_raw", "decode_details"):
+        text = gzip.open(FIXTURES / "h200/ncu" / f"{name}.csv.gz", "rt").read()
+        rows = list(csv.reader(io.StringIO(text)))[:6]
+        columns = [index for index, column in enumerate(rows[0]) if index < 14 or "pct" in column or "throughput" in column][:40]
+        out = io.StringIO()
+        csv.writer(out, quoting=csv.QUOTE_ALL).writerows([[row[index] for index in columns if index < len(row)] for row in rows])
+        put("ncu_csv", f"{name}.csv", out.getvalue().encode())
+
+
+def nsys_stats() -> None:
+    for name in ("stats_cuda_gpu_kern_sum", "stats_nvtx_sum", "stats_cuda_api_sum"):
+        lines = (FIXTURES / "h200/nsys" / f"{name}.csv").read_text().splitlines()[:6]
+        put("nsys_stats", f"{name}.csv", ("\n".join(lines) + "\n").encode())
+
+
+def wire() -> None:
+    put("llmprof_wire", "triton.wire", gzip.open(FIXTURES / "h200/cupti/triton.wire.gz").read()[:6000])
+
+
+def engine() -> None:
+    header = json.dumps({"operators": [{"path": "model.layers.0.mlp", "kind": "linear", "dtype": "f32"}],
+                         "ranges": [{"name": "decode", "start_ns": 5, "end_ns": 900}], "dropped": 1}).encode()
+    calls = b"".join(struct.pack("<6I2Q", 0, 0, 1, 8, 16, 32, 10 + 20 * n, 25 + 20 * n) for n in range(4))
+    put("llmprof_engine", "small.events", b"LPOPS2\n" + struct.pack("<Q", len(header)) + header + struct.pack("<Q", 4) + calls)
+
+
+def torch_memory() -> None:
+    frames = [{"name": "forward", "filename": "/x/site-packages/torch/nn/linear.py", "line": 3}, {"name": "main", "filename": "run.py", "line": 9}]
+    block = {"size": 512, "requested_size": 500, "address": 4096, "state": "active_allocated", "frames": frames}
+    free = {"size": 1536, "address": 4608, "state": "inactive"}
+    segment = {"device": 0, "address": 4096, "total_size": 2048, "stream": 0, "segment_type": "small", "allocated_size": 512,
+               "active_size": 512, "requested_size": 500, "blocks": [block, free]}
+    events = [{"action": "segment_alloc", "addr": 4096, "size": 2048, "stream": 0, "time_us": 1},
+              {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 2, "frames": frames},
+              {"action": "free_requested", "addr": 4096, "size": 512, "stream": 0, "time_us": 3, "frames": frames},
+              {"action": "oom", "size": 99, "device_free": 5, "stream": 0, "time_us": 4}]
+    snapshot = {"segments": [segment], "device_traces": [events, []]}
+    for protocol in (0, 2, 4):
+        put("torch_memory", f"protocol{protocol}.pickle", pickle.dumps(snapshot, protocol))
+
+
+def trtexec() -> None:
+    profile = [{"count": 10}, {"name": "fc", "timeMs": 10, "averageMs": 1.0, "medianMs": 1.0, "percentage": 80}]
+    layers = {"Layers": [{"Name": "fc", "LayerType": "gemm", "ParameterType": "MatrixMultiply", "Inputs": [{"Dimensions": [1, 4096], "Format/Datatype": "Row major linear FP16 format"}],
+                          "Outputs": [{"Dimensions": [1, 4096], "Format/Datatype": "FP16"}], "Weights": {"Type": "Half", "Count": 16777216}}]}
+    put("trtexec", "profile.json", json.dumps(profile).encode())
+    put("trtexec", "layers.json", json.dumps(layers).encode())
+    put("trtexec", "times.json", json.dumps([{"startH2dMs": 0.1, "latencyMs": 1.5, "computeMs": 1.25}]).encode())
+
+
+def config() -> None:
+    put("config", "small.yaml", b"a: 1\nb: ${a}\nc: [x, '${b}', {d: '${oc.env:HOME,none}'}]\ne: &anchor {f: 1_000, g: 0x1F, h: 1:30}\ni: *anchor\nj: ${.b}-${a}\nk: |\n  text\n  more\n")
+    put("config", "double.yaml", b"a: xxxxxxxxxx\nb: ${a}${a}\nc: ${b}${b}\nd: ${c}${c}\n")
+
+
+for make in (kineto, nsys_sqlite, ncu_csv, nsys_stats, wire, engine, torch_memory, trtexec, config):
+    make()

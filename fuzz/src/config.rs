@@ -1,0 +1,21 @@
+//! A config: parsed, and every interpolation in it resolved.
+
+use llmprof_config::{
+    context::Context,
+    grammar::overrides::{KeepOrder, parse_override},
+    resolve::resolve,
+    source::Source,
+    yaml,
+};
+
+/// True where it could be.
+pub fn read(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    for line in text.lines() {
+        let _ = parse_override(line, &mut KeepOrder);
+    }
+    let Ok(mut node) = yaml::load(&Source::new("input", text)) else {
+        return false;
+    };
+    resolve(&mut node, &Context::new()).is_ok()
+}

@@ -1,0 +1,6 @@
+//! What the fuzz targets do. `crates/*/tests/fuzz_replay.rs` does the same with the seeds and damaged copies of them.
+
+pub mod config;
+pub mod importers;
+pub mod mutate;
+pub mod run_directory;

@@ -8,6 +8,7 @@ use llmprof_config::hydra;
 use llmprof_units::{Bytes, Share};
 
 use crate::args_assets::{BootstrapArgs, DatasetCommand, ExternalsCommand, InitArgs};
+use crate::args_kernels::{DoctorArgs, KernelsCommand};
 
 /// Profiles LLM inference: what a model did on a device, what it should have cost, and where the difference went.
 #[derive(Debug, Parser)]
@@ -128,6 +129,22 @@ Examples:
   llmprof compare runs/b --save-baseline main               keep it as baselines/main.json
   llmprof compare runs/c --baseline main --gate 'tpot<+3%' --junit gate.xml")]
     Compare(Box<crate::commands::CompareArgs>),
+    /// Find the kernels that matter, collect their counters with Nsight Compute, and say what limits them.
+    #[command(after_help = "\
+Examples:
+  llmprof kernels top runs/mine --coverage 95% -o top-kernels.yaml
+  llmprof kernels profile top-kernels.yaml -o ncu/ -- python bench.py
+  llmprof kernels analyze ncu/ -o analysis/")]
+    Kernels {
+        #[command(subcommand)]
+        command: KernelsCommand,
+    },
+    /// Check what profiling needs: driver, tools, permissions, Python; and say what would fix it.
+    #[command(after_help = "\
+Examples:
+  llmprof doctor
+  llmprof doctor --python .venv/bin/python --json")]
+    Doctor(DoctorArgs),
     /// Show devices: peaks, bandwidths, caches, with sources.
     #[command(after_help = "\
 Examples:
@@ -251,6 +268,9 @@ pub(crate) struct HydraArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) hydra: HydraArgs,
+    /// Print the commands of the profilers that the run would start, and stop.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// With --multirun: number of concurrent jobs. Concurrent profiles disturb each other.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) jobs: usize,

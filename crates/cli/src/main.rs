@@ -6,6 +6,7 @@
 mod app;
 mod args;
 mod args_assets;
+mod args_kernels;
 mod calibration;
 mod clock;
 mod commands;

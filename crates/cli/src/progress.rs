@@ -34,6 +34,10 @@ impl Observer for Show {
     fn stage(&self, name: &str, steps: u64) -> Box<dyn StageObserver> {
         Box::new(Stage::start(*self, name, steps))
     }
+
+    fn tell(&self, line: &str) {
+        anstream::eprintln!("{line}");
+    }
 }
 
 impl StageObserver for Stage {

@@ -6,6 +6,7 @@
 pub mod counters;
 pub mod import;
 pub mod issue;
+pub mod kernel_list;
 pub mod kernel_name;
 pub mod mapped;
 pub mod memory;

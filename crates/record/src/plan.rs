@@ -5,6 +5,7 @@
 
 mod cupti;
 mod mistakes;
+mod nsight;
 mod runtime;
 mod serving;
 mod source;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cupti::CuptiPlan;
 pub use self::mistakes::Mistake;
+pub use self::nsight::{CaptureRange, CublasLogPlan, NcuPlan, NsysPlan, Tier};
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
 pub use self::serving::ServingPlan;
 pub use self::source::CodeSource;
@@ -246,6 +248,14 @@ pub struct PipelinePlan {
     pub cupti: CuptiPlan,
     #[serde(default)]
     pub torch_profiler: TorchProfilerPlan,
+    /// The timeline of Nsight Systems.
+    #[serde(default)]
+    pub nsys: NsysPlan,
+    /// The counters of Nsight Compute.
+    #[serde(default)]
+    pub ncu: NcuPlan,
+    #[serde(default)]
+    pub cublas_log: CublasLogPlan,
 }
 
 /// A stage that is on or off.

@@ -38,9 +38,10 @@ use self::assumptions::{
 use self::subject::Subject;
 use self::traced::of_trace;
 use crate::analysis::{Analysis, AnalysisError};
-use crate::counters::CountersAnalysis;
+use crate::counters::{ClassRule, CountersAnalysis, against_model};
 use crate::findings::throttling;
 use crate::latency::{Latency, load_time};
+use crate::statics;
 use crate::telemetry::{self, HostTelemetry};
 
 /// Analyzes what was recorded, against the peaks of `device`, of the record's own device, or of the one that its trace
@@ -85,7 +86,18 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     }
     let timeline = analysis.timeline.as_deref();
     let counters = record.counters.as_ref();
-    analysis.counters = counters.map(|counters| CountersAnalysis::of(counters, timeline));
+    analysis.counters = counters
+        .map(|counters| CountersAnalysis::of(counters, timeline, judged, ClassRule::default()));
+    let ncu = record.plan.as_ref().map(|plan| &plan.pipeline.ncu);
+    if let (Some(counted), Some(subject), Some(ncu)) =
+        (&mut analysis.counters, subject.as_ref(), ncu)
+        && ncu.range.as_deref() == Some("decode")
+        && let Ok(statics) = statics::analyze("", subject.model, &subject.workload, None)
+    {
+        // A batch of fewer tokens has fewer steps.
+        let steps = ncu.steps.min(subject.workload.new_tokens.saturating_sub(1));
+        counted.against_model = against_model::compare(&counted.launches, &statics, steps);
+    }
     let tables = record.summaries.iter().map(|summary| &summary.table);
     analysis.summaries = tables.clone().cloned().collect();
     let memory = record.memory.as_ref();

@@ -83,6 +83,18 @@ class Loop:
     def run(self) -> None:
         decoder: Decoder = self._ready.decoder(len(self._batch.requests))
         decoder.begin(self._inputs)
+        watched = self._on_cuda and self._batch.instruments.cuda_profiler
+        if watched:
+            self._now()
+            torch.cuda.profiler.start()
+        try:
+            self._generate(decoder)
+        finally:
+            if watched:
+                self._now()
+                torch.cuda.profiler.stop()
+
+    def _generate(self, decoder: Decoder) -> None:
         self._start = self._now()
         self._mark()
         tokens = self._prefill(decoder)

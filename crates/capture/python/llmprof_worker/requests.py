@@ -78,6 +78,7 @@ class Instruments:
     module_ranges: bool = False
     profile: Profile | None = None
     memory_snapshot: str | None = None
+    cuda_profiler: bool = False
 
 
 @dataclass

@@ -90,6 +90,11 @@ impl Launch {
         Ok(Child::new(process, stdout_path, stderr_path))
     }
 
+    /// Runs it to its end and collects what it prints; for short questions to a tool.
+    pub fn output(&self) -> io::Result<std::process::Output> {
+        self.command().stdin(Stdio::null()).output()
+    }
+
     /// As the standard library starts it, with our own input and output.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);

@@ -5,6 +5,7 @@
 
 mod channel;
 mod cupti;
+pub mod nsight;
 mod recording;
 mod watch;
 

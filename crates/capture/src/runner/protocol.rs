@@ -219,6 +219,9 @@ pub struct Instruments {
     /// The file to write the allocator's history to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_snapshot: Option<PathBuf>,
+    /// Whether the batch runs between `cudaProfilerStart` and `cudaProfilerStop`, by which Nsight's tools know it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cuda_profiler: bool,
 }
 
 impl Instruments {

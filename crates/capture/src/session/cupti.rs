@@ -101,6 +101,7 @@ pub(super) fn capture(
         folder: FOLDER,
         request,
         is_measured: false,
+        is_patient: false,
     };
     let kind = session.plan.runtime.kind;
     let (mut passes, _) = Passes::start(session, &start, record)

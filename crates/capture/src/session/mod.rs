@@ -6,6 +6,7 @@ mod cupti;
 mod feed;
 mod halt;
 mod native;
+mod nsight;
 mod passes;
 mod pytorch;
 mod slices;
@@ -25,12 +26,14 @@ use serde_json::{Map, Value};
 pub use self::feed::{Feed, FeedError};
 pub use self::halt::Halt;
 pub use self::slices::{Sliced, cupti_stays};
-use crate::process::Interrupt;
+use crate::{process::Interrupt, profiler::nsight::ToolError};
 
 /// Where a run is shown while it goes on.
 pub trait Observer {
     /// A stage of `steps` steps begins; 0 where their number is not known.
     fn stage(&self, name: &str, steps: u64) -> Box<dyn StageObserver>;
+    /// Something worth knowing before the next stage.
+    fn tell(&self, _line: &str) {}
 }
 
 /// One stage while it goes on. Dropped without an end, it failed.
@@ -68,6 +71,11 @@ impl Session<'_> {
         record.save(self.store.path())?;
         ran
     }
+}
+
+/// The command lines that a run would start, the worker's first.
+pub fn commands(plan: &Plan, cwd: &Path, run: &Path) -> Result<Vec<String>, ToolError> {
+    nsight::lines(plan, &pytorch::worker(plan, cwd), run)
 }
 
 /// The design of the model as a worker is asked to load it.

@@ -29,6 +29,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         folder: FOLDER,
         request: &request,
         is_measured: true,
+        is_patient: false,
     };
     let (mut passes, loaded) = Passes::start(session, &start, record)?;
     if passes.session.feed.is_text() && !loaded.tokenizer {

@@ -27,6 +27,8 @@ pub(super) struct Start<'a> {
     pub(super) request: &'a Load,
     /// Whether what it reports of loading belongs to the run: a second worker only repeats the first.
     pub(super) is_measured: bool,
+    /// Whether steps may take as long as they take: a profiler that replays kernels needs hours for what takes seconds.
+    pub(super) is_patient: bool,
 }
 
 /// A worker with a model, and the record that its passes complete.
@@ -45,7 +47,11 @@ impl<'p, 's> Passes<'p, 's> {
     ) -> Result<(Self, Loaded), WorkerError> {
         let stage = session.observer.stage("load", 0);
         let logs = session.store.path().join(start.folder);
-        let limits = limits(session.plan);
+        let limits = if start.is_patient {
+            Limits::lifted()
+        } else {
+            limits(session.plan)
+        };
         let mut client = Client::start(start.launch, &logs, "worker", limits, session.interrupt)?;
         let loaded = client.load(start.request, session.interrupt, &mut |progress| {
             stage.at(progress.done);

@@ -13,7 +13,7 @@ use llmprof_record::{
 use llmprof_theory::MlaDecode;
 
 use super::{
-    Halt, Session, cupti,
+    Halt, Session, cupti, nsight,
     passes::{Passes, Start, load, longest},
     torch_profiler,
     watch::Watch,
@@ -54,6 +54,9 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
             }
         };
     }
+    if ended.is_ok() && session.plan.pipeline.nsys.enable {
+        ended = nsight::capture(session, &launch, &request, record);
+    }
     let (prompt, new_tokens) = longest(record);
     if let Some(workload) = record.workload.as_mut().filter(|_| prompt > 0) {
         // Theory counts text tokens; the worker's prompts have those of images too.
@@ -64,6 +67,18 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
     }
     watch.stop(record, session.store)?;
     ended
+}
+
+/// The worker of a plan as it would be started, for a reader: llmprof's own is unpacked when a run starts.
+pub(super) fn worker(plan: &Plan, cwd: &Path) -> Launch {
+    match plan.runtime.kind {
+        RuntimeType::Worker => own_worker(plan, cwd),
+        RuntimeType::Pytorch => {
+            let python = plan.runtime.python.as_deref().unwrap_or("python3");
+            Launch::new(python).arg("LLMPROF_WORKER")
+        }
+        _ => Launch::new("llmprof").arg("worker"),
+    }
 }
 
 /// The command line of a worker of the user's own, started where llmprof was.
@@ -88,6 +103,7 @@ fn measure(
         folder: if is_own { OWN_FOLDER } else { FOLDER },
         request,
         is_measured: true,
+        is_patient: false,
     };
     let (mut passes, loaded) =
         Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;

@@ -83,6 +83,7 @@ fn instrumented(batch: &Generate, plan: &Plan, settings: &TorchProfilerSettings)
         module_ranges: plan.runtime.module_ranges,
         profile: Some(profile(settings)),
         memory_snapshot: None,
+        cuda_profiler: false,
     };
     asked
 }

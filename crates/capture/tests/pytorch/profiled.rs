@@ -51,6 +51,7 @@ fn a_captured_pass_leaves_a_trace_with_phases_and_modules() {
             flops: false,
         }),
         memory_snapshot: None,
+        cuda_profiler: false,
     };
     let captured = worker.generate(&asked).unwrap();
     assert_eq!(phases(&captured), ["prefill", "decode"]);

@@ -7,9 +7,11 @@ mod compare;
 mod completions;
 mod config;
 mod dataset;
+mod doctor;
 mod externals;
 mod hardware;
 mod init;
+pub(crate) mod kernels;
 mod model;
 mod predict;
 pub(crate) mod profile;
@@ -63,6 +65,8 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Export(args) => profile::export(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
+        Command::Doctor(args) => doctor::doctor(&args, output)?,
+        Command::Kernels { command } => kernels::kernels(command, output)?,
         Command::Hardware { command } => hardware::hardware(command, output)?,
         Command::Runs { command } => runs::runs(command, output)?,
         Command::Init(args) => return init::init(&args, output),

@@ -13,7 +13,10 @@ use llmprof_report::{
 use llmprof_theory::device::Device;
 
 use crate::{
-    commands::profile::{counters, memory},
+    commands::{
+        kernels,
+        profile::{counters, memory},
+    },
     failure::Failure,
 };
 
@@ -92,6 +95,9 @@ pub(crate) fn files(
     let mut files = Vec::new();
     if let Some(found) = &analysis.counters {
         files.push(("counters.csv".to_owned(), counters::csv(&found.launches)));
+        let all = record.counters.iter();
+        let tables = all.flat_map(|counters| kernels::tables::files(counters, found));
+        files.extend(tables.map(|(name, text)| (format!("ncu/analysis/{name}"), text)));
     }
     if let Some(timeline) = record.memory.as_ref().and_then(memory::csv) {
         files.push((memory::FILE.to_owned(), timeline));

@@ -4,13 +4,16 @@
 //! number is in a base unit (ns, byte, Hz, and their quotients: see [`unit`]) and the unit it was printed in is kept.
 //! Rules are the tool's own advice, with the speed-up it expects.
 
+mod levels;
 mod roofline;
 pub mod unit;
 
 use std::collections::HashMap;
 
+use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+pub use levels::{Level, LevelTraffic, Pipe, PipeRate};
 pub use roofline::RooflinePoint;
 
 use crate::issue::Issue;
@@ -88,6 +91,19 @@ pub struct ProfiledLaunch {
     /// What was read, in the order of the file.
     pub readings: Vec<Reading>,
     pub rules: Vec<Rule>,
+    /// What the launch stands for on the timeline that it was chosen from; absent where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands_for: Option<StandsFor>,
+}
+
+/// Launches of one kernel with one configuration that take as long as the profiled one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandsFor {
+    pub launches: u64,
+    /// Their time on the timeline.
+    pub total_ns: Nanos,
+    /// Time of the profiled one there.
+    pub duration_ns: Nanos,
 }
 
 /// An NVTX range around a profiled launch.
@@ -159,6 +175,40 @@ pub struct EstimatedSpeedup {
 }
 
 impl Counters {
+    /// Adds the launches of other reports, which keep their own numbers under the name of their report.
+    pub fn absorb(&mut self, report: &str, other: Self) {
+        let mut builder = CountersBuilder {
+            lookup: self
+                .metrics
+                .iter()
+                .enumerate()
+                .map(|(at, metric)| (metric.clone(), MetricId(at as u32)))
+                .collect(),
+            counters: std::mem::take(self),
+        };
+        let ids: Vec<MetricId> = other
+            .metrics
+            .into_iter()
+            .map(|metric| builder.metric(metric))
+            .collect();
+        for mut launch in other.launches {
+            for reading in &mut launch.readings {
+                if let Some(id) = ids.get(reading.metric.0 as usize) {
+                    reading.metric = *id;
+                }
+            }
+            if !report.is_empty() {
+                launch.report = match launch.report.as_str() {
+                    "" => report.to_owned(),
+                    own => format!("{report}/{own}"),
+                };
+            }
+            builder.counters.launches.push(launch);
+        }
+        builder.counters.issues.extend(other.issues);
+        *self = builder.counters;
+    }
+
     /// The metric behind a number that a reading has.
     pub fn describe(&self, id: MetricId) -> Option<&Metric> {
         self.metrics.get(id.0 as usize)

@@ -9,6 +9,7 @@ mod csv_text;
 pub mod engine;
 pub mod kineto;
 pub mod ncu_csv;
+pub mod ncu_report;
 pub mod nsys_report;
 pub mod nsys_sqlite;
 pub mod nsys_stats;
@@ -53,6 +54,7 @@ pub const IMPORTERS: &[Importer] = &[
     kineto::IMPORTER,
     nsys_sqlite::IMPORTER,
     ncu_csv::IMPORTER,
+    ncu_report::IMPORTER,
     nsys_stats::IMPORTER,
     wire::IMPORTER,
     engine::IMPORTER,
@@ -120,16 +122,6 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
     if found.is_none() && nsys_report::may_be(path) {
         let profile = nsys_report::read(path, nsys_report::find_tool().as_deref(), limits)?;
         return Ok(("nsys_report", profile));
-    }
-    if found.is_none() && ncu_csv::is_report(path) {
-        return Err(ImportError::Unusable {
-            path: path.to_owned(),
-            format: "an Nsight Compute report",
-            what: format!(
-                "only ncu can read that: export it with `ncu --import {} --page raw --csv > raw.csv` and import raw.csv",
-                path.display()
-            ),
-        });
     }
     let importer = found.ok_or_else(|| ImportError::Unknown {
         path: path.to_owned(),

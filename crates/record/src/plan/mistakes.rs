@@ -2,7 +2,7 @@
 
 use llmprof_theory::Logits;
 
-use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, serving, torch};
+use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, nsight, serving, torch};
 
 /// Something wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,6 +200,7 @@ impl Plan {
         serving::mistakes(self, &mut wrong);
         self.pipeline.telemetry.mistakes(&mut wrong);
         self.pipeline.cupti.mistakes(self, &mut wrong);
+        nsight::mistakes(self, &mut wrong);
         if self
             .runtime
             .timeout_s

@@ -212,6 +212,7 @@ fn roofline() -> Roofline {
         }
     }
     Roofline {
+        titles: None,
         roofs: vec![
             roof("bf16 tensor", 989.5e12, 4.8e12, Basis::Datasheet),
             roof("f32 vector", 66.9e12, 4.8e12, Basis::Datasheet),

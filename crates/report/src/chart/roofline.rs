@@ -46,7 +46,9 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
     let bottom = top + width.pick(420.0, 340.0);
     let absent = roofline.points.len() - points.len();
     let has_note = absent > 0 && width == Width::Narrow;
-    let mut svg = Svg::new(TITLE, width, bottom + if has_note { 64.0 } else { 46.0 });
+    let titles = roofline.titles.as_ref();
+    let title = titles.map_or(TITLE, |titles| titles.title.as_str());
+    let mut svg = Svg::new(title, width, bottom + if has_note { 64.0 } else { 46.0 });
     legend.draw(&mut svg);
 
     let (x, y) = axes(&roofs, &points, (left, right), (top, bottom));
@@ -59,7 +61,7 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
         x,
         y,
     };
-    plane.grid(&mut svg);
+    plane.grid(&mut svg, titles.map(|titles| titles.intensity.as_str()));
     let by_basis: Vec<(Basis, Vec<&Roof>)> = [Basis::Datasheet, Basis::Measured]
         .into_iter()
         .map(|basis| {
@@ -180,7 +182,7 @@ fn axes(
 }
 
 impl Plane {
-    fn grid(&self, svg: &mut Svg) {
+    fn grid(&self, svg: &mut Svg, intensity: Option<&str>) {
         let Self { left, right, .. } = *self;
         for tick in self.x.ticks(0, Unit::FlopsPerByte) {
             let at = self.x.at(tick);
@@ -197,7 +199,8 @@ impl Plane {
         let (middle, label) = self.width.pick(
             (
                 f64::midpoint(left, right),
-                "arithmetic intensity (FLOPs per byte of minimum DRAM traffic)",
+                intensity
+                    .unwrap_or("arithmetic intensity (FLOPs per byte of minimum DRAM traffic)"),
             ),
             (f64::midpoint(0.0, right), "arithmetic intensity (FLOP/B)"),
         );
@@ -378,6 +381,7 @@ mod tests {
             basis,
         };
         Roofline {
+            titles: None,
             roofs: vec![
                 roof("bf16", 989.5e12, 4.8e12, Basis::Datasheet),
                 roof("bf16", 700e12, 4.2e12, Basis::Measured),

@@ -7,6 +7,7 @@ use super::kernels::name;
 use crate::analyzed::{CountedLaunch, CountersAnalysis, Point, percentages};
 use crate::document::{Align, Cell, Column, Document, Table};
 use crate::text::counters as text;
+use crate::text::kernel_report::class;
 
 /// Readings that a page has; `counters.json` has all.
 const MOST_READINGS: usize = 5_000;
@@ -42,6 +43,7 @@ fn launches(found: &CountersAnalysis) -> Table {
         ("Kernel", Align::Left),
         ("Grid", Align::Right),
         ("Block", Align::Right),
+        ("Class", Align::Left),
         ("Duration", Align::Right),
     ];
     if has_timeline {
@@ -72,6 +74,7 @@ fn launch(number: usize, row: &CountedLaunch, has_timeline: bool) -> Vec<Cell> {
         name(&row.kernel),
         size(row.grid),
         size(row.block),
+        Cell::from(class(row.class)),
         row.duration_ns
             .map_or(Cell::Missing, |time| Cell::number(time.0 as f64, time)),
     ];
@@ -198,6 +201,7 @@ mod tests {
 
     use super::*;
     use crate::document::Block;
+    use llmprof_analysis::counters::ClassRule;
 
     fn counters() -> Counters {
         let mut builder = CountersBuilder::default();
@@ -230,7 +234,7 @@ mod tests {
     #[test]
     fn launches_have_the_columns_that_were_read() {
         let counters = counters();
-        let found = CountersAnalysis::of(&counters, None);
+        let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
         let mut document = Document::default();
         add(&mut document, &counters, &found, true);
         let keys: Vec<&str> = document.sections.iter().map(|s| s.key.as_str()).collect();
@@ -249,7 +253,7 @@ mod tests {
         // Of the raw page there are too many.
         assert_eq!(readings.rows.len(), 1);
         assert_eq!(readings.rows[0].cells[3].text(), "Achieved Occupancy");
-        let none = CountersAnalysis::of(&Counters::default(), None);
+        let none = CountersAnalysis::of(&Counters::default(), None, None, ClassRule::default());
         let mut empty = Document::default();
         add(&mut empty, &Counters::default(), &none, true);
         assert!(empty.sections.is_empty());

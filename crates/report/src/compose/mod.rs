@@ -7,6 +7,7 @@ pub mod compare;
 mod counters;
 mod curves;
 mod findings;
+mod kernel_report;
 mod kernels;
 mod latency;
 mod memory;
@@ -22,6 +23,7 @@ mod telemetry;
 mod timeline;
 mod waterfall;
 
+pub use kernel_report::{KernelNote, KernelNotes, add as add_kernel_report};
 pub use kernels::kernels;
 pub use memory::series as memory_series;
 pub use operators::operators;
@@ -80,6 +82,8 @@ impl Report<'_> {
             self.run(&mut document);
         }
         if let (Some(all), Some(counted)) = (&record.counters, &analysis.counters) {
+            let none = KernelNotes::new();
+            kernel_report::add(&mut document, counted, self.device, &none);
             counters::add(&mut document, all, counted, !record.has_times());
         }
         for summary in &record.summaries {

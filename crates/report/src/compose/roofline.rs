@@ -111,5 +111,9 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
     if !points.iter().any(RooflinePoint::is_drawable) {
         points = framework_points(analysis);
     }
-    Roofline { roofs, points }
+    Roofline {
+        titles: None,
+        roofs,
+        points,
+    }
 }

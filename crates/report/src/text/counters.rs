@@ -4,6 +4,7 @@ use llmprof_units::{Count, Nanos, significant};
 
 use crate::analyzed::{CountedLaunch, CountersAnalysis};
 use crate::kernel_label::kernel_label;
+use crate::text::kernel_report::class;
 
 /// Launches in the summary.
 const MOST_LAUNCHES: usize = 5;
@@ -35,7 +36,18 @@ fn result(found: &CountersAnalysis) -> String {
 fn launch(row: &CountedLaunch) -> String {
     let mut parts = Vec::new();
     parts.extend(row.duration_ns.map(|time| time.to_string()));
-    for (name, value) in &row.percentages {
+    parts.push(class(row.class).to_owned());
+    let shown = [
+        "sm_throughput_pct",
+        "dram_throughput_pct",
+        "l2_throughput_pct",
+        "achieved_occupancy_pct",
+    ];
+    for (name, value) in row
+        .percentages
+        .iter()
+        .filter(|(name, _)| shown.contains(&name.as_str()))
+    {
         parts.extend(value.map(|value| format!("{} {} %", metric(name), significant(value))));
     }
     format!("{}: {}", kernel_label(&row.kernel), parts.join(", "))
@@ -47,7 +59,16 @@ pub fn metric(name: &str) -> &str {
         "sm_throughput_pct" => "SM throughput",
         "dram_throughput_pct" => "DRAM throughput",
         "l2_throughput_pct" => "L2 throughput",
+        "mem_throughput_pct" => "Memory throughput",
+        "l1tex_throughput_pct" => "L1 throughput",
+        "tensor_pipe_pct" => "Tensor pipe",
+        "mem_busy_pct" => "Memory busy",
+        "max_bandwidth_pct" => "Max bandwidth",
+        "l1tex_hit_rate_pct" => "L1 hits",
+        "l2_hit_rate_pct" => "L2 hits",
         "achieved_occupancy_pct" => "Achieved occupancy",
+        "theoretical_occupancy_pct" => "Theoretical occupancy",
+        "dram_bytes" => "DRAM traffic",
         other => other,
     }
 }

@@ -9,6 +9,7 @@ pub mod counters;
 mod findings;
 pub mod issue_table;
 mod issues;
+pub mod kernel_report;
 pub mod latency;
 pub mod memory;
 pub mod phases;

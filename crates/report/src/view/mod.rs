@@ -15,7 +15,7 @@ mod waterfall;
 pub use heat_map::{Curve, Curves, HeatMap};
 pub use histogram::{Bin, Histogram, Mark};
 pub use paired_bars::{PairedBar, PairedBars};
-pub use roofline::{Roof, Roofline, RooflinePoint};
+pub use roofline::{Roof, Roofline, RooflinePoint, RooflineTitles};
 pub use series::{Band, Line, Series};
 pub use step_latency::{StepLatency, StepLine};
 pub use timeline::{Event, Timeline, Window};

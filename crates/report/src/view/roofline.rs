@@ -3,10 +3,20 @@ use llmprof_units::{Basis, BytesPerSecond, FlopsPerSecond, Nanos};
 /// Operators by arithmetic intensity and rate, under the limits of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roofline {
+    /// What is shown, where it is not the operators of a model under minimum DRAM traffic.
+    pub titles: Option<RooflineTitles>,
     /// The limits; those of one basis are shown together.
     pub roofs: Vec<Roof>,
     /// The operators.
     pub points: Vec<RooflinePoint>,
+}
+
+/// What a roofline of other things says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RooflineTitles {
+    pub title: String,
+    /// The axis of intensity.
+    pub intensity: String,
 }
 
 /// A limit: no more than the peak, and no more than the intensity allows the memory to feed.

@@ -38,7 +38,7 @@ pub(super) fn name(file: &Path) -> String {
 }
 
 /// Lines of cells as CSV.
-pub(super) fn csv(lines: &[Vec<String>]) -> String {
+pub(crate) fn csv(lines: &[Vec<String>]) -> String {
     let mut text = String::new();
     for line in lines {
         let cells: Vec<String> = line

@@ -2,6 +2,7 @@
 
 mod command;
 mod comparison;
+mod dry_run;
 mod job;
 mod launcher;
 mod prompts;
@@ -34,6 +35,13 @@ pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failur
         moved_keys::perform(command.clone(), &application, &host).map_err(app::own_failure)?;
     match outcome {
         Outcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),
+        Outcome::Execution(Execution::Run(job)) if args.dry_run => {
+            dry_run::print(&job, &host.cwd, output)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Outcome::Execution(Execution::Multirun(_)) if args.dry_run => {
+            Err(Failure::new("--dry-run shows one job").hint("leave -m out".to_owned()))
+        }
         Outcome::Execution(Execution::Run(job)) => {
             let ended = job::run(&job, &host.cwd, Show::detect())?;
             ended.print(output)?;

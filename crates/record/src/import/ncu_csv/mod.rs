@@ -39,12 +39,6 @@ fn read_source(source: &Source) -> Result<Profile, ImportError> {
     Ok(Profile::Counters(Box::new(counters)))
 }
 
-/// Whether a file is a report of Nsight Compute itself, whose format is not published. Its name is the reason to think so.
-pub(super) fn is_report(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "ncu-rep" || extension == "nsight-cuprof-report")
-}
-
 /// Why a page of counters could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum NcuError {

@@ -1,0 +1,222 @@
+//! What limits a kernel, by its counters. `docs/kernels.md` has the rule in words.
+
+use serde::{Deserialize, Serialize};
+
+use super::quantities::Fill;
+
+/// What limits a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelClass {
+    ComputeBound,
+    /// Bandwidth of main memory.
+    MemoryBound,
+    L2Bound,
+    L1Bound,
+    /// No unit is busy: warps wait.
+    LatencyBound,
+    /// Fewer blocks than SMs.
+    UnderfilledGrid,
+    /// Compute and memory are used alike.
+    Balanced,
+    /// Counters that decide it are missing.
+    Unknown,
+}
+
+impl KernelClass {
+    pub const ALL: [Self; 8] = [
+        Self::ComputeBound,
+        Self::MemoryBound,
+        Self::L2Bound,
+        Self::L1Bound,
+        Self::LatencyBound,
+        Self::UnderfilledGrid,
+        Self::Balanced,
+        Self::Unknown,
+    ];
+
+    /// As files have it: `compute_bound`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ComputeBound => "compute_bound",
+            Self::MemoryBound => "memory_bound",
+            Self::L2Bound => "l2_bound",
+            Self::L1Bound => "l1_bound",
+            Self::LatencyBound => "latency_bound",
+            Self::UnderfilledGrid => "underfilled_grid",
+            Self::Balanced => "balanced",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Margins of the rule, percent of peak.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassRule {
+    /// A unit below this limits nothing.
+    pub low_pct: f64,
+    /// SM throughput from which a kernel is compute-bound whatever its instructions are; a grid that fills fewer SMs
+    /// than there are and reaches it is not called under-filled.
+    pub high_pct: f64,
+    /// Uses closer than this are alike.
+    pub margin_pct: f64,
+}
+
+impl Default for ClassRule {
+    fn default() -> Self {
+        Self {
+            low_pct: 35.0,
+            high_pct: 60.0,
+            margin_pct: 5.0,
+        }
+    }
+}
+
+/// What the rule decides by, percent of peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Use {
+    pub sm_pct: Option<f64>,
+    /// Floating-point rate of the peak of its pipe and format: by the chip's own counters, or by the device's datasheet
+    /// where that is higher.
+    pub flops_pct: Option<f64>,
+    pub dram_pct: Option<f64>,
+    pub l2_pct: Option<f64>,
+    pub l1_pct: Option<f64>,
+}
+
+impl ClassRule {
+    pub fn class(&self, used: &Use, fill: &Fill) -> KernelClass {
+        let (Some(sm), Some(dram)) = (used.sm_pct, used.dram_pct) else {
+            return KernelClass::Unknown;
+        };
+        let flops = used.flops_pct.unwrap_or(0.0);
+        let compute = sm.max(flops);
+        let (memory, by_level) = self.memory(dram, used);
+        let lead = compute.max(memory);
+        let is_underfilled = fill
+            .blocks
+            .zip(fill.sms)
+            .is_some_and(|(blocks, sms)| blocks < sms);
+        if is_underfilled && lead < self.high_pct {
+            return KernelClass::UnderfilledGrid;
+        }
+        if lead < self.low_pct {
+            return KernelClass::LatencyBound;
+        }
+        let is_computing = sm >= self.high_pct || flops >= self.low_pct;
+        if (compute - memory).abs() <= self.margin_pct {
+            return KernelClass::Balanced;
+        }
+        if memory > compute {
+            return by_level;
+        }
+        // Busy SMs alone may be address arithmetic and waiting.
+        if is_computing {
+            KernelClass::ComputeBound
+        } else if memory >= self.low_pct {
+            by_level
+        } else {
+            KernelClass::LatencyBound
+        }
+    }
+
+    /// The busiest level; of levels that are alike, the one farthest from the SM, which the others wait for.
+    fn memory(&self, dram: f64, used: &Use) -> (f64, KernelClass) {
+        let l2 = used.l2_pct.unwrap_or(0.0);
+        let l1 = used.l1_pct.unwrap_or(0.0);
+        let most = dram.max(l2).max(l1);
+        let class = if dram + self.margin_pct >= most {
+            KernelClass::MemoryBound
+        } else if l2 + self.margin_pct >= most {
+            KernelClass::L2Bound
+        } else {
+            KernelClass::L1Bound
+        };
+        (most, class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(sm: f64, flops: f64, dram: f64, l2: f64, l1: f64, blocks: u64) -> KernelClass {
+        let used = Use {
+            sm_pct: Some(sm),
+            flops_pct: Some(flops),
+            dram_pct: Some(dram),
+            l2_pct: Some(l2),
+            l1_pct: Some(l1),
+        };
+        let fill = Fill {
+            blocks: Some(blocks),
+            sms: Some(132),
+            ..Fill::default()
+        };
+        ClassRule::default().class(&used, &fill)
+    }
+
+    #[test]
+    fn the_busiest_unit_is_the_limit() {
+        assert_eq!(
+            class(85.0, 80.0, 20.0, 30.0, 30.0, 1000),
+            KernelClass::ComputeBound
+        );
+        assert_eq!(
+            class(20.0, 1.0, 80.0, 40.0, 30.0, 1000),
+            KernelClass::MemoryBound
+        );
+        assert_eq!(
+            class(20.0, 1.0, 20.0, 90.0, 40.0, 1000),
+            KernelClass::L2Bound
+        );
+        assert_eq!(
+            class(20.0, 1.0, 20.0, 30.0, 90.0, 1000),
+            KernelClass::L1Bound
+        );
+        assert_eq!(
+            class(70.0, 60.0, 68.0, 30.0, 30.0, 1000),
+            KernelClass::Balanced
+        );
+        assert_eq!(
+            class(20.0, 1.0, 20.0, 30.0, 30.0, 1000),
+            KernelClass::LatencyBound
+        );
+    }
+
+    #[test]
+    fn a_grid_smaller_than_the_device_is_under_filled_unless_it_keeps_a_unit_busy() {
+        assert_eq!(
+            class(5.0, 0.0, 20.0, 10.0, 5.0, 131),
+            KernelClass::UnderfilledGrid
+        );
+        assert_eq!(
+            class(5.0, 0.0, 61.0, 10.0, 5.0, 131),
+            KernelClass::MemoryBound
+        );
+        assert_eq!(
+            class(5.0, 0.0, 20.0, 10.0, 5.0, 132),
+            KernelClass::LatencyBound
+        );
+    }
+
+    /// A copy whose SMs are busy with addresses computes nothing.
+    #[test]
+    fn busy_sms_without_arithmetic_are_not_compute_bound() {
+        assert_eq!(
+            class(45.0, 0.0, 20.0, 20.0, 20.0, 1000),
+            KernelClass::LatencyBound
+        );
+        assert_eq!(
+            class(45.0, 0.0, 38.0, 20.0, 20.0, 1000),
+            KernelClass::MemoryBound
+        );
+    }
+
+    #[test]
+    fn without_counters_there_is_no_class() {
+        let class = ClassRule::default().class(&Use::default(), &Fill::default());
+        assert_eq!(class, KernelClass::Unknown);
+    }
+}

@@ -1,0 +1,358 @@
+//! Hardware counters of single launches, joined with a timeline where there is one.
+//!
+//! [`quantities`] reads them from whichever page they are on, [`class`] says what limits a kernel, [`readings`] what that
+//! suggests. Durations are the timeline's where there is one: under the profiler caches are cold and clocks differ.
+
+pub(crate) mod against_model;
+mod class;
+mod quantities;
+mod readings;
+
+use llmprof_record::counters::{
+    Counters, LevelTraffic, Pipe, PipeRate, ProfiledLaunch, RooflinePoint, Rule,
+};
+use llmprof_record::kernel_name::{Category, classify};
+use llmprof_theory::device::{Device, Engine};
+use llmprof_units::{Bytes, DType, Nanos};
+use serde::{Deserialize, Serialize};
+
+pub use self::against_model::AgainstModel;
+pub use self::class::{ClassRule, KernelClass, Use};
+use self::quantities::Launch;
+pub use self::quantities::{Access, Fill, Stall, percentages};
+pub use self::readings::KernelFinding;
+use crate::trace::TraceAnalysis;
+
+/// All profiled launches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountersAnalysis {
+    /// One row a launch, in the order of the report.
+    pub launches: Vec<LaunchRow>,
+    /// How many of them have a kernel on the timeline; absent without a timeline.
+    pub joined: Option<usize>,
+    /// The margins that classes were decided by.
+    #[serde(default)]
+    pub rule: ClassRule,
+    /// The device whose peaks rates are compared with; absent where the counters' own are.
+    #[serde(default)]
+    pub device: Option<String>,
+    /// Beside what the model needs, where profiled launches stand for decode steps of a model that theory counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub against_model: Vec<AgainstModel>,
+}
+
+/// One profiled launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchRow {
+    /// The report it is from and its number there.
+    #[serde(default)]
+    pub report: String,
+    #[serde(default)]
+    pub id: u64,
+    /// The kernel, under the name by which all tools meet.
+    pub kernel: String,
+    /// Blocks in the grid.
+    pub grid: Option<[u32; 3]>,
+    /// Threads in a block.
+    pub block: Option<[u32; 3]>,
+    /// As the counter profiler measured it, with cold caches.
+    pub duration_ns: Option<Nanos>,
+    /// Mean of the launches it stands for on the timeline; of all with its name where they are not told apart.
+    pub timeline_mean_ns: Option<f64>,
+    /// Launches it stands for, and their time.
+    #[serde(default)]
+    pub launches: Option<u64>,
+    #[serde(default)]
+    pub total_ns: Option<Nanos>,
+    /// Use of the device's parts in percent of their peak, by [`percentages`].
+    pub percentages: Vec<(String, Option<f64>)>,
+    /// Bytes that main memory moved.
+    pub dram_bytes: Option<Bytes>,
+    /// Matrix units.
+    pub tensor: Option<Point>,
+    /// Multiply-adds in f32.
+    pub fp32: Option<Point>,
+    #[serde(default = "no_class")]
+    pub class: KernelClass,
+    /// What the class was decided by.
+    #[serde(default)]
+    pub used: Use,
+    /// Work of each pipe that did any.
+    #[serde(default)]
+    pub pipes: Vec<PipeRate>,
+    /// Traffic of each level of memory.
+    #[serde(default)]
+    pub levels: Vec<LevelTraffic>,
+    /// Use of the tensor cores in percent of their peak.
+    #[serde(default)]
+    pub tensor_use_pct: Option<f64>,
+    #[serde(default)]
+    pub occupancy_limiter: Option<String>,
+    /// Why warps waited, the longest first.
+    #[serde(default)]
+    pub stalls: Vec<Stall>,
+    #[serde(default)]
+    pub fill: Fill,
+    #[serde(default)]
+    pub access: Access,
+    #[serde(default)]
+    pub findings: Vec<KernelFinding>,
+    /// The tool's advice that it expects the largest speed-up of the kernel of; absent where it expects none.
+    pub advice: Option<Advice>,
+}
+
+/// Where a launch stands under a roofline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Operations per second.
+    pub flops_per_s: f64,
+    /// Bytes per second of main memory.
+    pub bytes_per_s: f64,
+    /// Operations per DRAM byte.
+    pub intensity: Option<f64>,
+}
+
+/// What the profiler of counters advises.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// The rule's name: `SOLBottleneck`.
+    pub rule: String,
+    /// What it says.
+    pub text: String,
+    /// The part of the time that would go, percent, as the tool estimates it.
+    pub speedup_pct: Option<f64>,
+}
+
+impl From<RooflinePoint> for Point {
+    fn from(point: RooflinePoint) -> Self {
+        Self {
+            flops_per_s: point.rate.0,
+            bytes_per_s: point.traffic.0,
+            intensity: point.intensity(),
+        }
+    }
+}
+
+impl CountersAnalysis {
+    /// Rows of all launches; with a timeline, beside their kernels there.
+    pub fn of(
+        counters: &Counters,
+        timeline: Option<&TraceAnalysis>,
+        device: Option<&Device>,
+        rule: ClassRule,
+    ) -> Self {
+        let launches: Vec<LaunchRow> = counters
+            .launches
+            .iter()
+            .map(|launch| LaunchRow::of(Launch { counters, launch }, timeline, device, rule))
+            .collect();
+        let joined = timeline.map(|_| {
+            launches
+                .iter()
+                .filter(|row| row.timeline_mean_ns.is_some())
+                .count()
+        });
+        Self {
+            launches,
+            joined,
+            rule,
+            device: device.map(|device| device.name.clone()),
+            against_model: Vec::new(),
+        }
+    }
+}
+
+fn no_class() -> KernelClass {
+    KernelClass::Unknown
+}
+
+impl LaunchRow {
+    fn of(
+        read: Launch<'_>,
+        timeline: Option<&TraceAnalysis>,
+        device: Option<&Device>,
+        rule: ClassRule,
+    ) -> Self {
+        let Launch { counters, launch } = read;
+        let stands_for = launch.stands_for;
+        let mut pipes = counters.pipes(launch);
+        let flops_pct = pipes
+            .iter()
+            .filter_map(|rate| pipe_use(rate, device))
+            .fold(None, |most, value| Some(larger(most, value)));
+        let tensor_use_pct = pipes
+            .iter()
+            .filter(|rate| rate.pipe == Pipe::Tensor)
+            .filter_map(|rate| pipe_use(rate, device))
+            .fold(None, |most, value| Some(larger(most, value)));
+        pipes.retain(|rate| rate.flops_per_s.0 > 0.0);
+        let mut row = Self {
+            report: launch.report.clone(),
+            id: launch.id,
+            kernel: launch.canonical.clone(),
+            grid: launch.grid,
+            block: launch.block,
+            duration_ns: counters.duration(launch),
+            timeline_mean_ns: match stands_for {
+                Some(whole) => Some(whole.total_ns.0 as f64 / whole.launches.max(1) as f64),
+                None => timeline.and_then(|timeline| mean_on(timeline, launch)),
+            },
+            launches: stands_for.map(|whole| whole.launches),
+            total_ns: stands_for.map(|whole| whole.total_ns),
+            percentages: read.percentages(),
+            dram_bytes: counters.dram_bytes(launch),
+            tensor: counters.tensor_point(launch).map(Point::from),
+            fp32: counters.fp32_point(launch).map(Point::from),
+            class: KernelClass::Unknown,
+            used: Use::default(),
+            pipes,
+            levels: counters.levels(launch),
+            tensor_use_pct: tensor_use_pct.or_else(|| {
+                let cycles = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed";
+                read.number(cycles)
+            }),
+            occupancy_limiter: read.occupancy_limiter(),
+            stalls: read.stalls(),
+            fill: read.fill(),
+            access: read.access(),
+            findings: Vec::new(),
+            advice: advice(launch),
+        };
+        row.used = Use {
+            sm_pct: row.percentage("sm_throughput_pct"),
+            flops_pct,
+            dram_pct: row.percentage("dram_throughput_pct"),
+            l2_pct: row.percentage("l2_throughput_pct"),
+            l1_pct: row.percentage("l1tex_throughput_pct"),
+        };
+        row.class = rule.class(&row.used, &row.fill);
+        row.findings = readings::of(&row, row.category());
+        row
+    }
+
+    /// One of [`percentages`].
+    pub fn percentage(&self, name: &str) -> Option<f64> {
+        let found = self.percentages.iter().find(|(one, _)| one == name);
+        found.and_then(|(_, value)| *value)
+    }
+
+    pub fn category(&self) -> Category {
+        classify(&self.kernel).category
+    }
+
+    /// Time by which the launch is weighed: the timeline's, of all launches it stands for, or its own.
+    pub fn weight_ns(&self) -> f64 {
+        let own = || {
+            self.timeline_mean_ns
+                .or_else(|| self.duration_ns.map(|time| time.0 as f64))
+        };
+        self.total_ns
+            .map(|total| total.0 as f64)
+            .or_else(own)
+            .unwrap_or(0.0)
+    }
+}
+
+fn larger(most: Option<f64>, value: f64) -> f64 {
+    most.map_or(value, |most| most.max(value))
+}
+
+/// Percent of the peak of a pipe: the device's datasheet where it is known, else what the counters state.
+fn pipe_use(rate: &PipeRate, device: Option<&Device>) -> Option<f64> {
+    let stated = device.and_then(|device| {
+        let engine = match rate.pipe {
+            Pipe::Tensor => Engine::Tensor,
+            _ => Engine::Vector,
+        };
+        let peak = device.peak(dtype(&rate.format)?, engine).ok()?;
+        Some(peak.dense_flops_per_s)
+    });
+    let peak = stated.or(rate.peak_flops_per_s)?;
+    (peak.0 > 0.0).then(|| 100.0 * rate.flops_per_s.0 / peak.0)
+}
+
+/// A format as counters name it.
+fn dtype(format: &str) -> Option<DType> {
+    Some(match format {
+        "bf16" => DType::Bf16,
+        "fp16" => DType::F16,
+        "fp32" => DType::F32,
+        "tf32" => DType::Tf32,
+        "fp64" => DType::F64,
+        "int8" => DType::I8,
+        "fp8" => DType::F8E4m3,
+        _ => return None,
+    })
+}
+
+fn mean_on(timeline: &TraceAnalysis, launch: &ProfiledLaunch) -> Option<f64> {
+    let mut kernels = timeline.kernels.iter();
+    kernels
+        .find(|kernel| kernel.canonical == launch.canonical)
+        .map(|kernel| kernel.mean_ns)
+}
+
+/// The rule that the tool expects the largest speedup of the whole kernel of: a part of a kernel may become much faster
+/// and the kernel hardly.
+fn advice(launch: &ProfiledLaunch) -> Option<Advice> {
+    let expected = |rule: &&Rule| {
+        let speedup = rule.speedup.filter(|speedup| speedup.of_whole_kernel);
+        speedup.map(|speedup| speedup.percent)
+    };
+    let rules = launch.rules.iter().filter(|rule| expected(rule).is_some());
+    let best = rules.max_by(|a, b| {
+        let [a, b] = [a, b].map(|rule| expected(rule).unwrap_or(0.0));
+        a.total_cmp(&b)
+    })?;
+    Some(Advice {
+        rule: best.name.clone(),
+        text: best.description.clone(),
+        speedup_pct: expected(&best),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::counters::{EstimatedSpeedup, RuleKind};
+
+    use super::*;
+
+    /// Nsight Compute expects 99.9 % of a part of a kernel that has a single block: of the kernel it is the grid that matters.
+    #[test]
+    fn advice_is_for_the_whole_kernel() {
+        let rule = |name: &str, speedup: Option<(bool, f64)>| Rule {
+            section: String::new(),
+            name: name.to_owned(),
+            kind: RuleKind::Optimization,
+            description: String::new(),
+            speedup: speedup.map(|(of_whole_kernel, percent)| EstimatedSpeedup {
+                of_whole_kernel,
+                percent,
+            }),
+        };
+        let advised = |rules: Vec<Rule>| {
+            let launch = ProfiledLaunch {
+                rules,
+                ..ProfiledLaunch::default()
+            };
+            let counters = Counters {
+                launches: vec![launch],
+                ..Counters::default()
+            };
+            let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+            assert_eq!(found.joined, None);
+            found.launches[0]
+                .advice
+                .as_ref()
+                .map(|advice| advice.rule.clone())
+        };
+        let rules = vec![
+            rule("SOLBottleneck", None),
+            rule("HighPipeUtilization", Some((false, 99.9))),
+            rule("AchievedOccupancy", Some((true, 73.5))),
+            rule("LaunchConfiguration", Some((true, 99.2))),
+        ];
+        assert_eq!(advised(rules).as_deref(), Some("LaunchConfiguration"));
+        assert_eq!(advised(vec![rule("SOLBottleneck", None)]), None);
+    }
+}

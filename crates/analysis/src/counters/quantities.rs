@@ -1,0 +1,272 @@
+//! Numbers that every reader of counters wants, from whichever page they are on.
+
+use llmprof_record::counters::{Counters, ProfiledLaunch, Value};
+use serde::{Deserialize, Serialize};
+
+const SPEED_OF_LIGHT: &str = "GPU Speed Of Light Throughput";
+const MEMORY: &str = "Memory Workload Analysis";
+
+/// Percentages: our name, that of the raw page, section and name of the details page.
+pub(super) const PERCENTAGES: &[(&str, &str, &str, &str)] = &[
+    (
+        "sm_throughput_pct",
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+        SPEED_OF_LIGHT,
+        "Compute (SM) Throughput",
+    ),
+    (
+        "dram_throughput_pct",
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        SPEED_OF_LIGHT,
+        "DRAM Throughput",
+    ),
+    (
+        "mem_throughput_pct",
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+        SPEED_OF_LIGHT,
+        "Memory Throughput",
+    ),
+    (
+        "l1tex_throughput_pct",
+        "l1tex__throughput.avg.pct_of_peak_sustained_active",
+        SPEED_OF_LIGHT,
+        "L1/TEX Cache Throughput",
+    ),
+    (
+        "l2_throughput_pct",
+        "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+        SPEED_OF_LIGHT,
+        "L2 Cache Throughput",
+    ),
+    (
+        "tensor_pipe_pct",
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+        "",
+        "",
+    ),
+    (
+        "mem_busy_pct",
+        "gpu__compute_memory_access_throughput.avg.pct_of_peak_sustained_elapsed",
+        MEMORY,
+        "Mem Busy",
+    ),
+    (
+        "max_bandwidth_pct",
+        "gpu__compute_memory_request_throughput.avg.pct_of_peak_sustained_elapsed",
+        MEMORY,
+        "Max Bandwidth",
+    ),
+    (
+        "l1tex_hit_rate_pct",
+        "l1tex__t_sector_hit_rate.pct",
+        MEMORY,
+        "L1/TEX Hit Rate",
+    ),
+    (
+        "l2_hit_rate_pct",
+        "lts__t_sector_hit_rate.pct",
+        MEMORY,
+        "L2 Hit Rate",
+    ),
+    (
+        "achieved_occupancy_pct",
+        "sm__warps_active.avg.pct_of_peak_sustained_active",
+        "Occupancy",
+        "Achieved Occupancy",
+    ),
+    (
+        "theoretical_occupancy_pct",
+        "sm__maximum_warps_per_active_cycle_pct",
+        "Occupancy",
+        "Theoretical Occupancy",
+    ),
+];
+
+/// What keeps more blocks from an SM: our name, that of the raw page and of the details page.
+const LIMITS: [(&str, &str, &str); 5] = [
+    (
+        "registers",
+        "launch__occupancy_limit_registers",
+        "Block Limit Registers",
+    ),
+    (
+        "shared_memory",
+        "launch__occupancy_limit_shared_mem",
+        "Block Limit Shared Mem",
+    ),
+    (
+        "warps",
+        "launch__occupancy_limit_warps",
+        "Block Limit Warps",
+    ),
+    ("blocks", "launch__occupancy_limit_blocks", "Block Limit SM"),
+    (
+        "barriers",
+        "launch__occupancy_limit_barriers",
+        "Block Limit Barriers",
+    ),
+];
+
+/// The names of the percentages that every launch has, in their order.
+pub fn percentages() -> impl Iterator<Item = &'static str> {
+    PERCENTAGES.iter().map(|(name, ..)| *name)
+}
+
+/// Why warps did not issue, of all cycles that warps waited.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stall {
+    /// As Nsight Compute names it: `long_scoreboard`.
+    pub reason: String,
+    pub share: f64,
+}
+
+/// How the grid fills the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fill {
+    /// Blocks of the grid.
+    pub blocks: Option<u64>,
+    /// Streaming multiprocessors of the device.
+    pub sms: Option<u64>,
+    /// Blocks ÷ blocks that the device holds at once.
+    pub waves: Option<f64>,
+    /// Time that the last, partial wave leaves idle, as a part of all waves: 1 − waves ÷ ⌈waves⌉.
+    pub tail_share: Option<f64>,
+}
+
+/// How memory is accessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Access {
+    /// 32-byte sectors of each global load request; 4 where 32 threads read 4 bytes side by side, 16 where each reads 16.
+    pub sectors_per_load: Option<f64>,
+    pub sectors_per_store: Option<f64>,
+    /// Wavefronts of shared memory that bank conflicts add, as a part of all.
+    pub bank_conflict_share: Option<f64>,
+}
+
+/// One launch with the counters it is in.
+#[derive(Clone, Copy)]
+pub(super) struct Launch<'a> {
+    pub(super) counters: &'a Counters,
+    pub(super) launch: &'a ProfiledLaunch,
+}
+
+impl Launch<'_> {
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        self.counters.number(self.launch, name)
+    }
+
+    fn in_section(&self, section: &str, name: &str, unit: &str) -> Option<f64> {
+        self.counters.number_in(self.launch, section, name, unit)
+    }
+
+    pub(super) fn percentages(&self) -> Vec<(String, Option<f64>)> {
+        let all = PERCENTAGES.iter();
+        all.map(|(name, raw, section, details)| {
+            let value = self
+                .number(raw)
+                .or_else(|| self.in_section(section, details, "%"));
+            ((*name).to_owned(), value)
+        })
+        .collect()
+    }
+
+    /// The limit that allows the fewest blocks; absent where theoretical occupancy is full anyway.
+    pub(super) fn occupancy_limiter(&self) -> Option<String> {
+        let limits = LIMITS.iter().filter_map(|(name, raw, details)| {
+            let limit = self
+                .number(raw)
+                .or_else(|| self.in_section("Occupancy", details, "block"))?;
+            Some((*name, limit))
+        });
+        let (name, _) = limits.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(name.to_owned())
+    }
+
+    /// Reasons in the order of their shares.
+    pub(super) fn stalls(&self) -> Vec<Stall> {
+        let mut found: Vec<Stall> = self
+            .launch
+            .readings
+            .iter()
+            .filter_map(|reading| {
+                let metric = self.counters.describe(reading.metric)?;
+                let reason = metric
+                    .name
+                    .strip_prefix("smsp__average_warps_issue_stalled_")?
+                    .strip_suffix("_per_issue_active.ratio")?;
+                match reading.value {
+                    Value::Number(share) => Some(Stall {
+                        reason: reason.to_owned(),
+                        share,
+                    }),
+                    _ => None,
+                }
+            })
+            .collect();
+        let total: f64 = found.iter().map(|stall| stall.share).sum();
+        if total > 0.0 {
+            for stall in &mut found {
+                stall.share /= total;
+            }
+        }
+        found.retain(|stall| stall.share > 0.0);
+        found.sort_by(|a, b| b.share.total_cmp(&a.share));
+        found
+    }
+
+    pub(super) fn fill(&self) -> Fill {
+        let grid = self.launch.grid;
+        let blocks = grid.map(|grid| grid.iter().map(|side| u64::from(*side)).product());
+        let waves = self
+            .number("launch__waves_per_multiprocessor")
+            .or_else(|| self.in_section("Launch Statistics", "Waves Per SM", ""));
+        Fill {
+            blocks,
+            sms: self.sms(),
+            waves,
+            tail_share: waves
+                .filter(|waves| *waves > 1.0)
+                .map(|waves| 1.0 - waves / waves.ceil()),
+        }
+    }
+
+    /// SMs as a page states them, or as the FP32 lanes of its roofline chart give them.
+    fn sms(&self) -> Option<u64> {
+        let stated = self
+            .number("launch__sm_count")
+            .or_else(|| self.number("device__attribute_multiprocessor_count"))
+            .or_else(|| self.in_section("Launch Statistics", "# SMs", "SM"));
+        let by_lanes = || {
+            let operations = self.number("Theoretical Predicated-On FFMA Operations")?;
+            // Lanes of an SM by compute capability, CUDA C++ Programming Guide, "Arithmetic Instructions".
+            let lanes = match self.launch.compute_capability.as_str() {
+                "7.0" | "7.2" | "7.5" | "8.0" => 64.0,
+                "8.6" | "8.7" | "8.9" | "9.0" | "10.0" | "10.3" | "12.0" | "12.1" => 128.0,
+                _ => return None,
+            };
+            Some(operations / (2.0 * lanes))
+        };
+        let sms = stated.or_else(by_lanes)?;
+        (sms >= 1.0).then_some(sms.round() as u64)
+    }
+
+    pub(super) fn access(&self) -> Access {
+        let ratio = |above: &str, below: &str| {
+            let (above, below) = self.number(above).zip(self.number(below))?;
+            (below > 0.0).then(|| above / below)
+        };
+        let per_request = |kind: &str| {
+            let of = |what: &str| format!("l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum");
+            ratio(&of("sectors"), &of("requests"))
+        };
+        let conflicts = ratio(
+            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+        );
+        Access {
+            sectors_per_load: per_request("ld"),
+            sectors_per_store: per_request("st"),
+            bank_conflict_share: conflicts,
+        }
+    }
+}

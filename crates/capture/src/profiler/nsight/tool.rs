@@ -1,0 +1,171 @@
+//! Where the tools are, and which version they have.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use thiserror::Error;
+
+/// Year and release: 2025.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    pub year: u32,
+    pub release: u32,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.year, self.release)
+    }
+}
+
+impl Version {
+    /// Reads `NVIDIA Nsight Systems version 2025.3.1.90-…` and `Version 2025.3.1.0 (build 36398880)`.
+    pub fn of(text: &str) -> Option<Self> {
+        text.split(|c: char| c.is_whitespace() || c == '-')
+            .find_map(|word| {
+                let mut parts = word.split('.');
+                let year: u32 = parts.next()?.parse().ok()?;
+                let release: u32 = parts.next()?.parse().ok()?;
+                (2018..2100)
+                    .contains(&year)
+                    .then_some(Self { year, release })
+            })
+    }
+}
+
+/// One of the tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    pub program: PathBuf,
+    pub version: Version,
+}
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ToolError {
+    #[error("{name} was not found")]
+    NotFound { name: &'static str },
+    #[error("{} does not start: {why}", program.display())]
+    DoesNotStart { program: PathBuf, why: String },
+    #[error("{} prints no version: {said}", program.display())]
+    NoVersion { program: PathBuf, said: String },
+    #[error("{name} {found} is older than {needed}, which has the options that are needed")]
+    TooOld {
+        name: &'static str,
+        found: Version,
+        needed: Version,
+    },
+}
+
+impl ToolError {
+    /// What would help.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NotFound { name: "nsys" } => {
+                "install Nsight Systems, or name it: pipeline.nsys.path=PATH".to_owned()
+            }
+            Self::NotFound { name } | Self::TooOld { name, .. } => format!(
+                "install a newer Nsight Compute or Systems, or name one: pipeline.{name}.path=PATH"
+            ),
+            Self::DoesNotStart { .. } | Self::NoVersion { .. } => {
+                "run it by hand; `llmprof doctor` checks the tools".to_owned()
+            }
+        }
+    }
+}
+
+/// Folders below which installers put the tools, newest release last by name.
+const FOLDERS: [(&str, &str); 5] = [
+    ("/opt/nvidia/nsight-systems", "bin"),
+    ("/opt/nvidia/nsight-compute", ""),
+    ("/opt/nvidia/nsight-compute", "host/target-linux-x64"),
+    ("/usr/local/cuda/bin", ""),
+    ("/usr/lib/nsight-systems/bin", ""),
+];
+
+impl Tool {
+    /// The program that `named` names, else what the variable of the tool's name in capitals names, else one on the `PATH`, else
+    /// one where installers put it.
+    pub fn find(name: &'static str, named: Option<&Path>) -> Result<Self, ToolError> {
+        let variable = std::env::var_os(name.to_uppercase()).filter(|value| !value.is_empty());
+        let program = named
+            .map(Path::to_path_buf)
+            .or_else(|| variable.map(PathBuf::from))
+            .or_else(|| on_path(name))
+            .or_else(|| installed(name))
+            .ok_or(ToolError::NotFound { name })?;
+        Self::at(program)
+    }
+
+    /// Asks a program for its version.
+    pub fn at(program: PathBuf) -> Result<Self, ToolError> {
+        let run = Command::new(&program)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output();
+        let output = match run {
+            Ok(output) => output,
+            Err(error) => {
+                let why = error.to_string();
+                return Err(ToolError::DoesNotStart { program, why });
+            }
+        };
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        match Version::of(&said) {
+            Some(version) => Ok(Self { program, version }),
+            None => Err(ToolError::NoVersion {
+                program,
+                said: said.trim().lines().next().unwrap_or_default().to_owned(),
+            }),
+        }
+    }
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let search = std::env::var_os("PATH")?;
+    std::env::split_paths(&search)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+fn installed(name: &str) -> Option<PathBuf> {
+    FOLDERS.iter().find_map(|(folder, below)| {
+        let direct = Path::new(folder).join(below).join(name);
+        if direct.is_file() {
+            return Some(direct);
+        }
+        let entries = std::fs::read_dir(folder).ok()?.flatten();
+        let mut found: Vec<PathBuf> = entries
+            .map(|entry| entry.path().join(below).join(name))
+            .filter(|path| path.is_file())
+            .collect();
+        found.sort();
+        found.pop()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_both_banners() {
+        let of = |text: &str| Version::of(text).map(|version| version.to_string());
+        let nsys = "NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0";
+        assert_eq!(of(nsys).as_deref(), Some("2025.3"));
+        let ncu = "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2025 NVIDIA Corporation\nVersion 2025.3.1.0 (build 36398880) (public-release)";
+        assert_eq!(of(ncu).as_deref(), Some("2025.3"));
+        assert_eq!(of("command not found"), None);
+    }
+
+    #[test]
+    fn a_program_that_is_no_tool_is_refused() {
+        let error = Tool::at(PathBuf::from("/bin/true")).unwrap_err();
+        assert!(matches!(error, ToolError::NoVersion { .. }), "{error}");
+        let error = Tool::at(PathBuf::from("/nowhere/ncu")).unwrap_err();
+        assert!(matches!(error, ToolError::DoesNotStart { .. }), "{error}");
+    }
+}

@@ -1,0 +1,511 @@
+//! The stages of Nsight: a timeline by `nsys`, then counters by `ncu` for the launches that hold most of its time.
+//!
+//! Each tool runs a worker of its own through the same warm-ups and the same batch, so that the launches of one are those of
+//! the other. What was measured before stays where a tool fails.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use llmprof_record::{
+    import::{self, Limits, Profile},
+    issue::Issue,
+    kernel_list,
+    plan::Plan,
+    run::{RecordedTrace, RunRecord},
+    store::{Pass, RunStatus},
+    summary::kernel_times,
+    trace::Trace,
+};
+use llmprof_units::{Nanos, Percent};
+
+use super::{
+    Halt, Session,
+    passes::{Passes, Start},
+    pytorch::not_started,
+};
+use crate::{
+    process::Launch,
+    profiler::nsight::{
+        CounterPlan, Tool, ToolError, Wanted,
+        ncu::{self, Available, Selection},
+        nsys,
+        verdict::verdict,
+    },
+    runner::protocol::{Generate, Instruments, Load},
+};
+
+const NSYS: &str = "nsys";
+const NCU: &str = "ncu";
+/// Kernels in `top-kernels.yaml`.
+const MOST_LISTED: usize = 30;
+
+/// Runs both stages as far as they are asked for.
+pub(super) fn capture(
+    session: &mut Session<'_>,
+    launch: &Launch,
+    request: &Load,
+    record: &mut RunRecord,
+) -> Result<(), Halt> {
+    let Some(trace) = timeline(session, launch, request, record)? else {
+        return Ok(());
+    };
+    if session.plan.pipeline.ncu.enable {
+        counters(session, launch, request, record, &trace)?;
+    }
+    Ok(())
+}
+
+/// The batch as both tools see it.
+fn batch(session: &Session<'_>, steps: Option<u64>) -> Result<Generate, Halt> {
+    let batches = session.feed.batches();
+    let first = batches.first();
+    let mut batch = first
+        .ok_or_else(|| Halt::failed("the dataset has no batch"))?
+        .clone();
+    if let Some(steps) = steps {
+        for request in &mut batch.requests {
+            request.max_new_tokens = request.max_new_tokens.min(steps.saturating_add(1));
+        }
+    }
+    batch.instruments = Instruments {
+        module_ranges: session.plan.runtime.module_ranges,
+        ..Instruments::default()
+    };
+    Ok(batch)
+}
+
+/// Runs a worker under a tool: warm-ups, then the batch between the calls that the tool waits for.
+fn run(
+    session: &mut Session<'_>,
+    tool: &'static str,
+    launch: &Launch,
+    request: &Load,
+    record: &mut RunRecord,
+    batch: &Generate,
+    is_kept: bool,
+) -> Result<Option<usize>, Halt> {
+    let kind = session.plan.runtime.kind;
+    let start = Start {
+        launch,
+        folder: tool,
+        request,
+        is_measured: false,
+        is_patient: tool == NCU,
+    };
+    let (mut passes, _) =
+        Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;
+    for number in 0..passes.session.plan.runtime.warmup.max(1) {
+        passes.rehearse(&format!("{tool} warm-up {}", number + 1), batch)?;
+    }
+    let mut watched = batch.clone();
+    watched.instruments.cuda_profiler = true;
+    let (pass, _) = passes.captured_batch(tool, &watched, is_kept)?;
+    passes.end(Ok(()))?;
+    Ok(pass)
+}
+
+fn not_found(error: &ToolError) -> Issue {
+    Issue::error("nsight.no_tool")
+        .with("why", error.to_string())
+        .with_hint(error.hint())
+}
+
+/// The timeline, which becomes the trace that explains the time; `None` where there is none, and an issue says why.
+fn timeline(
+    session: &mut Session<'_>,
+    launch: &Launch,
+    request: &Load,
+    record: &mut RunRecord,
+) -> Result<Option<Trace>, Halt> {
+    let plan = session.plan.pipeline.nsys.clone();
+    let folder = session.store.path().join(NSYS);
+    let output = folder.join("run");
+    let made = Tool::find(NSYS, plan.path.as_deref())
+        .and_then(|tool| Ok((nsys::profile(&tool, &plan, &output, launch)?, tool)));
+    let (watched, tool) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            record.issues.push(not_found(&error));
+            return Ok(None);
+        }
+    };
+    session
+        .store
+        .write(&format!("{NSYS}/cmd.txt"), format!("{watched}\n"))?;
+    let watched = with_cublas_log(session, watched)?;
+    let asked = batch(session, None)?;
+    let ran = run(session, NSYS, &watched, request, record, &asked, true);
+    let report = folder.join("run.nsys-rep");
+    let Came::Report { pass } = judged(NSYS, ran, &folder, &report, record)? else {
+        return Ok(None);
+    };
+    let sqlite = folder.join("run.sqlite");
+    let steps = [
+        (nsys::export(&tool, &report, &sqlite), &sqlite, "export"),
+        (
+            nsys::kernel_summary(&tool, &report, &folder.join("summary")),
+            &folder.join("summary_cuda_gpu_kern_sum.csv"),
+            "stats",
+        ),
+    ];
+    for (command, made, name) in steps {
+        if let Err(issue) = converted(session, &command, made, name) {
+            record.issues.push(issue);
+        }
+    }
+    if !sqlite.is_file() {
+        return Ok(None);
+    }
+    let (_, imported) = import::import(&sqlite, &Limits::default())
+        .map_err(|error| Halt::failed(error.to_string()))?;
+    let Profile::Trace(trace) = imported else {
+        return Err(Halt::failed("run.sqlite is not a timeline"));
+    };
+    if trace.kernels.is_empty() {
+        let issue = Issue::error("nsight.no_kernels").with("tool", NSYS);
+        record.issues.push(issue);
+        return Ok(None);
+    }
+    record.issues.push(Issue::info("nsight.environment_kept"));
+    let mut rows = kernel_times(&trace);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+    let total: Nanos = rows.iter().map(|row| row.total_ns).sum();
+    rows.truncate(MOST_LISTED);
+    let list = kernel_list::yaml(&kernel_list::listed(&rows, total), "run.sqlite");
+    session
+        .store
+        .write(&format!("{NSYS}/top-kernels.yaml"), list)?;
+    let kept = (*trace).clone();
+    let recorded = RecordedTrace {
+        pass,
+        trace: *trace,
+    };
+    record.traces.insert(0, recorded);
+    record.save(session.store.path())?;
+    Ok(Some(kept))
+}
+
+/// The counters of the launches that hold most of the timeline.
+fn counters(
+    session: &mut Session<'_>,
+    launch: &Launch,
+    request: &Load,
+    record: &mut RunRecord,
+    trace: &Trace,
+) -> Result<(), Halt> {
+    let plan = session.plan.pipeline.ncu.clone();
+    let wanted = Wanted {
+        coverage: plan.coverage.fraction(),
+        range: plan.range.as_deref(),
+        steps: Some(plan.steps),
+        kernels: &[],
+        is_gated: plan.gating_nvtx || plan.range.is_none(),
+    };
+    let gate = plan.range.as_deref().filter(|_| plan.gating_nvtx);
+    let Some(chosen) = CounterPlan::of(trace, &wanted) else {
+        let range = plan.range.clone().unwrap_or_default();
+        record
+            .issues
+            .push(Issue::error("ncu.nothing_to_plan").with("range", range));
+        return Ok(());
+    };
+    let tool = match Tool::find(NCU, plan.path.as_deref()) {
+        Ok(tool) => tool,
+        Err(error) => {
+            record.issues.push(not_found(&error));
+            return Ok(());
+        }
+    };
+    let folder = session.store.path().join(NCU);
+    let name = plan.range.as_deref().unwrap_or("run");
+    let output = folder.join(name);
+    let selection = Selection::of(&chosen, gate);
+    let made = ncu::profile(
+        &tool,
+        &plan,
+        &available(&tool, session.plan),
+        &selection,
+        false,
+        &output,
+        launch,
+    );
+    let (watched, issues) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            record.issues.push(not_found(&error));
+            return Ok(());
+        }
+    };
+    record.issues.extend(issues);
+    session
+        .store
+        .write(&format!("{NCU}/cmd.txt"), format!("{watched}\n"))?;
+    let command = described(&tool, session.plan, &chosen);
+    session
+        .store
+        .write(&format!("{NCU}/command.yaml"), command)?;
+    session.observer.tell(&announced(&chosen));
+    let started = Instant::now();
+    let asked = batch(session, Some(plan.steps))?;
+    let ran = run(session, NCU, &watched, request, record, &asked, false);
+    let report = folder.join(format!("{name}.ncu-rep"));
+    if let Came::Nothing = judged(NCU, ran, &folder, &report, record)? {
+        return Ok(());
+    }
+    for page in ["raw", "details"] {
+        let made = folder.join(format!("{name}_{page}.csv"));
+        if let Err(issue) = printed(&ncu::page(&tool, &report, page), &made) {
+            record.issues.push(issue);
+        }
+    }
+    let (_, imported) = import::import(&report, &Limits::default())
+        .map_err(|error| Halt::failed(error.to_string()))?;
+    let Profile::Counters(mut counters) = imported else {
+        return Err(Halt::failed(format!(
+            "{} has no counters",
+            report.display()
+        )));
+    };
+    let unexpected = chosen.join(&mut counters.launches);
+    if unexpected > 0 {
+        record
+            .issues
+            .push(Issue::warning("ncu.unexpected").counting(unexpected as u64));
+    }
+    let told = counters
+        .launches
+        .iter()
+        .filter_map(|launch| launch.stands_for);
+    let time: i64 = told.map(|whole| whole.total_ns.0).sum();
+    let share = time as f64 / chosen.total_ns.0.max(1) as f64;
+    let seconds = started.elapsed().as_secs_f64();
+    record.issues.push(
+        Issue::info("ncu.covered")
+            .with("launches", counters.launches.len())
+            .with("share", Percent(share).to_string())
+            .with("seconds", format!("{seconds:.1}")),
+    );
+    if share + 0.005 < plan.coverage.fraction() {
+        record.issues.push(
+            Issue::warning("ncu.less_covered")
+                .with("share", Percent(share).to_string())
+                .with("wanted", Percent(plan.coverage.fraction()).to_string()),
+        );
+    }
+    record.counters = Some(*counters);
+    session.store.set_pass(Pass {
+        name: "ncu counters".to_owned(),
+        status: RunStatus::Complete,
+        duration_ns: Some(Nanos(started.elapsed().as_nanos() as i64)),
+        exit_code: None,
+    })?;
+    Ok(record.save(session.store.path())?)
+}
+
+/// What is said before the counters are collected.
+fn announced(plan: &CounterPlan) -> String {
+    format!(
+        "ncu: {} launches stand for {} of {} device time; about {} s",
+        plan.launches.len(),
+        Percent(plan.covered),
+        plan.total_ns,
+        15 + plan.launches.len() * 7 / 10
+    )
+}
+
+/// Sections and metrics of the installed tool; it is asked only where the request names some.
+fn available(tool: &Tool, plan: &Plan) -> Available {
+    let ncu = &plan.pipeline.ncu;
+    let ask = |words: &[&str], is_needed: bool| {
+        if !is_needed {
+            return String::new();
+        }
+        let command = Launch::new(tool.program.to_string_lossy()).args(words.iter().copied());
+        let output = command.command().output();
+        output
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+            .unwrap_or_default()
+    };
+    let sections = ask(&["--list-sections"], !ncu.sections.is_empty());
+    let metrics = ask(&["--query-metrics"], !ncu.metrics.is_empty());
+    Available::of(&sections, &metrics)
+}
+
+/// What came of a tool.
+enum Came {
+    /// A report, and the pass that it was recorded in where that is kept.
+    Report { pass: Option<usize> },
+    /// Nothing; an issue says why.
+    Nothing,
+}
+
+/// Judges a tool that ran. Its failure is an issue with its own words; one of ours, an interrupt or a worker's, goes on.
+fn judged(
+    tool: &'static str,
+    ran: Result<Option<usize>, Halt>,
+    folder: &Path,
+    report: &Path,
+    record: &mut RunRecord,
+) -> Result<Came, Halt> {
+    let said = said(folder);
+    let exit = if ran.is_ok() { Some(0) } else { None };
+    if let Err(Halt::Interrupted) = ran {
+        return Err(Halt::Interrupted);
+    }
+    match (verdict(exit, &said, report), ran) {
+        (Ok(()), Ok(pass)) => Ok(Came::Report { pass }),
+        (Err(found), ran) => {
+            let mut issue = Issue::error("nsight.failed")
+                .with("tool", tool)
+                .with("what", found.what);
+            if let Some(hint) = found.hint {
+                issue = issue.with_hint(hint);
+            } else if let Err(Halt::Failed { message, .. }) = ran {
+                issue = issue.with_hint(message);
+            }
+            record.issues.push(issue);
+            Ok(Came::Nothing)
+        }
+        (Ok(()), Err(halt)) => Err(halt),
+    }
+}
+
+/// What a tool and its worker wrote.
+fn said(folder: &Path) -> String {
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
+    let both = [read("worker.stdout.log"), read("worker.stderr.log")].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// Runs a step of a tool that makes a file.
+fn converted(
+    session: &mut Session<'_>,
+    command: &Launch,
+    made: &Path,
+    name: &'static str,
+) -> Result<(), Issue> {
+    let failed = |what: String| {
+        Issue::error("nsight.failed")
+            .with("tool", format!("nsys {name}"))
+            .with("what", what)
+    };
+    let folder = session.store.path().join(NSYS);
+    let mut child = command
+        .spawn(&folder, name)
+        .map_err(|error| failed(error.to_string()))?;
+    let ended = child
+        .wait(session.interrupt, None)
+        .map_err(|error| failed(error.to_string()))?;
+    let said = child.last_lines(20).join("\n");
+    verdict(ended.status.code(), &said, made).map_err(|found| {
+        let issue = failed(found.what);
+        match found.hint {
+            Some(hint) => issue.with_hint(hint),
+            None => issue,
+        }
+    })
+}
+
+/// Runs a tool whose standard output is a file.
+fn printed(command: &Launch, made: &Path) -> Result<(), Issue> {
+    let failed = |what: String| {
+        Issue::error("nsight.failed")
+            .with("tool", "ncu --import")
+            .with("what", what)
+    };
+    let file = File::create(made).map_err(|error| failed(error.to_string()))?;
+    let output = command
+        .command()
+        .stdout(file)
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(failed(
+        String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    ))
+}
+
+/// With the variables by which cuBLAS and cuBLASLt write down their GEMMs, where that is asked for.
+fn with_cublas_log(session: &Session<'_>, launch: Launch) -> Result<Launch, Halt> {
+    if !session.plan.pipeline.cublas_log.enable {
+        return Ok(launch);
+    }
+    let folder: PathBuf = session.store.path().join("cublas");
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Halt::failed(format!("cannot create {}: {error}", folder.display())))?;
+    let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    Ok(launch
+        .env("CUBLAS_LOGINFO_DBG", "1")
+        .env("CUBLAS_LOGDEST_DBG", file("cublas.log"))
+        .env("CUBLASLT_LOG_LEVEL", "5")
+        .env("CUBLASLT_LOG_FILE", file("cublaslt.log")))
+}
+
+/// `command.yaml`: what was asked of ncu, and why.
+fn described(tool: &Tool, plan: &Plan, chosen: &CounterPlan) -> String {
+    let ncu = &plan.pipeline.ncu;
+    let tier = serde_json::to_string(&ncu.tier).unwrap_or_default();
+    let mut text = format!(
+        "ncu_version: '{}'\ntier: {tier}\nlaunch_skip: {}\nlaunch_count: {}\nfilter_mode: per-launch-config\ncovered: {:.4}\ntotal_ns: {}\nlaunches:\n",
+        tool.version, chosen.skip, chosen.count, chosen.covered, chosen.total_ns.0
+    );
+    for launch in &chosen.launches {
+        text += &format!(
+            "- kernel: {}\n  grid: {:?}\n  block: {:?}\n  index: {}\n  stands_for: {}\n  total_ns: {}\n",
+            serde_json::to_string(&launch.kernel).unwrap_or_default(),
+            launch.grid,
+            launch.block,
+            launch.index,
+            launch.stands_for.launches,
+            launch.stands_for.total_ns.0
+        );
+    }
+    text
+}
+
+/// The command lines of a run, the worker's first. Which launches ncu profiles is known only from the timeline.
+pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<String>, ToolError> {
+    let mut lines = vec![worker.to_string()];
+    let stages = &plan.pipeline;
+    if stages.nsys.enable {
+        let tool = Tool::find(NSYS, stages.nsys.path.as_deref())?;
+        let folder = run.join(NSYS);
+        let report = folder.join("run.nsys-rep");
+        let profile = nsys::profile(&tool, &stages.nsys, &folder.join("run"), worker)?;
+        lines.push(profile.to_string());
+        lines.push(nsys::export(&tool, &report, &folder.join("run.sqlite")).to_string());
+        lines.push(nsys::kernel_summary(&tool, &report, &folder.join("summary")).to_string());
+    }
+    if stages.ncu.enable {
+        let tool = Tool::find(NCU, stages.ncu.path.as_deref())?;
+        let selection = Selection {
+            pattern: None,
+            range: stages.ncu.range.clone().filter(|_| stages.ncu.gating_nvtx),
+            skip: 0,
+            count: 1,
+        };
+        let name = stages.ncu.range.as_deref().unwrap_or("run");
+        let output = run.join(NCU).join(name);
+        let found = available(&tool, plan);
+        let made = ncu::profile(
+            &tool,
+            &stages.ncu,
+            &found,
+            &selection,
+            false,
+            &output,
+            worker,
+        )?;
+        lines.push(made.0.to_string());
+        let report = output.with_extension("ncu-rep");
+        for page in ["raw", "details"] {
+            lines.push(ncu::page(&tool, &report, page).to_string());
+        }
+    }
+    Ok(lines)
+}

@@ -1,0 +1,265 @@
+//! `doctor`: what works on this machine, what does not, and the command that would fix it.
+
+use std::{path::Path, process::Command};
+
+use llmprof_capture::profiler::{find_library, nsight::Tool};
+use llmprof_report::{Cell, Table};
+use serde::Serialize;
+
+use crate::{args_kernels::DoctorArgs, failure::Failure, output::Output};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Works,
+    /// Part of llmprof does without it.
+    Missing,
+    /// It is there and does not work.
+    Broken,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Works => "ok",
+            Self::Missing => "missing",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    found: String,
+    /// What would make it work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+impl Check {
+    fn works(name: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            state: State::Works,
+            found: found.into(),
+            fix: None,
+        }
+    }
+
+    fn not(name: &'static str, state: State, found: impl Into<String>, fix: &str) -> Self {
+        Self {
+            name,
+            state,
+            found: found.into(),
+            fix: Some(fix.to_owned()),
+        }
+    }
+}
+
+pub(crate) fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<(), Failure> {
+    let mut checks = vec![driver(), counters(), cupti(), tool("nsys"), tool("ncu")];
+    checks.extend([perf_events(), disk()]);
+    checks.extend(python(&args.python));
+    if args.json {
+        return output.json(&checks);
+    }
+    let mut table = Table::new(&["Check", "State", "Found", "Fix"], 4);
+    for check in &checks {
+        table.row([
+            Cell::from(check.name),
+            Cell::from(check.state.word()),
+            Cell::from(check.found.as_str()),
+            Cell::from(check.fix.as_deref().unwrap_or("")),
+        ]);
+    }
+    output.table(&table)
+}
+
+/// Runs a program and gives what it printed, or why it did not.
+fn said(program: &str, words: &[&str]) -> Result<String, String> {
+    let output = Command::new(program)
+        .args(words)
+        .output()
+        .map_err(|error| error.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(text(&output.stderr)
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .to_owned())
+    }
+}
+
+/// Driver, CUDA and NVML in one: nvidia-smi asks NVML.
+fn driver() -> Check {
+    let fields = "--query-gpu=name,driver_version,memory.total";
+    match said("nvidia-smi", &[fields, "--format=csv,noheader"]) {
+        Ok(found) if !found.is_empty() => {
+            Check::works("NVIDIA driver, NVML", found.replace('\n', "; "))
+        }
+        Ok(_) => Check::not(
+            "NVIDIA driver, NVML",
+            State::Broken,
+            "nvidia-smi lists no GPU",
+            "check `lspci | grep -i nvidia` and `dmesg | grep -i nvrm`",
+        ),
+        Err(why) => Check::not(
+            "NVIDIA driver, NVML",
+            State::Missing,
+            why,
+            "install the NVIDIA driver; without it models run on the CPU",
+        ),
+    }
+}
+
+/// Whether anybody but root may read counters.
+fn counters() -> Check {
+    const NAME: &str = "counter permission";
+    let params = std::fs::read_to_string("/proc/driver/nvidia/params").unwrap_or_default();
+    let restricted = params
+        .lines()
+        .find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))
+        .map(|value| value.trim() == "1");
+    let is_root = said("id", &["-u"]).is_ok_and(|id| id == "0");
+    match (restricted, is_root) {
+        (_, true) => Check::works(NAME, "running as root"),
+        (Some(false), _) => Check::works(NAME, "open to all users"),
+        (Some(true), false) => Check::not(
+            NAME,
+            State::Broken,
+            "only root may read counters (ERR_NVGPUCTRPERM)",
+            "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf, then reboot",
+        ),
+        (None, false) => Check::not(
+            NAME,
+            State::Missing,
+            "no NVIDIA driver",
+            "install the NVIDIA driver",
+        ),
+    }
+}
+
+fn cupti() -> Check {
+    match find_library() {
+        Ok(library) => Check::works("llmprof's CUPTI library", library.display().to_string()),
+        Err(missing) => Check::not(
+            "llmprof's CUPTI library",
+            State::Missing,
+            missing.to_string(),
+            &missing.hint(),
+        ),
+    }
+}
+
+fn tool(name: &'static str) -> Check {
+    match Tool::find(name, None) {
+        Ok(tool) => Check::works(
+            name,
+            format!("{} at {}", tool.version, tool.program.display()),
+        ),
+        Err(error) => {
+            let state = match error {
+                llmprof_capture::profiler::nsight::ToolError::NotFound { .. } => State::Missing,
+                _ => State::Broken,
+            };
+            Check::not(name, state, error.to_string(), &error.hint())
+        }
+    }
+}
+
+/// CPU counters of the native runtime.
+fn perf_events() -> Check {
+    const NAME: &str = "perf_event_paranoid";
+    let file = "/proc/sys/kernel/perf_event_paranoid";
+    let level = std::fs::read_to_string(file).map(|text| text.trim().parse::<i32>());
+    match level {
+        Ok(Ok(level)) if level <= 2 => Check::works(NAME, level.to_string()),
+        Ok(Ok(level)) => Check::not(
+            NAME,
+            State::Broken,
+            format!("{level}: CPU counters are forbidden"),
+            "sudo sysctl kernel.perf_event_paranoid=2",
+        ),
+        _ => Check::not(
+            NAME,
+            State::Missing,
+            "the kernel has no perf events",
+            "run on a kernel with perf events",
+        ),
+    }
+}
+
+fn disk() -> Check {
+    const NAME: &str = "disk";
+    const LEAST_GB: f64 = 5.0;
+    let here = Path::new(".");
+    match rustix::fs::statvfs(here) {
+        Ok(found) => {
+            let gigabytes = found.f_bavail as f64 * found.f_frsize as f64 / 1e9;
+            let text = format!("{gigabytes:.1} GB free");
+            if gigabytes >= LEAST_GB {
+                Check::works(NAME, text)
+            } else {
+                Check::not(
+                    NAME,
+                    State::Broken,
+                    text,
+                    "free 5 GB: traces and reports of one run may have gigabytes",
+                )
+            }
+        }
+        Err(error) => Check::not(
+            NAME,
+            State::Broken,
+            error.to_string(),
+            "run in a directory that can be written",
+        ),
+    }
+}
+
+/// The interpreter and the packages that the runtimes use.
+fn python(program: &str) -> Vec<Check> {
+    const PROBE: &str = "\
+import importlib, sys
+print('python', '.'.join(map(str, sys.version_info[:3])))
+for name in ('torch', 'transformers', 'vllm'):
+    try:
+        module = importlib.import_module(name)
+        extra = ''
+        if name == 'torch':
+            extra = f', CUDA {module.version.cuda}, {module.cuda.device_count()} GPU'
+        print(name, module.__version__ + extra)
+    except Exception as error:
+        print(name, '-', f'{type(error).__name__}: {error}'.splitlines()[0])
+";
+    let found = match said(program, &["-c", PROBE]) {
+        Ok(found) => found,
+        Err(why) => {
+            let fix = "install Python 3.10 or newer, or --python PATH";
+            return vec![Check::not("python", State::Missing, why, fix)];
+        }
+    };
+    let line = |name: &'static str, fix: &str| {
+        let rest = found
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name} ")));
+        match rest {
+            Some(rest) => match rest.strip_prefix("- ") {
+                Some(why) => Check::not(name, State::Missing, why, fix),
+                None => Check::works(name, rest),
+            },
+            None => Check::not(name, State::Broken, "the probe said nothing of it", fix),
+        }
+    };
+    vec![
+        line("python", "--python PATH"),
+        line("torch", "pip install torch"),
+        line("transformers", "pip install transformers"),
+        line("vllm", "pip install vllm; only runtime=vllm needs it"),
+    ]
+}

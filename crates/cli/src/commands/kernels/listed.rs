@@ -1,0 +1,28 @@
+//! Reading `top-kernels.yaml`.
+
+use std::{path::Path, sync::Arc};
+
+use llmprof_config::{source::Source, typed, yaml};
+use llmprof_record::kernel_list::ListedKernel;
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+#[derive(Debug, Deserialize)]
+struct List {
+    kernels: Vec<ListedKernel>,
+}
+
+/// Reads a list that `kernels top` wrote, or a person edited.
+pub(super) fn read(path: &Path) -> Result<Vec<ListedKernel>, Failure> {
+    let failed = |what: String| Failure::new(format!("{}: {what}", path.display()));
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+    let source = Arc::new(Source::new(path.display().to_string(), text));
+    let node = yaml::load(&source).map_err(|error| failed(error.to_string()))?;
+    let list: List = typed::read(&node).map_err(|error| failed(error.to_string()))?;
+    if list.kernels.is_empty() {
+        return Err(failed("`kernels` is empty".to_owned()));
+    }
+    Ok(list.kernels)
+}

@@ -1,0 +1,247 @@
+//! `kernels profile`: counters of listed kernels in one run of a program.
+
+use std::{path::Path, time::Instant};
+
+use llmprof_capture::{
+    process::{Interrupt, Launch},
+    profiler::nsight::{
+        CounterPlan, Tool, Wanted,
+        ncu::{self, Available, Selection},
+        verdict::verdict,
+    },
+};
+use llmprof_record::{
+    import::{self, Limits, Profile},
+    kernel_list::{ListedKernel, pattern},
+    plan::{NcuPlan, Tier, Word},
+    store::write_atomically,
+    trace::Trace,
+};
+use llmprof_units::Percent;
+
+use super::{listed, top::trace_of_run};
+use crate::{
+    args_kernels::{ProfileArgs, TierArg},
+    failure::Failure,
+    output::Output,
+};
+
+const NAME: &str = "kernels";
+
+pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Failure> {
+    let mut kernels = listed::read(&args.kernels)?;
+    kernels.truncate(args.topk.unwrap_or(kernels.len()).max(1));
+    let chosen = args
+        .timeline
+        .as_deref()
+        .map(|timeline| planned(timeline, args, &kernels))
+        .transpose()?;
+    let selection = match &chosen {
+        Some(chosen) => Selection::of(chosen, None),
+        None => Selection {
+            pattern: Some(patterns(&kernels)),
+            range: None,
+            skip: args.skip,
+            count: args.count.max(1),
+        },
+    };
+    let mut said = Output::stderr();
+    match &chosen {
+        Some(chosen) => said.line(&format!(
+            "{} launches of {} kernels stand for {} of {} GPU time",
+            chosen.launches.len(),
+            chosen.kernels.len(),
+            Percent(chosen.covered),
+            chosen.total_ns
+        ))?,
+        None => {
+            said.line("without --timeline it is not known which share of GPU time is covered")?;
+        }
+    }
+    let (launch, tool) = command(args, &selection)?;
+    if args.dry_run {
+        return output.line(&launch.to_string());
+    }
+    std::fs::create_dir_all(&args.output).map_err(|error| {
+        Failure::new(format!("cannot create {}: {error}", args.output.display()))
+            .hint("-o DIR".to_owned())
+    })?;
+    write_atomically(
+        &args.output.join("cmd.txt"),
+        format!("{launch}\n").as_bytes(),
+    )?;
+    let started = Instant::now();
+    run(&launch, &args.output)?;
+    let report = args.output.join(format!("{NAME}.ncu-rep"));
+    for page in ["raw", "details"] {
+        print(
+            &ncu::page(&tool, &report, page),
+            &args.output.join(format!("{NAME}_{page}.csv")),
+        )?;
+    }
+    said.line(&missed(&report, chosen.as_ref(), &kernels)?)?;
+    said.line(&format!("{:.1} s", started.elapsed().as_secs_f64()))?;
+    output.line(&report.display().to_string())
+}
+
+/// The plan of a timeline.
+fn planned(
+    timeline: &Path,
+    args: &ProfileArgs,
+    kernels: &[ListedKernel],
+) -> Result<CounterPlan, Failure> {
+    let trace = trace(timeline)?;
+    let names: Vec<String> = kernels.iter().map(|kernel| kernel.name.clone()).collect();
+    let wanted = Wanted {
+        coverage: args.coverage.fraction(),
+        range: None,
+        steps: None,
+        kernels: &names,
+        is_gated: false,
+    };
+    CounterPlan::of(&trace, &wanted)
+        .filter(|plan| !plan.launches.is_empty())
+        .ok_or_else(|| {
+            Failure::new(format!(
+                "{} has none of the kernels of {}",
+                timeline.display(),
+                args.kernels.display()
+            ))
+        })
+}
+
+fn trace(timeline: &Path) -> Result<Trace, Failure> {
+    if let Some(trace) = trace_of_run(timeline)? {
+        return Ok(trace);
+    }
+    let (_, profile) = import::import(timeline, &Limits::default())
+        .map_err(|error| Failure::new(error.to_string()))?;
+    match profile {
+        Profile::Trace(trace) => Ok(*trace),
+        _ => Err(Failure::new(format!(
+            "{} is not a timeline",
+            timeline.display()
+        ))),
+    }
+}
+
+/// Patterns of a list as one.
+fn patterns(kernels: &[ListedKernel]) -> String {
+    let all: Vec<String> = kernels
+        .iter()
+        .map(|kernel| {
+            let own = kernel.regex.clone();
+            format!("({})", own.unwrap_or_else(|| pattern(&kernel.name)))
+        })
+        .collect();
+    all.join("|")
+}
+
+fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), Failure> {
+    let tool = Tool::find("ncu", args.ncu.as_deref())
+        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let (program, rest) = args
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::new("no program to profile"))?;
+    let program = Launch::new(program).args(rest.iter().cloned());
+    let plan = NcuPlan {
+        tier: match args.tier {
+            TierArg::Basic => Tier::Basic,
+            TierArg::Roofline => Tier::Roofline,
+            TierArg::Full => Tier::Full,
+        },
+        range: None,
+        args: args.ncu_args.iter().cloned().map(Word).collect(),
+        ..NcuPlan::default()
+    };
+    let report = args.output.join(NAME);
+    let made = ncu::profile(
+        &tool,
+        &plan,
+        &Available::default(),
+        selection,
+        true,
+        &report,
+        &program,
+    );
+    let (launch, _) = made.map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    Ok((launch, tool))
+}
+
+fn run(launch: &Launch, folder: &Path) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
+    let mut child = launch
+        .spawn(folder, NAME)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let ended = child
+        .wait(&mut interrupt, None)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let said = child.last_lines(200).join("\n");
+    let stdout = std::fs::read_to_string(child.stdout()).unwrap_or_default();
+    let report = folder.join(format!("{NAME}.ncu-rep"));
+    verdict(ended.status.code(), &(said + "\n" + &stdout), &report).map_err(|found| {
+        Failure::new(format!(
+            "ncu failed: {} (its log is {})",
+            found.what,
+            child.stdout().display()
+        ))
+        .hint(found.hint.map(str::to_owned))
+    })
+}
+
+fn print(launch: &Launch, file: &Path) -> Result<(), Failure> {
+    let failed = |what: String| Failure::new(format!("cannot write {}: {what}", file.display()));
+    let output = launch.output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ));
+    }
+    Ok(write_atomically(file, &output.stdout)?)
+}
+
+/// What was profiled, and which kernels were not.
+fn missed(
+    report: &Path,
+    chosen: Option<&CounterPlan>,
+    kernels: &[ListedKernel],
+) -> Result<String, Failure> {
+    let (_, profile) = import::import(report, &Limits::default())
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let Profile::Counters(mut counters) = profile else {
+        return Err(Failure::new(format!(
+            "{} has no counters",
+            report.display()
+        )));
+    };
+    let mut line = format!("{} launches profiled", counters.launches.len());
+    if let Some(chosen) = chosen {
+        let unexpected = chosen.join(&mut counters.launches);
+        let told = counters
+            .launches
+            .iter()
+            .filter_map(|launch| launch.stands_for);
+        let time: i64 = told.map(|whole| whole.total_ns.0).sum();
+        let share = time as f64 / chosen.total_ns.0.max(1) as f64;
+        line += &format!(", which stand for {} of GPU time", Percent(share));
+        if unexpected > 0 {
+            line += &format!("; {unexpected} are not on the timeline");
+        }
+    }
+    let seen = |kernel: &&ListedKernel| {
+        let own = llmprof_record::kernel_name::canonical(&kernel.name);
+        !counters
+            .launches
+            .iter()
+            .any(|launch| launch.canonical == own)
+    };
+    let absent = kernels.iter().filter(seen).count();
+    if absent > 0 {
+        line += &format!(
+            "; {absent} of {} listed kernels were not profiled",
+            kernels.len()
+        );
+    }
+    Ok(line)
+}

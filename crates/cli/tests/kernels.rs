@@ -1,0 +1,134 @@
+//! The kernel workflow as a user runs it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{fs, path::PathBuf};
+
+use common::{refused, works};
+use serde_json::Value;
+
+fn printed(folder: &std::path::Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&works(folder, arguments)).unwrap()
+}
+
+fn fixture(name: &str) -> String {
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(name);
+    path.to_string_lossy().into_owned()
+}
+
+/// Everything below the comments is what the published extraction has.
+#[test]
+fn top_kernels_are_those_of_the_published_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = fixture("ancestor/nsys/all-stage.csv");
+    works(
+        folder.path(),
+        &["kernels", "top", &csv, "--topk", "20", "-o", "top.yaml"],
+    );
+    let list = |text: String| {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let found = list(fs::read_to_string(folder.path().join("top.yaml")).unwrap());
+    let expected = list(fs::read_to_string(fixture("ancestor/nsys/top-kernels.yaml")).unwrap());
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn coverage_takes_as_many_kernels_as_hold_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = fixture("ancestor/nsys/decode.csv");
+    let text = works(
+        folder.path(),
+        &["kernels", "top", &csv, "--coverage", "45%"],
+    );
+    // 34.4 and 14.8 % by the file.
+    assert_eq!(text.matches("name:").count(), 2, "{text}");
+    let said = refused(folder.path(), &["kernels", "top", &csv, "--topk", "0"]);
+    assert!(said.contains("leaves no kernel"), "{said}");
+}
+
+#[test]
+fn counters_become_tables_and_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let ncu = fixture("ancestor/ncu");
+    let notes = "- raw_name: 'std::enable_if<!T7, void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, (bool)0, (bool)1, (bool)1, (bool)0, (int)7, (bool)0, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<const __nv_bfloat16>, cublasGemvTensorStridedBatched<const __nv_bfloat16>, cublasGemvTensorStridedBatched<__nv_bfloat16>, float>>(T13)'\n  friendly_name: GEMV of one token\n  source_lib: cuBLAS\n  description: Rows of a weight times one vector.\n";
+    fs::write(folder.path().join("kernel-info.yaml"), notes).unwrap();
+    let arguments = [
+        "kernels",
+        "analyze",
+        &ncu,
+        "-o",
+        "out",
+        "--device",
+        "rtx_5090",
+        "--kernel-desc",
+        "kernel-info.yaml",
+    ];
+    let said = works(folder.path(), &arguments);
+    assert!(said.contains("under-filled grid: 5"), "{said}");
+    let file = |name: &str| fs::read_to_string(folder.path().join("out").join(name)).unwrap();
+    let header = fs::read_to_string(fixture("ancestor/ncu/metrics_summary.csv")).unwrap();
+    let summary = file("metrics_summary.csv");
+    assert_eq!(summary.lines().next(), header.lines().next());
+    assert_eq!(summary.lines().count(), 21);
+    assert!(
+        file("classification_summary.csv")
+            .contains("kernel_0010_adbaf834f7ef147e0ba0fa823d1cf461,l2_bound")
+    );
+    assert!(file("all_metrics_long.csv").contains("dram__bytes_read.sum,3350000,byte"));
+    assert!(file("report.md").contains("GEMV of one token"));
+    assert!(
+        folder
+            .path()
+            .join("out/plots/kernel_roofline.svg")
+            .is_file()
+    );
+    assert!(
+        folder
+            .path()
+            .join("out/plots/histogram_achieved_occupancy_pct.svg")
+            .is_file()
+    );
+}
+
+#[test]
+fn a_report_of_nsight_compute_is_read_without_the_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = fixture("h200/ncu/decode_12.ncu-rep.gz");
+    let found = printed(folder.path(), &["kernels", "analyze", &report, "--json"]);
+    assert_eq!(found["launches"].as_array().unwrap().len(), 12);
+    assert_eq!(found["device"], "h200");
+    let said = refused(
+        folder.path(),
+        &["kernels", "analyze", &fixture("ancestor/nsys/decode.csv")],
+    );
+    assert!(said.contains("has no counters"), "{said}");
+}
+
+#[test]
+fn the_doctor_checks_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let checks = printed(
+        folder.path(),
+        &["doctor", "--python", "/nowhere/python", "--json"],
+    );
+    let names: Vec<&str> = checks
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
+    for name in ["counter permission", "nsys", "ncu", "disk", "python"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    let broken = checks
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["state"] != "works");
+    assert!(broken.clone().count() >= 1);
+    assert!(broken.into_iter().all(|check| check["fix"].is_string()));
+}

@@ -1,0 +1,256 @@
+//! Work by pipe and traffic by memory level of one launch, with the peaks that the counters state.
+//!
+//! The counters and their peaks are those of Nsight Compute's own hierarchical roofline charts.
+
+use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos};
+use serde::{Deserialize, Serialize};
+
+use super::{Counters, ProfiledLaunch, Value};
+
+/// Units that do floating-point work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pipe {
+    Tensor,
+    Fp64,
+    Fp32,
+    Fp16,
+}
+
+/// The rate of one pipe, with the format it multiplies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PipeRate {
+    pub pipe: Pipe,
+    /// Format of the factors as the counter names it: `bf16`, `fp32`.
+    pub format: String,
+    pub flops_per_s: FlopsPerSecond,
+    /// What the chip could do at the clock of the measurement, where the counters say so.
+    pub peak_flops_per_s: Option<FlopsPerSecond>,
+}
+
+/// A level of the memory hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    Dram,
+    L2,
+    L1,
+}
+
+/// Traffic of one level.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LevelTraffic {
+    pub level: Level,
+    pub bytes_per_s: BytesPerSecond,
+    /// At the clock of the measurement, where the counters say so.
+    pub peak_bytes_per_s: Option<BytesPerSecond>,
+}
+
+/// Counter of traffic and counter of cycles of each level, the most exact first.
+const LEVELS: [(Level, &str, &str); 4] = [
+    (Level::Dram, "dram__bytes", "dram__cycles_elapsed"),
+    (
+        Level::L2,
+        "derived__lts__lts2xbar_bytes",
+        "lts__cycles_elapsed",
+    ),
+    (
+        Level::L1,
+        "derived__l1tex__lsu_writeback_bytes_mem_lgds",
+        "l1tex__cycles_elapsed",
+    ),
+    (
+        Level::L1,
+        "derived__l1tex__lsu_writeback_bytes_mem_lg",
+        "l1tex__cycles_elapsed",
+    ),
+];
+
+/// Words of instructions with the operations of each.
+type Instructions = [(&'static str, f64); 3];
+
+/// Pipe, format, and the words of its instructions with the operations of each: a fused multiply-add is two, and half
+/// precision works on pairs.
+const INSTRUCTIONS: [(Pipe, &str, Instructions); 3] = [
+    (
+        Pipe::Fp64,
+        "fp64",
+        [("dadd", 1.0), ("dmul", 1.0), ("dfma", 2.0)],
+    ),
+    (
+        Pipe::Fp32,
+        "fp32",
+        [("fadd", 1.0), ("fmul", 1.0), ("ffma", 2.0)],
+    ),
+    (
+        Pipe::Fp16,
+        "fp16",
+        [("hadd", 2.0), ("hmul", 2.0), ("hfma", 4.0)],
+    ),
+];
+
+impl Counters {
+    /// Traffic of each level that has counters. DRAM is known from bytes and time too.
+    pub fn levels(&self, launch: &ProfiledLaunch) -> Vec<LevelTraffic> {
+        let mut found: Vec<LevelTraffic> = Vec::new();
+        for (level, bytes, cycles) in LEVELS {
+            if found.iter().any(|one| one.level == level) {
+                continue;
+            }
+            let number = |name: String| self.number(launch, &name);
+            let mut rate = number(format!("{bytes}.sum.per_second"));
+            if level == Level::Dram {
+                let seconds = self.duration(launch).map(Nanos::seconds);
+                let moved = self.dram_bytes(launch).zip(seconds);
+                let moved = moved.filter(|(_, seconds)| *seconds > 0.0);
+                rate = moved
+                    .map(|(bytes, seconds)| bytes.0 as f64 / seconds)
+                    .or(rate)
+                    .or_else(|| {
+                        let section = "Memory Workload Analysis";
+                        self.number_in(launch, section, "Memory Throughput", "byte/s")
+                    });
+            }
+            let peak = number(format!("{bytes}.sum.peak_sustained"))
+                .zip(number(format!("{cycles}.avg.per_second")))
+                .map(|(per_cycle, frequency)| BytesPerSecond(per_cycle * frequency))
+                .or_else(|| (level == Level::Dram).then(|| self.stated_bandwidth(launch))?);
+            found.extend(rate.map(|rate| LevelTraffic {
+                level,
+                bytes_per_s: BytesPerSecond(rate),
+                peak_bytes_per_s: peak,
+            }));
+        }
+        found
+    }
+
+    /// The bandwidth that the rows of a roofline chart state.
+    fn stated_bandwidth(&self, launch: &ProfiledLaunch) -> Option<BytesPerSecond> {
+        let per_cycle = self.in_chart(launch, "Theoretical DRAM Bytes Accessible")?;
+        let frequency = self.in_chart(launch, "DRAM Frequency")?;
+        Some(BytesPerSecond(per_cycle * frequency))
+    }
+
+    fn in_chart(&self, launch: &ProfiledLaunch, name: &str) -> Option<f64> {
+        self.find(launch, |metric| {
+            metric.label == "Single Precision Roofline" && metric.name == name
+        })
+    }
+
+    /// Rates of all pipes that have counters, those that did nothing included.
+    pub fn pipes(&self, launch: &ProfiledLaunch) -> Vec<PipeRate> {
+        let mut rates = self.tensor_rates(launch);
+        for (pipe, format, words) in INSTRUCTIONS {
+            rates.extend(self.vector_rate(launch, pipe, format, words));
+        }
+        if !rates.iter().any(|rate| rate.pipe == Pipe::Fp32) {
+            rates.extend(self.fp32_point(launch).map(|point| {
+                PipeRate {
+                    pipe: Pipe::Fp32,
+                    format: "fp32".to_owned(),
+                    flops_per_s: point.rate,
+                    peak_flops_per_s: self
+                        .in_chart(launch, "Theoretical Predicated-On FFMA Operations")
+                        .zip(self.in_chart(launch, "SM Frequency"))
+                        .map(|(per_cycle, frequency)| FlopsPerSecond(per_cycle * frequency)),
+                }
+            }));
+        }
+        rates
+    }
+
+    /// Instructions of one kind are counted for each cycle of a sub-core's clock.
+    fn vector_rate(
+        &self,
+        launch: &ProfiledLaunch,
+        pipe: Pipe,
+        format: &str,
+        words: Instructions,
+    ) -> Option<PipeRate> {
+        let clock = self.number(launch, "smsp__cycles_elapsed.avg.per_second")?;
+        let mut operations = 0.0;
+        for (word, of_each) in words {
+            let name =
+                format!("smsp__sass_thread_inst_executed_op_{word}_pred_on.sum.per_cycle_elapsed");
+            operations += of_each * self.number(launch, &name)?;
+        }
+        let fused = words[2];
+        let peak = format!(
+            "sm__sass_thread_inst_executed_op_{}_pred_on.sum.peak_sustained",
+            fused.0
+        );
+        let sm_clock = self.number(launch, "sm__cycles_elapsed.avg.per_second");
+        Some(PipeRate {
+            pipe,
+            format: format.to_owned(),
+            flops_per_s: FlopsPerSecond(operations * clock),
+            peak_flops_per_s: self
+                .number(launch, &peak)
+                .zip(sm_clock)
+                .map(|(per_cycle, clock)| FlopsPerSecond(per_cycle * fused.1 * clock)),
+        })
+    }
+
+    /// One rate for each source format, by the same counters as [`Counters::tensor_operations`].
+    fn tensor_rates(&self, launch: &ProfiledLaunch) -> Vec<PipeRate> {
+        let seconds = self.duration(launch).map_or(0.0, Nanos::seconds);
+        let sm_clock = self.number(launch, "sm__cycles_elapsed.avg.per_second");
+        let mut rates: Vec<PipeRate> = Vec::new();
+        for reading in &launch.readings {
+            let metric = self.describe(reading.metric);
+            let name = metric.map_or("", |metric| metric.name.as_str());
+            let Some(source) = name.strip_prefix("sm__ops_path_tensor_src_") else {
+                continue;
+            };
+            let Some((source, suffix)) = source.split_once('.') else {
+                continue;
+            };
+            let Value::Number(value) = reading.value else {
+                continue;
+            };
+            if source.contains("sparsity_on") {
+                continue;
+            }
+            let per_second = match (suffix, sm_clock) {
+                ("sum", _) if seconds > 0.0 => value / seconds,
+                ("sum.per_cycle_elapsed", Some(clock)) => value * clock,
+                _ => continue,
+            };
+            let format = source.split("_dst_").next().unwrap_or(source);
+            let format = format.trim_end_matches("_sparsity_off");
+            let rate = FlopsPerSecond(per_second);
+            match rates.iter_mut().find(|one| one.format == format) {
+                // Counted with and without time, or once for each accumulator.
+                Some(one) => one.flops_per_s.0 = one.flops_per_s.0.max(rate.0),
+                None => rates.push(PipeRate {
+                    pipe: Pipe::Tensor,
+                    format: format.to_owned(),
+                    flops_per_s: rate,
+                    peak_flops_per_s: self
+                        .tensor_peak(launch, format)
+                        .zip(sm_clock)
+                        .map(|(per_cycle, clock)| FlopsPerSecond(per_cycle * clock)),
+                }),
+            }
+        }
+        rates
+    }
+
+    /// The largest of a format's peaks, since some count one accumulator only.
+    fn tensor_peak(&self, launch: &ProfiledLaunch, format: &str) -> Option<f64> {
+        let wanted = format!("sm__ops_path_tensor_src_{format}");
+        let peaks = launch.readings.iter().filter_map(|reading| {
+            let name = &self.describe(reading.metric)?.name;
+            let is_one = name.starts_with(&wanted)
+                && name.ends_with(".sum.peak_sustained")
+                && !name.contains("sparsity_on");
+            match reading.value {
+                Value::Number(value) if is_one => Some(value),
+                _ => None,
+            }
+        });
+        peaks.fold(None, |most, peak| {
+            Some(most.map_or(peak, |most: f64| most.max(peak)))
+        })
+    }
+}

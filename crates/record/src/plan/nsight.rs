@@ -1,0 +1,225 @@
+//! What a request says about Nsight Systems and Nsight Compute.
+
+use std::path::PathBuf;
+
+use llmprof_units::Share;
+use serde::{Deserialize, Serialize};
+
+use super::{Place, Plan, RuntimeType, Word};
+
+/// Parts of a program that a tool records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CaptureRange {
+    /// All of it, warm-up included.
+    #[serde(rename = "none")]
+    None,
+    /// The batch between `cudaProfilerStart` and `cudaProfilerStop`, which the worker calls.
+    #[default]
+    #[serde(rename = "cudaProfilerApi")]
+    CudaProfilerApi,
+    /// The first NVTX range that `nvtx_capture` names.
+    #[serde(rename = "nvtx")]
+    Nvtx,
+}
+
+/// How the timeline is recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NsysPlan {
+    pub enable: bool,
+    /// The program; looked for where it is absent.
+    pub path: Option<PathBuf>,
+    /// What is traced, separated by commas: `cuda,nvtx`.
+    pub trace: String,
+    /// CPU sampling: `none`, `process-tree` or `system-wide`.
+    pub sample: String,
+    /// Whether only the range that `nvtx_capture` names is recorded.
+    pub gating_nvtx: bool,
+    pub capture_range: CaptureRange,
+    /// What follows a range: `stop`, `stop-shutdown`, `repeat:N`; the tool's default where absent.
+    pub capture_range_end: Option<String>,
+    /// The NVTX range that is recorded: `decode`, `decode@*`.
+    pub nvtx_capture: Option<String>,
+    /// `node` records each kernel of a CUDA graph, `graph` each graph.
+    pub cuda_graph_trace: String,
+    /// More options, as they are.
+    pub args: Vec<Word>,
+}
+
+impl Default for NsysPlan {
+    fn default() -> Self {
+        Self {
+            enable: false,
+            path: None,
+            trace: "cuda,nvtx".to_owned(),
+            sample: "none".to_owned(),
+            gating_nvtx: false,
+            capture_range: CaptureRange::default(),
+            capture_range_end: None,
+            nvtx_capture: None,
+            cuda_graph_trace: "node".to_owned(),
+            args: Vec::new(),
+        }
+    }
+}
+
+/// How much is collected of each launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Throughputs, occupancy, launch configuration.
+    Basic,
+    /// With FLOPs, bytes of every memory level and stalls.
+    #[default]
+    Roofline,
+    /// Everything.
+    Full,
+}
+
+/// How counters are collected.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NcuPlan {
+    pub enable: bool,
+    /// The program; looked for where it is absent.
+    pub path: Option<PathBuf>,
+    pub tier: Tier,
+    /// The share of device time that profiled launches stand for.
+    pub coverage: Share,
+    /// The NVTX range whose kernels are covered; all where absent.
+    pub range: Option<String>,
+    /// Decode steps of the profiled batch.
+    pub steps: u64,
+    /// Metrics beside those of the tier.
+    pub metrics: Vec<String>,
+    /// Sections beside those of the tier.
+    pub sections: Vec<String>,
+    /// Whether the tool itself looks only at launches inside `range`; else kernels are chosen by name.
+    pub gating_nvtx: bool,
+    pub replay_mode: String,
+    /// `base` locks clocks, `none` leaves them.
+    pub clock_control: String,
+    /// `all` flushes caches before each pass, `none` leaves them.
+    pub cache_control: String,
+    /// More options, as they are.
+    pub args: Vec<Word>,
+}
+
+impl Default for NcuPlan {
+    fn default() -> Self {
+        Self {
+            enable: false,
+            path: None,
+            tier: Tier::default(),
+            coverage: "95%".parse().expect("95% is a share"),
+            range: Some("decode".to_owned()),
+            steps: 2,
+            metrics: Vec::new(),
+            sections: Vec::new(),
+            gating_nvtx: true,
+            replay_mode: "kernel".to_owned(),
+            clock_control: "none".to_owned(),
+            cache_control: "all".to_owned(),
+            args: Vec::new(),
+        }
+    }
+}
+
+/// Whether cuBLAS and cuBLASLt write down the GEMMs that they run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CublasLogPlan {
+    pub enable: bool,
+}
+
+const REPLAY_MODES: [&str; 4] = ["kernel", "application", "range", "app-range"];
+
+/// Options of older guides that the tools do not have, with what to say instead.
+const REFUSED: [(&str, &str); 4] = [
+    (
+        "--capture-range-end=nvtx",
+        "pipeline.nsys.capture_range_end=stop",
+    ),
+    (
+        "--kernels",
+        "pipeline.ncu chooses kernels by itself; --kernel-name regex:… is the tool's option",
+    ),
+    ("--report", "`nsys stats` has that; llmprof runs it"),
+    ("--sqlite", "llmprof exports the SQLite file"),
+];
+
+/// What is wrong with the stages.
+pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
+    let (nsys, ncu) = (&plan.pipeline.nsys, &plan.pipeline.ncu);
+    let has_cuda = plan.device != Place::Cpu && plan.runtime.kind == RuntimeType::Pytorch;
+    let stages = [
+        ("pipeline.nsys.enable", nsys.enable),
+        ("pipeline.ncu.enable", ncu.enable),
+        (
+            "pipeline.cublas_log.enable",
+            plan.pipeline.cublas_log.enable,
+        ),
+    ];
+    for (key, enable) in stages {
+        if enable && !has_cuda {
+            let hint = Some("runtime=pytorch device=cuda:0");
+            wrong(key, "there is no CUDA program to profile".to_owned(), hint);
+        }
+    }
+    if ncu.enable && !nsys.enable {
+        let message = "launches are chosen from the timeline of Nsight Systems".to_owned();
+        wrong(
+            "pipeline.ncu.enable",
+            message,
+            Some("pipeline.nsys.enable=true"),
+        );
+    }
+    if ncu.enable && nsys.capture_range != CaptureRange::CudaProfilerApi {
+        let message =
+            "launches are counted from cudaProfilerStart, so the timeline must begin there"
+                .to_owned();
+        let hint = Some("pipeline.nsys.capture_range=cudaProfilerApi");
+        wrong("pipeline.nsys.capture_range", message, hint);
+    }
+    if nsys.capture_range == CaptureRange::Nvtx && nsys.nvtx_capture.is_none() {
+        let message = "capture_range=nvtx needs the name of the range".to_owned();
+        wrong(
+            "pipeline.nsys.nvtx_capture",
+            message,
+            Some("pipeline.nsys.nvtx_capture=decode"),
+        );
+    }
+    if nsys.capture_range_end.as_deref() == Some("nvtx") {
+        let message = "nsys has no such end of a range".to_owned();
+        wrong(
+            "pipeline.nsys.capture_range_end",
+            message,
+            Some("stop, stop-shutdown, repeat:N"),
+        );
+    }
+    if !REPLAY_MODES.contains(&ncu.replay_mode.as_str()) {
+        let message = format!("`{}` is not a replay mode", ncu.replay_mode);
+        wrong(
+            "pipeline.ncu.replay_mode",
+            message,
+            Some(&REPLAY_MODES.join(", ")),
+        );
+    }
+    if ncu.steps == 0 {
+        let message = "at least one decode step must be profiled".to_owned();
+        wrong("pipeline.ncu.steps", message, Some("pipeline.ncu.steps=2"));
+    }
+    for (key, args) in [
+        ("pipeline.nsys.args", &nsys.args),
+        ("pipeline.ncu.args", &ncu.args),
+    ] {
+        for Word(word) in args {
+            let refused = REFUSED
+                .iter()
+                .find(|(option, _)| word == option || word.starts_with(&format!("{option}=")));
+            if let Some((option, instead)) = refused {
+                wrong(key, format!("the tool has no `{option}`"), Some(instead));
+            }
+        }
+    }
+}

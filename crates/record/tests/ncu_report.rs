@@ -1,0 +1,184 @@
+//! Reports of Nsight Compute read without the tool, against the pages that the tool made of the same report.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use flate2::read::GzDecoder;
+use llmprof_record::counters::{Counters, Rule, Value};
+use llmprof_record::import::{self, Limits, Profile, ncu_csv, ncu_report};
+use proptest::prelude::*;
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/h200/ncu"
+    ))
+    .join(name)
+}
+
+fn unpacked(name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    GzDecoder::new(File::open(fixture(name)).expect("fixture"))
+        .read_to_end(&mut bytes)
+        .expect("gzip");
+    bytes
+}
+
+fn report() -> Counters {
+    let (format, profile) =
+        import::import(&fixture("decode_12.ncu-rep.gz"), &Limits::default()).expect("report");
+    assert_eq!(format, "ncu_report");
+    let Profile::Counters(counters) = profile else {
+        panic!("not counters");
+    };
+    *counters
+}
+
+#[test]
+fn a_report_has_the_launches_of_its_raw_page() {
+    let report = report();
+    assert!(report.issues.is_empty(), "{:?}", report.issues);
+    assert_eq!(report.launches.len(), 12);
+    let page = ncu_csv::read(&unpacked("decode_raw.csv.gz"), "page").expect("page");
+    for (own, theirs) in report.launches.iter().zip(&page.launches) {
+        assert_eq!((own.grid, own.block), (theirs.grid, theirs.block));
+        assert_eq!(own.canonical, theirs.canonical);
+        assert_eq!(own.ranges, theirs.ranges);
+        assert_eq!(own.compute_capability, theirs.compute_capability);
+        assert_eq!(
+            (own.stream, own.context, own.device),
+            (theirs.stream, theirs.context, theirs.device)
+        );
+    }
+}
+
+/// Every number of the page is in the report, rounded by the page; where a name tells the unit, it is the page's.
+#[test]
+fn every_metric_of_the_raw_page_is_in_the_report() {
+    let report = report();
+    let page = ncu_csv::read(&unpacked("decode_raw.csv.gz"), "page").expect("page");
+    let (mut compared, mut with_unit) = (0, 0);
+    for (own, theirs) in report.launches.iter().zip(&page.launches) {
+        for reading in &theirs.readings {
+            let Value::Number(expected) = reading.value else {
+                continue;
+            };
+            let metric = page.describe(reading.metric).expect("metric");
+            // A page shows the number of instances of these; the report has each of them.
+            let Some(found) = report.number(own, &metric.name) else {
+                continue;
+            };
+            // The page divides these by 1000 twice.
+            if metric.name.starts_with("derived__pct_occupancy_per") {
+                continue;
+            }
+            // Two decimals or more of the printed unit.
+            let step = 1e-6 * expected.abs() + 0.0051 * scale(&reading.printed_unit);
+            assert!(
+                (found - expected).abs() <= step,
+                "{}: {found} and {expected} {}",
+                metric.name,
+                reading.printed_unit
+            );
+            compared += 1;
+            let own_metric = report
+                .metrics
+                .iter()
+                .find(|one| one.name == metric.name)
+                .expect("metric");
+            if !own_metric.unit.is_empty() {
+                assert_eq!(own_metric.unit, metric.unit, "{}", metric.name);
+                with_unit += 1;
+            }
+        }
+    }
+    assert!(compared > 12 * 1_900, "{compared}");
+    assert!(with_unit > 12 * 300, "{with_unit}");
+}
+
+fn scale(unit: &str) -> f64 {
+    match unit.as_bytes() {
+        [b'K', ..] | b"us" => 1e3,
+        [b'T', ..] => 1e12,
+        bytes if bytes.starts_with(b"G") || bytes.ends_with(b"/ns") => 1e9,
+        bytes if bytes.starts_with(b"M") || bytes == b"ms" || bytes.ends_with(b"/us") => 1e6,
+        _ => 1.0,
+    }
+}
+
+#[test]
+fn rules_are_those_of_the_details_page() {
+    let report = report();
+    let page = ncu_csv::read(&unpacked("decode_details.csv.gz"), "page").expect("page");
+    let mut rules = 0;
+    for (own, theirs) in report.launches.iter().zip(&page.launches) {
+        let facts = |rule: &Rule| {
+            let speedup = rule.speedup.map(|speedup| {
+                (
+                    speedup.of_whole_kernel,
+                    (speedup.percent * 100.0).round() / 100.0,
+                )
+            });
+            (rule.name.clone(), rule.kind.clone(), speedup)
+        };
+        // The page goes by section, the report by rule.
+        let sorted = |rules: &[Rule]| {
+            let mut facts: Vec<_> = rules.iter().map(facts).collect();
+            facts.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
+            facts
+        };
+        let (ours, expected) = (sorted(&own.rules), sorted(&theirs.rules));
+        assert_eq!(ours, expected, "{}", own.kernel);
+        rules += ours.len();
+    }
+    assert!(rules > 12, "{rules}");
+}
+
+/// One decode step of Qwen2.5-0.5B (24 layers, batch 1, bf16) on an H200: the GEMMs read each weight once from DRAM. The model has
+/// 494,032,768 parameters, whose embedding table is the head too.
+#[test]
+fn gemms_of_a_decode_step_read_the_weights_once() {
+    let counters = ncu_report::read(&unpacked("decode_step.ncu-rep.gz"), "report");
+    // Kernel and launches of one step: q; k and v; o; gate and up; down; head.
+    let launches = [
+        ("nvjet_sm90_tst_8x64_64x16_4x1_v_bz_bias_TNN", 24),
+        ("nvjet_sm90_tst_64x8_64x16_2x1_v_bz_bias_TNT", 48),
+        ("nvjet_sm90_tst_8x64_64x16_4x1_v_bz_TNN", 24),
+        ("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT", 48),
+        ("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_splitK_TNT", 24),
+        ("nvjet_sm90_tst_384x8_64x4_2x1_v_bz_TNT", 1),
+    ];
+    let mut bytes = 0;
+    for (name, count) in launches {
+        let launch = counters.launches.iter().find(|one| one.kernel == name);
+        let launch = launch.unwrap_or_else(|| panic!("{name}"));
+        bytes += count * counters.dram_bytes(launch).expect("bytes").0;
+    }
+    let weights = 2 * 494_032_768_u64;
+    let ratio = bytes as f64 / weights as f64;
+    assert!((0.99..1.01).contains(&ratio), "{ratio}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// A cut or damaged report has the launches before the damage, and says so.
+    #[test]
+    fn a_cut_report_keeps_whole_launches(share in 0.0..1.0_f64) {
+        let bytes = unpacked("decode_12.ncu-rep.gz");
+        let whole = ncu_report::read(&bytes, "report");
+        let cut = (bytes.len() as f64 * share) as usize;
+        let found = ncu_report::read(&bytes[..cut], "report");
+        prop_assert!(found.launches.len() < 12);
+        prop_assert_eq!(&found.launches[..], &whole.launches[..found.launches.len()]);
+        prop_assert!(found.issues.iter().any(|issue| issue.code == "ncu.cut_report"));
+    }
+
+    #[test]
+    fn damage_does_no_harm(at in 0..4_000_usize, byte in any::<u8>()) {
+        let mut bytes = unpacked("decode_12.ncu-rep.gz");
+        bytes[at] = byte;
+        let _ = ncu_report::read(&bytes, "report");
+    }
+}

@@ -1,0 +1,311 @@
+//! Kernels by their counters: classes, rooflines at each memory level, one entry per kernel, histograms.
+
+use std::collections::BTreeMap;
+
+use llmprof_analysis::counters::percentages;
+use llmprof_theory::device::{Device, Engine};
+use llmprof_units::{Basis, Bytes, Nanos, significant};
+
+use super::kernels::name;
+use crate::analyzed::{CountedLaunch, CountersAnalysis};
+use crate::document::{Align, Cell, Column, Document, Drawing, Table};
+use crate::kernel_label::kernel_label;
+use crate::text::kernel_report as text;
+use crate::view::{Histogram, Roof, Roofline, RooflinePoint, RooflineTitles, Unit};
+
+/// Kernels with an entry and a roofline of their own.
+const MOST_KERNELS: usize = 20;
+
+/// What a user says of a kernel: `kernel-info.yaml`, joined by canonical name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelNote {
+    pub friendly_name: Option<String>,
+    pub source_library: Option<String>,
+    pub description: Option<String>,
+}
+
+/// Notes by canonical name.
+pub type KernelNotes = BTreeMap<String, KernelNote>;
+
+/// Adds everything that follows from counters.
+pub fn add(
+    document: &mut Document,
+    found: &CountersAnalysis,
+    device: Option<&Device>,
+    notes: &KernelNotes,
+) {
+    if found.launches.is_empty() {
+        return;
+    }
+    classes(document, found);
+    let points = rooflines(found);
+    if !points.is_empty() {
+        let chart = Roofline {
+            titles: Some(titles("Kernels under the roofline, by memory level")),
+            roofs: roofs(&found.launches.iter(), device),
+            points,
+        };
+        let section = document.section("kernel_roofline", "Kernel rooflines");
+        section.paragraph(text::ROOFLINE);
+        section.chart("kernel_roofline", Drawing::Roofline(chart));
+    }
+    against_model(document, found);
+    entries(document, found, device, notes);
+    histograms(document, found);
+}
+
+fn titles(title: &str) -> RooflineTitles {
+    RooflineTitles {
+        title: title.to_owned(),
+        intensity: "arithmetic intensity (FLOPs per byte that the level moved)".to_owned(),
+    }
+}
+
+fn classes(document: &mut Document, found: &CountersAnalysis) {
+    let section = document.section("kernel_classes", "Kernel classes");
+    section.paragraph(text::rule(found));
+    if let Some(covered) = text::covered(found) {
+        section.paragraph(covered);
+    }
+    let columns = Column::all([
+        ("Class", Align::Left),
+        ("Kernels", Align::Right),
+        ("Time", Align::Right),
+    ]);
+    let mut table = Table::sortable("classes", columns);
+    for (class, count, share) in text::classes(found) {
+        table.row([
+            Cell::from(text::class(class)),
+            Cell::number(count as f64, count),
+            Cell::number(share, format_args!("{} %", significant(100.0 * share))),
+        ]);
+    }
+    section.table(table);
+}
+
+/// Counted work and traffic of one decode step beside the model's.
+fn against_model(document: &mut Document, found: &CountersAnalysis) {
+    if found.against_model.is_empty() {
+        return;
+    }
+    let section = document.section("counters_against_model", "Counters beside the model");
+    section.paragraph(text::AGAINST_MODEL);
+    let columns = Column::all([
+        ("Kind", Align::Left),
+        ("DRAM bytes counted", Align::Right),
+        ("Model", Align::Right),
+        ("Ratio", Align::Right),
+        ("FLOPs counted", Align::Right),
+        ("Model", Align::Right),
+        ("Ratio", Align::Right),
+    ]);
+    let mut table = Table::sortable("kinds", columns);
+    let ratio = |ratio: Option<f64>| {
+        ratio.map_or(Cell::Missing, |ratio| {
+            Cell::number(ratio, format_args!("{ratio:.3}"))
+        })
+    };
+    for row in &found.against_model {
+        table.row([
+            Cell::from(row.kind.as_str()),
+            Cell::number(row.counted_bytes.0 as f64, row.counted_bytes),
+            Cell::number(row.model_bytes.0 as f64, row.model_bytes),
+            ratio(row.bytes_ratio),
+            Cell::number(row.counted_flops.0 as f64, row.counted_flops),
+            Cell::number(row.model_flops.0 as f64, row.model_flops),
+            ratio(row.flops_ratio),
+        ]);
+    }
+    section.table(table);
+}
+
+/// Each kernel once for every level that it moved bytes of.
+fn rooflines(found: &CountersAnalysis) -> Vec<RooflinePoint> {
+    found.launches.iter().flat_map(points).collect()
+}
+
+fn points(row: &CountedLaunch) -> Vec<RooflinePoint> {
+    let flops: f64 = row.pipes.iter().map(|rate| rate.flops_per_s.0).sum();
+    let levels = row.levels.iter().filter(|level| level.bytes_per_s.0 > 0.0);
+    levels
+        .filter(|_| flops > 0.0)
+        .map(|level| RooflinePoint {
+            label: kernel_label(&row.kernel),
+            kind: text::class(row.class).to_owned(),
+            phase: text::level(level.level).to_owned(),
+            intensity: flops / level.bytes_per_s.0,
+            flops_per_s: llmprof_units::FlopsPerSecond(flops),
+            time_ns: Nanos(row.weight_ns().round() as i64),
+            calls: row.launches.unwrap_or(1),
+        })
+        .collect()
+}
+
+/// The ceilings that counters state at the clock of the measurement, and the datasheet's.
+fn roofs<'a>(
+    rows: &(impl Iterator<Item = &'a CountedLaunch> + Clone),
+    device: Option<&Device>,
+) -> Vec<Roof> {
+    let mut roofs: Vec<Roof> = Vec::new();
+    let used: Vec<(&str, &str)> = {
+        let rates = rows.clone().flat_map(|row| &row.pipes);
+        let mut used: Vec<_> = rates
+            .map(|rate| (text::pipe(rate.pipe), rate.format.as_str()))
+            .collect();
+        used.sort_unstable();
+        used.dedup();
+        used
+    };
+    // Peaks follow the clock, which differs from launch to launch: the highest is drawn.
+    for (pipe, format) in used {
+        let mut peak: f64 = 0.0;
+        for rate in rows.clone().flat_map(|row| &row.pipes) {
+            if text::pipe(rate.pipe) == pipe && rate.format == format {
+                peak = peak.max(rate.peak_flops_per_s.map_or(0.0, |peak| peak.0));
+            }
+        }
+        let mut levels: BTreeMap<_, f64> = BTreeMap::new();
+        for level in rows.clone().flat_map(|row| &row.levels) {
+            let bandwidth = level.peak_bytes_per_s.map_or(0.0, |peak| peak.0);
+            let most = levels.entry(level.level).or_default();
+            *most = most.max(bandwidth);
+        }
+        roofs.extend(levels.into_iter().map(|(level, bandwidth)| Roof {
+            label: format!("{pipe} {format}, {}", text::level(level)),
+            peak_flops_per_s: llmprof_units::FlopsPerSecond(peak),
+            bandwidth: llmprof_units::BytesPerSecond(bandwidth),
+            basis: Basis::Measured,
+        }));
+    }
+    for peak in device.iter().flat_map(|device| &device.peaks) {
+        let is_used = rows.clone().flat_map(|row| &row.pipes).any(|rate| {
+            (rate.pipe == llmprof_record::counters::Pipe::Tensor) == (peak.engine == Engine::Tensor)
+                && same_format(&rate.format, &peak.dtype.to_string())
+        });
+        if let (true, Some(device)) = (is_used, device) {
+            roofs.push(Roof {
+                label: format!("{} {}, DRAM", peak.engine, peak.dtype),
+                peak_flops_per_s: peak.dense_flops_per_s,
+                bandwidth: device.bandwidth(),
+                basis: Basis::Datasheet,
+            });
+        }
+    }
+    roofs.retain(|roof| roof.peak_flops_per_s.0 > 0.0 && roof.bandwidth.0 > 0.0);
+    roofs
+}
+
+/// Counters say `fp32` where the rest of llmprof says `f32`.
+fn same_format(counter: &str, dtype: &str) -> bool {
+    counter == dtype || counter.strip_prefix("fp") == dtype.strip_prefix('f')
+}
+
+fn entries(
+    document: &mut Document,
+    found: &CountersAnalysis,
+    device: Option<&Device>,
+    notes: &KernelNotes,
+) {
+    let mut rows: Vec<&CountedLaunch> = found.launches.iter().collect();
+    rows.sort_by(|a, b| b.weight_ns().total_cmp(&a.weight_ns()));
+    let total: f64 = rows.iter().map(|row| row.weight_ns()).sum();
+    let section = document.section("kernel_report", "Kernel report");
+    section.paragraph(text::REPORT);
+    for (rank, row) in rows.iter().take(MOST_KERNELS).enumerate() {
+        let note = notes.get(&row.kernel);
+        let label = note
+            .and_then(|note| note.friendly_name.clone())
+            .unwrap_or_else(|| kernel_label(&row.kernel));
+        let share = if total > 0.0 {
+            row.weight_ns() / total
+        } else {
+            0.0
+        };
+        section.heading(format!(
+            "{}. {label}: {} ({} % of profiled time)",
+            rank + 1,
+            text::class(row.class),
+            significant(100.0 * share)
+        ));
+        let mut lines = Vec::new();
+        lines.extend(what_it_is(row, note));
+        lines.extend(text::evidence(row));
+        lines.extend(row.findings.iter().map(text::finding));
+        if row.findings.is_empty() {
+            lines.push(format!("Try: {}", text::advice(row)));
+        }
+        if let Some(advice) = &row.advice {
+            let speedup = advice
+                .speedup_pct
+                .map(|percent| format!(" (estimated {} % less time)", significant(percent)));
+            lines.push(format!(
+                "Nsight Compute, {}{}: {}",
+                advice.rule,
+                speedup.unwrap_or_default(),
+                advice.text.replace('\n', " ")
+            ));
+        }
+        section.list(lines);
+        let own = points(row);
+        if !own.is_empty() {
+            let chart = Roofline {
+                titles: Some(titles(&label)),
+                roofs: roofs(&std::iter::once(*row), device),
+                points: own,
+            };
+            section.chart(
+                format!("kernel_roofline_{}", rank + 1),
+                Drawing::Roofline(chart),
+            );
+        }
+    }
+}
+
+fn what_it_is(row: &CountedLaunch, note: Option<&KernelNote>) -> Vec<String> {
+    let class = llmprof_record::kernel_name::classify(&row.kernel);
+    let library = note
+        .and_then(|note| note.source_library.clone())
+        .unwrap_or_else(|| class.library.name().to_owned());
+    let size = |size: Option<[u32; 3]>| {
+        size.map_or_else(|| "?".to_owned(), |[x, y, z]| format!("{x} × {y} × {z}"))
+    };
+    let mut lines = vec![format!(
+        "`{}` ({}, {library}), grid {}, block {}.",
+        name(&row.kernel).text(),
+        class.category.name(),
+        size(row.grid),
+        size(row.block)
+    )];
+    lines.extend(note.and_then(|note| note.description.clone()));
+    lines
+}
+
+/// The metrics of which distributions are shown: the percentages, duration and DRAM bytes.
+fn histograms(document: &mut Document, found: &CountersAnalysis) {
+    let section = document.section("kernel_histograms", "Distributions over launches");
+    section.page_only = true;
+    let times: Vec<f64> = found
+        .launches
+        .iter()
+        .filter_map(|row| Some(row.duration_ns?.0 as f64))
+        .collect();
+    let mut all = vec![("duration".to_owned(), Unit::Nanoseconds, times)];
+    for metric in percentages() {
+        let values = found
+            .launches
+            .iter()
+            .filter_map(|row| row.percentage(metric));
+        let shares = values.map(|percent| percent / 100.0).collect();
+        all.push((metric.to_owned(), Unit::Fraction, shares));
+    }
+    let bytes = found.launches.iter();
+    let bytes = bytes.filter_map(|row| Some(Bytes(row.dram_bytes?.0).0 as f64));
+    all.push(("dram_bytes".to_owned(), Unit::Bytes, bytes.collect()));
+    for (metric, unit, values) in all {
+        if values.is_empty() {
+            continue;
+        }
+        let view = Histogram::of(text::histogram(&metric), unit, &values, Vec::new());
+        section.chart(format!("histogram_{metric}"), Drawing::Histogram(view));
+    }
+}

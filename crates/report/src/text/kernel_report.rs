@@ -1,0 +1,316 @@
+//! Kernels by their counters: what limits each, why, and what to try.
+
+use llmprof_analysis::counters::{ClassRule, KernelClass, KernelFinding};
+use llmprof_record::counters::{Level, Pipe};
+use llmprof_record::kernel_name::Category;
+use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, significant};
+
+use crate::analyzed::{CountedLaunch, CountersAnalysis};
+
+/// A class as a person says it.
+pub fn class(class: KernelClass) -> &'static str {
+    match class {
+        KernelClass::ComputeBound => "compute-bound",
+        KernelClass::MemoryBound => "memory-bound (DRAM)",
+        KernelClass::L2Bound => "L2-bound",
+        KernelClass::L1Bound => "L1-bound",
+        KernelClass::LatencyBound => "latency-bound",
+        KernelClass::UnderfilledGrid => "under-filled grid",
+        KernelClass::Balanced => "balanced",
+        KernelClass::Unknown => "unknown",
+    }
+}
+
+pub fn level(level: Level) -> &'static str {
+    match level {
+        Level::Dram => "DRAM",
+        Level::L2 => "L2",
+        Level::L1 => "L1",
+    }
+}
+
+pub fn pipe(pipe: Pipe) -> &'static str {
+    match pipe {
+        Pipe::Tensor => "tensor",
+        Pipe::Fp64 => "FP64",
+        Pipe::Fp32 => "FP32",
+        Pipe::Fp16 => "FP16",
+    }
+}
+
+/// The rule, with its margins.
+pub fn rule(found: &CountersAnalysis) -> String {
+    let ClassRule {
+        low_pct,
+        high_pct,
+        margin_pct,
+    } = found.rule;
+    let peaks = match &found.device {
+        Some(device) => format!("FLOP rates are divided by the datasheet peaks of {device}"),
+        None => "FLOP rates are divided by the peaks that the counters state".to_owned(),
+    };
+    format!(
+        "A kernel is bound by the unit with the highest throughput, where that is at least {low_pct} % of peak; below, it is \
+         latency-bound. Compute and memory within {margin_pct} points of each other are balanced. Fewer blocks than SMs and no unit at \
+         {high_pct} % is an under-filled grid. Compute needs {low_pct} % of a FLOP peak or {high_pct} % SM throughput; {peaks}."
+    )
+}
+
+/// How many kernels, and how much of their time, has each class.
+pub fn classes(found: &CountersAnalysis) -> Vec<(KernelClass, usize, f64)> {
+    let total: f64 = found.launches.iter().map(CountedLaunch::weight_ns).sum();
+    KernelClass::ALL
+        .into_iter()
+        .filter_map(|class| {
+            let own: Vec<&CountedLaunch> = found
+                .launches
+                .iter()
+                .filter(|row| row.class == class)
+                .collect();
+            let time: f64 = own.iter().map(|row| row.weight_ns()).sum();
+            let share = if total > 0.0 { time / total } else { 0.0 };
+            (!own.is_empty()).then_some((class, own.len(), share))
+        })
+        .collect()
+}
+
+/// What the class was decided by and what stands beside it, a line each.
+pub fn evidence(row: &CountedLaunch) -> Vec<String> {
+    let mut lines = vec![time(row)];
+    let used = &row.used;
+    let percentages = [
+        ("SM", used.sm_pct),
+        ("FLOP rate", used.flops_pct),
+        ("DRAM", used.dram_pct),
+        ("L2", used.l2_pct),
+        ("L1", used.l1_pct),
+    ];
+    let percentages: Vec<String> = percentages
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name} {} %", significant(value?))))
+        .collect();
+    if !percentages.is_empty() {
+        lines.push(format!("Of peak: {}.", percentages.join(", ")));
+    }
+    lines.extend(traffic(row));
+    lines.extend(work(row));
+    lines.extend(occupancy(row));
+    lines.extend(waiting(row));
+    lines.extend(access(row));
+    lines
+}
+
+fn time(row: &CountedLaunch) -> String {
+    let nanos = |value: f64| Nanos(value.round() as i64);
+    let own = row
+        .duration_ns
+        .map(|time| format!("{time} under Nsight Compute"));
+    match (row.launches, row.timeline_mean_ns) {
+        (Some(launches), Some(mean)) => format!(
+            "{} in {launches} launches on the timeline, {} each; {}.",
+            nanos(row.weight_ns()),
+            nanos(mean),
+            own.unwrap_or_default()
+        ),
+        (None, Some(mean)) => format!(
+            "{} each on the timeline; {}.",
+            nanos(mean),
+            own.unwrap_or_default()
+        ),
+        _ => format!("{}.", own.unwrap_or_else(|| "No duration".to_owned())),
+    }
+}
+
+fn traffic(row: &CountedLaunch) -> Option<String> {
+    let mut parts: Vec<String> = row
+        .levels
+        .iter()
+        .map(|one| format!("{} {}", level(one.level), BytesPerSecond(one.bytes_per_s.0)))
+        .collect();
+    parts.extend(
+        row.dram_bytes
+            .map(|bytes| format!("{} DRAM bytes", Bytes(bytes.0))),
+    );
+    for (name, key) in [
+        ("L1 hits", "l1tex_hit_rate_pct"),
+        ("L2 hits", "l2_hit_rate_pct"),
+    ] {
+        let hits = row.percentage(key);
+        parts.extend(hits.map(|hits| format!("{name} {} %", significant(hits))));
+    }
+    (!parts.is_empty()).then(|| format!("Traffic: {}.", parts.join(", ")))
+}
+
+fn work(row: &CountedLaunch) -> Option<String> {
+    let parts: Vec<String> = row
+        .pipes
+        .iter()
+        .map(|one| {
+            let intensity: Vec<String> = row
+                .levels
+                .iter()
+                .filter(|traffic| traffic.level != Level::L1 && traffic.bytes_per_s.0 > 0.0)
+                .map(|traffic| {
+                    let intensity = one.flops_per_s.0 / traffic.bytes_per_s.0;
+                    format!(
+                        "{} FLOP/B of {}",
+                        significant(intensity),
+                        level(traffic.level)
+                    )
+                })
+                .collect();
+            format!(
+                "{} {} {} ({})",
+                pipe(one.pipe),
+                one.format,
+                FlopsPerSecond(one.flops_per_s.0),
+                intensity.join(", ")
+            )
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("Work: {}.", parts.join(", ")))
+}
+
+fn occupancy(row: &CountedLaunch) -> Option<String> {
+    let achieved = row.percentage("achieved_occupancy_pct")?;
+    let mut text = format!("Occupancy {} %", significant(achieved));
+    if let Some(theoretical) = row.percentage("theoretical_occupancy_pct") {
+        text += &format!(" of {} % possible", significant(theoretical));
+        if let Some(limiter) = row
+            .occupancy_limiter
+            .as_ref()
+            .filter(|_| theoretical < 99.5)
+        {
+            text += &format!(", limited by {}", limiter.replace('_', " "));
+        }
+    }
+    let fill = &row.fill;
+    if let (Some(blocks), Some(sms)) = (fill.blocks, fill.sms) {
+        text += &format!("; {blocks} blocks on {sms} SMs");
+    }
+    if let Some(waves) = fill.waves {
+        text += &format!(", {} waves", significant(waves));
+    }
+    if let Some(tail) = fill.tail_share.filter(|tail| *tail >= 0.05) {
+        text += &format!(
+            ", the last wave leaves {} % idle",
+            significant(100.0 * tail)
+        );
+    }
+    Some(text + ".")
+}
+
+fn waiting(row: &CountedLaunch) -> Option<String> {
+    let stalls = row.stalls.iter().filter(|stall| stall.reason != "selected");
+    let parts: Vec<String> = stalls
+        .take(3)
+        .map(|stall| format!("{} {} %", stall.reason, significant(100.0 * stall.share)))
+        .collect();
+    (!parts.is_empty()).then(|| format!("Warp stalls: {}.", parts.join(", ")))
+}
+
+fn access(row: &CountedLaunch) -> Option<String> {
+    let mut parts = Vec::new();
+    let access = &row.access;
+    let loads = access.sectors_per_load;
+    parts.extend(loads.map(|sectors| format!("{} sectors per load", significant(sectors))));
+    let stores = access.sectors_per_store;
+    parts.extend(stores.map(|sectors| format!("{} per store", significant(sectors))));
+    let conflicts = access.bank_conflict_share.filter(|share| *share > 0.0);
+    parts.extend(conflicts.map(|share| format!("{} % bank conflicts", significant(100.0 * share))));
+    (!parts.is_empty()).then(|| format!("Access: {}.", parts.join(", ")))
+}
+
+/// A finding, and what to try.
+pub fn finding(finding: &KernelFinding) -> String {
+    match finding {
+        KernelFinding::StreamsDram {
+            sm_pct,
+            dram_pct,
+            l2_hit_pct,
+        } => format!(
+            "SM throughput {} % with DRAM at {} % and L2 hits at {} %: the kernel streams data that it uses once. Try fewer bytes: \
+             quantized weights or KV cache, a larger batch, fusion with its neighbours.",
+            significant(*sm_pct),
+            significant(*dram_pct),
+            significant(*l2_hit_pct)
+        ),
+        KernelFinding::LowTensorUse { tensor_pct } => format!(
+            "Tensor cores at {} % of peak on a GEMM. Check M, N, K (batch, head size, multiples of 8), the dtype (bf16, fp16, fp8) and the \
+             algorithm in the cuBLAS log.",
+            significant(*tensor_pct)
+        ),
+        KernelFinding::MemoryStalls {
+            stall_pct,
+            reason,
+            occupancy_pct,
+        } => format!(
+            "Warps wait for memory ({reason}, {} % of stalls) at {} % occupancy: too few warps to hide it. Try larger grids, fewer registers \
+             or less shared memory per block, or fusion.",
+            significant(*stall_pct),
+            significant(*occupancy_pct)
+        ),
+    }
+}
+
+/// What to try for a class, where no finding says more.
+pub fn advice(row: &CountedLaunch) -> &'static str {
+    match row.class {
+        KernelClass::ComputeBound => {
+            "Fewer FLOPs or a faster format (fp8, int8); the kernel itself is near its limit."
+        }
+        KernelClass::MemoryBound => match row.category() {
+            Category::Gemm | Category::Gemv => {
+                "Fewer weight bytes (quantized weights) or more tokens per read (larger batch)."
+            }
+            Category::Attention => "Fewer KV bytes: fewer KV heads, a quantized or paged KV cache.",
+            _ => "Fuse it with the kernel that produces or consumes its data.",
+        },
+        KernelClass::L2Bound | KernelClass::L1Bound => {
+            "Wider, contiguous accesses and reuse in registers or shared memory; a vectorized kernel where the layout allows it."
+        }
+        KernelClass::LatencyBound => {
+            "More parallelism: larger batches, more warps per SM, more independent loads per thread, or fusion."
+        }
+        KernelClass::UnderfilledGrid => {
+            "More blocks: larger batches, split-K or split-KV, or fusion with neighbours; a CUDA graph hides its launch."
+        }
+        KernelClass::Balanced => {
+            "Compute and memory are used alike; only doing less of both helps."
+        }
+        KernelClass::Unknown => "Collect SpeedOfLight and MemoryWorkloadAnalysis to classify it.",
+    }
+}
+
+/// What the profiled launches stand for.
+pub fn covered(found: &CountersAnalysis) -> Option<String> {
+    let launches: u64 = found.launches.iter().filter_map(|row| row.launches).sum();
+    let time: i64 = found
+        .launches
+        .iter()
+        .filter_map(|row| Some(row.total_ns?.0))
+        .sum();
+    (launches > 0).then(|| {
+        format!(
+            "{} profiled launches stand for {launches} launches and {} on the timeline.",
+            found.launches.len(),
+            Nanos(time)
+        )
+    })
+}
+
+/// A metric of the histograms.
+pub fn histogram(name: &str) -> String {
+    format!("Launches by {}", super::counters::metric(name))
+}
+
+pub const ROOFLINE: &str = "Each kernel stands once for every memory level, at the FLOPs per byte that the level moved. Ceilings are the \
+                            counters' own, at the clock of the measurement, and the datasheet's. Kernels without floating-point work \
+                            have no place.";
+
+pub const REPORT: &str = "The kernels with the most time. Times are the timeline's where there is one; counters are Nsight Compute's, \
+                          which flushes caches before each pass.";
+
+pub const AGAINST_MODEL: &str = "One decode step: DRAM bytes and FLOPs of the profiled kernels, weighted by the launches that they stand for, \
+                                 beside the weights, keys and values and the FLOPs of the model. A ratio above 1 is waste or an error of \
+                                 the model; caches are flushed before each pass.";

@@ -166,6 +166,9 @@ impl Backend for Fake {
                 token_ns: (0..request.max_new_tokens).map(|_| clock::now()).collect(),
                 finish: Finish::Length,
                 text: warm_up.then(|| "warm".to_owned()),
+                raw_text: None,
+                cut_prompt_tokens: 0,
+                images: Vec::new(),
             })
             .collect();
         let mut phases = vec![PhaseSpan {

@@ -76,6 +76,7 @@ fn memory(model: &Model, workload: &Workload, plan: &Plan) -> Result<Memory, Fai
 fn memory_of(place: Place) -> Option<(String, Bytes)> {
     match place {
         Place::Cpu => Some(("this machine".to_owned(), host::memory_limit()?)),
+        Place::Mps | Place::Xpu(_) | Place::Hpu(_) => None,
         Place::Cuda(index) => {
             let facts = nvml::gpu_facts(None).ok()?;
             let gpu = facts.gpus.into_iter().find(|gpu| gpu.index == index)?;

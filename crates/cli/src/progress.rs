@@ -51,6 +51,11 @@ impl StageObserver for Stage {
                 parameters,
                 weights,
             } => format!("{parameters} parameters, {weights} of weights"),
+            Outcome::Drawn { pages, boxes, time } => format!(
+                "{} on {} in {time}",
+                Count(boxes, "box"),
+                Count(pages, "page")
+            ),
             Outcome::Generated { tokens, time } if time.0 > 0 => {
                 let rate = tokens as f64 / time.seconds();
                 format!("{} in {time}, {rate:.1}/s", Count(tokens, "token"))

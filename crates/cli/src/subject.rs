@@ -96,6 +96,7 @@ impl Subject {
                 let known = match plan.device {
                     Place::Cpu => calibration::this_cpu()?,
                     Place::Cuda(index) => gpu(index, issues),
+                    Place::Mps | Place::Xpu(_) | Place::Hpu(_) => None,
                 };
                 issues.extend(known.as_ref().and_then(calibration::doubt));
                 if known.is_none() {

@@ -11,6 +11,7 @@ pub mod kernel_name;
 pub mod mapped;
 pub mod memory;
 pub mod plan;
+pub mod predictions;
 pub mod run;
 pub mod samples;
 pub mod secrets;

@@ -4,6 +4,7 @@
 //! what is wrong with a request while nothing has been spent on it.
 
 mod cupti;
+mod direct;
 mod mistakes;
 mod nsight;
 mod runtime;
@@ -21,6 +22,7 @@ use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
 pub use self::cupti::CuptiPlan;
+pub use self::direct::{DirectInferencePlan, DirectOutputPlan};
 pub use self::mistakes::Mistake;
 pub use self::nsight::{CaptureRange, CublasLogPlan, NcuPlan, NsysPlan, Tier};
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
@@ -50,29 +52,45 @@ pub struct Plan {
     pub infer: InferPlan,
 }
 
-/// A place to compute: the CPU, or one CUDA device.
+/// A place to compute: the CPU, one CUDA device, or a device that only torch knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Place {
     Cpu,
     /// The CUDA device of this index.
     Cuda(u32),
+    /// Apple's GPUs.
+    Mps,
+    /// The Intel GPU of this index.
+    Xpu(u32),
+    /// The Gaudi accelerator of this index.
+    Hpu(u32),
+}
+
+impl Place {
+    pub fn is_cuda(self) -> bool {
+        matches!(self, Self::Cuda(_))
+    }
 }
 
 impl TryFrom<String> for Place {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let index = match text.as_str() {
-            "cpu" => return Ok(Self::Cpu),
-            "cuda" => Some(0),
-            other => other
-                .strip_prefix("cuda:")
-                .and_then(|index| index.parse().ok()),
+        let (kind, index) = match text.split_once(':') {
+            None => (text.as_str(), Some(0)),
+            Some((kind, index)) => (kind, index.parse().ok()),
         };
-        index
-            .map(Self::Cuda)
-            .ok_or_else(|| format!("`{text}` is not a device; use `cpu` or `cuda:N`"))
+        match (kind, index) {
+            ("cpu", Some(0)) if text == "cpu" => Ok(Self::Cpu),
+            ("mps", Some(0)) => Ok(Self::Mps),
+            ("cuda", Some(index)) => Ok(Self::Cuda(index)),
+            ("xpu", Some(index)) => Ok(Self::Xpu(index)),
+            ("hpu", Some(index)) => Ok(Self::Hpu(index)),
+            _ => Err(format!(
+                "`{text}` is not a device; use `cpu`, `cuda:N`, `mps`, `xpu:N` or `hpu:N`"
+            )),
+        }
     }
 }
 
@@ -87,6 +105,9 @@ impl fmt::Display for Place {
         match self {
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(index) => write!(f, "cuda:{index}"),
+            Self::Mps => f.write_str("mps"),
+            Self::Xpu(index) => write!(f, "xpu:{index}"),
+            Self::Hpu(index) => write!(f, "hpu:{index}"),
         }
     }
 }
@@ -256,6 +277,8 @@ pub struct PipelinePlan {
     pub ncu: NcuPlan,
     #[serde(default)]
     pub cublas_log: CublasLogPlan,
+    #[serde(default)]
+    pub direct_inference: DirectInferencePlan,
 }
 
 /// A stage that is on or off.
@@ -266,11 +289,22 @@ pub struct StagePlan {
 }
 
 /// Which files a run leaves.
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of file")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputPlan {
     pub markdown: bool,
     pub json: bool,
+    /// What the model said in the first plain pass of a profiled run.
+    #[serde(default = "is_kept")]
+    pub predictions: bool,
+    /// Boxes of grounded text, where predictions are kept.
+    #[serde(default = "is_kept")]
+    pub visualizations: bool,
+}
+
+fn is_kept() -> bool {
+    true
 }
 
 /// How tokens are generated.
@@ -285,6 +319,9 @@ pub struct InferPlan {
     pub temperature: f64,
     /// Length of sequences that must not repeat.
     pub no_repeat_ngram_size: u64,
+    /// What is asked about each image of a dataset, as text; absent asks with `workload.prompt_tokens` token ids.
+    #[serde(default)]
+    pub prompt: Option<String>,
     /// Whether generation goes on after the model's end token, so that all requests have as many tokens.
     #[serde(default = "goes_on")]
     pub ignore_eos: bool,

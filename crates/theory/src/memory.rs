@@ -231,6 +231,15 @@ impl Vision {
                     .max()
                     .unwrap_or(0)
             }
+            Self::Queries(towers) => {
+                let views = towers.views(images, &workload.images);
+                let peaks = views.map(|(views, side)| {
+                    let tokens = product(&[views, towers.encoder_tokens(side)]);
+                    let encoder = towers.encoder.layer.peak_elements(tokens);
+                    towers.sam.peak_elements(views, side).max(encoder)
+                });
+                peaks.into_iter().max().unwrap_or(0)
+            }
             Self::Qwen(tower) => {
                 let tokens = self.tokens(&workload.images);
                 let patches = product(&[images, tokens, tower.merge, tower.merge]);

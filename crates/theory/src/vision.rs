@@ -3,6 +3,7 @@
 use crate::{
     block::{ImageEncoder, Linear, SamEncoder, WindowVit},
     lower::{Lowering, product},
+    query_vision::QueryVision,
     weight::{Dims, Visitor, WeightSpec},
     workload::Images,
 };
@@ -16,6 +17,8 @@ pub enum Vision {
     DeepseekOcr(Box<DeepseekOcrVision>),
     /// Qwen2.5-VL.
     Qwen(Box<WindowVit>),
+    /// DeepSeek-OCR-2: SAM, then an encoder whose queries read its features, then a projector.
+    Queries(Box<QueryVision>),
 }
 
 /// DeepSeek-OCR's towers: a global view of every image, and local crops of large ones.
@@ -91,6 +94,7 @@ impl Vision {
                 product(&[side, side])
             }
             Self::DeepseekOcr(towers) => towers.tokens(images),
+            Self::Queries(towers) => towers.tokens(images),
             Self::Qwen(tower) => {
                 let (rows, columns) = tower.grid(images.height, images.width);
                 product(&[rows, columns])
@@ -104,6 +108,7 @@ impl Vision {
             Self::Encoder(encoder) => encoder.lower(lowering, images),
             Self::Sam(sam) => sam.lower(lowering, images, sam.side),
             Self::DeepseekOcr(towers) => towers.lower(lowering, images, each),
+            Self::Queries(towers) => towers.lower(lowering, images, each),
             Self::Qwen(tower) => tower.lower(lowering, images, each.height, each.width),
         }
     }
@@ -113,6 +118,7 @@ impl Vision {
             Self::Encoder(encoder) => encoder.weights(visitor),
             Self::Sam(sam) => sam.weights(visitor),
             Self::DeepseekOcr(towers) => towers.weights(visitor),
+            Self::Queries(towers) => towers.weights(visitor),
             Self::Qwen(tower) => tower.weights(visitor),
         }
     }

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from . import vision
+from . import devices, vendor, vision
 from .decoders import Decoder
 from .inputs import Inputs, inputs_of
 from .issues import Issues
@@ -33,6 +33,8 @@ from .sampling import Sampler
 
 def run(ready: Any, batch: Generate, progress: Callable[[int, int], None]) -> dict[str, Any]:
     """The answer to a request to generate."""
+    if vendor.applies(ready, batch):
+        return vendor.run(ready, batch)
     issues = Issues()
     inputs = inputs_of(ready, batch)
     memory = Memory(ready.device, batch.instruments.memory_snapshot, issues)
@@ -168,8 +170,7 @@ class Loop:
 
     def _now(self) -> int:
         """The time once the device has done all it was given."""
-        if self._on_cuda:
-            torch.cuda.synchronize(self._ready.device)
+        devices.synchronize(self._ready.device)
         return time.monotonic_ns()
 
     def _mark(self) -> None:
@@ -204,8 +205,11 @@ class Loop:
             "token_ns": self._token_ns[: len(output)],
             "finish": "stop" if self._stopped[sequence] else "length",
         }
-        if self._ready.tokenizer is not None:
-            result["text"] = self._ready.tokenizer.decode(output, skip_special_tokens=True)
+        result.update(vendor.texts(self._ready.tokenizer, output))
+        if self._inputs.cut[sequence]:
+            result["cut_prompt_tokens"] = self._inputs.cut[sequence]
+        if self._inputs.seen[sequence]:
+            result["images"] = self._inputs.seen[sequence]
         return result
 
     def _phases(self, end: int) -> list[dict[str, Any]]:

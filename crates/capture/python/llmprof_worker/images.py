@@ -42,7 +42,9 @@ def see(ready: Any, requests: list[Request]) -> Seen | None:
     if vision is None or token is None:
         raise Failure("unsupported", f"{type(ready.module).__name__} takes no images")
     generator = torch.Generator(device=ready.device).manual_seed(SEED)
-    if hasattr(vision, "temporal_patch_size") and hasattr(vision, "spatial_merge_size"):
+    if hasattr(vision, "sam_config"):
+        arguments, counts = whole_views(vision, pictures, ready, generator)
+    elif hasattr(vision, "temporal_patch_size") and hasattr(vision, "spatial_merge_size"):
         arguments, counts = patches(vision, pictures, ready, generator)
     else:
         arguments, counts = squares(config, vision, pictures, ready, generator)
@@ -90,6 +92,17 @@ def patches(vision: Any, pictures: list[Image], ready: Any, generator: torch.Gen
         "image_grid_thw": torch.tensor(grid, dtype=torch.long, device=ready.device),
     }
     return arguments, [t * h * w // (merge * merge) for t, h, w in grid]
+
+
+def whole_views(vision: Any, pictures: list[Image], ready: Any,
+                generator: torch.Generator) -> tuple[dict[str, Any], list[int]]:
+    """Images of the tower's own size without crops (DeepSeek-OCR-2): a token for each of its queries, and a separator."""
+    sam = vision.sam_config
+    if any(given not in (0, sam.image_size) for image in pictures for given in (image.height, image.width)):
+        raise Failure("bad_request", f"images without a file have {sam.image_size} pixels a side")
+    pixels = random((len(pictures), sam.num_channels, sam.image_size, sam.image_size), ready, generator)
+    tokens = (sam.image_size // sam.patch_size // 4) ** 2 + 1
+    return {"pixel_values": pixels}, [tokens] * len(pictures)
 
 
 def multiple(size: int, of: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import images
+from . import images, pages
 from .failure import Failure
 from .requests import Generate, Request
 
@@ -16,6 +16,8 @@ class Inputs:
 
     def __init__(self, prompts: list[list[int]], device: torch.device, seen: images.Seen | None) -> None:
         self.prompts = prompts
+        self.cut: list[int] = [0] * len(prompts)
+        self.seen: list[list[dict[str, int]]] = [[] for _ in prompts]
         longest = max(len(prompt) for prompt in prompts)
         padded = [[0] * (longest - len(prompt)) + prompt for prompt in prompts]
         self.ids = torch.tensor(padded, dtype=torch.long, device=device)
@@ -44,26 +46,44 @@ def inputs_of(ready: Any, batch: Generate) -> Inputs:
     if len(batch.requests) > ready.request.max_batch:
         raise Failure("bad_request",
                       f"{len(batch.requests)} requests, but at most {ready.request.max_batch} were announced")
-    prompts = [tokens_of(ready, request, batch.max_prompt_tokens) for request in batch.requests]
-    seen = images.see(ready, batch.requests)
-    if seen:
-        prompts = [before + prompt for before, prompt in zip(seen.tokens, prompts)]
+    told: list[list[dict[str, int]]] | None = None
+    seen: images.Seen | None
+    if any(image.path for request in batch.requests for image in request.images):
+        by_processor = hasattr(ready.processor, "tokenizer")
+        own = [None if by_processor and "text" in request.prompt else tokens_of(ready, request)
+               for request in batch.requests]
+        kept, cut = cut_to(own, batch.max_prompt_tokens)
+        prompts, seen, told = pages.see(ready, batch.requests, kept)
+    else:
+        prompts, cut = cut_to([tokens_of(ready, request) for request in batch.requests], batch.max_prompt_tokens)
+        seen = images.see(ready, batch.requests)
+        if seen:
+            prompts = [before + prompt for before, prompt in zip(seen.tokens, prompts)]
     for request, prompt in zip(batch.requests, prompts):
         check(ready, request, prompt)
-    return Inputs(prompts, ready.device, seen)
+    inputs = Inputs(prompts, ready.device, seen)
+    inputs.cut = cut
+    inputs.seen = told or inputs.seen
+    return inputs
 
 
-def tokens_of(ready: Any, request: Request, most: int | None) -> list[int]:
+def cut_to(prompts: list[Any], most: int | None) -> tuple[list[Any], list[int]]:
+    """Prompts of `most` tokens at most, and how many each lost. What is not tokens yet stays."""
+    cut = [max(0, len(prompt) - most) if prompt is not None and most is not None else 0 for prompt in prompts]
+    kept = [prompt[: len(prompt) - lost] if lost else prompt for prompt, lost in zip(prompts, cut)]
+    return kept, cut
+
+
+def tokens_of(ready: Any, request: Request) -> list[int]:
     [(kind, content)] = request.prompt.items()
     if kind == "tokens":
-        return content if most is None else content[:most]
+        return list(content)
     if kind != "text":
         raise Failure("protocol", f"request `{request.id}` has a prompt of unknown kind `{kind}`")
     if ready.tokenizer is None:
         raise Failure("bad_request", "the model has no tokenizer, so prompts must be token ids",
                       "model.tokenizer=DIR, or dataset=synthetic")
-    tokens = list(ready.tokenizer(content)["input_ids"])
-    return tokens if most is None else tokens[:most]
+    return list(ready.tokenizer(content)["input_ids"])
 
 
 def check(ready: Any, request: Request, prompt: list[int]) -> None:

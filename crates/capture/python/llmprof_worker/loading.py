@@ -10,8 +10,9 @@ from typing import Any
 import torch
 import transformers
 
-from . import configs, dtypes, dummy, packages
+from . import configs, devices, dtypes, dummy, packages, pages
 from .failure import Failure, first_line, is_out_of_memory
+from .issues import Issues
 from .ready import Ready
 from .requests import Load
 
@@ -24,7 +25,7 @@ transformers.utils.logging.disable_progress_bar()
 def load(request: Load) -> tuple[Ready, dict[str, Any]]:
     """The model and the answer to the request."""
     start = time.monotonic_ns()
-    device = device_of(request.device)
+    device = devices.device_of(request.device)
     if request.threads:
         torch.set_num_threads(request.threads)
     config = configs.config_of(request)
@@ -34,30 +35,11 @@ def load(request: Load) -> tuple[Ready, dict[str, Any]]:
     else:
         module = stored_model(request, config, dtype, device)
     module.eval().requires_grad_(False)
-    ready = Ready(module, device, module_dtype(module, dtype), request, tokenizer_of(request))
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    tokenizer = tokenizer_of(request)
+    processor = pages.processor_of(request, config) if getattr(config, "vision_config", None) is not None else None
+    ready = Ready(module, device, module_dtype(module, dtype), request, tokenizer, processor)
+    devices.synchronize(device)
     return ready, answer(ready, start)
-
-
-def device_of(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise Failure("unsupported", f"torch knows no device `{name}`") from error
-    if device.type == "cpu":
-        return device
-    if device.type != "cuda":
-        raise Failure("unsupported", f"the PyTorch worker runs on the CPU and on CUDA devices, not on `{name}`")
-    if not torch.cuda.is_available():
-        raise Failure("missing", f"torch {torch.__version__} finds no CUDA device",
-                      "a torch built for CUDA and a driver that fits it, or device=cpu")
-    count = torch.cuda.device_count()
-    device = torch.device("cuda", device.index or 0)
-    if device.index >= count:
-        raise Failure("bad_request", f"there is no device `{name}`: torch finds {count}")
-    torch.cuda.set_device(device)
-    return device
 
 
 def arguments(request: Load, dtype: torch.dtype) -> dict[str, Any]:
@@ -143,7 +125,16 @@ def answer(ready: Ready, start: int) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "tokenizer": ready.tokenizer is not None,
         "facts": facts(ready),
+        **issues(ready),
     }
+
+
+def issues(ready: Ready) -> dict[str, Any]:
+    if ready.device.type not in devices.OTHERS:
+        return {}
+    found = Issues()
+    found.add("info", "device.not_captured", f"what runs on `{ready.device}` cannot be captured: its phases are timed by the host")
+    return {"issues": found.found}
 
 
 def facts(ready: Ready) -> dict[str, str]:

@@ -13,12 +13,14 @@ from .requests import Load
 class Ready:
     """The module, where it runs, and the decoders that were made for it."""
 
-    def __init__(self, module: Any, device: torch.device, dtype: torch.dtype, request: Load, tokenizer: Any) -> None:
+    def __init__(self, module: Any, device: torch.device, dtype: torch.dtype, request: Load, tokenizer: Any,
+                 processor: Any = None) -> None:
         self.module = module
         self.device = device
         self.dtype = dtype
         self.request = request
         self.tokenizer = tokenizer
+        self.processor = processor
         self.vocabulary = int(module.get_input_embeddings().weight.shape[0])
         self.end_tokens = end_tokens(module, tokenizer)
         self.most_positions = learned_positions(module)

@@ -35,6 +35,7 @@ class LoadOptions:
     compile: str = "off"
     cuda_graph: bool = False
     trust_remote_code: bool = False
+    preprocess: dict[str, Any] | None = None
 
     @property
     def fixed_cache(self) -> bool:
@@ -85,6 +86,7 @@ class Instruments:
 class Image:
     height: int
     width: int
+    path: str | None = None
 
 
 @dataclass

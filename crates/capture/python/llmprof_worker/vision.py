@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -16,6 +17,12 @@ NAMES = {"visual", "vision_tower", "vision_model", "vision_encoder", "vision"}
 def tower_of(module: torch.nn.Module) -> torch.nn.Module | None:
     """The outermost module with such a name."""
     return next((one for name, one in module.named_modules() if name.split(".")[-1] in NAMES), None)
+
+
+def features_of(module: torch.nn.Module) -> Any:
+    """The module inside of a model whose `get_image_features` its own forward calls."""
+    inner = getattr(module, "model", None)
+    return inner if callable(getattr(inner, "get_image_features", None)) else None
 
 
 @contextlib.contextmanager
@@ -34,10 +41,25 @@ def watched(module: torch.nn.Module, ranges: Ranges, now: Callable[[], int]) -> 
         spans.append((started.pop(), now()))
 
     hooks = []
-    if tower is not None:
+    owner = features_of(module)
+    if owner is not None:
+        inner = owner.get_image_features
+
+        def timed(*arguments: object, **options: object) -> object:
+            before()
+            try:
+                return inner(*arguments, **options)
+            finally:
+                after()
+
+        # The towers and what joins them to the decoder.
+        owner.get_image_features = timed
+    elif tower is not None:
         hooks = [tower.register_forward_pre_hook(before), tower.register_forward_hook(after, always_call=True)]
     try:
         yield spans
     finally:
         for hook in hooks:
             hook.remove()
+        if owner is not None:
+            del owner.get_image_features

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 /// Why a dataset cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
@@ -10,4 +12,13 @@ pub enum DatasetError {
     /// A size makes no sense.
     #[error("synthetic prompts need {0}")]
     BadSize(&'static str),
+}
+
+/// One sample that cannot be read. The others can be used without it.
+#[derive(Debug, thiserror::Error)]
+#[error("sample {id}: {why}")]
+pub struct Unreadable {
+    pub id: String,
+    pub file: PathBuf,
+    pub why: String,
 }

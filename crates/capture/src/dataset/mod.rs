@@ -5,7 +5,7 @@ mod python_random;
 mod sampling;
 mod synthetic;
 
-pub use error::DatasetError;
+pub use error::{DatasetError, Unreadable};
 pub use sampling::Epochs;
 pub use synthetic::{Lengths, Synthetic, Vocabulary};
 
@@ -33,4 +33,14 @@ pub struct DatasetSample {
     pub prompt: Prompt,
     /// The file it is from.
     pub file: Option<PathBuf>,
+    /// The image that it shows to the model.
+    pub image: Option<ImageFile>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageFile {
+    pub path: PathBuf,
+    pub width: u64,
+    pub height: u64,
+    pub bytes: u64,
 }

@@ -118,6 +118,7 @@ impl Prompts for Synthetic {
 
     fn sample(&self, index: usize) -> Result<DatasetSample, SampleError> {
         Ok(DatasetSample {
+            image: None,
             id: format!("synthetic-{index}"),
             prompt: Prompt::Tokens(self.prompt(index)),
             file: None,

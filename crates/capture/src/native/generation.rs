@@ -24,7 +24,7 @@ impl Ready {
         check_supported(batch)?;
         let start = now_ns();
         let mut issues = Vec::new();
-        let prompts = self.prompts(batch, &mut issues)?;
+        let (prompts, cut) = self.prompts(batch, &mut issues)?;
         let mut timing = Timing {
             start,
             tokenized: now_ns(),
@@ -76,10 +76,11 @@ impl Ready {
             .as_ref()
             .map(|path| self.write_events(path, &recorder, &phases, &host))
             .transpose()?;
-        let requests = batch.requests.iter().zip(&prompts).zip(generated.tokens);
+        let requests = batch.requests.iter().zip(prompts.iter().zip(cut));
         let requests = requests
-            .map(|((request, prompt), tokens)| {
-                self.result(batch, (request, prompt), tokens, &timing)
+            .zip(generated.tokens)
+            .map(|((request, (prompt, cut)), tokens)| {
+                self.result(batch, (request, prompt, cut), tokens, &timing)
             })
             .collect();
         Ok(Generated {
@@ -118,19 +119,25 @@ impl Ready {
     fn result(
         &self,
         batch: &Generate,
-        (request, prompt): (&GenerateRequest, &[u32]),
+        (request, prompt, cut): (&GenerateRequest, &[u32], u64),
         tokens: Vec<u32>,
         timing: &Timing,
     ) -> RequestResult {
         let ends = |token: &u32| !batch.ignore_eos && self.end_tokens.contains(token);
         let is_stopped =
             (tokens.len() as u64) < request.max_new_tokens || tokens.last().is_some_and(ends);
+        let decoded = self.tokenizer.as_ref();
+        let decoded = decoded.and_then(|tokenizer| tokenizer.decode(&tokens));
+        let (text, raw_text) = decoded.map_or((None, None), |(text, raw)| {
+            let differs = raw != text;
+            (Some(text), differs.then_some(raw))
+        });
         RequestResult {
             id: request.id.clone(),
-            text: self
-                .tokenizer
-                .as_ref()
-                .and_then(|tokenizer| tokenizer.decode(&tokens)),
+            text,
+            raw_text,
+            cut_prompt_tokens: cut,
+            images: Vec::new(),
             finish: if is_stopped {
                 Finish::Stop
             } else {
@@ -166,11 +173,16 @@ impl Ready {
         })
     }
 
-    /// The token ids of each prompt, cut to what was asked for and to one length.
+    /// The token ids of each prompt, cut to what was asked for and to one length, and how many were cut of each.
     ///
     /// Theory counts batches of equal prompts: longer ones lose their end, which is reported.
-    fn prompts(&self, batch: &Generate, issues: &mut Vec<Issue>) -> Result<Vec<Vec<u32>>, Failure> {
+    fn prompts(
+        &self,
+        batch: &Generate,
+        issues: &mut Vec<Issue>,
+    ) -> Result<(Vec<Vec<u32>>, Vec<u64>), Failure> {
         let mut prompts = Vec::with_capacity(batch.requests.len());
+        let mut lengths = Vec::with_capacity(batch.requests.len());
         for request in &batch.requests {
             let mut tokens = match (&request.prompt, &self.tokenizer) {
                 (Prompt::Tokens(tokens), _) => tokens.clone(),
@@ -183,6 +195,7 @@ impl Ready {
                     .with_hint("model.tokenizer=DIR with a tokenizer.json, or dataset=synthetic"));
                 }
             };
+            lengths.push(tokens.len());
             if let Some(most) = batch.max_prompt_tokens {
                 tokens.truncate(usize::try_from(most).unwrap_or(usize::MAX));
             }
@@ -204,7 +217,8 @@ impl Ready {
         for prompt in &mut prompts {
             prompt.truncate(shortest);
         }
-        Ok(prompts)
+        let cut = lengths.iter().map(|length| (length - shortest) as u64);
+        Ok((prompts, cut.collect()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod events;
 mod generation;
+mod lengths;
 mod text;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use llmprof_theory::{Model, Precision};
 use llmprof_units::{Bytes, DType};
 use serde_json::Value;
 
+pub(crate) use self::lengths::{Numbered, equal_lengths};
 use self::{
     generation::nanos,
     text::{TextTokenizer, end_tokens},

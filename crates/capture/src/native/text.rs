@@ -53,9 +53,12 @@ impl TextTokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The text of some ids; none where they have no text.
-    pub(super) fn decode(&self, ids: &[u32]) -> Option<String> {
-        self.0.decode(ids, true).ok()
+    /// The text of some ids without and with special tokens; none where they have no text.
+    pub(super) fn decode(&self, ids: &[u32]) -> Option<(String, String)> {
+        Some((
+            self.0.decode(ids, true).ok()?,
+            self.0.decode(ids, false).ok()?,
+        ))
     }
 }
 

@@ -69,6 +69,11 @@ pub fn options(plan: &Plan) -> LoadOptions {
         compile: plan.runtime.compile,
         cuda_graph: plan.runtime.cuda_graph,
         trust_remote_code: plan.runtime.trust_remote_code,
+        preprocess: plan
+            .model
+            .preprocess
+            .as_ref()
+            .and_then(|keys| keys.as_object().cloned()),
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     python!("llmprof_worker/configs.py"),
     python!("llmprof_worker/connection.py"),
     python!("llmprof_worker/decoders.py"),
+    python!("llmprof_worker/devices.py"),
     python!("llmprof_worker/dtypes.py"),
     python!("llmprof_worker/dummy.py"),
     python!("llmprof_worker/failure.py"),
@@ -27,6 +28,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     python!("llmprof_worker/loading.py"),
     python!("llmprof_worker/memory.py"),
     python!("llmprof_worker/packages.py"),
+    python!("llmprof_worker/pages.py"),
     python!("llmprof_worker/pending.py"),
     python!("llmprof_worker/ranges.py"),
     python!("llmprof_worker/ready.py"),
@@ -34,5 +36,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
     python!("llmprof_worker/requests.py"),
     python!("llmprof_worker/sampling.py"),
     python!("llmprof_worker/server.py"),
+    python!("llmprof_worker/vendor.py"),
     python!("llmprof_worker/vision.py"),
 ];

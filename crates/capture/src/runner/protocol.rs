@@ -145,6 +145,9 @@ pub struct LoadOptions {
     pub cuda_graph: bool,
     /// Whether code of the model's own directory may be executed.
     pub trust_remote_code: bool,
+    /// How images are prepared, with the runtime's own names; its choice where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preprocess: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl LoadOptions {
@@ -263,14 +266,17 @@ pub struct GenerateRequest {
     pub images: Vec<Image>,
 }
 
-/// An image of random pixels. Its tokens come on top of the prompt's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// An image: a file, or random pixels. Its tokens come on top of the prompt's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
     /// Pixels from top to bottom; 0 is the model's own size.
     pub height: u64,
     /// Pixels from left to right; 0 is the model's own size.
     pub width: u64,
+    /// A PNG or JPEG file of that size; absent draws random pixels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
 }
 
 /// What a request starts from.
@@ -341,6 +347,34 @@ pub struct RequestResult {
     /// The tokens as text, where the worker has a tokenizer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// The text with its special tokens, where it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_text: Option<String>,
+    /// Tokens of the prompt that `max_prompt_tokens` cut off.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut_prompt_tokens: u64,
+    /// What the images of the request became.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<SeenImage>,
+}
+
+/// An image as the model took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeenImage {
+    /// Tokens that stand for it in the prompt.
+    pub tokens: u64,
+    /// Pixels of the whole image as it went into the vision tower.
+    pub height: u64,
+    pub width: u64,
+    /// Crops beside the whole image, across and down.
+    pub crops_wide: u64,
+    pub crops_high: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Why a request ended.

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use llmprof_record::plan::Plan;
+use llmprof_record::{
+    plan::Plan,
+    predictions::{Skipped, file_names},
+};
 use llmprof_units::Bytes;
 
 use crate::{
-    dataset::{Epochs, Prompts, SampleError},
+    dataset::{DatasetSample, Epochs, Prompts, SampleError, Unreadable},
     runner::protocol::{
         Generate, GenerateRequest, Image, Instruments, MAX_LINE_BYTES, Prompt, TokenSampling,
     },
@@ -22,6 +25,12 @@ pub enum FeedError {
         asked: u64,
         what: &'static str,
         most: u64,
+    },
+    #[error("dataset {name}: none of {skipped} samples can be read{}", why.as_ref().map(|why| format!("; the first: {why}")).unwrap_or_default())]
+    NothingReadable {
+        name: String,
+        skipped: usize,
+        why: Option<String>,
     },
     #[error("cannot write a batch as JSON: {0}")]
     Json(serde_json::Error),
@@ -42,7 +51,7 @@ impl FeedError {
                 Some("fewer epochs, samples, prompt tokens or images, or a smaller batch")
             }
             Self::LongBatch { .. } => Some("lower runtime.batch_size or workload.prompt_tokens"),
-            Self::Dataset { .. } | Self::Json(_) => None,
+            Self::Dataset { .. } | Self::NothingReadable { .. } | Self::Json(_) => None,
         }
     }
 }
@@ -51,6 +60,9 @@ impl FeedError {
 pub struct Feed {
     batches: Vec<Generate>,
     inputs: Vec<Input>,
+    skipped: Vec<Skipped>,
+    files: Vec<Option<PathBuf>>,
+    names: Vec<String>,
     /// Seed of the shuffle, given or drawn.
     shuffle_seed: Option<u64>,
 }
@@ -63,6 +75,8 @@ struct Input {
     file: Option<(PathBuf, u64)>,
     /// Its length where it is known before a tokenizer ran.
     tokens: Option<usize>,
+    /// Width and height of its image.
+    image: Option<(u64, u64)>,
 }
 
 impl Feed {
@@ -79,40 +93,103 @@ impl Feed {
         let mut feed = Self {
             batches: Vec::new(),
             inputs: Vec::new(),
+            skipped: Vec::new(),
+            files: Vec::new(),
+            names: Vec::new(),
             shuffle_seed,
         };
         for (epoch, samples) in epochs.enumerate() {
-            for numbers in samples.chunks(batch_size.max(1)) {
-                let mut requests = Vec::with_capacity(numbers.len());
-                for &number in numbers {
-                    let sample = prompts.sample(number).map_err(failed)?;
-                    let (tokens, bytes) = match &sample.prompt {
-                        Prompt::Tokens(tokens) => (Some(tokens.len()), 0),
-                        Prompt::Text(text) => (None, text.len() as u64),
-                    };
-                    let id = match plan.dataset.sampling.num_epochs {
-                        1 => sample.id.clone(),
-                        _ => format!("{epoch}/{}", sample.id),
-                    };
-                    feed.inputs.push(Input {
-                        id: id.clone(),
-                        epoch,
-                        file: sample.file.map(|file| (file, bytes)),
-                        tokens,
-                    });
-                    requests.push(GenerateRequest {
-                        id,
-                        prompt: sample.prompt,
-                        max_new_tokens: plan.workload.new_tokens,
-                        images: images(plan),
-                    });
-                }
-                let batch = generate(plan, requests);
+            let mut requests = Vec::new();
+            for number in samples {
+                let sample = match prompts.sample(number) {
+                    Ok(sample) => sample,
+                    Err(error) => {
+                        let unreadable = error.downcast::<Unreadable>().map_err(failed)?;
+                        feed.skipped.push(Skipped {
+                            id: unreadable.id,
+                            file: Some(unreadable.file),
+                            why: unreadable.why,
+                        });
+                        continue;
+                    }
+                };
+                requests.push(feed.request(plan, epoch, sample));
+            }
+            for requests in requests.chunks(batch_size.max(1)) {
+                let batch = generate(plan, requests.to_vec());
                 check_message(plan, &batch)?;
                 feed.batches.push(batch);
             }
         }
+        if feed.inputs.is_empty() {
+            return Err(FeedError::NothingReadable {
+                name: plan.dataset.name.clone(),
+                skipped: feed.skipped.len(),
+                why: feed.skipped.first().map(|one| one.why.clone()),
+            });
+        }
+        let inputs = &feed.inputs;
+        feed.names = file_names(inputs.iter().map(|input| input.id.as_str()));
+        let files = inputs.iter().map(|input| input.file.as_ref());
+        feed.files = files
+            .map(|file| file.map(|(file, _)| file.clone()))
+            .collect();
         Ok(feed)
+    }
+
+    fn request(&mut self, plan: &Plan, epoch: usize, sample: DatasetSample) -> GenerateRequest {
+        let (tokens, bytes) = match &sample.prompt {
+            Prompt::Tokens(tokens) => (Some(tokens.len()), 0),
+            Prompt::Text(text) => (None, text.len() as u64),
+        };
+        let id = match plan.dataset.sampling.num_epochs {
+            1 => sample.id.clone(),
+            _ => format!("{epoch}/{}", sample.id),
+        };
+        let bytes = sample.image.as_ref().map_or(bytes, |image| image.bytes);
+        let size = |image: &crate::dataset::ImageFile| (image.width, image.height);
+        self.inputs.push(Input {
+            id: id.clone(),
+            epoch,
+            file: sample.file.map(|file| (file, bytes)),
+            tokens,
+            image: sample.image.as_ref().map(size),
+        });
+        let shown = sample.image.map(|image| Image {
+            height: image.height,
+            width: image.width,
+            path: Some(image.path),
+        });
+        GenerateRequest {
+            id,
+            prompt: sample.prompt,
+            max_new_tokens: plan.workload.new_tokens,
+            images: shown.map_or_else(|| images(plan), |image| vec![image]),
+        }
+    }
+
+    /// Samples that cannot be read and are left out.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// The file that each sample is from, in their order.
+    pub fn files(&self) -> &[Option<PathBuf>] {
+        &self.files
+    }
+
+    /// The name of each sample's files, in their order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The id and all that is asked of each sample, in their order.
+    pub fn samples(&self) -> impl Iterator<Item = (&str, String)> {
+        let requests = self.batches.iter().flat_map(|batch| &batch.requests);
+        requests.map(|request| {
+            let asked = serde_json::to_string(request).expect("a request has only string keys");
+            (request.id.as_str(), asked)
+        })
     }
 
     pub fn batches(&self) -> &[Generate] {
@@ -122,6 +199,11 @@ impl Feed {
     /// Whether prompts are text.
     pub fn is_text(&self) -> bool {
         self.inputs.iter().any(|input| input.tokens.is_none())
+    }
+
+    /// Width and height of the first image of the dataset, where it has images.
+    pub fn image(&self) -> Option<(u64, u64)> {
+        self.inputs.first()?.image
     }
 
     /// `inputs.yaml`: exactly what was fed in.
@@ -155,6 +237,9 @@ impl Feed {
                     "    path: {}\n    bytes: {bytes}\n",
                     quoted(&file.to_string_lossy())
                 );
+            }
+            if let Some((width, height)) = input.image {
+                text += &format!("    width: {width}\n    height: {height}\n");
             }
             if let Some(tokens) = input.tokens {
                 text += &format!("    tokens: {tokens}\n");
@@ -240,6 +325,7 @@ fn images(plan: &Plan) -> Vec<Image> {
     let image = Image {
         height: images.height,
         width: images.width,
+        path: None,
     };
     vec![image; usize::try_from(images.count).unwrap_or(usize::MAX)]
 }

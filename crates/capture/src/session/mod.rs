@@ -3,11 +3,14 @@
 //! The record is saved when a pass ends, so that a run that is killed keeps every pass it finished.
 
 mod cupti;
+mod direct;
 mod feed;
 mod halt;
+mod images;
 mod native;
 mod nsight;
 mod passes;
+mod predictions;
 mod pytorch;
 mod slices;
 mod torch_profiler;
@@ -45,8 +48,20 @@ pub trait StageObserver {
 /// What came of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    Loaded { parameters: u64, weights: Bytes },
-    Generated { tokens: u64, time: Nanos },
+    Loaded {
+        parameters: u64,
+        weights: Bytes,
+    },
+    Generated {
+        tokens: u64,
+        time: Nanos,
+    },
+    /// Boxes on pages.
+    Drawn {
+        pages: u64,
+        boxes: u64,
+        time: Nanos,
+    },
 }
 
 /// What a run needs beside its record.
@@ -65,6 +80,7 @@ impl Session<'_> {
     /// What stopped the run before its end is an error, whatever was measured by then.
     pub fn run(&mut self, record: &mut RunRecord) -> Result<(), Halt> {
         let ran = match self.plan.runtime.kind {
+            _ if self.plan.pipeline.direct_inference.enable => direct::run(self, record),
             RuntimeType::Pytorch | RuntimeType::Worker => pytorch::run(self, record),
             _ => native::run(self, record),
         };

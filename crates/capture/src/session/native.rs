@@ -9,19 +9,24 @@ use llmprof_record::{
 
 use super::{
     Halt, Session,
-    passes::{Passes, Start, load, longest},
+    passes::{Passes, Start, load, longest, tokenizer_is_there},
     watch::{Counting, Watch},
 };
 use crate::{native::precision, process::Launch, runner::protocol::Generate};
 
 /// Where the worker's logs are.
-const FOLDER: &str = "native";
+pub(super) const FOLDER: &str = "native";
+
+/// The worker: this program.
+pub(super) fn launch() -> Result<Launch, Halt> {
+    let program = std::env::current_exe()
+        .map_err(|error| Halt::failed(format!("cannot find the llmprof executable: {error}")))?;
+    Ok(Launch::new(program.to_string_lossy()).arg("worker"))
+}
 
 /// Runs warm-up, plain and captured passes.
 pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
-    let program = std::env::current_exe()
-        .map_err(|error| Halt::failed(format!("cannot find the llmprof executable: {error}")))?;
-    let launch = Launch::new(program.to_string_lossy()).arg("worker");
+    let launch = launch()?;
     let watch = Watch::start(session.plan)?;
     let request = load(session, record);
     let start = Start {
@@ -32,12 +37,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         is_patient: false,
     };
     let (mut passes, loaded) = Passes::start(session, &start, record)?;
-    if passes.session.feed.is_text() && !loaded.tokenizer {
-        return Err(Halt::Failed {
-            message: "the dataset is text, but the model has no tokenizer.json".to_owned(),
-            hint: Some("model.tokenizer=DIR, or dataset=synthetic".to_owned()),
-        });
-    }
+    tokenizer_is_there(passes.session, &loaded)?;
     if let Some(workload) = &mut passes.record.workload {
         workload.precision = precision(&loaded.facts);
     }

@@ -10,7 +10,7 @@ use llmprof_record::{
 };
 use llmprof_units::Nanos;
 
-use super::{Halt, Outcome, Session, StageObserver, design};
+use super::{Halt, Outcome, Session, StageObserver, design, images, predictions};
 use crate::{
     process::Launch,
     runner::{
@@ -33,7 +33,7 @@ pub(super) struct Start<'a> {
 
 /// A worker with a model, and the record that its passes complete.
 pub(super) struct Passes<'p, 's> {
-    client: Client,
+    pub(super) client: Client,
     pub(super) session: &'p mut Session<'s>,
     pub(super) record: &'p mut RunRecord,
 }
@@ -104,6 +104,9 @@ impl<'p, 's> Passes<'p, 's> {
             let answers = self.all(&name, PassKind::Plain, |_, batch| batch.clone())?;
             time += duration(&answers);
             self.keep(PassKind::Plain, &answers)?;
+            if number == 0 && self.session.plan.output.predictions {
+                predictions::keep(self.session, &answers)?;
+            }
             self.note("plain", time)?;
         }
         Ok(())
@@ -205,6 +208,9 @@ impl<'p, 's> Passes<'p, 's> {
         for issue in answers.iter().flat_map(|answer| &answer.issues) {
             self.record.add_issue(issue.clone());
         }
+        if kind != PassKind::WarmUp {
+            images::count(self.record, answers);
+        }
         let index = self.record.passes.len();
         self.record.passes.push(MeasuredPass {
             kind,
@@ -249,6 +255,19 @@ pub(super) fn longest(record: &RunRecord) -> (u64, u64) {
     })
 }
 
+/// Refuses texts for a model that has no tokenizer.
+pub(super) fn tokenizer_is_there(session: &Session<'_>, loaded: &Loaded) -> Result<(), Halt> {
+    if !session.feed.is_text() || loaded.tokenizer {
+        return Ok(());
+    }
+    Err(Halt::Failed {
+        message: "prompts are text, but the model has no tokenizer".to_owned(),
+        hint: Some(
+            "model.tokenizer=DIR, or token ids: dataset=synthetic, infer.prompt=null".to_owned(),
+        ),
+    })
+}
+
 fn requests(answer: &Generated, pass: usize) -> impl Iterator<Item = Request> {
     let batch = answer.requests.len() as u64;
     answer.requests.iter().map(move |request| Request {
@@ -270,7 +289,7 @@ fn requests(answer: &Generated, pass: usize) -> impl Iterator<Item = Request> {
 
 /// The phases of a batch, each with what the decoder did in it. A phase that occurs several times in a batch is what the
 /// workload says.
-fn spans(answer: &Generated) -> Vec<PhaseSpan> {
+pub(super) fn spans(answer: &Generated) -> Vec<PhaseSpan> {
     let batch = answer.requests.len() as u64;
     let prompt = answer.requests.iter().map(|one| one.prompt_tokens).max();
     let tokens = answer.requests.iter().map(|one| one.output_tokens.len());

@@ -14,7 +14,7 @@ use llmprof_theory::MlaDecode;
 
 use super::{
     Halt, Session, cupti, nsight,
-    passes::{Passes, Start, load, longest},
+    passes::{Passes, Start, load, longest, tokenizer_is_there},
     torch_profiler,
     watch::Watch,
 };
@@ -35,11 +35,7 @@ const OWN_FOLDER: &str = "worker";
 /// operators stand beside it. Without it torch's trace explains both.
 pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
     let package = Package::unpack().map_err(|error| Halt::failed(error.to_string()))?;
-    let python = session.plan.runtime.python.as_deref();
-    let launch = match session.plan.runtime.kind {
-        RuntimeType::Worker => own_worker(session.plan, session.cwd),
-        _ => package.launch(python.unwrap_or("python3")),
-    };
+    let launch = launch(session, &package);
     let watch = Watch::start(session.plan)?;
     let mut request = load(session, record);
     request.options = options(session.plan);
@@ -60,7 +56,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
     let (prompt, new_tokens) = longest(record);
     if let Some(workload) = record.workload.as_mut().filter(|_| prompt > 0) {
         // Theory counts text tokens; the worker's prompts have those of images too.
-        if session.plan.workload.images.count == 0 {
+        if workload.images.count == 0 {
             workload.prompt = prompt;
         }
         workload.new_tokens = new_tokens;
@@ -78,6 +74,24 @@ pub(super) fn worker(plan: &Plan, cwd: &Path) -> Launch {
             Launch::new(python).arg("LLMPROF_WORKER")
         }
         _ => Launch::new("llmprof").arg("worker"),
+    }
+}
+
+/// The worker of llmprof, or that of the user.
+pub(super) fn launch(session: &Session<'_>, package: &Package) -> Launch {
+    let python = session.plan.runtime.python.as_deref();
+    match session.plan.runtime.kind {
+        RuntimeType::Worker => own_worker(session.plan, session.cwd),
+        _ => package.launch(python.unwrap_or("python3")),
+    }
+}
+
+/// Where the logs of a worker are.
+pub(super) fn folder(kind: RuntimeType) -> &'static str {
+    if kind == RuntimeType::Worker {
+        OWN_FOLDER
+    } else {
+        FOLDER
     }
 }
 
@@ -100,19 +114,14 @@ fn measure(
     let is_own = kind == RuntimeType::Worker;
     let start = Start {
         launch,
-        folder: if is_own { OWN_FOLDER } else { FOLDER },
+        folder: folder(kind),
         request,
         is_measured: true,
         is_patient: false,
     };
     let (mut passes, loaded) =
         Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;
-    if passes.session.feed.is_text() && !loaded.tokenizer {
-        return Err(Halt::Failed {
-            message: "the dataset is text, but the model has no tokenizer".to_owned(),
-            hint: Some("model.tokenizer=DIR, or dataset=synthetic".to_owned()),
-        });
-    }
+    tokenizer_is_there(passes.session, &loaded)?;
     if let Some(workload) = &mut passes.record.workload {
         workload.precision = precision(&loaded.facts);
         // transformers 5 expands the latent in every step; it does not absorb the up-projections.
@@ -142,7 +151,7 @@ fn measure(
 }
 
 /// `env.json` with what the worker says of itself.
-fn write_environment(record: &RunRecord, store: &RunDir) -> Result<(), Halt> {
+pub(super) fn write_environment(record: &RunRecord, store: &RunDir) -> Result<(), Halt> {
     let text = serde_json::to_string_pretty(&record.host)
         .map_err(|error| Halt::failed(format!("cannot write JSON: {error}")))?;
     store.write("env.json", text + "\n")?;

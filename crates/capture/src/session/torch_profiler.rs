@@ -3,7 +3,7 @@
 use llmprof_record::{
     import::{self, Limits, Profile as Imported},
     issue::Issue,
-    plan::{Place, Plan, TorchProfilerSettings},
+    plan::{Plan, TorchProfilerSettings},
     run::RecordedTrace,
 };
 use serde_json::json;
@@ -23,7 +23,7 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
     let settings = plan
         .pipeline
         .torch_profiler
-        .settings(plan.device == Place::Cpu);
+        .settings(!plan.device.is_cuda());
     let batches = passes.session.feed.batches();
     let Some(batch) = batches.first() else {
         return Err(Halt::failed("the dataset has no batch"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use llmprof_record::{
     issue::Issue,
-    plan::{Place, Plan},
+    plan::Plan,
     run::{ProcessorCounters, RunRecord},
     store::RunDir,
 };
@@ -47,7 +47,7 @@ impl Watch {
         let telemetry = &plan.pipeline.telemetry;
         let gpus = match (&telemetry.devices, plan.device) {
             // A model on the CPU leaves GPUs alone; that there is none is no news then.
-            (None, Place::Cpu) => Gpus::None,
+            (None, place) if !place.is_cuda() => Gpus::None,
             (devices, _) => Gpus::requested(devices.as_deref()),
         };
         let settings = Settings {

@@ -14,6 +14,7 @@ fn image_towers_are_a_phase() {
     asked.requests[0].images = vec![Image {
         height: 56,
         width: 84,
+        path: None,
     }];
     let mut load = dummy(&json!({
         "model_type": "qwen2_5_vl", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -65,6 +66,7 @@ fn images_have_the_shape_that_a_family_takes() {
         request.images = vec![Image {
             height: 0,
             width: 0,
+            path: None,
         }];
     }
     let families = [
@@ -105,6 +107,7 @@ fn images_that_do_not_fit_are_refused() {
     asked.requests[0].images = vec![Image {
         height: 0,
         width: 0,
+        path: None,
     }];
     let config = json!({
         "model_type": "idefics2", "text_config": decoder("mistral"), "vision_config": tower(), "image_token_id": 250,

@@ -7,6 +7,7 @@
 
 mod failures;
 mod images;
+mod pages;
 mod profiled;
 mod remote_code;
 mod same_tokens;

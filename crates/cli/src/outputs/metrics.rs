@@ -70,6 +70,7 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
         "model_dims": results.record.model.as_ref().map(|model| dims(&model.design)),
         "device": analysis.device,
         "peak_tflops": peak_tflops(results),
+        "predictions": results.predictions,
         "requests": latency.requests,
     })
 }

@@ -27,6 +27,8 @@ pub(crate) struct Results<'a> {
     pub(crate) analysis: &'a Analysis,
     /// The device whose rooflines are drawn.
     pub(crate) device: Option<&'a Device>,
+    /// What became of the samples, where predictions were kept.
+    pub(crate) predictions: Option<&'a serde_json::Value>,
 }
 
 impl<'a> Results<'a> {
@@ -157,6 +159,13 @@ fn slices(analysis: &Analysis) -> Option<Output> {
     let scaled = analysis.timeline.as_ref()?.scaled.as_ref()?;
     let contents = text(scaled).expect("estimates have only string keys");
     Some(("slices.json".to_owned(), contents))
+}
+
+/// What `metrics.json` of a run says of its predictions: it does not follow from the record, so it is carried over.
+pub(crate) fn kept_predictions(run: &std::path::Path) -> Option<serde_json::Value> {
+    let text = std::fs::read(run.join("metrics.json")).ok()?;
+    let metrics: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    metrics.get("predictions").cloned()
 }
 
 /// A value as the text of a JSON file.

@@ -3,7 +3,7 @@
 use llmprof_units::Share;
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Plan, RuntimeType};
+use super::{Plan, RuntimeType};
 
 /// How a GPU is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct CuptiPlan {
 impl CuptiPlan {
     /// Whether a run has a pass that is recorded so.
     pub fn applies(&self, plan: &Plan) -> bool {
-        let on_gpu = plan.device != Place::Cpu && is_recorded(plan.runtime.kind);
+        let on_gpu = plan.device.is_cuda() && is_recorded(plan.runtime.kind);
         self.enable.unwrap_or(on_gpu)
     }
 
@@ -32,8 +32,7 @@ impl CuptiPlan {
         plan: &Plan,
         wrong: &mut impl FnMut(&'static str, String, Option<&str>),
     ) {
-        if self.enable == Some(true)
-            && (plan.device == Place::Cpu || !is_recorded(plan.runtime.kind))
+        if self.enable == Some(true) && (!plan.device.is_cuda() || !is_recorded(plan.runtime.kind))
         {
             wrong(
                 "pipeline.cupti.enable",

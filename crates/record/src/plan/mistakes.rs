@@ -2,7 +2,7 @@
 
 use llmprof_theory::Logits;
 
-use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, nsight, serving, torch};
+use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, direct, nsight, serving, torch};
 
 /// Something wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,6 +198,7 @@ impl Plan {
         }
         torch::mistakes(self, &mut wrong);
         serving::mistakes(self, &mut wrong);
+        direct::mistakes(self, &mut wrong);
         self.pipeline.telemetry.mistakes(&mut wrong);
         self.pipeline.cupti.mistakes(self, &mut wrong);
         nsight::mistakes(self, &mut wrong);
@@ -250,8 +251,12 @@ impl Plan {
         let keys: [(&'static str, bool, &str); 2] = [
             (
                 "model.preprocess",
-                self.model.preprocess.is_some(),
-                "prepare images",
+                self.model.preprocess.is_some()
+                    && !matches!(
+                        self.runtime.kind,
+                        RuntimeType::Pytorch | RuntimeType::Worker | RuntimeType::None
+                    ),
+                "prepare images with this runtime",
             ),
             (
                 "model.load_format",

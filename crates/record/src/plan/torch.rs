@@ -9,7 +9,7 @@ use serde::{
 };
 
 use super::mistakes::of_both_runtimes;
-use super::{Place, Plan, RuntimeType};
+use super::{Plan, RuntimeType};
 
 /// How decode is compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -194,7 +194,7 @@ impl TorchProfilerPlan {
 
 /// What stands against running a request with PyTorch, or against profiling it with torch's profiler.
 pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
-    let on_cpu = plan.device == Place::Cpu;
+    let on_cpu = !plan.device.is_cuda();
     if plan.runtime.kind != RuntimeType::Pytorch {
         if plan.pipeline.torch_profiler.enable == Some(true) {
             wrong(

@@ -31,11 +31,7 @@ impl RunDir {
         version: &str,
     ) -> Result<Self, StoreError> {
         let path = path.into();
-        fs::create_dir_all(&path).map_err(io_error("create", &path))?;
-        let folder = Folder::open(&path).map_err(io_error("open", &path))?;
-        let lock = lock(&folder, || {
-            StoredRun::open(&path).ok().map(|run| run.manifest.pid)
-        })?;
+        let (folder, lock) = take(&path)?;
         match StoredRun::open(&path) {
             Ok(run) => {
                 return Err(StoreError::Exists {
@@ -64,6 +60,35 @@ impl RunDir {
             issues: Vec::new(),
             artifacts: Vec::new(),
         };
+        let run = Self {
+            path,
+            folder,
+            manifest,
+            _lock: lock,
+        };
+        run.save()?;
+        Ok(run)
+    }
+
+    /// Takes a run that did not come to its end, to go on with it. One that is complete is refused, and so is one that a live
+    /// process holds. What was wrong with it is forgotten: whatever still holds is found again.
+    pub fn reopen(path: impl Into<PathBuf>, version: &str) -> Result<Self, StoreError> {
+        let path = path.into();
+        let (folder, lock) = take(&path)?;
+        let mut manifest = StoredRun::open(&path)?.manifest;
+        if manifest.status == RunStatus::Complete {
+            let status = manifest.status;
+            return Err(StoreError::Exists { path, status });
+        }
+        version.clone_into(&mut manifest.llmprof_version);
+        manifest.status = RunStatus::Running;
+        manifest.pid = std::process::id();
+        (manifest.error, manifest.finished) = (None, None);
+        manifest.issues.clear();
+        manifest.artifacts.clear();
+        folder
+            .walk(&mut |_, _, _| Ok(()))
+            .map_err(|(entry, error)| io_error("use", entry)(error))?;
         let run = Self {
             path,
             folder,
@@ -159,6 +184,16 @@ impl RunDir {
     fn save(&self) -> Result<(), StoreError> {
         save(&self.folder, &self.manifest)
     }
+}
+
+/// Creates the directory and takes it for this process.
+fn take(path: &Path) -> Result<(Folder, File), StoreError> {
+    fs::create_dir_all(path).map_err(io_error("create", path))?;
+    let folder = Folder::open(path).map_err(io_error("open", path))?;
+    let lock = lock(&folder, || {
+        StoredRun::open(path).ok().map(|run| run.manifest.pid)
+    })?;
+    Ok((folder, lock))
 }
 
 #[cfg(test)]

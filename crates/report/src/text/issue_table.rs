@@ -155,6 +155,17 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("torch_profiler.first_batch", "torch.profiler recorded the first of {batches:batch} only"),
     Row::new("native.prompts_cut", "{prompts:prompt} cut to {tokens:token}, the shortest of their batch: prompts of a batch have equal length")
         .hint("runtime.batch_size=1 keeps prompts whole"),
+    Row::new("dataset.samples_skipped", "samples skipped; the first, {first}: {why}")
+        .hint("predictions/skipped.jsonl lists them; a resumed run tries them again"),
+    Row::new("vision.images_differ", "requests whose images became other sizes than the first request's: the vision phase is counted for the first")
+        .hint("dataset.subset_filelist with pages of one size gives one workload"),
+    Row::new("direct_inference.torn_line", "the last prediction of a killed run was incomplete ({bytes:byte}) and ran again"),
+    Row::new("direct_inference.prompts_cut", "prompts cut to workload.prompt_tokens ({tokens:token} in all)")
+        .hint("raise workload.prompt_tokens"),
+    Row::new("grounding.malformed", "grounding tags that cannot be read; the first in sample {first}: {what}"),
+    Row::new("grounding.out_of_range", "boxes with coordinates outside 0 to 999, drawn where they meet the page; the first in sample {first}"),
+    Row::new("grounding.labels_not_drawn", "labels beyond ASCII appear as box numbers in the images; info.json and the gallery have their text"),
+    Row::new("grounding.image_unreadable", "images whose boxes were not drawn; the first, {first}: {why}"),
     Row::new("counters.unavailable", "CPU counters unavailable ({counters}): {reason}"),
     Row::new("telemetry.no_gpu", "GPU telemetry unavailable: {reason}")
         .hint("{variable} names a libnvidia-ml.so.1 outside the loader's path"),

@@ -7,6 +7,7 @@ pub(crate) mod bottleneck;
 pub mod compare;
 pub mod counters;
 mod findings;
+pub(crate) mod gallery;
 pub mod issue_table;
 mod issues;
 pub mod kernel_report;

@@ -2,6 +2,7 @@
 //!
 //! Every number keeps its unit in its type or its field name; how it is drawn is decided in [`chart`](crate::chart).
 
+mod gallery;
 mod heat_map;
 mod histogram;
 mod paired_bars;
@@ -12,6 +13,7 @@ mod timeline;
 mod unit;
 mod waterfall;
 
+pub use gallery::GalleryPage;
 pub use heat_map::{Curve, Curves, HeatMap};
 pub use histogram::{Bin, Histogram, Mark};
 pub use paired_bars::{PairedBar, PairedBars};

@@ -53,30 +53,51 @@ struct Generation {
     groups: Option<(u64, u64)>,
     scoring: Scoring,
     correction: Option<&'static str>,
+    /// Whether attention works on latents where the config does not say.
+    latent: bool,
 }
 
 pub(crate) fn deepseek_v2(keys: &Keys<'_>) -> Result<Model, ModelError> {
     finish(keys, None, Some(v2_decoder(keys)?))
 }
 
+const V2_GENERATION: Generation = Generation {
+    defaults: V2,
+    dense_layers: 0,
+    moe_intermediate: 1407,
+    routed: 64,
+    shared: 2,
+    top_k: None,
+    scaling: 1.0,
+    normalize: false,
+    groups: None,
+    scoring: Scoring::Softmax,
+    correction: None,
+    latent: true,
+};
+
 /// The decoder by itself, for models that put towers before it.
 pub(crate) fn v2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
-    decoder(
+    decoder(keys, &V2_GENERATION)
+}
+
+/// That of DeepSeek-OCR-2 as transformers has it: plain attention, one table of angles for all layers.
+pub(crate) fn ocr2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
+    let mut decoder = decoder(
         keys,
         &Generation {
-            defaults: V2,
-            dense_layers: 0,
-            moe_intermediate: 1407,
-            routed: 64,
-            shared: 2,
-            top_k: None,
-            scaling: 1.0,
-            normalize: false,
-            groups: None,
-            scoring: Scoring::Softmax,
-            correction: None,
+            latent: false,
+            ..V2_GENERATION
         },
-    )
+    )?;
+    for group in &mut decoder.groups {
+        if let Mixer::Attention(attention) = &mut group.layer.mixer
+            && let Some(table) = attention.rope_table.take()
+        {
+            decoder.tables = shared_table(&table.rope);
+        }
+    }
+    Ok(decoder)
 }
 
 pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
@@ -94,6 +115,7 @@ pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
             groups: Some((8, 4)),
             scoring: Scoring::Sigmoid,
             correction: Some("mlp.gate.e_score_correction_bias"),
+            latent: true,
         },
     )?;
     finish(keys, None, Some(decoder))
@@ -101,7 +123,7 @@ pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
 
 fn decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelError> {
     let base = Base::read(keys, &generation.defaults)?;
-    let (mixer, tables) = if keys.flag(&["use_mla"], true)? {
+    let (mixer, tables) = if keys.flag(&["use_mla"], generation.latent)? {
         let attention = mla(keys, &base)?;
         let tables = shared_table(&attention.rope);
         (Mixer::Mla(attention), tables)
@@ -111,9 +133,13 @@ fn decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelErr
     let moe = experts(keys, &base, generation)?;
     let dense = keys.count(&["first_k_dense_replace"], generation.dense_layers)?;
     let every = keys.size(&["moe_layer_freq"], Some(1))?;
+    let listed = sparse_layers(keys, base.layers)?;
     let mlp = base.mlp(keys.flag(&["mlp_bias"], false)?);
     Ok(base.decoder(tables, |layer| {
-        let sparse = u64::from(layer) >= dense && u64::from(layer).is_multiple_of(every);
+        let sparse = match &listed {
+            Some(listed) => listed[layer as usize],
+            None => u64::from(layer) >= dense && u64::from(layer).is_multiple_of(every),
+        };
         let feed = if sparse {
             FeedForward::Moe(Box::new(moe))
         } else {
@@ -121,6 +147,30 @@ fn decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelErr
         };
         base.layer(mixer.clone(), feed)
     }))
+}
+
+/// True per layer with experts, where the config lists them.
+fn sparse_layers(keys: &Keys<'_>, layers: u32) -> Result<Option<Vec<bool>>, ModelError> {
+    let Some((_, value)) = keys.get(&["mlp_layer_types"]) else {
+        return Ok(None);
+    };
+    let expected = "a list of `dense` and `sparse`";
+    let list = value
+        .as_array()
+        .ok_or_else(|| keys.invalid("mlp_layer_types", value, expected))?;
+    if list.len() != layers as usize {
+        return Err(keys.contradiction(
+            "mlp_layer_types",
+            format!("a list of {}", list.len()),
+            format!("`num_hidden_layers` = {layers}"),
+        ));
+    }
+    let sparse = list.iter().map(|entry| match entry.as_str() {
+        Some("dense") => Ok(false),
+        Some("sparse") => Ok(true),
+        _ => Err(keys.invalid("mlp_layer_types", entry, expected)),
+    });
+    sparse.collect::<Result<_, _>>().map(Some)
 }
 
 /// Multi-head attention in place of latents (DeepSeek-OCR); its code makes the table of angles in every layer.

@@ -6,6 +6,7 @@
 mod base;
 mod deepseek;
 mod deepseek_ocr;
+mod deepseek_ocr2;
 mod gemma;
 mod gpt;
 mod gpt_oss;
@@ -64,6 +65,7 @@ const FAMILIES: &[Family] = &[
         aliases: &["deepseek_vl_v2"],
         build: deepseek_ocr::deepseek_ocr,
     },
+    family("deepseek_ocr2", deepseek_ocr2::deepseek_ocr2),
     family("qwen2_5_vl", qwen_vl::qwen2_5_vl),
     Family {
         name: "clip",

@@ -328,32 +328,37 @@ pub(crate) fn sam_encoder(sizes: &SamSizes, names: &SamNames) -> SamEncoder {
 pub(crate) fn sam(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let part = tower(keys)?;
     let own = part.as_ref().unwrap_or(keys);
-    let width = own.size(&["hidden_size"], Some(768))?;
-    let heads = own.size(&["num_attention_heads"], Some(12))?;
-    divides(own, "num_attention_heads", heads, "hidden_size", width)?;
-    let ratio = own.positive(&["mlp_ratio"], 4.0)?;
-    let (side, patch) = (own.side("image_size", 1024)?, own.side("patch_size", 16)?);
-    patches(own, side, patch)?;
+    let sizes = read_sam(own)?;
+    let encoder = sam_encoder(&sizes, &SAM);
+    finish(keys, Some(Vision::Sam(Box::new(encoder))), None)
+}
+
+/// The sizes that a config of a SAM encoder states.
+pub(crate) fn read_sam(keys: &Keys<'_>) -> Result<SamSizes, ModelError> {
+    let width = keys.size(&["hidden_size"], Some(768))?;
+    let heads = keys.size(&["num_attention_heads"], Some(12))?;
+    divides(keys, "num_attention_heads", heads, "hidden_size", width)?;
+    let ratio = keys.positive(&["mlp_ratio"], 4.0)?;
+    let (side, patch) = (keys.side("image_size", 1024)?, keys.side("patch_size", 16)?);
+    patches(keys, side, patch)?;
     let inner = (width as f64 * ratio) as u64;
-    let sizes = SamSizes {
+    Ok(SamSizes {
         width,
         heads,
-        inner: own.size(&["mlp_dim"], Some(inner.max(1)))?,
-        layers: own.layers(&["num_hidden_layers"], Some(12))?,
-        window: own.count(&["window_size"], 14)?,
-        global: own
+        inner: keys.size(&["mlp_dim"], Some(inner.max(1)))?,
+        layers: keys.layers(&["num_hidden_layers"], Some(12))?,
+        window: keys.count(&["window_size"], 14)?,
+        global: keys
             .integers("global_attn_indexes")?
             .unwrap_or_else(|| vec![2, 5, 8, 11]),
         side,
         patch,
-        channels: own.size(&["num_channels"], Some(3))?,
-        output: own.size(&["output_channels"], Some(256))?,
-        epsilon: own.positive(&["layer_norm_eps"], 1e-6)?,
-        activation: own.activation(&["hidden_act"], ActivationKind::Gelu)?,
-        qkv_bias: own.flag(&["qkv_bias"], true)?,
-        absolute: own.flag(&["use_abs_pos"], true)?,
-        relative: own.flag(&["use_rel_pos"], true)?,
-    };
-    let encoder = sam_encoder(&sizes, &SAM);
-    finish(keys, Some(Vision::Sam(Box::new(encoder))), None)
+        channels: keys.size(&["num_channels"], Some(3))?,
+        output: keys.size(&["output_channels"], Some(256))?,
+        epsilon: keys.positive(&["layer_norm_eps"], 1e-6)?,
+        activation: keys.activation(&["hidden_act"], ActivationKind::Gelu)?,
+        qkv_bias: keys.flag(&["qkv_bias"], true)?,
+        absolute: keys.flag(&["use_abs_pos"], true)?,
+        relative: keys.flag(&["use_rel_pos"], true)?,
+    })
 }

@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod deepseek_ocr;
+mod deepseek_ocr2;
 mod memory;
 mod mla;
 mod properties;

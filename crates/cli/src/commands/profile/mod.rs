@@ -102,10 +102,12 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
         }
     }
     let judged = judged_device(&record, device.as_ref());
+    let kept = outputs::kept_predictions(&run.path);
     let results = Results {
         record: &record,
         analysis: &analysis,
         device: judged.device.as_ref(),
+        predictions: kept.as_ref(),
     };
     let mut files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
     files.push(("analysis.json".to_owned(), outputs::text(&analysis)?));
@@ -131,6 +133,7 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
         record: &record,
         analysis: &analysis,
         device: judged.as_ref(),
+        predictions: None,
     };
     let files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
     let page = run.path.join("report.html");
@@ -190,6 +193,7 @@ impl Profiled {
             record: &self.record,
             analysis: &self.analysis,
             device: None,
+            predictions: None,
         };
         results.digest()
     }
@@ -262,6 +266,7 @@ fn write(record: &RunRecord, analysis: &Analysis, store: &mut RunDir) -> Result<
         record,
         analysis,
         device: judged.device.as_ref(),
+        predictions: None,
     };
     outputs::write(&results, Wanted::ALL, store)
 }

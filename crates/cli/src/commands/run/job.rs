@@ -26,7 +26,7 @@ use llmprof_report::{
 };
 use llmprof_units::{Bytes, Percent};
 
-use super::{command::command, prompts::prompts, sources};
+use super::{command::command, direct, prompts::prompts, sources, visuals};
 use crate::{
     calibration, clock,
     commands::bench::serve_configured,
@@ -41,6 +41,9 @@ use crate::{
 
 /// Exit code of a job that was interrupted: 128 + SIGINT, as shells have it.
 pub(super) const INTERRUPTED: u8 = 130;
+
+/// Exit code of a job that is complete but for samples that could not be read or run.
+const SKIPPED: u8 = 3;
 
 /// How a job ended.
 pub(super) struct Ended {
@@ -57,10 +60,17 @@ pub(super) struct Ended {
 impl Ended {
     pub(super) fn exit_code(&self) -> ExitCode {
         match self.status {
+            RunStatus::Complete if self.has_skipped() => ExitCode::from(SKIPPED),
             RunStatus::Complete => ExitCode::SUCCESS,
             RunStatus::Interrupted => ExitCode::from(INTERRUPTED),
             RunStatus::Failed | RunStatus::Running => ExitCode::from(failure::EXIT_CODE),
         }
+    }
+
+    /// Whether samples of the dataset were left out.
+    fn has_skipped(&self) -> bool {
+        let mut issues = self.issues.iter();
+        issues.any(|issue| issue.code == "dataset.samples_skipped")
     }
 
     pub(super) fn print(&self, output: &mut Output) -> Result<(), Failure> {
@@ -88,9 +98,12 @@ impl Ended {
 /// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
 pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let plan = plan(&job.composed, Purpose::Run)?;
-    let is_measured = is_judged_by_this_cpu(&plan);
+    let is_direct = plan.pipeline.direct_inference.enable;
+    let is_auto = is_judged_by_this_cpu(&plan);
+    // Direct inference compares nothing with this CPU, whose peaks take seconds to measure.
+    let is_measured = is_auto && !is_direct;
     let mut subject = Subject::of_run(&plan)?;
-    if !is_measured {
+    if !is_auto {
         subject.find_device(&plan)?;
     }
     subject.issues.extend(fit::check(&plan, &subject)?);
@@ -101,8 +114,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     };
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);
-    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
-        .map_err(|error| Failure::directory(&error, "hydra.run.dir=DIR"))?;
+    let mut store = direct::directory(&dir, &plan, feed.as_ref())?;
     let mut summary = Vec::new();
     let mut analysis = None;
 
@@ -148,15 +160,25 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             observer: &show,
         };
         let ran = session.run(&mut record);
+        let drawn = visuals::draw(&plan, &mut store, &show)?;
+        record.issues.extend(drawn.issues());
         if !record.has_times() {
             return ran;
         }
-        let found = llmprof_analysis::analyze(&record, None)
+        let mut found = llmprof_analysis::analyze(&record, None)
             .map_err(|error| Halt::failed(format!("cannot analyze the run: {error}")))?;
+        if is_direct {
+            // Nothing was to be captured, and no pass is repeated.
+            let expected = ["run.no_capture", "latency.no_warm_up", "hardware.unknown"];
+            let issues = &mut found.issues;
+            issues.retain(|issue| !expected.contains(&issue.code.as_str()));
+        }
+        let predictions = visuals::predictions(store.path(), feed, &drawn)?;
         let results = Results {
             record: &record,
             analysis: &found,
             device: subject.device.as_ref(),
+            predictions: predictions.as_ref(),
         };
         let wanted = Wanted {
             json: plan.output.json,
@@ -164,6 +186,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         };
         // What was found is printed even where the disk has no room for it.
         summary = results.digest();
+        summary.extend(drawn.summary());
         summary.extend(peak_memory(&record));
         let written = outputs::write(&results, wanted, &mut store);
         analysis = Some(found);

@@ -2,6 +2,7 @@
 
 mod command;
 mod comparison;
+mod direct;
 mod dry_run;
 mod job;
 mod launcher;
@@ -9,6 +10,7 @@ mod prompts;
 mod sources;
 mod sweep;
 mod sweep_charts;
+mod visuals;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! Where the prompts of a run come from: made up, or samples of files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use llmprof_assets::{
     AssetError,
@@ -10,10 +10,11 @@ use llmprof_assets::{
     },
 };
 use llmprof_capture::{
-    dataset::{DatasetSample, Prompts, SampleError, Synthetic},
+    dataset::{DatasetSample, ImageFile, Prompts, SampleError, Synthetic, Unreadable, Vocabulary},
     runner::protocol::Prompt,
 };
-use llmprof_record::plan::Plan;
+use llmprof_grounding::page;
+use llmprof_record::plan::{Plan, RuntimeType};
 
 use crate::{failure::Failure, subject::Subject};
 
@@ -26,15 +27,37 @@ pub(super) fn prompts(
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(format!("dataset {}: {error}", plan.dataset.name))
     };
-    match &plan.dataset.root {
-        Some(root) => match stored(plan, root, cwd) {
-            Ok(samples) => Ok(Box::new(Stored(samples))),
-            Err(error) => Err(failed(&error).hint(error.hint())),
-        },
-        None => match Synthetic::of(plan, &subject.vocabulary()?) {
+    let Some(root) = &plan.dataset.root else {
+        let prompts = Synthetic::of(plan, &subject.vocabulary()?);
+        return match prompts {
             Ok(prompts) => Ok(Box::new(prompts)),
             Err(error) => Err(failed(&error)),
+        };
+    };
+    let samples = match stored(plan, root, cwd) {
+        Ok(samples) => samples,
+        Err(error) => return Err(failed(&error).hint(error.hint())),
+    };
+    let question = match &plan.infer.prompt {
+        Some(text) => Question::Text(text.clone()),
+        None => match Synthetic::of(plan, &subject.vocabulary().unwrap_or_else(|_| tokenless())) {
+            Ok(tokens) => Question::Tokens(tokens),
+            Err(_) => Question::None,
         },
+    };
+    Ok(Box::new(Stored {
+        samples,
+        question,
+        runtime: plan.runtime.kind,
+        // Direct inference leaves a page out when its turn comes; decoding thousands before the first would take minutes.
+        decodes: !plan.pipeline.direct_inference.enable,
+    }))
+}
+
+fn tokenless() -> Vocabulary {
+    Vocabulary {
+        size: 0,
+        reserved: Vec::new(),
     }
 }
 
@@ -51,30 +74,77 @@ fn stored(plan: &Plan, root: &Path, cwd: &Path) -> Result<Samples, AssetError> {
     })
 }
 
+/// What is asked about an image.
+enum Question {
+    Text(String),
+    Tokens(Synthetic),
+    /// The vocabulary of the model is not known.
+    None,
+}
+
 /// Samples of files, as prompts.
-struct Stored(Samples);
+struct Stored {
+    samples: Samples,
+    question: Question,
+    runtime: RuntimeType,
+    /// Whether images are decoded before they are used.
+    decodes: bool,
+}
+
+impl Stored {
+    fn of_image(&self, index: usize, path: &Path) -> Result<(Prompt, ImageFile), String> {
+        let (width, height) = page::size(path)?;
+        if self.decodes {
+            page::read(path)?;
+        }
+        let prompt = match &self.question {
+            Question::Text(text) => Prompt::Text(text.clone()),
+            Question::Tokens(tokens) => Prompt::Tokens(tokens.prompt(index)),
+            Question::None => return Err("there is no infer.prompt to ask about it".to_owned()),
+        };
+        let image = ImageFile {
+            path: path.to_owned(),
+            width,
+            height,
+            bytes: std::fs::metadata(path).map_or(0, |file| file.len()),
+        };
+        Ok((prompt, image))
+    }
+}
 
 impl Prompts for Stored {
     fn len(&self) -> usize {
-        self.0.len()
+        self.samples.len()
     }
 
     fn sample(&self, index: usize) -> Result<DatasetSample, SampleError> {
-        let sample = self.0.sample(index)?;
-        let prompt = match sample.content {
-            Content::Text(text) => Prompt::Text(text),
-            Content::Tokens(tokens) => Prompt::Tokens(tokens),
-            Content::Image(_) => {
+        let sample = self.samples.sample(index)?;
+        let (prompt, image) = match sample.content {
+            Content::Text(text) => (Prompt::Text(text), None),
+            Content::Tokens(tokens) => (Prompt::Tokens(tokens), None),
+            Content::Image(_) if self.runtime == RuntimeType::Native => {
                 let id = sample.id;
-                let message =
-                    format!("sample {id} is an image, and this version feeds texts and token ids");
+                let message = format!(
+                    "sample {id} is an image, and the native runtime runs text models only; runtime=pytorch takes images"
+                );
                 return Err(message.into());
+            }
+            Content::Image(path) => {
+                let path: PathBuf = std::path::absolute(&path).unwrap_or(path);
+                let unreadable = |why| Unreadable {
+                    id: sample.id.clone(),
+                    file: path.clone(),
+                    why,
+                };
+                let (prompt, image) = self.of_image(index, &path).map_err(unreadable)?;
+                (prompt, Some(image))
             }
         };
         Ok(DatasetSample {
             id: sample.id,
             prompt,
             file: Some(sample.file),
+            image,
         })
     }
 }

@@ -1,0 +1,59 @@
+"""Devices beside the CPU: CUDA, and those that torch has under other names (mps, xpu, hpu)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+
+from .failure import Failure
+
+OTHERS = ("mps", "xpu", "hpu")
+
+
+def device_of(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise Failure("unsupported", f"torch knows no device `{name}`") from error
+    if device.type == "cpu":
+        return device
+    if device.type in OTHERS:
+        return other(name, device)
+    if device.type != "cuda":
+        raise Failure("unsupported", f"the PyTorch worker runs on cpu, cuda, {', '.join(OTHERS)}, not on `{name}`")
+    if not torch.cuda.is_available():
+        raise Failure("missing", f"torch {torch.__version__} finds no CUDA device",
+                      "a torch built for CUDA and a driver that fits it, or device=cpu")
+    count = torch.cuda.device_count()
+    device = torch.device("cuda", device.index or 0)
+    if device.index >= count:
+        raise Failure("bad_request", f"there is no device `{name}`: torch finds {count}")
+    torch.cuda.set_device(device)
+    return device
+
+
+def other(name: str, device: torch.device) -> torch.device:
+    """A device of another kind, where this torch was built for it and finds one."""
+    if device.type == "hpu":
+        try:
+            importlib.import_module("habana_frameworks.torch.core")
+        except ImportError as error:
+            raise Failure("missing", "torch has no `hpu` without the package habana_frameworks") from error
+    part: Any = torch.backends.mps if device.type == "mps" else getattr(torch, device.type, None)
+    if part is None or not part.is_available():
+        raise Failure("missing", f"torch {torch.__version__} finds no device `{name}`",
+                      f"a torch built for {device.type}, or device=cpu")
+    count = 1 if device.type == "mps" else part.device_count()
+    if (device.index or 0) >= count:
+        raise Failure("bad_request", f"there is no device `{name}`: torch finds {count}")
+    return device
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until the device has done all it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type in OTHERS:
+        getattr(torch, device.type).synchronize()

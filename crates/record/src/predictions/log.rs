@@ -1,0 +1,205 @@
+use std::{
+    collections::HashSet,
+    fs::{File, OpenOptions},
+    io::{BufRead, BufReader, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Prediction;
+use crate::store::{StoreError, io_error};
+
+/// The folder of predictions in a run directory.
+pub const PREDICTIONS: &str = "predictions";
+const LINES: &str = "predictions.jsonl";
+
+/// A sample that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    pub id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    pub why: String,
+}
+
+/// The lines of a run, as far as it has come.
+#[derive(Debug)]
+pub struct PredictionLog {
+    file: File,
+    path: PathBuf,
+    predictions: Vec<Prediction>,
+    /// Bytes of a line that an earlier process did not finish.
+    torn_bytes: u64,
+}
+
+impl PredictionLog {
+    /// Opens the lines of a run directory, and makes them where there are none. A last line without its end was being written
+    /// when the process was killed: it is cut off, and its samples run again.
+    pub fn open(run: &Path) -> Result<Self, StoreError> {
+        let folder = run.join(PREDICTIONS);
+        std::fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
+        let path = folder.join(LINES);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(io_error("open", &path))?;
+        let (predictions, whole, length) = read(&file, &path)?;
+        file.set_len(whole).map_err(io_error("write", &path))?;
+        file.seek(SeekFrom::End(0))
+            .map_err(io_error("write", &path))?;
+        Ok(Self {
+            file,
+            path,
+            predictions,
+            torn_bytes: length - whole,
+        })
+    }
+
+    /// What an earlier run left, to be read only.
+    pub fn read(run: &Path) -> Result<Vec<Prediction>, StoreError> {
+        let path = run.join(PREDICTIONS).join(LINES);
+        let file = File::open(&path).map_err(io_error("read", &path))?;
+        Ok(read(&file, &path)?.0)
+    }
+
+    /// Whether a run directory has any.
+    pub fn exists(run: &Path) -> bool {
+        run.join(PREDICTIONS).join(LINES).is_file()
+    }
+
+    pub fn predictions(&self) -> &[Prediction] {
+        &self.predictions
+    }
+
+    pub fn torn_bytes(&self) -> u64 {
+        self.torn_bytes
+    }
+
+    /// The samples that need not run again, by their index.
+    pub fn done(&self) -> HashSet<u64> {
+        self.predictions.iter().map(|one| one.index).collect()
+    }
+
+    /// The number of the process that appends now.
+    pub fn next_segment(&self) -> u64 {
+        let last = self.predictions.iter().map(|one| one.segment).max();
+        last.map_or(0, |last| last + 1)
+    }
+
+    pub fn next_batch(&self) -> u64 {
+        let last = self.predictions.iter().map(|one| one.batch).max();
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// Adds the samples of a batch. They are on the disk when this returns.
+    pub fn append(&mut self, batch: Vec<Prediction>) -> Result<(), StoreError> {
+        let mut text = Vec::new();
+        for one in &batch {
+            serde_json::to_writer(&mut text, one).expect("a prediction has only string keys");
+            text.push(b'\n');
+        }
+        self.file
+            .write_all(&text)
+            .and_then(|()| self.file.sync_data())
+            .map_err(io_error("write", &self.path))?;
+        self.predictions.extend(batch);
+        Ok(())
+    }
+}
+
+/// The predictions of whole lines, the bytes of those, and the bytes of the file.
+fn read(file: &File, path: &Path) -> Result<(Vec<Prediction>, u64, u64), StoreError> {
+    let mut reader = BufReader::new(file);
+    let (mut predictions, mut line) = (Vec::new(), Vec::new());
+    let (mut whole, mut number) = (0u64, 0u64);
+    loop {
+        line.clear();
+        let length = reader
+            .read_until(b'\n', &mut line)
+            .map_err(io_error("read", path))? as u64;
+        if length == 0 {
+            return Ok((predictions, whole, whole));
+        }
+        if line.last() != Some(&b'\n') {
+            return Ok((predictions, whole, whole + length));
+        }
+        number += 1;
+        let one = serde_json::from_slice(&line).map_err(|error| StoreError::BadManifest {
+            path: path.to_owned(),
+            reason: format!("line {number}: {error}"),
+        })?;
+        predictions.push(one);
+        whole += length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::Nanos;
+
+    use super::*;
+
+    fn prediction(index: u64) -> Prediction {
+        Prediction {
+            index,
+            id: format!("s{index}"),
+            name: format!("s{index}"),
+            file: None,
+            image: None,
+            text: Some("§ a\nb".to_owned()),
+            raw_text: None,
+            finish: "stop".to_owned(),
+            prompt_tokens: 3,
+            cut_prompt_tokens: 0,
+            output_tokens: 2,
+            ttft_ns: Nanos(5),
+            tpot_ns: Some(Nanos(2)),
+            duration_ns: Nanos(7),
+            segment: 0,
+            batch: index,
+            batch_size: 1,
+            phases: Vec::new(),
+            start_ns: Nanos(10),
+            token_ns: vec![Nanos(15), Nanos(17)],
+            tokens: vec![1, 2],
+        }
+    }
+
+    /// Wherever a process is killed inside a write, the samples before stay and the rest runs again.
+    #[test]
+    fn a_torn_end_costs_only_its_own_sample() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = PredictionLog::open(folder.path()).unwrap();
+        log.append(vec![prediction(0)]).unwrap();
+        log.append(vec![prediction(1), prediction(2)]).unwrap();
+        drop(log);
+        let path = folder.path().join("predictions/predictions.jsonl");
+        let whole = std::fs::read(&path).unwrap();
+        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for cut in 0..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let mut log = PredictionLog::open(folder.path()).unwrap();
+            let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!(log.predictions().len(), lines, "cut at {cut}");
+            assert_eq!(cut >= first, log.done().contains(&0));
+            for missing in lines as u64..3 {
+                log.append(vec![prediction(missing)]).unwrap();
+            }
+            drop(log);
+            assert_eq!(std::fs::read(&path).unwrap(), whole, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("predictions")).unwrap();
+        std::fs::write(folder.path().join("predictions/predictions.jsonl"), "{}\n").unwrap();
+        let error = PredictionLog::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+}

@@ -1,0 +1,95 @@
+use std::{fmt::Write as _, path::Path};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    plan::Plan,
+    store::{StoreError, io_error},
+};
+
+/// What direct inference was asked for, in the run directory.
+const FILE: &str = "direct_inference.json";
+
+/// What decides the predictions of a run: a run goes on only where this is the same. Batch size, device and threads may
+/// change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectRequest(Value);
+
+impl DirectRequest {
+    /// `samples` are ids and contents of all samples, in order.
+    pub fn new<'a>(plan: &Plan, samples: impl Iterator<Item = (&'a str, String)>) -> Self {
+        let mut hash = Sha256::new();
+        let mut count = 0u64;
+        for (id, content) in samples {
+            count += 1;
+            hash.update(format!("{}:{id}{}:{content}", id.len(), content.len()));
+        }
+        let digest = hash.finalize();
+        let digest = digest.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        Self(json!({
+            "model": plan.model,
+            "dataset": plan.dataset,
+            "infer": plan.infer,
+            "workload": {
+                "prompt_tokens": plan.workload.prompt_tokens,
+                "dtype": plan.workload.dtype,
+                "images": plan.workload.images,
+            },
+            "runtime": { "type": plan.runtime.kind },
+            "output": plan.pipeline.direct_inference.output.prediction,
+            "samples": { "count": count, "sha256": digest },
+        }))
+    }
+
+    /// That of an earlier run in the directory, where there is one.
+    pub fn load(run: &Path) -> Result<Option<Self>, StoreError> {
+        let path = run.join(FILE);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let text = std::fs::read(&path).map_err(io_error("read", &path))?;
+        serde_json::from_slice(&text)
+            .map(|value| Some(Self(value)))
+            .map_err(|error| StoreError::BadManifest {
+                path,
+                reason: error.to_string(),
+            })
+    }
+
+    /// Its file name and contents.
+    pub fn file(&self) -> (&'static str, String) {
+        (FILE, format!("{:#}\n", self.0))
+    }
+
+    /// The keys whose values differ, dotted.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        differ("", &self.0, &other.0, &mut found);
+        found
+    }
+}
+
+fn differ(key: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
+    let (Value::Object(left), Value::Object(right)) = (one, other) else {
+        if one != other {
+            found.push(key.to_owned());
+        }
+        return;
+    };
+    let mut names: Vec<&String> = left.keys().chain(right.keys()).collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        let inner = if key.is_empty() {
+            name.clone()
+        } else {
+            format!("{key}.{name}")
+        };
+        let of = |map: &serde_json::Map<String, Value>| map.get(name).cloned().unwrap_or_default();
+        differ(&inner, &of(left), &of(right), found);
+    }
+}

@@ -1,0 +1,154 @@
+//! DeepSeek-OCR-2: SAM, a Qwen2-like encoder whose learned queries read SAM's features, a linear projector, and a small
+//! DeepSeek-V2 decoder without latents.
+
+use super::{
+    base::{Base, Defaults, finish},
+    deepseek,
+    keys::Keys,
+    vision::{SamNames, read_sam, sam_encoder},
+};
+use crate::{
+    block::{ActivationKind, Conv, FeedForward, Linear, Mixer, RopeTable, SamEncoder},
+    error::ModelError,
+    model::Model,
+    query_vision::{QueryEncoder, QueryVision},
+    vision::Vision,
+};
+
+/// Side of a local crop: the preprocessor's constant, and what the smaller table of queries is for.
+const CROP_SIDE: u64 = 768;
+
+/// Rows of the two tables of queries: features of a crop, and of a whole image of 1024 pixels.
+const QUERIES: [u64; 2] = [144, 256];
+
+const SAM: SamNames = SamNames {
+    patches: "model.vision_tower.sam_encoder.patch_embed.projection",
+    positions: "model.vision_tower.sam_encoder.pos_embed",
+    layers: "model.vision_tower.sam_encoder.layers",
+    norms: ["layer_norm1", "layer_norm2"],
+    neck: [
+        "model.vision_tower.sam_encoder.neck.conv1",
+        "model.vision_tower.sam_encoder.neck.layer_norm1",
+        "model.vision_tower.sam_encoder.neck.conv2",
+        "model.vision_tower.sam_encoder.neck.layer_norm2",
+    ],
+};
+
+/// The encoder's config class where the config is silent.
+const ENCODER: Defaults = Defaults {
+    vocabulary: 151_936,
+    hidden: 4096,
+    intermediate: 22_016,
+    layers: 32,
+    heads: 32,
+    kv_heads: Some(32),
+    head_dim: None,
+    epsilon: 1e-6,
+    theta: 10_000.0,
+    tied: false,
+    positions: 32_768,
+    activation: ActivationKind::Silu,
+};
+
+pub(crate) fn deepseek_ocr2(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let text = keys
+        .part("text_config")?
+        .ok_or_else(|| keys.missing("text_config"))?;
+    let decoder = deepseek::ocr2_decoder(&text)?;
+    let vision = keys
+        .part("vision_config")?
+        .ok_or_else(|| keys.missing("vision_config"))?;
+    let part = |name| vision.part(name)?.ok_or_else(|| vision.missing(name));
+    let (sam_keys, encoder_keys) = (part("sam_config")?, part("encoder_config")?);
+    let sam = sam(&sam_keys)?;
+    let base_side = sam.side;
+    let encoder = encoder(&encoder_keys)?;
+    let features = sam.neck.last().map_or(0, |(conv, _)| conv.outputs);
+    if features != encoder.layer.width {
+        return Err(encoder_keys.contradiction(
+            "hidden_size",
+            encoder.layer.width,
+            format!("the {features} channels that SAM ends with"),
+        ));
+    }
+    let projector = Linear::new(
+        "model.multi_modal_projector",
+        encoder.layer.width,
+        decoder.hidden,
+        true,
+    )
+    .plain();
+    let towers = QueryVision {
+        sam,
+        encoder,
+        projector,
+        separator: "model.view_separator",
+        base_side,
+        crop_side: CROP_SIDE,
+    };
+    finish(keys, Some(Vision::Queries(Box::new(towers))), Some(decoder))
+}
+
+fn sam(keys: &Keys<'_>) -> Result<SamEncoder, ModelError> {
+    let sizes = read_sam(keys)?;
+    let channels = keys
+        .integers("downsample_channels")?
+        .unwrap_or_else(|| vec![512, 896]);
+    let &[first, second] = channels.as_slice() else {
+        return Err(keys.contradiction(
+            "downsample_channels",
+            format!("a list of {}", channels.len()),
+            "the two convolutions after the neck",
+        ));
+    };
+    if !(1..=65536).contains(&first) || !(1..=65536).contains(&second) {
+        return Err(keys.contradiction("downsample_channels", first.max(second), "a width"));
+    }
+    let mut encoder = sam_encoder(&sizes, &SAM);
+    let compress = |name, inputs, outputs| Conv {
+        name,
+        inputs,
+        outputs,
+        depth: 1,
+        kernel: 3,
+        stride: 2,
+        bias: false,
+    };
+    encoder.neck.extend([
+        (
+            compress(
+                "model.vision_tower.sam_encoder.proj.conv1",
+                sizes.output,
+                first,
+            ),
+            None,
+        ),
+        (
+            compress("model.vision_tower.sam_encoder.proj.conv2", first, second),
+            None,
+        ),
+    ]);
+    Ok(encoder)
+}
+
+fn encoder(keys: &Keys<'_>) -> Result<QueryEncoder, ModelError> {
+    let base = Base::read(keys, &ENCODER)?;
+    let rope = base.rope()?;
+    let attention = base.attention(rope.clone(), true, false);
+    let mlp = base.mlp(false);
+    Ok(QueryEncoder {
+        tables: [
+            ("model.vision_tower.query_768_resolution", QUERIES[0]),
+            ("model.vision_tower.query_1024_resolution", QUERIES[1]),
+        ],
+        rope: RopeTable {
+            name: "model.vision_tower.vision_encoder.rotary_emb",
+            rope,
+            axes: 1,
+        },
+        layers_prefix: "model.vision_tower.vision_encoder.layers",
+        layers: (0..base.layers).collect(),
+        layer: base.layer(Mixer::Attention(attention), FeedForward::Dense(mlp)),
+        norm: base.norm("model.vision_tower.vision_encoder.norm"),
+    })
+}

@@ -33,8 +33,7 @@ impl Tracing<'_> {
                     heavy += 1;
                     false
                 }
-                Purpose::Operators(_) => true,
-                Purpose::Extra => true,
+                Purpose::Operators(_) | Purpose::Extra => true,
                 Purpose::Unknown => false,
             };
             if is_glue {

@@ -325,7 +325,6 @@ pub(crate) fn judge(program: &Program, patterns: &[Vec<i64>], layers: &[u64]) ->
         // One pass: its layers, and no steps.
         let few = program.layers < 5;
         return match (steps.is_empty(), layers) {
-            (false, _) => Verdict::Wrong,
             (true, []) => {
                 if few {
                     Verdict::Right

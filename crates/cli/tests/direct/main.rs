@@ -75,11 +75,9 @@ fn ids(root: &Path) -> Vec<String> {
 fn the_native_runtime_answers_every_sample_once_whatever_its_length() {
     let folder = scene(0);
     let root = folder.path();
-    let samples: String = [[5, 6, 7].as_slice(), &[5, 6], &[9, 8, 7], &[1]]
-        .iter()
-        .map(|tokens| format!("{{\"tokens\": {tokens:?}}}\n"))
-        .collect();
-    fs::write(root.join("samples.jsonl"), samples).unwrap();
+    let samples = [[5, 6, 7].as_slice(), &[5, 6], &[9, 8, 7], &[1]]
+        .map(|tokens| format!("{{\"tokens\": {tokens:?}}}\n"));
+    fs::write(root.join("samples.jsonl"), samples.concat()).unwrap();
     let asked = [
         "dataset=text",
         "dataset.root=samples.jsonl",

@@ -183,7 +183,7 @@ mod tests {
         for cut in 0..=whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let mut log = PredictionLog::open(folder.path()).unwrap();
-            let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+            let lines = whole[..cut].split(|byte| *byte == b'\n').count() - 1;
             assert_eq!(log.predictions().len(), lines, "cut at {cut}");
             assert_eq!(cut >= first, log.done().contains(&0));
             for missing in lines as u64..3 {

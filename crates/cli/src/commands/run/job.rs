@@ -160,7 +160,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             observer: &show,
         };
         let ran = session.run(&mut record);
-        let drawn = visuals::draw(&plan, &mut store, &show)?;
+        let drawn = visuals::draw(&plan, &mut store, show)?;
         record.issues.extend(drawn.issues());
         if !record.has_times() {
             return ran;

@@ -39,7 +39,7 @@ pub(super) struct Drawn {
 type Result1 = Result<(GalleryPage, Counts, Option<String>), String>;
 
 /// Draws every prediction of an image whose text has grounding tags.
-pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: &Show) -> Result<Drawn, Halt> {
+pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn, Halt> {
     let direct = &plan.pipeline.direct_inference;
     let wanted = if direct.enable {
         direct.output.visualization.enable

@@ -5,11 +5,27 @@ use llmprof_record::run::RunPhase;
 use llmprof_theory::{Model, Pass, Workload};
 
 use crate::analyze::phase_intervals::TracePhase;
+use crate::analyze::subject::Subject;
 use crate::phases::Phases;
 use crate::phases::forward::{ForwardPass, ForwardPasses};
 
+/// What the user said, as far as the shapes do not contradict it, and where they do. `stated` are the keys that the user set.
+pub(super) fn contradicted<'s, 'm>(
+    shown: Option<&ForwardPasses>,
+    subject: Option<&'s Subject<'m>>,
+    stated: &[String],
+) -> (Option<&'s Subject<'m>>, Vec<Issue>) {
+    let Some((shown, said)) = shown.zip(subject) else {
+        return (subject, Vec::new());
+    };
+    match other_model(shown, said.model) {
+        Some(other) => (None, vec![other]),
+        None => (subject, other_workload(shown, &said.workload, stated)),
+    }
+}
+
 /// Another model than the one that was named: its work is not that of the trace, and nothing may be compared with it.
-pub(super) fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
+fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
     let decoder = model.decoder.as_ref()?;
     let (rows, width) = shown.table;
     if decoder.embedding.width != width {
@@ -36,11 +52,7 @@ pub(super) fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue>
 }
 
 /// Where the shapes show another batch or prompt than the user stated.
-pub(super) fn other_workload(
-    shown: &ForwardPasses,
-    workload: &Workload,
-    stated: &[String],
-) -> Vec<Issue> {
+fn other_workload(shown: &ForwardPasses, workload: &Workload, stated: &[String]) -> Vec<Issue> {
     let differs = |key: &str, said: u64, found: u64| {
         let is_stated = stated.iter().any(|known| known == key);
         (is_stated && said != found).then(|| {

@@ -16,7 +16,7 @@ use crate::analyze::phase_intervals::{
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::measured_routing;
-use crate::analyze::shapes::{count_shown, other_model, other_workload};
+use crate::analyze::shapes::{contradicted, count_shown};
 use crate::analyze::step_count;
 use crate::analyze::subject::Subject;
 use crate::analyze::tracing::Tracing;
@@ -55,19 +55,13 @@ pub(super) fn of_trace(
     // A run that was measured says itself what it did.
     let is_measured = !record.passes.is_empty();
     let shown = structure.shown.as_ref().filter(|_| !is_measured);
-    let other = shown
-        .zip(subject)
-        .and_then(|(shown, subject)| other_model(shown, subject.model));
-    let subject = subject.filter(|_| other.is_none());
-    let differs = shown
-        .zip(subject)
-        .map(|(shown, subject)| other_workload(shown, &subject.workload, &record.workload_keys));
+    let (subject, contradicted) = contradicted(shown, subject, &record.workload_keys);
     let named = subject.and_then(|subject| name_steps(&mut structure.phases, &subject.workload));
     let timeline = analyze_structure(trace, &structure, device);
     let lanes = lanes(trace, &structure);
     let mut issues = trace_issues(&timeline, &lanes, is_measured);
     issues.extend(named);
-    issues.extend(other.into_iter().chain(differs.into_iter().flatten()));
+    issues.extend(contradicted);
     let telemetry = HostTelemetry::of(record);
     let (latency, latency_issues) = Latency::of(record);
     issues.extend(record.issues.iter().cloned());

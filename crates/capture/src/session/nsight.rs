@@ -10,6 +10,7 @@ use std::{
 };
 
 use llmprof_record::{
+    counters::Counters,
     import::{self, Limits, Profile},
     issue::Issue,
     kernel_list,
@@ -261,7 +262,26 @@ fn counters(
             record.issues.push(issue);
         }
     }
-    let (_, imported) = import::import(&report, &Limits::default())
+    let counters = joined(&report, &chosen, started, plan.coverage.fraction(), record)?;
+    record.counters = Some(counters);
+    session.store.set_pass(Pass {
+        name: "ncu counters".to_owned(),
+        status: RunStatus::Complete,
+        duration_ns: Some(Nanos(started.elapsed().as_nanos() as i64)),
+        exit_code: None,
+    })?;
+    Ok(record.save(session.store.path())?)
+}
+
+/// Reads the counters of a report, joined to the launches that were chosen, and says how much they cover.
+fn joined(
+    report: &Path,
+    chosen: &CounterPlan,
+    started: Instant,
+    wanted: f64,
+    record: &mut RunRecord,
+) -> Result<Counters, Halt> {
+    let (_, imported) = import::import(report, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;
     let Profile::Counters(mut counters) = imported else {
         return Err(Halt::failed(format!(
@@ -288,21 +308,14 @@ fn counters(
             .with("share", Percent(share).to_string())
             .with("seconds", format!("{seconds:.1}")),
     );
-    if share + 0.005 < plan.coverage.fraction() {
+    if share + 0.005 < wanted {
         record.issues.push(
             Issue::warning("ncu.less_covered")
                 .with("share", Percent(share).to_string())
-                .with("wanted", Percent(plan.coverage.fraction()).to_string()),
+                .with("wanted", Percent(wanted).to_string()),
         );
     }
-    record.counters = Some(*counters);
-    session.store.set_pass(Pass {
-        name: "ncu counters".to_owned(),
-        status: RunStatus::Complete,
-        duration_ns: Some(Nanos(started.elapsed().as_nanos() as i64)),
-        exit_code: None,
-    })?;
-    Ok(record.save(session.store.path())?)
+    Ok(*counters)
 }
 
 /// What is said before the counters are collected.

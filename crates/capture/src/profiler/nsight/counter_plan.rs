@@ -88,7 +88,7 @@ impl CounterPlan {
     /// Plans from a timeline; `None` where it has no kernel that counts.
     pub fn of(trace: &Trace, wanted: &Wanted<'_>) -> Option<Self> {
         let kinds = Kinds::of(trace, wanted);
-        if kinds.total_ns <= 0 {
+        if kinds.total_ns.0 <= 0 {
             return None;
         }
         if wanted.is_gated {
@@ -160,7 +160,7 @@ impl CounterPlan {
 struct Kind {
     /// Launches that count, and their time.
     launches: u64,
-    total_ns: i64,
+    total_ns: Nanos,
 }
 
 #[derive(Debug)]
@@ -176,7 +176,7 @@ struct Configuration {
 struct Kinds<'a> {
     trace: &'a Trace,
     configurations: Vec<Configuration>,
-    total_ns: i64,
+    total_ns: Nanos,
 }
 
 struct Choice {
@@ -238,7 +238,7 @@ impl<'a> Kinds<'a> {
         Self {
             trace,
             configurations,
-            total_ns,
+            total_ns: Nanos(total_ns),
         }
     }
 
@@ -251,7 +251,7 @@ impl<'a> Kinds<'a> {
             count,
             kernels: self.configurations.iter().map(|one| one.kernel).collect(),
             cost,
-            covered: gained as f64 / self.total_ns as f64,
+            covered: gained as f64 / self.total_ns.0 as f64,
         }
     }
 
@@ -273,7 +273,7 @@ impl<'a> Kinds<'a> {
         }
         let by_price = |offer: &(u32, i64, u64)| offer.1 as f64 / offer.2.max(1) as f64;
         offers.sort_by(|a, b| by_price(b).total_cmp(&by_price(a)));
-        let wanted = coverage * self.total_ns as f64;
+        let wanted = coverage * self.total_ns.0 as f64;
         let mut chosen: Vec<(u32, i64, u64)> = Vec::new();
         let mut gained = 0;
         for offer in offers {
@@ -298,7 +298,7 @@ impl<'a> Kinds<'a> {
             count,
             cost: kept.iter().map(|offer| offer.2).sum(),
             kernels: kept.iter().map(|offer| offer.0).collect(),
-            covered: gained as f64 / self.total_ns as f64,
+            covered: gained as f64 / self.total_ns.0 as f64,
         })
     }
 
@@ -326,7 +326,7 @@ impl<'a> Kinds<'a> {
                     index,
                     stands_for: StandsFor {
                         launches: if is_first { whole.launches } else { 0 },
-                        total_ns: Nanos(if is_first { whole.total_ns } else { 0 }),
+                        total_ns: if is_first { whole.total_ns } else { Nanos(0) },
                         duration_ns: Nanos(duration),
                     },
                 });
@@ -338,7 +338,7 @@ impl<'a> Kinds<'a> {
             count: choice.count,
             launches,
             covered: choice.covered,
-            total_ns: Nanos(self.total_ns),
+            total_ns: self.total_ns,
         }
     }
 }
@@ -362,7 +362,7 @@ impl Configuration {
             self.launches[at].0 = kind;
             if counts[at] {
                 self.kinds[kind].launches += 1;
-                self.kinds[kind].total_ns += duration;
+                self.kinds[kind].total_ns += Nanos(duration);
             }
         }
     }
@@ -375,7 +375,7 @@ impl Configuration {
             .iter()
             .map(|(kind, _)| *kind)
             .collect();
-        let gain = kinds.iter().map(|kind| self.kinds[*kind].total_ns).sum();
+        let gain = kinds.iter().map(|kind| self.kinds[*kind].total_ns.0).sum();
         (gain, (end - begin) as u64)
     }
 }

@@ -165,14 +165,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         if !record.has_times() {
             return ran;
         }
-        let mut found = llmprof_analysis::analyze(&record, None)
-            .map_err(|error| Halt::failed(format!("cannot analyze the run: {error}")))?;
-        if is_direct {
-            // Nothing was to be captured, and no pass is repeated.
-            let expected = ["run.no_capture", "latency.no_warm_up", "hardware.unknown"];
-            let issues = &mut found.issues;
-            issues.retain(|issue| !expected.contains(&issue.code.as_str()));
-        }
+        let found = analyzed(&record, is_direct)?;
         let predictions = visuals::predictions(store.path(), feed, &drawn)?;
         let results = Results {
             record: &record,
@@ -200,16 +193,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         calibration::outdone().unwrap_or_else(|failure| failure.warn());
     }
     let issues = store.manifest().issues.clone();
-    let finished = store.finish(status, error.clone(), clock::now());
-    let (status, error) = match (finished, error) {
-        (Ok(()), error) => (status, error),
-        // The first failure is the one to report.
-        (Err(_), Some(error)) => (RunStatus::Failed, Some(error)),
-        (Err(unwritten), None) => {
-            let failure = Failure::from(unwritten);
-            (RunStatus::Failed, Some(failure.in_a_line()))
-        }
-    };
+    let (status, error) = finish(store, status, error);
     Ok(Ended {
         issues,
         dir: job.dir.clone(),
@@ -218,6 +202,30 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         summary,
         analysis,
     })
+}
+
+/// The analysis of what was recorded. Where nothing was to be captured, and no pass is repeated, that is no issue.
+fn analyzed(record: &RunRecord, is_direct: bool) -> Result<Analysis, Halt> {
+    let mut found = llmprof_analysis::analyze(record, None)
+        .map_err(|error| Halt::failed(format!("cannot analyze the run: {error}")))?;
+    if is_direct {
+        let expected = ["run.no_capture", "latency.no_warm_up", "hardware.unknown"];
+        let issues = &mut found.issues;
+        issues.retain(|issue| !expected.contains(&issue.code.as_str()));
+    }
+    Ok(found)
+}
+
+/// Writes the last state of a run. The first failure is the one to report.
+fn finish(store: RunDir, status: RunStatus, error: Option<String>) -> (RunStatus, Option<String>) {
+    match (store.finish(status, error.clone(), clock::now()), error) {
+        (Ok(()), error) => (status, error),
+        (Err(_), Some(error)) => (RunStatus::Failed, Some(error)),
+        (Err(unwritten), None) => {
+            let failure = Failure::from(unwritten);
+            (RunStatus::Failed, Some(failure.in_a_line()))
+        }
+    }
 }
 
 /// Whether the peaks of this machine's CPU are what the run is compared with: they are measured where they are not known.

@@ -15,7 +15,7 @@ use llmprof_config::hydra::Job;
 use llmprof_record::{
     issue::Issue,
     plan::{Place, Plan, RuntimeType},
-    run::{PassKind, RunRecord},
+    run::{HostFacts, PassKind, RunRecord},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{
@@ -127,13 +127,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
                 .find_device(&plan)
                 .map_err(|failure| halt(&failure))?;
         }
-        for (path, text) in &job.files {
-            store.write(&path.to_string_lossy(), text)?;
-        }
-        let host = host::collect(crate::VERSION, cwd);
-        let facts = serde_json::to_string_pretty(&host).expect("host facts have only string keys");
-        store.write("env.json", facts + "\n")?;
-        sources::write(&plan, cwd, &mut store)?;
+        let host = write_request(job, &plan, cwd, &mut store)?;
         for issue in &subject.issues {
             store.add_issue(issue.clone())?;
         }
@@ -202,6 +196,23 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         summary,
         analysis,
     })
+}
+
+/// Writes what was asked for, and on what machine.
+fn write_request(
+    job: &Job,
+    plan: &Plan,
+    cwd: &Path,
+    store: &mut RunDir,
+) -> Result<HostFacts, Halt> {
+    for (path, text) in &job.files {
+        store.write(&path.to_string_lossy(), text)?;
+    }
+    let host = host::collect(crate::VERSION, cwd);
+    let facts = serde_json::to_string_pretty(&host).expect("host facts have only string keys");
+    store.write("env.json", facts + "\n")?;
+    sources::write(plan, cwd, store)?;
+    Ok(host)
 }
 
 /// The analysis of what was recorded. Where nothing was to be captured, and no pass is repeated, that is no issue.

@@ -365,7 +365,7 @@ fn bad_requests_are_refused_in_their_own_words() {
         ),
         (
             &["dataset=text", "dataset.root=words.txt"],
-            &["no tokenizer.json", "model.tokenizer=DIR"],
+            &["no tokenizer", "model.tokenizer=DIR"],
         ),
         (
             &[

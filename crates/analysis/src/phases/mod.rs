@@ -126,6 +126,9 @@ impl Phases {
         if phases.by_launch() && slices::of(trace).is_none() {
             phases.follow_device(trace, events, calls);
         }
+        if phases.source == PhaseSource::Shapes && phases.launched.is_none() {
+            phases.clip(events);
+        }
         if let Some(slices) = slices::of(trace) {
             let named = ranges_of(trace, STEP);
             if named.is_empty() {
@@ -254,6 +257,18 @@ impl Phases {
             })
             .collect();
         self.launched = Some(with_work.into_iter().map(|(window, _)| window).collect());
+    }
+
+    /// Takes the time before the first and after the last device event off: the program's start and end are no idle time.
+    fn clip(&mut self, events: &DeviceEvents) {
+        let Some((start, end)) = events.span() else {
+            return;
+        };
+        self.launched = Some(self.windows.clone());
+        for window in &mut self.windows {
+            window.start = window.start.clamp(start, end);
+            window.end = window.end.clamp(start, end);
+        }
     }
 
     /// Whether the last window of the phase `name` has its end: then it is the end of the device's events, of which one

@@ -128,7 +128,7 @@ fn within_a_budget_whole_steps_stand_for_the_rest() {
         scaled["kernels"]
     );
     assert_eq!(ended.json("metrics.json")["slices"], scaled);
-    let words = format!("{sampled} of {STEPS} ranges `decode_step` were recorded whole");
+    let words = format!("{sampled} of {STEPS} ranges `decode_step` recorded whole");
     assert!(ended.read("report.md").contains(&words), "{words}");
     // What was recorded gives the same again.
     let before = (ended.read("analysis.json"), ended.read("slices.json"));

@@ -88,6 +88,7 @@ fn the_second_decode_of_the_h200() {
             "kernel inefficiency 6124419",
             "overhead ops 1259319",
             "copies 6528",
+            "communication 0",
             "unattributed 0",
             "idle 121062481",
             "− overlap 0"

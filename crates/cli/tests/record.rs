@@ -299,7 +299,7 @@ fn slices_are_scaled_to_the_whole() {
     let output = place.record("--overhead 2%", "HOST nvtx cuda steps:500,20,4");
     let said = stderr(&output);
     assert!(
-        said.contains("of 500 ranges `decode_step` were recorded whole"),
+        said.contains("of 500 ranges `decode_step` recorded whole"),
         "{said}"
     );
     let scaled: serde_json::Value =

@@ -147,7 +147,7 @@ fn a_key_without_its_place_is_found() {
             "hardware.power_limit_w=300",
             "power limits are not modelled",
         ),
-        ("+preset=fast", "there are no presets"),
+        ("+preset=fast", "available options in 'preset'"),
         ("runtime.num_new_tokens=4", "infer.max_new_tokens=N"),
     ];
     for (line, advice) in cases {

@@ -425,9 +425,9 @@ fn without_a_model_an_import_says_what_is_missing() {
     let trace = trace.to_str().unwrap();
     let output = common::llmprof(folder.path(), &["import", trace, "-o", "run"]);
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("[run.no_model] (name the model"), "{text}");
+    assert!(text.contains("[run.no_model] (`llmprof import FILE model=NAME"), "{text}");
     let report = fs::read_to_string(folder.path().join("run/report.md")).unwrap();
-    assert!(report.contains("no model was named"), "{report}");
+    assert!(report.contains("no model named"), "{report}");
     assert!(report.contains("129.3 ms"), "{report}");
 
     let message = refused(
@@ -466,7 +466,7 @@ fn runs_without_an_analysis_are_refused() {
     assert!(message.contains("not that of a run"), "{message}");
     fs::write(&file, "{").unwrap();
     let message = refused(folder.path(), &["report", "run"]);
-    assert!(message.contains("cannot read"), "{message}");
+    assert!(message.contains("cannot be understood"), "{message}");
     fs::remove_file(&file).unwrap();
     let message = refused(folder.path(), &["report", "run"]);
     assert!(message.contains("no analysis to report"), "{message}");

@@ -106,8 +106,16 @@ fn is_external_link(project: &Path, path: &str) -> bool {
 
 /// Adds the hook, where there is no other.
 pub fn install_guard(project: &Path) -> Result<Changes> {
-    let path = Git::at(project).run(&["rev-parse", "--git-path", "hooks/pre-commit"])?;
-    let path = project.join(path);
+    // Our calls of git run no hooks, so that `--git-path hooks` would not name the folder of the project's own.
+    let git = Git::at(project);
+    let folder = match git.run(&["config", "--local", "--get", "core.hooksPath"]) {
+        Ok(folder) => project.join(folder),
+        Err(_) => {
+            let common = git.run(&["rev-parse", "--git-common-dir"])?;
+            project.join(common).join("hooks")
+        }
+    };
+    let path = folder.join("pre-commit");
     let mut changes = Changes::default();
     match fs::read_to_string(&path) {
         Ok(found) if found == HOOK => return Ok(changes),

@@ -80,6 +80,12 @@ def ncu_csv() -> None:
         put("ncu_csv", f"{name}.csv", out.getvalue().encode())
 
 
+def ncu_report() -> None:
+    # The first launch with all that stands before it; the rest is cut off.
+    whole = gzip.open(FIXTURES / "h200/ncu/decode_12.ncu-rep.gz").read()
+    put("ncu_report", "one_launch.ncu-rep", whole[:240_000])
+
+
 def nsys_stats() -> None:
     for name in ("stats_cuda_gpu_kern_sum", "stats_nvtx_sum", "stats_cuda_api_sum"):
         lines = (FIXTURES / "h200/nsys" / f"{name}.csv").read_text().splitlines()[:6]
@@ -126,5 +132,5 @@ def config() -> None:
     put("config", "double.yaml", b"a: xxxxxxxxxx\nb: ${a}${a}\nc: ${b}${b}\nd: ${c}${c}\n")
 
 
-for make in (kineto, nsys_sqlite, ncu_csv, nsys_stats, wire, engine, torch_memory, trtexec, config):
+for make in (kineto, nsys_sqlite, ncu_csv, ncu_report, nsys_stats, wire, engine, torch_memory, trtexec, config):
     make()

@@ -313,6 +313,7 @@ fn training_is_called_training() {
     for (name, steps) in [
         ("training_hta/trace.json.gz", 2),
         ("ranks_dlrm/rank0.json.gz", 1),
+        ("old_kineto_v100/trace.json.gz", 6),
     ] {
         let analysis = analyzed(name);
         let phases: Vec<(&str, usize)> = analysis

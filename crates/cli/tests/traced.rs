@@ -425,7 +425,10 @@ fn without_a_model_an_import_says_what_is_missing() {
     let trace = trace.to_str().unwrap();
     let output = common::llmprof(folder.path(), &["import", trace, "-o", "run"]);
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("[run.no_model] (`llmprof import FILE model=NAME"), "{text}");
+    assert!(
+        text.contains("[run.no_model] (`llmprof import FILE model=NAME"),
+        "{text}"
+    );
     let report = fs::read_to_string(folder.path().join("run/report.md")).unwrap();
     assert!(report.contains("no model named"), "{report}");
     assert!(report.contains("129.3 ms"), "{report}");

@@ -1,5 +1,6 @@
 //! Time that a phase loses: idle, kernel inefficiency, overhead ops, copies.
 
+use llmprof_theory::roofline::Resource;
 use llmprof_units::{Basis, Nanos};
 
 use crate::bottleneck::PhaseClass;
@@ -112,7 +113,8 @@ impl Facts<'_> {
                 operators: group.name.clone(),
                 share: phase.judged_share(group.measured_ns),
                 roofline_fraction: fraction,
-                binds: group.binds,
+                // Activations between operators do not count as traffic: what only the vector units limit could be fused away.
+                binds: group.binds.filter(|resource| *resource != Resource::Vector),
             };
             let finding = Finding::of(phase, conclusion).with_evidence(evidence);
             Some(finding.with_gain(gain, Confidence::Low))

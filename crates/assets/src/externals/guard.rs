@@ -108,12 +108,12 @@ fn is_external_link(project: &Path, path: &str) -> bool {
 pub fn install_guard(project: &Path) -> Result<Changes> {
     // Our calls of git run no hooks, so that `--git-path hooks` would not name the folder of the project's own.
     let git = Git::at(project);
-    let folder = match git.run(&["config", "--local", "--get", "core.hooksPath"]) {
-        Ok(folder) => project.join(folder),
-        Err(_) => {
-            let common = git.run(&["rev-parse", "--git-common-dir"])?;
-            project.join(common).join("hooks")
-        }
+    let own = git.run(&["config", "--local", "--get", "core.hooksPath"]);
+    let folder = if let Ok(folder) = own {
+        project.join(folder)
+    } else {
+        let common = git.run(&["rev-parse", "--git-common-dir"])?;
+        project.join(common).join("hooks")
     };
     let path = folder.join("pre-commit");
     let mut changes = Changes::default();

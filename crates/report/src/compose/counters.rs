@@ -243,7 +243,10 @@ mod tests {
             panic!("{document:?}")
         };
         let headers: Vec<&str> = table.columns.iter().map(|c| c.header.as_str()).collect();
-        assert_eq!(headers, ["#", "Kernel", "Grid", "Class", "Achieved occupancy"]);
+        assert_eq!(
+            headers,
+            ["#", "Kernel", "Grid", "Class", "Achieved occupancy"]
+        );
         let cells: Vec<&str> = table.rows[0].cells.iter().map(Cell::text).collect();
         assert_eq!(cells, ["1", "gemm", "7 × 2 × 1", "unknown", "14.2 %"]);
         assert!(document.sections[1].page_only);

@@ -174,7 +174,7 @@ fn fusion(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         None => (String::new(), "fused"),
     };
     format!(
-        "{phase}: {kernels} of {of_kernels} kernels{each} are neither GEMM nor attention but norms, RoPE, additions and copies \
+        "{phase}: {kernels} of {of_kernels} kernels{each} are neither GEMM nor attention but norms, elementwise ops and copies \
          ({mean_ns} on average{already}); with the gaps after them they take {} of the time; {speedup} if {further}",
         Percent(*share)
     )

@@ -44,6 +44,14 @@ pub enum Runtime {
 
 impl Runtime {
     pub(crate) fn of(analysis: &Analysis) -> Self {
+        // llmprof's own engine alone knows the operator of every call.
+        let traced = analysis
+            .phases
+            .iter()
+            .filter_map(|phase| phase.traced.as_ref());
+        if traced.into_iter().any(|traced| traced.by_identity) {
+            return Self::Native;
+        }
         match &analysis.timeline {
             None => Self::Native,
             Some(timeline) if timeline.totals.device_time_ns > Nanos(0) => {

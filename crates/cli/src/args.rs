@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use llmprof_config::hydra;
 use llmprof_units::{Bytes, Share};
 
+use crate::arg_duration::duration;
 use crate::args_assets::{BootstrapArgs, DatasetCommand, ExternalsCommand, InitArgs};
 use crate::args_kernels::{DoctorArgs, KernelsCommand};
 
@@ -468,9 +469,6 @@ pub(crate) enum PredictFormat {
     Json,
 }
 
-/// More seconds than anybody waits, and few enough to add to any clock.
-const LONGEST_S: f64 = 1e9;
-
 /// A time with its unit: `20ms`, `1.5s`, `5min`.
 /// A size: `500M`, `2GiB`, `1000000`. Prefixes are binary.
 pub(crate) fn size(text: &str) -> Result<Bytes, String> {
@@ -491,34 +489,6 @@ pub(crate) fn size(text: &str) -> Result<Bytes, String> {
         Ok(Bytes(bytes as u64))
     } else {
         Err(wrong())
-    }
-}
-
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic() || c == 'µ')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "h" => 3600.0,
-        "min" | "m" => 60.0,
-        "s" => 1.0,
-        "ms" => 1e-3,
-        "us" | "µs" => 1e-6,
-        "ns" => 1e-9,
-        _ => return Err("a time needs a unit: 300us, 20ms, 1.5s, 5min".to_owned()),
-    };
-    let seconds = number
-        .trim()
-        .parse::<f64>()
-        .map_err(|error| error.to_string())?
-        * scale;
-    if seconds > LONGEST_S {
-        Err(format!("a time must be at most {LONGEST_S} s"))
-    } else if seconds > 0.0 {
-        Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-    } else {
-        Err("a time must be above zero".to_owned())
     }
 }
 

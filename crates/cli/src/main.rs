@@ -4,6 +4,7 @@
 //! 2 a failure, 130 an interrupted run. `record` passes its command's code on and has 125 for its own failures.
 
 mod app;
+mod arg_duration;
 mod args;
 mod args_assets;
 mod args_kernels;

@@ -15,8 +15,8 @@ use llmprof_wire::Options;
 use super::{
     Halt, Session, Sliced,
     passes::{Passes, Start},
-    pytorch::not_started,
     slices,
+    worker_files::not_started,
 };
 use crate::{
     process::Launch,

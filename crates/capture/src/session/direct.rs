@@ -61,7 +61,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         Ok(())
     } else {
         let (mut passes, loaded) = Passes::start(session, &start, record)
-            .map_err(|error| pytorch::not_started(error, &launch, kind))?;
+            .map_err(|error| super::worker_files::not_started(error, &launch, kind))?;
         tokenizer_is_there(passes.session, &loaded)?;
         if let Some(workload) = &mut passes.record.workload {
             workload.precision = precision(&loaded.facts);

@@ -15,6 +15,7 @@ mod pytorch;
 mod slices;
 mod torch_profiler;
 mod watch;
+mod worker_files;
 
 use std::path::Path;
 

@@ -25,7 +25,7 @@ use llmprof_units::{Nanos, Percent};
 use super::{
     Halt, Session,
     passes::{Passes, Start},
-    pytorch::not_started,
+    worker_files::not_started,
 };
 use crate::{
     process::Launch,

@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use llmprof_record::{
-    import::{self, Limits, Profile},
     plan::{Plan, RuntimeType, Word},
     run::RunRecord,
     store::RunDir,
@@ -17,12 +16,13 @@ use super::{
     passes::{Passes, Start, load, longest, tokenizer_is_there},
     torch_profiler,
     watch::Watch,
+    worker_files::not_started,
 };
 use crate::{
     native::precision,
-    process::{Launch, ProcessError},
+    process::Launch,
     pytorch::{Package, options},
-    runner::{Problem, Step, WorkerError, protocol::Load},
+    runner::protocol::Load,
 };
 
 /// Where the logs of llmprof's own worker are, and of one of the user's own.
@@ -156,33 +156,4 @@ pub(super) fn write_environment(record: &RunRecord, store: &RunDir) -> Result<()
         .map_err(|error| Halt::failed(format!("cannot write JSON: {error}")))?;
     store.write("env.json", text + "\n")?;
     Ok(())
-}
-
-/// Reads the history of the allocator that a worker left.
-pub(super) fn read_snapshot(path: &Path, record: &mut RunRecord) -> Result<(), Halt> {
-    let (_, imported) = import::import(path, &Limits::default())
-        .map_err(|error| Halt::failed(error.to_string()))?;
-    if let Profile::Memory(history) = imported {
-        record.memory = Some(*history);
-    }
-    Ok(())
-}
-
-/// Why a worker did not come as far as its hello. Whatever it was, the interpreter that was named is the first suspect.
-pub(super) fn not_started(error: WorkerError, launch: &Launch, kind: RuntimeType) -> Halt {
-    let by_interpreter = match &error.problem {
-        Problem::Start(ProcessError::NotFound { .. } | ProcessError::Spawn { .. }) => true,
-        Problem::Died { .. } | Problem::Closed | Problem::TimedOut { .. } => {
-            matches!(error.step, Step::Connect | Step::Hello)
-        }
-        _ => false,
-    };
-    if !by_interpreter || kind == RuntimeType::Worker {
-        return error.into();
-    }
-    let hint = format!(
-        "`{}` was to be a Python interpreter; runtime.python=PATH names one of Python 3 with torch and transformers",
-        launch.program
-    );
-    Halt::of_worker(&error, Some(&hint))
 }

@@ -8,7 +8,7 @@ use llmprof_record::{
 };
 use serde_json::json;
 
-use super::{Halt, passes::Passes, pytorch::read_snapshot};
+use super::{Halt, passes::Passes, worker_files::read_snapshot};
 use crate::{
     pytorch::{profile, trace_name},
     runner::protocol::{Generate, Instruments},

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use llmprof_load::{lengths::Lengths, slo::Slo};
 use llmprof_units::Share;
 
-use crate::args::duration;
+use crate::arg_duration::duration;
 
 /// Which endpoint is loaded, and how.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use llmprof_analysis::compare::Gate;
 use llmprof_units::Share;
 
-use crate::args::duration;
+use crate::arg_duration::duration;
 
 /// What is compared, and what must hold.
 #[derive(Debug, clap::Args)]

@@ -137,12 +137,12 @@ fn per_step(model: &Model) -> usize {
     calls
 }
 
-/// The fixture decodes four steps twice. Ranges of steps are not in it, so the workload says how many there are; where
-/// that is another number than launches show, it is an issue.
+/// The fixture decodes four steps twice. Ranges of steps are not in it; where the workload says another number than launches
+/// show, it is an issue, and the launches are believed.
 #[test]
 fn a_workload_that_launches_contradict_is_an_issue() {
     let trace = fixture("h200/nsys/qwen05.sqlite.gz");
-    let issue_of = |new_tokens: u64| {
+    let analyzed = |new_tokens: u64| {
         let model = qwen(896, 24);
         let workload = Workload {
             prompt: 128,
@@ -150,15 +150,23 @@ fn a_workload_that_launches_contradict_is_an_issue() {
             ..Workload::default()
         };
         let record = record(&trace, Some((&model, &workload)));
-        let issues = analyze(&record, None).unwrap().issues;
-        let mut found = issues.into_iter();
-        found.find(|issue| issue.code == "run.other_steps")
+        let h200 = Catalog::embedded().by_name("h200").unwrap();
+        analyze(&record, Some(&h200)).unwrap()
     };
-    assert_eq!(issue_of(5), None);
-    let issue = issue_of(32).unwrap();
+    let issue_of = |analysis: &Analysis| {
+        let mut found = analysis.issues.iter();
+        found.find(|issue| issue.code == "run.other_steps").cloned()
+    };
+    let (right, wrong) = (analyzed(5), analyzed(32));
+    assert_eq!(issue_of(&right), None);
+    let issue = issue_of(&wrong).unwrap();
     let of = |key: &str| issue.values[key].as_u64();
-    let steps = (of("steps"), of("shown"), of("new_tokens"));
-    assert_eq!(steps, (Some(31), Some(4), Some(5)));
+    assert_eq!((of("steps"), of("shown")), (Some(31), Some(4)));
+    let roofline = |analysis: &Analysis| {
+        let decode = analysis.phase(RunPhase::Decode).unwrap();
+        decode.waterfall.roofline_ns
+    };
+    assert_eq!(roofline(&right), roofline(&wrong));
 }
 
 /// Without a model the waterfall stands, and what is missing says why.

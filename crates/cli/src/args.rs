@@ -105,7 +105,7 @@ Examples:
   llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --tpot 20ms
   llmprof predict hardware.spec=l4 'workload.prompt_tokens=range(128,8192,128)' --format csv > t.csv")]
     Predict(PredictArgs),
-    /// Load a serving endpoint, watch the server, and say where each request's time went.
+    /// Load-test a serving endpoint, watch the server, and say where each request's time went.
     ///
     /// OpenAI-compatible completions and chat, streaming or not. Latencies count from when a request was due; tokens are what
     /// the server's usage, or a tokenizer, counts. Exit code 1: an objective (--slo) was not met.
@@ -196,7 +196,7 @@ Examples:
   HF_SNAPSHOTS_ROOT=/nvme/hf-cache llmprof bootstrap models --yes
   llmprof bootstrap all --check                 in CI: exit code 1 where a link is not as declared")]
     Bootstrap(BootstrapArgs),
-    /// Keep the datasets of a project: add, list, show, verify, prepare variants.
+    /// Manage the datasets of a project: add, list, show, verify, prepare variants.
     #[command(after_help = "\
 Examples:
   llmprof dataset add openwebtext --source /data/openwebtext --yes
@@ -206,7 +206,7 @@ Examples:
         #[command(subcommand)]
         command: DatasetCommand,
     },
-    /// Keep sources of others in third_party/ at pinned revisions.
+    /// Manage third-party sources in third_party/ at pinned revisions.
     #[command(after_help = "\
 Examples:
   llmprof externals init --yes

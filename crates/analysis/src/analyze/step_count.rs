@@ -8,16 +8,17 @@ use crate::analyze::phase_intervals::TracePhase;
 use crate::steps::StepPatterns;
 use llmprof_record::run::RunPhase;
 
-/// Says where decode is counted with the workload's steps, since no range shows any, but the pattern of launches shows
-/// another number of them.
+/// Counts decode by the steps that the pattern of launches shows, where no range shows any and the workload says another
+/// number. `stated` are the keys that the user set.
 ///
 /// A pattern may also be a layer: as many as all layers of the workload's steps are no contradiction. Nor are a few steps that
 /// are unlike the others.
-pub(crate) fn issue(
-    found: &[TracePhase],
+pub(crate) fn follow_patterns(
+    found: &mut [TracePhase],
     patterns: Option<&StepPatterns>,
     model: &Model,
     workload: &Workload,
+    stated: &[String],
 ) -> Option<Issue> {
     let assumed = workload.decode_steps();
     let layers = u64::from(model.decoder.as_ref()?.layer_count());
@@ -27,25 +28,37 @@ pub(crate) fn issue(
             && shown != assumed.saturating_mul(layers)
     };
     let patterns = &patterns?.patterns;
-    let decode = found.iter().filter(|phase| phase.phase == RunPhase::Decode);
-    let shown = decode
-        .flat_map(|phase| &phase.intervals)
-        .filter(|interval| {
-            let counted: u64 = interval.passes.iter().map(|pass| pass.steps).sum();
-            interval.steps.is_empty() && counted == assumed
-        })
-        .filter_map(|interval| {
-            let inside = |start: &&Nanos| (interval.start..interval.end).contains(&start.0);
-            let steps = patterns
-                .iter()
-                .map(|pattern| pattern.start_ns.iter().filter(inside).count() as u64);
-            steps.max()
-        })
-        .find(|&shown| is_other(shown))?;
-    Some(
+    let decode = found
+        .iter_mut()
+        .filter(|phase| phase.phase == RunPhase::Decode);
+    let mut other = None;
+    for interval in decode.flat_map(|phase| &mut phase.intervals) {
+        let counted: u64 = interval.passes.iter().map(|pass| pass.steps).sum();
+        if !interval.steps.is_empty() || counted != assumed {
+            continue;
+        }
+        let inside = |start: &Nanos| (interval.start..interval.end).contains(&start.0);
+        let steps = patterns.iter().map(|pattern| {
+            let steps = pattern.start_ns.iter().zip(&pattern.step_ns);
+            let own = steps.filter(|(start, _)| inside(start));
+            own.map(|(_, length)| length.0).collect::<Vec<i64>>()
+        });
+        let Some(steps) = steps.max_by_key(Vec::len) else {
+            continue;
+        };
+        let shown = steps.len() as u64;
+        if let (true, Some(pass)) = (is_other(shown), interval.passes.first_mut()) {
+            pass.steps = shown;
+            interval.passes.truncate(1);
+            interval.steps = steps;
+            other = Some(shown);
+        }
+    }
+    let is_stated = stated.iter().any(|key| key == "infer.max_new_tokens");
+    let issue = if is_stated {
         Issue::warning("run.other_steps")
-            .with("steps", assumed)
-            .with("shown", shown)
-            .with("new_tokens", shown + 1),
-    )
+    } else {
+        Issue::info("run.other_steps")
+    };
+    Some(issue.with("steps", assumed).with("shown", other?))
 }

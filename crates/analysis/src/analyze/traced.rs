@@ -93,7 +93,10 @@ pub(super) fn of_trace(
         }
         let patterns = timeline.steps.as_ref().filter(|_| !is_measured);
         let (model, workload) = (theory.model, theory.workload);
-        issues.extend(step_count::issue(&found, patterns, model, workload));
+        let stated = &record.workload_keys;
+        issues.extend(step_count::follow_patterns(
+            &mut found, patterns, model, workload, stated,
+        ));
         let most = lanes.iter().map(|lane| lane.items.len()).sum::<usize>();
         count(&theory, &found, most.saturating_mul(2))
     });

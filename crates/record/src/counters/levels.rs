@@ -236,21 +236,33 @@ impl Counters {
         rates
     }
 
-    /// The largest of a format's peaks, since some count one accumulator only.
+    /// The dense peak of a format: the largest of those without sparsity, since some count one accumulator only. A peak whose
+    /// name says nothing of sparsity counts 2:4 sparse products, twice the dense ones.
     fn tensor_peak(&self, launch: &ProfiledLaunch, format: &str) -> Option<f64> {
-        let wanted = format!("sm__ops_path_tensor_src_{format}");
-        let peaks = launch.readings.iter().filter_map(|reading| {
-            let name = &self.describe(reading.metric)?.name;
-            let is_one = name.starts_with(&wanted)
-                && name.ends_with(".sum.peak_sustained")
-                && !name.contains("sparsity_on");
-            match reading.value {
-                Value::Number(value) if is_one => Some(value),
-                _ => None,
-            }
+        let largest = |is_one: &dyn Fn(&str) -> bool| {
+            let peaks = launch.readings.iter().filter_map(|reading| {
+                let name = &self.describe(reading.metric)?.name;
+                match reading.value {
+                    Value::Number(value)
+                        if name.ends_with(".sum.peak_sustained") && is_one(name) =>
+                    {
+                        Some(value)
+                    }
+                    _ => None,
+                }
+            });
+            peaks.max_by(f64::total_cmp)
+        };
+        let of_format = format!("_src_{format}");
+        let dense = largest(&|name| {
+            name.starts_with("sm__ops_path_tensor")
+                && name.contains(&of_format)
+                && name.contains("sparsity_off")
         });
-        peaks.fold(None, |most, peak| {
-            Some(most.map_or(peak, |most: f64| most.max(peak)))
+        let any = format!("sm__ops_path_tensor_src_{format}");
+        dense.or_else(|| {
+            let peak = largest(&|name| name.starts_with(&any) && !name.contains("sparsity"));
+            peak.map(|peak| peak / 2.0)
         })
     }
 }

@@ -226,8 +226,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("waterfall.unattributed", "{phase}: {share:percent} of the time is unattributed"),
     Row::new("run.slowed_by_capture", "{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
         .hint("run again on a quiet machine, or record less of it"),
-    Row::new("run.other_steps", "roofline, MFU and MBU of decode are those of {steps:step}, as the workload states, but launch patterns show {shown}")
-        .hint("if those ran: infer.max_new_tokens={new_tokens}, of which the first token comes from prefill"),
+    Row::new("run.other_steps", "decode: launch patterns show {shown:step}, the workload states {steps}; the analysis uses {shown}"),
     Row::new("invariant.above_peak", "{phase}: roofline, MFU and MBU left out: {figure} would be {share:percent}, since the work of the model and workload does not fit in the {wall_ns:ns} recorded")
         .hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device"),
     Row::new("run.unmatched_operators", "{phase}: operator calls not matched to theory, first `{path}`: {reason:unmatched}"),

@@ -38,7 +38,7 @@ pub(crate) struct BenchArgs {
     /// Tokens of prompts: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA.
     #[arg(long, value_name = "LENGTHS", default_value = "128")]
     pub(crate) prompt_tokens: Lengths,
-    /// Tokens of answers, likewise.
+    /// Output tokens per request, in the same syntax.
     #[arg(long, value_name = "LENGTHS", default_value = "128")]
     pub(crate) output_tokens: Lengths,
     /// Tokens that all prompts begin with.
@@ -65,7 +65,7 @@ pub(crate) struct BenchArgs {
     /// Use /v1/chat/completions.
     #[arg(long)]
     pub(crate) chat: bool,
-    /// Ask for whole answers. There is no first token then.
+    /// Ask for whole answers; TTFT and ITL are not measured then.
     #[arg(long)]
     pub(crate) no_stream: bool,
     /// The model's name [default: the first that /v1/models lists].
@@ -134,7 +134,7 @@ pub(crate) struct ProfileArgs {
     /// Have the server profile itself for a while (/start_profile, /stop_profile of vLLM and SGLang).
     #[arg(long)]
     pub(crate) profile: bool,
-    /// Begin so long after the load.
+    /// Start profiling this long after the load starts.
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "profile")]
     pub(crate) profile_after: Option<Duration>,
     /// Begin once so many requests run in the server's batch.

@@ -29,7 +29,7 @@ pub(crate) struct CompareArgs {
     /// Threshold: 'tpot<+3%', 'tokens_per_s>-5%', 'ttft:p99<200ms'. Exit code 1 only if the whole interval lies beyond it.
     #[arg(long, value_name = "GATE")]
     pub(crate) gate: Vec<Gate>,
-    /// What an interval that holds the threshold means for the exit code.
+    /// Exit code where the interval contains the threshold.
     #[arg(long, value_enum, default_value = "pass")]
     pub(crate) inconclusive: Inconclusive,
     /// Compare with this baseline of the project (baselines/NAME.json).

@@ -89,6 +89,10 @@ impl Part {
         };
         // Traces of 2020 and 2021 have categories in capitals.
         match event.category {
+            // They had the steps of the profiler among the operators too.
+            b"Operator" if self.builder.strings.get(name).starts_with("ProfilerStep#") => {
+                self.range(&placed, RangeKind::ANNOTATION, at);
+            }
             b"cpu_op" | b"Operator" => self.host(&placed, HostKind::OPERATOR, at),
             b"python_function" => self.host(&placed, HostKind::PYTHON, at),
             b"cuda_runtime"

@@ -37,6 +37,10 @@ pub enum Conclusion {
     Copies {
         share: f64,
     },
+    /// Exchange between devices with nothing else running.
+    Communication {
+        exposed_share: f64,
+    },
     /// Kernels that are neither GEMM nor attention.
     Fusion {
         /// Of a step, where steps are known.
@@ -107,6 +111,7 @@ impl Conclusion {
             Self::Inefficiency { operators, .. } => return format!("inefficiency.{operators}"),
             Self::Extra { .. } => "extra",
             Self::Copies { .. } => "copies",
+            Self::Communication { .. } => "communication",
             Self::Fusion { .. } => "fusion",
             Self::FasterFormat { .. } => "faster_format",
             Self::QuantizeWeights { .. } => "quantize_weights",

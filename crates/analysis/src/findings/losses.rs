@@ -146,6 +146,30 @@ impl Facts<'_> {
         )
     }
 
+    /// Exchange between devices that nothing hides: overlapped with other work it would take no time of its own.
+    pub(crate) fn communication(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let exposed = phase.waterfall.exposed_communication_ns;
+        let share = phase.judged_share(exposed);
+        if share < WORTH_SAYING {
+            return None;
+        }
+        let derivation = Derivation::WithoutPart {
+            wall_ns: phase.judged_wall(),
+            part_ns: exposed,
+        };
+        let gain = self.saving(phase, exposed.seconds(), derivation)?.at_most();
+        let evidence = vec![Evidence::share(
+            Measure::ExposedCommunicationShare,
+            share,
+            Basis::Measured,
+        )];
+        let conclusion = Conclusion::Communication {
+            exposed_share: share,
+        };
+        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        Some(finding.with_gain(gain, Confidence::Low))
+    }
+
     pub(crate) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let time = phase.waterfall.copies_ns;
         let conclusion = Conclusion::Copies {

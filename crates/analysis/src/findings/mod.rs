@@ -45,6 +45,7 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         found.extend(facts.inefficiency(phase));
         found.extend(facts.extra(phase));
         found.extend(facts.copies(phase));
+        found.extend(facts.communication(phase));
         found.extend(facts.fusion(phase));
         // What a change would do to steps that an engine states is not worked out.
         if !passes.is_empty() {

@@ -63,6 +63,10 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             "{phase}: copies and memsets take {} of the time; {speedup} without them",
             Percent(*share)
         ),
+        Conclusion::Communication { exposed_share } => format!(
+            "{phase}: exposed communication takes {} of the time; {speedup} if overlapped",
+            Percent(*exposed_share)
+        ),
         Conclusion::Fusion { .. } => fusion(phase, conclusion, &speedup),
         Conclusion::FasterFormat {
             share,

@@ -109,6 +109,9 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         Conclusion::Copies { .. } if gpu => {
             "Knob: keep data on the GPU; copy from pinned memory asynchronously."
         }
+        Conclusion::Communication { .. } => {
+            "Knob: overlap communication with compute; fewer, larger collectives."
+        }
         Conclusion::Fusion { .. } if torch => "Knob: torch.compile, or fused kernels.",
         Conclusion::Fusion { .. } => "Knob: fused kernels.",
         Conclusion::FasterFormat {

@@ -111,7 +111,7 @@ impl PhaseAnalysis {
         self.traced.as_ref()?.device
     }
 
-    /// Whether operators are told apart by their kernels alone, so that groups are sets of kinds.
+    /// Whether operators are classified by kernel name alone, so that groups are sets of kinds.
     pub fn by_kernels(&self) -> bool {
         self.traced.as_ref().is_some_and(|traced| !traced.by_module)
     }

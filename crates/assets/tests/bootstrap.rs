@@ -126,7 +126,7 @@ fn what_is_missing_is_an_error_and_no_link() {
         let text = problem(&wrong);
         assert!(text.contains(says), "{wrong}: {text}");
     }
-    // All that is wrong is told at once.
+    // Every mistake is reported at once.
     write(
         &project,
         &[(

@@ -242,7 +242,7 @@ fn fill(config: &mut Node) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the model's folder, as far as it is told without interpolation, has weights to load.
+/// Whether the model's folder, as far as it is known without interpolation, has weights to load.
 fn has_weights(config: &Node) -> bool {
     let path = at(config, "model.path")
         .and_then(Node::as_str)

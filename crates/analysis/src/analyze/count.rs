@@ -29,7 +29,7 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
     let mut towers = 0;
     for (phase, interval) in order {
         let begin = script.calls.len();
-        // What a roofline cannot be made of is told when the phase is put together.
+        // What has no roofline becomes an issue when the phase is put together.
         let levels = theory
             .roofline(phase, interval.work(), &mut Vec::new())
             .map(|(_, levels)| levels);

@@ -24,7 +24,7 @@ pub struct AgainstModel {
     pub flops_ratio: Option<f64>,
 }
 
-/// Compares kinds whose kernels were told apart by name. `steps` is how many decode steps the launches stand for.
+/// Compares kinds whose kernels were classified by name. `steps` is how many decode steps the launches stand for.
 pub(crate) fn compare(rows: &[LaunchRow], statics: &Statics, steps: u64) -> Vec<AgainstModel> {
     let kinds = [
         (

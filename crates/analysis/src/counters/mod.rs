@@ -57,7 +57,7 @@ pub struct LaunchRow {
     pub block: Option<[u32; 3]>,
     /// As the counter profiler measured it, with cold caches.
     pub duration_ns: Option<Nanos>,
-    /// Mean of the launches it stands for on the timeline; of all with its name where they are not told apart.
+    /// Mean of the launches it stands for on the timeline; of all with its name where they cannot be separated.
     pub timeline_mean_ns: Option<f64>,
     /// Launches it stands for, and their time.
     #[serde(default)]

@@ -16,7 +16,7 @@ use crate::matching::expected::Expected;
 pub struct OperatorGroup {
     /// The kind, or the path with `*` for the number of the layer.
     pub name: String,
-    /// What the operators do; of a set that kernels cannot be told apart by, one of its kinds.
+    /// What the operators do; of a set that kernels cannot separate, one of its kinds.
     pub kind: Kind,
     /// The format that they multiply.
     pub dtype: DType,

@@ -94,7 +94,7 @@ impl ForwardPasses {
 
 type Lookups = BTreeMap<((u64, u64), u32), Vec<ForwardPass>>;
 
-/// Lookups of `[batch, tokens]` ids by table and thread, in order of time.
+/// Embedding calls with `[batch, tokens]` ids by table and thread, in order of time.
 fn lookups(trace: &Trace) -> Lookups {
     let hosts = &trace.hosts;
     let mut found = Lookups::new();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 const LONGEST: usize = 150;
 
 /// A file name for each id, in their order: letters, digits, `.`, `-` and `_` stay. Two ids that become one name, or one id
-/// that occurs twice, are told apart by their place in the order.
+/// that occurs twice, are numbered by their place in the order.
 pub fn file_names<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut taken = HashSet::new();
     ids.enumerate()

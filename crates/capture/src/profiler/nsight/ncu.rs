@@ -201,7 +201,7 @@ pub fn profile(
         Some(pattern) => launch
             .args(["--kernel-name-base", "demangled", "--kernel-name"])
             .arg(format!("regex:{pattern}")),
-        // Configurations are told apart by this name: functions are one for all instances of a template, and kernels with
+        // ncu separates configurations by this name: functions are one for all instances of a template, and kernels with
         // C names have no demangled one.
         None => launch.args(["--kernel-name-base", "mangled"]),
     };

@@ -109,6 +109,8 @@ pub enum ClassReason {
     /// Neither limit explains enough of the busy time.
     NoLimitNear {
         limits: Limits,
+        /// What a limit would have to explain.
+        least_share: f64,
         /// Whether the bytes of a step stay on the chip, whose bandwidth the device file does not state.
         is_cache_unknown: bool,
     },
@@ -188,6 +190,7 @@ fn by_roofline(
         }
         let why = ClassReason::NoLimitNear {
             limits,
+            least_share: NEAR,
             is_cache_unknown: on_chip && roofline.memory_ns.0 == 0,
         };
         return abstain(why, evidence);

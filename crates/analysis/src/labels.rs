@@ -75,13 +75,23 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
         "Xla",
         "## Call CompiledFxGraph",
     ];
-    if LIBRARIES.iter().any(|library| text.starts_with(library)) {
+    // XLA writes its own as `Thunk:#hlo_op=while.5,…#`.
+    if text.contains(":#") || LIBRARIES.iter().any(|library| text.starts_with(library)) {
         return None;
     }
     let name = text
         .trim_end_matches(|c: char| c.is_ascii_digit())
         .trim_end_matches(['#', ' ', ':', '-']);
     (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The compiled function that XLA runs in a range: `jit_step` of `XlaModule:#hlo_module=jit_step,program_id=14#`.
+pub(crate) fn xla_module(text: &str) -> Option<String> {
+    let values = text.strip_prefix("XlaModule:#")?.trim_end_matches('#');
+    let module = values
+        .split(',')
+        .find_map(|value| value.strip_prefix("hlo_module="))?;
+    (!module.is_empty()).then(|| module.to_owned())
 }
 
 /// The name of a step of PyTorch's profiler: `ProfilerStep#12`.
@@ -106,5 +116,12 @@ mod tests {
         assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
         assert_eq!(phase("upload"), None);
         assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
+        assert_eq!(
+            own_name("Thunk:#hlo_op=while.5,unique_hlo_op_id=60129542153#"),
+            None
+        );
+        let module = "XlaModule:#prefix=jit(step),hlo_module=jit_step,program_id=14#";
+        assert_eq!(xla_module(module).as_deref(), Some("jit_step"));
+        assert_eq!(xla_module("XlaModule:#hlo_module=#"), None);
     }
 }

@@ -140,7 +140,7 @@ fn slices_that_are_shorter_than_steps_count_their_parts() {
     assert_eq!(names, ["step"]);
     for pattern in analysis.timeline.unwrap().steps.unwrap().patterns {
         // None reaches from one slice into the next.
-        assert!(pattern.wall_ns.max < 600e6, "{}", pattern.sentence());
+        assert!(pattern.wall_ns.max < 600e6, "{pattern:?}");
     }
 }
 

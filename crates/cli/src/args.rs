@@ -253,10 +253,10 @@ pub(crate) struct HydraArgs {
     /// Print how the config was composed and stop.
     #[arg(short, long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["run", "multirun"])]
     pub(crate) info: Option<InfoKind>,
-    /// Run one job (the default).
+    /// A single job (the default).
     #[arg(short, long, conflicts_with = "multirun")]
     pub(crate) run: bool,
-    /// Run a job for every combination of the sweeps in the overrides.
+    /// One job for each combination of the sweeps in the overrides.
     #[arg(short, long)]
     pub(crate) multirun: bool,
     /// Config overrides: key=value, +key=value, ~key, group=option.

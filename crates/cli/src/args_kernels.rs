@@ -78,6 +78,7 @@ pub(crate) struct ProfileArgs {
     /// Share of GPU time that profiled launches are to cover; needs --timeline.
     #[arg(long, value_name = "SHARE", default_value = "95%")]
     pub(crate) coverage: Share,
+    /// Which metrics to collect; more take more passes.
     #[arg(long, value_enum, default_value_t = TierArg::Roofline)]
     pub(crate) tier: TierArg,
     /// Without --timeline: launches of each (kernel, grid, block) to skip.

@@ -277,3 +277,20 @@ fn users_and_secrets_do_not_pass() {
     }
     assert!(memchr::memmem::find(&bytes, b"~/run.py(3): main").is_some());
 }
+
+/// hipExtModuleLaunchKernel takes the grid in work-items, all other calls in blocks.
+#[test]
+fn grids_of_work_items_become_grids_of_blocks() {
+    let launch = |name: &str, id: u32| {
+        format!(
+            r#"{{"ph": "X", "cat": "cuda_runtime", "name": "{name}", "pid": 1, "tid": 1, "ts": {id}, "dur": 1, "args": {{"correlation": {id}}}}},
+               {{"ph": "X", "cat": "kernel", "name": "k{id}", "pid": 0, "tid": 7, "ts": 1{id}, "dur": 1, "args": {{"device": 0, "stream": 7, "correlation": {id}, "grid": [491520, 3, 1], "block": [256, 2, 1]}}}}"#
+        )
+    };
+    let trace = read(&file(&[
+        launch("hipExtModuleLaunchKernel", 1),
+        launch("hipModuleLaunchKernel", 2),
+    ]));
+    assert_eq!(trace.kernels.grid[0], [1920, 2, 1]);
+    assert_eq!(trace.kernels.grid[1], [491_520, 3, 1]);
+}

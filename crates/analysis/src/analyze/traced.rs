@@ -32,6 +32,7 @@ use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::Phases;
 use crate::roofline::Theory;
 use crate::telemetry::{self, HostTelemetry};
+use crate::trace::sums::copies_stay_on_device;
 use crate::trace::{Structure, TraceAnalysis, analyze_structure};
 
 /// What a trace says together with the passes around it.
@@ -126,6 +127,7 @@ pub(super) fn of_trace(
         roof,
         latency: &latency,
         unrecorded_seconds: unrecorded_seconds(&found, record),
+        copies_stay_on_device: copies_stay_on_device(trace),
         phases: phases
             .iter()
             .map(|(phase, passes)| (phase, passes.clone()))

@@ -36,11 +36,11 @@ pub enum Conclusion {
     },
     Copies {
         share: f64,
+        /// Whether most of that time is copies inside a device and fills.
+        is_on_device: bool,
     },
     /// Exchange between devices with nothing else running.
-    Communication {
-        exposed_share: f64,
-    },
+    Communication { exposed_share: f64 },
     /// Kernels that are neither GEMM nor attention.
     Fusion {
         /// Of a step, where steps are known.
@@ -79,10 +79,7 @@ pub enum Conclusion {
         cache: String,
     },
     /// Attention that waits at each length of the KV cache that has not run before.
-    KvLengths {
-        waits: u64,
-        mean_ns: Nanos,
-    },
+    KvLengths { waits: u64, mean_ns: Nanos },
     FirstPass {
         first_ns: Nanos,
         /// What its median step took longer, where each new length costs that.

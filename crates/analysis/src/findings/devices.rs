@@ -96,7 +96,10 @@ mod tests {
             },
             is_bound: true,
         };
-        let mut finding = Finding::of_run(Conclusion::Copies { share: 0.5 });
+        let mut finding = Finding::of_run(Conclusion::Copies {
+            share: 0.5,
+            is_on_device: false,
+        });
         finding.phase = Some(RunPhase::Decode);
         finding.label = Some(format!("decode (device {device})"));
         (Some(device), finding.with_gain(gain, Confidence::Low))

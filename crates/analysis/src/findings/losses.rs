@@ -174,8 +174,9 @@ impl Facts<'_> {
         let time = phase.waterfall.copies_ns;
         let conclusion = Conclusion::Copies {
             share: phase.judged_share(time),
+            is_on_device: self.copies_stay_on_device,
         };
-        self.part(phase, time, Measure::CopyTime, conclusion, true)
+        self.part(phase, time, Measure::CopyTime, conclusion, false)
     }
 
     /// A part of the waterfall that could be removed, all of it where `is_known`.

@@ -32,6 +32,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) latency: &'a Latency,
     /// What phases that were not recorded take in passes without capture.
     pub(crate) unrecorded_seconds: f64,
+    /// Whether most time of copies and fills is spent inside a device.
+    pub(crate) copies_stay_on_device: bool,
     /// Each phase with the passes that it ran.
     pub(crate) phases: Vec<(&'a PhaseAnalysis, Vec<Pass>)>,
 }

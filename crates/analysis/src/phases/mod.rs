@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use self::annotations::annotated;
 use self::forward::ForwardPasses;
-use crate::labels::{PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of};
+use crate::labels::{
+    PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
+};
 use crate::steps;
 use crate::steps::{Repetition, StepLabel};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
@@ -118,6 +120,7 @@ impl Phases {
             .or_else(|| annotated(trace, events, phase_of_name))
             .or_else(|| shown.map(ForwardPasses::phases))
             .or_else(|| annotated(trace, events, profiler_step))
+            .or_else(|| annotated(trace, events, xla_module))
             .or_else(|| {
                 annotated(trace, events, own_name).filter(|phases| phases.names.len() <= 32)
             })

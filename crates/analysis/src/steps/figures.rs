@@ -1,7 +1,7 @@
 //! Figures of steps and layers that the pattern of launches shows.
 
 use llmprof_record::trace::Trace;
-use llmprof_units::{Count, Nanos, Percent};
+use llmprof_units::{Count, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Distribution, Summary};
@@ -71,22 +71,6 @@ pub struct StepPattern {
     pub start_ns: Vec<Nanos>,
     /// The wall of each step.
     pub step_ns: Vec<Nanos>,
-}
-
-impl StepPattern {
-    /// `160 steps of 15.0 ms, 1006 kernels each, 2.07 ms of kernels, 86 % idle`.
-    pub fn sentence(&self) -> String {
-        let time = |ns: f64| Nanos(ns.round() as i64);
-        format!(
-            "{} of {} (p90 {}), {} each, {} of kernels a step, device idle {}",
-            Count(self.steps, "step"),
-            time(self.wall_ns.p50),
-            time(self.wall_ns.p90),
-            Count(self.kernels, "kernel"),
-            time(self.usual_kernel_time_ns),
-            Percent(self.idle_share)
-        )
-    }
 }
 
 /// The figures of steps and layers that were found; nothing where there are none, or too few.

@@ -4,7 +4,7 @@ mod issues;
 mod origins;
 mod phase_rows;
 pub mod scaled;
-mod sums;
+pub(crate) mod sums;
 
 use llmprof_record::issue::Issue;
 use llmprof_record::trace::Trace;

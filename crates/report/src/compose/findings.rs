@@ -4,29 +4,40 @@ use crate::analyzed::{Analysis, Finding, PhaseAnalysis};
 use crate::document::{Document, Drawing, FindingItem, Link, Target, key};
 use crate::text::{self, Runtime};
 
+/// What the data support, ranked.
 pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
     let runtime = Runtime::of(analysis);
-    let numbered = analysis.findings.iter().enumerate();
+    let numbered = (1..).zip(concluded(analysis));
     numbered
-        .map(|(index, finding)| item(index + 1, finding, runtime))
+        .map(|(number, finding)| item(number, finding, runtime, text::whole(analysis)))
         .collect()
 }
 
-fn item(number: usize, finding: &Finding, runtime: Runtime) -> FindingItem {
+/// What they do not, with the reason.
+pub(super) fn abstentions(analysis: &Analysis) -> Vec<String> {
+    let findings = analysis.findings.iter();
+    let abstained = findings.filter_map(|finding| Some((finding, finding.abstains.as_ref()?)));
+    abstained
+        .map(|(finding, why)| format!("{}: {}", text::finding(finding), text::abstention(why)))
+        .collect()
+}
+
+fn concluded(analysis: &Analysis) -> impl Iterator<Item = &Finding> {
+    let findings = analysis.findings.iter();
+    findings.filter(|finding| finding.abstains.is_none())
+}
+
+fn item(number: usize, finding: &Finding, runtime: Runtime, whole: &str) -> FindingItem {
     let mut evidence: Vec<String> = finding.evidence.iter().map(text::evidence).collect();
     if let Some(gain) = &finding.gain {
         evidence.push(format!("speedup = {}", text::derivation(&gain.derivation)));
     }
-    if let Some(why) = &finding.abstains {
-        evidence.push(format!("abstains: {}", text::abstention(why)));
-    }
     FindingItem {
         key: format!("finding-{number}"),
         title: text::finding(finding),
-        gain: text::gain(finding),
+        gain: text::gain(finding, whole),
         knob: text::knob(finding, runtime),
         evidence,
-        abstains: finding.abstains.is_some(),
         links: Vec::new(),
     }
 }
@@ -41,10 +52,7 @@ pub(super) fn link(document: &mut Document, analysis: &Analysis) {
         })
         .flatten()
         .collect();
-    for (index, finding) in analysis.findings.iter().enumerate() {
-        if finding.abstains.is_some() {
-            continue;
-        }
+    for (index, finding) in concluded(analysis).enumerate() {
         let mut links = Vec::new();
         let phase = phase_of(analysis, finding);
         let anchors = anchors(finding, phase);

@@ -60,6 +60,7 @@ impl Report<'_> {
             document.subtitle = text::summary::subtitle(analysis);
             document.summary = text::summary::summary(analysis);
             document.findings = findings::items(analysis);
+            document.no_conclusion = findings::abstentions(analysis);
         } else {
             document.title = self.title();
         }

@@ -6,7 +6,7 @@ use crate::analyzed::{
     Analysis, Distribution, PhaseAnalysis, PhaseSource, StepPattern, StepPatterns,
 };
 use crate::document::{Document, Drawing, Section, Table, key};
-use crate::text::{steps as text, time};
+use crate::text::{dash, steps as text, time};
 use crate::view::{Histogram, Mark, StepLatency, StepLine, Unit};
 
 /// Patterns that are drawn.
@@ -20,14 +20,18 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         .phases
         .iter()
         .filter(|phase| phase.traced.as_ref().is_some_and(|t| t.steps.is_some()))
-        .filter(|_| !replace_phases(analysis))
+        .filter(|_| !text::by_pattern(analysis))
         .collect();
     if patterns.is_none() && of_phases.is_empty() {
         return;
     }
     let section = document.section("steps", "Steps");
     if !of_phases.is_empty() {
-        section.paragraph("Steps of the profiled pass, by ranges:");
+        let source = analysis
+            .timeline
+            .as_ref()
+            .map(|timeline| timeline.phase_source);
+        section.paragraph(text::source(source.unwrap_or(PhaseSource::Annotation)));
         section.table(by_phase(&of_phases));
         for phase in of_phases {
             draw_phase(section, phase);
@@ -37,7 +41,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         section.paragraph(text::basis_of_layers(found));
         section.table(by_layer(found));
     }
-    if let Some(found) = patterns.filter(|found| !found.patterns.is_empty()) {
+    if let Some(found) = patterns.filter(|_| text::by_pattern(analysis)) {
         section.paragraph(text::basis(found));
         section.table(by_pattern(found));
         let often = |pattern: &&StepPattern| pattern.steps >= FEWEST_DRAWN;
@@ -47,18 +51,9 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     }
 }
 
-/// Whether phases are made of the same steps, so that their own tables would say it twice.
-fn replace_phases(analysis: &Analysis) -> bool {
-    let inferred = analysis
-        .timeline
-        .as_ref()
-        .is_some_and(|timeline| timeline.phase_source == PhaseSource::Inferred);
-    inferred && text::of(analysis).is_some_and(|found| !found.patterns.is_empty())
-}
-
 fn draw_phase(section: &mut Section, phase: &PhaseAnalysis) {
     let Some(traced) = &phase.traced else { return };
-    if let Some(steps) = &traced.steps {
+    if let Some(steps) = traced.steps.as_ref().filter(|s| s.count >= FEWEST_DRAWN) {
         draw(section, phase.name(), &traced.step_ns, steps);
     }
 }
@@ -106,13 +101,15 @@ fn by_phase(phases: &[&PhaseAnalysis]) -> Table {
         let Some(steps) = phase.traced.as_ref().and_then(|t| t.steps.as_ref()) else {
             continue;
         };
+        // Of two values a percentile is one of them, or lies between.
+        let percentile = |value| if steps.count > 2 { time(value) } else { dash() };
         table.row([
             phase.name().to_owned(),
             steps.count.to_string(),
             time(steps.mean),
-            time(steps.p50),
-            time(steps.p90),
-            time(steps.p99),
+            percentile(steps.p50),
+            percentile(steps.p90),
+            percentile(steps.p99),
             time(steps.max),
         ]);
     }

@@ -9,8 +9,6 @@ pub struct FindingItem {
     /// What to change.
     pub knob: Option<String>,
     pub evidence: Vec<String>,
-    /// Whether the data do not support it; the last evidence says why.
-    pub abstains: bool,
     /// Where a page shows it.
     pub links: Vec<Link>,
 }

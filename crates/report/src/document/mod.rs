@@ -25,6 +25,8 @@ pub struct Document {
     pub summary: Vec<String>,
     /// Ranked; a terminal prints the first three.
     pub findings: Vec<FindingItem>,
+    /// What the data do not support, with the reason.
+    pub no_conclusion: Vec<String>,
     /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
     pub sections: Vec<Section>,

@@ -44,6 +44,10 @@ pub(super) fn flat(document: &Document) -> Vec<Flat<'_>> {
         parts.push(Flat::Heading(1, "Findings"));
         parts.push(Flat::Findings(&document.findings));
     }
+    if !document.no_conclusion.is_empty() {
+        parts.push(Flat::Heading(1, "No conclusion"));
+        parts.push(Flat::List(document.no_conclusion.clone()));
+    }
     let warnings = document.warnings();
     if !warnings.is_empty() {
         parts.push(Flat::Heading(1, "Warnings"));

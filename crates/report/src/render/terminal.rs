@@ -34,8 +34,7 @@ pub fn document(document: &Document) -> String {
 /// the report.
 pub fn digest(document: &Document) -> Vec<String> {
     let mut lines = document.summary.clone();
-    let best = document.findings.iter().filter(|item| !item.abstains);
-    for (number, finding) in (1..=MOST_FINDINGS).zip(best) {
+    for (number, finding) in (1..=MOST_FINDINGS).zip(&document.findings) {
         lines.push(format!("{number}. {}", finding.line()));
     }
     lines
@@ -90,21 +89,15 @@ mod tests {
 
     #[test]
     fn a_digest_has_the_three_best_findings() {
-        let finding = |title: &str, abstains| FindingItem {
+        let finding = |title: &str| FindingItem {
             title: title.to_owned(),
             gain: Some("Upper bound: run 2.00×.".to_owned()),
-            abstains,
             ..FindingItem::default()
         };
         let document = Document {
             summary: vec!["TTFT 1 ms".to_owned()],
-            findings: vec![
-                finding("a", false),
-                finding("unknown", true),
-                finding("b.", false),
-                finding("c", false),
-                finding("d", false),
-            ],
+            findings: vec![finding("a"), finding("b."), finding("c"), finding("d")],
+            no_conclusion: vec!["unknown".to_owned()],
             ..Document::default()
         };
         assert_eq!(

@@ -44,6 +44,7 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
         }
         ClassReason::NoLimitNear {
             limits,
+            least_share,
             is_cache_unknown,
         } => {
             let cache = if *is_cache_unknown {
@@ -51,7 +52,7 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             } else {
                 ""
             };
-            format!("{}{cache}", explained(limits))
+            format!("{} (threshold {}){cache}", explained(limits), Percent(*least_share))
         }
         ClassReason::NoLimits => {
             "without a model and a device there is no limit to compare with, and idle time alone does not explain the phase"

@@ -28,7 +28,7 @@ fn result(found: &CountersAnalysis) -> String {
         .joined
         .map(|joined| format!("; {joined} of them match a kernel on the timeline"));
     format!(
-        "{launches} with counters, {total} together (cold caches, fixed clock){}.",
+        "{launches} with counters, {total} together (cold caches){}.",
         joined.unwrap_or_default()
     )
 }

@@ -3,11 +3,23 @@
 use llmprof_units::{Count, Percent};
 
 use super::time;
-use crate::analyzed::{Analysis, LayerPattern, StepPattern, StepPatterns};
+use crate::analyzed::{Analysis, LayerPattern, PhaseSource, StepPattern, StepPatterns};
 
-/// The steps and layers that launch patterns show, where no range does.
+/// The steps and layers that launch patterns show.
 pub(crate) fn of(analysis: &Analysis) -> Option<&StepPatterns> {
     analysis.timeline.as_ref()?.steps.as_ref()
+}
+
+/// Whether steps are those of launch patterns: ranges and shapes, where there are any, come first.
+pub(crate) fn by_pattern(analysis: &Analysis) -> bool {
+    let timeline = analysis.timeline.as_deref();
+    let found = timeline.is_some_and(|timeline| {
+        matches!(
+            timeline.phase_source,
+            PhaseSource::Inferred | PhaseSource::Whole
+        )
+    });
+    found && of(analysis).is_some_and(|found| !found.patterns.is_empty())
 }
 
 /// `160 steps of 15.0 ms (p90 15.9 ms), 1006 kernels each, 2.07 ms kernel time per step, GPU idle 86 %`.
@@ -44,6 +56,17 @@ pub fn basis_of_layers(steps: &StepPatterns) -> String {
         "Layers are found by the sequence of kernel launches that repeats inside a forward pass. {pass} Time is from a kernel \
          of a layer to the same kernel of the next, the median."
     )
+}
+
+/// What showed the steps of phases.
+pub fn source(source: PhaseSource) -> &'static str {
+    match source {
+        PhaseSource::Shapes => {
+            "Steps of the profiled pass, by the forward passes that operator shapes show:"
+        }
+        PhaseSource::Inferred => "Steps of the profiled pass, by launch pattern:",
+        PhaseSource::Annotation | PhaseSource::Whole => "Steps of the profiled pass, by ranges:",
+    }
 }
 
 /// How steps were found and what the columns mean.

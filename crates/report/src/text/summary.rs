@@ -7,6 +7,8 @@ use crate::analyzed::{Analysis, Evidence, Measure, PhaseSource, TraceAnalysis};
 
 /// Patterns of steps in the summary.
 const MOST_PATTERNS: usize = 2;
+/// One part in so many of a trace is worth a word.
+const NOTICED_PART: i64 = 50;
 
 pub fn title(analysis: &Analysis) -> String {
     format!("{} on {}", analysis.model, device(analysis))
@@ -70,13 +72,15 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
     if let Some(found) = steps::of(analysis) {
         let patterns = found.patterns.iter().take(MOST_PATTERNS);
         let sentences: Vec<String> = patterns.map(steps::pattern).collect();
-        if sentences.is_empty() {
+        if !steps::by_pattern(analysis) {
             let patterns = found.layers.iter().take(MOST_PATTERNS);
             let sentences: Vec<String> = patterns.map(steps::layers).collect();
-            lines.push(format!(
-                "Layers by launch pattern: {}.",
-                sentences.join("; ")
-            ));
+            if !sentences.is_empty() {
+                lines.push(format!(
+                    "Layers by launch pattern: {}.",
+                    sentences.join("; ")
+                ));
+            }
         } else {
             lines.push(format!(
                 "Steps by launch pattern: {}.",
@@ -139,16 +143,44 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
         (totals.device_span_ns.0.saturating_mul(devices), "")
     };
     let busy = Percent(totals.busy_ns.0 as f64 / whole.max(1) as f64);
-    let mut parts = vec![format!("GPU busy {busy} of {}{note}", Nanos(whole))];
-    if devices > 1 {
-        parts.push(format!("{devices} GPUs"));
-    }
+    let of_each = if devices > 1 {
+        format!(" of {devices} GPUs × {}", Nanos(whole / devices as i64))
+    } else {
+        format!(" of {}", Nanos(whole))
+    };
+    let mut parts = vec![format!("GPU busy {busy}{of_each}{note}")];
+    parts.extend(outside_phases(timeline).map(|time| format!("{time} outside the phases")));
     parts.push(format!(
         "{} ({})",
         Count(totals.kernels, "kernel"),
         totals.kernel_time_ns
     ));
     parts
+}
+
+/// Time of the trace in no phase, where it is worth a word. What lies between slices was not recorded.
+fn outside_phases(timeline: &TraceAnalysis) -> Option<Nanos> {
+    if timeline.scaled.is_some() || timeline.phase_source == PhaseSource::Whole {
+        return None;
+    }
+    let windows = timeline.phases.iter().flat_map(|phase| &phase.windows);
+    let mut windows: Vec<(i64, i64)> = windows
+        .map(|window| {
+            (
+                window.start_ns.0,
+                window.start_ns.0.saturating_add(window.span_ns.0),
+            )
+        })
+        .collect();
+    windows.sort_unstable();
+    let (mut inside, mut reached) = (0_i64, i64::MIN);
+    for (start, end) in windows {
+        inside = inside.saturating_add((end - start.max(reached)).max(0));
+        reached = reached.max(end);
+    }
+    let span = timeline.totals.device_span_ns.0;
+    let outside = span.saturating_sub(inside);
+    (outside.saturating_mul(NOTICED_PART) > span).then_some(Nanos(outside))
 }
 
 /// What the first pass paid once, where that is a finding.

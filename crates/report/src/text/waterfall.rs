@@ -4,7 +4,7 @@ use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_LATENCY, QUEUED_G
 use llmprof_units::{Count, Percent};
 
 use super::{slices, unmatched};
-use crate::analyzed::{Analysis, PhaseAnalysis, TracedPhase};
+use crate::analyzed::{Analysis, ClassReason, PhaseAnalysis, TracedPhase};
 
 pub const ROOFLINE: &str = "roofline time";
 pub const INEFFICIENCY: &str = "kernel inefficiency";
@@ -84,7 +84,7 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
             slices::part(part)
         ));
     } else if count > 1 {
-        parts.push(Count(count as u64, "range").to_string());
+        parts.push(Count(count as u64, "window").to_string());
     }
     if let Some(first) = &traced.first_use {
         parts.push(format!(
@@ -108,7 +108,7 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
             Percent(phase.judged_share(idle))
         ));
     }
-    if phase.waterfall.carried_in_ns.0 > 0 {
+    if phase.waterfall.carried_in_ns.0 > 0 && phase.class.why != ClassReason::NoPhases {
         parts.push(format!(
             "{} of device time was launched before the phase",
             phase.waterfall.carried_in_ns

@@ -163,7 +163,7 @@ fn loads_alone_and_quietly_with_marks_in_every_chart() {
         (".histogram .bar", 10),
         (".histogram .mark", 3),
         (".step-latency .line", 1),
-        (".findings > li", 2),
+        (".findings > li", 1),
         ("nav a", 9),
         (".series .line", 2 + 2 + 2),
         (".operators tbody tr", 84),

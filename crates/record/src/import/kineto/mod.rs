@@ -8,6 +8,7 @@ mod begin_end;
 mod cursor;
 mod event;
 mod flows;
+mod grids;
 mod header;
 mod losses;
 mod number;
@@ -84,6 +85,7 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
     if flows.wanted {
         pieces::read_flows(source.bytes()).resolve(&mut builder);
     }
+    grids::count_blocks(&mut builder);
     builder.issues.extend(source.issues().iter().cloned());
     builder.issues.extend(losses.issues());
     Ok(builder.finish())

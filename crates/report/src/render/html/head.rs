@@ -50,20 +50,26 @@ fn navigation(document: &Document) -> String {
 }
 
 /// Findings as a ranked list, the evidence folded away behind the first three.
-pub(super) fn findings(findings: &[FindingItem]) -> String {
-    if findings.is_empty() {
+pub(super) fn findings(document: &Document) -> String {
+    if document.findings.is_empty() && document.no_conclusion.is_empty() {
         return String::new();
     }
-    let mut text =
-        "<section id=\"findings\">\n<h2>Findings</h2>\n<ol class=\"findings\">\n".to_owned();
+    let mut text = "<section id=\"findings\">\n<h2>Findings</h2>\n".to_owned();
+    if !document.findings.is_empty() {
+        text += &ranked(&document.findings);
+    }
+    if !document.no_conclusion.is_empty() {
+        let list = block::list(&document.no_conclusion);
+        text += &format!("<details><summary>No conclusion</summary>\n{list}</details>\n");
+    }
+    text + "</section>\n"
+}
+
+fn ranked(findings: &[FindingItem]) -> String {
+    let mut text = "<ol class=\"findings\">\n".to_owned();
     for finding in findings {
-        let class = if finding.abstains {
-            " class=\"abstains\""
-        } else {
-            ""
-        };
         text += &format!(
-            "<li id=\"{}\"{class}><p class=\"title\">{}</p>\n",
+            "<li id=\"{}\"><p class=\"title\">{}</p>\n",
             escaped(&finding.key),
             block::prose(&finding.title)
         );
@@ -90,7 +96,7 @@ pub(super) fn findings(findings: &[FindingItem]) -> String {
         }
         text += "</li>\n";
     }
-    text + "</ol>\n</section>\n"
+    text + "</ol>\n"
 }
 
 fn link(link: &Link) -> String {

@@ -68,7 +68,7 @@ pub fn report(document: &Document) -> String {
     );
     page += &head::header(document);
     page += "<main>\n";
-    page += &head::findings(&document.findings);
+    page += &head::findings(document);
     for section in &document.sections {
         page += &self::section(section);
     }

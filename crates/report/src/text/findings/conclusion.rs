@@ -49,18 +49,16 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             }
         }
         Conclusion::Extra { share, by_name } => {
-            let (by, what) = if *by_name {
-                (" (by kernel name)", "fills, layout, gather/scatter")
-            } else {
-                ("", "casts, concat, masks, index work")
-            };
+            let by = if *by_name { " (by kernel name)" } else { "" };
             let share = Percent(*share);
-            format!(
-                "{phase}: overhead ops{by} take {share} of the time ({what}); {speedup} without them"
-            )
+            format!("{phase}: overhead ops{by} take {share} of the time; {speedup} without them")
         }
-        Conclusion::Copies { share } => format!(
-            "{phase}: copies and memsets take {} of the time; {speedup} without them",
+        Conclusion::Copies {
+            share,
+            is_on_device,
+        } => format!(
+            "{phase}: copies and memsets{} take {} of the time; {speedup} without them",
+            if *is_on_device { " on the GPU" } else { "" },
             Percent(*share)
         ),
         Conclusion::Communication { exposed_share } => format!(
@@ -89,7 +87,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             present_batch,
             step_ratio,
         } => format!(
-            "{phase}: {} the tokens per second at batch {batch} instead of {present_batch}; each step takes {} as long",
+            "{phase}: up to {} the tokens per second at batch {batch} instead of {present_batch}; each step takes {} as long",
             Times(factor),
             Times(*step_ratio)
         ),
@@ -142,16 +140,17 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         return String::new();
     };
     let bound = if *is_host_bound { " is host-bound" } else { "" };
-    let share = Percent(*share);
     let what = if *on_device {
-        format!("GPU idle {share}")
+        format!("GPU idle {}", Percent(*share))
     } else {
-        format!("no operator runs for {share} of the time")
+        format!("no operator runs for {} of the time", Percent(*share))
     };
     match first_use_share {
         Some(first) => format!(
-            "{phase}{bound}: {what}, {} of it first use (a finding of its own); {speedup} without the rest",
-            Percent(*first)
+            "{phase}{bound}: {what}{}, {} in first use (see there); {speedup} without the other {}",
+            if *on_device { " of the time" } else { "" },
+            Percent(*first),
+            Percent(share - first)
         ),
         None => format!("{phase}{bound}: {what}; {speedup} without it"),
     }

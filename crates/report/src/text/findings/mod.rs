@@ -13,13 +13,25 @@ use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, Gain
 /// Gains below this factor are not printed as a figure.
 const NOTICED: f64 = 1.005;
 
-/// What the change would bring; nothing where no gain can be computed.
-pub fn gain(finding: &Finding) -> Option<String> {
+/// What phases together are: a run that was measured, or part of a trace, which may hold more than they do.
+pub(crate) fn whole(analysis: &Analysis) -> &'static str {
+    if analysis.latency.measured_in.is_some() {
+        "run"
+    } else {
+        "all phases"
+    }
+}
+
+/// What the change would bring to the `whole`; nothing where no gain can be computed.
+pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     let gain = finding.gain.as_ref()?;
     let of = match gain.of {
-        GainOf::Run => "run",
+        GainOf::Run => whole,
         GainOf::Throughput => "throughput",
-        GainOf::FirstRequest => "first request",
+        GainOf::FirstRequest => match finding.phase_name() {
+            Some(phase) => &format!("first {phase}"),
+            None => "first request",
+        },
     };
     let is_bound =
         gain.is_bound || (gain.of == GainOf::Run && finding.confidence == Confidence::Low);
@@ -105,6 +117,11 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         },
         Conclusion::Extra { .. } if torch => {
             "Knob: torch.compile; avoid casts, concatenations and copies."
+        }
+        Conclusion::Copies {
+            is_on_device: true, ..
+        } if gpu => {
+            "Knob: update buffers in place (donated or preallocated) instead of copying them."
         }
         Conclusion::Copies { .. } if gpu => {
             "Knob: keep data on the GPU; copy from pinned memory asynchronously."
@@ -208,16 +225,22 @@ mod tests {
         );
         assert_eq!(
             line(idle(Some(0.2)), true),
-            "decode is host-bound: GPU idle 73.0 %, 20.0 % of it first use (a finding of its own); phase speedup up to 3.70× \
-             without the rest"
+            "decode is host-bound: GPU idle 73.0 % of the time, 20.0 % in first use (see there); phase speedup up to 3.70× without \
+             the other 53.0 %"
         );
         assert_eq!(
             line(inefficiency("gemm"), true),
             "decode: GEMMs take 50.0 % of the time at 45.7 % of the compute peak; phase speedup up to 3.70× at the limit"
         );
         assert_eq!(
-            line(Conclusion::Copies { share: 0.25 }, false),
-            "decode: copies and memsets take 25.0 % of the time; phase speedup 3.70× without them"
+            line(
+                Conclusion::Copies {
+                    share: 0.25,
+                    is_on_device: true,
+                },
+                false
+            ),
+            "decode: copies and memsets on the GPU take 25.0 % of the time; phase speedup 3.70× without them"
         );
     }
 
@@ -225,18 +248,22 @@ mod tests {
     #[test]
     fn a_bound_is_called_one() {
         let line = |is_bound, confidence| {
-            gain(&Finding {
+            let finding = Finding {
                 confidence,
                 ..sample(idle(None), 2.65, is_bound)
-            })
+            };
+            gain(&finding, "run")
         };
         let most = Some("Upper bound: run 2.65×.".to_owned());
         assert_eq!(line(true, Confidence::High), most);
         assert_eq!(line(false, Confidence::Low), most);
         let expected = Some("Expected speedup: run 2.65×.".to_owned());
         assert_eq!(line(false, Confidence::Medium), expected);
-        let small = gain(&sample(idle(None), 1.001, true));
-        assert_eq!(small.as_deref(), Some("Upper bound: run below 1.01×."));
+        let small = gain(&sample(idle(None), 1.001, true), "all phases");
+        assert_eq!(
+            small.as_deref(),
+            Some("Upper bound: all phases below 1.01×.")
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) fn document(outcome: &Outcome, measured: &Measured, sweep: Option<&Sw
         summary: summary(outcome, sweep),
         findings: (1..).zip(&outcome.findings).map(item).collect(),
         issues: outcome.issues.clone(),
-        sections: Vec::new(),
+        ..Document::default()
     };
     if let Some(why) = without_findings(outcome) {
         document.section("no_findings", "Findings").paragraph(why);

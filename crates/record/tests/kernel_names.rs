@@ -282,6 +282,23 @@ const ENGINES: &[(&str, Category, Library)] = &[
         Library::Vllm,
     ),
     ("fused_moe_kernel", Category::Gemm, Library::Vllm),
+    ("gemm_fusion_dot_12", Category::Gemm, Library::Xla),
+    (
+        "loop_add_multiply_fusion_3",
+        Category::Elementwise,
+        Library::Xla,
+    ),
+    ("RedzoneAllocatorKernelImpl", Category::Reduce, Library::Xla),
+    (
+        "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x256x64_MI16x16x1",
+        Category::Gemm,
+        Library::HipBlasLt,
+    ),
+    (
+        "_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256ELi16ELb0ELb0ELb1ELi1EEEvPT_",
+        Category::Norm,
+        Library::Aiter,
+    ),
     (
         "void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u, 4u>(flashinfer::Params)",
         Category::Attention,

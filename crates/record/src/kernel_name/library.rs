@@ -31,6 +31,12 @@ pub enum Library {
     Sglang,
     TensorRtLlm,
     Cub,
+    /// hipBLASLt and rocBLAS, whose kernels Tensile generates.
+    HipBlasLt,
+    ComposableKernel,
+    Aiter,
+    RocPrim,
+    Xla,
     /// Not shown by the name.
     Unknown,
 }
@@ -56,6 +62,11 @@ impl Library {
             Self::Sglang => "SGLang",
             Self::TensorRtLlm => "TensorRT-LLM",
             Self::Cub => "CUB",
+            Self::HipBlasLt => "hipBLASLt",
+            Self::ComposableKernel => "Composable Kernel",
+            Self::Aiter => "AITER",
+            Self::RocPrim => "rocPRIM",
+            Self::Xla => "XLA",
             Self::Unknown => "unknown",
         }
     }
@@ -72,7 +83,16 @@ pub(super) fn of(name: &Lowered) -> Library {
     if name.head.starts_with("triton_") {
         return Library::Triton;
     }
+    if is_fusion_of_xla(&name.head) {
+        return Library::Xla;
+    }
     first_match(RULES, name).unwrap_or(Library::Unknown)
+}
+
+/// XLA calls a fusion by its kind and operators: `loop_add_multiply_fusion_3`, `gemm_fusion_dot_12`.
+fn is_fusion_of_xla(head: &str) -> bool {
+    let name = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+    !head.contains("::") && (name.ends_with("_fusion") || name.starts_with("gemm_fusion_"))
 }
 
 /// First match decides: the outer library before the templates it was built from.
@@ -86,6 +106,14 @@ const RULES: &[Rule<Library>] = &[
     anywhere("vllm", Library::Vllm),
     anywhere("sglang", Library::Sglang),
     head("sgl_", Library::Sglang),
+    anywhere("aiter::", Library::Aiter),
+    anywhere("_zn5aiter", Library::Aiter),
+    head("cijk_", Library::HipBlasLt),
+    anywhere("ck_tile", Library::ComposableKernel),
+    head("ck::", Library::ComposableKernel),
+    anywhere("rocprim", Library::RocPrim),
+    head("redzone", Library::Xla),
+    head("wrapped_", Library::Xla),
     anywhere("flash_fwd", Library::FlashAttention),
     anywhere("flash_bwd", Library::FlashAttention),
     anywhere("flashattn", Library::FlashAttention),

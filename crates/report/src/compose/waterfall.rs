@@ -177,7 +177,7 @@ fn idle(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
             let anchor = (index == 0).then(|| format!("idle-{}", key(phase.name())));
             let cells = [
                 phase.name().to_owned(),
-                part.name.clone(),
+                words::cause(&part.name).to_owned(),
                 part.time_ns.to_string(),
                 Percent(phase.waterfall.share(part.time_ns)).to_string(),
             ];

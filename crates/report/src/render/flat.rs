@@ -69,9 +69,11 @@ pub(super) fn flat(document: &Document) -> Vec<Flat<'_>> {
 }
 
 fn add<'a>(parts: &mut Vec<Flat<'a>>, section: &'a Section) {
+    let before = parts.len();
     if !section.title.is_empty() {
         parts.push(Flat::Heading(1, &section.title));
     }
+    let with_heading = parts.len();
     for block in &section.blocks {
         match block {
             Block::Heading(text) => parts.push(Flat::Heading(2, text)),
@@ -88,6 +90,10 @@ fn add<'a>(parts: &mut Vec<Flat<'a>>, section: &'a Section) {
             }
             Block::Chart(chart) => parts.extend(said(&chart.drawing)),
         }
+    }
+    // What is only drawn is not in the text.
+    if parts.len() == with_heading {
+        parts.truncate(before);
     }
 }
 

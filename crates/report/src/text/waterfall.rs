@@ -84,7 +84,7 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
             slices::part(part)
         ));
     } else if count > 1 {
-        parts.push(Count(count as u64, "window").to_string());
+        parts.push(Count(count as u64, "separate interval").to_string());
     }
     if let Some(first) = &traced.first_use {
         parts.push(format!(

@@ -34,8 +34,8 @@ pub enum Resource {
 impl std::fmt::Display for Resource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
-            Self::Tensor => "matrix",
-            Self::Vector => "vector",
+            Self::Tensor => "compute",
+            Self::Vector => "FP32 pipe",
             Self::Memory => "memory",
             Self::Launch => "launch",
             Self::Host => "host",

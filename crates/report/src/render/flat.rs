@@ -3,7 +3,7 @@
 use llmprof_units::Count;
 
 use crate::document::{Block, Document, Drawing, FindingItem, Section, Table};
-use crate::text::issue_line;
+use crate::text::{OVERLAP, issue_line};
 use crate::view::{Histogram, Mark, Series, StepLatency, Timeline, Unit};
 
 pub(super) enum Flat<'a> {
@@ -43,6 +43,9 @@ pub(super) fn flat(document: &Document) -> Vec<Flat<'_>> {
     if !document.findings.is_empty() {
         parts.push(Flat::Heading(1, "Findings"));
         parts.push(Flat::Findings(&document.findings));
+        if document.findings.len() > 1 {
+            parts.push(Flat::Paragraph(OVERLAP.to_owned()));
+        }
     }
     if !document.no_conclusion.is_empty() {
         parts.push(Flat::Heading(1, "No conclusion"));

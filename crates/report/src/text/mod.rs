@@ -28,7 +28,7 @@ pub mod waterfall;
 
 pub use assumptions::assumption;
 pub use findings::{Runtime, finding, gain, knob};
-pub(crate) use findings::{abstention, derivation, evidence, figure, whole};
+pub(crate) use findings::{OVERLAP, abstention, derivation, evidence, figure, whole};
 pub use issues::{hint, issue, issue_line, warning_lines};
 
 use llmprof_units::Nanos;

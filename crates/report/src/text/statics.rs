@@ -113,7 +113,7 @@ pub fn assumptions(statics: &Statics) -> Vec<String> {
         if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
             let names: Vec<_> = missing.iter().map(ToString::to_string).collect();
             items.push(format!(
-                "{name}: the device file states no vector peak for {}; those FLOPs are not in its roofline time.",
+                "{name}: the device file states no FP32 peak for {}; those FLOPs are not in its roofline time.",
                 names.join(", ")
             ));
         }

@@ -57,6 +57,9 @@ pub(super) fn findings(document: &Document) -> String {
     let mut text = "<section id=\"findings\">\n<h2>Findings</h2>\n".to_owned();
     if !document.findings.is_empty() {
         text += &ranked(&document.findings);
+        if document.findings.len() > 1 {
+            text += &format!("<p class=\"facts\">{}</p>\n", text::OVERLAP);
+        }
     }
     if !document.no_conclusion.is_empty() {
         let list = block::list(&document.no_conclusion);

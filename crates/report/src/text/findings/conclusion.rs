@@ -275,7 +275,7 @@ pub(crate) fn abstention(why: &Abstention) -> String {
 fn limit(resource: Resource) -> &'static str {
     match resource {
         Resource::Tensor => "compute peak",
-        Resource::Vector => "vector peak",
+        Resource::Vector => "FP32 peak",
         Resource::Memory => "memory limit",
         Resource::Launch => "launch limit",
         Resource::Host => "host limit",

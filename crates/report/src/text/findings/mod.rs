@@ -10,6 +10,10 @@ pub use self::conclusion::finding;
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
 use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy};
 
+/// What must not be done with several gains.
+pub(crate) const OVERLAP: &str =
+    "Speedups do not multiply: two findings may be about the same time.";
+
 /// Gains below this factor are not printed as a figure.
 const NOTICED: f64 = 1.005;
 

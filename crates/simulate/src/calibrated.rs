@@ -76,14 +76,18 @@ impl Calibration {
         // By a hash: every so many steps something recurs (a prompt, say), and a fold must not hold all of it.
         let fold_of = |index: usize| (mix(index as u64) % FOLDS) as usize;
         for fold in 0..FOLDS as usize {
-            let (left_out, seen): (Vec<_>, Vec<_>) =
-                rows.iter().enumerate().partition(|(index, _)| fold_of(*index) == fold);
+            let (left_out, seen): (Vec<_>, Vec<_>) = rows
+                .iter()
+                .enumerate()
+                .partition(|(index, _)| fold_of(*index) == fold);
             let Some(weights) = solve(seen.into_iter().map(|(_, row)| row), has_context) else {
                 continue;
             };
-            errors.extend(left_out.into_iter().map(|(_, row)| {
-                (product(&weights, &row.features) / row.seconds - 1.0).abs()
-            }));
+            errors.extend(
+                left_out
+                    .into_iter()
+                    .map(|(_, row)| (product(&weights, &row.features) / row.seconds - 1.0).abs()),
+            );
         }
         errors.sort_unstable_by(f64::total_cmp);
         let quantile = |p: f64| llmprof_traffic::statistics::percentile(&errors, p);
@@ -98,7 +102,11 @@ impl Calibration {
             median_error: quantile(0.5),
             p90_error: quantile(0.9),
             most_tokens: observed.iter().map(|step| step.tokens).max().unwrap_or(0),
-            most_sequences: observed.iter().map(|step| step.sequences).max().unwrap_or(0),
+            most_sequences: observed
+                .iter()
+                .map(|step| step.sequences)
+                .max()
+                .unwrap_or(0),
         })
     }
 }
@@ -211,9 +219,8 @@ fn eliminate(
         matrix[i][count] = right[row] / scale[i];
     }
     for pivot in 0..count {
-        let best = (pivot..count).max_by(|a, b| {
-            matrix[*a][pivot].abs().total_cmp(&matrix[*b][pivot].abs())
-        })?;
+        let best = (pivot..count)
+            .max_by(|a, b| matrix[*a][pivot].abs().total_cmp(&matrix[*b][pivot].abs()))?;
         if matrix[best][pivot].abs() < 1e-9 {
             return None;
         }
@@ -247,7 +254,10 @@ mod tests {
         let mut at = 0;
         let mut found = Vec::new();
         for index in 0..60_u64 {
-            let (sequences, prompt) = (1 + index * 7 % 11, if index % 5 == 0 { 64 + index } else { 0 });
+            let (sequences, prompt) = (
+                1 + index * 7 % 11,
+                if index % 5 == 0 { 64 + index } else { 0 },
+            );
             let tokens = sequences + prompt;
             let context = tokens + sequences * (40 + index * 13 % 97);
             let time = (of(tokens, sequences, context) * 1e3) as i64;
@@ -272,8 +282,14 @@ mod tests {
         .unwrap();
         assert!((found.step_ns / 920_000.0 - 1.0).abs() < 1e-3, "{found:?}");
         assert!((found.token_ns / 3_000.0 - 1.0).abs() < 1e-3, "{found:?}");
-        assert!((found.sequence_ns / 11_000.0 - 1.0).abs() < 1e-3, "{found:?}");
-        assert!((found.context_token_ns / 250.0 - 1.0).abs() < 1e-2, "{found:?}");
+        assert!(
+            (found.sequence_ns / 11_000.0 - 1.0).abs() < 1e-3,
+            "{found:?}"
+        );
+        assert!(
+            (found.context_token_ns / 250.0 - 1.0).abs() < 1e-2,
+            "{found:?}"
+        );
         assert!(found.p90_error < 1e-4, "{found:?}");
     }
 
@@ -285,13 +301,19 @@ mod tests {
             step.end += Nanos(5_000_000_000);
         }
         let found = Calibration::fit(&observed).unwrap();
-        assert!((found.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3, "{found:?}");
+        assert!(
+            (found.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3,
+            "{found:?}"
+        );
     }
 
     #[test]
     fn a_cost_that_falls_with_the_batch_is_zero_not_negative() {
-        let found =
-            Calibration::fit(&steps(|t, s, _| 5000.0 + 3.0 * t as f64 - 4.0 * s as f64, 0)).unwrap();
+        let found = Calibration::fit(&steps(
+            |t, s, _| 5000.0 + 3.0 * t as f64 - 4.0 * s as f64,
+            0,
+        ))
+        .unwrap();
         assert_eq!(found.sequence_ns, 0.0);
         assert!(found.token_ns >= 0.0 && found.step_ns > 0.0);
     }

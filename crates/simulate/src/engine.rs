@@ -216,7 +216,8 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         let mut budget = self.settings.max_num_batched_tokens - self.decoding;
         shape.decode_sequences = self.decoding;
         shape.decode_context = self.decode_context;
-        let was_preempted = self.continue_prefill(&mut budget, &mut shape, &mut completed) || was_preempted;
+        let was_preempted =
+            self.continue_prefill(&mut budget, &mut shape, &mut completed) || was_preempted;
         if !was_preempted {
             self.admit(&mut budget, &mut shape, &mut completed);
         }
@@ -270,7 +271,10 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
 
     /// Takes waiting requests in order, while there is room.
     fn admit(&mut self, budget: &mut u64, shape: &mut Shape, completed: &mut Vec<usize>) {
-        while *budget > 0 && self.running_count < self.settings.max_num_seqs && self.partial.is_none() {
+        while *budget > 0
+            && self.running_count < self.settings.max_num_seqs
+            && self.partial.is_none()
+        {
             let Some(&request) = self.waiting.front() else {
                 return;
             };
@@ -439,19 +443,30 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         }
         if self.running.len() as u64 > 2 * self.running_count + 64 {
             let states = &self.states;
-            self.running.retain(|(request, turn)| states[*request].turn == *turn);
+            self.running
+                .retain(|(request, turn)| states[*request].turn == *turn);
         }
     }
 
     fn generated(&self, request: usize) -> u64 {
         let state = &self.states[request];
-        state.generated + if state.is_decoding { self.tick - state.since } else { 0 }
+        state.generated
+            + if state.is_decoding {
+                self.tick - state.since
+            } else {
+                0
+            }
     }
 
     /// Tokens of a running request in the KV cache.
     fn context(&self, request: usize) -> u64 {
         let state = &self.states[request];
-        state.computed + if state.is_decoding { self.tick - state.since } else { 0 }
+        state.computed
+            + if state.is_decoding {
+                self.tick - state.since
+            } else {
+                0
+            }
     }
 
     /// Every decoding sequence has one token more; some have all of theirs.
@@ -495,8 +510,11 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         }
         state.is_decoding = true;
         state.since = tick;
-        self.ends
-            .push(Reverse((tick + output - state.generated, request, state.turn)));
+        self.ends.push(Reverse((
+            tick + output - state.generated,
+            request,
+            state.turn,
+        )));
         self.block_phase[phase(state.computed, tick, size)] += 1;
         self.decoding += 1;
         self.decode_context += state.computed;

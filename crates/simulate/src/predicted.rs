@@ -40,7 +40,11 @@ fn node(place: u32) -> f64 {
         0 => 1.0,
         place => {
             let octave = 1_u64 << place.div_ceil(2);
-            let value = if place % 2 == 1 { octave } else { octave / 2 * 3 };
+            let value = if place % 2 == 1 {
+                octave
+            } else {
+                octave / 2 * 3
+            };
             value as f64
         }
     }

@@ -106,7 +106,9 @@ pub fn replicas<T: StepTime + ?Sized>(
     most: u64,
     slos: &[Slo],
 ) -> Result<Replicas, SettingsError> {
-    let most = most.clamp(1, MOST_REPLICAS).min(load.requests.len().max(1) as u64);
+    let most = most
+        .clamp(1, MOST_REPLICAS)
+        .min(load.requests.len().max(1) as u64);
     let run = |count: u64| on_replicas(load, settings, time, count, slos);
     let (mut too_few, mut count) = (0, 1);
     let mut enough = loop {

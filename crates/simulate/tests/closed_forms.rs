@@ -45,13 +45,17 @@ fn one_request_at_a_time_is_an_md1_queue() {
         // Whatever the output, the service takes 100 ms in all.
         let step = Nanos(100_000_000 / output as i64);
         let outcome = simulate(&load, &ONE, &|_: &Shape| step).unwrap();
-        let waits = outcome.finished.iter().map(|f| {
-            (f.last_token - f.at).seconds() - 0.1
-        });
+        let waits = outcome
+            .finished
+            .iter()
+            .map(|f| (f.last_token - f.at).seconds() - 0.1);
         let mean = waits.sum::<f64>() / outcome.finished.len() as f64;
         let load = rate * 0.1;
         let expected = load * 0.1 / (2.0 * (1.0 - load));
-        assert!((mean / expected - 1.0).abs() < 0.06, "{rate}: {mean} {expected}");
+        assert!(
+            (mean / expected - 1.0).abs() < 0.06,
+            "{rate}: {mean} {expected}"
+        );
     }
 }
 
@@ -79,13 +83,30 @@ fn three_requests_by_hand() {
     let times: Vec<(usize, i64, i64)> = outcome
         .finished
         .iter()
-        .map(|f| (f.index, f.first_token.0 / 1_000_000, f.last_token.0 / 1_000_000))
+        .map(|f| {
+            (
+                f.index,
+                f.first_token.0 / 1_000_000,
+                f.last_token.0 / 1_000_000,
+            )
+        })
         .collect();
     assert_eq!(times, [(0, 36, 49), (1, 49, 75), (2, 63, 75)]);
-    assert_eq!((outcome.steps, outcome.computed_tokens), (5, 8 + 8 + 3 + 4 + 2));
-    let gaps: Vec<(i64, u64)> = outcome.gaps.iter().map(|(t, n)| (t.0 / 1_000_000, *n)).collect();
+    assert_eq!(
+        (outcome.steps, outcome.computed_tokens),
+        (5, 8 + 8 + 3 + 4 + 2)
+    );
+    let gaps: Vec<(i64, u64)> = outcome
+        .gaps
+        .iter()
+        .map(|(t, n)| (t.0 / 1_000_000, *n))
+        .collect();
     assert_eq!(gaps, [(13, 1), (14, 1), (12, 2)]);
-    let summary = Summary::of(&[outcome], settings.kv_blocks, &["itl:p99<13ms".parse().unwrap()]);
+    let summary = Summary::of(
+        &[outcome],
+        settings.kv_blocks,
+        &["itl:p99<13ms".parse().unwrap()],
+    );
     assert_eq!(summary.itl_ms.unwrap().max, 14.0);
     // Only C has no gap of 13 ms.
     assert!((summary.goodput.unwrap() * 0.075 - 1.0).abs() < 1e-9);
@@ -132,24 +153,41 @@ fn a_shared_prefix_is_computed_once() {
     // Six whole blocks of 16 lie in 100 tokens.
     assert_eq!(outcome.cached_tokens, 2 * 96);
     assert_eq!(outcome.computed_tokens, 3 * 131 - 2 * 96);
-    let without = Settings { prefix_caching: false, ..settings };
+    let without = Settings {
+        prefix_caching: false,
+        ..settings
+    };
     let outcome = simulate(&asked, &without, &|_: &Shape| Nanos(1_000_000)).unwrap();
     assert_eq!(outcome.cached_tokens, 0);
 }
 
 #[test]
 fn what_never_fits_is_refused_and_nothing_waits_for_it() {
-    let settings = Settings { kv_blocks: 4, ..ONE };
-    let asked = load(vec![request(0, 65, 1), request(0, 64, 2), request(0, 60, 4)]);
+    let settings = Settings {
+        kv_blocks: 4,
+        ..ONE
+    };
+    let asked = load(vec![
+        request(0, 65, 1),
+        request(0, 64, 2),
+        request(0, 60, 4),
+    ]);
     let outcome = simulate(&asked, &settings, &|_: &Shape| Nanos(1)).unwrap();
     assert_eq!(outcome.refused, [0, 1]);
     assert_eq!(outcome.finished.len(), 1);
-    let closed = Load { concurrency: Some(2), ..asked };
+    let closed = Load {
+        concurrency: Some(2),
+        ..asked
+    };
     let outcome = simulate(&closed, &settings, &|_: &Shape| Nanos(1)).unwrap();
     assert_eq!((outcome.refused.len(), outcome.finished.len()), (2, 1));
     let none = simulate(&load(Vec::new()), &settings, &|_: &Shape| Nanos(1)).unwrap();
     assert_eq!(none.steps, 0);
-    let few = Settings { max_num_batched_tokens: 8, max_num_seqs: 9, ..ONE };
+    let few = Settings {
+        max_num_batched_tokens: 8,
+        max_num_seqs: 9,
+        ..ONE
+    };
     assert!(simulate(&load(Vec::new()), &few, &|_: &Shape| Nanos(1)).is_err());
 }
 
@@ -163,7 +201,10 @@ fn a_closed_loop_keeps_its_requests_in_flight() {
         800,
         1,
     );
-    let settings = Settings { max_num_seqs: 8, ..ONE };
+    let settings = Settings {
+        max_num_seqs: 8,
+        ..ONE
+    };
     let outcome = simulate(&asked, &settings, &|_: &Shape| Nanos(1_000_000)).unwrap();
     // 100 rounds of 11 steps: nobody waits, all begin and end together.
     assert_eq!(outcome.steps, 1100);

@@ -48,7 +48,8 @@ fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Shape) -> i64) -> (Vec<(i64
         let mut scheduled: Vec<u64> = Vec::new();
         let (mut place, mut was_preempted) = (0, false);
         'running: while place < running.len() && budget > 0 {
-            let new = (running[place].prompt + running[place].generated - running[place].computed).min(budget);
+            let new = (running[place].prompt + running[place].generated - running[place].computed)
+                .min(budget);
             loop {
                 let r = &running[place];
                 let needed = (r.computed + new).div_ceil(s.block_size) - r.blocks;
@@ -140,21 +141,38 @@ fn loads() -> impl Strategy<Value = Load> {
 }
 
 fn all_settings() -> impl Strategy<Value = Settings> {
-    (1_u64..8, 0_u64..60, 1_u64..9, 100_u64..160, any::<bool>(), any::<bool>()).prop_map(
-        |(max_num_seqs, more, block_size, tokens, chunked_prefill, reserve_full_prompt)| Settings {
-            max_num_seqs,
-            max_num_batched_tokens: if chunked_prefill { max_num_seqs + more } else { 100 + more },
-            block_size,
-            kv_blocks: tokens.div_ceil(block_size),
-            chunked_prefill,
-            reserve_full_prompt,
-            prefix_caching: false,
-        },
+    (
+        1_u64..8,
+        0_u64..60,
+        1_u64..9,
+        100_u64..160,
+        any::<bool>(),
+        any::<bool>(),
     )
+        .prop_map(
+            |(max_num_seqs, more, block_size, tokens, chunked_prefill, reserve_full_prompt)| {
+                Settings {
+                    max_num_seqs,
+                    max_num_batched_tokens: if chunked_prefill {
+                        max_num_seqs + more
+                    } else {
+                        100 + more
+                    },
+                    block_size,
+                    kv_blocks: tokens.div_ceil(block_size),
+                    chunked_prefill,
+                    reserve_full_prompt,
+                    prefix_caching: false,
+                }
+            },
+        )
 }
 
 fn time(shape: &Shape) -> i64 {
-    (100 + 7 * shape.prefill_tokens + 3 * shape.decode_sequences + shape.decode_context / 5 + shape.prefill_cached / 9) as i64
+    (100 + 7 * shape.prefill_tokens
+        + 3 * shape.decode_sequences
+        + shape.decode_context / 5
+        + shape.prefill_cached / 9) as i64
 }
 
 proptest! {

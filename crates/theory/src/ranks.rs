@@ -61,7 +61,10 @@ impl Parallel {
         let fits = self.tensor.is_multiple_of(self.expert)
             || (self.expert.is_multiple_of(self.tensor) && group.is_multiple_of(self.expert));
         (!fits).then(|| {
-            let expected = format!("a divisor of tensor ({}), or tensor times a divisor of data ({})", self.tensor, self.data);
+            let expected = format!(
+                "a divisor of tensor ({}), or tensor times a divisor of data ({})",
+                self.tensor, self.data
+            );
             ("expert", self.expert, expected)
         })
     }

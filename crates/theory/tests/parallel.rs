@@ -11,7 +11,10 @@ use llmprof_theory::{
 use proptest::prelude::*;
 
 fn model(name: &str) -> Model {
-    let path = format!("{}/tests/data/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/tests/data/models/{name}.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
     let text = std::fs::read_to_string(path).unwrap();
     Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap()
 }
@@ -47,7 +50,11 @@ fn ranks_hold_the_whole_model_and_the_norms_each() {
         for ranks in [2, 4, 8] {
             let rank = rank_model(&whole, &tensor(ranks)).unwrap();
             let norms = norms(&whole);
-            assert_eq!((rank.parameters() - norms) * ranks, whole.parameters() - norms, "{name} {ranks}");
+            assert_eq!(
+                (rank.parameters() - norms) * ranks,
+                whole.parameters() - norms,
+                "{name} {ranks}"
+            );
         }
     }
 }
@@ -63,7 +70,8 @@ fn tensor_flops(model: &Model, pass: &Pass) -> u64 {
 fn kv_bytes(model: &Model, pass: &Pass) -> u64 {
     let mut total = 0;
     model.lower(&Workload::default(), pass, &mut |operator| {
-        total += (operator.traffic.kv_read + operator.traffic.kv_write) * u64::from(operator.layers);
+        total +=
+            (operator.traffic.kv_read + operator.traffic.kv_write) * u64::from(operator.layers);
     });
     total
 }
@@ -76,9 +84,14 @@ fn ranks_share_the_work_and_the_cache() {
         for ranks in [2, 4] {
             let rank = rank_model(&whole, &tensor(ranks)).unwrap();
             // Routers are whole on every rank.
-            let share = tensor_flops(&rank, &pass) as f64 * ranks as f64 / tensor_flops(&whole, &pass) as f64;
+            let share = tensor_flops(&rank, &pass) as f64 * ranks as f64
+                / tensor_flops(&whole, &pass) as f64;
             assert!((1.0..1.02).contains(&share), "{name} {ranks}: {share}");
-            assert_eq!(kv_bytes(&rank, &pass) * ranks, kv_bytes(&whole, &pass), "{name}");
+            assert_eq!(
+                kv_bytes(&rank, &pass) * ranks,
+                kv_bytes(&whole, &pass),
+                "{name}"
+            );
         }
     }
     // Eight key heads over 16 ranks: each is on two of them.
@@ -102,20 +115,52 @@ fn what_does_not_divide_is_refused() {
     let device = h200();
     for (parallel, key) in [
         (tensor(0), "tensor"),
-        (Parallel { expert: 3, tensor: 4, ..Parallel::default() }, "expert"),
-        (Parallel { expert: 8, tensor: 2, data: 2, ..Parallel::default() }, "expert"),
-        (Parallel { pipeline: 1 << 40, ..Parallel::default() }, "pipeline"),
+        (
+            Parallel {
+                expert: 3,
+                tensor: 4,
+                ..Parallel::default()
+            },
+            "expert",
+        ),
+        (
+            Parallel {
+                expert: 8,
+                tensor: 2,
+                data: 2,
+                ..Parallel::default()
+            },
+            "expert",
+        ),
+        (
+            Parallel {
+                pipeline: 1 << 40,
+                ..Parallel::default()
+            },
+            "pipeline",
+        ),
     ] {
         let error = Spread::new(&qwen, &device, parallel).unwrap_err();
-        assert!(matches!(error, WorkloadError::Parallel { key: found, .. } if found == key), "{error}");
+        assert!(
+            matches!(error, WorkloadError::Parallel { key: found, .. } if found == key),
+            "{error}"
+        );
     }
     // Two nodes: the tables end at one.
     let llama = model("llama3_1_70b");
     let spread = Spread::new(&llama, &device, tensor(16)).unwrap();
     let profile = EfficiencyProfile::embedded("fused").unwrap();
     let predictor: Predictor<'_> = spread.predictor(&device, &profile);
-    let error = spread.predict(&predictor, &Workload::default()).unwrap_err();
-    assert!(matches!(error, PredictError::Workload(WorkloadError::Parallel { .. })), "{error}");
+    let error = spread
+        .predict(&predictor, &Workload::default())
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            PredictError::Workload(WorkloadError::Parallel { .. })
+        ),
+        "{error}"
+    );
     let cpu = Catalog::embedded().by_name("xeon_8480").unwrap();
     assert!(Spread::new(&llama, &cpu, tensor(2)).is_err() || !cpu.interconnects.is_empty());
 }
@@ -126,10 +171,25 @@ fn collectives_of_a_step_by_hand() {
     let whole = model("llama3_1_8b");
     let parallel = tensor(8);
     let rank = rank_model(&whole, &parallel).unwrap();
-    let found = exchanges(&rank, &parallel, &Workload::default(), &Pass::decode(4, 100, 1));
+    let found = exchanges(
+        &rank,
+        &parallel,
+        &Workload::default(),
+        &Pass::decode(4, 100, 1),
+    );
     let expected = [
-        Exchange { operation: Operation::AllReduce, ranks: 8, bytes: 4 * 4096 * 2, count: 2 * 32 + 1 },
-        Exchange { operation: Operation::AllGather, ranks: 8, bytes: 4 * 128_256 * 2, count: 1 },
+        Exchange {
+            operation: Operation::AllReduce,
+            ranks: 8,
+            bytes: 4 * 4096 * 2,
+            count: 2 * 32 + 1,
+        },
+        Exchange {
+            operation: Operation::AllGather,
+            ranks: 8,
+            bytes: 4 * 128_256 * 2,
+            count: 1,
+        },
     ];
     assert_eq!(found, expected);
     let collectives = Collectives::of(&h200()).unwrap();
@@ -137,13 +197,22 @@ fn collectives_of_a_step_by_hand() {
         .iter()
         .map(|e| collectives.seconds(e.operation, e.ranks, e.bytes).unwrap() * e.count as f64)
         .sum();
-    let workload = Workload { batch: 4, prompt: 100, new_tokens: 2, ..Workload::default() };
+    let workload = Workload {
+        batch: 4,
+        prompt: 100,
+        new_tokens: 2,
+        ..Workload::default()
+    };
     let (device, profile) = (h200(), EfficiencyProfile::embedded("fused").unwrap());
     let spread = Spread::new(&whole, &device, parallel).unwrap();
-    let found = spread.predict(&spread.predictor(&device, &profile), &workload).unwrap();
+    let found = spread
+        .predict(&spread.predictor(&device, &profile), &workload)
+        .unwrap();
     let step = found.decode_step_communication_ns.seconds();
     assert!((step - by_hand).abs() < 2e-9, "{step} {by_hand}");
-    let alone = Predictor::new(&rank, &device, &profile).predict(&workload).unwrap();
+    let alone = Predictor::new(&rank, &device, &profile)
+        .predict(&workload)
+        .unwrap();
     let sum = alone.decode_step.device_ns.seconds() + by_hand;
     assert!((found.prediction.tpot_ns.unwrap().seconds() - sum).abs() < 5e-9);
     assert_eq!(found.ranks, 8);
@@ -152,22 +221,43 @@ fn collectives_of_a_step_by_hand() {
 #[test]
 fn experts_across_data_parallel_ranks_go_by_all_to_all() {
     let whole = model("mixtral_8x7b");
-    let parallel = Parallel { data: 4, expert: 4, ..Parallel::default() };
-    let workload = Workload { batch: 8, ..Workload::default() };
+    let parallel = Parallel {
+        data: 4,
+        expert: 4,
+        ..Parallel::default()
+    };
+    let workload = Workload {
+        batch: 8,
+        ..Workload::default()
+    };
     let found = exchanges(&whole, &parallel, &workload, &Pass::decode(2, 100, 1));
     // Two tokens a rank, two experts each, there and back in 32 layers.
-    let expected = Exchange { operation: Operation::AllToAll, ranks: 4, bytes: 2 * 2 * 4096 * 2, count: 64 };
+    let expected = Exchange {
+        operation: Operation::AllToAll,
+        ranks: 4,
+        bytes: 2 * 2 * 4096 * 2,
+        count: 64,
+    };
     assert_eq!(found, [expected]);
     let one = predicted(&whole, Parallel::default(), &workload);
     let four = predicted(&whole, parallel, &workload);
     // 8 experts of 3 × 4096 × 14336 in 32 layers, two bytes each, less three quarters of them.
     let experts = 32 * 8 * 3 * 4096 * 14_336 * 2;
-    assert_eq!(one.memory.weights_bytes.0 - four.memory.weights_bytes.0, experts / 4 * 3);
+    assert_eq!(
+        one.memory.weights_bytes.0 - four.memory.weights_bytes.0,
+        experts / 4 * 3
+    );
     assert_eq!(one.memory.kv_bytes.0, four.memory.kv_bytes.0 * 4);
-    let apart = Parallel { data: 4, ..Parallel::default() };
+    let apart = Parallel {
+        data: 4,
+        ..Parallel::default()
+    };
     let replicas = predicted(&whole, apart, &workload);
     assert_eq!(replicas.memory.weights_bytes, one.memory.weights_bytes);
-    let small = Workload { batch: 2, ..workload };
+    let small = Workload {
+        batch: 2,
+        ..workload
+    };
     let alone = predicted(&whole, Parallel::default(), &small);
     assert_eq!(replicas.tpot_ns, alone.tpot_ns);
     assert!((replicas.tokens_per_s / alone.tokens_per_s - 4.0).abs() < 1e-9);
@@ -176,8 +266,14 @@ fn experts_across_data_parallel_ranks_go_by_all_to_all() {
 #[test]
 fn more_ranks_are_faster_and_fit() {
     let llama = model("llama3_1_70b");
-    let workload = Workload { batch: 8, prompt: 1024, ..Workload::default() };
-    let found: Vec<Prediction> = [1, 2, 4, 8].map(|n| predicted(&llama, tensor(n), &workload)).into();
+    let workload = Workload {
+        batch: 8,
+        prompt: 1024,
+        ..Workload::default()
+    };
+    let found: Vec<Prediction> = [1, 2, 4, 8]
+        .map(|n| predicted(&llama, tensor(n), &workload))
+        .into();
     for pair in found.windows(2) {
         assert!(pair[1].tpot_ns < pair[0].tpot_ns && pair[1].ttft_ns < pair[0].ttft_ns);
         assert!(pair[1].memory.needed_bytes < pair[0].memory.needed_bytes);
@@ -190,9 +286,16 @@ fn more_ranks_are_faster_and_fit() {
 #[test]
 fn stages_halve_memory_and_not_latency() {
     let llama = model("llama3_1_8b");
-    let workload = Workload { batch: 8, prompt: 512, ..Workload::default() };
+    let workload = Workload {
+        batch: 8,
+        prompt: 512,
+        ..Workload::default()
+    };
     let one = predicted(&llama, Parallel::default(), &workload);
-    let parallel = Parallel { pipeline: 2, ..Parallel::default() };
+    let parallel = Parallel {
+        pipeline: 2,
+        ..Parallel::default()
+    };
     let two = predicted(&llama, parallel, &workload);
     assert_eq!(two.memory.kv_bytes.0 * 2, one.memory.kv_bytes.0);
     // Half of the layers, and the embedding (or the head, of the same size) of two.
@@ -200,7 +303,10 @@ fn stages_halve_memory_and_not_latency() {
     let expected = (one.memory.weights_bytes.0 - 2 * ends) / 2 + ends;
     assert!(two.memory.weights_bytes.0.abs_diff(expected) <= 2 * 4096 * 2);
     // Each token goes through all stages, with half of the batch.
-    let half = Workload { batch: 4, ..workload };
+    let half = Workload {
+        batch: 4,
+        ..workload
+    };
     let traverse = predicted(&llama, Parallel::default(), &half);
     assert!(two.tpot_ns.unwrap() > traverse.tpot_ns.unwrap());
     assert!(two.tpot_ns.unwrap().seconds() < traverse.tpot_ns.unwrap().seconds() + 50e-6);

@@ -77,7 +77,10 @@ pub struct Collectives(Kind);
 enum Kind {
     Table(Table),
     /// Bytes per second, one direction.
-    Link { name: String, bytes_per_s: f64 },
+    Link {
+        name: String,
+        bytes_per_s: f64,
+    },
 }
 
 impl Collectives {
@@ -123,7 +126,12 @@ impl Collectives {
     }
 
     /// Seconds of one collective over a buffer.
-    pub fn seconds(&self, operation: Operation, ranks: u64, bytes: u64) -> Result<f64, CollectiveError> {
+    pub fn seconds(
+        &self,
+        operation: Operation,
+        ranks: u64,
+        bytes: u64,
+    ) -> Result<f64, CollectiveError> {
         if ranks < 2 || bytes == 0 {
             return Ok(0.0);
         }
@@ -146,8 +154,17 @@ impl Collectives {
 }
 
 impl Table {
-    fn seconds(&self, operation: Operation, ranks: u64, bytes: f64) -> Result<f64, CollectiveError> {
-        let curves = || self.curves.iter().filter(|curve| curve.operation == operation);
+    fn seconds(
+        &self,
+        operation: Operation,
+        ranks: u64,
+        bytes: f64,
+    ) -> Result<f64, CollectiveError> {
+        let curves = || {
+            self.curves
+                .iter()
+                .filter(|curve| curve.operation == operation)
+        };
         let most = curves().map(|curve| curve.ranks).max().unwrap_or(1);
         let above = curves()
             .filter(|curve| curve.ranks >= ranks)
@@ -216,7 +233,12 @@ mod tests {
                 // No faster than the links: at most 900 GB/s a direction.
                 let (bytes, us) = curve.bytes_us[curve.bytes_us.len() - 1];
                 let bus = bytes * curve.operation.bus_factor(curve.ranks as f64) / us / 1e3;
-                assert!((5.0..900.0).contains(&bus), "{name} {:?} {}: {bus} GB/s", curve.operation, curve.ranks);
+                assert!(
+                    (5.0..900.0).contains(&bus),
+                    "{name} {:?} {}: {bus} GB/s",
+                    curve.operation,
+                    curve.ranks
+                );
             }
         }
     }

@@ -27,7 +27,12 @@ pub struct Exchange {
 /// Tensor parallel: a sum over ranks after attention and after the feed-forward part (one where they are parallel), one after the
 /// embedding, and a gather of the logits. Experts across data-parallel ranks: tokens go to their experts and back instead of the sum
 /// after that part. Pipeline: the residual stream from stage to stage.
-pub fn exchanges(model: &Model, parallel: &Parallel, workload: &Workload, pass: &Pass) -> Vec<Exchange> {
+pub fn exchanges(
+    model: &Model,
+    parallel: &Parallel,
+    workload: &Workload,
+    pass: &Pass,
+) -> Vec<Exchange> {
     let Some(decoder) = &model.decoder else {
         return Vec::new();
     };
@@ -63,13 +68,25 @@ pub fn exchanges(model: &Model, parallel: &Parallel, workload: &Workload, pass: 
     add(Operation::AllReduce, tensor, stream, sums + 1);
     let logits = pass.batch.saturating_mul(pass.logits);
     let vocabulary = decoder.head.linear.outputs.saturating_mul(tensor);
-    add(Operation::AllGather, tensor, bytes(logits.saturating_mul(vocabulary)), 1);
+    add(
+        Operation::AllGather,
+        tensor,
+        bytes(logits.saturating_mul(vocabulary)),
+        1,
+    );
     for group in decoder.groups.iter().filter(routed) {
         if let FeedForward::Moe(moe) = &group.layer.feed {
-            let pairs = rows.saturating_mul(moe.experts.top_k).saturating_mul(decoder.hidden);
+            let pairs = rows
+                .saturating_mul(moe.experts.top_k)
+                .saturating_mul(decoder.hidden);
             // Each rank sends its share of the group's tokens.
             let sent = bytes(pairs.div_ceil(tensor));
-            add(Operation::AllToAll, parallel.expert, sent, 2 * group.layers.len() as u64);
+            add(
+                Operation::AllToAll,
+                parallel.expert,
+                sent,
+                2 * group.layers.len() as u64,
+            );
         }
     }
     if parallel.pipeline > 1 {

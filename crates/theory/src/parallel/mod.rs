@@ -58,7 +58,8 @@ impl Spread {
         if let Some((key, found, expected)) = parallel.mistake() {
             return Err(invalid(key, found, expected));
         }
-        let needs_links = parallel.tensor > 1 || parallel.pipeline > 1 || parallel.shares_experts_across_data();
+        let needs_links =
+            parallel.tensor > 1 || parallel.pipeline > 1 || parallel.shares_experts_across_data();
         let collectives = needs_links
             .then(|| Collectives::of(device))
             .transpose()
@@ -76,7 +77,11 @@ impl Spread {
     }
 
     /// A predictor of that model.
-    pub fn predictor<'a>(&'a self, device: &'a Device, profile: &EfficiencyProfile) -> Predictor<'a> {
+    pub fn predictor<'a>(
+        &'a self,
+        device: &'a Device,
+        profile: &EfficiencyProfile,
+    ) -> Predictor<'a> {
         Predictor::new(&self.rank, device, profile)
     }
 
@@ -114,7 +119,8 @@ impl Spread {
         found.ttft_ns = vision + Nanos::from_seconds(found.prefill.time_ns.seconds() * fill);
         let decode_time = found.decode.map_or(Nanos(0), |phase| phase.time_ns);
         let steps = own.decode_steps();
-        found.tpot_ns = (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
+        found.tpot_ns =
+            (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
         found.total_ns = found.ttft_ns + decode_time;
         let rate = |tokens: u64, time: Nanos| {
             tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
@@ -127,7 +133,10 @@ impl Spread {
             weights_bytes: memory.weights_bytes,
             kv_bytes: memory.kv_bytes,
             needed_bytes: needed,
-            fits: found.memory.capacity_bytes.map(|capacity| needed <= capacity),
+            fits: found
+                .memory
+                .capacity_bytes
+                .map(|capacity| needed <= capacity),
             ..found.memory
         };
         Ok(SpreadPrediction {
@@ -158,7 +167,10 @@ impl Spread {
         let ends = bytes(&ends);
         // Embedding and head are on different stages, and a tied head is a copy there.
         let of_ends = if self.parallel.pipeline > 1 {
-            let head = decoder.head.linear.bytes(&self.rank.formats(&workload.precision)) as f64;
+            let head = decoder
+                .head
+                .linear
+                .bytes(&self.rank.formats(&workload.precision)) as f64;
             (ends - if decoder.head.tied { 0.0 } else { head }).max(head)
         } else {
             ends
@@ -230,10 +242,13 @@ impl Spread {
 
 /// Experts and those that a token uses, of the first mixture.
 fn first_moe(decoder: &Decoder) -> Option<(u64, u64)> {
-    decoder.groups.iter().find_map(|group| match &group.layer.feed {
-        crate::block::FeedForward::Moe(moe) => Some((moe.experts.count, moe.experts.top_k)),
-        crate::block::FeedForward::Dense(_) => None,
-    })
+    decoder
+        .groups
+        .iter()
+        .find_map(|group| match &group.layer.feed {
+            crate::block::FeedForward::Moe(moe) => Some((moe.experts.count, moe.experts.top_k)),
+            crate::block::FeedForward::Dense(_) => None,
+        })
 }
 
 /// Communication runs on the device: it hides where the host is the slower one.

@@ -3,7 +3,9 @@
 use super::{Parallel, invalid};
 use crate::{
     Model, WorkloadError,
-    block::{Attention, FeedForward, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe, Norm, Projections},
+    block::{
+        Attention, FeedForward, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe, Norm, Projections,
+    },
     model::Decoder,
 };
 
@@ -48,7 +50,11 @@ fn part(what: &str, whole: u64, by: u64) -> Result<u64, WorkloadError> {
     if whole.is_multiple_of(by) {
         Ok(whole / by)
     } else {
-        Err(invalid("tensor", by, format!("a divisor of the model's {what} ({whole})")))
+        Err(invalid(
+            "tensor",
+            by,
+            format!("a divisor of the model's {what} ({whole})"),
+        ))
     }
 }
 
@@ -64,7 +70,10 @@ fn divide_attention(attention: &mut Attention, by: u64) -> Result<(), WorkloadEr
     } else if by.is_multiple_of(attention.kv_heads) {
         1
     } else {
-        let expected = format!("a multiple or a divisor of the model's key and value heads ({})", attention.kv_heads);
+        let expected = format!(
+            "a multiple or a divisor of the model's key and value heads ({})",
+            attention.kv_heads
+        );
         return Err(invalid("tensor", by, expected));
     };
     let dim = attention.head_dim;

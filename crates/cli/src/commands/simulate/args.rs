@@ -17,8 +17,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME", default_value = "fused")]
     pub(crate) efficiency: String,
     /// Time that the engine adds to every predicted step: scheduling, sampling, detokenization.
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0ms", conflicts_with = "calibrate")]
-    pub(crate) step_overhead: Duration,
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "calibrate")]
+    pub(crate) step_overhead: Option<Duration>,
     /// Step times from a recorded server instead: a Kineto trace with vLLM's or SGLang's step labels (`bench --profile`).
     #[arg(long, value_name = "TRACE")]
     pub(crate) calibrate: Option<PathBuf>,
@@ -93,7 +93,12 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "N")]
     pub(crate) kv_blocks: Option<u64>,
     /// Share of the device's memory that the engine takes.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.9, conflicts_with = "kv_blocks")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.9,
+        conflicts_with = "kv_blocks"
+    )]
     pub(crate) gpu_memory_utilization: f64,
     /// Prompts are not split over steps.
     #[arg(long)]

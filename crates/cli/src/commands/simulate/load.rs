@@ -48,8 +48,8 @@ pub(super) fn load(args: &LoadArgs) -> Result<(Load, String), Failure> {
         );
         return Ok((load, line));
     };
-    let trace = replay::load(path)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let trace =
+        replay::load(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     let load = Load::traced(&trace, &arrivals, args.speedup, args.requests, args.seed);
     let (prompts, outputs) = means(&load);
     let line = format!(

@@ -114,17 +114,13 @@ fn run(
         candidates = Some(found);
     }
     let replicas = match args.search_replicas {
-        Some(most) => {
-            Some(search::replicas(load, &settings, time, most, slos).map_err(wrong)?)
-        }
+        Some(most) => Some(search::replicas(load, &settings, time, most, slos).map_err(wrong)?),
         None => None,
     };
     let summary = match (&replicas, candidates.as_ref().and_then(|all| all.first())) {
         (Some(found), _) => found.summary.clone(),
         (None, Some(best)) => best.summary.clone(),
-        (None, None) => {
-            search::on_replicas(load, &settings, time, count, slos).map_err(wrong)?
-        }
+        (None, None) => search::on_replicas(load, &settings, time, count, slos).map_err(wrong)?,
     };
     let objectives = slos.iter().map(|slo| Objective {
         slo: slo.to_string(),

@@ -11,10 +11,7 @@ use llmprof_simulate::{
     predicted::{Predict, Predicted},
 };
 use llmprof_theory::{
-    Model, Workload,
-    device::Device,
-    parallel::Spread,
-    predict::EfficiencyProfile,
+    Model, Workload, device::Device, parallel::Spread, predict::EfficiencyProfile,
 };
 use llmprof_units::Nanos;
 use serde::Serialize;
@@ -86,7 +83,7 @@ pub(super) fn with<R>(
         let (calibration, basis) = calibrated(trace)?;
         return then(&calibration, blocks, basis);
     }
-    let overhead = predict::nanos(args.step_overhead);
+    let overhead = args.step_overhead.map_or(Nanos(0), predict::nanos);
     let time = Predicted::new(&predict, &workload, overhead)
         .map_err(|error| Failure::new(error.to_string()))?;
     let basis = predicted_basis(&subjects, &profile, overhead);
@@ -121,10 +118,10 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
         return Err(Failure::new("a simulation needs a device").hint(hint.to_owned()));
     }
     if plan.parallel.data > 1 {
-        return Err(
-            Failure::new("an engine of a simulation has one group of sequences, not parallel.data of them")
-                .hint("--replicas N simulates N engines".to_owned()),
-        );
+        return Err(Failure::new(
+            "an engine of a simulation has one group of sequences, not parallel.data of them",
+        )
+        .hint("--replicas N simulates N engines".to_owned()));
     }
     Ok(Subjects {
         name: subject.name.clone(),

@@ -31,8 +31,8 @@ pub(super) enum Code {
 pub(super) struct Change {
     pub(super) code: Code,
     pub(super) overrides: Vec<String>,
-    /// Where the change is one of the software: the efficiencies that describe it.
-    pub(super) profile: Option<EfficiencyProfile>,
+    /// Where the change is one of the software that runs decode steps: the efficiencies that describe it.
+    pub(super) decode_profile: Option<EfficiencyProfile>,
 }
 
 impl Change {
@@ -40,7 +40,7 @@ impl Change {
         Self {
             code,
             overrides,
-            profile: None,
+            decode_profile: None,
         }
     }
 }
@@ -67,7 +67,10 @@ pub(super) fn all(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<
     }
     if plan.parallel.tensor == 1 {
         for ranks in [2, 4, 8] {
-            found.push(one(Code::TensorParallel, format!("parallel.tensor={ranks}")));
+            found.push(one(
+                Code::TensorParallel,
+                format!("parallel.tensor={ranks}"),
+            ));
         }
     }
     found.extend(devices(request));
@@ -75,7 +78,7 @@ pub(super) fn all(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<
     Ok(found)
 }
 
-/// What another way of running the same model would gain. Only PyTorch has the keys.
+/// What another way of running the same model would gain. Only PyTorch has the keys, and captures and compiles decode alone.
 fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change>, Failure> {
     let runtime = &request.plan.runtime;
     let mut found = Vec::new();
@@ -86,7 +89,7 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
         let mut without_host = profile.clone();
         without_host.host_us_per_kernel = None;
         found.push(Change {
-            profile: Some(without_host),
+            decode_profile: Some(without_host),
             ..Change::new(Code::CudaGraph, vec!["runtime.cuda_graph=true".to_owned()])
         });
     }
@@ -94,8 +97,11 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
         let fused = EfficiencyProfile::embedded("fused")
             .map_err(|error| Failure::new(error.to_string()))?;
         found.push(Change {
-            profile: Some(fused),
-            ..Change::new(Code::Fusion, vec!["runtime.compile=reduce-overhead".to_owned()])
+            decode_profile: Some(fused),
+            ..Change::new(
+                Code::Fusion,
+                vec!["runtime.compile=reduce-overhead".to_owned()],
+            )
         });
     }
     if request.plan.workload.attention == AttentionConvention::Full {
@@ -119,7 +125,11 @@ fn devices(request: &Request) -> Vec<Change> {
     let entries = catalog.entries();
     let others = entries.iter().filter(|entry| entry.name != own.name);
     others
-        .filter(|entry| catalog.by_name(&entry.name).is_ok_and(|device| device.kind == own.kind))
+        .filter(|entry| {
+            catalog
+                .by_name(&entry.name)
+                .is_ok_and(|device| device.kind == own.kind)
+        })
         .map(|entry| Change::new(Code::Device, vec![format!("hardware.spec={}", entry.name)]))
         .collect()
 }

@@ -143,20 +143,33 @@ fn kv_heads<'a>(draft: &Draft<'a>) -> Vec<(Code, Draft<'a>)> {
     [2, 4, 8]
         .into_iter()
         .filter(|by| own.is_multiple_of(*by) && heads.is_multiple_of(own / by))
-        .map(|by| (Code::KvHeads, draft.clone().set("num_key_value_heads", own / by)))
+        .map(|by| {
+            (
+                Code::KvHeads,
+                draft.clone().set("num_key_value_heads", own / by),
+            )
+        })
         .collect()
 }
 
 /// Twice as many heads of half the size, and the other way round; keys and values keep their width.
 fn head_sizes<'a>(draft: &Draft<'a>) -> Vec<(Code, Draft<'a>)> {
-    let (Some(heads), Some(hidden)) = (draft.number("num_attention_heads"), draft.number("hidden_size")) else {
+    let (Some(heads), Some(hidden)) = (
+        draft.number("num_attention_heads"),
+        draft.number("hidden_size"),
+    ) else {
         return Vec::new();
     };
     let kv = draft.number("num_key_value_heads").unwrap_or(heads);
     let size = draft.number("head_dim").unwrap_or(hidden / heads.max(1));
     let mut found = Vec::new();
     for (heads, kv, size, divides) in [
-        (heads / 2, kv / 2, size * 2, heads.is_multiple_of(2) && kv.is_multiple_of(2)),
+        (
+            heads / 2,
+            kv / 2,
+            size * 2,
+            heads.is_multiple_of(2) && kv.is_multiple_of(2),
+        ),
         (heads * 2, kv * 2, size / 2, size.is_multiple_of(2)),
     ] {
         if divides && (32..=256).contains(&size) {
@@ -176,7 +189,10 @@ fn widths<'a>(draft: &Draft<'a>) -> Vec<(Code, Draft<'a>)> {
     let Some(key) = draft.key(&FEED_WIDTHS) else {
         return Vec::new();
     };
-    let Some(width) = draft.number(key).filter(|width| !width.is_multiple_of(TILE)) else {
+    let Some(width) = draft
+        .number(key)
+        .filter(|width| !width.is_multiple_of(TILE))
+    else {
         return Vec::new();
     };
     let rounded = ((width as f64 / TILE as f64).round() as u64).max(1) * TILE;
@@ -195,5 +211,8 @@ fn experts<'a>(draft: &Draft<'a>) -> Vec<(Code, Draft<'a>)> {
     if count.is_multiple_of(2) {
         found.push(draft.clone().set(key, count / 2).set(width, each * 2));
     }
-    found.into_iter().map(|draft| (Code::Experts, draft)).collect()
+    found
+        .into_iter()
+        .map(|draft| (Code::Experts, draft))
+        .collect()
 }

@@ -29,7 +29,10 @@ pub(super) struct Tried {
 }
 
 pub(super) fn try_best(advisor: &Advisor<'_>, advice: &mut [Advice]) -> Result<Tried, Failure> {
-    let Some(best) = advice.iter().find(|advice| advice.runs && advice.figures.fits != Some(false)) else {
+    let Some(best) = advice
+        .iter()
+        .find(|advice| advice.runs && advice.figures.fits != Some(false))
+    else {
         let why = advice.iter().find_map(|advice| advice.refused.clone());
         return Err(Failure::new("`run` accepts none of the changes").hint(why));
     };
@@ -39,7 +42,10 @@ pub(super) fn try_best(advisor: &Advisor<'_>, advice: &mut [Advice]) -> Result<T
         .metrics
         .iter()
         .find(|found| found.metric == "tokens_per_s");
-    let (a, b) = (found.and_then(|found| found.a), found.and_then(|found| found.b));
+    let (a, b) = (
+        found.and_then(|found| found.a),
+        found.and_then(|found| found.b),
+    );
     Ok(Tried {
         overrides: best.overrides.clone(),
         predicted_speedup: best.speedup,

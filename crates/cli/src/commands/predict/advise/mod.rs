@@ -57,6 +57,18 @@ impl Figures {
             devices,
         }
     }
+
+    /// Decode steps as in `other`, prefill as it is.
+    fn decode_as(&mut self, other: &Self, plan: &Plan) {
+        let steps = plan.workload.new_tokens.saturating_sub(1) as f64;
+        let decode = other.tpot_ns.map_or(0.0, Nanos::seconds) * steps;
+        let tokens = plan
+            .workload
+            .new_tokens
+            .saturating_mul(plan.workload.batch_size);
+        self.tpot_ns = other.tpot_ns;
+        self.tokens_per_s = tokens as f64 / (self.ttft_ns.seconds() + decode).max(1e-12);
+    }
 }
 
 /// A change with its prediction.
@@ -117,8 +129,10 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
         host,
     };
     if advisor.app.expand_sweep(advisor.base, &advisor.host)?.len() != 1 {
-        return Err(Failure::new("--advise starts from one request, not from a sweep")
-            .hint("give one value per key".to_owned()));
+        return Err(
+            Failure::new("--advise starts from one request, not from a sweep")
+                .hint("give one value per key".to_owned()),
+        );
     }
     let mut request = advisor.request(&[])?;
     let plan = request.plan.clone();
@@ -143,8 +157,9 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     match args.format {
         PredictFormat::Table => output.document(&page::document(&advised)),
         PredictFormat::Json => output.json(&advised),
-        PredictFormat::Csv => Err(Failure::new("--advise prints a table or JSON")
-            .hint("--format json".to_owned())),
+        PredictFormat::Csv => {
+            Err(Failure::new("--advise prints a table or JSON").hint("--format json".to_owned()))
+        }
     }
 }
 
@@ -169,14 +184,19 @@ impl Advisor<'_> {
     fn figures(&self, request: &Request, profile: &EfficiencyProfile) -> Result<Figures, Failure> {
         let model: &Model = request.subject.counted()?;
         let Some(device) = &request.subject.device else {
-            return Err(Failure::new("a prediction needs a device")
-                .hint("hardware.spec=NAME, where `llmprof hardware list` shows the names".to_owned()));
+            return Err(Failure::new("a prediction needs a device").hint(
+                "hardware.spec=NAME, where `llmprof hardware list` shows the names".to_owned(),
+            ));
         };
         let workload = request.plan.spread_workload();
         let predictor = Predictor::new(model, device, profile);
         let found = ranks::predict(&predictor, model, profile, &workload)
             .map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Figures::of(&found, model.parameters(), workload.parallel.ranks()))
+        Ok(Figures::of(
+            &found,
+            model.parameters(),
+            workload.parallel.ranks(),
+        ))
     }
 
     /// Every change that composes and gains, best first; what does not fit the device's memory comes last.
@@ -210,8 +230,10 @@ impl Advisor<'_> {
         } else {
             crate::subject::device(&changed.plan.hardware.spec).ok()
         };
-        let profile = change.profile.as_ref().unwrap_or(&self.profile);
-        let found = self.figures(&changed, profile).ok()?;
+        let mut found = self.figures(&changed, &self.profile).ok()?;
+        if let Some(profile) = &change.decode_profile {
+            found.decode_as(&self.figures(&changed, profile).ok()?, &changed.plan);
+        }
         let refused = run::check(&self.with(&change.overrides)).err();
         Some(Advice {
             code: change.code,

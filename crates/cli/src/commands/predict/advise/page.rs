@@ -13,7 +13,18 @@ pub(super) fn document(advised: &Advised) -> Document {
     );
     document.summary = summary(advised);
     let mut table = Table::new(
-        &["SPEEDUP", "CHANGE", "OVERRIDES", "TTFT", "TPOT", "TOKENS/S", "DEVICES", "MEMORY EACH", "FITS", "RUN"],
+        &[
+            "SPEEDUP",
+            "CHANGE",
+            "OVERRIDES",
+            "TTFT",
+            "TPOT",
+            "TOKENS/S",
+            "DEVICES",
+            "MEMORY EACH",
+            "FITS",
+            "RUN",
+        ],
         3,
     );
     for advice in &advised.advice {
@@ -32,7 +43,9 @@ fn cells(advice: &Advice) -> [String; 10] {
         name(advice.code).to_owned(),
         advice.overrides.join(" "),
         figures.ttft_ns.to_string(),
-        figures.tpot_ns.map_or("–".to_owned(), |time| time.to_string()),
+        figures
+            .tpot_ns
+            .map_or("–".to_owned(), |time| time.to_string()),
         significant(figures.tokens_per_s),
         figures.devices.to_string(),
         Bytes(figures.memory_bytes).to_string(),
@@ -68,7 +81,9 @@ fn name(code: Code) -> &'static str {
 
 fn summary(advised: &Advised) -> Vec<String> {
     let base = &advised.request;
-    let tpot = base.tpot_ns.map_or(String::new(), |time| format!(", TPOT {time}"));
+    let tpot = base
+        .tpot_ns
+        .map_or(String::new(), |time| format!(", TPOT {time}"));
     let mut lines = vec![format!(
         "Now: TTFT {}{tpot}, {} tokens/s, {} of memory a device (fits: {}).",
         base.ttft_ns,
@@ -122,7 +137,10 @@ fn notes(advised: &Advised) -> Vec<String> {
         );
     }
     if advised.left_out > 0 {
-        lines.push(format!("{} more changes gain less than 0.5 %.", advised.left_out));
+        lines.push(format!(
+            "{} more changes gain less than 0.5 %.",
+            advised.left_out
+        ));
     }
     lines
 }

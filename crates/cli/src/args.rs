@@ -103,8 +103,21 @@ Examples:
   llmprof predict hardware.spec=h100_sxm,h200 runtime.batch_size=1,8,32
   llmprof predict model=qwen2_5_7b 'model.num_key_value_heads=4,28' hardware.spec=h200
   llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --tpot 20ms
+  llmprof predict model=llama3_1_70b hardware.spec=h200 parallel.tensor=1,2,4,8
+  llmprof predict model=qwen2_5_7b hardware.spec=h200 runtime=pytorch --advise
   llmprof predict hardware.spec=l4 'workload.prompt_tokens=range(128,8192,128)' --format csv > t.csv")]
     Predict(PredictArgs),
+    /// Simulate a serving engine under a load: TTFT, TPOT, goodput, best settings, number of GPUs.
+    ///
+    /// Continuous batching as vLLM schedules it, step by step, with step times from the predictor or fitted to a recorded server.
+    /// Exit code 1: an objective (--slo) is not met.
+    #[command(after_help = "\
+Examples:
+  llmprof simulate model=llama3_1_8b hardware.spec=h200 --rate 8 --prompt-tokens 512 --slo 'ttft:p99<500ms'
+  llmprof simulate model=llama3_1_70b hardware.spec=h200 workload.weights=fp8 --rate 30 --slo 'tpot:p90<40ms' --search-replicas
+  llmprof simulate model=qwen2_5_7b hardware.spec=l40s --trace mooncake.jsonl --search-settings
+  llmprof simulate --calibrate rank0.pt.trace.json.gz --kv-blocks 4096 --rate 2 --json | jq .summary.ttft_ms.p99")]
+    Simulate(Box<crate::commands::SimulateArgs>),
     /// Load-test a serving endpoint, watch the server, and say where each request's time went.
     ///
     /// OpenAI-compatible completions and chat, streaming or not. Latencies count from when a request was due; tokens are what
@@ -450,6 +463,12 @@ pub(crate) struct PredictArgs {
     /// Target TPOT: show what it would need.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) tpot: Option<Duration>,
+    /// Rank changes of one request by predicted gain, each with the overrides that try it.
+    #[arg(long)]
+    pub(crate) advise: bool,
+    /// As --advise, and run the best change that runs here in turns with the request: predicted beside measured.
+    #[arg(long = "try")]
+    pub(crate) try_best: bool,
     /// Output format.
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: PredictFormat,

@@ -5,27 +5,22 @@
 //! tokens are what the server or a tokenizer counts, and the client says of itself whether it kept up.
 
 pub mod answer;
-pub mod arrivals;
 pub mod body;
 pub mod client;
 pub mod clock;
 pub mod dataset;
 pub mod endpoint;
 pub mod findings;
-pub mod lengths;
 pub mod parts;
 pub mod plan;
 pub mod prompt;
-pub mod random;
 pub mod record;
-pub mod replay;
 pub mod results;
 pub mod self_check;
 pub mod server;
-pub mod slo;
 pub mod sse;
-pub mod statistics;
 pub mod stub;
 pub mod summary;
 pub mod sweep;
-pub mod text_file;
+
+pub use llmprof_traffic::{arrivals, lengths, random, replay, slo, statistics, text_file};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     client::LoadRecord,
     record::{RequestRecord, TokenBasis},
-    slo::Slo,
+    slo::{Latencies, Metric, RequestLatencies, Slo},
     statistics::Distribution,
 };
 
@@ -59,6 +59,35 @@ pub struct Summary {
     pub duration_s: f64,
     /// The part of the load in which neither its start nor its end shows.
     pub steady_state: Option<SteadyState>,
+}
+
+impl Latencies for Summary {
+    fn distribution(&self, metric: Metric) -> Option<Distribution> {
+        match metric {
+            Metric::Ttft => self.ttft_ms,
+            Metric::Tpot => self.tpot_ms,
+            Metric::Itl => self.itl_ms,
+            Metric::E2e => self.e2e_ms,
+        }
+    }
+
+    fn outcomes(&self) -> (u64, u64) {
+        (self.completed, self.failed)
+    }
+}
+
+impl RequestLatencies for RequestRecord {
+    fn latency_ms(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Ttft => ttft(self),
+            Metric::Tpot => tpot(self),
+            Metric::E2e => e2e(self),
+            Metric::Itl => {
+                let gaps = self.inter_token_ns().unwrap_or_default();
+                gaps.into_iter().reduce(f64::max).map(|ns| ns / 1e6)
+            }
+        }
+    }
 }
 
 /// Requests in flight, from due to end.
@@ -139,7 +168,7 @@ impl Summary {
         });
         let inputs = sum(all(), |r| r.prompt_tokens);
         let good = all()
-            .filter(|r| slos.iter().all(|slo| slo.is_met_by(r)))
+            .filter(|r| slos.iter().all(|slo| slo.is_met_by(*r)))
             .count();
         let (mut failures, mut token_basis) = (BTreeMap::new(), BTreeMap::new());
         for failure in load.requests.iter().filter_map(|r| r.failure.as_ref()) {

@@ -17,6 +17,7 @@ use std::{fmt, path::PathBuf};
 
 use llmprof_theory::{
     AttentionConvention, Images, Logits, MlaDecode, Precision, WeightFormat, Workload,
+    parallel::Parallel,
 };
 use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,19 @@ pub struct Plan {
     pub output: OutputPlan,
     /// How tokens are generated.
     pub infer: InferPlan,
+    /// Devices that share the model, on paper.
+    #[serde(default, skip_serializing_if = "Parallel::is_single")]
+    pub parallel: Parallel,
+}
+
+impl Plan {
+    /// The workload as theory takes it, with the devices that share it.
+    pub fn spread_workload(&self) -> Workload {
+        Workload {
+            parallel: self.parallel,
+            ..self.workload.workload()
+        }
+    }
 }
 
 /// A place to compute: the CPU, one CUDA device, or a device that only torch knows.

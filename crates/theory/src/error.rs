@@ -66,6 +66,14 @@ pub enum WorkloadError {
         /// What it may hold.
         expected: String,
     },
+    /// A way of spreading a model over devices that cannot be.
+    #[error("`parallel.{key}` is {found}, but must be {expected}")]
+    Parallel {
+        key: &'static str,
+        found: u64,
+        /// What it may be.
+        expected: String,
+    },
     /// A step whose sequences contradict themselves.
     #[error(
         "the {part} sequences of a step are {found}: every sequence needs a new token, and sums must be those of some sequences"

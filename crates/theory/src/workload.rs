@@ -3,7 +3,7 @@
 use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
-use crate::{operator::Phase, quant::WeightFormat};
+use crate::{operator::Phase, quant::WeightFormat, ranks::Parallel};
 
 /// How the work of attention is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -108,6 +108,9 @@ pub struct Workload {
     pub mla: MlaDecode,
     /// Which experts are reached.
     pub routing: Routing,
+    /// Devices that share the model.
+    #[serde(skip_serializing_if = "Parallel::is_single")]
+    pub parallel: Parallel,
 }
 
 impl Default for Workload {
@@ -124,6 +127,7 @@ impl Default for Workload {
             logits: Logits::default(),
             mla: MlaDecode::default(),
             routing: Routing::default(),
+            parallel: Parallel::default(),
         }
     }
 }

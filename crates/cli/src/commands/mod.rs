@@ -18,6 +18,7 @@ pub(crate) mod profile;
 mod record;
 mod run;
 mod runs;
+mod simulate;
 mod trtexec;
 mod worker;
 
@@ -26,6 +27,7 @@ use std::{ffi::OsString, process::ExitCode};
 pub(crate) use bench::BenchArgs;
 pub(crate) use compare::CompareArgs;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
+pub(crate) use simulate::SimulateArgs;
 
 use crate::{args::Command, failure::Failure, output::Output};
 
@@ -65,6 +67,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Export(args) => profile::export(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
+        Command::Simulate(args) => return simulate::simulate(&args, output),
         Command::Doctor(args) => doctor::doctor(&args, output)?,
         Command::Kernels { command } => kernels::kernels(command, output)?,
         Command::Hardware { command } => hardware::hardware(command, output)?,

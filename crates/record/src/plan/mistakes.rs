@@ -84,6 +84,15 @@ impl Plan {
                 wrong(key, "must be at least 1".to_owned(), None);
             }
         }
+        if let Some((key, value, expected)) = self.parallel.mistake() {
+            let key = match key {
+                "tensor" => "parallel.tensor",
+                "pipeline" => "parallel.pipeline",
+                "expert" => "parallel.expert",
+                _ => "parallel.data",
+            };
+            wrong(key, format!("{value}, but must be {expected}"), None);
+        }
         if let Some(shortest) = self.dataset.min_prompt_tokens
             && !(1..=self.workload.prompt_tokens).contains(&shortest)
         {
@@ -211,6 +220,13 @@ impl Plan {
                 "runtime.timeout_s",
                 format!("must be a positive number of seconds, at most {LONGEST_S}"),
                 None,
+            );
+        }
+        if !self.parallel.is_single() {
+            wrong(
+                "parallel",
+                "a run is on one device: only `predict` and `simulate` spread a model".to_owned(),
+                Some("runtime.serving.tensor_parallel=N starts a server on N GPUs"),
             );
         }
         self.refused(&mut wrong);

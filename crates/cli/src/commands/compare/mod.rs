@@ -19,11 +19,15 @@ use llmprof_report::{
     plots,
     render::{html, markdown},
 };
+use llmprof_units::Share;
 use serde_json::{Value, json};
 
 pub(crate) use self::args::CompareArgs;
 use self::gates::Judged;
 use crate::{app, failure::Failure, output::Output, outputs};
+
+/// Difference that does not matter where nobody says what does.
+const RESOLUTION: &str = "2%";
 
 /// Exit code of an interrupted comparison.
 const INTERRUPTED: u8 = 130;
@@ -84,6 +88,42 @@ pub(crate) fn compare(args: &CompareArgs, output: &mut Output) -> Result<ExitCod
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(gates::exit_code(&judged, args.inconclusive))
+}
+
+/// Runs two requests in turns, for another command; the comparison and its directory.
+pub(crate) fn in_turns(
+    sides: &[Vec<String>; 2],
+    rounds: u64,
+    time: std::time::Duration,
+) -> Result<(Comparison, PathBuf), Failure> {
+    let resolution: Share = RESOLUTION.parse().expect("a share");
+    let args = CompareArgs {
+        sides: Vec::new(),
+        run: sides.iter().map(|words| turns::joined(words)).collect(),
+        rounds,
+        time,
+        resolution,
+        gate: Vec::new(),
+        inconclusive: args::Inconclusive::Pass,
+        baseline: None,
+        save_baseline: None,
+        junit: None,
+        github: false,
+        output: None,
+        json: true,
+    };
+    let options = Options {
+        resolution: resolution.fraction(),
+        interleaved: true,
+    };
+    let dir = turns_dir(&app::host()?.cwd);
+    let taken = turns::take(&args, options, &dir)?;
+    let compared = one(&taken.a, &taken.b, &args, options)
+        .ok_or_else(|| Failure::new("the runs were interrupted before both sides had run"))?;
+    let compared = [compared];
+    write(&compared, &dir)?;
+    let [compared] = compared;
+    Ok((compared.comparison, dir))
 }
 
 /// Sides that exist: a baseline first, where one is named.

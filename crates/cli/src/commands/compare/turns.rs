@@ -157,6 +157,14 @@ fn label(name: &str, own: &[String], other: &[String]) -> String {
     }
 }
 
+/// Words as [`words`] splits them again.
+pub(super) fn joined(words: &[String]) -> String {
+    let quoted = words
+        .iter()
+        .map(|word| format!("'{}'", word.replace('\'', "'\"'\"'")));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
 /// Words as a shell splits them: quotes keep spaces, a backslash keeps the next letter.
 fn words(text: &str) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
@@ -224,6 +232,8 @@ mod tests {
         );
         assert_eq!(split(r"path=a\ b"), ["path=a b"]);
         assert_eq!(split(""), [""; 0]);
+        let strange = ["a=it's".to_owned(), "b=\"x y\\".to_owned(), String::new()];
+        assert_eq!(split(&joined(&strange)), strange);
         assert!(words("x='1").is_err());
     }
 }

@@ -197,7 +197,8 @@ impl Axes {
             attention,
             logits,
             mla,
-            routing
+            routing,
+            parallel
         );
     }
 
@@ -261,7 +262,7 @@ impl Reader<'_> {
         Ok(Setting {
             model,
             device,
-            workload: plan.workload.workload(),
+            workload: plan.spread_workload(),
         })
     }
 }
@@ -292,6 +293,7 @@ fn changed(base: &Plan, other: &Plan) -> Vec<&'static str> {
     let (a, b) = (&base.workload, &other.workload);
     note("model", base.model != other.model);
     note("device", base.hardware != other.hardware);
+    note("parallel", base.parallel != other.parallel);
     note("batch", a.batch_size != b.batch_size);
     note("prompt", a.prompt_tokens != b.prompt_tokens);
     note("new_tokens", a.new_tokens != b.new_tokens);

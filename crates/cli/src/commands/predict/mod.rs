@@ -1,7 +1,9 @@
 //! What-if: a grid of predictions over models, designs, devices and workloads.
 
+mod advise;
 mod axes;
 mod print;
+mod ranks;
 
 use std::collections::HashMap;
 
@@ -33,6 +35,9 @@ struct Row<'a> {
 }
 
 pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Failure> {
+    if advise::is_asked(args) {
+        return advise::advise(args, output);
+    }
     let host = app::host()?;
     let profile = profile(&args.efficiency)?;
     let target = Target {
@@ -48,7 +53,7 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
         let predictor = predictors
             .entry((point.model, point.device))
             .or_insert_with(|| Predictor::new(&model.model, device, &profile));
-        let outcome = predictor.predict(&point.workload);
+        let outcome = ranks::predict(predictor, &model.model, &profile, &point.workload);
         let need = |choose: fn(&Prediction, &Target) -> Option<Need>| {
             outcome
                 .as_ref()
@@ -72,7 +77,7 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
     }
 }
 
-fn profile(name: &str) -> Result<EfficiencyProfile, Failure> {
+pub(super) fn profile(name: &str) -> Result<EfficiencyProfile, Failure> {
     let failed = |error: llmprof_theory::predict::ProfileError| Failure::new(error.to_string());
     if std::path::Path::new(name).extension().is_none() {
         return EfficiencyProfile::embedded(name).map_err(failed);
@@ -82,6 +87,6 @@ fn profile(name: &str) -> Result<EfficiencyProfile, Failure> {
     EfficiencyProfile::read(&text, name).map_err(failed)
 }
 
-fn nanos(duration: std::time::Duration) -> Nanos {
+pub(super) fn nanos(duration: std::time::Duration) -> Nanos {
     Nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }

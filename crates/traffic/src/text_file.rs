@@ -15,7 +15,8 @@ pub enum TextFileError {
     Line { line: usize, what: String },
 }
 
-pub(crate) fn read(path: &Path) -> Result<String, TextFileError> {
+/// The whole text of a file.
+pub fn read(path: &Path) -> Result<String, TextFileError> {
     std::fs::read_to_string(path).map_err(|source| TextFileError::Io {
         path: path.display().to_string(),
         source,

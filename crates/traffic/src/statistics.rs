@@ -47,6 +47,47 @@ impl Distribution {
         Self::of_sorted(&sorted(values))
     }
 
+    /// Of values that occur so often each, as if every one stood there as often. The order of `values` is not kept.
+    pub fn weighted(values: &mut [(f64, u64)]) -> Option<Self> {
+        values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let count: u64 = values.iter().map(|(_, weight)| weight).sum();
+        let last = count.checked_sub(1)?;
+        let total = count as f64;
+        let mean = values.iter().map(|(v, w)| v * *w as f64).sum::<f64>() / total;
+        let squares = values.iter().map(|(v, w)| (v - mean).powi(2) * *w as f64);
+        let std = (squares.sum::<f64>() / total).sqrt();
+        let ranked = |rank: u64| {
+            let mut before = 0;
+            let found = values.iter().find(|(_, weight)| {
+                before += weight;
+                before > rank
+            });
+            found.map_or(f64::NAN, |(value, _)| *value)
+        };
+        let quantile = |p: f64| {
+            let place = p * last as f64;
+            let (below, share) = (place.floor() as u64, place.fract());
+            let low = ranked(below);
+            if share > 0.0 {
+                low + (ranked((below + 1).min(last)) - low) * share
+            } else {
+                low
+            }
+        };
+        Some(Self {
+            count,
+            mean,
+            std,
+            min: ranked(0),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+            max: ranked(last),
+            ci95: None,
+        })
+    }
+
     /// Of independent values, with intervals.
     pub fn with_intervals(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
@@ -160,6 +201,19 @@ mod tests {
         assert_eq!(found.mean, 6.2);
         assert!((found.std - 5.455_272_679).abs() < 1e-8);
         assert_eq!(Distribution::of(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn weights_are_repetitions() {
+        let mut weighted = [(3.0, 4), (1.0, 2), (2.5, 0), (7.0, 1)];
+        let plain = Distribution::of(&[1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 7.0]).unwrap();
+        let found = Distribution::weighted(&mut weighted).unwrap();
+        for name in ["mean", "min", "p50", "p90", "p95", "p99", "max"] {
+            let (a, b) = (found.named(name).unwrap(), plain.named(name).unwrap());
+            assert!((a - b).abs() < 1e-12, "{name}: {a} {b}");
+        }
+        assert_eq!((found.count, found.std), (plain.count, plain.std));
+        assert_eq!(Distribution::weighted(&mut [(1.0, 0)]), None);
     }
 
     #[test]

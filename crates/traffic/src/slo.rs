@@ -4,10 +4,24 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{record::RequestRecord, statistics::Distribution, summary::Summary};
+use crate::statistics::Distribution;
 
 /// Share of requests that may fail where objectives are to be met.
 pub const MOST_FAILURES: f64 = 0.01;
+
+/// The latencies of a whole load.
+pub trait Latencies {
+    /// In milliseconds; `None` where it is not known.
+    fn distribution(&self, metric: Metric) -> Option<Distribution>;
+    /// Requests with a result, and those without.
+    fn outcomes(&self) -> (u64, u64);
+}
+
+/// The latencies of one request.
+pub trait RequestLatencies {
+    /// In milliseconds; of [`Metric::Itl`] the longest. `None` where there is none.
+    fn latency_ms(&self, metric: Metric) -> Option<f64>;
+}
 
 /// A latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,34 +62,20 @@ pub struct Slo {
 
 impl Slo {
     /// What a load has for it; `None` where that is not known.
-    pub fn value(&self, summary: &Summary) -> Option<f64> {
-        let found: Option<Distribution> = match self.metric {
-            Metric::Ttft => summary.ttft_ms,
-            Metric::Tpot => summary.tpot_ms,
-            Metric::Itl => summary.itl_ms,
-            Metric::E2e => summary.e2e_ms,
-        };
-        found?.named(&self.statistic)
+    pub fn value(&self, load: &impl Latencies) -> Option<f64> {
+        load.distribution(self.metric)?.named(&self.statistic)
     }
 
     /// Whether a load meets it. What is not known is not met.
-    pub fn is_met(&self, summary: &Summary) -> bool {
-        self.value(summary)
-            .is_some_and(|value| value < self.limit_ms)
+    pub fn is_met(&self, load: &impl Latencies) -> bool {
+        self.value(load).is_some_and(|value| value < self.limit_ms)
     }
 
     /// Whether one request is below the limit, for goodput. Requests of one token have no TPOT and meet it.
-    pub fn is_met_by(&self, request: &RequestRecord) -> bool {
-        let below = |ns: Option<f64>| ns.is_none_or(|ns| ns / 1e6 < self.limit_ms);
-        match self.metric {
-            Metric::Ttft => below(request.ttft_ns().map(|ns| ns.0 as f64)),
-            Metric::E2e => below(request.e2e_ns().map(|ns| ns.0 as f64)),
-            Metric::Tpot => below(request.tpot_ns()),
-            Metric::Itl => {
-                let gaps = request.inter_token_ns().unwrap_or_default();
-                below(gaps.into_iter().reduce(f64::max))
-            }
-        }
+    pub fn is_met_by(&self, request: &impl RequestLatencies) -> bool {
+        request
+            .latency_ms(self.metric)
+            .is_none_or(|ms| ms < self.limit_ms)
     }
 }
 
@@ -141,10 +141,10 @@ impl fmt::Display for Slo {
 }
 
 /// Whether a load meets all objectives, and hardly any request failed.
-pub fn all_met(slos: &[Slo], summary: &Summary) -> bool {
-    let asked = summary.completed + summary.failed;
-    let failed = summary.failed as f64 / asked.max(1) as f64;
-    summary.completed > 0 && failed <= MOST_FAILURES && slos.iter().all(|slo| slo.is_met(summary))
+pub fn all_met(slos: &[Slo], load: &impl Latencies) -> bool {
+    let (completed, failed) = load.outcomes();
+    let share = failed as f64 / (completed + failed).max(1) as f64;
+    completed > 0 && share <= MOST_FAILURES && slos.iter().all(|slo| slo.is_met(load))
 }
 
 #[cfg(test)]

@@ -1,0 +1,145 @@
+//! The changes that are considered.
+
+use llmprof_record::plan::RuntimeType;
+use llmprof_theory::{AttentionConvention, device::Catalog, predict::EfficiencyProfile};
+use serde::Serialize;
+
+use super::{Advice, Request, design};
+use crate::failure::Failure;
+
+/// Other devices that are kept: the fastest ones.
+const DEVICES: usize = 3;
+
+/// What sort of change it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Code {
+    CudaGraph,
+    Fusion,
+    AttentionBackend,
+    Batch,
+    KvDtype,
+    Weights,
+    TensorParallel,
+    Device,
+    KvHeads,
+    HeadSize,
+    Widths,
+    Experts,
+}
+
+pub(super) struct Change {
+    pub(super) code: Code,
+    pub(super) overrides: Vec<String>,
+    /// Where the change is one of the software that runs decode steps: the efficiencies that describe it.
+    pub(super) decode_profile: Option<EfficiencyProfile>,
+}
+
+impl Change {
+    pub(super) fn new(code: Code, overrides: Vec<String>) -> Self {
+        Self {
+            code,
+            overrides,
+            decode_profile: None,
+        }
+    }
+}
+
+/// Every change worth predicting for a request; what it already has is none.
+pub(super) fn all(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change>, Failure> {
+    let mut found = software(request, profile)?;
+    let plan = &request.plan;
+    let one = |code, line: String| Change::new(code, vec![line]);
+    let batch = plan.workload.batch_size;
+    for factor in [2, 4] {
+        let line = format!("runtime.batch_size={}", batch.saturating_mul(factor));
+        found.push(one(Code::Batch, line));
+    }
+    if plan.workload.kv_dtype.is_none() {
+        for dtype in ["fp8", "int8"] {
+            found.push(one(Code::KvDtype, format!("workload.kv_dtype={dtype}")));
+        }
+    }
+    if plan.workload.weights.is_none() {
+        for format in ["fp8", "int8", "awq"] {
+            found.push(one(Code::Weights, format!("workload.weights={format}")));
+        }
+    }
+    if plan.parallel.tensor == 1 {
+        for ranks in [2, 4, 8] {
+            found.push(one(
+                Code::TensorParallel,
+                format!("parallel.tensor={ranks}"),
+            ));
+        }
+    }
+    found.extend(devices(request));
+    found.extend(design::edits(request)?);
+    Ok(found)
+}
+
+/// What another way of running the same model would gain. Only PyTorch has the keys, and captures and compiles decode alone.
+fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change>, Failure> {
+    let runtime = &request.plan.runtime;
+    let mut found = Vec::new();
+    if runtime.kind != RuntimeType::Pytorch {
+        return Ok(found);
+    }
+    if profile.host_us_per_kernel.is_some() && !runtime.cuda_graph {
+        let mut without_host = profile.clone();
+        without_host.host_us_per_kernel = None;
+        found.push(Change {
+            decode_profile: Some(without_host),
+            ..Change::new(Code::CudaGraph, vec!["runtime.cuda_graph=true".to_owned()])
+        });
+    }
+    if profile.name == "hf_eager" {
+        let fused = EfficiencyProfile::embedded("fused")
+            .map_err(|error| Failure::new(error.to_string()))?;
+        found.push(Change {
+            decode_profile: Some(fused),
+            ..Change::new(
+                Code::Fusion,
+                vec!["runtime.compile=reduce-overhead".to_owned()],
+            )
+        });
+    }
+    if request.plan.workload.attention == AttentionConvention::Full {
+        found.push(Change::new(
+            Code::AttentionBackend,
+            vec![
+                "runtime.attn_implementation=sdpa".to_owned(),
+                "workload.attention=causal".to_owned(),
+            ],
+        ));
+    }
+    Ok(found)
+}
+
+/// Other devices of the same kind.
+fn devices(request: &Request) -> Vec<Change> {
+    let Some(own) = &request.subject.device else {
+        return Vec::new();
+    };
+    let catalog = Catalog::embedded();
+    let entries = catalog.entries();
+    let others = entries.iter().filter(|entry| entry.name != own.name);
+    others
+        .filter(|entry| {
+            catalog
+                .by_name(&entry.name)
+                .is_ok_and(|device| device.kind == own.kind)
+        })
+        .map(|entry| Change::new(Code::Device, vec![format!("hardware.spec={}", entry.name)]))
+        .collect()
+}
+
+/// Of all other devices the fastest: a list of every faster one would hide the rest.
+pub(super) fn keep_best_devices(advice: &mut Vec<Advice>) {
+    let mut kept = 0;
+    advice.retain(|one| {
+        let is_device = one.code == Code::Device;
+        kept += usize::from(is_device);
+        !is_device || kept <= DEVICES
+    });
+}

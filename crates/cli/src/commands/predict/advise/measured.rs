@@ -1,0 +1,59 @@
+//! `--try`: the best change that runs here, run in turns with the request.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Advice, Advisor};
+use crate::{commands::compare, failure::Failure};
+
+/// Rounds to begin with, and how long further ones may take.
+const ROUNDS: u64 = 3;
+const LONGEST: Duration = Duration::from_secs(180);
+
+/// What was predicted of a change beside what was measured.
+#[derive(Serialize)]
+pub(super) struct Tried {
+    pub(super) overrides: Vec<String>,
+    pub(super) predicted_speedup: f64,
+    /// Tokens per second of the change ÷ those of the request; absent where a run has none.
+    pub(super) measured_speedup: Option<f64>,
+    /// Of its 95 % interval, where both sides did the same work.
+    pub(super) ci_low: Option<f64>,
+    pub(super) ci_high: Option<f64>,
+    /// Tokens per second as measured.
+    pub(super) request_tokens_per_s: Option<f64>,
+    pub(super) change_tokens_per_s: Option<f64>,
+    /// Directory of the comparison.
+    pub(super) comparison: String,
+}
+
+pub(super) fn try_best(advisor: &Advisor<'_>, advice: &mut [Advice]) -> Result<Tried, Failure> {
+    let Some(best) = advice
+        .iter()
+        .find(|advice| advice.runs && advice.figures.fits != Some(false))
+    else {
+        let why = advice.iter().find_map(|advice| advice.refused.clone());
+        return Err(Failure::new("`run` accepts none of the changes").hint(why));
+    };
+    let sides = [advisor.with(&[]), advisor.with(&best.overrides)];
+    let (comparison, dir) = compare::in_turns(&sides, ROUNDS, LONGEST)?;
+    let found = comparison
+        .metrics
+        .iter()
+        .find(|found| found.metric == "tokens_per_s");
+    let (a, b) = (
+        found.and_then(|found| found.a),
+        found.and_then(|found| found.b),
+    );
+    Ok(Tried {
+        overrides: best.overrides.clone(),
+        predicted_speedup: best.speedup,
+        measured_speedup: a.zip(b).map(|(a, b)| b / a),
+        ci_low: found.and_then(|found| found.ci_low),
+        ci_high: found.and_then(|found| found.ci_high),
+        request_tokens_per_s: a,
+        change_tokens_per_s: b,
+        comparison: dir.display().to_string(),
+    })
+}

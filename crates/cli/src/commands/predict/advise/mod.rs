@@ -1,0 +1,247 @@
+//! `predict --advise`: changes ranked by what they are predicted to gain, each with the overrides that try it.
+//!
+//! A change is a list of overrides and nothing else: it is composed like any request, so that what does not compose is no advice, and
+//! predicted like any point of a grid. `run` is asked whether it accepts each one.
+
+mod changes;
+mod design;
+mod measured;
+mod page;
+
+use llmprof_config::hydra::{App, Host, RunMode};
+use llmprof_record::plan::Plan;
+use llmprof_theory::{
+    Model,
+    predict::{EfficiencyProfile, Prediction, Predictor},
+};
+use llmprof_units::Nanos;
+use serde::Serialize;
+
+use self::changes::{Change, Code};
+use super::ranks;
+use crate::{
+    app,
+    args::{PredictArgs, PredictFormat},
+    commands::run,
+    failure::Failure,
+    output::Output,
+    plan::{Purpose, plan},
+    subject::Subject,
+};
+
+/// Changes that gain less are left out.
+const LEAST_GAIN: f64 = 1.005;
+
+/// What a request is predicted to take.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Figures {
+    ttft_ns: Nanos,
+    tpot_ns: Option<Nanos>,
+    tokens_per_s: f64,
+    /// Weights and KV cache, of one device where several share the model.
+    memory_bytes: u64,
+    fits: Option<bool>,
+    parameters: u64,
+    devices: u64,
+}
+
+impl Figures {
+    fn of(found: &Prediction, parameters: u64, devices: u64) -> Self {
+        Self {
+            ttft_ns: found.ttft_ns,
+            tpot_ns: found.tpot_ns,
+            tokens_per_s: found.tokens_per_s,
+            memory_bytes: found.memory.needed_bytes.0,
+            fits: found.memory.fits,
+            parameters,
+            devices,
+        }
+    }
+
+    /// Decode steps as in `other`, prefill as it is.
+    fn decode_as(&mut self, other: &Self, plan: &Plan) {
+        let steps = plan.workload.new_tokens.saturating_sub(1) as f64;
+        let decode = other.tpot_ns.map_or(0.0, Nanos::seconds) * steps;
+        let tokens = plan
+            .workload
+            .new_tokens
+            .saturating_mul(plan.workload.batch_size);
+        self.tpot_ns = other.tpot_ns;
+        self.tokens_per_s = tokens as f64 / (self.ttft_ns.seconds() + decode).max(1e-12);
+    }
+}
+
+/// A change with its prediction.
+#[derive(Debug, Serialize)]
+pub(super) struct Advice {
+    code: Code,
+    /// In the order they are given after the request's own.
+    overrides: Vec<String>,
+    /// Tokens per second ÷ those of the request.
+    speedup: f64,
+    figures: Figures,
+    /// Whether `llmprof run` accepts the request with these overrides.
+    runs: bool,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Advised {
+    /// Always `predicted`.
+    basis: &'static str,
+    model: String,
+    device: String,
+    efficiencies: String,
+    request: Figures,
+    advice: Vec<Advice>,
+    /// Changes that compose and gain too little.
+    left_out: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tried: Option<measured::Tried>,
+}
+
+/// A request that is composed, and what it is about.
+pub(super) struct Request {
+    plan: Plan,
+    subject: Subject,
+}
+
+pub(super) struct Advisor<'a> {
+    app: App,
+    host: Host,
+    base: &'a [String],
+    profile: EfficiencyProfile,
+}
+
+/// Whether the arguments ask for it.
+pub(super) fn is_asked(args: &PredictArgs) -> bool {
+    args.advise || args.try_best
+}
+
+pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Failure> {
+    let host = app::host()?;
+    let advisor = Advisor {
+        app: app::llmprof(&host.cwd),
+        base: &args.overrides,
+        profile: super::profile(&args.efficiency)?,
+        host,
+    };
+    if advisor.app.expand_sweep(advisor.base, &advisor.host)?.len() != 1 {
+        return Err(
+            Failure::new("--advise starts from one request, not from a sweep")
+                .hint("give one value per key".to_owned()),
+        );
+    }
+    let mut request = advisor.request(&[])?;
+    let plan = request.plan.clone();
+    request.subject.find_device(&plan)?;
+    let figures = advisor.figures(&request, &advisor.profile)?;
+    let (mut advice, left_out) = advisor.rank(&request, &figures)?;
+    let tried = if args.try_best {
+        Some(measured::try_best(&advisor, &mut advice)?)
+    } else {
+        None
+    };
+    let advised = Advised {
+        basis: "predicted",
+        model: request.subject.name.clone(),
+        device: device_name(&request),
+        efficiencies: advisor.profile.name.clone(),
+        request: figures,
+        advice,
+        left_out,
+        tried,
+    };
+    match args.format {
+        PredictFormat::Table => output.document(&page::document(&advised)),
+        PredictFormat::Json => output.json(&advised),
+        PredictFormat::Csv => {
+            Err(Failure::new("--advise prints a table or JSON").hint("--format json".to_owned()))
+        }
+    }
+}
+
+fn device_name(request: &Request) -> String {
+    let device = request.subject.device.as_ref();
+    device.map_or_else(String::new, |device| device.name.clone())
+}
+
+impl Advisor<'_> {
+    /// The request with more overrides.
+    fn request(&self, more: &[String]) -> Result<Request, Failure> {
+        let composed = self.app.compose(&self.with(more), RunMode::Run, &self.host);
+        let plan = plan(&composed.map_err(app::own_failure)?, Purpose::Paper)?;
+        let subject = Subject::model_of(&plan, None)?;
+        Ok(Request { plan, subject })
+    }
+
+    fn with(&self, more: &[String]) -> Vec<String> {
+        self.base.iter().chain(more).cloned().collect()
+    }
+
+    fn figures(&self, request: &Request, profile: &EfficiencyProfile) -> Result<Figures, Failure> {
+        let model: &Model = request.subject.counted()?;
+        let Some(device) = &request.subject.device else {
+            return Err(Failure::new("a prediction needs a device").hint(
+                "hardware.spec=NAME, where `llmprof hardware list` shows the names".to_owned(),
+            ));
+        };
+        let workload = request.plan.spread_workload();
+        let predictor = Predictor::new(model, device, profile);
+        let found = ranks::predict(&predictor, model, profile, &workload)
+            .map_err(|error| Failure::new(error.to_string()))?;
+        Ok(Figures::of(
+            &found,
+            model.parameters(),
+            workload.parallel.ranks(),
+        ))
+    }
+
+    /// Every change that composes and gains, best first; what does not fit the device's memory comes last.
+    fn rank(&self, request: &Request, base: &Figures) -> Result<(Vec<Advice>, usize), Failure> {
+        let mut advice: Vec<Advice> = Vec::new();
+        let mut left_out = 0;
+        for change in changes::all(request, &self.profile)? {
+            let Some(found) = self.evaluate(&change, request, base) else {
+                continue;
+            };
+            if found.speedup < LEAST_GAIN {
+                left_out += 1;
+            } else {
+                advice.push(found);
+            }
+        }
+        advice.sort_by(|a, b| {
+            let fits = |advice: &Advice| advice.figures.fits != Some(false);
+            fits(b).cmp(&fits(a)).then(b.speedup.total_cmp(&a.speedup))
+        });
+        changes::keep_best_devices(&mut advice);
+        Ok((advice, left_out))
+    }
+
+    /// The prediction of a change; `None` where it does not compose or cannot be predicted.
+    fn evaluate(&self, change: &Change, base: &Request, figures: &Figures) -> Option<Advice> {
+        let mut changed = self.request(&change.overrides).ok()?;
+        // The device is looked up again only where it is another.
+        changed.subject.device = if changed.plan.hardware.spec == base.plan.hardware.spec {
+            base.subject.device.clone()
+        } else {
+            crate::subject::device(&changed.plan.hardware.spec).ok()
+        };
+        let mut found = self.figures(&changed, &self.profile).ok()?;
+        if let Some(profile) = &change.decode_profile {
+            found.decode_as(&self.figures(&changed, profile).ok()?, &changed.plan);
+        }
+        let refused = run::check(&self.with(&change.overrides)).err();
+        Some(Advice {
+            code: change.code,
+            overrides: change.overrides.clone(),
+            speedup: found.tokens_per_s / figures.tokens_per_s.max(1e-12),
+            figures: found,
+            runs: refused.is_none(),
+            refused: refused.map(|failure| failure.in_a_line()),
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! `simulate`: continuous batching under a load, before any of it is run.
+
+mod args;
+mod load;
+mod page;
+mod step_time;
+
+use std::process::ExitCode;
+
+use llmprof_simulate::{
+    Load, Settings, StepTime, Summary,
+    search::{self, Candidate, Replicas},
+};
+use llmprof_traffic::slo::{Slo, all_met};
+use serde::Serialize;
+
+pub(crate) use self::args::SimulateArgs;
+use self::step_time::Basis;
+use crate::{failure::Failure, output::Output};
+
+/// An objective that is not met.
+const NOT_MET: u8 = 1;
+
+/// Settings that a search tries.
+const TRIED_TOKENS: [u64; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
+const TRIED_SEQUENCES: [u64; 6] = [16, 32, 64, 128, 256, 512];
+
+/// What a simulation came to; `--json` prints it.
+#[derive(Serialize)]
+struct Simulated {
+    /// Always `predicted`.
+    basis: &'static str,
+    load: String,
+    settings: Settings,
+    step_time: Basis,
+    /// GPUs of all replicas.
+    gpus: u64,
+    slos: Vec<Objective>,
+    is_met: bool,
+    summary: Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    candidates: Option<Vec<Candidate>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<Replicas>,
+}
+
+#[derive(Serialize)]
+struct Objective {
+    slo: String,
+    value_ms: Option<f64>,
+    is_met: bool,
+}
+
+pub(crate) fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<ExitCode, Failure> {
+    let (load, line) = load::load(&args.load)?;
+    let simulated = step_time::with(args, |time, kv_blocks, basis| {
+        run(args, &load, line, time, kv_blocks, basis)
+    })?;
+    if args.json {
+        output.json(&simulated)?;
+    } else {
+        output.document(&page::document(&simulated))?;
+    }
+    Ok(if simulated.is_met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_MET)
+    })
+}
+
+fn run(
+    args: &SimulateArgs,
+    load: &Load,
+    line: String,
+    time: &dyn StepTime,
+    kv_blocks: u64,
+    step_time: Basis,
+) -> Result<Simulated, Failure> {
+    let wrong = |error: llmprof_simulate::settings::SettingsError| Failure::new(error.to_string());
+    let mut settings = Settings {
+        max_num_batched_tokens: args.engine.max_num_batched_tokens,
+        max_num_seqs: args.engine.max_num_seqs,
+        block_size: args.engine.block_size,
+        kv_blocks,
+        chunked_prefill: !args.engine.no_chunked_prefill,
+        prefix_caching: !args.engine.no_prefix_caching,
+        reserve_full_prompt: true,
+    };
+    settings.check().map_err(wrong)?;
+    let slos: &[Slo] = &args.slo;
+    let count = args.engine.replicas;
+    if count == 0 || count > search::MOST_REPLICAS {
+        return Err(Failure::new(format!(
+            "--replicas must lie between 1 and {}",
+            search::MOST_REPLICAS
+        )));
+    }
+    let mut candidates = None;
+    if args.search_settings {
+        let with = |tried: &[u64], own: u64| {
+            let mut all = tried.to_vec();
+            all.push(own);
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        let tokens = with(&TRIED_TOKENS, settings.max_num_batched_tokens);
+        let sequences = with(&TRIED_SEQUENCES, settings.max_num_seqs);
+        let found = search::settings(load, &settings, &tokens, &sequences, time, count, slos)
+            .map_err(wrong)?;
+        if let Some(best) = found.first() {
+            settings = best.settings;
+        }
+        candidates = Some(found);
+    }
+    let replicas = match args.search_replicas {
+        Some(most) => Some(search::replicas(load, &settings, time, most, slos).map_err(wrong)?),
+        None => None,
+    };
+    let summary = match (&replicas, candidates.as_ref().and_then(|all| all.first())) {
+        (Some(found), _) => found.summary.clone(),
+        (None, Some(best)) => best.summary.clone(),
+        (None, None) => search::on_replicas(load, &settings, time, count, slos).map_err(wrong)?,
+    };
+    let objectives = slos.iter().map(|slo| Objective {
+        slo: slo.to_string(),
+        value_ms: slo.value(&summary),
+        is_met: slo.is_met(&summary),
+    });
+    Ok(Simulated {
+        basis: "predicted",
+        load: line,
+        settings,
+        gpus: summary.replicas * step_time.gpus(),
+        slos: objectives.collect(),
+        is_met: all_met(slos, &summary),
+        step_time,
+        summary,
+        candidates,
+        replicas,
+    })
+}

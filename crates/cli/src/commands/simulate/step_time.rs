@@ -1,0 +1,213 @@
+//! How long steps take: predicted for a model on a device, or fitted to a recorded server.
+
+use std::path::Path;
+
+use llmprof_config::hydra::RunMode;
+use llmprof_load::server::steps;
+use llmprof_record::plan::Plan;
+use llmprof_simulate::{
+    StepTime,
+    calibrated::{Calibration, Observation},
+    predicted::{Predict, Predicted},
+};
+use llmprof_theory::{
+    Model, Workload, device::Device, parallel::Spread, predict::EfficiencyProfile,
+};
+use llmprof_units::Nanos;
+use serde::Serialize;
+
+use super::args::SimulateArgs;
+use crate::{
+    app,
+    commands::predict,
+    failure::Failure,
+    plan::{Purpose, plan},
+    subject::{Subject, device},
+};
+
+/// What step times rest on.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Basis {
+    Predicted {
+        model: String,
+        device: String,
+        efficiencies: String,
+        overhead_ns: Nanos,
+        gpus: u64,
+    },
+    Calibrated {
+        trace: String,
+        calibration: Calibration,
+    },
+}
+
+impl Basis {
+    /// GPUs of one engine.
+    pub(super) fn gpus(&self) -> u64 {
+        match self {
+            Self::Predicted { gpus, .. } => *gpus,
+            Self::Calibrated { .. } => 1,
+        }
+    }
+}
+
+struct Subjects {
+    plan: Plan,
+    name: String,
+    model: Model,
+    device: Device,
+}
+
+/// Finds step times and KV blocks, and runs `then` with them.
+pub(super) fn with<R>(
+    args: &SimulateArgs,
+    then: impl FnOnce(&dyn StepTime, u64, Basis) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    if let (Some(trace), Some(blocks)) = (&args.calibrate, args.engine.kv_blocks) {
+        let (calibration, basis) = calibrated(trace)?;
+        return then(&calibration, blocks, basis);
+    }
+    let subjects = subjects(args)?;
+    let workload = subjects.plan.spread_workload();
+    let profile = predict::profile(&args.efficiency)?;
+    let spread = Spread::new(&subjects.model, &subjects.device, workload.parallel)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let predictor = spread.predictor(&subjects.device, &profile);
+    let predict = |workload: &Workload| Ok(spread.predict(&predictor, workload)?.prediction);
+    let blocks = match args.engine.kv_blocks {
+        Some(blocks) => blocks,
+        None => kv_blocks(args, &subjects, &predict, &workload)?,
+    };
+    if let Some(trace) = &args.calibrate {
+        let (calibration, basis) = calibrated(trace)?;
+        return then(&calibration, blocks, basis);
+    }
+    let overhead = args.step_overhead.map_or(Nanos(0), predict::nanos);
+    let time = Predicted::new(&predict, &workload, overhead)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let basis = predicted_basis(&subjects, &profile, overhead);
+    let done = then(&time, blocks, basis)?;
+    match time.failure() {
+        Some(error) => Err(Failure::new(format!("a step cannot be predicted: {error}"))),
+        None => Ok(done),
+    }
+}
+
+fn predicted_basis(subjects: &Subjects, profile: &EfficiencyProfile, overhead: Nanos) -> Basis {
+    Basis::Predicted {
+        model: subjects.name.clone(),
+        device: subjects.device.name.clone(),
+        efficiencies: profile.name.clone(),
+        overhead_ns: overhead,
+        gpus: subjects.plan.parallel.ranks(),
+    }
+}
+
+fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
+    let host = app::host()?;
+    let composed = app::llmprof(&host.cwd).compose(&args.overrides, RunMode::Run, &host);
+    let plan = plan(&composed.map_err(app::own_failure)?, Purpose::Paper)?;
+    let subject = Subject::model_of(&plan, None)?;
+    if plan.hardware.spec == "auto" {
+        let hint = if args.calibrate.is_some() {
+            "--kv-blocks N states the KV cache without a device"
+        } else {
+            "hardware.spec=NAME, where `llmprof hardware list` shows the names; or --calibrate TRACE --kv-blocks N"
+        };
+        return Err(Failure::new("a simulation needs a device").hint(hint.to_owned()));
+    }
+    if plan.parallel.data > 1 {
+        return Err(Failure::new(
+            "an engine of a simulation has one group of sequences, not parallel.data of them",
+        )
+        .hint("--replicas N simulates N engines".to_owned()));
+    }
+    Ok(Subjects {
+        name: subject.name.clone(),
+        model: subject.counted()?.clone(),
+        device: device(&plan.hardware.spec)?,
+        plan,
+    })
+}
+
+/// KV blocks in the memory that the engine takes less the weights. Activations and the runtime's own memory come off too, which is
+/// not known here: a real engine has fewer.
+fn kv_blocks(
+    args: &SimulateArgs,
+    subjects: &Subjects,
+    predict: &Predict<'_>,
+    workload: &Workload,
+) -> Result<u64, Failure> {
+    let share = args.engine.gpu_memory_utilization;
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(Failure::new(
+            "--gpu-memory-utilization must lie between 0 and 1",
+        ));
+    }
+    // Long prompts, so that a sliding window counts as it does where memory is short.
+    let fit = |prompt: u64| {
+        let asked = Workload {
+            batch: 1,
+            prompt,
+            new_tokens: 1,
+            cached: 0,
+            chunk: None,
+            ..*workload
+        };
+        predict(&asked)
+            .map(|found| found.memory)
+            .map_err(|error| Failure::new(error.to_string()))
+    };
+    let (short, long) = (fit(1024)?, fit(2048)?);
+    let per_token = (long.kv_bytes.0 - short.kv_bytes.0) as f64 / 1024.0;
+    let unknown = |what: &str| Failure::new(what.to_owned()).hint("--kv-blocks N".to_owned());
+    let capacity = long
+        .capacity_bytes
+        .ok_or_else(|| unknown("the device file states no memory capacity"))?;
+    if per_token <= 0.0 {
+        return Err(unknown("the model has no KV cache that grows with context"));
+    }
+    let left = capacity.0 as f64 * share - long.weights_bytes.0 as f64;
+    let blocks = (left / (per_token * args.engine.block_size.max(1) as f64)).floor();
+    if blocks < 1.0 {
+        return Err(Failure::new(format!(
+            "{} leaves no memory for a KV cache on {}: weights take {} of {}",
+            subjects.name, subjects.device.name, long.weights_bytes, capacity
+        ))
+        .hint("another device, or narrower weights: workload.weights=fp8".to_owned()));
+    }
+    Ok(blocks as u64)
+}
+
+fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("{}: {error}", path.display())).hint(
+            "vLLM with --profiler-config '{\"profiler\":\"torch\",…,\"detailed_trace_annotation\":true}' labels its steps".to_owned(),
+        )
+    };
+    let steps = steps::load(path).map_err(|error| failed(&error))?;
+    let observed: Vec<Observation> = steps.iter().map(observation).collect();
+    let calibration = Calibration::fit(&observed).map_err(|error| failed(&error))?;
+    let basis = Basis::Calibrated {
+        trace: path.display().to_string(),
+        calibration: calibration.clone(),
+    };
+    Ok((calibration, basis))
+}
+
+fn observation(step: &steps::Step) -> Observation {
+    let parts = [step.prefill, step.decode];
+    // A side without sequences has no context to know.
+    let context = parts.iter().map(|part| match part.context {
+        None if part.sequences == 0 => Some(0),
+        known => known,
+    });
+    Observation {
+        start: step.start_unix_ns,
+        end: step.end_unix_ns,
+        tokens: parts.iter().map(|part| part.tokens).sum(),
+        sequences: parts.iter().map(|part| part.sequences).sum(),
+        context: context.sum(),
+    }
+}

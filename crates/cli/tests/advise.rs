@@ -1,0 +1,210 @@
+//! `llmprof predict --advise` and `--try`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{collections::BTreeSet, fs};
+
+use serde_json::Value;
+
+fn advised(args: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let all: Vec<&str> = ["predict", "--advise", "--format=json"]
+        .iter()
+        .chain(args)
+        .copied()
+        .collect();
+    serde_json::from_str(&common::works(folder.path(), &all)).unwrap()
+}
+
+fn overrides(advice: &Value) -> Vec<&str> {
+    let lines = advice["overrides"].as_array().unwrap();
+    lines.iter().map(|line| line.as_str().unwrap()).collect()
+}
+
+fn codes(advised: &Value) -> BTreeSet<&str> {
+    let advice = advised["advice"].as_array().unwrap();
+    advice
+        .iter()
+        .map(|one| one["code"].as_str().unwrap())
+        .collect()
+}
+
+/// Every override is one that `config` composes, and that `run` accepts where the advice says so; the prediction is what `predict`
+/// says of it.
+#[test]
+fn advice_is_what_config_run_and_predict_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = [
+        "model=llama3_1_8b",
+        "hardware.spec=h100_sxm",
+        "--efficiency=fused",
+        "runtime.batch_size=4",
+        "workload.prompt_tokens=2048",
+    ];
+    let found = advised(&base);
+    let advice = found["advice"].as_array().unwrap();
+    assert!(advice.len() > 8, "{found}");
+    let speedups: Vec<f64> = advice
+        .iter()
+        .filter(|one| one["figures"]["fits"] != Value::Bool(false))
+        .map(|one| one["speedup"].as_f64().unwrap())
+        .collect();
+    assert!(speedups.is_sorted_by(|a, b| a >= b), "{speedups:?}");
+    let request = base.iter().filter(|word| !word.starts_with("--"));
+    let request: Vec<&str> = request.copied().collect();
+    for one in advice {
+        let lines = overrides(one);
+        let all: Vec<&str> = ["config"]
+            .iter()
+            .chain(&request)
+            .chain(&lines)
+            .copied()
+            .collect();
+        common::works(folder.path(), &all);
+        let all: Vec<&str> = ["run", "--cfg=job"]
+            .iter()
+            .chain(&request)
+            .chain(&lines)
+            .copied()
+            .collect();
+        common::works(folder.path(), &all);
+        let all: Vec<&str> = ["predict", "--format=json"]
+            .iter()
+            .chain(&base)
+            .chain(&lines)
+            .copied()
+            .collect();
+        let predicted: Value = serde_json::from_str(&common::works(folder.path(), &all)).unwrap();
+        assert_eq!(
+            predicted["points"][0]["ttft_ns"], one["figures"]["ttft_ns"],
+            "{lines:?}"
+        );
+    }
+    let codes = codes(&found);
+    for code in [
+        "batch",
+        "weights",
+        "kv_dtype",
+        "tensor_parallel",
+        "device",
+        "kv_heads",
+    ] {
+        assert!(codes.contains(code), "{code}: {codes:?}");
+    }
+}
+
+/// Where the host is the slower one, less work of the device gains nothing; graphs and compilation do, in decode.
+#[test]
+fn a_host_bound_request_is_told_to_launch_less() {
+    let base = [
+        "model=llama3_1_8b",
+        "hardware.spec=h100_sxm",
+        "runtime=pytorch",
+        "device=cuda:0",
+    ];
+    let found = advised(&base);
+    let codes = codes(&found);
+    assert!(
+        codes.contains("cuda_graph") && codes.contains("fusion"),
+        "{codes:?}"
+    );
+    assert!(!codes.contains("weights"), "{codes:?}");
+    for one in found["advice"].as_array().unwrap() {
+        if one["code"] == "cuda_graph" {
+            assert_eq!(one["figures"]["ttft_ns"], found["request"]["ttft_ns"]);
+            assert_eq!(one["runs"], true);
+        }
+    }
+}
+
+#[test]
+fn design_edits_keep_the_parameters() {
+    for model in ["llama3_1_8b", "qwen2_5_7b", "qwen3_30b_a3b", "mixtral_8x7b"] {
+        let found = advised(&[
+            &format!("model={model}"),
+            "hardware.spec=h200",
+            "--efficiency=fused",
+            "runtime.batch_size=16",
+            "workload.prompt_tokens=4096",
+        ]);
+        let wanted = found["request"]["parameters"].as_f64().unwrap();
+        let mut edits = 0;
+        for one in found["advice"].as_array().unwrap() {
+            if overrides(one).iter().any(|line| line.contains("model.")) {
+                edits += 1;
+                let parameters = one["figures"]["parameters"].as_f64().unwrap();
+                assert!((parameters / wanted - 1.0).abs() <= 0.01, "{model}: {one}");
+            }
+        }
+        assert!(edits > 0, "{model}");
+    }
+}
+
+#[test]
+fn what_run_refuses_is_said_with_its_reason() {
+    let found = advised(&["model=qwen2_5_0_5b", "hardware.spec=xeon_8480"]);
+    let advice = found["advice"].as_array().unwrap();
+    let weights = advice.iter().find(|one| one["code"] == "weights").unwrap();
+    assert_eq!(weights["runs"], false);
+    assert!(
+        weights["refused"]
+            .as_str()
+            .unwrap()
+            .contains("keeps weights in workload.dtype")
+    );
+    let batch = advice.iter().find(|one| one["code"] == "batch").unwrap();
+    assert_eq!(batch["runs"], true);
+    let folder = tempfile::tempdir().unwrap();
+    let said = common::refused(
+        folder.path(),
+        &[
+            "predict",
+            "--advise",
+            "hardware.spec=h200",
+            "runtime.batch_size=1,2",
+        ],
+    );
+    assert!(said.contains("one request"), "{said}");
+    let said = common::refused(
+        folder.path(),
+        &["predict", "--advise", "hardware.spec=h200", "--format=csv"],
+    );
+    assert!(said.contains("table or JSON"), "{said}");
+}
+
+const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 100, "tie_word_embeddings": false, "eos_token_id": 2}"#;
+
+#[test]
+fn the_best_change_is_tried_in_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+    let words = [
+        "predict",
+        "--try",
+        "--format=json",
+        "--efficiency=ideal",
+        "model=local",
+        "model.config=tiny.json",
+        "model.dtype=f32",
+        "workload.prompt_tokens=8",
+        "infer.max_new_tokens=4",
+        "hardware.spec=xeon_8480",
+    ];
+    let found: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
+    let tried = &found["tried"];
+    assert!(
+        tried["predicted_speedup"].as_f64().unwrap() > 1.0,
+        "{tried}"
+    );
+    assert!(tried["measured_speedup"].as_f64().unwrap() > 0.0, "{tried}");
+    let comparison = folder.path().join(tried["comparison"].as_str().unwrap());
+    assert!(comparison.join("compare.json").is_file());
+    let sides = fs::read_to_string(comparison.join("sides.txt")).unwrap();
+    assert!(
+        overrides(tried).iter().all(|line| sides.contains(line)),
+        "{sides}"
+    );
+}

@@ -1,0 +1,267 @@
+//! `llmprof simulate` as a user runs it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+fn simulated(args: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let all: Vec<&str> = ["simulate"]
+        .iter()
+        .chain(args)
+        .chain(&["--json"])
+        .copied()
+        .collect();
+    serde_json::from_str(&common::works(folder.path(), &all)).unwrap()
+}
+
+const LLAMA: [&str; 2] = ["model=llama3_1_8b", "hardware.spec=h200"];
+
+#[test]
+fn a_lone_request_is_what_predict_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "predict",
+        LLAMA[0],
+        LLAMA[1],
+        "--efficiency=fused",
+        "--format=json",
+        "workload.prompt_tokens=512",
+        "infer.max_new_tokens=2",
+    ];
+    let predicted: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
+    let point = &predicted["points"][0];
+    let found = simulated(&[
+        LLAMA[0],
+        LLAMA[1],
+        "-n",
+        "3",
+        "--prompt-tokens",
+        "512",
+        "--output-tokens",
+        "2",
+    ]);
+    let summary = &found["summary"];
+    let ratio = |ms: &Value, ns: &Value| ms.as_f64().unwrap() * 1e6 / ns.as_f64().unwrap();
+    assert!((ratio(&summary["ttft_ms"]["p50"], &point["ttft_ns"]) - 1.0).abs() < 1e-6);
+    assert!((ratio(&summary["tpot_ms"]["p50"], &point["tpot_ns"]) - 1.0).abs() < 1e-6);
+    assert_eq!(found["basis"], "predicted");
+    assert_eq!(summary["completed"], 3);
+}
+
+#[test]
+fn objectives_decide_the_exit_code_and_replicas_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let rate = [
+        "simulate",
+        LLAMA[0],
+        LLAMA[1],
+        "--rate=60",
+        "-n",
+        "600",
+        "--prompt-tokens=2048",
+        "--output-tokens=64",
+        "--slo=ttft:p99<500ms",
+    ];
+    let output = common::llmprof(folder.path(), &rate);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("ttft:p99<500ms: not met"));
+    let found = simulated(&[&rate[1..], &["--search-replicas"]].concat());
+    let fewest = found["replicas"]["fewest"].as_u64().unwrap();
+    assert!(fewest > 1, "{fewest}");
+    assert_eq!(found["gpus"], fewest);
+    assert_eq!(found["is_met"], true);
+    // One fewer does not do.
+    let fewer = format!("--replicas={}", fewest - 1);
+    let output = common::llmprof(folder.path(), &[&rate[..], &[&fewer]].concat());
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_search_of_settings_has_its_best_first() {
+    let found = simulated(&[
+        LLAMA[0],
+        LLAMA[1],
+        "--rate=20",
+        "-n",
+        "200",
+        "--prompt-tokens=1024",
+        "--search-settings",
+    ]);
+    let candidates = found["candidates"].as_array().unwrap();
+    assert!(candidates.len() > 20);
+    assert_eq!(candidates[0]["settings"], found["settings"]);
+    assert_eq!(candidates[0]["summary"], found["summary"]);
+}
+
+#[test]
+fn ranks_share_the_model_and_leave_more_cache() {
+    let one = simulated(&[LLAMA[0], LLAMA[1], "--rate=4", "-n", "50"]);
+    let two = simulated(&[
+        LLAMA[0],
+        LLAMA[1],
+        "parallel.tensor=2",
+        "--rate=4",
+        "-n",
+        "50",
+    ]);
+    assert_eq!((&one["gpus"], &two["gpus"]), (&1.into(), &2.into()));
+    let p50 = |found: &Value| found["summary"]["tpot_ms"]["p50"].as_f64().unwrap();
+    assert!(p50(&two) < p50(&one));
+    let blocks = |found: &Value| found["settings"]["kv_blocks"].as_u64().unwrap();
+    assert!(blocks(&two) > 2 * blocks(&one));
+}
+
+/// A Kineto trace of engine steps: 2 ms and 10 µs a token.
+fn trace(folder: &Path) -> String {
+    let mut at = 0.0;
+    let events: Vec<String> = (0..40)
+        .map(|index| {
+            let (sequences, prompt) = (
+                1 + index % 7,
+                if index % 4 == 0 { 16 * (index + 1) } else { 0 },
+            );
+            let tokens = sequences + prompt;
+            let time = 2000.0 + 10.0 * f64::from(tokens);
+            let name = format!(
+                "execute_context_{}({prompt})_generation_{sequences}({sequences})",
+                i32::from(prompt > 0)
+            );
+            let event = format!(r#"{{"ph":"X","name":"{name}","ts":{at},"dur":{time}}}"#);
+            at += time;
+            event
+        })
+        .collect();
+    let text = format!(
+        r#"{{"baseTimeNanoseconds": 0, "traceEvents": [{}]}}"#,
+        events.join(",")
+    );
+    let path = folder.join("steps.json");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_recorded_server_calibrates_the_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path());
+    let found = simulated(&[
+        "--calibrate",
+        &trace,
+        "--kv-blocks=1000",
+        "-n",
+        "5",
+        "--prompt-tokens=100",
+        "--output-tokens=11",
+    ]);
+    // 100 tokens of prefill, then ten steps of one.
+    let summary = &found["summary"];
+    assert!(
+        (summary["ttft_ms"]["p50"].as_f64().unwrap() - 3.0).abs() < 0.01,
+        "{summary}"
+    );
+    assert!(
+        (summary["tpot_ms"]["p50"].as_f64().unwrap() - 2.01).abs() < 0.01,
+        "{summary}"
+    );
+    assert_eq!(found["step_time"]["kind"], "calibrated");
+    assert!(
+        found["step_time"]["calibration"]["median_error"]
+            .as_f64()
+            .unwrap()
+            < 1e-3
+    );
+}
+
+#[test]
+fn traces_are_replayed_with_their_prefixes() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |at: u32, last: u32| {
+        format!(
+            r#"{{"timestamp": {at}, "input_length": 1100, "output_length": 4, "hash_ids": [1, 2, {last}]}}"#
+        )
+    };
+    let path = folder.path().join("mooncake.jsonl");
+    fs::write(&path, [line(0, 3), line(5000, 4), line(9000, 5)].join("\n")).unwrap();
+    let path = path.display().to_string();
+    let found = simulated(&[LLAMA[0], LLAMA[1], "--trace", &path]);
+    // The first two blocks of 512 tokens are shared.
+    assert_eq!(found["summary"]["cached_tokens"], 2 * 1024);
+    let found = simulated(&[LLAMA[0], LLAMA[1], "--trace", &path, "--no-prefix-caching"]);
+    assert_eq!(found["summary"]["cached_tokens"], 0);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [(&[&str], &str); 9] = [
+        (&["model=llama3_1_8b"], "a simulation needs a device"),
+        (
+            &[LLAMA[0], LLAMA[1], "--rate=-1"],
+            "rate must be a positive number",
+        ),
+        (
+            &[LLAMA[0], LLAMA[1], "--max-num-batched-tokens=8"],
+            "must be at least max_num_seqs",
+        ),
+        (
+            &["model=llama3_1_70b", "hardware.spec=l4"],
+            "leaves no memory for a KV cache",
+        ),
+        (
+            &[LLAMA[0], LLAMA[1], "-n", "0"],
+            "--requests must lie between",
+        ),
+        (
+            &[LLAMA[0], LLAMA[1], "--calibrate", "nowhere.json"],
+            "nowhere.json",
+        ),
+        (
+            &[LLAMA[0], LLAMA[1], "--replicas=0"],
+            "--replicas must lie between",
+        ),
+        (
+            &[LLAMA[0], LLAMA[1], "parallel.tensor=3"],
+            "a divisor of the model's attention heads (32)",
+        ),
+        (&[LLAMA[0], LLAMA[1], "parallel.data=2"], "--replicas N"),
+    ];
+    for (args, expected) in cases {
+        let all: Vec<&str> = ["simulate"].iter().chain(args).copied().collect();
+        let said = common::refused(folder.path(), &all);
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+    let said = common::refused(folder.path(), &["run", "parallel.tensor=2"]);
+    assert!(
+        said.contains("only `predict` and `simulate` spread a model"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_page_says_what_it_rests_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "simulate",
+        LLAMA[0],
+        LLAMA[1],
+        "--rate=4",
+        "-n",
+        "20",
+        "--slo=tpot:p90<1s",
+    ];
+    let page = common::works(folder.path(), &args);
+    for part in [
+        "Simulated, not measured",
+        "TTFT",
+        "tpot:p90<1000ms: met",
+        "predicted for llama3_1_8b on h200",
+        "KV cache",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}

@@ -1,0 +1,64 @@
+//! How long a million requests take: `cargo run --release -p llmprof-simulate --example bench_simulate [REQUESTS]`.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+
+use std::time::Instant;
+
+use llmprof_simulate::{Load, Settings, Summary, predicted::Predicted, simulate};
+use llmprof_theory::{
+    Model, Workload,
+    device::Catalog,
+    predict::{EfficiencyProfile, Predictor},
+};
+use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
+use llmprof_units::Nanos;
+
+/// Seconds that a million requests may take.
+const BUDGET_S: f64 = 10.0;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let count = match std::env::args().nth(1) {
+        Some(text) => text.parse()?,
+        None => 1_000_000,
+    };
+    let design = include_str!("../../theory/tests/data/models/llama3_1_8b.json");
+    let model = Model::from_config(&serde_json::from_str(design)?, None)?;
+    let device = Catalog::embedded().by_name("h200")?;
+    let profile = EfficiencyProfile::embedded("fused")?;
+    let predictor = Predictor::new(&model, &device, &profile);
+    let predict = |workload: &Workload| predictor.predict(workload);
+    for rate in [5.0, 20.0, 30.0] {
+        let time = Predicted::new(&predict, &Workload::default(), Nanos(0))?;
+        let started = Instant::now();
+        let load = Load::synthetic(
+            &Arrivals::Poisson { rate },
+            &Lengths::Fixed { tokens: 512 },
+            &Lengths::Fixed { tokens: 128 },
+            0,
+            count,
+            1,
+        );
+        let settings = Settings {
+            kv_blocks: 40_000,
+            ..Settings::default()
+        };
+        let outcome = simulate(&load, &settings, &time)?;
+        let summary = Summary::of(&[outcome], settings.kv_blocks, &["ttft:p99<500ms".parse()?]);
+        let seconds = started.elapsed().as_secs_f64();
+        let verdict = if seconds <= BUDGET_S * count as f64 / 1e6 {
+            "within"
+        } else {
+            "beyond"
+        };
+        println!(
+            "{count} requests (512 in, 128 out) at {rate}/s: {seconds:.2} s, {verdict} the budget of {BUDGET_S} s a million; {} steps, \
+             mean batch {:.1}, TTFT p99 {:.1} ms, TPOT p50 {:.2} ms, {} predictions",
+            summary.steps,
+            summary.running.mean,
+            summary.ttft_ms.map_or(f64::NAN, |d| d.p99),
+            summary.tpot_ms.map_or(f64::NAN, |d| d.p50),
+            time.predictions(),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,336 @@
+//! Step times from a recorded server: least squares over its engine steps.
+
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{
+    request::mix,
+    step::{Shape, StepTime},
+};
+
+/// Fewest steps that a calibration rests on.
+const FEWEST: usize = 12;
+const FEATURES: usize = 4;
+/// Parts of the cross-validation.
+const FOLDS: u64 = 5;
+
+/// An engine step as a trace shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    pub start: Nanos,
+    pub end: Nanos,
+    /// New tokens.
+    pub tokens: u64,
+    pub sequences: u64,
+    /// New and cached tokens, where the trace says so.
+    pub context: Option<u64>,
+}
+
+/// Step time = step + tokens × new tokens + sequence × sequences + context × (new and cached tokens), none of them below zero.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Nanoseconds of any step.
+    pub step_ns: f64,
+    pub token_ns: f64,
+    pub sequence_ns: f64,
+    pub context_token_ns: f64,
+    /// Engine steps it rests on.
+    pub steps: usize,
+    /// Whether contexts were recorded; without, they have no cost.
+    pub has_context: bool,
+    /// Relative error of steps that a fit without them did not see: median and 90th percentile.
+    pub median_error: f64,
+    pub p90_error: f64,
+    /// New tokens and sequences of the largest recorded step: beyond, it extrapolates.
+    pub most_tokens: u64,
+    pub most_sequences: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CalibrationError {
+    #[error("{found} engine steps are too few to calibrate by; {needed} are needed")]
+    TooFew { found: usize, needed: usize },
+    #[error("no step takes any time")]
+    NoTime,
+}
+
+struct Row {
+    features: [f64; FEATURES],
+    seconds: f64,
+}
+
+impl Calibration {
+    /// Fits relative errors, so that a long step counts no more than a short one.
+    pub fn fit(observed: &[Observation]) -> Result<Self, CalibrationError> {
+        let has_context = observed.iter().all(|step| step.context.is_some());
+        let rows = rows(observed);
+        if rows.len() < FEWEST {
+            return Err(CalibrationError::TooFew {
+                found: rows.len(),
+                needed: FEWEST,
+            });
+        }
+        let weights = solve(rows.iter(), has_context).ok_or(CalibrationError::NoTime)?;
+        let mut errors = Vec::with_capacity(rows.len());
+        // By a hash: every so many steps something recurs (a prompt, say), and a fold must not hold all of it.
+        let fold_of = |index: usize| (mix(index as u64) % FOLDS) as usize;
+        for fold in 0..FOLDS as usize {
+            let (left_out, seen): (Vec<_>, Vec<_>) = rows
+                .iter()
+                .enumerate()
+                .partition(|(index, _)| fold_of(*index) == fold);
+            let Some(weights) = solve(seen.into_iter().map(|(_, row)| row), has_context) else {
+                continue;
+            };
+            errors.extend(
+                left_out
+                    .into_iter()
+                    .map(|(_, row)| (product(&weights, &row.features) / row.seconds - 1.0).abs()),
+            );
+        }
+        errors.sort_unstable_by(f64::total_cmp);
+        let quantile = |p: f64| llmprof_traffic::statistics::percentile(&errors, p);
+        let [step, token, sequence, context] = weights.map(|seconds| seconds * 1e9);
+        Ok(Self {
+            step_ns: step,
+            token_ns: token,
+            sequence_ns: sequence,
+            context_token_ns: context,
+            steps: rows.len(),
+            has_context,
+            median_error: quantile(0.5),
+            p90_error: quantile(0.9),
+            most_tokens: observed.iter().map(|step| step.tokens).max().unwrap_or(0),
+            most_sequences: observed
+                .iter()
+                .map(|step| step.sequences)
+                .max()
+                .unwrap_or(0),
+        })
+    }
+}
+
+impl StepTime for Calibration {
+    fn time(&self, shape: &Shape) -> Nanos {
+        let time = self.step_ns
+            + self.token_ns * shape.tokens() as f64
+            + self.sequence_ns * shape.sequences() as f64
+            + self.context_token_ns * shape.context() as f64;
+        Nanos(time.round() as i64)
+    }
+}
+
+/// The time of a step is the time to the next one's start. Where the engine had nothing to do between the two (a gap longer than
+/// both steps), it is the step's own time and the usual gap.
+fn rows(observed: &[Observation]) -> Vec<Row> {
+    let mut steps: Vec<Observation> = observed.to_vec();
+    steps.retain(|step| step.end > step.start && step.tokens > 0);
+    steps.sort_by_key(|step| step.start);
+    let own = |step: &Observation| (step.end - step.start).0;
+    let gaps: Vec<i64> = steps
+        .windows(2)
+        .map(|pair| (pair[1].start - pair[0].end).0.max(0))
+        .collect();
+    let is_idle: Vec<bool> = steps
+        .windows(2)
+        .zip(&gaps)
+        .map(|(pair, gap)| *gap > own(&pair[0]).max(own(&pair[1])))
+        .collect();
+    let mut busy: Vec<i64> = gaps
+        .iter()
+        .zip(&is_idle)
+        .filter_map(|(gap, is_idle)| (!is_idle).then_some(*gap))
+        .collect();
+    busy.sort_unstable();
+    let usual = busy.get(busy.len() / 2).copied().unwrap_or(0);
+    let of = |(index, step): (usize, &Observation)| {
+        let gap = match (gaps.get(index), is_idle.get(index)) {
+            (Some(gap), Some(false)) => *gap,
+            _ => usual,
+        };
+        Row {
+            features: [
+                1.0,
+                step.tokens as f64,
+                step.sequences as f64,
+                step.context.unwrap_or(0) as f64,
+            ],
+            seconds: (own(step) + gap) as f64 / 1e9,
+        }
+    };
+    steps.iter().enumerate().map(of).collect()
+}
+
+fn product(weights: &[f64; FEATURES], features: &[f64; FEATURES]) -> f64 {
+    weights.iter().zip(features).map(|(w, f)| w * f).sum()
+}
+
+/// Non-negative least squares on relative errors. With four features, every choice of those that are not zero is tried: the best
+/// one without a negative weight is the solution.
+fn solve<'r>(rows: impl Iterator<Item = &'r Row>, has_context: bool) -> Option<[f64; FEATURES]> {
+    let mut normal = [[0.0; FEATURES]; FEATURES];
+    let mut right = [0.0; FEATURES];
+    for row in rows {
+        let scaled = row.features.map(|feature| feature / row.seconds);
+        for (i, a) in scaled.iter().enumerate() {
+            right[i] += a;
+            for (j, b) in scaled.iter().enumerate() {
+                normal[i][j] += a * b;
+            }
+        }
+    }
+    let features = if has_context { FEATURES } else { FEATURES - 1 };
+    let mut best: Option<(f64, [f64; FEATURES])> = None;
+    for chosen in 1..1_usize << features {
+        let places: Vec<usize> = (0..features).filter(|i| chosen >> i & 1 == 1).collect();
+        let Some(found) = eliminate(&normal, &right, &places) else {
+            continue;
+        };
+        if found.iter().any(|weight| *weight < 0.0) {
+            continue;
+        }
+        // ‖Aw − 1‖² without its constant: wᵀNw − 2wᵀr, which is −wᵀr at a solution of its own.
+        let value: f64 = -found.iter().zip(&right).map(|(w, r)| w * r).sum::<f64>();
+        if best.is_none_or(|(least, _)| value < least) {
+            best = Some((value, found));
+        }
+    }
+    best.map(|(_, weights)| weights)
+}
+
+/// Solves the normal equations of the features at `places`, the others being zero; `None` where they do not determine it.
+fn eliminate(
+    normal: &[[f64; FEATURES]; FEATURES],
+    right: &[f64; FEATURES],
+    places: &[usize],
+) -> Option<[f64; FEATURES]> {
+    let count = places.len();
+    // Columns scaled to a unit diagonal, so that one threshold tells dependent ones.
+    let scale: Vec<f64> = places.iter().map(|&i| normal[i][i].sqrt()).collect();
+    if scale.iter().any(|scale| *scale <= 0.0) {
+        return None;
+    }
+    let mut matrix = vec![vec![0.0; count + 1]; count];
+    for (i, &row) in places.iter().enumerate() {
+        for (j, &column) in places.iter().enumerate() {
+            matrix[i][j] = normal[row][column] / (scale[i] * scale[j]);
+        }
+        matrix[i][count] = right[row] / scale[i];
+    }
+    for pivot in 0..count {
+        let best = (pivot..count)
+            .max_by(|a, b| matrix[*a][pivot].abs().total_cmp(&matrix[*b][pivot].abs()))?;
+        if matrix[best][pivot].abs() < 1e-9 {
+            return None;
+        }
+        matrix.swap(pivot, best);
+        let (upper, lower) = matrix.split_at_mut(pivot + 1);
+        let pivot_row = &upper[pivot];
+        for row in lower {
+            let factor = row[pivot] / pivot_row[pivot];
+            for (cell, above) in row.iter_mut().zip(pivot_row).skip(pivot) {
+                *cell -= factor * above;
+            }
+        }
+    }
+    let mut solution = vec![0.0; count];
+    for row in (0..count).rev() {
+        let known: f64 = (row + 1..count).map(|j| matrix[row][j] * solution[j]).sum();
+        solution[row] = (matrix[row][count] - known) / matrix[row][row];
+    }
+    let mut weights = [0.0; FEATURES];
+    for (i, &place) in places.iter().enumerate() {
+        weights[place] = solution[i] / scale[i];
+    }
+    Some(weights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(of: impl Fn(u64, u64, u64) -> f64, gap: i64) -> Vec<Observation> {
+        let mut at = 0;
+        let mut found = Vec::new();
+        for index in 0..60_u64 {
+            let (sequences, prompt) = (
+                1 + index * 7 % 11,
+                if index % 5 == 0 { 64 + index } else { 0 },
+            );
+            let tokens = sequences + prompt;
+            let context = tokens + sequences * (40 + index * 13 % 97);
+            let time = (of(tokens, sequences, context) * 1e3) as i64;
+            found.push(Observation {
+                start: Nanos(at),
+                end: Nanos(at + time),
+                tokens,
+                sequences,
+                context: Some(context),
+            });
+            at += time + gap;
+        }
+        found
+    }
+
+    #[test]
+    fn what_is_linear_is_found_with_the_gap_between_steps() {
+        let found = Calibration::fit(&steps(
+            |t, s, c| 900.0 + 3.0 * t as f64 + 11.0 * s as f64 + 0.25 * c as f64,
+            20_000,
+        ))
+        .unwrap();
+        assert!((found.step_ns / 920_000.0 - 1.0).abs() < 1e-3, "{found:?}");
+        assert!((found.token_ns / 3_000.0 - 1.0).abs() < 1e-3, "{found:?}");
+        assert!(
+            (found.sequence_ns / 11_000.0 - 1.0).abs() < 1e-3,
+            "{found:?}"
+        );
+        assert!(
+            (found.context_token_ns / 250.0 - 1.0).abs() < 1e-2,
+            "{found:?}"
+        );
+        assert!(found.p90_error < 1e-4, "{found:?}");
+    }
+
+    #[test]
+    fn an_idle_engine_is_no_long_step() {
+        let mut observed = steps(|t, _, _| 1000.0 + 2.0 * t as f64, 10_000);
+        for step in &mut observed[30..] {
+            step.start += Nanos(5_000_000_000);
+            step.end += Nanos(5_000_000_000);
+        }
+        let found = Calibration::fit(&observed).unwrap();
+        assert!(
+            (found.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_cost_that_falls_with_the_batch_is_zero_not_negative() {
+        let found = Calibration::fit(&steps(
+            |t, s, _| 5000.0 + 3.0 * t as f64 - 4.0 * s as f64,
+            0,
+        ))
+        .unwrap();
+        assert_eq!(found.sequence_ns, 0.0);
+        assert!(found.token_ns >= 0.0 && found.step_ns > 0.0);
+    }
+
+    #[test]
+    fn few_steps_are_refused_and_equal_ones_are_not() {
+        let observed = steps(|_, _, _| 100.0, 0);
+        assert!(Calibration::fit(&observed[..5]).is_err());
+        let same = vec![observed[3]; 20];
+        // Steps at one time: no gaps, one shape.
+        let found = Calibration::fit(&same).unwrap();
+        let shape = Shape {
+            decode_sequences: observed[3].sequences,
+            decode_context: observed[3].context.unwrap() - observed[3].tokens,
+            ..Shape::default()
+        };
+        let time = found.time(&shape).0 as f64;
+        assert!((time / 100_000.0 - 1.0).abs() < 0.5, "{time}");
+    }
+}

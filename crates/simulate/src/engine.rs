@@ -1,0 +1,566 @@
+//! The scheduler of an engine, step after step.
+//!
+//! The rules are those of vLLM's V1 scheduler with its first-come-first-served policy: running sequences first, in the order they
+//! were admitted; then waiting ones while tokens of the step, sequences and blocks last. Where a running sequence finds no block,
+//! the one admitted last gives back its blocks, waits at the front of the queue, and computes its tokens again.
+//!
+//! Sequences that decode are not touched one by one: all of them advance by a token a step, so that what they need of a step (new
+//! blocks, context, who ends) follows from when they began. That makes a step cheap whatever its batch.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+use llmprof_units::Nanos;
+
+use crate::{
+    kv::Pool,
+    longest::Longest,
+    request::{Load, mix},
+    settings::{Settings, SettingsError},
+    step::{Shape, StepTime},
+};
+
+/// A request with a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its place in the load.
+    pub index: usize,
+    pub at: Nanos,
+    pub first_token: Nanos,
+    pub last_token: Nanos,
+    pub prompt: u64,
+    pub output: u64,
+    /// The longest time between two of its tokens.
+    pub longest_gap: Option<Nanos>,
+    pub preemptions: u32,
+}
+
+/// What became of a load.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// By the time of the last token.
+    pub finished: Vec<Finished>,
+    /// Places of requests that the engine refuses: they can never have enough blocks, or do not fit a step.
+    pub refused: Vec<usize>,
+    /// Times between tokens, and how many tokens had them.
+    pub gaps: Vec<(Nanos, u64)>,
+    pub steps: u64,
+    /// Σ of step times.
+    pub busy: Nanos,
+    /// Tokens that went through the model.
+    pub computed_tokens: u64,
+    /// Prompt tokens that the prefix cache had.
+    pub cached_tokens: u64,
+    /// Tokens that a preemption threw away.
+    pub discarded_tokens: u64,
+    pub preemptions: u64,
+    /// Integrals over step time of used blocks, running and waiting sequences, in block·ns and sequence·ns.
+    pub block_time: f64,
+    pub running_time: f64,
+    pub waiting_time: f64,
+    pub most_blocks: u64,
+    pub most_running: u64,
+    pub most_waiting: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// Tokens generated before it last began to decode.
+    generated: u64,
+    /// Tokens in the KV cache: of a sequence in prefill now, of one that decodes when it began to.
+    computed: u64,
+    /// The decode step at which it began to decode.
+    since: u64,
+    is_decoding: bool,
+    /// Distinguishes entries of the queues from those before a preemption.
+    turn: u32,
+    /// Leading blocks that others can find.
+    named: Vec<u64>,
+    /// Keys of its own, under which it finds its blocks again after a preemption.
+    own: Vec<u64>,
+    first_token: Option<Nanos>,
+    last_token: Nanos,
+    longest_gap: Option<Nanos>,
+    preemptions: u32,
+}
+
+struct Engine<'a, T: ?Sized> {
+    settings: Settings,
+    load: &'a Load,
+    time: &'a T,
+    now: Nanos,
+    /// When each request came.
+    came: Vec<Nanos>,
+    states: Vec<State>,
+    next: usize,
+    waiting: VecDeque<usize>,
+    /// By admission; entries of another turn than their request's are over.
+    running: Vec<(usize, u32)>,
+    running_count: u64,
+    /// The one whose prompt is not done: always the last admitted.
+    partial: Option<usize>,
+    pool: Pool,
+    decoding: u64,
+    decode_context: u64,
+    /// Decode steps so far.
+    tick: u64,
+    /// Decoding sequences by the decode step, modulo the block size, at which they need a block.
+    block_phase: Vec<u64>,
+    /// When decoding sequences end.
+    ends: BinaryHeap<Reverse<(u64, usize, u32)>>,
+    longest: Longest,
+    outcome: Outcome,
+}
+
+/// Runs a load to its end.
+pub fn simulate<T: StepTime + ?Sized>(
+    load: &Load,
+    settings: &Settings,
+    time: &T,
+) -> Result<Outcome, SettingsError> {
+    settings.check()?;
+    let mut engine = Engine::new(load, *settings, time);
+    engine.run();
+    Ok(engine.outcome)
+}
+
+impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
+    fn new(load: &'a Load, settings: Settings, time: &'a T) -> Self {
+        let count = load.requests.len();
+        Self {
+            settings,
+            load,
+            time,
+            now: Nanos(0),
+            came: load.requests.iter().map(|request| request.at).collect(),
+            states: vec![State::default(); count],
+            next: 0,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            running_count: 0,
+            partial: None,
+            pool: Pool::new(settings.kv_blocks),
+            decoding: 0,
+            decode_context: 0,
+            tick: 0,
+            block_phase: vec![0; settings.block_size as usize],
+            ends: BinaryHeap::new(),
+            longest: Longest::default(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn run(&mut self) {
+        for _ in 0..self.load.concurrency.unwrap_or(0) {
+            self.follow_up();
+        }
+        loop {
+            if self.load.concurrency.is_none() {
+                self.arrive();
+            }
+            if self.running_count == 0 && self.waiting.is_empty() {
+                // Idle until the next request.
+                match self.load.requests.get(self.next) {
+                    Some(request) if self.load.concurrency.is_none() => {
+                        self.now = self.now.max(request.at);
+                        continue;
+                    }
+                    _ => return,
+                }
+            }
+            self.step();
+        }
+    }
+
+    /// Queues what came until now.
+    fn arrive(&mut self) {
+        while let Some(request) = self.load.requests.get(self.next) {
+            if request.at > self.now {
+                return;
+            }
+            self.queue_next();
+        }
+    }
+
+    /// Queues the next request of a closed loop, those that are refused passed over.
+    fn follow_up(&mut self) {
+        while self.next < self.load.requests.len() {
+            self.came[self.next] = self.now;
+            if self.queue_next() {
+                return;
+            }
+        }
+    }
+
+    fn queue_next(&mut self) -> bool {
+        let request = &self.load.requests[self.next];
+        let is_served = self.settings.can_serve(request.prompt, request.output);
+        if is_served {
+            // It came while a step ran, which was accounted without it.
+            self.outcome.waiting_time += (self.now - self.came[self.next]).0 as f64;
+            self.waiting.push_back(self.next);
+        } else {
+            self.outcome.refused.push(self.next);
+        }
+        self.next += 1;
+        is_served
+    }
+
+    /// Schedules a step, lets its time pass, and hands out its tokens.
+    fn step(&mut self) {
+        let mut shape = Shape::default();
+        let mut completed = Vec::new();
+        let was_preempted = self.take_decode_blocks();
+        let mut budget = self.settings.max_num_batched_tokens - self.decoding;
+        shape.decode_sequences = self.decoding;
+        shape.decode_context = self.decode_context;
+        let was_preempted =
+            self.continue_prefill(&mut budget, &mut shape, &mut completed) || was_preempted;
+        if !was_preempted {
+            self.admit(&mut budget, &mut shape, &mut completed);
+        }
+        let time = self.time.time(&shape).max(Nanos(1));
+        self.account(&shape, time);
+        self.now += time;
+        self.advance_decodes(time);
+        for request in completed {
+            self.emit_after_prefill(request);
+        }
+    }
+
+    /// Blocks for the tokens that decoding sequences add; preempts from the end until they suffice.
+    fn take_decode_blocks(&mut self) -> bool {
+        let size = self.settings.block_size;
+        let phase = (self.tick % size) as usize;
+        let mut was_preempted = false;
+        while self.block_phase[phase] > self.pool.free() {
+            self.preempt_last();
+            was_preempted = true;
+        }
+        self.pool.take(self.block_phase[phase]);
+        was_preempted
+    }
+
+    /// The next chunk of the prompt that is not done; `true` where it was preempted for want of blocks.
+    fn continue_prefill(
+        &mut self,
+        budget: &mut u64,
+        shape: &mut Shape,
+        completed: &mut Vec<usize>,
+    ) -> bool {
+        let Some(request) = self.partial else {
+            return false;
+        };
+        let new = (self.tokens(request) - self.states[request].computed).min(*budget);
+        if new == 0 {
+            return false;
+        }
+        let cached = self.states[request].computed;
+        let needed = self.settings.blocks(cached + new) - self.settings.blocks(cached);
+        if needed > self.pool.free() {
+            self.preempt_last();
+            return true;
+        }
+        self.pool.take(needed);
+        self.partial = None;
+        self.compute(request, new, budget, shape, completed);
+        false
+    }
+
+    /// Takes waiting requests in order, while there is room.
+    fn admit(&mut self, budget: &mut u64, shape: &mut Shape, completed: &mut Vec<usize>) {
+        while *budget > 0
+            && self.running_count < self.settings.max_num_seqs
+            && self.partial.is_none()
+        {
+            let Some(&request) = self.waiting.front() else {
+                return;
+            };
+            let tokens = self.tokens(request);
+            let keys = self.keys(request, tokens);
+            let (hits, unused_hits) = self.pool.hits(&keys);
+            let cached = hits as u64 * self.settings.block_size;
+            let mut new = tokens - cached;
+            if new > *budget && !self.settings.chunked_prefill {
+                return;
+            }
+            let whole = self.settings.blocks(tokens) - hits as u64;
+            new = new.min(*budget);
+            let needed = self.settings.blocks(cached + new) - hits as u64;
+            let required = if self.settings.reserve_full_prompt {
+                whole
+            } else {
+                needed
+            };
+            if required + unused_hits > self.pool.free() {
+                return;
+            }
+            self.waiting.pop_front();
+            self.pool.touch(&keys[..hits]);
+            self.pool.take(needed);
+            self.outcome.cached_tokens += cached;
+            let state = &mut self.states[request];
+            state.computed = cached;
+            state.named.clear();
+            state.named.extend_from_slice(&keys[..hits]);
+            self.running.push((request, state.turn));
+            self.running_count += 1;
+            self.compute(request, new, budget, shape, completed);
+        }
+    }
+
+    /// Puts `new` tokens of a sequence in prefill into the step.
+    fn compute(
+        &mut self,
+        request: usize,
+        new: u64,
+        budget: &mut u64,
+        shape: &mut Shape,
+        completed: &mut Vec<usize>,
+    ) {
+        let tokens = self.tokens(request);
+        let state = &mut self.states[request];
+        shape.add_prefill(new, state.computed);
+        *budget -= new;
+        state.computed += new;
+        if state.computed == tokens {
+            completed.push(request);
+        } else {
+            self.partial = Some(request);
+        }
+        self.name_blocks(request);
+    }
+
+    /// Lets others find the whole blocks of known content that are computed.
+    fn name_blocks(&mut self, request: usize) {
+        let asked = &self.load.requests[request];
+        if !self.settings.prefix_caching || asked.content == crate::Content::Unique {
+            return;
+        }
+        let keys = asked.content.keys(asked.prompt, self.settings.block_size);
+        let whole = (self.states[request].computed / self.settings.block_size) as usize;
+        let state = &mut self.states[request];
+        while state.named.len() < whole.min(keys.len()) {
+            let key = keys[state.named.len()];
+            if !self.pool.name(key) {
+                // Somebody computed the same meanwhile: this copy stays unnamed, and so does what follows.
+                return;
+            }
+            state.named.push(key);
+        }
+    }
+
+    /// Tokens that a request has so far: its prompt, and after a preemption what it had generated.
+    fn tokens(&self, request: usize) -> u64 {
+        self.load.requests[request].prompt + self.states[request].generated
+    }
+
+    /// Keys of the blocks that the prefix cache may have. At least one token is always computed.
+    fn keys(&self, request: usize, tokens: u64) -> Vec<u64> {
+        if !self.settings.prefix_caching {
+            return Vec::new();
+        }
+        let asked = &self.load.requests[request];
+        let mut keys = asked.content.keys(asked.prompt, self.settings.block_size);
+        let own = &self.states[request].own;
+        if own.len() > keys.len() {
+            keys.extend_from_slice(&own[keys.len()..]);
+        }
+        keys.truncate(((tokens - 1) / self.settings.block_size) as usize);
+        keys
+    }
+
+    /// The one admitted last gives its blocks back and waits at the front.
+    fn preempt_last(&mut self) {
+        let request = loop {
+            let (request, turn) = self.running.pop().expect("a sequence that fits alone runs");
+            if self.states[request].turn == turn {
+                break request;
+            }
+        };
+        let generated = self.generated(request);
+        let computed = self.context(request);
+        if self.states[request].is_decoding {
+            // The step that just ended gave it a token.
+            self.states[request].last_token = self.now;
+        }
+        self.leave(request);
+        if self.partial == Some(request) {
+            self.partial = None;
+        }
+        let size = self.settings.block_size;
+        let state = &mut self.states[request];
+        // Its whole blocks keep their content until others take them.
+        if self.settings.prefix_caching {
+            let whole = (computed / size) as usize;
+            for block in state.named.len()..whole {
+                let key = mix(mix(request as u64) ^ (block as u64) << 1 ^ 1);
+                if !self.pool.name(key) {
+                    break;
+                }
+                state.named.push(key);
+            }
+            state.own.clone_from(&state.named);
+        }
+        let plain = self.settings.blocks(computed) - state.named.len() as u64;
+        self.pool.give_back(&state.named, plain);
+        state.named.clear();
+        state.generated = generated;
+        state.computed = 0;
+        state.preemptions += 1;
+        self.outcome.preemptions += 1;
+        self.outcome.discarded_tokens += computed;
+        self.waiting.push_front(request);
+    }
+
+    /// Takes a request out of what runs; its entries in the queues are over.
+    fn leave(&mut self, request: usize) {
+        let context = self.context(request);
+        let tick = self.tick;
+        let size = self.settings.block_size;
+        let longest = self.longest.since(self.states[request].since);
+        let state = &mut self.states[request];
+        if state.is_decoding {
+            let phase = phase(state.computed, state.since, size);
+            self.block_phase[phase] -= 1;
+            self.decoding -= 1;
+            self.decode_context -= context;
+            if tick > state.since {
+                state.longest_gap = state.longest_gap.max(longest);
+            }
+            state.is_decoding = false;
+        }
+        state.turn += 1;
+        self.running_count -= 1;
+        // Entries that are over pile up at the end only until the next preemption; drop them while they are cheap to see.
+        while let Some(&(last, turn)) = self.running.last() {
+            if self.states[last].turn == turn {
+                break;
+            }
+            self.running.pop();
+        }
+        if self.running.len() as u64 > 2 * self.running_count + 64 {
+            let states = &self.states;
+            self.running
+                .retain(|(request, turn)| states[*request].turn == *turn);
+        }
+    }
+
+    fn generated(&self, request: usize) -> u64 {
+        let state = &self.states[request];
+        state.generated
+            + if state.is_decoding {
+                self.tick - state.since
+            } else {
+                0
+            }
+    }
+
+    /// Tokens of a running request in the KV cache.
+    fn context(&self, request: usize) -> u64 {
+        let state = &self.states[request];
+        state.computed
+            + if state.is_decoding {
+                self.tick - state.since
+            } else {
+                0
+            }
+    }
+
+    /// Every decoding sequence has one token more; some have all of theirs.
+    fn advance_decodes(&mut self, time: Nanos) {
+        if self.decoding == 0 {
+            return;
+        }
+        self.longest.push(self.tick, time);
+        self.tick += 1;
+        self.decode_context += self.decoding;
+        self.outcome.gaps.push((time, self.decoding));
+        while let Some(&Reverse((end, request, turn))) = self.ends.peek() {
+            if end > self.tick {
+                break;
+            }
+            self.ends.pop();
+            if self.states[request].turn == turn {
+                self.finish(request);
+            }
+        }
+    }
+
+    /// The token that the last chunk of a prompt gives.
+    fn emit_after_prefill(&mut self, request: usize) {
+        let (now, tick, size) = (self.now, self.tick, self.settings.block_size);
+        let output = self.load.requests[request].output;
+        let state = &mut self.states[request];
+        if state.first_token.is_none() {
+            state.first_token = Some(now);
+        } else {
+            // After a preemption: its wait is a gap between two tokens like any other.
+            let gap = now - state.last_token;
+            state.longest_gap = state.longest_gap.max(Some(gap));
+            self.outcome.gaps.push((gap, 1));
+        }
+        state.last_token = now;
+        state.generated += 1;
+        if state.generated == output {
+            self.finish(request);
+            return;
+        }
+        state.is_decoding = true;
+        state.since = tick;
+        self.ends.push(Reverse((
+            tick + output - state.generated,
+            request,
+            state.turn,
+        )));
+        self.block_phase[phase(state.computed, tick, size)] += 1;
+        self.decoding += 1;
+        self.decode_context += state.computed;
+    }
+
+    fn finish(&mut self, request: usize) {
+        let context = self.context(request);
+        self.leave(request);
+        let asked = &self.load.requests[request];
+        let state = &mut self.states[request];
+        let plain = self.settings.blocks(context) - state.named.len() as u64;
+        self.pool.give_back(&state.named, plain);
+        self.outcome.finished.push(Finished {
+            index: request,
+            at: self.came[request],
+            first_token: state.first_token.unwrap_or(self.now),
+            last_token: self.now,
+            prompt: asked.prompt,
+            output: asked.output,
+            longest_gap: state.longest_gap,
+            preemptions: state.preemptions,
+        });
+        state.named = Vec::new();
+        state.own = Vec::new();
+        if self.load.concurrency.is_some() {
+            self.follow_up();
+        }
+    }
+
+    fn account(&mut self, shape: &Shape, time: Nanos) {
+        let outcome = &mut self.outcome;
+        let span = time.0 as f64;
+        outcome.steps += 1;
+        outcome.busy += time;
+        outcome.computed_tokens += shape.tokens();
+        outcome.block_time += self.pool.used() as f64 * span;
+        outcome.running_time += self.running_count as f64 * span;
+        outcome.waiting_time += self.waiting.len() as f64 * span;
+        outcome.most_blocks = outcome.most_blocks.max(self.pool.used());
+        outcome.most_running = outcome.most_running.max(self.running_count);
+        outcome.most_waiting = outcome.most_waiting.max(self.waiting.len() as u64);
+    }
+}
+
+/// The decode step, modulo the block size, at which a sequence needs a block that began to decode at step `since` with `computed`
+/// tokens: when its tokens fill its blocks.
+fn phase(computed: u64, since: u64, size: u64) -> usize {
+    ((since % size + size - computed % size) % size) as usize
+}

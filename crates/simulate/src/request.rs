@@ -1,0 +1,185 @@
+//! Requests of a simulation, drawn as a real load draws them.
+
+use std::sync::Arc;
+
+use llmprof_traffic::{
+    arrivals::Arrivals,
+    lengths::Lengths,
+    random::Random,
+    replay::{MOONCAKE_BLOCK, TracedRequest},
+};
+use llmprof_units::Nanos;
+
+/// Which leading tokens of a prompt other prompts have too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    #[default]
+    Unique,
+    /// So many tokens that all prompts of this kind begin with.
+    Shared(u64),
+    /// Blocks of 512 tokens by content, as Mooncake's traces number them.
+    Blocks(Arc<[u64]>),
+}
+
+impl Content {
+    /// Keys of the whole KV blocks whose content is known, from the first on. A key stands for everything up to its block, so
+    /// equal keys mean equal prefixes.
+    pub(crate) fn keys(&self, prompt: u64, block_size: u64) -> Vec<u64> {
+        let known = match self {
+            Self::Unique => 0,
+            Self::Shared(tokens) => prompt.min(*tokens),
+            Self::Blocks(ids) => prompt.min(ids.len() as u64 * MOONCAKE_BLOCK),
+        };
+        let mut key = 0x9e37_79b9_7f4a_7c15;
+        (0..known / block_size)
+            .map(|block| {
+                let last = (block + 1) * block_size - 1;
+                let content = match self {
+                    Self::Blocks(ids) => ids[(last / MOONCAKE_BLOCK) as usize],
+                    _ => u64::MAX,
+                };
+                key = mix(key ^ mix(content.wrapping_add(1)) ^ last);
+                key
+            })
+            .collect()
+    }
+}
+
+/// SplitMix64's finalizer.
+pub(crate) fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When it comes; ignored in a closed loop.
+    pub at: Nanos,
+    /// Prompt tokens, at least 1.
+    pub prompt: u64,
+    /// Tokens to generate, at least 1.
+    pub output: u64,
+    pub content: Content,
+}
+
+/// Requests by time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Load {
+    pub requests: Vec<Request>,
+    /// Requests in flight of a closed loop: the next one comes when one ends.
+    pub concurrency: Option<usize>,
+}
+
+impl Load {
+    /// `count` requests of drawn lengths: the arrivals, prompts and answers that `llmprof bench` sends with this seed.
+    pub fn synthetic(
+        arrivals: &Arrivals,
+        prompt: &Lengths,
+        output: &Lengths,
+        shared_prefix: u64,
+        count: usize,
+        seed: u64,
+    ) -> Self {
+        let mut random = Random::new(seed, "lengths");
+        let times = arrivals.times(count, seed);
+        let content = if shared_prefix > 0 {
+            Content::Shared(shared_prefix)
+        } else {
+            Content::Unique
+        };
+        let requests = (0..count).map(|index| Request {
+            at: times.as_ref().map_or(Nanos(0), |times| times[index]),
+            prompt: prompt.draw(&mut random).max(1),
+            output: output.draw(&mut random).max(1),
+            content: content.clone(),
+        });
+        Self {
+            requests: requests.collect(),
+            concurrency: closed(arrivals),
+        }
+    }
+
+    /// The first `count` requests of a trace: at its times, so many times faster, or at those of `arrivals`.
+    pub fn traced(
+        trace: &[TracedRequest],
+        arrivals: &Arrivals,
+        speedup: f64,
+        count: usize,
+        seed: u64,
+    ) -> Self {
+        let count = count.min(trace.len());
+        let times = arrivals.times(count, seed);
+        let requests = trace.iter().take(count).enumerate();
+        let requests = requests.map(|(index, traced)| Request {
+            at: times.as_ref().map_or_else(
+                || Nanos((traced.at_ns.0 as f64 / speedup) as i64),
+                |times| times[index],
+            ),
+            prompt: traced.prompt_tokens.max(1),
+            output: traced.output_tokens.max(1),
+            content: if traced.blocks.is_empty() {
+                Content::Unique
+            } else {
+                Content::Blocks(traced.blocks.as_slice().into())
+            },
+        });
+        Self {
+            requests: requests.collect(),
+            concurrency: closed(arrivals),
+        }
+    }
+
+    /// The part of replica `index` of `count` that get requests in turn.
+    pub fn share(&self, index: usize, count: usize) -> Self {
+        let requests = self.requests.iter().skip(index).step_by(count.max(1));
+        Self {
+            requests: requests.cloned().collect(),
+            concurrency: self
+                .concurrency
+                .map(|all| (all / count.max(1) + usize::from(index < all % count.max(1))).max(1)),
+        }
+    }
+}
+
+fn closed(arrivals: &Arrivals) -> Option<usize> {
+    match arrivals {
+        Arrivals::Closed { concurrency } => Some(*concurrency),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_equal_as_far_as_prefixes_are() {
+        let of = |ids: &[u64], prompt| Content::Blocks(ids.into()).keys(prompt, 16);
+        let (a, b) = (of(&[1, 2, 3], 1536), of(&[1, 2, 9], 1500));
+        assert_eq!((a.len(), b.len()), (96, 93));
+        assert_eq!(a[..64], b[..64]);
+        assert!(a[64..].iter().zip(&b[64..]).all(|(a, b)| a != b));
+        // The same block after another prefix is another block.
+        assert_ne!(of(&[2], 512)[0], of(&[1, 2], 1024)[32]);
+        assert_eq!(Content::Shared(40).keys(100, 16).len(), 2);
+        assert!(Content::Unique.keys(100, 16).is_empty());
+    }
+
+    #[test]
+    fn replicas_share_all_requests() {
+        let load = Load::synthetic(
+            &Arrivals::Closed { concurrency: 5 },
+            &Lengths::Fixed { tokens: 3 },
+            &Lengths::Fixed { tokens: 2 },
+            0,
+            10,
+            1,
+        );
+        let parts: Vec<Load> = (0..3).map(|index| load.share(index, 3)).collect();
+        assert_eq!(parts.iter().map(|p| p.requests.len()).sum::<usize>(), 10);
+        let concurrency = |load: &Load| load.concurrency.unwrap();
+        assert_eq!(parts.iter().map(concurrency).sum::<usize>(), 5);
+    }
+}

@@ -1,0 +1,146 @@
+//! A simulated load in numbers, named as `llmprof bench` names them.
+
+use llmprof_traffic::{
+    slo::{Latencies, Metric, RequestLatencies, Slo},
+    statistics::Distribution,
+};
+use llmprof_units::Nanos;
+use serde::Serialize;
+
+use crate::engine::{Finished, Outcome};
+
+/// The numbers of a simulated load. Times are milliseconds, rates per second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    pub ttft_ms: Option<Distribution>,
+    pub tpot_ms: Option<Distribution>,
+    pub itl_ms: Option<Distribution>,
+    pub e2e_ms: Option<Distribution>,
+    pub request_throughput: f64,
+    pub output_throughput: f64,
+    pub total_token_throughput: f64,
+    /// Completed requests per second that met every SLO, where there are any.
+    pub goodput: Option<f64>,
+    pub completed: u64,
+    /// Requests that the engine refuses.
+    pub failed: u64,
+    pub total_input_tokens: u64,
+    pub total_output_tokens: u64,
+    /// From the first arrival to the last token.
+    pub duration_s: f64,
+    pub steps: u64,
+    /// Share of the duration in which steps ran, over all replicas.
+    pub busy_share: f64,
+    /// Sequences that ran, over the time of steps.
+    pub running: Level,
+    /// Requests that waited, over the time of steps.
+    pub waiting: Level,
+    /// Share of the KV blocks in use, over the time of steps.
+    pub kv_usage: Level,
+    pub preemptions: u64,
+    /// Tokens that preemptions threw away.
+    pub discarded_tokens: u64,
+    /// Prompt tokens that the prefix cache had.
+    pub cached_tokens: u64,
+    /// Tokens that went through the model.
+    pub computed_tokens: u64,
+    pub replicas: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Level {
+    pub mean: f64,
+    pub max: f64,
+}
+
+fn ms(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}
+
+impl RequestLatencies for Finished {
+    fn latency_ms(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Ttft => Some(ms(self.first_token - self.at)),
+            Metric::E2e => Some(ms(self.last_token - self.at)),
+            Metric::Tpot => (self.output > 1)
+                .then(|| ms(self.last_token - self.first_token) / (self.output - 1) as f64),
+            Metric::Itl => self.longest_gap.map(ms),
+        }
+    }
+}
+
+impl Latencies for Summary {
+    fn distribution(&self, metric: Metric) -> Option<Distribution> {
+        match metric {
+            Metric::Ttft => self.ttft_ms,
+            Metric::Tpot => self.tpot_ms,
+            Metric::Itl => self.itl_ms,
+            Metric::E2e => self.e2e_ms,
+        }
+    }
+
+    fn outcomes(&self) -> (u64, u64) {
+        (self.completed, self.failed)
+    }
+}
+
+impl Summary {
+    /// Of the outcomes of one or more replicas with so many KV blocks each.
+    pub fn of(outcomes: &[Outcome], kv_blocks: u64, slos: &[Slo]) -> Self {
+        let finished = || outcomes.iter().flat_map(|outcome| &outcome.finished);
+        let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+        let start = finished().map(|f| f.at).min().unwrap_or(Nanos(0));
+        let end = finished().map(|f| f.last_token).max().unwrap_or(Nanos(0));
+        let duration_s = (end - start).0 as f64 / 1e9;
+        let per_second = |count: f64| {
+            if duration_s > 0.0 {
+                count / duration_s
+            } else {
+                0.0
+            }
+        };
+        let of = |metric: Metric| {
+            let values: Vec<f64> = finished().filter_map(|f| f.latency_ms(metric)).collect();
+            Distribution::of(&values)
+        };
+        let mut gaps: Vec<(f64, u64)> = outcomes
+            .iter()
+            .flat_map(|outcome| &outcome.gaps)
+            .map(|(time, count)| (ms(*time), *count))
+            .collect();
+        let busy: f64 = outcomes.iter().map(|o| o.busy.0 as f64).sum();
+        let level = |integral: fn(&Outcome) -> f64, most: fn(&Outcome) -> u64, unit: f64| Level {
+            mean: outcomes.iter().map(integral).sum::<f64>() / busy.max(1.0) / unit,
+            max: outcomes.iter().map(most).max().unwrap_or(0) as f64 / unit,
+        };
+        let completed = finished().count() as u64;
+        let outputs: u64 = finished().map(|f| f.output).sum();
+        let inputs: u64 = finished().map(|f| f.prompt).sum();
+        let good = finished().filter(|f| slos.iter().all(|slo| slo.is_met_by(*f)));
+        Self {
+            ttft_ms: of(Metric::Ttft),
+            tpot_ms: of(Metric::Tpot),
+            itl_ms: Distribution::weighted(&mut gaps),
+            e2e_ms: of(Metric::E2e),
+            request_throughput: per_second(completed as f64),
+            output_throughput: per_second(outputs as f64),
+            total_token_throughput: per_second((inputs + outputs) as f64),
+            goodput: (!slos.is_empty()).then(|| per_second(good.count() as f64)),
+            completed,
+            failed: sum(|o| o.refused.len() as u64),
+            total_input_tokens: inputs,
+            total_output_tokens: outputs,
+            duration_s,
+            steps: sum(|o| o.steps),
+            busy_share: per_second(busy / 1e9) / outcomes.len().max(1) as f64,
+            running: level(|o| o.running_time, |o| o.most_running, 1.0),
+            waiting: level(|o| o.waiting_time, |o| o.most_waiting, 1.0),
+            kv_usage: level(|o| o.block_time, |o| o.most_blocks, kv_blocks.max(1) as f64),
+            preemptions: sum(|o| o.preemptions),
+            discarded_tokens: sum(|o| o.discarded_tokens),
+            cached_tokens: sum(|o| o.cached_tokens),
+            computed_tokens: sum(|o| o.computed_tokens),
+            replicas: outcomes.len() as u64,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What ranks tell each other in a pass.
+
+use serde::Serialize;
+
+use super::{Operation, Parallel};
+use crate::{
+    Model, Workload,
+    block::{Arrangement, FeedForward},
+    model::LayerGroup,
+    workload::Pass,
+};
+
+/// Equal collectives of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Exchange {
+    pub operation: Operation,
+    pub ranks: u64,
+    /// The buffer of one, as NCCL's tests count it: the whole result of a gather, what all ranks send together to one of them of
+    /// an all-to-all.
+    pub bytes: u64,
+    /// How many in a step.
+    pub count: u64,
+}
+
+/// The collectives of one step of `pass`, on one stage after the other.
+///
+/// Tensor parallel: a sum over ranks after attention and after the feed-forward part (one where they are parallel), one after the
+/// embedding, and a gather of the logits. Experts across data-parallel ranks: tokens go to their experts and back instead of the sum
+/// after that part. Pipeline: the residual stream from stage to stage.
+pub fn exchanges(
+    model: &Model,
+    parallel: &Parallel,
+    workload: &Workload,
+    pass: &Pass,
+) -> Vec<Exchange> {
+    let Some(decoder) = &model.decoder else {
+        return Vec::new();
+    };
+    let formats = model.formats(&workload.precision);
+    let bytes = |elements: u64| formats.activations.bytes_for(elements).unwrap_or(u64::MAX);
+    let rows = pass.rows();
+    let stream = bytes(rows.saturating_mul(decoder.hidden));
+    let across = parallel.shares_experts_across_data();
+    let routed = |group: &&LayerGroup| across && matches!(group.layer.feed, FeedForward::Moe(_));
+    let mut found = Vec::new();
+    let mut add = |operation, ranks, bytes, count| {
+        if ranks > 1 && bytes > 0 && count > 0 {
+            found.push(Exchange {
+                operation,
+                ranks,
+                bytes,
+                count,
+            });
+        }
+    };
+    let tensor = parallel.tensor;
+    let sums: u64 = decoder
+        .groups
+        .iter()
+        .map(|group| {
+            let each = match group.layer.arrangement {
+                Arrangement::Parallel => 1,
+                Arrangement::PreNorm | Arrangement::PostNorm => 2 - u64::from(routed(&group)),
+            };
+            each * group.layers.len() as u64
+        })
+        .sum();
+    add(Operation::AllReduce, tensor, stream, sums + 1);
+    let logits = pass.batch.saturating_mul(pass.logits);
+    let vocabulary = decoder.head.linear.outputs.saturating_mul(tensor);
+    add(
+        Operation::AllGather,
+        tensor,
+        bytes(logits.saturating_mul(vocabulary)),
+        1,
+    );
+    for group in decoder.groups.iter().filter(routed) {
+        if let FeedForward::Moe(moe) = &group.layer.feed {
+            let pairs = rows
+                .saturating_mul(moe.experts.top_k)
+                .saturating_mul(decoder.hidden);
+            // Each rank sends its share of the group's tokens.
+            let sent = bytes(pairs.div_ceil(tensor));
+            add(
+                Operation::AllToAll,
+                parallel.expert,
+                sent,
+                2 * group.layers.len() as u64,
+            );
+        }
+    }
+    if parallel.pipeline > 1 {
+        add(Operation::Send, 2, stream, parallel.pipeline - 1);
+    }
+    found
+}

@@ -1,0 +1,135 @@
+//! The model of one rank.
+
+use super::{Parallel, invalid};
+use crate::{
+    Model, WorkloadError,
+    block::{
+        Attention, FeedForward, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe, Norm, Projections,
+    },
+    model::Decoder,
+};
+
+/// The model that each of `parallel.tensor` ranks runs: heads and widths divided, norms, routers and latents whole. Image towers are
+/// on every rank. Experts are divided by width whether ranks share each expert or have whole ones: the mean work of a rank is the
+/// same.
+pub fn rank_model(model: &Model, parallel: &Parallel) -> Result<Model, WorkloadError> {
+    let mut rank = model.clone();
+    if parallel.tensor == 1 {
+        return Ok(rank);
+    }
+    let Some(decoder) = &mut rank.decoder else {
+        return Ok(rank);
+    };
+    let by = parallel.tensor;
+    for group in &mut decoder.groups {
+        match &mut group.layer.mixer {
+            Mixer::Attention(attention) => divide_attention(attention, by)?,
+            Mixer::Mla(latent) => divide_latent(latent, by)?,
+        }
+        match &mut group.layer.feed {
+            FeedForward::Dense(mlp) => divide_mlp(mlp, by)?,
+            FeedForward::Moe(moe) => divide_moe(moe, by)?,
+        }
+    }
+    // Vocabularies are padded to a multiple.
+    decoder.embedding.vocabulary = decoder.embedding.vocabulary.div_ceil(by);
+    decoder.head.linear.outputs = decoder.head.linear.outputs.div_ceil(by);
+    Ok(rank)
+}
+
+pub(super) fn each_moe(decoder: &mut Decoder, mut change: impl FnMut(&mut Moe)) {
+    for group in &mut decoder.groups {
+        if let FeedForward::Moe(moe) = &mut group.layer.feed {
+            change(moe);
+        }
+    }
+}
+
+/// The share of one rank.
+fn part(what: &str, whole: u64, by: u64) -> Result<u64, WorkloadError> {
+    if whole.is_multiple_of(by) {
+        Ok(whole / by)
+    } else {
+        Err(invalid(
+            "tensor",
+            by,
+            format!("a divisor of the model's {what} ({whole})"),
+        ))
+    }
+}
+
+fn outputs(linear: &mut Linear, outputs: u64) {
+    linear.outputs = outputs;
+}
+
+fn divide_attention(attention: &mut Attention, by: u64) -> Result<(), WorkloadError> {
+    let heads = part("attention heads", attention.heads, by)?;
+    // Fewer key heads than ranks: each is on several of them.
+    let kv_heads = if attention.kv_heads >= by {
+        part("key and value heads", attention.kv_heads, by)?
+    } else if by.is_multiple_of(attention.kv_heads) {
+        1
+    } else {
+        let expected = format!(
+            "a multiple or a divisor of the model's key and value heads ({})",
+            attention.kv_heads
+        );
+        return Err(invalid("tensor", by, expected));
+    };
+    let dim = attention.head_dim;
+    match &mut attention.projections {
+        Projections::Separate { q, k, v } => {
+            outputs(q, heads * dim);
+            outputs(k, kv_heads * dim);
+            outputs(v, kv_heads * dim);
+        }
+        Projections::Fused { qkv, .. } => outputs(qkv, (heads + 2 * kv_heads) * dim),
+    }
+    attention.output.inputs = heads * dim;
+    let narrow = |norm: &mut Option<Norm>, width: u64| {
+        // A norm over all heads is over those of the rank.
+        if let Some(norm) = norm.as_mut().filter(|norm| norm.width > dim) {
+            norm.width = width;
+        }
+    };
+    narrow(&mut attention.q_norm, heads * dim);
+    narrow(&mut attention.k_norm, kv_heads * dim);
+    attention.heads = heads;
+    attention.kv_heads = kv_heads;
+    Ok(())
+}
+
+fn divide_latent(latent: &mut Mla, by: u64) -> Result<(), WorkloadError> {
+    let heads = part("attention heads", latent.heads, by)?;
+    let up = match &mut latent.query {
+        MlaQuery::Direct(up) | MlaQuery::LowRank { up, .. } => up,
+    };
+    up.outputs /= by;
+    latent.kv_up.outputs /= by;
+    latent.output.inputs /= by;
+    latent.heads = heads;
+    Ok(())
+}
+
+fn divide_mlp(mlp: &mut Mlp, by: u64) -> Result<(), WorkloadError> {
+    let width = part("feed-forward width", mlp.down.inputs, by)?;
+    match &mut mlp.input {
+        MlpInput::Plain(up) => outputs(up, width),
+        MlpInput::Gated { gate, up } => {
+            outputs(gate, width);
+            outputs(up, width);
+        }
+        MlpInput::Fused(both) => outputs(both, 2 * width),
+    }
+    mlp.down.inputs = width;
+    Ok(())
+}
+
+fn divide_moe(moe: &mut Moe, by: u64) -> Result<(), WorkloadError> {
+    // Whole experts need no width that divides; a share of one is rounded up.
+    moe.experts.intermediate = moe.experts.intermediate.div_ceil(by);
+    match &mut moe.shared {
+        Some(shared) => divide_mlp(shared, by),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,71 @@
+//! Over how many devices a model is spread.
+
+use serde::{Deserialize, Serialize};
+
+/// Over how many devices a model is spread, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Parallel {
+    /// Ranks that share every layer.
+    pub tensor: u64,
+    /// Stages of layers.
+    pub pipeline: u64,
+    /// Ranks that share the experts: within the tensor-parallel ranks, or across data-parallel ones.
+    pub expert: u64,
+    /// Groups of ranks that have sequences of their own.
+    pub data: u64,
+}
+
+impl Default for Parallel {
+    fn default() -> Self {
+        Self {
+            tensor: 1,
+            pipeline: 1,
+            expert: 1,
+            data: 1,
+        }
+    }
+}
+
+/// Most ranks of each kind.
+const MOST: u64 = 1 << 12;
+
+impl Parallel {
+    pub fn ranks(&self) -> u64 {
+        self.tensor * self.pipeline * self.data
+    }
+
+    pub fn is_single(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the experts of one rank serve sequences of other data-parallel ranks.
+    pub fn shares_experts_across_data(&self) -> bool {
+        self.data > 1 && self.expert > self.tensor
+    }
+
+    /// What is wrong with it, whatever the model: the key, what it is, what it must be.
+    pub fn mistake(&self) -> Option<(&'static str, u64, String)> {
+        let named = [
+            ("tensor", self.tensor),
+            ("pipeline", self.pipeline),
+            ("expert", self.expert),
+            ("data", self.data),
+        ];
+        for (key, value) in named {
+            if !(1..=MOST).contains(&value) {
+                return Some((key, value, format!("between 1 and {MOST}")));
+            }
+        }
+        let group = self.tensor * self.data;
+        let fits = self.tensor.is_multiple_of(self.expert)
+            || (self.expert.is_multiple_of(self.tensor) && group.is_multiple_of(self.expert));
+        (!fits).then(|| {
+            let expected = format!(
+                "a divisor of tensor ({}), or tensor times a divisor of data ({})",
+                self.tensor, self.data
+            );
+            ("expert", self.expert, expected)
+        })
+    }
+}

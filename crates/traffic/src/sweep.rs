@@ -1,0 +1,120 @@
+//! The highest rate that meets the objectives.
+
+use serde::{Deserialize, Serialize};
+
+/// One rate that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point<S> {
+    /// Requests per second that were asked for.
+    pub rate: f64,
+    /// Whether all objectives were met.
+    pub is_met: bool,
+    /// What was measured.
+    pub summary: S,
+}
+
+/// What a sweep found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sweep<S> {
+    /// The rates by size: the latency–throughput curve.
+    pub points: Vec<Point<S>>,
+    /// The highest rate that met the objectives.
+    pub best_rate: Option<f64>,
+    /// The lowest rate above it that did not; the truth lies between.
+    pub first_failing_rate: Option<f64>,
+}
+
+/// Bounds of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// The first rate.
+    pub least: f64,
+    /// The highest rate that is tried.
+    pub most: f64,
+    /// How close the two rates of the answer come, as a share.
+    pub precision: f64,
+    /// Rates that are tried at most.
+    pub tries: usize,
+}
+
+/// Doubles the rate until objectives fail, then halves the interval (on a logarithmic scale) between the highest that met them
+/// and the lowest that did not. `measure` returns `None` to stop.
+pub fn sweep<S>(bounds: Bounds, mut measure: impl FnMut(f64) -> Option<(S, bool)>) -> Sweep<S> {
+    let mut points: Vec<Point<S>> = Vec::new();
+    let (mut good, mut bad): (Option<f64>, Option<f64>) = (None, None);
+    while points.len() < bounds.tries {
+        let rate = match (good, bad) {
+            (None, None) => bounds.least,
+            (Some(good), None) if good >= bounds.most => break,
+            (Some(good), None) => (good * 2.0).min(bounds.most),
+            // Even the first rate fails: look below it.
+            (None, Some(bad)) => bad / 2.0,
+            (Some(good), Some(bad)) if bad / good <= 1.0 + bounds.precision => break,
+            (Some(good), Some(bad)) => (good * bad).sqrt(),
+        };
+        // A thousandth of the first rate is no rate to search on from.
+        if rate < bounds.least / 1000.0 {
+            break;
+        }
+        let Some((summary, is_met)) = measure(rate) else {
+            break;
+        };
+        if is_met {
+            good = Some(good.map_or(rate, |good| good.max(rate)));
+        } else {
+            bad = Some(bad.map_or(rate, |bad| bad.min(rate)));
+        }
+        points.push(Point {
+            rate,
+            is_met,
+            summary,
+        });
+    }
+    points.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    Sweep {
+        points,
+        best_rate: good,
+        first_failing_rate: bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(least: f64, limit: f64) -> Sweep<()> {
+        let bounds = Bounds {
+            least,
+            most: 1000.0,
+            precision: 0.05,
+            tries: 30,
+        };
+        sweep(bounds, |rate| Some(((), rate < limit)))
+    }
+
+    #[test]
+    fn the_limit_is_between_the_two_rates() {
+        for (least, limit) in [(1.0, 37.0), (64.0, 3.0), (5.0, 5.1)] {
+            let found = search(least, limit);
+            let (good, bad) = (found.best_rate.unwrap(), found.first_failing_rate.unwrap());
+            assert!(
+                good < limit && limit <= bad,
+                "{least} {limit}: {good} {bad}"
+            );
+            assert!(bad / good <= 1.05, "{good} {bad}");
+            assert!(found.points.is_sorted_by(|a, b| a.rate <= b.rate));
+        }
+    }
+
+    #[test]
+    fn a_server_without_limits_and_one_without_hope() {
+        let found = search(1.0, f64::INFINITY);
+        assert_eq!(
+            (found.best_rate, found.first_failing_rate),
+            (Some(1000.0), None)
+        );
+        let found = search(8.0, 0.0);
+        assert_eq!(found.best_rate, None);
+        assert!(found.points.len() < 15);
+    }
+}

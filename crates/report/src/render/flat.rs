@@ -94,6 +94,7 @@ fn said<'a>(drawing: &Drawing) -> Option<Flat<'a>> {
         | Drawing::Roofline(_)
         | Drawing::PairedBars(_)
         | Drawing::HeatMap(_)
+        | Drawing::Icicle(_)
         | Drawing::Curves(_) => return None,
         Drawing::Timeline(view) => Flat::Paragraph(timeline(view)),
         Drawing::Histogram(view) => Flat::Paragraph(histogram(view)),

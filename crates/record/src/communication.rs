@@ -111,7 +111,10 @@ impl Communication {
 
     /// Ranks of one group say the same of it.
     pub(crate) fn add_communicator(&mut self, found: Communicator) {
-        let known = self.communicators.iter_mut().find(|known| known.id == found.id);
+        let known = self
+            .communicators
+            .iter_mut()
+            .find(|known| known.id == found.id);
         let Some(known) = known else {
             self.communicators.push(found);
             return;

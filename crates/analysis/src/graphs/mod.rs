@@ -140,7 +140,7 @@ pub(crate) fn analyze(
     }
     if let (None, Some(model)) = (found.source, model) {
         let mut rows = Rows::default();
-        rows.add_sequence(&events, &launches, model);
+        rows.add_sequence(trace, &events, &launches, model);
         rows.keep(&mut found, GraphSource::ModelSequence, |_, _, _| {});
     }
     let issue = found
@@ -335,6 +335,7 @@ impl Rows {
     /// Launches of one graph are the same kernels over and over.
     fn add_sequence(
         &mut self,
+        trace: &Trace,
         events: &DeviceEvents,
         launches: &[GraphLaunch],
         model: &ModelOperators,
@@ -343,7 +344,18 @@ impl Rows {
             FxHashMap::default();
         for (number, launch) in launches.iter().enumerate() {
             let all = launch.events.iter().map(|&index| &events.all()[index]);
-            let category = |event: &DeviceEvent| events.class_of(event.name).category;
+            let category = |event: &DeviceEvent| match events.class_of(event.name).category {
+                // The sum after a product that was split belongs to no operator of its own.
+                Category::Gemm
+                    if trace
+                        .text(event.name)
+                        .to_ascii_lowercase()
+                        .contains("reduce") =>
+                {
+                    Category::Reduce
+                }
+                category => category,
+            };
             let kernels: Vec<(Category, i64)> = all
                 .clone()
                 .map(|event| (category(event), event.duration()))

@@ -232,30 +232,78 @@ impl<'a> Facts<'a> {
             let kind = CollectiveKind::of(trace.text(table.name[row]));
             collectives.extend(self.instance(start, end, kind, Some(row)));
         }
-        let nesting = Nesting::of(trace);
-        for row in 0..hosts.len() {
-            let is_operator = hosts.kind[row] == HostKind::OPERATOR;
-            let inner = nesting.outwards(row as u32).skip(1);
-            let mut inner = inner.filter(|&row| hosts.kind[row as usize] == HostKind::OPERATOR);
-            if !is_operator || inner.next().is_some() {
-                continue;
-            }
-            let (start, name) = (hosts.start[row], trace.text(hosts.name[row]));
-            let around = busy.get(&hosts.thread[row]).into_iter().flatten();
-            let is_transfer = around
-                .clone()
-                .any(|&(from, to)| (from..to).contains(&start));
-            // Calls that hand a collective to its backend, or wait for it.
-            let hands_over = ["c10d::", "_c10d_functional::", "record_param_comms"];
-            if is_transfer || hands_over.iter().any(|prefix| name.starts_with(prefix)) {
-                continue;
-            }
-            work.push(Work {
-                start,
-                end: start.saturating_add(hosts.duration[row]),
-                class: Class::Compute,
-                name: hosts.name[row],
-            });
+        // Calls that hand a collective to its backend, or wait for it; operators of the program hold them.
+        let waits = |row: usize| {
+            let name = trace.text(hosts.name[row]);
+            ["c10d::", "_c10d_functional::", "record_param_comms"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+        };
+        let rows = 0..hosts.len();
+        for row in rows
+            .clone()
+            .filter(|&row| hosts.kind[row] == HostKind::OPERATOR && waits(row))
+        {
+            let start = hosts.start[row];
+            let end = start.saturating_add(hosts.duration[row]);
+            busy.entry(hosts.thread[row])
+                .or_default()
+                .push((start, end));
         }
+        for list in busy.values_mut() {
+            list.sort_unstable();
+        }
+        let nesting = Nesting::of(trace);
+        let is_operator = |row: u32| hosts.kind[row as usize] == HostKind::OPERATOR;
+        for row in rows {
+            let mut around = nesting.outwards(row as u32).skip(1);
+            if !is_operator(row as u32) || around.any(is_operator) {
+                continue;
+            }
+            let start = hosts.start[row];
+            let end = start.saturating_add(hosts.duration[row]);
+            let taken = busy.get(&hosts.thread[row]).map_or(&[][..], Vec::as_slice);
+            work.extend(
+                without(taken, start, end)
+                    .into_iter()
+                    .map(|(start, end)| Work {
+                        start,
+                        end,
+                        class: Class::Compute,
+                        name: hosts.name[row],
+                    }),
+            );
+        }
+    }
+}
+
+/// What is left of an interval without others, which are sorted by their starts.
+fn without(taken: &[(i64, i64)], start: i64, end: i64) -> Vec<(i64, i64)> {
+    let mut left = Vec::new();
+    let mut from = start;
+    for &(begin, until) in taken.iter().take_while(|(begin, _)| *begin < end) {
+        if until > from {
+            if begin > from {
+                left.push((from, begin));
+            }
+            from = until;
+        }
+    }
+    if from < end {
+        left.push((from, end));
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn intervals_without_others() {
+        let taken = [(0, 5), (10, 20), (12, 14), (30, 40)];
+        assert_eq!(without(&taken, 3, 35), [(5, 10), (20, 30)]);
+        assert_eq!(without(&taken, 11, 19), []);
+        assert_eq!(without(&[], 1, 2), [(1, 2)]);
     }
 }

@@ -29,7 +29,11 @@ pub struct SourceRow {
 const MOST_ROWS: usize = 1000;
 
 /// Host-bound idle time by function, the longest first; empty where no Python frames are recorded.
-pub(crate) fn source_lines(trace: &Trace, events: &DeviceEvents, calls: &EventCalls) -> Vec<SourceRow> {
+pub(crate) fn source_lines(
+    trace: &Trace,
+    events: &DeviceEvents,
+    calls: &EventCalls,
+) -> Vec<SourceRow> {
     if !trace.hosts.kind.contains(&HostKind::PYTHON) {
         return Vec::new();
     }
@@ -63,7 +67,11 @@ pub(crate) fn source_lines(trace: &Trace, events: &DeviceEvents, calls: &EventCa
             gaps,
         })
         .collect();
-    rows.sort_by(|a, b| b.idle_ns.cmp(&a.idle_ns).then_with(|| a.function.cmp(&b.function)));
+    rows.sort_by(|a, b| {
+        b.idle_ns
+            .cmp(&a.idle_ns)
+            .then_with(|| a.function.cmp(&b.function))
+    });
     rows.truncate(MOST_ROWS);
     rows
 }
@@ -104,13 +112,21 @@ fn frames(trace: &Trace) -> FxHashMap<ThreadId, Vec<Frame>> {
             continue;
         }
         if hosts.thread[row] != thread {
-            close(&mut open, &mut cursor, i64::MAX, threads.entry(thread).or_default());
+            close(
+                &mut open,
+                &mut cursor,
+                i64::MAX,
+                threads.entry(thread).or_default(),
+            );
             open.clear();
             cursor = i64::MIN;
             thread = hosts.thread[row];
         }
         let name = hosts.name[row];
-        if !*is_own.entry(name).or_insert_with(|| is_program(trace.text(name))) {
+        if !*is_own
+            .entry(name)
+            .or_insert_with(|| is_program(trace.text(name)))
+        {
             continue;
         }
         let start = hosts.start[row];
@@ -122,7 +138,12 @@ fn frames(trace: &Trace) -> FxHashMap<ThreadId, Vec<Frame>> {
         cursor = start;
         open.push((start.saturating_add(hosts.duration[row]), name));
     }
-    close(&mut open, &mut cursor, i64::MAX, threads.entry(thread).or_default());
+    close(
+        &mut open,
+        &mut cursor,
+        i64::MAX,
+        threads.entry(thread).or_default(),
+    );
     threads
 }
 
@@ -143,7 +164,10 @@ fn push(list: &mut Vec<Frame>, start: i64, end: i64, name: StrId) {
 /// Whether a frame is of the program and its libraries, not of torch, a built-in or a module's call.
 fn is_program(name: &str) -> bool {
     let is_torch = |name: &str| name.starts_with("torch/") || name.contains("/torch/");
-    !name.starts_with('<') && module_name(name).is_none() && !is_torch(name) && name.contains(".py(")
+    !name.starts_with('<')
+        && module_name(name).is_none()
+        && !is_torch(name)
+        && name.contains(".py(")
 }
 
 #[cfg(test)]
@@ -157,26 +181,88 @@ mod tests {
     fn gaps_belong_to_the_innermost_function_of_the_program() {
         let mut builder = TraceBuilder::default();
         let thread = builder.thread(1, 1);
-        let mut host = |builder: &mut TraceBuilder, name: &str, kind, start, end, correlation| {
+        let host = |builder: &mut TraceBuilder, name: &str, kind, start, end, correlation| {
             let name = builder.intern(name);
-            builder.hosts.push(Host { start, duration: end - start, name, thread, kind, correlation, ..Host::default() });
+            builder.hosts.push(Host {
+                start,
+                duration: end - start,
+                name,
+                thread,
+                kind,
+                correlation,
+                ..Host::default()
+            });
         };
-        host(&mut builder, "serve.py(10): loop", HostKind::PYTHON, 0, 1000, 0);
-        host(&mut builder, "serve.py(50): schedule", HostKind::PYTHON, 100, 300, 0);
-        host(&mut builder, "torch/nn/modules/module.py(1): _call_impl", HostKind::PYTHON, 150, 250, 0);
-        host(&mut builder, "<built-in function len>", HostKind::PYTHON, 310, 350, 0);
-        host(&mut builder, "cudaLaunchKernel", HostKind::RUNTIME, 20, 30, 1);
-        host(&mut builder, "cudaLaunchKernel", HostKind::RUNTIME, 400, 410, 2);
+        host(
+            &mut builder,
+            "serve.py(10): loop",
+            HostKind::PYTHON,
+            0,
+            1000,
+            0,
+        );
+        host(
+            &mut builder,
+            "serve.py(50): schedule",
+            HostKind::PYTHON,
+            100,
+            300,
+            0,
+        );
+        host(
+            &mut builder,
+            "torch/nn/modules/module.py(1): _call_impl",
+            HostKind::PYTHON,
+            150,
+            250,
+            0,
+        );
+        host(
+            &mut builder,
+            "<built-in function len>",
+            HostKind::PYTHON,
+            310,
+            350,
+            0,
+        );
+        host(
+            &mut builder,
+            "cudaLaunchKernel",
+            HostKind::RUNTIME,
+            20,
+            30,
+            1,
+        );
+        host(
+            &mut builder,
+            "cudaLaunchKernel",
+            HostKind::RUNTIME,
+            400,
+            410,
+            2,
+        );
         let kernel = builder.intern("k");
         for (start, end, correlation) in [(50, 120, 1), (420, 500, 2)] {
-            builder.kernels.push(Kernel { start, duration: end - start, name: kernel, correlation, ..Kernel::default() });
+            builder.kernels.push(Kernel {
+                start,
+                duration: end - start,
+                name: kernel,
+                correlation,
+                ..Kernel::default()
+            });
         }
         let trace = builder.finish();
         let events = DeviceEvents::of(&trace);
         let calls = EventCalls::of(&events, &Launches::of(&trace));
         let rows = source_lines(&trace, &events, &calls);
         // The gap is 120 to 420, host-bound until the launch at 400: 180 ns in `schedule`, 100 in `loop`.
-        let found: Vec<(&str, i64)> = rows.iter().map(|row| (row.function.as_str(), row.idle_ns.0)).collect();
-        assert_eq!(found, [("serve.py(50): schedule", 180), ("serve.py(10): loop", 100)]);
+        let found: Vec<(&str, i64)> = rows
+            .iter()
+            .map(|row| (row.function.as_str(), row.idle_ns.0))
+            .collect();
+        assert_eq!(
+            found,
+            [("serve.py(50): schedule", 180), ("serve.py(10): loop", 100)]
+        );
     }
 }

@@ -32,15 +32,25 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
         .map_err(|error| source.unusable(FORMAT, error.to_string()))?;
     let (heap, root) = (&pickle.heap, pickle.root);
     let mut found = Communication::default();
-    let text = |dict: Value, name: &str| heap.get(dict, name).and_then(|value| heap.text(value)).unwrap_or_default();
-    for (key, name) in [("version", "flight_recorder"), ("nccl_version", "nccl"), ("comm_lib_version", "nccl")] {
+    let text = |dict: Value, name: &str| {
+        heap.get(dict, name)
+            .and_then(|value| heap.text(value))
+            .unwrap_or_default()
+    };
+    for (key, name) in [
+        ("version", "flight_recorder"),
+        ("nccl_version", "nccl"),
+        ("comm_lib_version", "nccl"),
+    ] {
         let version = text(root, key);
         if !version.is_empty() {
             found.versions.insert(name.to_owned(), version.to_owned());
         }
     }
     let groups = group_sizes(heap, root);
-    let status = heap.get(root, "pg_status").and_then(|status| heap.pairs(status));
+    let status = heap
+        .get(root, "pg_status")
+        .and_then(|status| heap.pairs(status));
     for &(key, value) in status.unwrap_or_default() {
         let last = |name: &str| integer(heap, value, name).unwrap_or(-1);
         found.progress.push(GroupProgress {
@@ -52,17 +62,25 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
         });
     }
     let mut calls = CallSums::default();
-    let entries = heap.get(root, "entries").and_then(|entries| heap.items(entries));
+    let entries = heap
+        .get(root, "entries")
+        .and_then(|entries| heap.items(entries));
     for &entry in entries.unwrap_or_default() {
         if heap.is_spent() {
             break;
         }
         let name = text(entry, "profiling_name");
-        let collective = name.split_once(':').map_or(name, |(_, collective)| collective).to_owned();
+        let collective = name
+            .split_once(':')
+            .map_or(name, |(_, collective)| collective)
+            .to_owned();
         let group = group_of(heap, entry);
         let key = CallKey {
             collective: collective.clone(),
-            ranks: groups.iter().find(|(name, _)| *name == group).map_or(0, |(_, ranks)| *ranks),
+            ranks: groups
+                .iter()
+                .find(|(name, _)| *name == group)
+                .map_or(0, |(_, ranks)| *ranks),
             bytes: bytes(heap, entry),
             algorithm: None,
             protocol: None,
@@ -74,7 +92,9 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
             found.pending.push(PendingCollective {
                 rank: None,
                 group,
-                sequence: integer(heap, entry, "collective_seq_id").or_else(|| integer(heap, entry, "seq_id")).unwrap_or(-1),
+                sequence: integer(heap, entry, "collective_seq_id")
+                    .or_else(|| integer(heap, entry, "seq_id"))
+                    .unwrap_or(-1),
                 collective,
                 state: state.to_owned(),
                 source: source_line(heap, entry),
@@ -82,7 +102,10 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
         }
     }
     if heap.is_spent() {
-        return Err(source.unusable(FORMAT, "it names the same values so often that reading it takes too long"));
+        return Err(source.unusable(
+            FORMAT,
+            "it names the same values so often that reading it takes too long",
+        ));
     }
     found.collectives = calls.rows();
     found.issues.extend(source.issues().iter().cloned());
@@ -109,7 +132,9 @@ fn milliseconds(heap: &Heap<'_>, entry: Value) -> Option<f64> {
 
 /// The name of the group of an entry: the first of a pair with its description.
 fn group_of(heap: &Heap<'_>, entry: Value) -> String {
-    let pair = heap.get(entry, "process_group").and_then(|pair| heap.items(pair));
+    let pair = heap
+        .get(entry, "process_group")
+        .and_then(|pair| heap.items(pair));
     let name = pair.and_then(|pair| heap.text(*pair.first()?));
     let number = || integer(heap, entry, "pg_id").map(|number| number.to_string());
     name.map(str::to_owned).or_else(number).unwrap_or_default()
@@ -117,11 +142,17 @@ fn group_of(heap: &Heap<'_>, entry: Value) -> String {
 
 /// Groups with how many ranks they have: `ranks` is a text such as `[0, 1]`.
 fn group_sizes(heap: &Heap<'_>, root: Value) -> Vec<(String, u64)> {
-    let groups = heap.get(root, "pg_config").and_then(|groups| heap.pairs(groups));
+    let groups = heap
+        .get(root, "pg_config")
+        .and_then(|groups| heap.pairs(groups));
     let size = |&(key, value): &(Value, Value)| {
         let ranks = heap.text(heap.get(value, "ranks")?)?;
         let inside = ranks.trim_matches(['[', ']']).trim();
-        let count = if inside.is_empty() { 0 } else { inside.split(',').count() };
+        let count = if inside.is_empty() {
+            0
+        } else {
+            inside.split(',').count()
+        };
         Some((heap.text(key)?.to_owned(), count as u64))
     };
     groups.unwrap_or_default().iter().filter_map(size).collect()
@@ -130,7 +161,10 @@ fn group_sizes(heap: &Heap<'_>, root: Value) -> Vec<(String, u64)> {
 /// Bytes of all inputs of an entry.
 fn bytes(heap: &Heap<'_>, entry: Value) -> Option<u64> {
     let sizes = heap.items(heap.get(entry, "input_sizes")?)?;
-    let dtypes = heap.get(entry, "input_dtypes").and_then(|dtypes| heap.items(dtypes)).unwrap_or_default();
+    let dtypes = heap
+        .get(entry, "input_dtypes")
+        .and_then(|dtypes| heap.items(dtypes))
+        .unwrap_or_default();
     let mut all = 0_u64;
     for (number, &dims) in sizes.iter().enumerate() {
         if !heap.spend(1) {
@@ -141,7 +175,10 @@ fn bytes(heap: &Heap<'_>, entry: Value) -> Option<u64> {
             let Value::Int(dim) = dim else { return None };
             elements = elements.checked_mul(u64::try_from(dim).ok()?)?;
         }
-        let dtype = dtypes.get(number).or(dtypes.first()).and_then(|dtype| heap.text(*dtype))?;
+        let dtype = dtypes
+            .get(number)
+            .or(dtypes.first())
+            .and_then(|dtype| heap.text(*dtype))?;
         all = all.checked_add(message_bytes(Some(elements), dtype)?)?;
     }
     (!sizes.is_empty()).then_some(all)
@@ -157,6 +194,9 @@ fn source_line(heap: &Heap<'_>, entry: Value) -> Option<String> {
         }
         let name = heap.text(heap.get(frame, "name")?)?;
         let file = file.rsplit('/').next().unwrap_or(file);
-        Some(format!("{file}:{} {name}", integer(heap, frame, "line").unwrap_or(0)))
+        Some(format!(
+            "{file}:{} {name}",
+            integer(heap, frame, "line").unwrap_or(0)
+        ))
     })
 }

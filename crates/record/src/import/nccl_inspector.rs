@@ -18,7 +18,10 @@ const FORMAT: &str = "output of NCCL Inspector";
 fn sniff(head: &[u8]) -> bool {
     let head = head.trim_ascii_start();
     let has = |text: &[u8]| memchr::memmem::find(head, text).is_some();
-    head.starts_with(b"{") && (has(b"\"coll_perf\"") || has(b"\"p2p_perf\"") || has(b"inspector_output_format_version"))
+    head.starts_with(b"{")
+        && (has(b"\"coll_perf\"")
+            || has(b"\"p2p_perf\"")
+            || has(b"inspector_output_format_version"))
 }
 
 #[derive(Deserialize)]
@@ -81,10 +84,15 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
             None => break,
             Some(Ok(entry)) => {
                 let header = entry.header.unwrap_or(entry.top);
-                if let Some(version) = entry.metadata.and_then(|metadata| metadata.inspector_output_format_version) {
+                if let Some(version) = entry
+                    .metadata
+                    .and_then(|metadata| metadata.inspector_output_format_version)
+                {
                     found.versions.insert("nccl_inspector".to_owned(), version);
                 }
-                dropped = entry.dump_stats.map_or(dropped, |stats| stats.dropped_total.max(dropped));
+                dropped = entry
+                    .dump_stats
+                    .map_or(dropped, |stats| stats.dropped_total.max(dropped));
                 if !header.id.is_empty() {
                     found.add_communicator(Communicator {
                         id: header.id.clone(),
@@ -102,7 +110,11 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
                         algorithm: perf.algo,
                         protocol: perf.proto,
                     };
-                    calls.add(key, perf.time_us.map(|time| time * 1e3), perf.busbw_gbs.map(|rate| rate * 1e9));
+                    calls.add(
+                        key,
+                        perf.time_us.map(|time| time * 1e3),
+                        perf.busbw_gbs.map(|rate| rate * 1e9),
+                    );
                 }
             }
             Some(Err(_)) => {
@@ -116,10 +128,14 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
         return Err(source.unusable(FORMAT, "it has no operation"));
     }
     if let Some(at) = broken {
-        found.issues.push(Issue::warning("nccl_inspector.truncated").with("byte", at));
+        found
+            .issues
+            .push(Issue::warning("nccl_inspector.truncated").with("byte", at));
     }
     if dropped > 0 {
-        found.issues.push(Issue::warning("nccl_inspector.dropped").counting(dropped));
+        found
+            .issues
+            .push(Issue::warning("nccl_inspector.dropped").counting(dropped));
     }
     found.issues.extend(source.issues().iter().cloned());
     Ok(found)
@@ -139,15 +155,27 @@ mod tests {
 {"id":"0x7f","rank":3,"n_ranks":8,"coll_perf":{"coll":"AllReduce","coll_sn":1408,"coll_msg_size_bytes":1048576,"coll_exec_time_us":60,"coll_busbw_gbs":30.0}}
 {"header":{"id":"0x7f","rank":2,"n_ranks":8,"nnodes":1},"dump_stats":{"dropped_total":4}}
 {"header":{"id":"0x7f","ra"#;
-        let source = Source::from_bytes(Path::new("x"), text.as_bytes().to_vec(), &Limits::default()).expect("bytes");
+        let source =
+            Source::from_bytes(Path::new("x"), text.as_bytes().to_vec(), &Limits::default())
+                .expect("bytes");
         assert!(sniff(source.head()));
         let found = read(&source).expect("operations");
         let [row] = found.collectives.as_slice() else {
             panic!("{:?}", found.collectives);
         };
-        assert_eq!((row.calls, row.ranks, row.median_ns.map(|time| time.0)), (2, 8, Some(50_000)));
+        assert_eq!(
+            (row.calls, row.ranks, row.median_ns.map(|time| time.0)),
+            (2, 8, Some(50_000))
+        );
         assert_eq!(found.communicators[0].seen, [2, 3]);
-        let codes: Vec<&str> = found.issues.iter().map(|issue| issue.code.as_str()).collect();
-        assert_eq!(codes, ["nccl_inspector.truncated", "nccl_inspector.dropped"]);
+        let codes: Vec<&str> = found
+            .issues
+            .iter()
+            .map(|issue| issue.code.as_str())
+            .collect();
+        assert_eq!(
+            codes,
+            ["nccl_inspector.truncated", "nccl_inspector.dropped"]
+        );
     }
 }

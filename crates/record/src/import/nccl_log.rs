@@ -22,17 +22,39 @@ const FORMAT: &str = "a debug log of NCCL";
 const MARKS: [&str; 2] = [" NCCL INFO ", " NCCL WARN "];
 
 fn sniff(head: &[u8]) -> bool {
-    let starts_as_text = head.iter().take(64).all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'));
+    let starts_as_text = head
+        .iter()
+        .take(64)
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'));
     let has = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
     starts_as_text && !head.starts_with(b"{") && MARKS.iter().any(|mark| has(mark))
 }
 
 /// Names of dtypes by NCCL's numbers (`ncclDataType_t`).
 const DTYPES: [&str; 12] = [
-    "int8", "uint8", "int32", "int32", "int64", "int64", "half", "float", "double", "bfloat16", "float8_e4m3fn", "float8_e5m2",
+    "int8",
+    "uint8",
+    "int32",
+    "int32",
+    "int64",
+    "int64",
+    "half",
+    "float",
+    "double",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
 ];
 /// Algorithms and protocols by the numbers of older versions.
-const ALGORITHMS: [&str; 7] = ["TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"];
+const ALGORITHMS: [&str; 7] = [
+    "TREE",
+    "RING",
+    "COLLNET_DIRECT",
+    "COLLNET_CHAIN",
+    "NVLS",
+    "NVLS_TREE",
+    "PAT",
+];
 const PROTOCOLS: [&str; 3] = ["LL", "LL128", "SIMPLE"];
 /// Different warnings that are kept.
 const MOST_WARNINGS: usize = 20;
@@ -49,7 +71,10 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
     }
     let mut found = log.finish();
     if found.is_empty() {
-        return Err(source.unusable(FORMAT, "no line says anything of versions, communicators or collectives"));
+        return Err(source.unusable(
+            FORMAT,
+            "no line says anything of versions, communicators or collectives",
+        ));
     }
     found.issues.extend(source.issues().iter().cloned());
     Ok(found)
@@ -80,8 +105,15 @@ impl Log {
             return;
         }
         // `host:process:thread [device]`: the process and the thread tell lines apart.
-        let mut parts = before.split_whitespace().next().unwrap_or_default().rsplit(':');
-        let (thread, process) = (parts.next().unwrap_or_default().to_owned(), parts.next().unwrap_or_default().to_owned());
+        let mut parts = before
+            .split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .rsplit(':');
+        let (thread, process) = (
+            parts.next().unwrap_or_default().to_owned(),
+            parts.next().unwrap_or_default().to_owned(),
+        );
         for (start, name) in [
             ("NCCL version ", "nccl"),
             ("RCCL version ", "rccl"),
@@ -108,7 +140,11 @@ impl Log {
         if let Some((_, rest)) = message.split_once(" comm ")
             && message.contains("commId ")
         {
-            let address = rest.split_whitespace().next().unwrap_or_default().to_owned();
+            let address = rest
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             let id = after(message, "commId ").unwrap_or_default().to_owned();
             let key = (process.to_owned(), address);
             let place = *self.by_address.entry(key).or_insert_with(|| {
@@ -123,7 +159,10 @@ impl Log {
             self.last.insert(thread.to_owned(), place);
             return;
         }
-        let named = after(message, "comm ").and_then(|address| self.by_address.get(&(process.to_owned(), address.to_owned())));
+        let named = after(message, "comm ").and_then(|address| {
+            self.by_address
+                .get(&(process.to_owned(), address.to_owned()))
+        });
         let Some(&place) = named.or_else(|| self.last.get(thread)) else {
             return;
         };
@@ -132,13 +171,18 @@ impl Log {
             communicator.nodes = Some(nodes);
         }
         if message.contains(" coll channels") {
-            let before = |what: &str| message.split(", ").find_map(|part| part.strip_suffix(what)?.trim().parse().ok());
+            let before = |what: &str| {
+                message
+                    .split(", ")
+                    .find_map(|part| part.strip_suffix(what)?.trim().parse().ok())
+            };
             communicator.channels = before("coll channels");
             communicator.nvls_channels = before("nvls channels");
             communicator.p2p_channels = before("p2p channels");
         }
         if message.starts_with("Init timings")
-            && let Some(seconds) = after(message, "total ").and_then(|total| total.parse::<f64>().ok())
+            && let Some(seconds) =
+                after(message, "total ").and_then(|total| total.parse::<f64>().ok())
         {
             communicator.init_ns = Some(Nanos::from_seconds(seconds));
         }
@@ -156,7 +200,10 @@ impl Log {
             self.is_tuned = true;
             let named = |text: Option<&str>, names: &[&str]| {
                 let text = text?;
-                let old = text.parse::<usize>().ok().and_then(|number| names.get(number).copied());
+                let old = text
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|number| names.get(number).copied());
                 Some(old.unwrap_or(text).to_owned())
             };
             let key = CallKey {
@@ -171,10 +218,18 @@ impl Log {
         if !rest.starts_with("opCount ") {
             return;
         }
-        let dtype = number(rest, "datatype ").and_then(|code| DTYPES.get(usize::try_from(code).ok()?));
-        let key = (process.to_owned(), after(rest, "comm ").unwrap_or_default().to_owned());
-        let ranks = after(rest, "[nranks=").and_then(|text| text.trim_end_matches(']').parse().ok());
-        let known = self.by_address.get(&key).map(|&place| self.all[place].ranks);
+        let dtype =
+            number(rest, "datatype ").and_then(|code| DTYPES.get(usize::try_from(code).ok()?));
+        let key = (
+            process.to_owned(),
+            after(rest, "comm ").unwrap_or_default().to_owned(),
+        );
+        let ranks =
+            after(rest, "[nranks=").and_then(|text| text.trim_end_matches(']').parse().ok());
+        let known = self
+            .by_address
+            .get(&key)
+            .map(|&place| self.all[place].ranks);
         let key = CallKey {
             collective: collective.to_owned(),
             ranks: ranks.or(known).unwrap_or(0),
@@ -196,7 +251,11 @@ impl Log {
         let mut warnings: Vec<(String, u64)> = self.warnings.into_iter().collect();
         warnings.sort();
         for (text, count) in warnings {
-            self.found.issues.push(Issue::warning("nccl.warned").with("text", text).counting(count));
+            self.found.issues.push(
+                Issue::warning("nccl.warned")
+                    .with("text", text)
+                    .counting(count),
+            );
         }
         self.found
     }
@@ -219,7 +278,12 @@ mod tests {
     use crate::import::Limits;
 
     fn parsed(text: &str) -> Communication {
-        let source = Source::from_bytes(Path::new("log"), text.as_bytes().to_vec(), &Limits::default()).expect("bytes");
+        let source = Source::from_bytes(
+            Path::new("log"),
+            text.as_bytes().to_vec(),
+            &Limits::default(),
+        )
+        .expect("bytes");
         assert!(sniff(source.head()));
         read(&source).expect("a log")
     }
@@ -242,16 +306,32 @@ mod tests {
         let [group] = found.communicators.as_slice() else {
             panic!("one group: {:?}", found.communicators);
         };
-        assert_eq!((group.id.as_str(), group.ranks, group.seen.as_slice()), ("0x77", 2, &[0, 1][..]));
-        let ways: Vec<(&str, u64)> = found.transports.iter().map(|(way, count)| (way.as_str(), *count)).collect();
+        assert_eq!(
+            (group.id.as_str(), group.ranks, group.seen.as_slice()),
+            ("0x77", 2, &[0, 1][..])
+        );
+        let ways: Vec<(&str, u64)> = found
+            .transports
+            .iter()
+            .map(|(way, count)| (way.as_str(), *count))
+            .collect();
         assert_eq!(ways, [("NET/IB", 1), ("P2P/CUMEM", 1)]);
         let row = |collective: &str, bytes: u64| {
             let rows = found.collectives.iter();
-            rows.filter(|row| row.collective == collective).find(|row| row.bytes.is_some_and(|size| size.0 == bytes)).cloned().expect("a row")
+            rows.filter(|row| row.collective == collective)
+                .find(|row| row.bytes.is_some_and(|size| size.0 == bytes))
+                .cloned()
+                .expect("a row")
         };
-        assert_eq!(row("AllReduce", 8_388_608).algorithm.as_deref(), Some("RING"));
+        assert_eq!(
+            row("AllReduce", 8_388_608).algorithm.as_deref(),
+            Some("RING")
+        );
         assert_eq!(row("AllReduce", 4096).protocol.as_deref(), Some("LL"));
-        assert_eq!((row("AllGather", 2048).ranks, row("AllGather", 2048).calls), (2, 1));
+        assert_eq!(
+            (row("AllGather", 2048).ranks, row("AllGather", 2048).calls),
+            (2, 1)
+        );
         assert_eq!(found.issues.iter().map(|issue| issue.count).sum::<u64>(), 2);
     }
 }

@@ -12,7 +12,19 @@ pub(super) fn add(document: &mut Document, found: &Communication) {
     let section = document.section("communication", "Communication library");
     section.list(text::summary(found));
     if !found.communicators.is_empty() {
-        let mut table = Table::new(&["Communicator", "Ranks read", "Ranks", "Nodes", "Channels", "NVLS channels", "P2P channels", "Init"], 2);
+        let mut table = Table::new(
+            &[
+                "Communicator",
+                "Ranks read",
+                "Ranks",
+                "Nodes",
+                "Channels",
+                "NVLS channels",
+                "P2P channels",
+                "Init",
+            ],
+            2,
+        );
         for group in &found.communicators {
             let known = |count: Option<u64>| count.map_or(Cell::Missing, whole);
             table.push(
@@ -25,7 +37,9 @@ pub(super) fn add(document: &mut Document, found: &Communication) {
                     known(group.channels),
                     known(group.nvls_channels),
                     known(group.p2p_channels),
-                    group.init_ns.map_or(Cell::Missing, |time| Cell::Text(time.to_string())),
+                    group
+                        .init_ns
+                        .map_or(Cell::Missing, |time| Cell::Text(time.to_string())),
                 ],
             );
         }
@@ -50,12 +64,38 @@ pub(super) fn add(document: &mut Document, found: &Communication) {
         section.table(table);
     }
     if !found.progress.is_empty() {
-        let mut table = Table::new(&["Rank", "Group", "Last enqueued", "Last started", "Last completed"], 2);
+        let mut table = Table::new(
+            &[
+                "Rank",
+                "Group",
+                "Last enqueued",
+                "Last started",
+                "Last completed",
+            ],
+            2,
+        );
         for row in &found.progress {
-            let number = |number: i64| if number < 0 { Cell::Missing } else { Cell::Text(number.to_string()) };
-            let rank = row.rank.map_or(Cell::Missing, |rank| Cell::Text(rank.to_string()));
+            let number = |number: i64| {
+                if number < 0 {
+                    Cell::Missing
+                } else {
+                    Cell::Text(number.to_string())
+                }
+            };
+            let rank = row
+                .rank
+                .map_or(Cell::Missing, |rank| Cell::Text(rank.to_string()));
             let group = Cell::Text(row.group.clone());
-            table.push(None, vec![rank, group, number(row.enqueued), number(row.started), number(row.completed)]);
+            table.push(
+                None,
+                vec![
+                    rank,
+                    group,
+                    number(row.enqueued),
+                    number(row.started),
+                    number(row.completed),
+                ],
+            );
         }
         section.table(table);
     }
@@ -75,10 +115,19 @@ fn cells(row: &CollectiveCalls) -> Vec<Cell> {
         Cell::Text(row.collective.clone()),
         named(&row.algorithm),
         named(&row.protocol),
-        if row.ranks == 0 { Cell::Missing } else { whole(row.ranks) },
-        row.bytes.map_or(Cell::Missing, |bytes| number(bytes.0 as f64, bytes.to_string())),
+        if row.ranks == 0 {
+            Cell::Missing
+        } else {
+            whole(row.ranks)
+        },
+        row.bytes.map_or(Cell::Missing, |bytes| {
+            number(bytes.0 as f64, bytes.to_string())
+        }),
         whole(row.calls),
-        row.median_ns.map_or(Cell::Missing, |time| number(time.0 as f64, time.to_string())),
-        row.bus_bytes_per_s.map_or(Cell::Missing, |rate| number(rate.0, rate.to_string())),
+        row.median_ns.map_or(Cell::Missing, |time| {
+            number(time.0 as f64, time.to_string())
+        }),
+        row.bus_bytes_per_s
+            .map_or(Cell::Missing, |rate| number(rate.0, rate.to_string())),
     ]
 }

@@ -42,20 +42,36 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
 fn cells(row: &GraphOperatorRow, whole: Nanos) -> Vec<Cell> {
     let number = |value: f64, text: String| Cell::Number { value, text };
     let known = |text: &Option<String>| text.clone().map_or(Cell::Missing, Cell::Text);
-    let tensors: Vec<&str> = row.inputs.iter().map(String::as_str).filter(|input| input.contains('[') || input.contains('=')).collect();
+    let tensors: Vec<&str> = row
+        .inputs
+        .iter()
+        .map(String::as_str)
+        .filter(|input| input.contains('[') || input.contains('='))
+        .collect();
     let inputs = tensors.join(" ");
     let share = row.device_ns.0 as f64 / whole.0.max(1) as f64;
-    let rate = row.work.and_then(|work| work.flops_per_s).filter(|rate| *rate > 0.0);
+    let rate = row
+        .work
+        .and_then(|work| work.flops_per_s)
+        .filter(|rate| *rate > 0.0);
     let roofline = row.work.and_then(|work| work.roofline);
     vec![
         known(&row.module),
         known(&row.operator),
-        if inputs.is_empty() { Cell::Missing } else { Cell::Text(inputs) },
+        if inputs.is_empty() {
+            Cell::Missing
+        } else {
+            Cell::Text(inputs)
+        },
         number(row.calls as f64, row.calls.to_string()),
         number(row.events as f64, row.events.to_string()),
         number(row.device_ns.0 as f64, row.device_ns.to_string()),
         number(share, Percent(share).to_string()),
-        rate.map_or(Cell::Missing, |rate| number(rate, FlopsPerSecond(rate).to_string())),
-        roofline.map_or(Cell::Missing, |part| number(part, Percent(part).to_string())),
+        rate.map_or(Cell::Missing, |rate| {
+            number(rate, FlopsPerSecond(rate).to_string())
+        }),
+        roofline.map_or(Cell::Missing, |part| {
+            number(part, Percent(part).to_string())
+        }),
     ]
 }

@@ -74,7 +74,11 @@ impl Report<'_> {
             summary.extend(text::sums::summary(table));
         }
         let communication = record.communication.as_ref();
-        summary.extend(communication.map(text::communication::summary).unwrap_or_default());
+        summary.extend(
+            communication
+                .map(text::communication::summary)
+                .unwrap_or_default(),
+        );
         let memory = record.memory.as_ref();
         summary.extend(memory.map(text::memory::summary).unwrap_or_default());
         document
@@ -142,10 +146,7 @@ impl Report<'_> {
                 !self.record.summaries.is_empty(),
                 "Nsight Systems summaries",
             ),
-            (
-                self.record.communication.is_some(),
-                "communication library",
-            ),
+            (self.record.communication.is_some(), "communication library"),
             (self.record.memory.is_some(), "PyTorch allocator memory"),
         ];
         let parts: Vec<&str> = parts

@@ -21,7 +21,10 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     let tree = Node::of(&timeline.attribution);
     if !tree.children.is_empty() {
         let section = document.section("modules", "Modules");
-        section.paragraph(text::basis(Nanos(tree.time), timeline.totals.device_time_ns));
+        section.paragraph(text::basis(
+            Nanos(tree.time),
+            timeline.totals.device_time_ns,
+        ));
         section.chart("modules", Drawing::Icicle(icicle(&tree)));
         if let Some(map) = heat_map(&timeline.attribution) {
             section.chart("layers", Drawing::HeatMap(map));
@@ -32,7 +35,12 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         let listed: i64 = timeline.source_lines.iter().map(|row| row.idle_ns.0).sum();
         let section = document.section("source_lines", "Source of host-bound time");
         section.paragraph(text::source_basis(Nanos(listed)));
-        let columns = Column::all([("Function", Align::Left), ("GPU idle", Align::Right), ("Share", Align::Right), ("Gaps", Align::Right)]);
+        let columns = Column::all([
+            ("Function", Align::Left),
+            ("GPU idle", Align::Right),
+            ("Share", Align::Right),
+            ("Gaps", Align::Right),
+        ]);
         let mut table = Table::sortable("functions", columns);
         table.rows_in_text = ROWS_IN_TEXT;
         for row in &timeline.source_lines {
@@ -81,12 +89,18 @@ impl Node {
 
 /// `Linear_12` is class `Linear` and number 12.
 fn numbered(name: &str) -> (String, u64) {
-    let found = name.rsplit_once('_').and_then(|(class, number)| Some((class.to_owned(), number.parse().ok()?)));
+    let found = name
+        .rsplit_once('_')
+        .and_then(|(class, number)| Some((class.to_owned(), number.parse().ok()?)));
     found.unwrap_or_else(|| (name.to_owned(), u64::MAX))
 }
 
 fn named((class, number): &(String, u64)) -> String {
-    if *number == u64::MAX { class.clone() } else { format!("{class}_{number}") }
+    if *number == u64::MAX {
+        class.clone()
+    } else {
+        format!("{class}_{number}")
+    }
 }
 
 fn icicle(tree: &Node) -> Icicle {
@@ -103,7 +117,11 @@ fn lay_out(node: &Node, depth: usize, start: f64, path: &str, parts: &mut Vec<Ic
     let mut at = start;
     for (key, child) in &node.children {
         let name = named(key);
-        let whole = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+        let whole = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}/{name}")
+        };
         parts.push(IciclePart {
             name,
             path: whole.clone(),
@@ -118,18 +136,24 @@ fn lay_out(node: &Node, depth: usize, start: f64, path: &str, parts: &mut Vec<Ic
 
 /// The class whose calls are the layers: of those with several numbers, the one that holds the most time, the outermost of equal ones.
 fn layer_class(rows: &[OriginRow]) -> Option<String> {
-    let mut classes: BTreeMap<String, (i64, usize, std::collections::BTreeSet<u64>)> = BTreeMap::new();
+    let mut classes: BTreeMap<String, (i64, usize, std::collections::BTreeSet<u64>)> =
+        BTreeMap::new();
     for row in rows {
         let Some(path) = &row.module else { continue };
         for (depth, name) in path.split('/').enumerate() {
             let (class, number) = numbered(name);
-            let (time, depths, numbers) = classes.entry(class).or_insert((0, depth, Default::default()));
+            let (time, depths, numbers) =
+                classes
+                    .entry(class)
+                    .or_insert((0, depth, Default::default()));
             *time = time.saturating_add(row.total_ns.0);
             *depths = (*depths).min(depth);
             numbers.insert(number);
         }
     }
-    let several = classes.into_iter().filter(|(_, (.., numbers))| numbers.len() > 1);
+    let several = classes
+        .into_iter()
+        .filter(|(_, (.., numbers))| numbers.len() > 1);
     let best = several.max_by_key(|(_, (time, depth, _))| (*time, std::cmp::Reverse(*depth)));
     best.map(|(class, _)| class)
 }
@@ -143,7 +167,10 @@ fn heat_map(rows: &[OriginRow]) -> Option<HeatMap> {
         let (Some(path), Some(op)) = (&row.module, &row.operator) else {
             continue;
         };
-        let layer = path.split('/').map(numbered).find(|(name, _)| *name == class);
+        let layer = path
+            .split('/')
+            .map(numbered)
+            .find(|(name, _)| *name == class);
         let Some((_, number)) = layer else { continue };
         *cells.entry((op, number)).or_default() += row.total_ns.0;
         *ops.entry(op).or_default() += row.total_ns.0;
@@ -157,7 +184,12 @@ fn heat_map(rows: &[OriginRow]) -> Option<HeatMap> {
     if layers.len() < 2 {
         return None;
     }
-    let row_of = |op: &str| layers.iter().map(|layer| cells.get(&(op, *layer)).map(|time| *time as f64)).collect();
+    let row_of = |op: &str| {
+        layers
+            .iter()
+            .map(|layer| cells.get(&(op, *layer)).map(|time| *time as f64))
+            .collect()
+    };
     Some(HeatMap {
         title: text::heat_map(&class),
         unit: Unit::Nanoseconds,
@@ -170,20 +202,44 @@ fn heat_map(rows: &[OriginRow]) -> Option<HeatMap> {
 
 /// GEMMs that launched kernels, by shape.
 fn gemms(document: &mut Document, timeline: &TraceAnalysis) {
-    let shapes = timeline.operators.iter().flat_map(|operator| operator.shapes.iter().map(move |shape| (&operator.name, shape)));
+    let shapes = timeline.operators.iter().flat_map(|operator| {
+        operator
+            .shapes
+            .iter()
+            .map(move |shape| (&operator.name, shape))
+    });
     let mut rows: Vec<(&String, &ShapeRow)> = shapes
-        .filter(|(_, shape)| shape.cost.is_some_and(|cost| cost.gemm.is_some()) && shape.times.device_self_ns.0 > 0)
+        .filter(|(_, shape)| {
+            shape.cost.is_some_and(|cost| cost.gemm.is_some()) && shape.times.device_self_ns.0 > 0
+        })
         .collect();
     if rows.is_empty() {
         return;
     }
     rows.sort_by_key(|(name, shape)| (std::cmp::Reverse(shape.times.device_total_ns), *name));
-    let headers = ["Op", "Dtype", "B", "M", "N", "K", "Calls", "Device time", "Per call", "FLOP rate", "Bandwidth", "FLOP/B", "Of roofline"];
+    let headers = [
+        "Op",
+        "Dtype",
+        "B",
+        "M",
+        "N",
+        "K",
+        "Calls",
+        "Device time",
+        "Per call",
+        "FLOP rate",
+        "Bandwidth",
+        "FLOP/B",
+        "Of roofline",
+    ];
     let column = |(index, header): (usize, &&str)| Column {
         header: (*header).to_owned(),
         align: if index < 2 { Align::Left } else { Align::Right },
     };
-    let mut table = Table::sortable("GEMM shapes", headers.iter().enumerate().map(column).collect());
+    let mut table = Table::sortable(
+        "GEMM shapes",
+        headers.iter().enumerate().map(column).collect(),
+    );
     table.rows_in_text = ROWS_IN_TEXT;
     for (name, shape) in rows {
         table.push(None, gemm_cells(name, shape));
@@ -200,7 +256,9 @@ fn gemm_cells(name: &str, shape: &ShapeRow) -> Vec<Cell> {
     let work = shape.work;
     let per_call = shape.times.device_total_ns.0 as f64 / shape.times.calls.max(1) as f64;
     let intensity = cost.map(|cost| cost.flops.0 as f64 / cost.bytes.0.max(1) as f64);
-    let known = |value: Option<f64>, text: fn(f64) -> String| value.map_or(Cell::Missing, |value| number(value, text(value)));
+    let known = |value: Option<f64>, text: fn(f64) -> String| {
+        value.map_or(Cell::Missing, |value| number(value, text(value)))
+    };
     vec![
         Cell::Text(name.to_owned()),
         cost.map_or(Cell::Missing, |cost| Cell::Text(cost.dtype.to_string())),
@@ -209,11 +267,20 @@ fn gemm_cells(name: &str, shape: &ShapeRow) -> Vec<Cell> {
         whole(gemm.n),
         whole(gemm.k),
         whole(shape.times.calls),
-        number(shape.times.device_total_ns.0 as f64, shape.times.device_total_ns.to_string()),
+        number(
+            shape.times.device_total_ns.0 as f64,
+            shape.times.device_total_ns.to_string(),
+        ),
         number(per_call, Nanos(per_call.round() as i64).to_string()),
-        known(work.and_then(|work| work.flops_per_s), |rate| FlopsPerSecond(rate).to_string()),
-        known(work.and_then(|work| work.bytes_per_s), |rate| BytesPerSecond(rate).to_string()),
+        known(work.and_then(|work| work.flops_per_s), |rate| {
+            FlopsPerSecond(rate).to_string()
+        }),
+        known(work.and_then(|work| work.bytes_per_s), |rate| {
+            BytesPerSecond(rate).to_string()
+        }),
         known(intensity, significant),
-        known(work.and_then(|work| work.roofline), |part| Percent(part).to_string()),
+        known(work.and_then(|work| work.roofline), |part| {
+            Percent(part).to_string()
+        }),
     ]
 }

@@ -7,7 +7,7 @@ use crate::analyzed::{GraphAnalysis, GraphSource};
 /// How much ran in graphs, and what leads it back.
 pub fn basis(graphs: &GraphAnalysis) -> String {
     let ran = format!(
-        "{} launched {} ({} device time).",
+        "{} ran {} ({} device time).",
         Count(graphs.launches, "graph launch"),
         Count(graphs.events, "kernel"),
         graphs.device_ns
@@ -20,7 +20,9 @@ pub fn basis(graphs: &GraphAnalysis) -> String {
             Count(graphs.captures, "stream capture")
         ),
         Some(GraphSource::NodeIds) => {
-            format!("{covered} of that time is attributed by graph node ids to the ranges that were open at capture.")
+            format!(
+                "{covered} of that time is attributed by graph node ids to the ranges that were open at capture."
+            )
         }
         Some(GraphSource::ModelSequence) => format!(
             "{covered} of that time is attributed by aligning the kernel sequence with the operators of the model: no capture and no node \

@@ -5,7 +5,9 @@ use llmprof_units::{Nanos, Percent};
 /// What the icicle shows.
 pub fn basis(in_modules: Nanos, whole: Nanos) -> String {
     let share = Percent(in_modules.0 as f64 / whole.0.max(1) as f64);
-    format!("`nn.Module` calls are recorded: {in_modules} of device time ({share}) was launched inside modules.")
+    format!(
+        "`nn.Module` calls are recorded: {in_modules} of device time ({share}) was launched inside modules."
+    )
 }
 
 pub fn icicle() -> &'static str {

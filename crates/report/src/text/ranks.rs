@@ -33,11 +33,10 @@ pub(crate) fn line(analysis: &Analysis) -> Option<String> {
         });
         between(low, high)
     };
-    let device = if ranks.are_devices { "" } else { "device " };
     let busy = of(|row| row.busy_ns);
     let exposed = of(RankRow::exposed_communication);
     let mut line = format!(
-        "{} over {span}: {device}busy {busy}, exposed communication {exposed}.",
+        "{} over {span}: busy {busy}, exposed communication {exposed}.",
         Count(ranks.ranks.len() as u64, noun)
     );
     if let Some(slowest) = &ranks.slowest {

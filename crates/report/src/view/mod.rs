@@ -16,8 +16,8 @@ mod waterfall;
 
 pub use gallery::GalleryPage;
 pub use heat_map::{Curve, Curves, HeatMap};
-pub use icicle::{Icicle, IciclePart};
 pub use histogram::{Bin, Histogram, Mark};
+pub use icicle::{Icicle, IciclePart};
 pub use paired_bars::{PairedBar, PairedBars};
 pub use roofline::{Roof, Roofline, RooflinePoint, RooflineTitles};
 pub use series::{Band, Line, Series};

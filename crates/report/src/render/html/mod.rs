@@ -126,7 +126,7 @@ fn chart(chart: &Chart) -> String {
     match &chart.drawing {
         Drawing::Waterfall(view) => figure("waterfall", key, |width| chart::waterfall(view, width)),
         Drawing::Roofline(view) => roofline::figure(view, key),
-        Drawing::Timeline(view) => timeline::figure(view),
+        Drawing::Timeline(view) => timeline::figure(view, key),
         Drawing::Histogram(view) => figure("histogram", key, |width| chart::histogram(view, width)),
         Drawing::StepLatency(view) => figure("step-latency", key, |width| {
             chart::step_latency(view, width)

@@ -110,3 +110,48 @@ fn dumps_of_the_flight_recorder_of_two_ranks_are_one() {
         .expect("it is there");
     assert_eq!(loaded.communication, record.communication);
 }
+
+#[test]
+fn kineto_says_what_a_collective_is_on_the_host_and_at_the_kernel() {
+    let facts = r#""Collective name":"allreduce","dtype":"BFloat16","In msg nelems":4096,"Out msg nelems":4096,"Group size":8,"Process Group Name":"3","Process Group Description":"tp","Process Group Ranks":"[0, 1, 2, 3, 4, 5, 6, 7]","Seq":117"#;
+    let text = format!(
+        r#"{{"schemaVersion":1,"distributedInfo":{{"backend":"nccl","rank":5,"world_size":8}},"traceEvents":[
+{{"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":2,"ts":10,"dur":5,"args":{{"External id":7,{facts}}}}},
+{{"ph":"X","cat":"user_annotation","name":"nccl:all_gather","pid":1,"tid":2,"ts":30,"dur":5,"args":{{"Input Dims":[[16, 8]],"Input type":["float"]}}}},
+{{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_bf16_RING_LL","pid":0,"tid":20,"ts":12,"dur":9,"args":{{"device":0,"stream":20,"correlation":99,{facts}}}}}
+]}}"#
+    );
+    let source = import::Source::from_bytes(
+        Path::new("trace.json"),
+        text.into_bytes(),
+        &Limits::default(),
+    )
+    .expect("bytes");
+    let trace = import::kineto::read(&source).expect("a trace");
+    assert_eq!(llmprof_record::run::rank_of(&trace), Some(5));
+    let table = &trace.collectives;
+    assert_eq!(table.len(), 3);
+    let at = |name: &str, on_device: bool| {
+        let mut rows = 0..table.len();
+        let found = rows.find(|&row| {
+            trace.text(table.name[row]) == name && (table.correlation[row] != 0) == on_device
+        });
+        table.row(found.expect("a row"))
+    };
+    for on_device in [false, true] {
+        let row = at("allreduce", on_device);
+        assert_eq!(
+            (row.sequence, row.group_size, row.in_elements),
+            (117, 8, 4096)
+        );
+        assert_eq!(trace.text(row.group), "3");
+        assert_eq!(trace.text(row.group_ranks), "[0, 1, 2, 3, 4, 5, 6, 7]");
+        assert_eq!(trace.text(row.dtype), "BFloat16");
+    }
+    assert_eq!(at("allreduce", true).correlation, 99);
+    let old = at("nccl:all_gather", false);
+    assert_eq!(
+        (old.sequence, old.in_elements, old.out_elements),
+        (-1, 128, -1)
+    );
+}

@@ -69,13 +69,19 @@ pub(super) fn captures(trace: &Trace, nesting: &Nesting) -> Vec<Capture> {
     captures
 }
 
+/// How many ranges before a moment are looked at for those around it.
+const FARTHEST: usize = 4096;
+
 /// The first number in the name of the innermost range around a moment that has one.
 pub(super) fn size_at(trace: &Trace, thread: ThreadId, at: i64) -> Option<u64> {
     let ranges = &trace.ranges;
-    let around = (0..ranges.len()).filter(|&row| {
+    // Sorted by thread and start; ranges around a moment are among the last that began before it.
+    let from = ranges.thread.partition_point(|&on| on < thread);
+    let to = ranges.thread.partition_point(|&on| on <= thread);
+    let after = from + ranges.start[from..to].partition_point(|&start| start <= at);
+    let around = (from.max(after.saturating_sub(FARTHEST))..after).filter(|&row| {
         let end = ranges.start[row].saturating_add(ranges.duration[row]);
-        let is_annotation = matches!(ranges.kind[row], RangeKind::ANNOTATION | RangeKind::NVTX);
-        is_annotation && ranges.thread[row] == thread && (ranges.start[row]..end).contains(&at)
+        matches!(ranges.kind[row], RangeKind::ANNOTATION | RangeKind::NVTX) && at < end
     });
     let mut inwards: Vec<usize> = around.collect();
     inwards.sort_by_key(|&row| ranges.duration[row]);

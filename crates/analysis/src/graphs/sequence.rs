@@ -50,8 +50,8 @@ fn worth(kernel: Category, operator: Kind) -> Option<f64> {
     match (kernel, operator) {
         (Category::Attention, Kind::Attention) => Some(5.0),
         (Category::Gemm | Category::Gemv, Kind::Linear | Kind::Experts) => Some(3.0),
-        (Category::Gemm | Category::Gemv | Category::Moe, Kind::Route) => Some(2.0),
-        (Category::Moe, Kind::Experts)
+        (Category::Gemm | Category::Gemv | Category::Moe, Kind::Route)
+        | (Category::Moe, Kind::Experts)
         | (Category::Norm, Kind::Norm)
         | (Category::Rope, Kind::Rope)
         | (Category::Embedding | Category::Index, Kind::Embedding) => Some(2.0),

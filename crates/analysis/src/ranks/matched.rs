@@ -31,6 +31,8 @@ pub(super) struct Matched {
 
 /// Shifts that are tried between two lists, to either side.
 const MOST_SHIFT: usize = 256;
+/// Ends that agree to this leave nothing to look for, ns.
+const CLOSE: i64 = 20_000;
 /// Two lists agree if this part of the kinds beside each other is the same.
 const AGREES: f64 = 0.98;
 
@@ -119,6 +121,9 @@ fn best_shift(left: &[&Instance], right: &[&Instance]) -> Option<i64> {
         };
         if best.is_none_or(|(least, _)| spread < least / 2) {
             best = Some((spread, shift));
+        }
+        if spread <= CLOSE {
+            break;
         }
     }
     best.map(|(_, shift)| shift)

@@ -114,7 +114,20 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
         collectives: rows(meetings, ranks),
         slowest: slowest(ranks, pieces, meetings, *window),
     };
+    issues.extend(mostly_waiting(&analysis));
     Some((analysis, issues))
+}
+
+/// Where the first rank, which the findings are of, mostly waits in its exposed communication: overlapping it would gain nothing.
+fn mostly_waiting(analysis: &RanksAnalysis) -> Option<Issue> {
+    let first = analysis.ranks.first()?;
+    let (exposed, waiting) = (first.exposed_communication(), first.exposed_waiting_ns);
+    let is_large = waiting.0.saturating_mul(20) > analysis.span_ns.0;
+    (is_large && waiting.0.saturating_mul(2) > exposed.0).then(|| {
+        let issue = Issue::info("ranks.waiting").with("rank", first.rank);
+        let issue = issue.with("waiting", waiting.to_string());
+        issue.with("exposed", exposed.to_string())
+    })
 }
 
 /// The lanes of a timeline.

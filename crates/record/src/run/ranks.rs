@@ -1,7 +1,7 @@
 //! Timelines of several ranks, and captures of graphs, in one record.
 
 use super::{RecordedTrace, RunRecord, SecondProfile};
-use crate::trace::{HostKind, Trace};
+use crate::trace::{HostKind, StrId, Trace};
 
 /// Where importers put the rank.
 const RANK: &str = "distributed_rank";
@@ -14,15 +14,23 @@ pub fn rank_of(trace: &Trace) -> Option<u32> {
 /// Whether a trace shows the capture of graphs and no launch of any: what engines record when they start (vLLM's
 /// `capture_traces`, SGLang's `graph_capture_profile`).
 pub fn is_graph_capture(trace: &Trace) -> bool {
+    // Distinct texts are few; most traces have no such name at all.
+    let mut texts = (0..trace.strings.len()).map(|id| trace.text(StrId(id as u32)));
+    if !texts.any(|text| text.contains(CAPTURED)) {
+        return false;
+    }
     let hosts = &trace.hosts;
-    let calls = || {
-        let rows = hosts.kind.iter().zip(hosts.name.iter());
-        rows.filter(|(kind, _)| matches!(**kind, HostKind::RUNTIME | HostKind::DRIVER))
-            .map(|(_, name)| trace.text(*name))
+    let has = |part: &str| {
+        let mut rows = hosts.kind.iter().zip(hosts.name.iter());
+        rows.any(|(&kind, &name)| {
+            matches!(kind, HostKind::RUNTIME | HostKind::DRIVER) && trace.text(name).contains(part)
+        })
     };
-    calls().any(|name| name.contains("StreamEndCapture"))
-        && !calls().any(|name| name.contains("GraphLaunch"))
+    has(CAPTURED) && !has("GraphLaunch")
 }
+
+/// The call that ends a capture, by the CUDA and the HIP API.
+const CAPTURED: &str = "StreamEndCapture";
 
 /// The number behind `rank` or `TP` in the name of a file: `rank3.json.gz`, `dp0_pp0_tp2_rank2.pt.trace.json`, `1740-TP-1.trace.json.gz`.
 pub(super) fn rank_of_file(name: &str) -> Option<u32> {

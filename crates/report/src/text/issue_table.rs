@@ -64,6 +64,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("ranks.other_job", "the timelines name different world sizes: they are of different jobs").hint("import the ranks of one job together"),
     Row::new("ranks.model_divided", "the model is divided among ranks, and nothing says how: there are no roofline times, no MFU and no MBU of it"),
     Row::new("ranks.missing", "{have} of {world_size} ranks are here: a slower rank may be among the others"),
+    Row::new("ranks.waiting", "rank {rank}: {waiting} of {exposed} exposed communication is waiting for slower ranks; overlapping it with compute gains nothing, balancing the ranks does"),
     Row::new("ranks.not_aligned", "rank {rank} shares no collective with the others: its clock is taken as it is"),
     Row::new("ranks.mismatched", "collectives that seemed to be one on several ranks were not running at the same time, and are left out of skew and waiting"),
     Row::new("trace.inputs_unreadable", "operator input lists whose shapes could not be read"),

@@ -40,7 +40,7 @@ pub(crate) fn line(analysis: &Analysis) -> Option<String> {
         Count(ranks.ranks.len() as u64, noun)
     );
     if let Some(slowest) = &ranks.slowest {
-        line += &format!(" {}", slow(slowest, noun, span));
+        line += &format!(" {}", slow(ranks, slowest));
     }
     if !ranks.are_devices
         && let Some(first) = ranks.ranks.first()
@@ -64,12 +64,17 @@ fn between(low: f64, high: f64) -> String {
 }
 
 /// Who is waited for, and how long.
-fn slow(slowest: &SlowestRank, noun: &str, span: Nanos) -> String {
+fn slow(ranks: &RanksAnalysis, slowest: &SlowestRank) -> String {
+    let noun = noun(ranks);
+    let (others, mean) = match ranks.ranks.len() {
+        2 => (format!("The other {noun}"), ""),
+        _ => ("The others".to_owned(), " on average"),
+    };
     format!(
-        "The others waited for {noun} {} for {} on average ({} of the time), at {} of {}.",
+        "{others} waited for {noun} {} for {}{mean} ({} of the time), at {} of {}.",
         slowest.rank,
         slowest.caused_waiting_ns,
-        Percent(slowest.caused_waiting_ns.0 as f64 / span.0.max(1) as f64),
+        Percent(slowest.caused_waiting_ns.0 as f64 / ranks.span_ns.0.max(1) as f64),
         slowest.last_at,
         Count(slowest.collectives, "collective")
     )
@@ -139,7 +144,7 @@ pub fn slowest(ranks: &RanksAnalysis) -> Vec<String> {
     let noun = noun(ranks);
     let mut lines = vec![format!(
         "{} This is {} of all waiting.",
-        slow(found, noun, ranks.span_ns),
+        slow(ranks, found),
         Percent(found.caused_waiting_ns.0 as f64 / found.all_waiting_ns.0.max(1) as f64)
     )];
     if found.differences.is_empty() {
@@ -150,8 +155,13 @@ pub fn slowest(ranks: &RanksAnalysis) -> Vec<String> {
         return lines;
     }
     lines.push(format!(
-        "Before these collectives {noun} {} spent, beside the median of the others: {}.",
+        "Before these collectives {noun} {} spent, beside {}: {}.",
         found.rank,
+        if ranks.ranks.len() == 2 {
+            format!("the other {noun}")
+        } else {
+            "the median of the others".to_owned()
+        },
         found
             .differences
             .iter()
@@ -164,16 +174,16 @@ pub fn slowest(ranks: &RanksAnalysis) -> Vec<String> {
 
 fn difference(found: &Difference) -> String {
     match &found.name {
-        None => format!("idle {} (others {})", found.time_ns, found.others_ns),
+        None => format!("idle {} instead of {}", found.time_ns, found.others_ns),
         Some(name) => {
             let name = crate::kernel_label::kernel_label(name);
             let calls = if found.calls == found.others_calls {
                 String::new()
             } else {
-                format!(", {} calls instead of {}", found.calls, found.others_calls)
+                format!(" ({} calls instead of {})", found.calls, found.others_calls)
             };
             format!(
-                "`{name}` {} (others {}{calls})",
+                "`{name}` {} instead of {}{calls}",
                 found.time_ns, found.others_ns
             )
         }

@@ -118,6 +118,38 @@ def torch_memory() -> None:
         put("torch_memory", f"protocol{protocol}.pickle", pickle.dumps(snapshot, protocol))
 
 
+def flight_recorder() -> None:
+    frames = [{"name": "all_reduce", "filename": "/x/site-packages/torch/distributed/distributed_c10d.py", "line": 3068},
+              {"name": "step", "filename": "/x/train.py", "line": 12}]
+    entry = {"frames": frames, "record_id": 0, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": 1, "p2p_seq_id": 0,
+             "op_id": 1, "profiling_name": "nccl:all_reduce", "time_created_ns": 1794818971806922309, "input_sizes": [[512, 512]],
+             "input_dtypes": ["Float"], "output_sizes": [[512, 512]], "output_dtypes": ["Float"], "state": "completed",
+             "time_discovered_started_ns": None, "time_discovered_completed_ns": None, "retired": True, "duration_ms": 0.25,
+             "timeout_ms": 1800000, "is_p2p": False}
+    stuck = {**entry, "collective_seq_id": 2, "state": "started", "retired": False}
+    dump = {"version": "2.10", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}, "comm_lib_version": "2.27.3",
+            "pg_status": {"0": {"last_enqueued_collective": 2, "last_started_collective": 2, "last_completed_collective": 1}},
+            "entries": [entry, stuck]}
+    for protocol in (2, 4):
+        put("flight_recorder", f"protocol{protocol}.pickle", pickle.dumps(dump, protocol))
+
+
+def nccl_inspector() -> None:
+    head = {"header": {"id": "0x7f8c496ae9f661", "rank": 2, "n_ranks": 8, "nnodes": 1}, "metadata": {"inspector_output_format_version": "v4.0"}}
+    operation = {"coll": "AllReduce", "coll_sn": 7, "coll_msg_size_bytes": 1048576, "coll_exec_time_us": 61, "coll_algobw_gbs": 17.2, "coll_busbw_gbs": 30.1}
+    lines = [{**head, "coll_perf": operation}, {**head, "dump_stats": {"dropped_total": 3}}, {**head, "p2p_perf": {"p2p": "Send", "p2p_msg_size_bytes": 64}}]
+    put("nccl_inspector", "small.log", "\n".join(json.dumps(line) for line in lines).encode())
+
+
+def nccl_log() -> None:
+    whole = (FIXTURES / "h200" / "nccl_debug.log").read_text().splitlines()
+    kept = [line[:200] for line in whole if "Channel" not in line]
+    more = ["a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+            "a:1:2 [0] NCCL INFO AllReduce: 8388608 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..15}",
+            "a:1:2 [0] NCCL WARN Connection refused"]
+    put("nccl_log", "small.log", "\n".join(kept + more).encode())
+
+
 def trtexec() -> None:
     profile = [{"count": 10}, {"name": "fc", "timeMs": 10, "averageMs": 1.0, "medianMs": 1.0, "percentage": 80}]
     layers = {"Layers": [{"Name": "fc", "LayerType": "gemm", "ParameterType": "MatrixMultiply", "Inputs": [{"Dimensions": [1, 4096], "Format/Datatype": "Row major linear FP16 format"}],
@@ -132,5 +164,5 @@ def config() -> None:
     put("config", "double.yaml", b"a: xxxxxxxxxx\nb: ${a}${a}\nc: ${b}${b}\nd: ${c}${c}\n")
 
 
-for make in (kineto, nsys_sqlite, ncu_csv, ncu_report, nsys_stats, wire, engine, torch_memory, trtexec, config):
+for make in (kineto, nsys_sqlite, ncu_csv, ncu_report, nsys_stats, wire, engine, torch_memory, flight_recorder, nccl_inspector, nccl_log, trtexec, config):
     make()

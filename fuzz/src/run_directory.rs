@@ -7,13 +7,14 @@ use llmprof_record::run::RunRecord;
 use llmprof_record::store::StoredRun;
 
 /// The files that are read again.
-pub const FILES: [&str; 6] = [
+pub const FILES: [&str; 7] = [
     "run.json",
     "record.json",
     "trace.llmprof",
     "samples.json",
     "counters.json",
     "memory.json",
+    "communication.json",
 ];
 
 /// Reads the run; true where it could be.

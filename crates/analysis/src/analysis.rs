@@ -1,5 +1,6 @@
 //! What a run says, as a whole: `analysis.json`.
 
+use llmprof_record::communication::Communication;
 use llmprof_record::issue::Issue;
 use llmprof_record::memory::MemoryHistory;
 use llmprof_record::run::RunPhase;
@@ -12,8 +13,10 @@ use thiserror::Error;
 use crate::assumption::Assumption;
 use crate::counters::CountersAnalysis;
 use crate::findings::Finding;
+use crate::graphs::GraphAnalysis;
 use crate::latency::Latency;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::ranks::RanksAnalysis;
 use crate::telemetry::HostTelemetry;
 use crate::trace::TraceAnalysis;
 
@@ -52,12 +55,21 @@ pub struct Analysis {
     /// What the trace of the captured pass says by itself: kernels, operators of the framework, idle causes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Box<TraceAnalysis>>,
+    /// What launched graphs did, and where their kernels come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graphs: Option<GraphAnalysis>,
+    /// What several ranks did together, where the run has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<RanksAnalysis>,
     /// Hardware counters of single launches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<CountersAnalysis>,
     /// Sums by name of other tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<SummaryTable>,
+    /// What communication libraries say of themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub communication: Option<Communication>,
     /// A caching allocator's memory, without the points of its timelines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryHistory>,

@@ -5,6 +5,7 @@
 
 mod cupti;
 mod direct;
+mod hardware;
 mod mistakes;
 mod nsight;
 mod runtime;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cupti::CuptiPlan;
 pub use self::direct::{DirectInferencePlan, DirectOutputPlan};
+pub use self::hardware::HardwarePlan;
 pub use self::mistakes::Mistake;
 pub use self::nsight::{CaptureRange, CublasLogPlan, NcuPlan, NsysPlan, Tier};
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
@@ -260,14 +262,6 @@ impl WorkloadPlan {
             ..Workload::default()
         }
     }
-}
-
-/// What describes the device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HardwarePlan {
-    /// `auto`, the name of a known device, or a file.
-    pub spec: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

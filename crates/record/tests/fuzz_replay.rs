@@ -102,6 +102,7 @@ fn damaged_run_directories_are_errors() {
         "kineto/small.json",
         "torch_memory/protocol4.pickle",
         "ncu_csv/decode_raw.csv",
+        "flight_recorder/protocol2.pickle",
     ];
     let mut record = RunRecord::default();
     for profile in profiles {

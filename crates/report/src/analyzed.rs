@@ -12,15 +12,21 @@ pub(crate) use llmprof_analysis::findings::{
     Abstention, Conclusion, Confidence, Derivation, Finding, GainOf, IdleRemedy,
 };
 pub(crate) use llmprof_analysis::framework::Framework;
+pub(crate) use llmprof_analysis::graphs::{GraphAnalysis, GraphOperatorRow, GraphSource};
 pub(crate) use llmprof_analysis::matching::{OperatorGroup, UnmatchedOperator};
 pub(crate) use llmprof_analysis::phase_facts::{RecordedPart, TracedPhase};
 pub(crate) use llmprof_analysis::phases::PhaseSource;
+pub(crate) use llmprof_analysis::ranks::{
+    CollectiveRow, Difference, LanePiece, MatchedBy, Part, RankRow, RanksAnalysis, SlowestRank,
+    lanes,
+};
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 pub(crate) use llmprof_analysis::stats::{Distribution, Summary};
 pub(crate) use llmprof_analysis::steps::{LayerPattern, StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };
+pub(crate) use llmprof_analysis::trace::OriginRow;
 pub(crate) use llmprof_analysis::trace::scaled::{Estimate, Scaled};
 pub(crate) use llmprof_analysis::{Analysis, PhaseAnalysis, TraceAnalysis};
 pub(crate) use llmprof_record::run::PassKind;

@@ -39,6 +39,7 @@ fn drawn(chart: &Chart) -> Svg {
         Drawing::Series(view) => chart::series(view, Width::Wide),
         Drawing::PairedBars(view) => chart::paired_bars(view, Width::Wide),
         Drawing::HeatMap(view) => chart::heat_map(view, Width::Wide),
+        Drawing::Icicle(view) => chart::icicle(view, Width::Wide),
         Drawing::Curves(view) => chart::curves(view, Width::Wide),
     }
 }

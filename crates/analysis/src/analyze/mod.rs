@@ -28,7 +28,8 @@ mod waterfall;
 
 use llmprof_record::issue::Issue;
 use llmprof_record::memory::MemoryHistory;
-use llmprof_record::run::{RecordedModel, RunRecord};
+use llmprof_record::run::{RecordedModel, RunRecord, is_graph_capture, rank_of};
+use llmprof_record::trace::Trace;
 use llmprof_theory::device::{Catalog, Device};
 
 use self::absent::{no_device, uncounted};
@@ -40,7 +41,9 @@ use self::traced::of_trace;
 use crate::analysis::{Analysis, AnalysisError};
 use crate::counters::{ClassRule, CountersAnalysis, against_model};
 use crate::findings::throttling;
+use crate::graphs::{self, ModelOperators};
 use crate::latency::{Latency, load_time};
+use crate::ranks;
 use crate::statics;
 use crate::telemetry::{self, HostTelemetry};
 
@@ -52,16 +55,41 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         unknown,
     } = judged_device(record, device);
     let judged = judged.as_ref();
-    let subject = Subject::of(record)?;
+    let ranks = record.ranks();
+    // Nothing says how a model is divided among ranks, so no operator of it is counted for one of them.
+    let whole = Subject::of(record)?;
+    let is_divided = whole.is_some() && !ranks.is_empty();
+    let subject = whole.filter(|_| !is_divided);
     let mut analysis = match record.traces.first() {
         Some(recorded) => of_trace(record, recorded, subject.as_ref(), judged),
         None => of_passes(record, subject.as_ref(), judged),
     };
+    if is_divided {
+        analysis.workload = record.workload;
+        analysis.issues.retain(|issue| issue.code != "run.no_model");
+        analysis.issues.push(Issue::info("ranks.model_divided"));
+    }
+    if let Some((found, issues)) = ranks::analyze(record) {
+        analysis.ranks = Some(found);
+        analysis.issues.extend(issues);
+    }
+    let operators = subject.as_ref();
+    let operators = operators.map(|subject| ModelOperators::of(subject.model, &subject.workload));
+    if let Some((found, issue)) = graphs::analyze(record, judged, operators.as_ref()) {
+        analysis.graphs = Some(found);
+        analysis.issues.extend(issue);
+    }
     let has_time = !record.traces.is_empty() || !record.passes.is_empty();
     if !has_time {
         analysis.issues.clear();
     }
+    // Other ranks and captures of graphs have analyses of their own.
+    let is_rank = |trace: &Trace| !ranks.is_empty() && rank_of(trace).is_some();
+    let stands_beside = |trace: &Trace| !is_graph_capture(trace) && !is_rank(trace);
     for recorded in record.traces.iter().skip(1) {
+        if !stands_beside(&recorded.trace) {
+            continue;
+        }
         let device = judged;
         analysis
             .beside
@@ -100,12 +128,15 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     }
     let tables = record.summaries.iter().map(|summary| &summary.table);
     analysis.summaries = tables.clone().cloned().collect();
+    analysis.communication.clone_from(&record.communication);
+    let communication = record.communication.as_ref();
     let memory = record.memory.as_ref();
     analysis.memory = memory.map(MemoryHistory::without_timelines);
     let lost = counters
         .into_iter()
         .flat_map(|counters| &counters.issues)
         .chain(tables.flat_map(|table| &table.issues))
+        .chain(communication.into_iter().flat_map(|found| &found.issues))
         .chain(memory.into_iter().flat_map(|memory| &memory.issues));
     analysis
         .issues

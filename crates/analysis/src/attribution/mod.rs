@@ -158,6 +158,17 @@ fn module_paths(trace: &Trace, nesting: &Nesting, paths: &mut Paths) -> Vec<u32>
     })
 }
 
+/// The modules around one host row, outermost first, joined by `/`.
+pub(crate) fn module_path(trace: &Trace, nesting: &Nesting, row: u32) -> Option<String> {
+    let hosts = &trace.hosts;
+    let is_python = |row: &u32| hosts.kind[*row as usize] == HostKind::PYTHON;
+    let outwards = nesting.outwards(row).filter(is_python);
+    let names = outwards.filter_map(|row| module_name(trace.text(hosts.name[row as usize])));
+    let mut names: Vec<&str> = names.collect();
+    names.reverse();
+    (!names.is_empty()).then(|| names.join("/"))
+}
+
 /// Ranges may overlap without nesting; beyond this many at once the inner ones are left out of paths.
 const DEEPEST: usize = 64;
 

@@ -215,7 +215,11 @@ fn sums(
     sums
 }
 
-fn work(cost: &OperatorCost, times: &OperatorTimes, device: Option<&Device>) -> OperatorWork {
+pub(crate) fn work(
+    cost: &OperatorCost,
+    times: &OperatorTimes,
+    device: Option<&Device>,
+) -> OperatorWork {
     let roofline = device.and_then(|device| cost.roofline_seconds(device));
     rates(
         times.calls,
@@ -261,7 +265,7 @@ fn sum_work<'a>(parts: impl Iterator<Item = &'a OperatorWork>) -> Option<Operato
     })
 }
 
-fn describe(trace: &Trace, inputs: InputsId) -> Vec<String> {
+pub(crate) fn describe(trace: &Trace, inputs: InputsId) -> Vec<String> {
     let arguments = trace.inputs.arguments(inputs);
     arguments
         .map(|argument| {

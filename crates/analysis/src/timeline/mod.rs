@@ -9,3 +9,4 @@ pub mod launches;
 pub(crate) mod nesting;
 pub mod occupancy;
 pub(crate) mod slices;
+pub mod source_lines;

@@ -28,6 +28,7 @@ use crate::timeline::idle::HostActivity;
 use crate::timeline::launches::{ApiKind, EventCalls, Launches};
 use crate::timeline::nesting::Nesting;
 use crate::timeline::slices;
+use crate::timeline::source_lines::{SourceRow, source_lines};
 use crate::trace::scaled::{Scaled, scaled_by};
 
 use crate::trace::issues::{before_launch, few_slices, issues};
@@ -75,6 +76,9 @@ pub struct TraceAnalysis {
     pub transfers: Vec<TransferRow>,
     /// Calls of the CUDA API by function.
     pub api: Vec<ApiRow>,
+    /// Host-bound idle time by Python function, where frames are recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source_lines: Vec<SourceRow>,
     /// What was lost or is doubtful.
     pub issues: Vec<Issue>,
 }
@@ -328,6 +332,7 @@ pub(crate) fn analyze_structure(
         operators,
         kernels,
         transfers: transfers(trace),
+        source_lines: source_lines(trace, events, &structure.calls),
         api,
     }
 }

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from . import devices, vendor, vision
+from . import devices, ranks, vendor, vision
 from .decoders import Decoder
 from .inputs import Inputs, inputs_of
 from .issues import Issues
@@ -50,7 +50,7 @@ def run(ready: Any, batch: Generate, progress: Callable[[int, int], None]) -> di
     if told is not None:
         answer["memory"] = told
     if batch.events:
-        answer["events"] = recording.write(batch.events)
+        answer["events"] = recording.write(ranks.own_file(batch.events))
     if issues.found:
         answer["issues"] = issues.found
     return answer

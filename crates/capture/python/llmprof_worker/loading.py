@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from . import configs, devices, dtypes, dummy, packages, pages
+from . import configs, devices, dtypes, dummy, packages, pages, ranks
 from .failure import Failure, first_line, is_out_of_memory
 from .issues import Issues
 from .ready import Ready
@@ -25,7 +25,7 @@ transformers.utils.logging.disable_progress_bar()
 def load(request: Load) -> tuple[Ready, dict[str, Any]]:
     """The model and the answer to the request."""
     start = time.monotonic_ns()
-    device = devices.device_of(request.device)
+    device = devices.device_of(ranks.own_device(request.device))
     if request.threads:
         torch.set_num_threads(request.threads)
     config = configs.config_of(request)
@@ -35,6 +35,7 @@ def load(request: Load) -> tuple[Ready, dict[str, Any]]:
     else:
         module = stored_model(request, config, dtype, device)
     module.eval().requires_grad_(False)
+    ranks.split(module, request, device)
     tokenizer = tokenizer_of(request)
     processor = pages.processor_of(request, config) if getattr(config, "vision_config", None) is not None else None
     ready = Ready(module, device, module_dtype(module, dtype), request, tokenizer, processor)
@@ -148,6 +149,7 @@ def facts(ready: Ready) -> dict[str, str]:
         "attn_implementation": str(getattr(config, "_attn_implementation", None) or "unknown"),
         "compile": options.compile,
         "cuda_graph": str(options.cuda_graph).lower(),
+        **({"ranks": str(options.ranks)} if options.ranks > 1 else {}),
         "kv_cache": f"fixed, {ready.request.max_positions} positions" if options.fixed_cache else "grows",
     }
     if getattr(config.get_text_config(), "num_attention_heads", None) is None:

@@ -36,6 +36,7 @@ class LoadOptions:
     cuda_graph: bool = False
     trust_remote_code: bool = False
     preprocess: dict[str, Any] | None = None
+    ranks: int = 1
 
     @property
     def fixed_cache(self) -> bool:

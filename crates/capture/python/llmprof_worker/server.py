@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from . import packages
@@ -20,6 +22,8 @@ class Server:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._model: Any = None
+        # Other processes that do the same, where the model is split among several.
+        self._ranks: Any = None
 
     def answer(self, kind: str, content: Any) -> dict[str, Any]:
         steps = {
@@ -27,7 +31,7 @@ class Server:
             "load": self.load,
             "warm_up": self.generate,
             "generate": self.generate,
-            "bye": lambda _: {},
+            "bye": self.bye,
         }
         if kind not in steps:
             raise Failure("protocol", f"there is no request `{kind}`")
@@ -52,7 +56,13 @@ class Server:
 
         # The one before goes first: two models need not fit.
         self._model = None
-        self._model, loaded = loading.load(Load.of(content))
+        request = Load.of(content)
+        if request.options.ranks > 1 and self._ranks is None:
+            from .ranks import Ranks
+
+            self._ranks = Ranks(request.options.ranks, request.device)
+        with self._together("load", content):
+            self._model, loaded = loading.load(request)
         return loaded
 
     def generate(self, content: Any) -> dict[str, Any]:
@@ -61,7 +71,27 @@ class Server:
 
         if self._model is None:
             raise Failure("protocol", "no model is loaded")
-        return batch.run(self._model, Generate.of(content), self._connection.progress)
+        with self._together("generate", content):
+            return batch.run(self._model, Generate.of(content), self._connection.progress)
+
+    def bye(self, _: Any) -> dict[str, Any]:
+        if self._ranks is not None:
+            self._ranks.end()
+        return {}
+
+    @contextlib.contextmanager
+    def _together(self, kind: str, content: Any) -> Iterator[None]:
+        """Has the other ranks do the same, and fails if one of them does."""
+        if self._ranks is None:
+            yield
+            return
+        self._ranks.tell(kind, content)
+        try:
+            yield
+        except Exception as error:
+            self._ranks.agree(str(error))
+            raise
+        self._ranks.agree(None)
 
 
 def parsed(line: str) -> tuple[str, Any]:
@@ -73,6 +103,10 @@ def parsed(line: str) -> tuple[str, Any]:
 
 
 def main() -> None:
+    if "LLMPROF_FOLLOWER" in os.environ:
+        from .ranks import follow
+
+        return follow()
     connection = Connection()
     server = Server(connection)
     for line in connection.lines():

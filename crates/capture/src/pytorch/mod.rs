@@ -74,6 +74,7 @@ pub fn options(plan: &Plan) -> LoadOptions {
             .preprocess
             .as_ref()
             .and_then(|keys| keys.as_object().cloned()),
+        ranks: Some(plan.hardware.ranks).filter(|ranks| *ranks > 1),
     }
 }
 
@@ -91,6 +92,14 @@ pub fn profile(settings: &TorchProfilerSettings) -> Profile {
 /// The name of a trace, as TensorBoard's profiler plugin finds it: the worker, then a number, here its process.
 pub fn trace_name(number: usize, pid: u32) -> String {
     format!("llmprof_{number}.{pid}.pt.trace.json")
+}
+
+/// The trace that another rank writes beside that of the first, by the name of that one.
+pub fn rank_trace_name(first: &str, rank: u32) -> String {
+    match first.split_once('.') {
+        Some((stem, rest)) => format!("{stem}.rank{rank}.{rest}"),
+        None => format!("{first}.rank{rank}"),
+    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     python!("llmprof_worker/pages.py"),
     python!("llmprof_worker/pending.py"),
     python!("llmprof_worker/ranges.py"),
+    python!("llmprof_worker/ranks.py"),
     python!("llmprof_worker/ready.py"),
     python!("llmprof_worker/recording.py"),
     python!("llmprof_worker/requests.py"),

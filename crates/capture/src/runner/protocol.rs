@@ -148,6 +148,9 @@ pub struct LoadOptions {
     /// How images are prepared, with the runtime's own names; its choice where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preprocess: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Processes that share the model, each with a device of its own; absent for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
 }
 
 impl LoadOptions {

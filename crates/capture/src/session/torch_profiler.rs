@@ -1,16 +1,19 @@
 //! The stage of torch's own profiler: a batch of its own, and its trace.
 
+use std::path::Path;
+
 use llmprof_record::{
     import::{self, Limits, Profile as Imported},
     issue::Issue,
     plan::{Plan, TorchProfilerSettings},
     run::RecordedTrace,
+    trace::Trace,
 };
 use serde_json::json;
 
 use super::{Halt, passes::Passes, worker_files::read_snapshot};
 use crate::{
-    pytorch::{profile, trace_name},
+    pytorch::{profile, rank_trace_name, trace_name},
     runner::protocol::{Generate, Instruments},
 };
 
@@ -62,14 +65,24 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
     let Some((file, pass)) = first else {
         return Err(Halt::failed("nothing was recorded"));
     };
-    let (_, imported) = import::import(&file, &Limits::default())
-        .map_err(|error| Halt::failed(error.to_string()))?;
-    let Imported::Trace(trace) = imported else {
-        return Err(Halt::failed(format!("{} is not a trace", file.display())));
-    };
-    let trace = *trace;
-    passes.record.traces.push(RecordedTrace { pass, trace });
+    let mut files = vec![file.clone()];
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let others = 1..plan.hardware.ranks;
+    files.extend(others.map(|rank| file.with_file_name(rank_trace_name(&name, rank))));
+    for file in files {
+        let trace = read(&file)?;
+        passes.record.traces.push(RecordedTrace { pass, trace });
+    }
     Ok(passes.record.save(passes.session.store.path())?)
+}
+
+fn read(file: &Path) -> Result<Trace, Halt> {
+    let (_, imported) = import::import(file, &Limits::default())
+        .map_err(|error| Halt::failed(error.to_string()))?;
+    match imported {
+        Imported::Trace(trace) => Ok(*trace),
+        _ => Err(Halt::failed(format!("{} is not a trace", file.display()))),
+    }
 }
 
 /// The batch as it is recorded: it ends with the last step that is wanted.

@@ -7,7 +7,10 @@
 
 mod csv_text;
 pub mod engine;
+pub mod flight_recorder;
 pub mod kineto;
+pub mod nccl_inspector;
+pub mod nccl_log;
 pub mod ncu_csv;
 pub mod ncu_report;
 pub mod nsys_report;
@@ -25,6 +28,7 @@ use thiserror::Error;
 
 pub use source::{Limits, Source};
 
+use crate::communication::Communication;
 use crate::counters::Counters;
 use crate::memory::MemoryHistory;
 use crate::summary::SummaryTable;
@@ -39,6 +43,8 @@ pub enum Profile {
     /// Sums by name, without the events behind them.
     Summary(Box<SummaryTable>),
     Memory(Box<MemoryHistory>),
+    /// What a communication library says of itself.
+    Communication(Box<Communication>),
 }
 
 pub struct Importer {
@@ -59,6 +65,9 @@ pub const IMPORTERS: &[Importer] = &[
     wire::IMPORTER,
     engine::IMPORTER,
     torch_memory::IMPORTER,
+    flight_recorder::IMPORTER,
+    nccl_inspector::IMPORTER,
+    nccl_log::IMPORTER,
 ];
 
 /// Why a file could not be imported at all.

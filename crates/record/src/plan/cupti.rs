@@ -22,7 +22,8 @@ pub struct CuptiPlan {
 impl CuptiPlan {
     /// Whether a run has a pass that is recorded so.
     pub fn applies(&self, plan: &Plan) -> bool {
-        let on_gpu = plan.device.is_cuda() && is_recorded(plan.runtime.kind);
+        let on_gpu =
+            plan.device.is_cuda() && is_recorded(plan.runtime.kind) && plan.hardware.ranks == 1;
         self.enable.unwrap_or(on_gpu)
     }
 

@@ -208,6 +208,7 @@ impl Plan {
         torch::mistakes(self, &mut wrong);
         serving::mistakes(self, &mut wrong);
         direct::mistakes(self, &mut wrong);
+        self.hardware.mistakes(self, &mut wrong);
         self.pipeline.telemetry.mistakes(&mut wrong);
         self.pipeline.cupti.mistakes(self, &mut wrong);
         nsight::mistakes(self, &mut wrong);

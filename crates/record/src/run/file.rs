@@ -19,6 +19,7 @@ pub const RECORD_FILE: &str = "record.json";
 pub const TRACE_FILE: &str = "trace.llmprof";
 const COUNTERS_FILE: &str = "counters.json";
 const MEMORY_FILE: &str = "memory.json";
+const COMMUNICATION_FILE: &str = "communication.json";
 const SAMPLES_FILE: &str = "samples.json";
 const SUMMARIES_FILE: &str = "summaries.json";
 /// The layout before this one, whose facts were in another file.
@@ -96,6 +97,9 @@ impl RunRecord {
         }
         if let Some(counters) = &self.counters {
             write(folder, COUNTERS_FILE, counters)?;
+        }
+        if let Some(communication) = &self.communication {
+            write(folder, COMMUNICATION_FILE, communication)?;
         }
         if let Some(memory) = &self.memory {
             write(folder, MEMORY_FILE, memory)?;
@@ -182,6 +186,7 @@ impl RunRecord {
             traces,
             counters: read(folder, COUNTERS_FILE)?,
             summaries: read::<Vec<Summary>>(folder, SUMMARIES_FILE)?.unwrap_or_default(),
+            communication: read(folder, COMMUNICATION_FILE)?,
             memory: read(folder, MEMORY_FILE)?,
             issues: stored.issues,
             artifacts: artifacts.unwrap_or_default(),

@@ -8,6 +8,7 @@ mod host;
 mod model;
 mod pass;
 mod profiles;
+mod ranks;
 
 use llmprof_theory::{Workload, device::Device};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ pub use self::pass::{
     RunPhase,
 };
 pub use self::profiles::SecondProfile;
+pub use self::ranks::{is_graph_capture, rank_of};
+use crate::communication::Communication;
 use crate::counters::Counters;
 use crate::issue::Issue;
 use crate::memory::MemoryHistory;
@@ -51,12 +54,14 @@ pub struct RunRecord {
     pub fixed_cache: bool,
     /// What telemetry sampled; absent where it was off.
     pub samples: Option<Samples>,
-    /// The first explains the time; others stand beside it.
+    /// The first explains the time. Others stand beside it: other tools, other ranks, captures of graphs.
     pub traces: Vec<RecordedTrace>,
     /// Hardware counters of single launches.
     pub counters: Option<Counters>,
     /// Sums by name of other tools.
     pub summaries: Vec<Summary>,
+    /// What communication libraries say of themselves.
+    pub communication: Option<Communication>,
     /// The history of a caching allocator.
     pub memory: Option<MemoryHistory>,
     /// What was dropped or should not be trusted.
@@ -107,6 +112,7 @@ impl RunRecord {
             && self.counters.is_none()
             && self.summaries.is_empty()
             && self.memory.is_none()
+            && self.communication.is_none()
     }
 
     /// Whether it says where time went: a timeline, or passes.

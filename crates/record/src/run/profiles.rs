@@ -1,6 +1,7 @@
 //! Imported profiles as parts of one record.
 
-use super::{RecordedTrace, RunRecord, Summary};
+use super::ranks::rank_of_file;
+use super::{RunRecord, Summary};
 use crate::import::Profile;
 
 /// A second profile of a kind of which a record holds one.
@@ -17,7 +18,10 @@ pub enum SecondProfile {
 impl SecondProfile {
     pub fn hint(self) -> &'static str {
         match self {
-            Self::Timeline => "import each timeline into a run of its own",
+            Self::Timeline => {
+                "import each timeline into a run of its own; timelines of several ranks each need another rank, recorded \
+                 (`distributedInfo`) or in the file name (rank0.json, rank1.json)"
+            }
             Self::Counters => "import a directory of reports, or each report into a run of its own",
             Self::Memory => "import each snapshot into a run of its own",
         }
@@ -28,22 +32,27 @@ impl RunRecord {
     /// Adds a profile of the same program that was read from `file`.
     pub fn add_profile(&mut self, file: &str, profile: Profile) -> Result<(), SecondProfile> {
         match profile {
-            Profile::Trace(_) if !self.traces.is_empty() => Err(SecondProfile::Timeline),
             Profile::Counters(_) if self.counters.is_some() => Err(SecondProfile::Counters),
             Profile::Memory(_) if self.memory.is_some() => Err(SecondProfile::Memory),
-            Profile::Trace(trace) => {
-                self.traces.push(RecordedTrace {
-                    pass: None,
-                    trace: *trace,
-                });
-                Ok(())
-            }
+            Profile::Trace(trace) => self.add_trace(file, *trace),
             Profile::Counters(counters) => {
                 self.counters = Some(*counters);
                 Ok(())
             }
             Profile::Memory(memory) => {
                 self.memory = Some(*memory);
+                Ok(())
+            }
+            Profile::Communication(mut found) => {
+                // Dumps of the flight recorder do not say their rank; the names of their files do.
+                let rank = rank_of_file(file);
+                for pending in &mut found.pending {
+                    pending.rank = pending.rank.or(rank);
+                }
+                for progress in &mut found.progress {
+                    progress.rank = progress.rank.or(rank);
+                }
+                self.communication.get_or_insert_default().absorb(*found);
                 Ok(())
             }
             Profile::Summary(table) => {

@@ -14,8 +14,9 @@ use super::order;
 use super::raw_inputs::RawInputLists;
 use super::redact::without_user;
 use super::{
-    Column, Copies, DeviceProperties, GraphNodes, Hosts, Interner, Kernels, MemoryEvents, Memsets,
-    OperatorCalls, Ranges, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
+    Collectives, Column, Copies, DeviceProperties, GraphNodes, Hosts, Interner, Kernels,
+    LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StrId, Strings, Syncs, Thread,
+    ThreadId, Threads, Trace,
 };
 use crate::issue::Issue;
 use crate::secrets::redacted;
@@ -43,6 +44,10 @@ pub struct TraceBuilder {
     pub graph_nodes: GraphNodes,
     /// See [`Trace::operator_calls`].
     pub operator_calls: OperatorCalls,
+    /// See [`Trace::collectives`].
+    pub collectives: Collectives,
+    /// See [`Trace::launched_kernels`].
+    pub launched_kernels: LaunchedKernels,
     /// See [`Trace::devices`].
     pub devices: Vec<DeviceProperties>,
     /// See [`Trace::clock_origin_ns`].
@@ -265,6 +270,8 @@ impl TraceBuilder {
         self.syncs.append(other.syncs);
         self.graph_nodes.append(other.graph_nodes);
         self.operator_calls.append(other.operator_calls);
+        self.collectives.append(other.collectives);
+        self.launched_kernels.append(other.launched_kernels);
         self.devices.append(&mut other.devices);
         self.clock_origin_ns = self.clock_origin_ns.or(other.clock_origin_ns);
         self.events_read += other.events_read;
@@ -285,6 +292,11 @@ impl TraceBuilder {
             &mut self.graph_nodes.ranges,
             &mut self.operator_calls.kind,
             &mut self.operator_calls.dtype,
+            &mut self.collectives.name,
+            &mut self.collectives.group,
+            &mut self.collectives.group_ranks,
+            &mut self.collectives.dtype,
+            &mut self.launched_kernels.kernel,
         ] {
             renumber_strings(column, strings);
         }
@@ -296,6 +308,7 @@ impl TraceBuilder {
             &mut self.ranges.thread,
             &mut self.memory.thread,
             &mut self.graph_nodes.thread,
+            &mut self.collectives.thread,
         ] {
             for id in column.make_mut() {
                 *id = threads[id.0 as usize];
@@ -307,7 +320,7 @@ impl TraceBuilder {
     fn used_strings(&self, threads: &Threads, inputs: &mut Inputs) -> Vec<bool> {
         let mut used = vec![false; self.strings.len()];
         used[0] = true;
-        let of_rows: [&Column<StrId>; 15] = [
+        let of_rows: [&Column<StrId>; 20] = [
             &self.hosts.name,
             &self.kernels.name,
             &self.kernels.mangled,
@@ -319,6 +332,11 @@ impl TraceBuilder {
             &self.graph_nodes.ranges,
             &self.operator_calls.kind,
             &self.operator_calls.dtype,
+            &self.collectives.name,
+            &self.collectives.group,
+            &self.collectives.group_ranks,
+            &self.collectives.dtype,
+            &self.launched_kernels.kernel,
             &threads.process_label,
             &threads.label,
             &threads.process_name,
@@ -370,6 +388,8 @@ impl TraceBuilder {
         order::sort_syncs(&mut self.syncs);
         order::sort_graph_nodes(&mut self.graph_nodes);
         order::sort_operator_calls(&mut self.operator_calls);
+        order::sort_collectives(&mut self.collectives);
+        order::sort_launched_kernels(&mut self.launched_kernels);
         self.devices
             .sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         self.devices.dedup();
@@ -386,6 +406,8 @@ impl TraceBuilder {
             syncs: self.syncs,
             graph_nodes: self.graph_nodes,
             operator_calls: self.operator_calls,
+            collectives: self.collectives,
+            launched_kernels: self.launched_kernels,
             devices: self.devices,
             clock_origin_ns: self.clock_origin_ns,
             events_read: self.events_read,

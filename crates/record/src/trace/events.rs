@@ -340,3 +340,49 @@ table! {
         experts: u32,
     }
 }
+
+table! {
+    /// Collectives and point-to-point transfers between ranks, as the framework describes them: on the host where they were
+    /// asked for, and on the device where the kernel carries the facts too. Sorted by thread, then start.
+    Collectives as "collectives",
+    /// One row of [`Collectives`].
+    Collective {
+        /// When the event that carries the facts began, ns.
+        start: i64,
+        /// How long it took, ns; never negative.
+        duration: i64,
+        /// The host thread; [`ThreadId::NONE`] for a kernel.
+        thread: ThreadId,
+        /// For a kernel, its correlation id; 0 on the host.
+        correlation: u32,
+        /// The framework's name: `allreduce`, `nccl:all_to_all`.
+        name: StrId,
+        /// The process group; [`StrId::EMPTY`] where not recorded.
+        group: StrId,
+        /// The ranks of the group as the tool wrote them, long lists shortened: `[0, 1, 2, 3]`.
+        group_ranks: StrId,
+        /// Ranks in the group; 0 where unknown.
+        group_size: u32,
+        /// The number of the collective in its group; negative where not recorded.
+        sequence: i64,
+        /// Elements that one rank gives; negative where unknown.
+        in_elements: i64,
+        /// Elements that one rank gets; negative where unknown.
+        out_elements: i64,
+        /// The dtype as the tool wrote it (`BFloat16`, `float`).
+        dtype: StrId,
+    }
+}
+
+table! {
+    /// Kernels that calls launch, where the tool says so at the call: HIP does. It is all that a capture of a graph shows of
+    /// them. Sorted by correlation.
+    LaunchedKernels as "launched_kernels",
+    /// One row of [`LaunchedKernels`].
+    LaunchedKernel {
+        /// The id of the call in [`Hosts`].
+        correlation: u32,
+        /// The kernel's name as the tool wrote it.
+        kernel: StrId,
+    }
+}

@@ -16,8 +16,8 @@ use thiserror::Error;
 
 use super::column::{Bounds, Column, ColumnBytes, Element};
 use super::{
-    Copies, DeviceProperties, GraphNodes, Hosts, Inputs, Kernels, MemoryEvents, Memsets,
-    OperatorCalls, Ranges, Strings, Syncs, Threads, Trace,
+    Collectives, Copies, DeviceProperties, GraphNodes, Hosts, Inputs, Kernels, LaunchedKernels,
+    MemoryEvents, Memsets, OperatorCalls, Ranges, Strings, Syncs, Threads, Trace,
 };
 use crate::issue::Issue;
 use crate::mapped::{self, Mapped};
@@ -143,7 +143,7 @@ impl Trace {
     }
 
     /// Every table with its columns, in the order of the file.
-    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 12] {
+    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 14] {
         [
             (Strings::NAME, self.strings.columns()),
             (Inputs::NAME, self.inputs.columns()),
@@ -157,6 +157,8 @@ impl Trace {
             (Syncs::NAME, self.syncs.columns()),
             (GraphNodes::NAME, self.graph_nodes.columns()),
             (OperatorCalls::NAME, self.operator_calls.columns()),
+            (Collectives::NAME, self.collectives.columns()),
+            (LaunchedKernels::NAME, self.launched_kernels.columns()),
         ]
     }
 
@@ -263,6 +265,16 @@ impl Trace {
                 checked!(OperatorCalls)
             } else {
                 OperatorCalls::default()
+            },
+            collectives: if sections.has(Collectives::NAME) {
+                checked!(Collectives)
+            } else {
+                Collectives::default()
+            },
+            launched_kernels: if sections.has(LaunchedKernels::NAME) {
+                checked!(LaunchedKernels)
+            } else {
+                LaunchedKernels::default()
             },
             strings,
             inputs,

@@ -27,9 +27,10 @@ pub use builder::{RawInputs, TraceBuilder};
 pub use column::{Column, Element};
 pub use device::DeviceProperties;
 pub use events::{
-    Copies, Copy, CopyKind, GraphNode, GraphNodes, Host, HostKind, Hosts, Kernel, Kernels,
-    MemoryEvent, MemoryEvents, MemoryKind, MemoryPlace, Memset, Memsets, OperatorCall,
-    OperatorCalls, Range, RangeKind, Ranges, Sync, SyncKind, Syncs,
+    Collective, Collectives, Copies, Copy, CopyKind, GraphNode, GraphNodes, Host, HostKind, Hosts,
+    Kernel, Kernels, LaunchedKernel, LaunchedKernels, MemoryEvent, MemoryEvents, MemoryKind,
+    MemoryPlace, Memset, Memsets, OperatorCall, OperatorCalls, Range, RangeKind, Ranges, Sync,
+    SyncKind, Syncs,
 };
 pub use file::TraceFileError;
 pub use inputs::{Argument, Inputs, InputsId, Tensor};
@@ -61,6 +62,10 @@ pub struct Trace {
     pub graph_nodes: GraphNodes,
     /// What operator calls computed, where the recorder knows it.
     pub operator_calls: OperatorCalls,
+    /// Collectives as the framework describes them.
+    pub collectives: Collectives,
+    /// Kernels that calls launch, where the calls say so.
+    pub launched_kernels: LaunchedKernels,
     /// The devices, in the order of their numbers.
     pub devices: Vec<DeviceProperties>,
     /// Where the clock's 0 lies, since 1970, where the tool says so.

@@ -28,9 +28,17 @@ pub fn heat_map(view: &HeatMap, width: Width) -> Svg {
             0.3
         }
     };
-    for (index, column) in view.columns.iter().enumerate() {
+    let longest = view
+        .columns
+        .iter()
+        .map(|column| column.chars().count())
+        .max();
+    let every = longest.unwrap_or(1).min(4).div_ceil(letters).max(1);
+    for (index, column) in view.columns.iter().enumerate().step_by(every) {
         let x = left + across * (index as f64 + 0.5);
-        svg.add(Element::text(x, TOP - 12.0, &shortened(column, letters)).class("tick middle"));
+        svg.add(
+            Element::text(x, TOP - 12.0, &shortened(column, letters * every)).class("tick middle"),
+        );
     }
     for (row, cells) in view.cells.iter().enumerate() {
         let y = TOP + CELL * row as f64;
@@ -51,8 +59,10 @@ pub fn heat_map(view: &HeatMap, width: Width) -> Svg {
                     .number("fill-opacity", shade(*value))
                     .tooltip(&format!("{columns}={name}, {rows}={label}: {text}")),
             );
-            let text = shortened(&text, letters);
-            svg.add(Element::text(x + across / 2.0, y + 21.0, &text).class("middle halo"));
+            // Part of a number would be another number.
+            if text.chars().count() <= letters {
+                svg.add(Element::text(x + across / 2.0, y + 21.0, &text).class("middle halo"));
+            }
         }
     }
     svg

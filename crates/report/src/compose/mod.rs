@@ -3,16 +3,20 @@
 //! [`Report::document`] is the whole report, which Markdown, HTML and the plots render; [`Report::digest`] is its beginning, which
 //! a terminal prints.
 
+mod communication;
 pub mod compare;
 mod counters;
 mod curves;
 mod findings;
+mod graphs;
 mod kernel_report;
 mod kernels;
 mod latency;
 mod memory;
+mod modules;
 mod operators;
 mod phases;
+mod ranks;
 mod roofline;
 mod slices;
 mod stakeholder;
@@ -70,6 +74,12 @@ impl Report<'_> {
         for table in &analysis.summaries {
             summary.extend(text::sums::summary(table));
         }
+        let communication = record.communication.as_ref();
+        summary.extend(
+            communication
+                .map(text::communication::summary)
+                .unwrap_or_default(),
+        );
         let memory = record.memory.as_ref();
         summary.extend(memory.map(text::memory::summary).unwrap_or_default());
         document
@@ -89,6 +99,9 @@ impl Report<'_> {
         }
         for summary in &record.summaries {
             sums::add(&mut document, &summary.table, &summary.file);
+        }
+        if let Some(found) = &record.communication {
+            communication::add(&mut document, found);
         }
         if let Some(history) = &record.memory {
             memory::add(&mut document, history);
@@ -110,12 +123,15 @@ impl Report<'_> {
         let (record, analysis) = (self.record, self.analysis);
         waterfall::add(document, analysis);
         phases::add(document, analysis);
+        ranks::add(document, analysis, record);
         steps::add(document, analysis);
         latency::add(document, analysis, record);
         timeline::add(document, analysis, record.trace());
         roofline::add(document, analysis, self.device);
         operators::add(document, analysis);
         kernels::add(document, analysis);
+        graphs::add(document, analysis);
+        modules::add(document, analysis);
         operators::add_framework(document, analysis);
         slices::add(document, analysis);
         let samples = record.samples.as_ref();
@@ -131,6 +147,7 @@ impl Report<'_> {
                 !self.record.summaries.is_empty(),
                 "Nsight Systems summaries",
             ),
+            (self.record.communication.is_some(), "communication library"),
             (self.record.memory.is_some(), "PyTorch allocator memory"),
         ];
         let parts: Vec<&str> = parts

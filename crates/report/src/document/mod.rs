@@ -12,7 +12,8 @@ pub use table::{Align, Cell, Column, Row, Table};
 use llmprof_record::issue::{Issue, Severity};
 
 use crate::view::{
-    Curves, HeatMap, Histogram, PairedBars, Roofline, Series, StepLatency, Timeline, Waterfall,
+    Curves, HeatMap, Histogram, Icicle, PairedBars, Roofline, Series, StepLatency, Timeline,
+    Waterfall,
 };
 
 /// A report, or any other text with headings, tables and charts, in the order a person reads it.
@@ -71,6 +72,7 @@ pub enum Drawing {
     Series(Series),
     PairedBars(PairedBars),
     HeatMap(HeatMap),
+    Icicle(Icicle),
     Curves(Curves),
 }
 

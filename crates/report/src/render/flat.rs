@@ -91,7 +91,7 @@ fn add<'a>(parts: &mut Vec<Flat<'a>>, section: &'a Section) {
                     parts.push(Flat::Paragraph(more));
                 }
             }
-            Block::Chart(chart) => parts.extend(said(&chart.drawing)),
+            Block::Chart(chart) => parts.extend(said(&chart.drawing, &chart.key)),
         }
     }
     // What is only drawn is not in the text.
@@ -101,25 +101,26 @@ fn add<'a>(parts: &mut Vec<Flat<'a>>, section: &'a Section) {
 }
 
 /// What a chart shows, in words. Waterfalls, rooflines, comparisons and sweeps stand beside tables of the same numbers.
-fn said<'a>(drawing: &Drawing) -> Option<Flat<'a>> {
+fn said<'a>(drawing: &Drawing, key: &str) -> Option<Flat<'a>> {
     Some(match drawing {
         Drawing::Waterfall(_)
         | Drawing::Roofline(_)
         | Drawing::PairedBars(_)
         | Drawing::HeatMap(_)
+        | Drawing::Icicle(_)
         | Drawing::Curves(_) => return None,
-        Drawing::Timeline(view) => Flat::Paragraph(timeline(view)),
+        Drawing::Timeline(view) => Flat::Paragraph(timeline(view, key)),
         Drawing::Histogram(view) => Flat::Paragraph(histogram(view)),
         Drawing::StepLatency(view) => Flat::Paragraph(step_latency(view)),
         Drawing::Series(view) => Flat::Table(TableOf::Chart(series(view))),
     })
 }
 
-fn timeline(view: &Timeline) -> String {
+fn timeline(view: &Timeline, key: &str) -> String {
     let layout = view.layout();
     let span = layout.span();
     format!(
-        "{} in {} over {span}: see `plots/timeline.svg`, or zoom in `report.html`.",
+        "{} in {} over {span}: see `plots/{key}.svg`, or zoom in `report.html`.",
         Count(view.len() as u64, "event"),
         Count(view.lanes.len() as u64, "lane")
     )

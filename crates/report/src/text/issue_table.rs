@@ -55,6 +55,18 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("invariant.other_layers", "the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran, with its number of layers: model.config.num_hidden_layers=N"),
     Row::new("invariant.other_shape", "{key}={said}, but operator shapes in the trace show {shown}; the analysis uses {shown}"),
+    Row::new("nccl.warned", "NCCL printed: {text}"),
+    Row::new("nccl_inspector.truncated", "the file ends inside a record, or one is not JSON, at byte {byte}; the records before it are read"),
+    Row::new("nccl_inspector.dropped", "operations overwritten in the ring of NCCL Inspector before they were written").hint("a larger NCCL_INSPECTOR_DUMP_COLL_RING_SIZE"),
+    Row::new("graphs.no_origin", "kernels launched by CUDA/HIP graphs cannot be attributed to ops: no graph capture is recorded")
+        .hint("import the engine's capture trace beside this one: llmprof import trace.json.gz capture.json.gz; or name the model: model=NAME"),
+    Row::new("ranks.apart", "the ranks were not recorded at the same time, so their times cannot be compared").hint("profile the same steps on every rank"),
+    Row::new("ranks.other_job", "the timelines name different world sizes: they are of different jobs").hint("import the ranks of one job together"),
+    Row::new("ranks.model_divided", "the model is divided among ranks, and nothing says how: there are no roofline times, no MFU and no MBU of it"),
+    Row::new("ranks.missing", "{have} of {world_size} ranks are here: a slower rank may be among the others"),
+    Row::new("ranks.waiting", "rank {rank}: {waiting} of {exposed} exposed communication is waiting for slower ranks; overlapping it with compute gains nothing, balancing the ranks does"),
+    Row::new("ranks.not_aligned", "rank {rank} shares no collective with the others: its clock is taken as it is"),
+    Row::new("ranks.mismatched", "collectives that seemed to be one on several ranks were not running at the same time, and are left out of skew and waiting"),
     Row::new("trace.inputs_unreadable", "operator input lists whose shapes could not be read"),
     Row::new("kineto.devices_unreadable", "`deviceProperties` cannot be read: {error}"),
     Row::new("kineto.truncated", "the file ends inside an event or before the event list is closed, at byte {byte}")

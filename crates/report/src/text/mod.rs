@@ -4,17 +4,21 @@
 
 mod assumptions;
 pub(crate) mod bottleneck;
+pub mod communication;
 pub mod compare;
 pub mod counters;
 mod findings;
 pub(crate) mod gallery;
+pub mod graphs;
 pub mod issue_table;
 mod issues;
 pub mod kernel_report;
 pub mod latency;
 pub mod memory;
+pub mod modules;
 pub mod phases;
 pub mod predict;
+pub mod ranks;
 pub mod slices;
 pub mod stakeholder;
 pub mod statics;

@@ -2,7 +2,7 @@
 
 use llmprof_units::{Count, Nanos, Percent, significant};
 
-use super::{figure, phases, slices, steps, time};
+use super::{figure, phases, ranks, slices, steps, time};
 use crate::analyzed::{Analysis, Evidence, Measure, PhaseSource, TraceAnalysis};
 
 /// Patterns of steps in the summary.
@@ -67,6 +67,7 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
     let mut lines = vec![result(analysis)];
     lines.retain(|line| !line.is_empty());
     lines.extend(analysis.phases.iter().map(phases::line));
+    lines.extend(ranks::line(analysis));
     lines.extend(slices::lines(analysis));
     lines.extend(first_use(analysis));
     if let Some(found) = steps::of(analysis) {

@@ -5,6 +5,7 @@
 mod gallery;
 mod heat_map;
 mod histogram;
+mod icicle;
 mod paired_bars;
 mod roofline;
 mod series;
@@ -16,6 +17,7 @@ mod waterfall;
 pub use gallery::GalleryPage;
 pub use heat_map::{Curve, Curves, HeatMap};
 pub use histogram::{Bin, Histogram, Mark};
+pub use icicle::{Icicle, IciclePart};
 pub use paired_bars::{PairedBar, PairedBars};
 pub use roofline::{Roof, Roofline, RooflinePoint, RooflineTitles};
 pub use series::{Band, Line, Series};

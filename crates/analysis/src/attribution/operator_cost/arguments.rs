@@ -4,7 +4,7 @@ use llmprof_record::trace::{InputsId, Trace};
 use llmprof_theory::device::Engine;
 use llmprof_units::{Bytes, DType, Flops};
 
-use crate::attribution::operator_cost::OperatorCost;
+use crate::attribution::operator_cost::{GemmShape, OperatorCost};
 
 /// A tensor among the arguments.
 #[derive(Clone, Copy)]
@@ -40,6 +40,7 @@ pub(crate) fn on_vectors(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
         bytes: Bytes(bytes),
         dtype,
         engine: Engine::Vector,
+        gemm: None,
     }
 }
 
@@ -49,6 +50,7 @@ fn on_matrices(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
         bytes: Bytes(bytes),
         dtype,
         engine: Engine::Tensor,
+        gemm: None,
     }
 }
 
@@ -113,7 +115,16 @@ impl<'a> Arguments<'a> {
             .checked_mul(u64::try_from(*inner).ok()?)?
             .checked_mul(2)?;
         let bytes = read.checked_add(left.dtype.bytes_for(outputs)?)?;
-        Some(on_matrices(flops, bytes, left.dtype))
+        let size = |dim: &i64| u64::try_from(*dim).ok();
+        Some(OperatorCost {
+            gemm: Some(GemmShape {
+                batch,
+                m: size(rows)?,
+                n: size(columns)?,
+                k: size(inner)?,
+            }),
+            ..on_matrices(flops, bytes, left.dtype)
+        })
     }
 
     pub(crate) fn linear(&self) -> Option<OperatorCost> {
@@ -127,16 +138,19 @@ impl<'a> Arguments<'a> {
         if inner != width {
             return None;
         }
-        let outputs = product(rows.iter().copied())?.checked_mul(u64::try_from(*out).ok()?)?;
+        let m = product(rows.iter().copied())?;
+        let n = u64::try_from(*out).ok()?;
+        let outputs = m.checked_mul(n)?;
         let flops = outputs
             .checked_mul(u64::try_from(*inner).ok()?)?
             .checked_mul(2)?;
         let bytes = input.bytes()?.checked_add(weight.bytes()?)?;
-        Some(on_matrices(
-            flops,
-            bytes.checked_add(input.dtype.bytes_for(outputs)?)?,
-            input.dtype,
-        ))
+        let bytes = bytes.checked_add(input.dtype.bytes_for(outputs)?)?;
+        let k = u64::try_from(*inner).ok()?;
+        Some(OperatorCost {
+            gemm: Some(GemmShape { batch: 1, m, n, k }),
+            ..on_matrices(flops, bytes, input.dtype)
+        })
     }
 
     /// 2·(scores)·(size of a key + size of a value) per head; a causal mask keeps the scores of earlier tokens.
@@ -215,11 +229,8 @@ impl<'a> Arguments<'a> {
         let per_output = product(std::iter::once(*group_channels).chain(window.iter().copied()))?;
         let flops = outputs.checked_mul(per_output)?.checked_mul(2)?;
         let bytes = input.bytes()?.checked_add(weight.bytes()?)?;
-        Some(on_matrices(
-            flops,
-            bytes.checked_add(input.dtype.bytes_for(outputs)?)?,
-            input.dtype,
-        ))
+        let bytes = bytes.checked_add(input.dtype.bytes_for(outputs)?)?;
+        Some(on_matrices(flops, bytes, input.dtype))
     }
 
     pub(crate) fn elementwise(&self) -> Option<OperatorCost> {

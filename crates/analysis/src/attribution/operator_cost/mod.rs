@@ -26,6 +26,18 @@ pub struct OperatorCost {
     pub dtype: DType,
     /// Whether matrix units can do it.
     pub engine: Engine,
+    /// The sizes of a matrix product.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gemm: Option<GemmShape>,
+}
+
+/// `batch` products of m × k by k × n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GemmShape {
+    pub batch: u64,
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
 }
 
 impl OperatorCost {

@@ -58,6 +58,22 @@ pub(super) struct Args<'a> {
     pub(super) name: Option<Text<'a>>,
     pub(super) domain: Option<Text<'a>>,
     pub(super) mangled: Option<Text<'a>>,
+    pub(super) kernel: Option<Text<'a>>,
+    pub(super) collective: CollectiveArgs<'a>,
+}
+
+/// What `args` say of a collective.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CollectiveArgs<'a> {
+    pub(super) name: Option<Text<'a>>,
+    pub(super) dtype: Option<Text<'a>>,
+    pub(super) group: Option<Text<'a>>,
+    /// A list, or a list in quotes.
+    pub(super) group_ranks: &'a [u8],
+    pub(super) group_size: u32,
+    pub(super) sequence: Option<i64>,
+    pub(super) in_elements: Option<i64>,
+    pub(super) out_elements: Option<i64>,
 }
 
 impl<'a> Event<'a> {
@@ -148,6 +164,8 @@ impl<'a> Args<'a> {
                 b"name" if cursor.peek() == b'"' => self.name = Some(cursor.text()?),
                 b"domain" if cursor.peek() == b'"' => self.domain = Some(cursor.text()?),
                 b"mangled name" if cursor.peek() == b'"' => self.mangled = Some(cursor.text()?),
+                b"kernel" if cursor.peek() == b'"' => self.kernel = Some(cursor.text()?),
+                _ if self.collective.read(key, cursor, number)? => {}
                 _ => {
                     cursor.value()?;
                 }
@@ -162,6 +180,30 @@ impl<'a> Args<'a> {
                 _ => return None,
             }
         }
+    }
+}
+
+impl<'a> CollectiveArgs<'a> {
+    /// Whether `key` is one of a collective, which is read then; nothing where it is not JSON.
+    fn read(
+        &mut self,
+        key: &[u8],
+        cursor: &mut Cursor<'a>,
+        number: &mut Numbers<'_>,
+    ) -> Option<bool> {
+        let is_text = cursor.peek() == b'"';
+        match key {
+            b"Collective name" if is_text => self.name = Some(cursor.text()?),
+            b"dtype" if is_text => self.dtype = Some(cursor.text()?),
+            b"Process Group Name" if is_text => self.group = Some(cursor.text()?),
+            b"Process Group Ranks" => self.group_ranks = cursor.value()?,
+            b"Group size" => self.group_size = number.small(cursor)?,
+            b"Seq" => self.sequence = Some(number.signed(cursor)?),
+            b"In msg nelems" => self.in_elements = Some(number.signed(cursor)?),
+            b"Out msg nelems" => self.out_elements = Some(number.signed(cursor)?),
+            _ => return Some(false),
+        }
+        Some(true)
     }
 }
 

@@ -5,6 +5,7 @@
 //! Which piece an event was in makes no difference to the trace.
 
 mod begin_end;
+mod collectives;
 mod cursor;
 mod event;
 mod flows;

@@ -6,8 +6,8 @@ use super::event::{Event, Id};
 use super::flows::Flows;
 use super::losses::Losses;
 use crate::trace::{
-    Copy, CopyKind, Host, HostKind, Kernel, MemoryEvent, MemoryKind, MemoryPlace, Memset, Range,
-    RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId, TraceBuilder,
+    Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel, MemoryEvent, MemoryKind, MemoryPlace,
+    Memset, Range, RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId, TraceBuilder,
 };
 
 /// What reading a part of the file gives.
@@ -20,11 +20,11 @@ pub(super) struct Part {
 }
 
 /// An event that has a time, at its place in the file.
-struct Placed<'e, 'a> {
-    event: &'e Event<'a>,
-    start: i64,
-    duration: i64,
-    name: StrId,
+pub(super) struct Placed<'e, 'a> {
+    pub(super) event: &'e Event<'a>,
+    pub(super) start: i64,
+    pub(super) duration: i64,
+    pub(super) name: StrId,
 }
 
 impl Part {
@@ -130,6 +130,18 @@ impl Part {
         if args.correlation == 0 && matches!(kind, HostKind::RUNTIME | HostKind::DRIVER) {
             self.flows.wanted = true;
         }
+        if args.kernel.is_some() && args.correlation != 0 {
+            let kernel = self.text(args.kernel, at);
+            let correlation = args.correlation;
+            let row = LaunchedKernel {
+                correlation,
+                kernel,
+            };
+            self.builder.launched_kernels.push(row);
+        }
+        if kind == HostKind::OPERATOR {
+            self.collective(placed, thread, at);
+        }
         self.builder.hosts.push(Host {
             start: placed.start,
             duration: placed.duration,
@@ -148,6 +160,7 @@ impl Part {
         let args = &placed.event.args;
         let (device, stream) = self.device_place(placed.event);
         let mangled = self.text(args.mangled, at);
+        self.collective(placed, ThreadId::NONE, at);
         // Tools that split shared memory write both parts; the others their sum.
         let split = args.static_shared > 0 || args.dynamic_shared > 0;
         self.builder.kernels.push(Kernel {
@@ -244,6 +257,9 @@ impl Part {
     fn range(&mut self, placed: &Placed<'_, '_>, kind: RangeKind, at: u64) {
         let thread = self.thread(placed.event, at);
         let domain = self.text(placed.event.args.domain, at);
+        if kind == RangeKind::ANNOTATION {
+            self.annotated_collective(placed, thread, at);
+        }
         self.builder.ranges.push(Range {
             start: placed.start,
             duration: placed.duration,
@@ -368,7 +384,7 @@ impl Part {
         )
     }
 
-    fn text(&mut self, text: Option<Text<'_>>, at: u64) -> StrId {
+    pub(super) fn text(&mut self, text: Option<Text<'_>>, at: u64) -> StrId {
         let Some(text) = text else {
             return StrId::EMPTY;
         };

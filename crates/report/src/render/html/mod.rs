@@ -115,7 +115,10 @@ fn block(block: &Block) -> String {
 
 /// Whether a chart uses all of the width.
 fn is_wide(chart: &Chart) -> bool {
-    matches!(chart.drawing, Drawing::Timeline(_) | Drawing::Roofline(_))
+    matches!(
+        chart.drawing,
+        Drawing::Timeline(_) | Drawing::Roofline(_) | Drawing::Icicle(_) | Drawing::HeatMap(_)
+    )
 }
 
 fn chart(chart: &Chart) -> String {
@@ -123,7 +126,7 @@ fn chart(chart: &Chart) -> String {
     match &chart.drawing {
         Drawing::Waterfall(view) => figure("waterfall", key, |width| chart::waterfall(view, width)),
         Drawing::Roofline(view) => roofline::figure(view, key),
-        Drawing::Timeline(view) => timeline::figure(view),
+        Drawing::Timeline(view) => timeline::figure(view, key),
         Drawing::Histogram(view) => figure("histogram", key, |width| chart::histogram(view, width)),
         Drawing::StepLatency(view) => figure("step-latency", key, |width| {
             chart::step_latency(view, width)
@@ -133,6 +136,7 @@ fn chart(chart: &Chart) -> String {
             figure("paired-bars", key, |width| chart::paired_bars(view, width))
         }
         Drawing::HeatMap(view) => figure("heat-map", key, |width| chart::heat_map(view, width)),
+        Drawing::Icicle(view) => figure("icicle", key, |width| chart::icicle(view, width)),
         Drawing::Curves(view) => figure("curves", key, |width| chart::curves(view, width)),
     }
 }

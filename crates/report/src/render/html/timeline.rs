@@ -4,9 +4,10 @@ use llmprof_units::Count;
 use serde_json::json;
 
 use super::embedded_json;
+use crate::chart::escaped;
 use crate::view::{Layout, MAX_ROWS_PER_LANE, Timeline};
 
-pub(super) fn figure(timeline: &Timeline) -> String {
+pub(super) fn figure(timeline: &Timeline, key: &str) -> String {
     let layout = timeline.layout();
     let rows: Vec<_> = layout
         .rows
@@ -66,10 +67,11 @@ pub(super) fn figure(timeline: &Timeline) -> String {
          <p class=\"hint keys\">Drag to zoom into a range, Ctrl+wheel or W/S to zoom, A/D or Shift+drag to move, click for details. Height is \
          utilization where events are narrower than a pixel; percentages are the busy share of the view.</p>\n\
          <div class=\"details\" aria-live=\"polite\" hidden></div>\n\
-         <noscript><p>The timeline needs JavaScript; a still picture is in plots/timeline.svg.</p></noscript>\n{hidden}\
+         <noscript><p>The timeline needs JavaScript; a still picture is in plots/{}.svg.</p></noscript>\n{hidden}\
          <script type=\"application/json\" class=\"meta\">{}</script>\n\
          <script type=\"application/octet-stream\" class=\"events\">{}</script>\n</figure>\n",
         Count(timeline.len() as u64, "event"),
+        escaped(key),
         embedded_json(&meta),
         base64(&encoded(timeline, &layout))
     )

@@ -1,0 +1,416 @@
+//! Kernels of CUDA and HIP graphs, led back to what was captured: module, operator, shapes.
+//!
+//! A launched graph says nothing of where its kernels come from. Three things do, in this order: a trace of the capture (given
+//! beside the timeline, or in it), node ids with the ranges that were open at the capture (llmprof's own recording), and the model:
+//! its operators in order, laid along the kernels in order.
+
+mod captures;
+mod sequence;
+
+use llmprof_record::issue::Issue;
+use llmprof_record::kernel_name::{Category, canonical};
+use llmprof_record::run::{RunRecord, is_graph_capture};
+use llmprof_record::trace::{StrId, Trace};
+use llmprof_theory::device::Device;
+use llmprof_units::Nanos;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use self::captures::{Capture, captures, operator_of, size_at};
+pub(crate) use self::sequence::ModelOperators;
+use crate::attribution::module_path;
+use crate::attribution::operator_cost::{Costs, OperatorCost};
+use crate::attribution::operators::{OperatorTimes, OperatorWork, describe, work};
+use crate::timeline::device_events::{DeviceEvent, DeviceEvents, Table};
+use crate::timeline::intervals::add;
+use crate::timeline::launches::Launches;
+use crate::timeline::nesting::Nesting;
+
+/// What says where kernels of graphs come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GraphSource {
+    /// A trace of the capture.
+    CaptureTrace,
+    /// Node ids, with the ranges that were open when the nodes were captured.
+    NodeIds,
+    /// The order of the model's operators.
+    ModelSequence,
+}
+
+/// What launched graphs did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GraphAnalysis {
+    /// Launches of graphs.
+    pub launches: u64,
+    /// Device events of graphs.
+    pub events: u64,
+    /// The sum of their times.
+    pub device_ns: Nanos,
+    /// What led them back; absent where nothing did.
+    pub source: Option<GraphSource>,
+    /// Captures that were found.
+    pub captures: u64,
+    /// Time of the events that were led back.
+    pub covered_ns: Nanos,
+    /// The longest first.
+    pub operators: Vec<GraphOperatorRow>,
+}
+
+/// Calls of one operator with one list of inputs in one module, inside graphs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GraphOperatorRow {
+    /// The modules around it, outermost first, joined by `/`.
+    pub module: Option<String>,
+    /// The operator; absent where only ranges are known.
+    pub operator: Option<String>,
+    /// As in the table of operators: `bf16[128,896]`.
+    pub inputs: Vec<String>,
+    /// Calls, over all launches.
+    pub calls: u64,
+    pub events: u64,
+    pub device_ns: Nanos,
+    /// Work of the calls, where their cost is known.
+    pub work: Option<OperatorWork>,
+}
+
+impl GraphAnalysis {
+    /// The part of graph time that was led back.
+    pub fn covered(&self) -> f64 {
+        self.covered_ns.0 as f64 / self.device_ns.0.max(1) as f64
+    }
+}
+
+/// One launch of a graph, with the indices of its events in order of time.
+struct GraphLaunch {
+    events: Vec<usize>,
+    size: Option<u64>,
+}
+
+/// What graphs of the first timeline did; nothing where it launched none.
+pub(crate) fn analyze(
+    record: &RunRecord,
+    device: Option<&Device>,
+    model: Option<&ModelOperators>,
+) -> Option<(GraphAnalysis, Option<Issue>)> {
+    let trace = record.trace().filter(|trace| !is_graph_capture(trace))?;
+    let events = DeviceEvents::of(trace);
+    let launches = launches(trace, &events);
+    if launches.is_empty() {
+        return None;
+    }
+    let in_graphs = || {
+        launches
+            .iter()
+            .flat_map(|launch| &launch.events)
+            .map(|&index| &events.all()[index])
+    };
+    let device_ns = Nanos(
+        in_graphs()
+            .map(DeviceEvent::duration)
+            .fold(0, i64::saturating_add),
+    );
+    let mut found = GraphAnalysis {
+        launches: launches.len() as u64,
+        events: in_graphs().count() as u64,
+        device_ns,
+        source: None,
+        captures: 0,
+        covered_ns: Nanos(0),
+        operators: Vec::new(),
+    };
+    let beside = record.traces.iter().map(|recorded| &recorded.trace);
+    let mut sources: Vec<&Trace> = beside.filter(|trace| is_graph_capture(trace)).collect();
+    sources.push(trace);
+    for source in sources {
+        let nesting = Nesting::of(source);
+        let captures = captures(source, &nesting);
+        found.captures += captures.len() as u64;
+        let origins = from_captures(trace, &events, &launches, source, &captures);
+        let mut rows = Rows::default();
+        rows.add_captured(&events, source, &nesting, &origins);
+        rows.keep(&mut found, GraphSource::CaptureTrace, |row, cost, times| {
+            row.work = cost.map(|cost| work(&cost, times, device));
+        });
+    }
+    if found.source.is_none() {
+        let mut rows = Rows::default();
+        rows.add_nodes(trace, &events, &launches);
+        rows.keep(&mut found, GraphSource::NodeIds, |_, _, _| {});
+    }
+    if let (None, Some(model)) = (found.source, model) {
+        let mut rows = Rows::default();
+        rows.add_sequence(trace, &events, &launches, model);
+        rows.keep(&mut found, GraphSource::ModelSequence, |_, _, _| {});
+    }
+    let issue = found
+        .source
+        .is_none()
+        .then(|| Issue::info("graphs.no_origin"));
+    Some((found, issue))
+}
+
+/// The launches of graphs, in order of their first events.
+fn launches(trace: &Trace, events: &DeviceEvents) -> Vec<GraphLaunch> {
+    let calls = Launches::of(trace);
+    let mut by_launch: FxHashMap<(u32, u32), Vec<usize>> = FxHashMap::default();
+    let mut sizes: FxHashMap<(u32, u32), Option<u64>> = FxHashMap::default();
+    for (index, event) in events.all().iter().enumerate() {
+        let call = calls.call(event);
+        let is_graph = |row: u32| {
+            trace
+                .text(trace.hosts.name[row as usize])
+                .contains("GraphLaunch")
+        };
+        if !event.in_graph && !call.is_some_and(is_graph) {
+            continue;
+        }
+        let key = (event.device, event.correlation);
+        by_launch.entry(key).or_default().push(index);
+        sizes.entry(key).or_insert_with(|| {
+            let row = call? as usize;
+            size_at(trace, trace.hosts.thread[row], trace.hosts.start[row])
+        });
+    }
+    let mut launches: Vec<GraphLaunch> = by_launch
+        .into_iter()
+        .map(|(key, mut list)| {
+            list.sort_by_key(|&index| (events.all()[index].start, index));
+            GraphLaunch {
+                events: list,
+                size: sizes[&key],
+            }
+        })
+        .collect();
+    launches.sort_by_key(|launch| events.all()[launch.events[0]].start);
+    launches
+}
+
+/// For each event that was led back: its index, the launch it belongs to, the call of the capture.
+type Origins = Vec<(usize, usize, u32)>;
+
+/// Which capture each launch replays: one with as many nodes and, where names are known, the same kernels; of these those of the
+/// same number of tokens; of these the next in the order of capture, since engines replay pieces in that order.
+fn from_captures(
+    trace: &Trace,
+    events: &DeviceEvents,
+    launches: &[GraphLaunch],
+    source: &Trace,
+    captures: &[Capture],
+) -> Origins {
+    let mut origins = Vec::new();
+    let mut last: Option<usize> = None;
+    for (number, launch) in launches.iter().enumerate() {
+        let fits = |capture: &Capture| {
+            let kernels = launch.events.iter().zip(&capture.kernels);
+            launch.events.len() == capture.calls.len()
+                && kernels.clone().all(|(&index, kernel)| {
+                    kernel.is_none_or(|kernel| {
+                        same_kernel(source.text(kernel), trace.text(events.all()[index].name))
+                    })
+                })
+        };
+        let mut fitting: Vec<usize> = (0..captures.len())
+            .filter(|&index| fits(&captures[index]))
+            .collect();
+        let same_size =
+            |index: &usize| launch.size.is_some() && captures[*index].size == launch.size;
+        if fitting.iter().any(same_size) {
+            fitting.retain(same_size);
+        }
+        let next = fitting
+            .iter()
+            .find(|&&index| last.is_none_or(|last| index > last));
+        let Some(&chosen) = next.or(fitting.first()) else {
+            continue;
+        };
+        last = Some(chosen);
+        let calls = captures[chosen].calls.iter();
+        origins.extend(
+            launch
+                .events
+                .iter()
+                .zip(calls)
+                .map(|(&index, &call)| (index, number, call)),
+        );
+    }
+    origins
+}
+
+/// Tools print one kernel with and without its parameters, mangled or not: the spelling before them decides.
+fn same_kernel(captured: &str, ran: &str) -> bool {
+    captured == ran || canonical(captured) == canonical(ran)
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Key {
+    module: Option<String>,
+    operator: Option<String>,
+    inputs: Vec<String>,
+}
+
+#[derive(Default)]
+struct Sum {
+    cost: Option<OperatorCost>,
+    calls: rustc_hash::FxHashSet<(usize, u32)>,
+    events: u64,
+    device: i64,
+}
+
+/// Sums by module, operator and inputs.
+#[derive(Default)]
+struct Rows(FxHashMap<Key, Sum>);
+
+impl Rows {
+    fn add(&mut self, key: Key, cost: Option<OperatorCost>, call: (usize, u32), time: i64) {
+        let sum = self.0.entry(key).or_default();
+        sum.cost = sum.cost.or(cost);
+        sum.calls.insert(call);
+        sum.events += 1;
+        add(&mut sum.device, time);
+    }
+
+    fn add_captured(
+        &mut self,
+        events: &DeviceEvents,
+        source: &Trace,
+        nesting: &Nesting,
+        origins: &Origins,
+    ) {
+        let costs = Costs::of(source);
+        let mut keys: FxHashMap<u32, (Key, u32, Option<OperatorCost>)> = FxHashMap::default();
+        for &(index, launch, call) in origins {
+            let (key, operator, cost) = keys.entry(call).or_insert_with(|| {
+                let hosts = &source.hosts;
+                let operator = operator_of(source, nesting, call);
+                let row = operator.map(|row| row as usize);
+                let key = Key {
+                    module: module_path(source, nesting, call),
+                    operator: row.map(|row| source.text(hosts.name[row]).to_owned()),
+                    inputs: row
+                        .map(|row| describe(source, hosts.inputs[row]))
+                        .unwrap_or_default(),
+                };
+                let cost = row.and_then(|row| costs.cost(hosts.name[row], hosts.inputs[row]));
+                (key, operator.unwrap_or(call), cost)
+            });
+            self.add(
+                key.clone(),
+                *cost,
+                (launch, *operator),
+                events.all()[index].duration(),
+            );
+        }
+    }
+
+    fn add_nodes(&mut self, trace: &Trace, events: &DeviceEvents, launches: &[GraphLaunch]) {
+        let nodes = &trace.graph_nodes;
+        let ranges: FxHashMap<u64, StrId> = nodes
+            .node
+            .iter()
+            .copied()
+            .zip(nodes.ranges.iter().copied())
+            .collect();
+        for (number, launch) in launches.iter().enumerate() {
+            for &index in &launch.events {
+                let event = &events.all()[index];
+                let row = event.row as usize;
+                let node = match event.table {
+                    Table::Kernels => trace.kernels.graph_node[row],
+                    Table::Copies => trace.copies.graph_node[row],
+                    Table::Memsets => trace.memsets.graph_node[row],
+                };
+                let Some(&path) = ranges.get(&node).filter(|path| **path != StrId::EMPTY) else {
+                    continue;
+                };
+                let key = Key {
+                    module: Some(trace.text(path).to_owned()),
+                    ..Key::default()
+                };
+                self.add(key, None, (number, path.0), event.duration());
+            }
+        }
+    }
+
+    /// Launches of one graph are the same kernels over and over.
+    fn add_sequence(
+        &mut self,
+        trace: &Trace,
+        events: &DeviceEvents,
+        launches: &[GraphLaunch],
+        model: &ModelOperators,
+    ) {
+        let mut known: FxHashMap<Vec<Category>, Vec<Option<sequence::Found>>> =
+            FxHashMap::default();
+        for (number, launch) in launches.iter().enumerate() {
+            let all = launch.events.iter().map(|&index| &events.all()[index]);
+            let category = |event: &DeviceEvent| match events.class_of(event.name).category {
+                // The sum after a product that was split belongs to no operator of its own.
+                Category::Gemm
+                    if trace
+                        .text(event.name)
+                        .to_ascii_lowercase()
+                        .contains("reduce") =>
+                {
+                    Category::Reduce
+                }
+                category => category,
+            };
+            let kernels: Vec<(Category, i64)> = all
+                .clone()
+                .map(|event| (category(event), event.duration()))
+                .collect();
+            let categories = kernels.iter().map(|(category, _)| *category).collect();
+            let found = known
+                .entry(categories)
+                .or_insert_with(|| sequence::aligned(&kernels, model));
+            for (place, (event, found)) in all.zip(found).enumerate() {
+                let Some(found) = found else { continue };
+                let key = Key {
+                    module: Some(found.module.clone()),
+                    operator: Some(found.operator.clone()),
+                    inputs: found.shape.iter().cloned().collect(),
+                };
+                self.add(key, None, (number, place as u32), event.duration());
+            }
+        }
+    }
+
+    /// Takes the rows over where there are any.
+    fn keep(
+        self,
+        found: &mut GraphAnalysis,
+        source: GraphSource,
+        judge: impl Fn(&mut GraphOperatorRow, Option<OperatorCost>, &OperatorTimes),
+    ) {
+        if self.0.is_empty() || found.source.is_some() {
+            return;
+        }
+        found.source = Some(source);
+        for (key, sum) in self.0 {
+            add(&mut found.covered_ns.0, sum.device);
+            let times = OperatorTimes {
+                calls: sum.calls.len() as u64,
+                device_total_ns: Nanos(sum.device),
+                ..OperatorTimes::default()
+            };
+            let mut row = GraphOperatorRow {
+                module: key.module,
+                operator: key.operator,
+                inputs: key.inputs,
+                calls: times.calls,
+                events: sum.events,
+                device_ns: Nanos(sum.device),
+                work: None,
+            };
+            judge(&mut row, sum.cost, &times);
+            found.operators.push(row);
+        }
+        found.operators.sort_by(|a, b| {
+            let time = b.device_ns.cmp(&a.device_ns);
+            time.then_with(|| {
+                (&a.module, &a.operator, &a.inputs).cmp(&(&b.module, &b.operator, &b.inputs))
+            })
+        });
+    }
+}

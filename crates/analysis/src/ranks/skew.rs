@@ -1,0 +1,188 @@
+//! Collectives on the aligned clock: who came last, how long the others waited, how long the transfer took.
+
+use std::collections::BTreeMap;
+
+use llmprof_units::{Bytes, BytesPerSecond, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::ranks::kind::CollectiveKind;
+use crate::ranks::matched::{Matched, MatchedBy};
+use crate::ranks::middle::median;
+use crate::ranks::work::RankWork;
+
+/// One rank in a collective, on the aligned clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    /// Index of the rank.
+    pub(super) rank: usize,
+    pub(super) start: i64,
+    pub(super) end: i64,
+}
+
+/// A collective on the aligned clock.
+#[derive(Clone, Debug)]
+pub(super) struct Meeting {
+    pub(super) kind: CollectiveKind,
+    pub(super) by: MatchedBy,
+    pub(super) members: Vec<Member>,
+    pub(super) group_size: u64,
+    /// When the last rank began, and its index.
+    pub(super) last_start: i64,
+    pub(super) last: usize,
+    pub(super) end: i64,
+    /// Means over the ranks, bytes.
+    given: Option<f64>,
+    got: Option<f64>,
+}
+
+impl Meeting {
+    /// Nothing where some rank ended before another began by more than `tolerance`: then they are not one collective.
+    pub(super) fn of(
+        ranks: &[RankWork<'_>],
+        shift: &[i64],
+        matched: &Matched,
+        tolerance: i64,
+    ) -> Option<Self> {
+        let members: Vec<Member> = matched
+            .members
+            .iter()
+            .map(|&(rank, index)| {
+                let instance = &ranks[rank].collectives[index];
+                Member {
+                    rank,
+                    start: instance.start.saturating_add(shift[rank]),
+                    end: instance.end.saturating_add(shift[rank]),
+                }
+            })
+            .collect();
+        let last = members.iter().max_by_key(|member| member.start)?;
+        let first_end = members.iter().map(|member| member.end).min()?;
+        let instances = || {
+            matched
+                .members
+                .iter()
+                .map(|&(rank, index)| &ranks[rank].collectives[index])
+        };
+        let kind = instances().next()?.kind;
+        if kind.ends_together() && first_end.saturating_add(tolerance) < last.start {
+            return None;
+        }
+        let mean = |bytes: Vec<u64>| {
+            (!bytes.is_empty()).then(|| bytes.iter().sum::<u64>() as f64 / bytes.len() as f64)
+        };
+        Some(Self {
+            kind,
+            by: matched.by,
+            group_size: instances()
+                .map(|instance| instance.group_size)
+                .max()?
+                .max(members.len() as u64),
+            last_start: last.start,
+            last: last.rank,
+            end: members.iter().map(|member| member.end).max()?,
+            given: mean(instances().filter_map(|instance| instance.given).collect()),
+            got: mean(instances().filter_map(|instance| instance.got).collect()),
+            members,
+        })
+    }
+
+    /// How long a rank waited for the last one, from some moment on.
+    pub(super) fn waited(&self, member: &Member, from: i64) -> i64 {
+        self.last_start
+            .min(member.end)
+            .saturating_sub(member.start.max(from))
+            .max(0)
+    }
+
+    /// From the first to the last start.
+    fn skew(&self) -> i64 {
+        let first = self.members.iter().map(|member| member.start).min();
+        self.last_start
+            .saturating_sub(first.unwrap_or(self.last_start))
+    }
+
+    fn transfer(&self) -> i64 {
+        self.end.saturating_sub(self.last_start).max(0)
+    }
+
+    /// The message of one rank as nccl-tests state it.
+    fn bytes(&self) -> Option<u64> {
+        let size = match self.kind {
+            CollectiveKind::AllGather => self
+                .got
+                .or(self.given.map(|given| given * self.group_size as f64)),
+            _ => self.given.or(self.got),
+        };
+        size.map(|size| size.round() as u64)
+    }
+}
+
+/// Collectives of one kind and size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CollectiveRow {
+    pub kind: CollectiveKind,
+    /// Ranks in its group.
+    pub group_size: u64,
+    /// The message of one rank, where recorded.
+    pub bytes: Option<Bytes>,
+    pub calls: u64,
+    /// From the first to the last start: the median, the most, the sum of all calls.
+    pub skew_median_ns: Nanos,
+    pub skew_max_ns: Nanos,
+    pub skew_total_ns: Nanos,
+    /// From the last start to the end: the median and the sum.
+    pub transfer_median_ns: Nanos,
+    pub transfer_total_ns: Nanos,
+    /// Bytes over the links of one rank a second of transfer, by the median call.
+    pub bus_bytes_per_s: Option<BytesPerSecond>,
+    /// The rank that came last most often, and how often.
+    pub last_rank: u32,
+    pub last_rank_calls: u64,
+}
+
+/// The longest skew and transfer first.
+pub(super) fn rows(meetings: &[Meeting], ranks: &[RankWork<'_>]) -> Vec<CollectiveRow> {
+    let mut groups: BTreeMap<(CollectiveKind, u64, Option<u64>), Vec<&Meeting>> = BTreeMap::new();
+    for meeting in meetings {
+        let key = (meeting.kind, meeting.group_size, meeting.bytes());
+        groups.entry(key).or_default().push(meeting);
+    }
+    let mut rows: Vec<CollectiveRow> = groups
+        .into_iter()
+        .map(|((kind, group_size, bytes), meetings)| {
+            let mut skews: Vec<i64> = meetings.iter().map(|meeting| meeting.skew()).collect();
+            let mut transfers: Vec<i64> =
+                meetings.iter().map(|meeting| meeting.transfer()).collect();
+            let mut last: BTreeMap<usize, u64> = BTreeMap::new();
+            for meeting in &meetings {
+                *last.entry(meeting.last).or_default() += 1;
+            }
+            let most = last
+                .into_iter()
+                .max_by_key(|&(rank, calls)| (calls, usize::MAX - rank));
+            let (last_rank, last_rank_calls) = most.unwrap_or_default();
+            let transfer = median(&mut transfers);
+            let bus = kind.bus_bytes(meetings[0].given, meetings[0].got, group_size);
+            CollectiveRow {
+                kind,
+                group_size,
+                bytes: bytes.map(Bytes),
+                calls: meetings.len() as u64,
+                skew_max_ns: Nanos(skews.iter().copied().max().unwrap_or(0)),
+                skew_total_ns: Nanos(skews.iter().sum()),
+                skew_median_ns: Nanos(median(&mut skews)),
+                transfer_median_ns: Nanos(transfer),
+                transfer_total_ns: Nanos(transfers.iter().sum()),
+                bus_bytes_per_s: bus
+                    .filter(|_| transfer > 0)
+                    .map(|bytes| BytesPerSecond(bytes * 1e9 / transfer as f64)),
+                last_rank: ranks[last_rank].rank,
+                last_rank_calls,
+            }
+        })
+        .collect();
+    let key =
+        |row: &CollectiveRow| std::cmp::Reverse(row.skew_total_ns.0 + row.transfer_total_ns.0);
+    rows.sort_by_key(|row| (key(row), row.kind, row.bytes));
+    rows
+}

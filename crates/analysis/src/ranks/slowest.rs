@@ -1,0 +1,188 @@
+//! The rank that the others waited for most, and what it did differently before the collectives at which it came last.
+
+use std::collections::BTreeMap;
+
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::ranks::middle::median;
+use crate::ranks::parts::{Part, Piece};
+use crate::ranks::skew::Meeting;
+use crate::ranks::work::RankWork;
+use crate::timeline::intervals::union_length;
+
+/// The rank that held the others up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SlowestRank {
+    pub rank: u32,
+    /// Mean time that the others waited for it.
+    pub caused_waiting_ns: Nanos,
+    /// Mean time that ranks waited for any other, over all collectives.
+    pub all_waiting_ns: Nanos,
+    /// Collectives at which it came last, of how many.
+    pub last_at: u64,
+    pub collectives: u64,
+    /// What took longer on it than on the median of the others, between the collective before and the one at which it came
+    /// last; the largest first.
+    pub differences: Vec<Difference>,
+}
+
+/// Time that one rank spent on something, beside the median of the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The kernel, copy or operator; absent for idle time.
+    pub name: Option<String>,
+    pub time_ns: Nanos,
+    pub others_ns: Nanos,
+    pub calls: u64,
+    pub others_calls: u64,
+}
+
+/// Differences that are listed, and the least part of the waiting that one must explain.
+const MOST: usize = 5;
+const LEAST: f64 = 0.05;
+
+/// Per rank: the mean time that others waited for it in a window, and how often it came last there.
+pub(super) fn caused(meetings: &[Meeting], ranks: usize, window: (i64, i64)) -> Vec<(i64, u64)> {
+    let mut caused = vec![(0_i64, 0_u64); ranks];
+    for meeting in meetings {
+        if !(window.0..=window.1).contains(&meeting.last_start) {
+            continue;
+        }
+        let waited: i64 = meeting
+            .members
+            .iter()
+            .map(|member| meeting.waited(member, window.0))
+            .sum();
+        let others = (meeting.members.len() as i64 - 1).max(1);
+        let (time, calls) = &mut caused[meeting.last];
+        *time = time.saturating_add(waited / others);
+        *calls += 1;
+    }
+    caused
+}
+
+/// Nothing where nobody waited.
+pub(super) fn slowest(
+    ranks: &[RankWork<'_>],
+    pieces: &[Vec<Piece>],
+    meetings: &[Meeting],
+    window: (i64, i64),
+) -> Option<SlowestRank> {
+    let caused = caused(meetings, ranks.len(), window);
+    let (slow, &(time, last_at)) = caused
+        .iter()
+        .enumerate()
+        .max_by_key(|(rank, (time, _))| (*time, usize::MAX - rank))?;
+    if time == 0 {
+        return None;
+    }
+    let before = segments(meetings, slow, window.0);
+    let spent: Vec<Spent> = ranks
+        .iter()
+        .zip(pieces)
+        .map(|(work, pieces)| Spent::of(work, pieces, &before))
+        .collect();
+    let mut differences = differences(&spent, slow);
+    differences.retain(|found| (found.time_ns.0 - found.others_ns.0) as f64 >= LEAST * time as f64);
+    differences.truncate(MOST);
+    Some(SlowestRank {
+        rank: ranks[slow].rank,
+        caused_waiting_ns: Nanos(time),
+        all_waiting_ns: Nanos(caused.iter().map(|(time, _)| time).sum()),
+        last_at,
+        collectives: caused.iter().map(|(_, calls)| calls).sum(),
+        differences,
+    })
+}
+
+/// From the end of the collective before to the start of each at which a rank came last.
+fn segments(meetings: &[Meeting], slow: usize, begin: i64) -> Vec<(i64, i64)> {
+    let takes_part = |meeting: &&Meeting| meeting.members.iter().any(|member| member.rank == slow);
+    let mut order: Vec<&Meeting> = meetings.iter().filter(takes_part).collect();
+    order.sort_by_key(|meeting| meeting.last_start);
+    let mut found = Vec::new();
+    let mut from = begin;
+    for meeting in order {
+        if meeting.last == slow && meeting.last_start > from {
+            found.push((from, meeting.last_start));
+        }
+        from = from.max(meeting.end);
+    }
+    found
+}
+
+/// What a rank did in some segments: by name, and idle.
+struct Spent {
+    by_name: BTreeMap<String, (i64, u64)>,
+    idle: i64,
+}
+
+impl Spent {
+    fn of(work: &RankWork<'_>, pieces: &[Piece], segments: &[(i64, i64)]) -> Self {
+        let mut by_name: BTreeMap<String, (i64, u64)> = BTreeMap::new();
+        let mut intervals = Vec::new();
+        let mut order: Vec<&Piece> = pieces.iter().collect();
+        order.sort_by_key(|piece| piece.start);
+        let mut idle = 0;
+        let mut latest = i64::MIN;
+        // The latest end of all pieces up to each, which finds the first that reaches into a segment.
+        let ends: Vec<i64> = order
+            .iter()
+            .map(|piece| {
+                latest = latest.max(piece.end);
+                latest
+            })
+            .collect();
+        for &(from, to) in segments {
+            intervals.clear();
+            let first = ends.partition_point(|end| *end <= from);
+            let until = order.partition_point(|piece| piece.start < to).max(first);
+            for piece in order[first..until].iter().filter(|piece| piece.end > from) {
+                let (start, end) = (piece.start.max(from), piece.end.min(to));
+                intervals.push((start, end));
+                if matches!(piece.part, Part::Compute | Part::Copies) {
+                    let name = work.trace.text(work.work[piece.work].name);
+                    let (time, calls) = by_name.entry(name.to_owned()).or_default();
+                    *time = time.saturating_add(end - start);
+                    *calls += u64::from(piece.start >= from);
+                }
+            }
+            intervals.sort_unstable();
+            idle += (to - from) - union_length(intervals.iter().copied());
+        }
+        Self { by_name, idle }
+    }
+}
+
+fn differences(spent: &[Spent], slow: usize) -> Vec<Difference> {
+    let others = || {
+        spent
+            .iter()
+            .enumerate()
+            .filter(|(rank, _)| *rank != slow)
+            .map(|(_, spent)| spent)
+    };
+    let mut idle: Vec<i64> = others().map(|spent| spent.idle).collect();
+    let mut found = vec![Difference {
+        name: None,
+        time_ns: Nanos(spent[slow].idle),
+        others_ns: Nanos(median(&mut idle)),
+        calls: 0,
+        others_calls: 0,
+    }];
+    for (name, &(time, calls)) in &spent[slow].by_name {
+        let of = |spent: &Spent| spent.by_name.get(name).copied().unwrap_or_default();
+        let mut times: Vec<i64> = others().map(|spent| of(spent).0).collect();
+        let mut counts: Vec<i64> = others().map(|spent| of(spent).1 as i64).collect();
+        found.push(Difference {
+            name: Some(name.clone()),
+            time_ns: Nanos(time),
+            others_ns: Nanos(median(&mut times)),
+            calls,
+            others_calls: median(&mut counts) as u64,
+        });
+    }
+    found.sort_by_key(|found| std::cmp::Reverse(found.time_ns.0 - found.others_ns.0));
+    found
+}

@@ -1,0 +1,309 @@
+//! What one rank did when: its device events, or without a device its operators; and its collectives with what the
+//! framework says of them.
+
+use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
+use llmprof_units::DType;
+use rustc_hash::FxHashMap;
+
+use crate::ranks::kind::CollectiveKind;
+use crate::timeline::device_events::{Class, DeviceEvents};
+use crate::timeline::launches::Launches;
+use crate::timeline::nesting::Nesting;
+
+/// An interval of work, ns on the clock of the trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) class: Class,
+    pub(super) name: StrId,
+}
+
+/// Which collective of which group an instance is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) ranks: String,
+}
+
+/// One collective on one rank.
+#[derive(Clone, Debug)]
+pub(super) struct Instance {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) kind: CollectiveKind,
+    pub(super) group: Group,
+    pub(super) group_size: u64,
+    pub(super) sequence: Option<i64>,
+    /// Bytes that this rank gives and gets.
+    pub(super) given: Option<u64>,
+    pub(super) got: Option<u64>,
+}
+
+/// What one rank did.
+pub(super) struct RankWork<'a> {
+    pub(super) rank: u32,
+    pub(super) trace: &'a Trace,
+    /// In order of starts.
+    pub(super) work: Vec<Work>,
+    /// In order of starts.
+    pub(super) collectives: Vec<Instance>,
+    /// From the first to the last event of any kind.
+    pub(super) recorded: (i64, i64),
+}
+
+impl<'a> RankWork<'a> {
+    /// `device` limits it to one of several devices that one process used.
+    pub(super) fn of(rank: u32, trace: &'a Trace, device: Option<u32>) -> Self {
+        let events = DeviceEvents::of(trace);
+        let facts = Facts::of(trace);
+        let mut work = Vec::new();
+        let mut collectives = Vec::new();
+        let launches = Launches::of(trace);
+        let on_device = events.all().iter();
+        for event in on_device.filter(|event| device.is_none_or(|device| event.device == device)) {
+            work.push(Work {
+                start: event.start,
+                end: event.end,
+                class: event.class,
+                name: event.name,
+            });
+            if event.class == Class::Communication {
+                let described = facts.of_kernel(event.correlation, launches.call(event));
+                let kind = CollectiveKind::of(trace.text(event.name));
+                collectives.extend(facts.instance(event.start, event.end, kind, described));
+            }
+        }
+        if work.is_empty() {
+            facts.on_host(&mut work, &mut collectives);
+        }
+        work.sort_by_key(|work| (work.start, work.end));
+        collectives.sort_by_key(|instance| (instance.start, instance.end));
+        Self {
+            rank,
+            trace,
+            recorded: recorded(trace, &work),
+            work,
+            collectives: joined(collectives),
+        }
+    }
+}
+
+/// Several kernels of one collective are one instance.
+fn joined(collectives: Vec<Instance>) -> Vec<Instance> {
+    let mut joined: Vec<Instance> = Vec::with_capacity(collectives.len());
+    let mut known: FxHashMap<(Group, i64), usize> = FxHashMap::default();
+    for instance in collectives {
+        if let Some(sequence) = instance.sequence {
+            let key = (instance.group.clone(), sequence);
+            if let Some(&place) = known.get(&key) {
+                let first = &mut joined[place];
+                first.end = first.end.max(instance.end);
+                continue;
+            }
+            known.insert(key, joined.len());
+        }
+        joined.push(instance);
+    }
+    joined
+}
+
+fn recorded(trace: &Trace, work: &[Work]) -> (i64, i64) {
+    let end = |start: i64, duration: i64| start.saturating_add(duration);
+    let hosts = (0..trace.hosts.len()).map(|row| {
+        let start = trace.hosts.start[row];
+        (start, end(start, trace.hosts.duration[row]))
+    });
+    let ranges = (0..trace.ranges.len()).map(|row| {
+        let start = trace.ranges.start[row];
+        (start, end(start, trace.ranges.duration[row]))
+    });
+    let work = work.iter().map(|work| (work.start, work.end));
+    let mut all = hosts.chain(ranges).chain(work);
+    let first = all.next().unwrap_or_default();
+    all.fold(first, |(start, end), (other_start, other_end)| {
+        (start.min(other_start), end.max(other_end))
+    })
+}
+
+/// What the framework says of collectives, by where it is found.
+struct Facts<'a> {
+    trace: &'a Trace,
+    /// Rows of kernels, by correlation id.
+    by_correlation: FxHashMap<u32, usize>,
+}
+
+impl<'a> Facts<'a> {
+    fn of(trace: &'a Trace) -> Self {
+        let table = &trace.collectives;
+        let on_device = (0..table.len()).filter(|&row| table.correlation[row] != 0);
+        Self {
+            trace,
+            by_correlation: on_device.map(|row| (table.correlation[row], row)).collect(),
+        }
+    }
+
+    /// The row that describes a kernel: its own, else one around its launch; that with a group first, then the innermost.
+    fn of_kernel(&self, correlation: u32, call: Option<u32>) -> Option<usize> {
+        if let Some(&row) = self
+            .by_correlation
+            .get(&correlation)
+            .filter(|_| correlation != 0)
+        {
+            return Some(row);
+        }
+        let (hosts, table) = (&self.trace.hosts, &self.trace.collectives);
+        let call = call? as usize;
+        let (thread, at) = (hosts.thread[call], hosts.start[call]);
+        // The table is sorted by thread and start. Collectives nest a few levels deep at most.
+        let from = table.thread.partition_point(|&on| on < thread);
+        let to = table.thread.partition_point(|&on| on <= thread);
+        let after = from + table.start[from..to].partition_point(|&start| start <= at);
+        let before = (from.max(after.saturating_sub(8))..after).rev();
+        let around = before.filter(|&row| {
+            let end = table.start[row].saturating_add(table.duration[row]);
+            at < end
+        });
+        around.min_by_key(|&row| table.group[row] == StrId::EMPTY)
+    }
+
+    /// Nothing for a transfer that the framework calls point-to-point: it concerns two ranks, and no sequence counts it.
+    fn instance(
+        &self,
+        start: i64,
+        end: i64,
+        kind: CollectiveKind,
+        row: Option<usize>,
+    ) -> Option<Instance> {
+        let mut instance = Instance {
+            start,
+            end,
+            kind,
+            group: Group::default(),
+            group_size: 0,
+            sequence: None,
+            given: None,
+            got: None,
+        };
+        let Some(row) = row else {
+            return Some(instance);
+        };
+        let (trace, table) = (self.trace, &self.trace.collectives);
+        let named = CollectiveKind::of(trace.text(table.name[row]));
+        if named == CollectiveKind::SendReceive {
+            return None;
+        }
+        if named != CollectiveKind::Other {
+            instance.kind = named;
+        }
+        instance.group = Group {
+            name: trace.text(table.group[row]).to_owned(),
+            ranks: trace.text(table.group_ranks[row]).to_owned(),
+        };
+        instance.group_size = u64::from(table.group_size[row]);
+        instance.sequence = Some(table.sequence[row]).filter(|sequence| *sequence >= 0);
+        let dtype: Option<DType> = trace.text(table.dtype[row]).parse().ok();
+        let bytes = |elements: i64| {
+            let elements = u64::try_from(elements)
+                .ok()
+                .filter(|elements| *elements > 0)?;
+            dtype?.bytes_for(elements)
+        };
+        instance.given = bytes(table.in_elements[row]);
+        instance.got = bytes(table.out_elements[row]);
+        Some(instance)
+    }
+
+    /// Operators of a run without a device, and the collectives of its backend, which have threads of their own.
+    fn on_host(&self, work: &mut Vec<Work>, collectives: &mut Vec<Instance>) {
+        let (trace, hosts, table) = (self.trace, &self.trace.hosts, &self.trace.collectives);
+        let mut busy: FxHashMap<ThreadId, Vec<(i64, i64)>> = FxHashMap::default();
+        let is_annotation = |row: usize| trace.text(table.name[row]).contains(':');
+        for row in (0..table.len()).filter(|&row| is_annotation(row)) {
+            let (start, thread) = (table.start[row], table.thread[row]);
+            let end = start.saturating_add(table.duration[row]);
+            work.push(Work {
+                start,
+                end,
+                class: Class::Communication,
+                name: table.name[row],
+            });
+            busy.entry(thread).or_default().push((start, end));
+            let kind = CollectiveKind::of(trace.text(table.name[row]));
+            collectives.extend(self.instance(start, end, kind, Some(row)));
+        }
+        // Calls that hand a collective to its backend, or wait for it; operators of the program hold them.
+        let waits = |row: usize| {
+            let name = trace.text(hosts.name[row]);
+            ["c10d::", "_c10d_functional::", "record_param_comms"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+        };
+        let rows = 0..hosts.len();
+        for row in rows
+            .clone()
+            .filter(|&row| hosts.kind[row] == HostKind::OPERATOR && waits(row))
+        {
+            let start = hosts.start[row];
+            let end = start.saturating_add(hosts.duration[row]);
+            busy.entry(hosts.thread[row])
+                .or_default()
+                .push((start, end));
+        }
+        for list in busy.values_mut() {
+            list.sort_unstable();
+        }
+        let nesting = Nesting::of(trace);
+        let is_operator = |row: u32| hosts.kind[row as usize] == HostKind::OPERATOR;
+        for row in rows {
+            let mut around = nesting.outwards(row as u32).skip(1);
+            if !is_operator(row as u32) || around.any(is_operator) {
+                continue;
+            }
+            let start = hosts.start[row];
+            let end = start.saturating_add(hosts.duration[row]);
+            let taken = busy.get(&hosts.thread[row]).map_or(&[][..], Vec::as_slice);
+            work.extend(
+                without(taken, start, end)
+                    .into_iter()
+                    .map(|(start, end)| Work {
+                        start,
+                        end,
+                        class: Class::Compute,
+                        name: hosts.name[row],
+                    }),
+            );
+        }
+    }
+}
+
+/// What is left of an interval without others, which are sorted by their starts.
+fn without(taken: &[(i64, i64)], start: i64, end: i64) -> Vec<(i64, i64)> {
+    let mut left = Vec::new();
+    let mut from = start;
+    for &(begin, until) in taken.iter().take_while(|(begin, _)| *begin < end) {
+        if until > from {
+            if begin > from {
+                left.push((from, begin));
+            }
+            from = until;
+        }
+    }
+    if from < end {
+        left.push((from, end));
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn intervals_without_others() {
+        let taken = [(0, 5), (10, 20), (12, 14), (30, 40)];
+        assert_eq!(without(&taken, 3, 35), [(5, 10), (20, 30)]);
+        assert_eq!(without(&taken, 11, 19), []);
+        assert_eq!(without(&[], 1, 2), [(1, 2)]);
+    }
+}

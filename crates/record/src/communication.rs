@@ -1,0 +1,186 @@
+//! What communication libraries say of themselves: NCCL's debug log, NCCL Inspector, torch's flight recorder.
+
+use std::collections::BTreeMap;
+
+use llmprof_units::{Bytes, BytesPerSecond, DType, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::issue::Issue;
+
+/// What was read, of all ranks whose files were given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Communication {
+    /// Versions and choices by name: `nccl`, `cuda_driver`, `network`.
+    pub versions: BTreeMap<String, String>,
+    pub communicators: Vec<Communicator>,
+    /// Connections between ranks by how data goes: `P2P/CUMEM`, `NET/IB`.
+    pub transports: BTreeMap<String, u64>,
+    pub collectives: Vec<CollectiveCalls>,
+    /// Collectives that had not ended when the flight recorder wrote.
+    pub pending: Vec<PendingCollective>,
+    /// How far each rank had come in each group.
+    pub progress: Vec<GroupProgress>,
+    pub issues: Vec<Issue>,
+}
+
+/// A group of ranks as the library set it up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Communicator {
+    pub id: String,
+    pub ranks: u64,
+    pub nodes: Option<u64>,
+    /// Ranks whose files were read, sorted.
+    pub seen: Vec<u64>,
+    /// Channels for collectives, for NVLink SHARP and for point-to-point.
+    pub channels: Option<u64>,
+    pub nvls_channels: Option<u64>,
+    pub p2p_channels: Option<u64>,
+    /// The longest of the ranks.
+    pub init_ns: Option<Nanos>,
+}
+
+/// Calls of one collective with one message size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CollectiveCalls {
+    /// As the library writes it: `AllReduce`.
+    pub collective: String,
+    /// Ranks in its group.
+    pub ranks: u64,
+    /// The message of one rank.
+    pub bytes: Option<Bytes>,
+    pub algorithm: Option<String>,
+    pub protocol: Option<String>,
+    pub calls: u64,
+    /// The median of the times that the library measured.
+    pub median_ns: Option<Nanos>,
+    /// The median of the bus bandwidths that the library computed.
+    pub bus_bytes_per_s: Option<BytesPerSecond>,
+}
+
+/// A collective that some rank had begun or asked for, and not ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PendingCollective {
+    pub rank: Option<u32>,
+    pub group: String,
+    pub sequence: i64,
+    pub collective: String,
+    /// `scheduled` or `started`.
+    pub state: String,
+    /// The innermost line of the program: `train.py:120 step`.
+    pub source: Option<String>,
+}
+
+/// The last collective that a rank had asked for, begun and ended in a group; −1 for none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupProgress {
+    pub rank: Option<u32>,
+    pub group: String,
+    pub enqueued: i64,
+    pub started: i64,
+    pub completed: i64,
+}
+
+impl Communication {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.versions.is_empty()
+            && self.communicators.is_empty()
+            && self.collectives.is_empty()
+            && self.pending.is_empty()
+            && self.progress.is_empty()
+    }
+
+    /// Adds what another file says.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.versions.extend(other.versions);
+        for found in other.communicators {
+            self.add_communicator(found);
+        }
+        for (name, count) in other.transports {
+            *self.transports.entry(name).or_default() += count;
+        }
+        self.collectives.extend(other.collectives);
+        self.pending.extend(other.pending);
+        self.progress.extend(other.progress);
+        self.issues.extend(other.issues);
+    }
+
+    /// Ranks of one group say the same of it.
+    pub(crate) fn add_communicator(&mut self, found: Communicator) {
+        let known = self
+            .communicators
+            .iter_mut()
+            .find(|known| known.id == found.id);
+        let Some(known) = known else {
+            self.communicators.push(found);
+            return;
+        };
+        known.ranks = known.ranks.max(found.ranks);
+        known.nodes = known.nodes.max(found.nodes);
+        known.channels = known.channels.max(found.channels);
+        known.nvls_channels = known.nvls_channels.max(found.nvls_channels);
+        known.p2p_channels = known.p2p_channels.max(found.p2p_channels);
+        known.init_ns = known.init_ns.max(found.init_ns);
+        known.seen.extend(found.seen);
+        known.seen.sort_unstable();
+        known.seen.dedup();
+    }
+}
+
+/// Collects calls, with what was measured of each.
+#[derive(Default)]
+pub(crate) struct CallSums(BTreeMap<CallKey, CallSum>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallKey {
+    pub(crate) collective: String,
+    pub(crate) ranks: u64,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) algorithm: Option<String>,
+    pub(crate) protocol: Option<String>,
+}
+
+#[derive(Default)]
+struct CallSum {
+    calls: u64,
+    times: Vec<f64>,
+    rates: Vec<f64>,
+}
+
+impl CallSums {
+    pub(crate) fn add(&mut self, key: CallKey, time_ns: Option<f64>, bus_bytes_per_s: Option<f64>) {
+        let sum = self.0.entry(key).or_default();
+        sum.calls += 1;
+        let is_number = |value: &f64| value.is_finite() && *value > 0.0;
+        sum.times.extend(time_ns.filter(is_number));
+        sum.rates.extend(bus_bytes_per_s.filter(is_number));
+    }
+
+    pub(crate) fn rows(self) -> Vec<CollectiveCalls> {
+        let row = |(key, mut sum): (CallKey, CallSum)| CollectiveCalls {
+            collective: key.collective,
+            ranks: key.ranks,
+            bytes: key.bytes.map(Bytes),
+            algorithm: key.algorithm,
+            protocol: key.protocol,
+            calls: sum.calls,
+            median_ns: median(&mut sum.times).map(|time| Nanos(time.round() as i64)),
+            bus_bytes_per_s: median(&mut sum.rates).map(BytesPerSecond),
+        };
+        self.0.into_iter().map(row).collect()
+    }
+}
+
+/// Bytes of so many elements of a dtype by any of its names.
+pub(crate) fn message_bytes(elements: Option<u64>, dtype: &str) -> Option<u64> {
+    dtype.parse::<DType>().ok()?.bytes_for(elements?)
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}

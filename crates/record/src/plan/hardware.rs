@@ -1,0 +1,64 @@
+//! What describes the device, and how many of them share the model.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Compile, Place, Plan, RuntimeType};
+
+/// What describes the device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HardwarePlan {
+    /// `auto`, the name of a known device, or a file.
+    pub spec: String,
+    /// Processes that share the model, each with a device of its own.
+    #[serde(default = "one")]
+    pub ranks: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// More processes than any machine has GPUs.
+const MOST_RANKS: u32 = 64;
+
+impl HardwarePlan {
+    /// What is wrong with it.
+    pub(super) fn mistakes(
+        &self,
+        plan: &Plan,
+        wrong: &mut impl FnMut(&'static str, String, Option<&str>),
+    ) {
+        const KEY: &str = "hardware.ranks";
+        if !(1..=MOST_RANKS).contains(&self.ranks) {
+            wrong(KEY, format!("must lie between 1 and {MOST_RANKS}"), None);
+        }
+        if self.ranks <= 1 {
+            return;
+        }
+        if plan.runtime.kind != RuntimeType::Pytorch {
+            let hint = "runtime=pytorch, or give a server its own option for tensor parallelism";
+            let message = "this runtime does not share a model among processes";
+            wrong(KEY, message.to_owned(), Some(hint));
+        }
+        if matches!(plan.device, Place::Cuda(number) if number > 0) {
+            let message = format!("{} ranks use GPUs 0 to {}", self.ranks, self.ranks - 1);
+            wrong("device", message, Some("device=cuda:0"));
+        }
+        let single: [(&'static str, bool); 5] = [
+            ("runtime.compile", plan.runtime.compile != Compile::Off),
+            ("runtime.cuda_graph", plan.runtime.cuda_graph),
+            (
+                "pipeline.cupti.enable",
+                plan.pipeline.cupti.enable == Some(true),
+            ),
+            ("pipeline.nsys.enable", plan.pipeline.nsys.enable),
+            ("pipeline.ncu.enable", plan.pipeline.ncu.enable),
+        ];
+        for (key, _) in single.into_iter().filter(|(_, is_set)| *is_set) {
+            let message =
+                "is not supported with several ranks; torch's profiler records each of them";
+            wrong(key, message.to_owned(), Some("hardware.ranks=1"));
+        }
+    }
+}

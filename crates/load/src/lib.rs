@@ -13,6 +13,7 @@ pub mod dataset;
 pub mod endpoint;
 pub mod findings;
 pub mod lengths;
+pub mod offline;
 pub mod parts;
 pub mod plan;
 pub mod prompt;

@@ -6,15 +6,20 @@
 //! nothing could be read.
 
 mod csv_text;
+pub mod cublas_log;
 pub mod engine;
+pub mod gpu_telemetry;
 pub mod kineto;
 pub mod ncu_csv;
 pub mod ncu_report;
 pub mod nsys_report;
 pub mod nsys_sqlite;
 pub mod nsys_stats;
+mod refused;
+pub mod rocprof;
 mod source;
 pub mod torch_memory;
+pub mod torch_stats;
 pub mod trtexec;
 pub mod wire;
 
@@ -27,6 +32,7 @@ pub use source::{Limits, Source};
 
 use crate::counters::Counters;
 use crate::memory::MemoryHistory;
+use crate::samples::Samples;
 use crate::summary::SummaryTable;
 use crate::trace::Trace;
 
@@ -39,6 +45,8 @@ pub enum Profile {
     /// Sums by name, without the events behind them.
     Summary(Box<SummaryTable>),
     Memory(Box<MemoryHistory>),
+    /// Samples of GPUs.
+    Telemetry(Box<Samples>),
 }
 
 pub struct Importer {
@@ -59,6 +67,13 @@ pub const IMPORTERS: &[Importer] = &[
     wire::IMPORTER,
     engine::IMPORTER,
     torch_memory::IMPORTER,
+    torch_stats::IMPORTER,
+    rocprof::JSON,
+    rocprof::CSV,
+    gpu_telemetry::NVML_CSV,
+    gpu_telemetry::DMON,
+    gpu_telemetry::QUERY,
+    cublas_log::IMPORTER,
 ];
 
 /// Why a file could not be imported at all.
@@ -96,6 +111,14 @@ pub enum ImportError {
         /// The formats that were tried.
         known: String,
     },
+    /// Its format is known, and another that holds the same is read.
+    #[error("{path} is {format}, which is not read; export {instead}")]
+    Refused {
+        path: PathBuf,
+        format: &'static str,
+        /// What to give instead.
+        instead: &'static str,
+    },
     /// It is of a known kind, but nothing in it can be used.
     #[error("{path} looks like {format}, but {what}")]
     Unusable {
@@ -122,6 +145,15 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
     if found.is_none() && nsys_report::may_be(path) {
         let profile = nsys_report::read(path, nsys_report::find_tool().as_deref(), limits)?;
         return Ok(("nsys_report", profile));
+    }
+    if found.is_none()
+        && let Some(refused) = refused::refused(source.head())
+    {
+        return Err(ImportError::Refused {
+            path: path.to_owned(),
+            format: refused.format,
+            instead: refused.instead,
+        });
     }
     let importer = found.ok_or_else(|| ImportError::Unknown {
         path: path.to_owned(),

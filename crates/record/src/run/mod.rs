@@ -107,6 +107,7 @@ impl RunRecord {
             && self.counters.is_none()
             && self.summaries.is_empty()
             && self.memory.is_none()
+            && self.samples.is_none()
     }
 
     /// Whether it says where time went: a timeline, or passes.

@@ -12,6 +12,8 @@ pub enum SecondProfile {
     Counters,
     #[error("a second memory snapshot")]
     Memory,
+    #[error("a second set of telemetry")]
+    Telemetry,
 }
 
 impl SecondProfile {
@@ -20,6 +22,7 @@ impl SecondProfile {
             Self::Timeline => "import each timeline into a run of its own",
             Self::Counters => "import a directory of reports, or each report into a run of its own",
             Self::Memory => "import each snapshot into a run of its own",
+            Self::Telemetry => "import each file of samples into a run of its own",
         }
     }
 }
@@ -31,6 +34,7 @@ impl RunRecord {
             Profile::Trace(_) if !self.traces.is_empty() => Err(SecondProfile::Timeline),
             Profile::Counters(_) if self.counters.is_some() => Err(SecondProfile::Counters),
             Profile::Memory(_) if self.memory.is_some() => Err(SecondProfile::Memory),
+            Profile::Telemetry(_) if self.samples.is_some() => Err(SecondProfile::Telemetry),
             Profile::Trace(trace) => {
                 self.traces.push(RecordedTrace {
                     pass: None,
@@ -44,6 +48,10 @@ impl RunRecord {
             }
             Profile::Memory(memory) => {
                 self.memory = Some(*memory);
+                Ok(())
+            }
+            Profile::Telemetry(samples) => {
+                self.samples = Some(*samples);
                 Ok(())
             }
             Profile::Summary(table) => {

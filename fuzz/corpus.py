@@ -150,6 +150,33 @@ def nccl_log() -> None:
     put("nccl_log", "small.log", "\n".join(kept + more).encode())
 
 
+def torch_memory_stats() -> None:
+    put("torch_memory_stats", "stats.json", (FIXTURES / "h200/memory_stats.json").read_bytes())
+
+
+def telemetry() -> None:
+    put("nvml_csv", "nvml.csv", b"\n".join((FIXTURES / "h200/nvml.csv").read_bytes().splitlines()[:6]) + b"\n")
+    put("nvidia_smi_dmon", "dmon.txt", (FIXTURES / "h200/dmon.txt").read_bytes())
+    dated = "#Date       Time        gpu    pwr  gtemp     sm   pviol\n#YYYYMMDD   HH:MM:SS    Idx      W      C      %      %\n"
+    put("nvidia_smi_dmon", "dated.txt", (dated + " 20261115   23:59:59      0    100     40     50     0\n").encode())
+    put("nvidia_smi_q", "query.txt", (FIXTURES / "h200/nvidia_smi_q.txt").read_bytes())
+
+
+def cublas_log() -> None:
+    lines = gzip.open(FIXTURES / "h200/cublas/cublas.log.gz", "rt").read().split("\nI! ")
+    gemms = [part for part in lines if "cublasGemmEx(" in part][:2]
+    put("cublas_log", "cublas.log", "".join(f"I! {part}\n" for part in gemms).encode())
+    lines = gzip.open(FIXTURES / "h200/cublas/cublaslt.log.gz", "rt").read().splitlines()
+    matmuls = [line for line in lines if "[Trace][cublasLt" in line][:3]
+    put("cublas_log", "cublaslt.log", "".join(line + "\n" for line in matmuls).encode())
+
+
+def rocprof() -> None:
+    for name in ("kernel_trace.csv", "hip_api_trace.csv", "marker_api_trace.csv", "memory_copy_trace.csv", "kernel_stats.csv"):
+        put("rocprofv3_csv", name, (FIXTURES / "rocprofv3" / name).read_bytes())
+    put("rocprofv3_json", "results.json", (FIXTURES / "rocprofv3/results.json").read_bytes())
+
+
 def trtexec() -> None:
     profile = [{"count": 10}, {"name": "fc", "timeMs": 10, "averageMs": 1.0, "medianMs": 1.0, "percentage": 80}]
     layers = {"Layers": [{"Name": "fc", "LayerType": "gemm", "ParameterType": "MatrixMultiply", "Inputs": [{"Dimensions": [1, 4096], "Format/Datatype": "Row major linear FP16 format"}],
@@ -164,5 +191,6 @@ def config() -> None:
     put("config", "double.yaml", b"a: xxxxxxxxxx\nb: ${a}${a}\nc: ${b}${b}\nd: ${c}${c}\n")
 
 
-for make in (kineto, nsys_sqlite, ncu_csv, ncu_report, nsys_stats, wire, engine, torch_memory, flight_recorder, nccl_inspector, nccl_log, trtexec, config):
+for make in (kineto, nsys_sqlite, ncu_csv, ncu_report, nsys_stats, wire, engine, torch_memory, flight_recorder, nccl_inspector, nccl_log,
+             torch_memory_stats, telemetry, cublas_log, rocprof, trtexec, config):
     make()

@@ -21,13 +21,16 @@ pub struct Usage {
     pub total_tokens: Option<u64>,
 }
 
-/// How long the server says it took: llama.cpp's `timings`, Ollama's durations.
+/// How long the server says it took: llama.cpp's `timings`, Ollama's durations, statistics of vLLM's engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerTimings {
     /// Tokens of the prompt that were computed.
     pub prompt_tokens: Option<u64>,
     /// Tokens of the prompt that were in a cache.
     pub cached_tokens: Option<u64>,
+    /// Waiting for a place in a batch; vLLM's engine only.
+    #[serde(default)]
+    pub queue_ms: Option<f64>,
     /// Prefill.
     pub prefill_ms: Option<f64>,
     /// Tokens generated.
@@ -248,6 +251,7 @@ impl<T: Text> Wire<T> {
             Some(own) => Some(ServerTimings {
                 prompt_tokens: own.prompt_n,
                 cached_tokens: own.cache_n,
+                queue_ms: None,
                 prefill_ms: own.prompt_ms,
                 output_tokens: own.predicted_n,
                 decode_ms: own.predicted_ms,
@@ -257,6 +261,7 @@ impl<T: Text> Wire<T> {
                 Some(ServerTimings {
                     prompt_tokens: self.prompt_eval_count,
                     cached_tokens: None,
+                    queue_ms: None,
                     prefill_ms: ms(self.prompt_eval_duration),
                     output_tokens: self.eval_count,
                     decode_ms: ms(self.eval_duration),

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod dataset;
 pub mod endpoint;
 pub mod findings;
+pub mod offline;
 pub mod parts;
 pub mod plan;
 pub mod prompt;

@@ -129,6 +129,9 @@ pub struct RequestRecord {
     pub received_bytes: Bytes,
     /// The answer did not stream: there is no first token.
     pub is_whole: bool,
+    /// The server's profiler had begun before it ended.
+    #[serde(default)]
+    pub was_profiled: bool,
 }
 
 impl RequestRecord {
@@ -152,6 +155,7 @@ impl RequestRecord {
             failure: None,
             received_bytes: Bytes(0),
             is_whole: false,
+            was_profiled: false,
         }
     }
 

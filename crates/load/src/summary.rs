@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,8 @@ use crate::{
 /// Fewest requests that a steady state is told of.
 const FEWEST_STEADY: usize = 10;
 
-/// The numbers of a load. Times are milliseconds, rates per second; failed requests are in no latency.
+/// The numbers of a load. Times are milliseconds, rates per second; failed requests are in no latency, nor are requests that the
+/// server's profiler may have slowed, unless there are no others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// First token − scheduled.
@@ -150,6 +151,8 @@ impl Summary {
         let completed: Vec<&RequestRecord> =
             load.requests.iter().filter(|r| r.is_complete()).collect();
         let all = || completed.iter().copied();
+        let has_quiet = all().any(|r| !r.was_profiled);
+        let timed = || all().filter(move |r| !(has_quiet && r.was_profiled));
         let start = load.requests.iter().map(|r| r.scheduled_ns).min();
         let end = load.requests.iter().map(|r| r.end_ns).max();
         let duration_s = match (start, end) {
@@ -185,20 +188,20 @@ impl Summary {
             *token_basis.entry(name.to_owned()).or_default() += 1;
         }
         // Tokens of one request depend on each other, so they have no intervals.
-        let gaps: Vec<f64> = all()
+        let gaps: Vec<f64> = timed()
             .filter_map(RequestRecord::inter_token_ns)
             .flatten()
             .map(|ns| ns / 1e6)
             .collect();
-        let arrivals: Vec<f64> = all()
+        let arrivals: Vec<f64> = timed()
             .flat_map(RequestRecord::gaps_ns)
             .map(|ns| ns as f64 / 1e6)
             .collect();
         Self {
-            ttft_ms: distribution(all(), ttft),
-            tpot_ms: distribution(all(), tpot),
+            ttft_ms: distribution(timed(), ttft),
+            tpot_ms: distribution(timed(), tpot),
             itl_ms: Distribution::of(&gaps),
-            e2e_ms: distribution(all(), e2e),
+            e2e_ms: distribution(timed(), e2e),
             arrival_gap_ms: Distribution::of(&arrivals),
             schedule_lag_ms: load.self_check.schedule_lag_ms,
             request_throughput: per_second(completed.len() as f64),
@@ -216,56 +219,40 @@ impl Summary {
             token_basis,
             concurrency: concurrency(&load.requests),
             duration_s,
-            steady_state: steady_state(&load.requests),
+            // A server that was paused by its profiler was in no steady state.
+            steady_state: steady_state(&load.requests)
+                .filter(|_| !load.requests.iter().any(|r| r.was_profiled)),
         }
     }
 
     /// What should be known before the numbers are believed.
     pub fn issues(&self, load: &LoadRecord) -> Vec<Issue> {
         let mut issues = Vec::new();
-        issues.extend(
-            load.self_check
-                .issue(self.ttft_ms.or(self.e2e_ms).map_or(0.0, |found| found.p50)),
-        );
+        issues.extend(load.self_check.issue());
         for (kind, count) in &self.failures {
-            let example = load.requests.iter().filter_map(|r| r.failure.as_ref());
-            let example = example
+            let failures = load.requests.iter().filter_map(|r| r.failure.as_ref());
+            let first = failures
                 .filter(|failure| failure.kind.name() == kind)
                 .map(|failure| failure.message.as_str())
                 .next()
                 .unwrap_or_default();
-            let text = format!(
-                "{count} of {} requests failed ({kind}) and are in no latency; the first: {example}",
-                load.requests.len()
-            );
-            issues.push(Issue::new(Severity::Error, "bench.failed", text).counting(*count));
+            let issue = Issue::error("bench.failed")
+                .with("kind", kind.as_str())
+                .with("requests", load.requests.len())
+                .with("first", first);
+            issues.push(issue.counting(*count));
         }
-        let basis = |name: &str| self.token_basis.get(name).copied().unwrap_or(0);
-        if basis("unknown") > 0 {
-            let text = format!(
-                "{} requests have no token count: the server sends no usage; TPOT, ITL and token rates leave them out",
-                basis("unknown")
-            );
-            issues.push(
-                Issue::new(Severity::Warning, "bench.tokens_unknown", text)
-                    .counting(basis("unknown"))
-                    .with_hint("give the model's tokenizer: --tokenizer DIR"),
-            );
+        let unknown = self.token_basis.get("unknown").copied().unwrap_or(0);
+        if unknown > 0 {
+            issues.push(Issue::warning("bench.tokens_unknown").counting(unknown));
         }
         let mistaken = load
             .requests
             .iter()
             .filter_map(|r| r.usage_mistake.as_ref());
         if let Some(first) = mistaken.clone().next() {
-            let count = mistaken.count() as u64;
-            let text = format!(
-                "{count} requests have a usage that contradicts itself ({first}); their tokens are not counted"
-            );
-            issues.push(
-                Issue::new(Severity::Warning, "bench.usage_wrong", text)
-                    .counting(count)
-                    .with_hint("give the model's tokenizer: --tokenizer DIR"),
-            );
+            let issue = Issue::warning("bench.usage_wrong").with("first", first.as_str());
+            issues.push(issue.counting(mistaken.count() as u64));
         }
         let (together, tokens) = load.requests.iter().filter(|r| r.is_complete()).fold(
             (0, 0),
@@ -277,11 +264,8 @@ impl Summary {
             },
         );
         if tokens > 0 && together * 10 > tokens {
-            let text = format!(
-                "{:.0} % of the tokens arrived together with others: ITL divides a gap among its tokens; arrival_gap_ms does not",
-                100.0 * together as f64 / tokens as f64
-            );
-            issues.push(Issue::new(Severity::Info, "bench.tokens_together", text));
+            let share = together as f64 / tokens as f64;
+            issues.push(Issue::info("bench.tokens_together").with("share", share));
         }
         issues
     }
@@ -455,6 +439,24 @@ mod tests {
         assert_eq!(summary.ttft_ms.unwrap().max, 50.0);
         let issues = summary.issues(&load);
         assert_eq!(issues[0].code, "bench.failed");
+    }
+
+    #[test]
+    fn requests_under_the_servers_profiler_are_in_no_latency() {
+        let mut load = load(20);
+        // The one that is due at 500 ms ends at 590 ms.
+        assert_eq!(load.mark_profiled(Nanos(595_000_000)), 14);
+        for request in load.requests.iter_mut().filter(|r| r.was_profiled) {
+            request.arrivals[0].at_ns += Nanos(1_000_000_000);
+        }
+        let summary = Summary::of(&load, &[]);
+        assert_eq!(summary.ttft_ms.unwrap().count, 6);
+        assert_eq!(summary.ttft_ms.unwrap().max, 50.0);
+        assert_eq!(summary.completed, 20);
+        assert_eq!(summary.steady_state, None);
+        // Where all were profiled, theirs is all there is.
+        load.mark_profiled(Nanos(0));
+        assert_eq!(Summary::of(&load, &[]).ttft_ms.unwrap().count, 20);
     }
 
     #[test]

@@ -364,7 +364,7 @@ fn profile_endpoints_are_called_with_their_options() {
     let asked = load(&stub.url(), &Arrivals::Closed { concurrency: 1 }, 1, 1);
     let request = ProfileRequest {
         when_running: None,
-        after: Duration::ZERO,
+        after: Some(Duration::ZERO),
         length: Duration::ZERO,
         steps: Some(5),
         options: serde_json::from_str(r#"{"with_stack":false}"#).unwrap(),

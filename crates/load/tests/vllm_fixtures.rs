@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use llmprof_load::{
     answer::Answer,
+    offline, parts, replay, results,
     server::{
         families::Family,
         steps,
@@ -12,6 +13,8 @@ use llmprof_load::{
         window::Window,
     },
     sse::{Event, Splitter},
+    statistics::Distribution,
+    summary::Summary,
 };
 use llmprof_units::Nanos;
 
@@ -146,4 +149,96 @@ fn its_trace_has_27_steps_whose_tokens_are_its_metrics() {
     let bytes = std::fs::read(fixture("rank0.pt.trace.json.gz")).unwrap();
     std::fs::write(cut.path(), &bytes[..bytes.len() / 2]).unwrap();
     assert!(steps::load(cut.path()).is_err(), "a cut trace is no trace");
+}
+
+/// The API server's own trace: nothing of an engine.
+#[test]
+fn the_trace_of_its_api_server_has_no_steps() {
+    let steps = steps::load(&fixture("async_llm.pt.trace.json.gz")).unwrap();
+    assert!(steps.is_empty());
+}
+
+/// `vllm bench serve --save-detailed` against the real server: what its lists give by our arithmetic is what it printed.
+#[test]
+fn percentiles_of_its_benchmark_are_ours() {
+    let result = &results::load(&fixture("bench_serve.json")).unwrap()[0];
+    assert_eq!((result.completed, result.requests.len()), (Some(80), 80));
+    let tpot = |r: &results::ForeignRequest| {
+        let gaps: f64 = r.gaps_ms.iter().sum();
+        gaps / r.gaps_ms.len() as f64
+    };
+    let lists: [(&str, &BTreeMap<String, f64>, Vec<f64>); 4] = [
+        (
+            "ttft",
+            &result.ttft_ms,
+            result.requests.iter().filter_map(|r| r.ttft_ms).collect(),
+        ),
+        (
+            "itl",
+            &result.itl_ms,
+            result
+                .requests
+                .iter()
+                .flat_map(|r| r.gaps_ms.clone())
+                .collect(),
+        ),
+        (
+            "tpot",
+            &result.tpot_ms,
+            result.requests.iter().map(tpot).collect(),
+        ),
+        (
+            "e2e",
+            &result.e2e_ms,
+            result.requests.iter().filter_map(|r| r.e2e_ms).collect(),
+        ),
+    ];
+    for (name, printed, values) in lists {
+        let ours = Distribution::of(&values).unwrap();
+        for (statistic, value) in [
+            ("mean", ours.mean),
+            ("p50", ours.p50),
+            ("p90", ours.p90),
+            ("p99", ours.p99),
+        ] {
+            let theirs = printed[statistic];
+            assert!(
+                (value - theirs).abs() < 1e-3,
+                "{name} {statistic}: {value}, {theirs}"
+            );
+        }
+    }
+    // And it can be replayed: the same lengths at the same times.
+    let replayed = replay::load(&fixture("bench_serve.json")).unwrap();
+    assert_eq!(replayed.len(), 80);
+    assert!(
+        replayed
+            .iter()
+            .all(|r| (r.prompt_tokens, r.output_tokens) == (64, 16))
+    );
+    let span = (replayed.last().unwrap().at_ns - replayed[0].at_ns).seconds();
+    assert!(
+        (span - 20.0).abs() < 0.5,
+        "80 requests at 4 a second: {span}"
+    );
+}
+
+/// The `LLM` class of the real build: two requests and an empty one, which it refuses.
+#[test]
+fn its_offline_class_splits_every_request() {
+    let text = std::fs::read_to_string(fixture("offline.jsonl")).unwrap();
+    let found = offline::read(&text, |_| 4).unwrap();
+    assert!(found.is_whole);
+    assert_eq!(found.version, "0.32.0");
+    let summary = Summary::of(&found.load, &[]);
+    assert_eq!((summary.completed, summary.failed), (2, 1));
+    assert_eq!(summary.total_output_tokens, Some(7));
+    let each = parts::split(&found.load.requests, Nanos(0), &[]);
+    for (parts, request) in each.iter().zip(&found.load.requests) {
+        assert_eq!(parts.split_by, parts::SplitBy::Timings);
+        assert_eq!(Some(parts.sum_ns()), request.e2e_ns());
+        // By the engine's own stamps, in the file.
+        assert_eq!(parts.prefill_ns, Nanos(52_082_703));
+    }
+    assert_eq!(each[0].queue_ns, Nanos(41_842));
 }

@@ -76,6 +76,21 @@ pub struct LoadRecord {
     pub self_check: SelfCheck,
 }
 
+impl LoadRecord {
+    /// Marks requests that a profile from this time on may have slowed; how many there are. A server that paused to write its
+    /// trace is behind for long after, so none that ended later is taken for undisturbed.
+    pub fn mark_profiled(&mut self, from: Nanos) -> u64 {
+        let mut count = 0;
+        for request in &mut self.requests {
+            if request.end_ns >= from {
+                request.was_profiled = true;
+                count += 1;
+            }
+        }
+        count
+    }
+}
+
 /// What all threads of a load see.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,

@@ -38,7 +38,7 @@ pub struct Parts {
     pub connect_ns: Nanos,
     /// Sent → first token, as far as nothing splits it.
     pub unsplit_ns: Nanos,
-    /// Waiting for a place in a batch while the engine ran others; with timings, network is in it.
+    /// Waiting for a place in a batch while the engine ran others; with timings that have no queueing, network is in it.
     pub queue_ns: Nanos,
     /// Prefill.
     pub prefill_ns: Nanos,
@@ -169,8 +169,12 @@ fn by_timings(parts: &mut Parts, request: &RequestRecord) {
     if prefill <= Nanos(0) || prefill > parts.unsplit_ns {
         return;
     }
+    let rest = parts.unsplit_ns - prefill;
+    let queue = request.timings.and_then(|timings| timings.queue_ms);
+    let queue = queue.map_or(rest, |queue| Nanos((queue * 1e6) as i64));
     parts.prefill_ns = prefill;
-    parts.queue_ns = parts.unsplit_ns - prefill;
+    parts.queue_ns = queue.clamp(Nanos(0), rest);
+    parts.network_ns = rest - parts.queue_ns;
     parts.unsplit_ns = Nanos(0);
     parts.split_by = SplitBy::Timings;
 }

@@ -17,8 +17,8 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 pub struct ProfileRequest {
     /// Starts once so many requests run in the server's batch.
     pub when_running: Option<f64>,
-    /// Starts this long after the load did, where nothing else is said.
-    pub after: Duration,
+    /// Starts this long after the load did; where neither is said, once half of the requests ended.
+    pub after: Option<Duration>,
     /// How long it records, where the server does not count steps itself.
     pub length: Duration,
     /// Engine steps, for servers that count them (SGLang).
@@ -72,15 +72,5 @@ impl Profiler {
         self.calls
             .post("/stop_profile", Bytes::new(), STOP_LIMIT)
             .map(drop)
-    }
-}
-
-/// What to do about a profile endpoint that failed.
-pub fn hint(family: Family) -> &'static str {
-    match family {
-        Family::Sglang => "SGLang writes traces where SGLANG_TORCH_PROFILER_DIR or output_dir says",
-        _ => {
-            "vLLM has the endpoint only where it was started with --profiler-config '{\"profiler\":\"torch\",\"torch_profiler_dir\":DIR}'"
-        }
     }
 }

@@ -18,7 +18,7 @@ pub struct WindowHistogram {
     pub buckets: Vec<(f64, f64)>,
     /// Sum ÷ count.
     pub mean: Option<f64>,
-    /// By linear interpolation inside of a bucket: no more exact than the buckets are wide.
+    /// By linear interpolation inside of a bucket, and no more than the mean allows: no more exact than the buckets are wide.
     pub p50: Option<f64>,
     /// Likewise.
     pub p90: Option<f64>,
@@ -30,10 +30,18 @@ impl WindowHistogram {
     fn finished(mut self) -> Self {
         self.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
         self.mean = (self.count > 0.0).then(|| self.sum / self.count);
-        self.p50 = self.quantile(0.5);
-        self.p90 = self.quantile(0.9);
-        self.p99 = self.quantile(0.99);
+        self.p50 = self.bounded_quantile(0.5);
+        self.p90 = self.bounded_quantile(0.9);
+        self.p99 = self.bounded_quantile(0.99);
         self
+    }
+
+    /// Of values that are not negative, no more than mean ÷ (1 − q) (Markov's inequality): a first bucket of 300 ms says
+    /// nothing about queueing of microseconds, its sum does.
+    fn bounded_quantile(&self, q: f64) -> Option<f64> {
+        let found = self.quantile(q)?;
+        let most = self.mean.filter(|mean| *mean >= 0.0);
+        Some(most.map_or(found, |mean| found.min(mean / (1.0 - q))))
     }
 
     /// As Prometheus' `histogram_quantile`; in the last bucket, its lower limit.
@@ -184,6 +192,18 @@ mod tests {
         assert_eq!(window.counters["c_total"], 4.0);
         assert_eq!(window.gauges["g"], 3.0);
         assert!(window.resets.is_empty());
+    }
+
+    #[test]
+    fn the_mean_bounds_quantiles_of_wide_buckets() {
+        let window = Window::between(
+            &page([0, 0, 0], 0.0, 0.0, 0.0),
+            &page([40, 40, 40], 0.04, 0.0, 0.0),
+        );
+        let t = &window.histograms["t"];
+        assert_eq!(t.quantile(0.5), Some(0.5));
+        let close = |found: Option<f64>, by_hand: f64| (found.unwrap() - by_hand).abs() < 1e-12;
+        assert!(close(t.p50, 0.002) && close(t.p90, 0.01) && close(t.p99, 0.1));
     }
 
     #[test]

@@ -27,9 +27,94 @@ pub fn base(printed: &str) -> Scaled {
     Scaled { exponent, base }
 }
 
+/// How a locale writes numbers: `1,234.5`, or `1.234,5` and its kin with spaces or apostrophes between thousands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Notation {
+    #[default]
+    Point,
+    Comma,
+}
+
+/// What one printed number shows of its notation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// It can be of one notation only.
+    Only(Notation),
+    /// `1,234` or `1.234`: one number in either notation.
+    Either,
+    /// Digits alone, or no number.
+    Nothing,
+}
+
+impl Notation {
+    fn is_group(self, character: char) -> bool {
+        let mark = match self {
+            Self::Point => ',',
+            Self::Comma => '.',
+        };
+        // No-break, thin and narrow no-break spaces.
+        character == mark
+            || matches!(
+                character,
+                ' ' | '\'' | '\u{a0}' | '\u{2009}' | '\u{202f}' | '’'
+            )
+    }
+
+    /// What a cell shows. A mark that stands once and has three digits after it may be either; any other mark is told by
+    /// its place: the last of two kinds, or one without three digits after it, is the decimal mark, one that is repeated is not.
+    pub fn shown_by(cell: &str) -> Shown {
+        let body = cell.trim().trim_start_matches(['-', '+']);
+        let (body, _) = body.split_once(['e', 'E']).unwrap_or((body, ""));
+        let is_number = body.starts_with(|c: char| c.is_ascii_digit())
+            && body.ends_with(|c: char| c.is_ascii_digit())
+            && body
+                .chars()
+                .all(|c| c.is_ascii_digit() || c == ',' || c == '.' || Self::Point.is_group(c));
+        if !is_number {
+            return Shown::Nothing;
+        }
+        let by_mark = |mark: char| match mark {
+            ',' => Self::Comma,
+            _ => Self::Point,
+        };
+        let other = |mark: char| if mark == ',' { '.' } else { ',' };
+        let Some(at) = body.rfind([',', '.']) else {
+            return Shown::Nothing;
+        };
+        let last = if body[at..].starts_with(',') {
+            ','
+        } else {
+            '.'
+        };
+        if body.contains(other(last)) {
+            return Shown::Only(by_mark(last));
+        }
+        if body.matches(last).count() > 1 {
+            return Shown::Only(by_mark(other(last)));
+        }
+        let (before, after) = (&body[..at], &body[at + 1..]);
+        let whole = before.chars().filter(char::is_ascii_digit).count();
+        // No group has other than three digits, none follows a leading zero or more than three digits.
+        if after.len() == 3 && (1..=3).contains(&whole) && !before.starts_with('0') {
+            Shown::Either
+        } else {
+            Shown::Only(by_mark(last))
+        }
+    }
+}
+
 /// Parses a printed number and moves it to the base unit in one rounding, so that 6.75 us is exactly 6750 ns.
 pub fn scale(number: &str, exponent: i32) -> Option<f64> {
-    let plain: String = number.chars().filter(|c| *c != ',').collect();
+    scale_from(number, exponent, Notation::Point)
+}
+
+/// The same of a number in a locale's notation.
+pub fn scale_from(number: &str, exponent: i32, notation: Notation) -> Option<f64> {
+    let plain: String = number
+        .chars()
+        .filter(|c| !notation.is_group(*c))
+        .map(|c| if c == ',' { '.' } else { c })
+        .collect();
     let looks_like_one = plain
         .trim_start_matches(['-', '+'])
         .starts_with(|c: char| c.is_ascii_digit() || c == '.');
@@ -97,7 +182,7 @@ fn part(word: &str, time: &str, time_exponent: i32) -> (i32, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{base, scale};
+    use super::{Notation, Shown, base, scale, scale_from};
 
     fn normalized(number: &str, unit: &str) -> (f64, String) {
         let scaled = base(unit);
@@ -127,6 +212,34 @@ mod tests {
         );
         assert_eq!(normalized("41.49", "%"), (41.49, "%".into()));
         assert_eq!(normalized("1.5e3", "ms"), (1.5e9, "ns".into()));
+    }
+
+    #[test]
+    fn a_notation_is_told_by_the_place_of_its_marks() {
+        use Notation::{Comma, Point};
+        for (cell, shown) in [
+            ("6,75", Shown::Only(Comma)),
+            ("6.75", Shown::Only(Point)),
+            ("30.990,14", Shown::Only(Comma)),
+            ("30,990.14", Shown::Only(Point)),
+            ("1.234.567", Shown::Only(Comma)),
+            ("1,234,567", Shown::Only(Point)),
+            ("0,125", Shown::Only(Comma)),
+            ("1234,567", Shown::Only(Comma)),
+            ("1\u{202f}234,5", Shown::Only(Comma)),
+            ("1,234", Shown::Either),
+            ("-1.234", Shown::Either),
+            ("1234", Shown::Nothing),
+            ("(32, 4, 1)", Shown::Nothing),
+            ("1.5e3", Shown::Only(Point)),
+            ("", Shown::Nothing),
+        ] {
+            assert_eq!(Notation::shown_by(cell), shown, "{cell}");
+        }
+        assert_eq!(scale_from("30.990,14", 6, Comma), Some(30_990_140_000.0));
+        assert_eq!(scale_from("1\u{202f}234,5", 0, Comma), Some(1234.5));
+        assert_eq!(scale_from("6,75", 3, Comma), Some(6750.0));
+        assert_eq!(scale_from("1'234.5", 0, Point), Some(1234.5));
     }
 
     #[test]

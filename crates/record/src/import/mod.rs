@@ -6,8 +6,10 @@
 //! nothing could be read.
 
 mod csv_text;
+pub mod cublas_log;
 pub mod engine;
 pub mod flight_recorder;
+pub mod gpu_telemetry;
 pub mod kineto;
 pub mod nccl_inspector;
 pub mod nccl_log;
@@ -16,8 +18,11 @@ pub mod ncu_report;
 pub mod nsys_report;
 pub mod nsys_sqlite;
 pub mod nsys_stats;
+mod refused;
+pub mod rocprof;
 mod source;
 pub mod torch_memory;
+pub mod torch_stats;
 pub mod trtexec;
 pub mod wire;
 
@@ -31,6 +36,7 @@ pub use source::{Limits, Source};
 use crate::communication::Communication;
 use crate::counters::Counters;
 use crate::memory::MemoryHistory;
+use crate::samples::Samples;
 use crate::summary::SummaryTable;
 use crate::trace::Trace;
 
@@ -45,6 +51,8 @@ pub enum Profile {
     Memory(Box<MemoryHistory>),
     /// What a communication library says of itself.
     Communication(Box<Communication>),
+    /// Samples of GPUs.
+    Telemetry(Box<Samples>),
 }
 
 pub struct Importer {
@@ -68,6 +76,13 @@ pub const IMPORTERS: &[Importer] = &[
     flight_recorder::IMPORTER,
     nccl_inspector::IMPORTER,
     nccl_log::IMPORTER,
+    torch_stats::IMPORTER,
+    rocprof::JSON,
+    rocprof::CSV,
+    gpu_telemetry::NVML_CSV,
+    gpu_telemetry::DMON,
+    gpu_telemetry::QUERY,
+    cublas_log::IMPORTER,
 ];
 
 /// Why a file could not be imported at all.
@@ -105,6 +120,14 @@ pub enum ImportError {
         /// The formats that were tried.
         known: String,
     },
+    /// Its format is known, and another that holds the same is read.
+    #[error("{path} is {format}, which is not read; export {instead}")]
+    Refused {
+        path: PathBuf,
+        format: &'static str,
+        /// What to give instead.
+        instead: &'static str,
+    },
     /// It is of a known kind, but nothing in it can be used.
     #[error("{path} looks like {format}, but {what}")]
     Unusable {
@@ -131,6 +154,15 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
     if found.is_none() && nsys_report::may_be(path) {
         let profile = nsys_report::read(path, nsys_report::find_tool().as_deref(), limits)?;
         return Ok(("nsys_report", profile));
+    }
+    if found.is_none()
+        && let Some(refused) = refused::refused(source.head())
+    {
+        return Err(ImportError::Refused {
+            path: path.to_owned(),
+            format: refused.format,
+            instead: refused.instead,
+        });
     }
     let importer = found.ok_or_else(|| ImportError::Unknown {
         path: path.to_owned(),

@@ -93,7 +93,7 @@ pub struct RuntimePlan {
     /// `native`, `pytorch`: batches that are measured with nothing attached.
     #[serde(default)]
     pub repeats: u64,
-    /// `pytorch`: the interpreter, by path or by name on the `PATH`.
+    /// `pytorch`, `vllm` without a server: the interpreter, by path or by name on the `PATH`.
     #[serde(default)]
     pub python: Option<String>,
     /// `pytorch`: which attention code transformers uses, by its name for it; its choice where absent.

@@ -45,6 +45,9 @@ pub struct ServingPlan {
     /// Whether the server profiles itself for a while.
     #[serde(default)]
     pub profile: bool,
+    /// `vllm`: its `LLM` class in a process of its own instead of a server.
+    #[serde(default)]
+    pub offline: bool,
     /// The program and leading arguments that start the server.
     #[serde(default)]
     pub program: Vec<Word>,
@@ -72,6 +75,30 @@ impl RuntimeType {
             self,
             Self::Openai | Self::Vllm | Self::Sglang | Self::Tensorrtllm
         )
+    }
+}
+
+/// All requests of the `LLM` class are due together, so nothing that shapes arrivals applies.
+fn offline_mistakes(
+    kind: RuntimeType,
+    serving: &ServingPlan,
+    wrong: &mut impl FnMut(&'static str, String, Option<&str>),
+) {
+    if kind != RuntimeType::Vllm {
+        let what = "only vLLM is run without a server".to_owned();
+        wrong("runtime.serving.offline", what, Some("runtime=vllm"));
+    }
+    let shaped = [
+        ("runtime.serving.rate", serving.rate.is_some()),
+        ("runtime.serving.concurrency", serving.concurrency.is_some()),
+        ("runtime.serving.sweep", serving.sweep.is_some()),
+        ("runtime.serving.chat", serving.chat),
+    ];
+    for (key, is_set) in shaped {
+        if is_set {
+            let what = "requests of runtime.serving.offline are prompts that are due together";
+            wrong(key, what.to_owned(), Some("runtime.serving.offline=false"));
+        }
     }
 }
 
@@ -134,6 +161,9 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
             what,
             Some("runtime.serving.slo=['ttft:p99<500ms']"),
         );
+    }
+    if serving.offline {
+        offline_mistakes(kind, serving, wrong);
     }
     if kind == RuntimeType::Openai {
         if serving.url.is_none() {

@@ -113,6 +113,7 @@ impl RunRecord {
             && self.summaries.is_empty()
             && self.memory.is_none()
             && self.communication.is_none()
+            && self.samples.is_none()
     }
 
     /// Whether it says where time went: a timeline, or passes.

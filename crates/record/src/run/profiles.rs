@@ -13,6 +13,8 @@ pub enum SecondProfile {
     Counters,
     #[error("a second memory snapshot")]
     Memory,
+    #[error("a second set of telemetry")]
+    Telemetry,
 }
 
 impl SecondProfile {
@@ -24,6 +26,7 @@ impl SecondProfile {
             }
             Self::Counters => "import a directory of reports, or each report into a run of its own",
             Self::Memory => "import each snapshot into a run of its own",
+            Self::Telemetry => "import each file of samples into a run of its own",
         }
     }
 }
@@ -34,6 +37,7 @@ impl RunRecord {
         match profile {
             Profile::Counters(_) if self.counters.is_some() => Err(SecondProfile::Counters),
             Profile::Memory(_) if self.memory.is_some() => Err(SecondProfile::Memory),
+            Profile::Telemetry(_) if self.samples.is_some() => Err(SecondProfile::Telemetry),
             Profile::Trace(trace) => self.add_trace(file, *trace),
             Profile::Counters(counters) => {
                 self.counters = Some(*counters);
@@ -53,6 +57,10 @@ impl RunRecord {
                     progress.rank = progress.rank.or(rank);
                 }
                 self.communication.get_or_insert_default().absorb(*found);
+                Ok(())
+            }
+            Profile::Telemetry(samples) => {
+                self.samples = Some(*samples);
                 Ok(())
             }
             Profile::Summary(table) => {

@@ -90,6 +90,21 @@ impl ThrottleReasons {
             .map(|(_, reason)| reason)
     }
 
+    /// Reads what [`Display`](fmt::Display) writes; `None` where a name is not known.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let names = text
+            .split('|')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        names
+            .map(|name| {
+                let mut known = ThrottleReason::BITS.into_iter();
+                known.find_map(|(bit, reason)| (reason.name() == name).then_some(bit))
+            })
+            .try_fold(0, |all, bit| Some(all | bit?))
+            .map(Self)
+    }
+
     /// Whether any of them holds back a GPU that has work.
     pub(crate) fn is_throttling(self) -> bool {
         self.iter().any(ThrottleReason::is_throttling)
@@ -117,6 +132,9 @@ mod tests {
             "software_power_cap|hardware_thermal"
         );
         assert_eq!(ThrottleReasons(0).to_string(), "");
+        let parsed = ThrottleReasons::parse("software_power_cap|hardware_thermal");
+        assert_eq!(parsed, Some(ThrottleReasons(0x44)));
+        assert_eq!(ThrottleReasons::parse("sunshine"), None);
         // A bit that no version of NVML has named yet.
         assert_eq!(ThrottleReasons(1 << 40).to_string(), "");
         let json = serde_json::to_string(&ThrottleReason::SoftwarePowerCap).unwrap();

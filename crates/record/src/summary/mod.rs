@@ -52,6 +52,40 @@ pub enum Summary {
     RangeKernels(Vec<RangeKernelRow>),
     /// NVTX ranges as the device saw them (`nvtx_gpu_proj_sum`).
     RangeProjections(Vec<ProjectionRow>),
+    /// GEMMs by shape, without times: logs of cuBLAS and cuBLASLt.
+    Gemms(Vec<GemmRow>),
+}
+
+/// Calls of one function with one shape. Matrices are column-major, as cuBLAS counts: of `y = x @ W.T` in torch, `m` is the output
+/// features and `n` the rows of `x`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GemmRow {
+    pub function: String,
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub batch: u64,
+    /// Of A, by CUDA's name: `R_16BF`; empty where the log does not say.
+    pub dtype: String,
+    /// Of A and B.
+    pub transposed: [bool; 2],
+    pub calls: u64,
+}
+
+impl GemmRow {
+    /// Operations of one call: `2·m·n·k·batch`, four times as many of complex numbers.
+    pub fn flops(&self) -> f64 {
+        let factor = if self.dtype.starts_with("C_") {
+            8.0
+        } else {
+            2.0
+        };
+        factor * self.m as f64 * self.n as f64 * self.k as f64 * self.batch as f64
+    }
+
+    pub fn total_flops(&self) -> f64 {
+        self.flops() * self.calls as f64
+    }
 }
 
 /// Times of everything with one name.

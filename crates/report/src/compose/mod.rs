@@ -82,6 +82,9 @@ impl Report<'_> {
         );
         let memory = record.memory.as_ref();
         summary.extend(memory.map(text::memory::summary).unwrap_or_default());
+        if let Some(samples) = record.samples.as_ref().filter(|_| !record.has_times()) {
+            summary.extend(samples.gpus.iter().map(text::telemetry::gpu));
+        }
         document
     }
 
@@ -105,6 +108,9 @@ impl Report<'_> {
         }
         if let Some(history) = &record.memory {
             memory::add(&mut document, history);
+        }
+        if let Some(samples) = record.samples.as_ref().filter(|_| !record.has_times()) {
+            telemetry::add_alone(&mut document, samples, &curves::of(samples, record));
         }
         if record.has_times() {
             document.section("assumptions", "Assumptions").list(
@@ -145,9 +151,10 @@ impl Report<'_> {
             (self.record.counters.is_some(), "Nsight Compute counters"),
             (
                 !self.record.summaries.is_empty(),
-                "Nsight Systems summaries",
+                text::sums::title(&self.record.summaries),
             ),
             (self.record.communication.is_some(), "communication library"),
+            (self.record.samples.is_some(), "GPU telemetry"),
             (self.record.memory.is_some(), "PyTorch allocator memory"),
         ];
         let parts: Vec<&str> = parts

@@ -1,9 +1,10 @@
 //! Tables of sums by name, where a profile holds nothing finer: what `nsys stats` prints.
 
 use llmprof_record::summary::{
-    ExecutionRow, ProjectionRow, RangeKernelRow, SizeRow, Spread, Summary, SummaryTable, TimeRow,
+    ExecutionRow, GemmRow, ProjectionRow, RangeKernelRow, SizeRow, Spread, Summary, SummaryTable,
+    TimeRow,
 };
-use llmprof_units::{Bytes, Nanos, Percent};
+use llmprof_units::{Bytes, Flops, Nanos, Percent};
 
 use super::kernels::name;
 use crate::document::{Align, Cell, Column, Document, Table, key};
@@ -16,6 +17,7 @@ pub(super) fn add(document: &mut Document, table: &SummaryTable, file: &str) {
         Summary::Executions(rows) => ("Launch, queue and execution times", executions(rows)),
         Summary::RangeKernels(rows) => ("Kernels by range", range_kernels(rows)),
         Summary::RangeProjections(rows) => ("Ranges projected onto the GPU", projections(rows)),
+        Summary::Gemms(rows) => ("GEMMs by shape", gemms(rows)),
         summary => {
             let (_, title, rows) = times(summary).unwrap_or(("", "Sums", &[]));
             (title, time_rows(rows, is_nested(summary)))
@@ -148,6 +150,45 @@ fn projections(rows: &[ProjectionRow]) -> Table {
         ];
         cells.extend(spread(&row.times, time));
         found.row(cells);
+    }
+    found
+}
+
+/// The most operations first.
+fn gemms(rows: &[GemmRow]) -> Table {
+    let mut found = table(vec![
+        ("Function", Align::Left),
+        ("dtype", Align::Left),
+        ("A, B", Align::Left),
+        ("m", Align::Right),
+        ("n", Align::Right),
+        ("k", Align::Right),
+        ("Batch", Align::Right),
+        ("Calls", Align::Right),
+        ("FLOPs per call", Align::Right),
+        ("FLOPs", Align::Right),
+        ("Share", Align::Right),
+    ]);
+    let whole: f64 = rows.iter().map(GemmRow::total_flops).sum();
+    let flops = |flops: f64| Cell::number(flops, Flops(flops.round() as u64));
+    for row in rows {
+        let [a, b] = row
+            .transposed
+            .map(|is_transposed| if is_transposed { "T" } else { "N" });
+        let part = row.total_flops() / whole.max(1.0);
+        found.row([
+            Cell::from(row.function.as_str()),
+            Cell::from(row.dtype.as_str()),
+            Cell::from(format!("{a}, {b}").as_str()),
+            count(row.m),
+            count(row.n),
+            count(row.k),
+            count(row.batch),
+            count(row.calls),
+            flops(row.flops()),
+            flops(row.total_flops()),
+            Cell::number(part, Percent(part)),
+        ]);
     }
     found
 }

@@ -1,5 +1,6 @@
 //! What CPU, memory and GPUs did during the run.
 
+use llmprof_record::samples::Samples;
 use llmprof_units::{Percent, significant};
 
 use crate::analyzed::{Analysis, GpuPhase, HostTelemetry};
@@ -26,6 +27,39 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, curves: &[Series
         section.table(phases(telemetry));
         section.list(text::facts(analysis, telemetry));
     }
+}
+
+/// Samples of GPUs that nothing else was recorded with: their curves, and a row per GPU.
+pub(super) fn add_alone(document: &mut Document, samples: &Samples, curves: &[Series]) {
+    let section = document.section("telemetry", "Telemetry");
+    // One moment is no curve.
+    if samples.gpus.iter().any(|gpu| gpu.rows.len() > 1) {
+        for series in curves {
+            let name = format!("telemetry_{}", series.key);
+            section.chart(name, Drawing::Series(series.clone()));
+        }
+    }
+    let mut table = Table::new(
+        &[
+            "GPU",
+            "Samples",
+            "Span",
+            "Utilization",
+            "Power, mean",
+            "Power, max",
+            "Energy",
+            "SM clock",
+            "Memory clock",
+            "Temperature, max",
+            "Memory used, max",
+            "Throttled",
+        ],
+        1,
+    );
+    for gpu in &samples.gpus {
+        table.row(text::gpu_cells(gpu));
+    }
+    section.table(table);
 }
 
 /// A row per phase. Columns that nothing was measured for are left out.

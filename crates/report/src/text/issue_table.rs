@@ -14,6 +14,11 @@ const RESTRICTED: &str =
 /// No CUPTI could be loaded.
 const OTHER_CUPTI: &str = "name a libcupti of CUDA 12 or 13 with LLMPROF_CUPTI";
 
+/// For a client that is late.
+const CLIENT_APART: &str =
+    "use --workers, a machine or cores apart from the server, or a lower rate";
+const TOKENIZER: &str = "give the model's tokenizer: --tokenizer DIR";
+
 pub(super) struct Row {
     pub(super) code: &'static str,
     /// A key and the value that it must have; an empty key where any will do.
@@ -290,6 +295,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("ncu.cut_row", "{place}: rows cut or damaged, skipped; the first at line {line} ({cells:cell})"),
     Row::new("ncu.bad_value", "{place}: values that are not numbers; the first at line {line}, metric `{metric}`: `{cell}`"),
     Row::new("ncu.nameless", "{place}: rows without a metric name skipped; the first at line {line}"),
+    Row::new("ncu.two_notations", "{place}: numbers are written in two ways ({points:cell} with a decimal point, {commas:cell} with a decimal comma): those of the rarer are wrong")
+        .hint("export the page with one locale: LC_ALL=C ncu --csv …"),
+    Row::new("ncu.notation_assumed", "{place}: whether a comma or point stands before decimals or between thousands is open in all of {numbers} numbers; a decimal point is assumed")
+        .hint("export the page with a known locale: LC_ALL=C ncu --csv …"),
+    Row::new("ncu.means_of_launches", "{place}: a summary per kernel: {kernels:kernel} with the mean values of {launches:launch}; single launches are not in it"),
     Row::new("ncu.bad_speedup", "{place}: estimated speedups that cannot be read; the first at line {line}: `{cell}`"),
     Row::new("nsys.unusable_row", "table {table}: rows without a usable value skipped; the first is row {row}, column {column}"),
     Row::new("nsys.missing_column", "table {table} skipped: it has no column {column}"),
@@ -303,7 +313,63 @@ pub(super) const ROWS: &[Row] = &[
         .hint("`nsys profile --cuda-graph-trace=node` records the kernels"),
     Row::new("nsys.graphs_without_time", "CUDA Graphs missing: the driver could not take their times"),
     Row::new("nsys.ends_before_start", "table {table}: events that end before they start count as 0 ns"),
+    Row::new("gpu_telemetry.bad_row", "lines that are not samples skipped; the first is line {line}"),
+    Row::new("gpu_telemetry.no_times", "`nvidia-smi dmon` printed no times: samples are shown one second apart, its default")
+        .hint("nvidia-smi dmon -o DT prints them"),
+    Row::new("gpu_telemetry.one_moment", "`nvidia-smi -q` is one moment: nothing is known of the time around it")
+        .hint("nvidia-smi dmon -o DT, or pipeline.telemetry, samples over time"),
+    Row::new("torch_stats.missing", "{count:statistic} missing, shown as 0"),
+    Row::new("torch_stats.no_history", "statistics have no blocks and no times: peaks may belong to different moments, and the largest free block is unknown")
+        .hint("torch.cuda.memory._dump_snapshot() has both"),
+    Row::new("torch_stats.out_of_memory", "{count:allocation} failed for lack of memory"),
+    Row::new("torch_stats.retries", "{count:allocation} succeeded only after cached memory was returned to the device: the memory is close to full"),
+    Row::new("cublas_log.unread", "{count:GEMM call} without a readable shape excluded"),
+    Row::new("cublas_log.no_times", "the log has shapes and no times: calls return before the device is done")
+        .hint("a trace of the same run (torch.profiler, nsys) has the times"),
+    Row::new("rocprof.not_run", "the importer for rocprofv3 was written from its documentation and not run on the hardware"),
+    Row::new("rocprof.ends_before_start", "{count:event} that end before they start count as 0 ns"),
+    Row::new("rocprof.unread", "{count:row} cut or without times, skipped"),
     Row::new("trtexec.other_layers", "{count:layer} of the profile are not in the layer information")
         .hint("give the profile and the layer information of one engine"),
     Row::new("trtexec.above_roofline", "layers of type {kind} took less than their roofline time: another device, or bytes from caches"),
+    Row::new("bench.client_late", "the client did not keep up (schedule lag p99 {lag_p99_ns:ns}, busiest worker {cpu_share:percent} of a core, event loop delay p99 {delay_p99_ns:ns}): latencies are partly its own, and nothing is concluded about the server")
+        .hint(CLIENT_APART),
+    Row::new("bench.client_late", "the client did not keep up (schedule lag p99 {lag_p99_ns:ns}, busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
+        .hint(CLIENT_APART),
+    Row::new("bench.client_late", "the client did not keep up (busiest worker {cpu_share:percent} of a core, event loop delay p99 {delay_p99_ns:ns}): latencies are partly its own, and nothing is concluded about the server")
+        .hint(CLIENT_APART),
+    Row::new("bench.client_late", "the client did not keep up (busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
+        .hint(CLIENT_APART),
+    Row::new("bench.sweep_client_late", "the client did not keep up at the lowest rate that failed the objectives: the server may meet them at higher rates")
+        .hint(CLIENT_APART),
+    Row::new("bench.failed", "{count} of {requests:request} failed ({kind}) and are in no latency; the first: {first}"),
+    Row::new("bench.tokens_unknown", "{count:request} without a token count, since the server sends no usage: TPOT, ITL and token rates leave them out")
+        .hint(TOKENIZER),
+    Row::new("bench.usage_wrong", "{count:request} with a usage that contradicts itself ({first}): their tokens are not counted")
+        .hint(TOKENIZER),
+    Row::new("bench.tokens_together", "{share:percent} of the tokens arrived together with others: ITL divides a gap among its tokens; arrival_gap_ms does not"),
+    Row::new("bench.not_run_on_the_real_thing", "runtime for {server}: never run against a real server; only its config and documented formats are tested"),
+    Row::new("bench.not_recorded", "the server's GPUs are not recorded: {why}"),
+    Row::new("bench.server_left", "the server could not be ended: {why}"),
+    Row::new("bench.profiled", "the server's profiler ran, or wrote its trace, for {for_ns:ns} from {from_ns:ns} on: no request had ended before, and all latencies are longer than without it").when("all", "true")
+        .hint("start the profile later (--profile-after), or send more requests; vLLM writes its trace sooner with --profiler-config.torch_profiler_with_stack=false"),
+    Row::new("bench.profiled", "the server's profiler ran, or wrote its trace, for {for_ns:ns} from {from_ns:ns} on: {count:request} that ended after its start are in no latency; throughput includes the pause")
+        .hint("vLLM writes its trace sooner with --profiler-config.torch_profiler_with_stack=false"),
+    Row::new("bench.trace", "the server's trace was not analyzed: {why}"),
+    Row::new("bench.steps", "engine steps of the server's trace cannot be joined with requests: {why}"),
+    Row::new("bench.no_metrics", "the server's metrics cannot be scraped: {why}")
+        .hint("queueing and prefill stay one part; start the server with metrics, or use --no-metrics"),
+    Row::new("bench.page_unread", "{url} cannot be scraped: {why}"),
+    Row::new("bench.scrapes_failed", "{count:scrape} of the server's metrics failed"),
+    Row::new("bench.server_restarted", "counters of the server fell: it was started again during the load"),
+    Row::new("bench.not_profiled", "the server was not profiled: {least} requests never ran at once").when("reason", "never_full")
+        .hint("lower --profile-when-running, or send more requests"),
+    Row::new("bench.not_profiled", "the server was not profiled: the load was over before --profile-after").when("reason", "load_ended")
+        .hint("lower --profile-after, or send more requests"),
+    Row::new("bench.not_profiled", "the server was not profiled: no new trace in {folder}").when("reason", "no_trace")
+        .hint("--profile-dir must be the folder that the server writes traces to"),
+    Row::new("bench.not_profiled", "the server was not profiled: {why}").when("server", "SGLang")
+        .hint("SGLang writes traces where SGLANG_TORCH_PROFILER_DIR or output_dir says"),
+    Row::new("bench.not_profiled", "the server was not profiled: {why}")
+        .hint("vLLM has the endpoint only where it was started with --profiler-config.profiler=torch --profiler-config.torch_profiler_dir=DIR"),
 ];

@@ -1,12 +1,23 @@
 //! Tables of sums by name, as `nsys stats` prints them.
 
-use llmprof_record::summary::{Summary, SummaryTable, TimeRow};
-use llmprof_units::{Bytes, Count, Nanos, Percent};
+use llmprof_record::summary::{GemmRow, Summary, SummaryTable, TimeRow};
+use llmprof_units::{Bytes, Count, Flops, Nanos, Percent};
 
 use crate::kernel_label::kernel_label;
 
 /// Rows in the summary.
 const MOST_ROWS: usize = 5;
+
+/// What tables are of, as a title.
+pub fn title(tables: &[llmprof_record::run::Summary]) -> &'static str {
+    let is_gemms =
+        |table: &llmprof_record::run::Summary| matches!(table.table.summary, Summary::Gemms(_));
+    if tables.iter().all(is_gemms) {
+        "GEMMs of cuBLAS"
+    } else {
+        "Summaries by name"
+    }
+}
 
 /// What rows of times are of: in a sentence, and as a heading.
 pub(crate) fn times(summary: &Summary) -> Option<(&'static str, &'static str, &[TimeRow])> {
@@ -21,7 +32,8 @@ pub(crate) fn times(summary: &Summary) -> Option<(&'static str, &'static str, &[
         Summary::MemorySizes(_)
         | Summary::Executions(_)
         | Summary::RangeKernels(_)
-        | Summary::RangeProjections(_) => return None,
+        | Summary::RangeProjections(_)
+        | Summary::Gemms(_) => return None,
     })
 }
 
@@ -84,6 +96,16 @@ pub fn result(table: &SummaryTable) -> String {
         Summary::RangeKernels(rows) => format!("{} by range.", counted(rows.len(), "kernel")),
         Summary::RangeProjections(rows) => {
             format!("{} projected onto the GPU.", counted(rows.len(), "range"))
+        }
+        Summary::Gemms(rows) => {
+            let calls: u64 = rows.iter().map(|row| row.calls).sum();
+            let flops: f64 = rows.iter().map(GemmRow::total_flops).sum();
+            format!(
+                "{} of {}, {} in all.",
+                Count(calls, "GEMM"),
+                Count(rows.len() as u64, "shape"),
+                Flops(flops.round() as u64)
+            )
         }
         _ => String::new(),
     }

@@ -1,6 +1,7 @@
 //! What CPU, memory and GPUs did during the run.
 
-use llmprof_units::{Count, significant};
+use llmprof_record::samples::{GpuSample, GpuSeries};
+use llmprof_units::{Bytes, Count, Hertz, Nanos, Percent, Watts, significant};
 
 use super::dash;
 use crate::analyzed::{Analysis, HostTelemetry, PhaseTelemetry, ProcessorUse};
@@ -13,6 +14,82 @@ pub fn basis(telemetry: &HostTelemetry) -> String {
         telemetry.period_ns,
         telemetry.cost_ns
     )
+}
+
+/// The span of the samples of a GPU.
+fn span(gpu: &GpuSeries) -> Option<(Nanos, Nanos)> {
+    let (first, last) = (gpu.rows.first()?, gpu.rows.last()?);
+    Some((first.time_ns, last.time_ns))
+}
+
+/// The mean over time; of a single sample, that.
+fn mean(gpu: &GpuSeries, value: fn(&GpuSample) -> Option<f64>) -> Option<f64> {
+    let (start, end) = span(gpu)?;
+    gpu.mean_between(start, end, value)
+        .or_else(|| gpu.rows.iter().find_map(value))
+}
+
+fn most(gpu: &GpuSeries, value: fn(&GpuSample) -> Option<f64>) -> Option<f64> {
+    gpu.rows.iter().filter_map(value).reduce(f64::max)
+}
+
+fn name(gpu: &GpuSeries) -> String {
+    match gpu.name.as_str() {
+        "" => format!("GPU {}", gpu.index),
+        name => format!("GPU {} ({name})", gpu.index),
+    }
+}
+
+const POWER: fn(&GpuSample) -> Option<f64> = |row| Some(row.power_w.or(row.power_instant_w)?.0);
+
+/// The samples of one GPU in a sentence.
+pub fn gpu(gpu: &GpuSeries) -> String {
+    let mut parts = Vec::new();
+    if let Some(busy) = mean(gpu, |row| row.gpu_percent) {
+        parts.push(format!("busy {}", Percent(busy / 100.0)));
+    }
+    if let Some(power) = mean(gpu, POWER) {
+        parts.push(Watts(power).to_string());
+    }
+    if let Some(clock) = mean(gpu, |row| Some(row.sm_clock_hz?.0)) {
+        parts.push(format!("SM clock {}", Hertz(clock)));
+    }
+    if let Some(used) = most(gpu, |row| Some(row.memory_used_bytes?.0 as f64)) {
+        parts.push(format!("memory in use at most {}", Bytes(used as u64)));
+    }
+    let samples = Count(gpu.rows.len() as u64, "sample");
+    format!("{}, {samples}: {}.", name(gpu), parts.join(", "))
+}
+
+/// The same as the cells of a row.
+pub fn gpu_cells(gpu: &GpuSeries) -> Vec<String> {
+    let (start, end) = span(gpu).unwrap_or_default();
+    let shown = |value: Option<String>| value.unwrap_or_else(dash);
+    let throttled = gpu.throttled_between(start, end).map(|held| {
+        let reasons: Vec<String> = held.reasons.iter().map(|(r, _)| r.to_string()).collect();
+        match reasons.is_empty() {
+            true => Percent(held.share).to_string(),
+            false => format!("{} ({})", Percent(held.share), reasons.join(", ")),
+        }
+    });
+    let energy = gpu.energy_between(start, end).filter(|_| end > start);
+    vec![
+        name(gpu),
+        gpu.rows.len().to_string(),
+        (end - start).to_string(),
+        shown(mean(gpu, |row| row.gpu_percent).map(|busy| Percent(busy / 100.0).to_string())),
+        shown(mean(gpu, POWER).map(|power| Watts(power).to_string())),
+        shown(most(gpu, POWER).map(|power| Watts(power).to_string())),
+        shown(energy.map(|energy| format!("{} ({})", energy.joules, energy.basis))),
+        shown(mean(gpu, |row| Some(row.sm_clock_hz?.0)).map(|hz| Hertz(hz).to_string())),
+        shown(mean(gpu, |row| Some(row.memory_clock_hz?.0)).map(|hz| Hertz(hz).to_string())),
+        shown(most(gpu, |row| row.temperature_c).map(|c| format!("{} °C", significant(c)))),
+        shown(
+            most(gpu, |row| Some(row.memory_used_bytes?.0 as f64))
+                .map(|used| Bytes(used as u64).to_string()),
+        ),
+        shown(throttled),
+    ]
 }
 
 /// What the table does not say.

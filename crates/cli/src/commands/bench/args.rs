@@ -134,7 +134,7 @@ pub(crate) struct ProfileArgs {
     /// Have the server profile itself for a while (/start_profile, /stop_profile of vLLM and SGLang).
     #[arg(long)]
     pub(crate) profile: bool,
-    /// Start profiling this long after the load starts.
+    /// Start profiling this long after the load starts [default: once half of the requests ended].
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "profile")]
     pub(crate) profile_after: Option<Duration>,
     /// Begin once so many requests run in the server's batch.

@@ -1,15 +1,18 @@
 //! Serving runtimes of `run`: the same bench, from the config.
 
+use std::path::Path;
+
 use clap::Parser;
 use llmprof_capture::process::{Interrupt, Launch};
+use llmprof_load::arrivals::Arrivals;
 use llmprof_record::{
-    issue::{Issue, Severity},
+    issue::Issue,
     plan::{LoadFormat, Plan, RuntimeType, ServingPlan, Word},
     store::RunDir,
 };
 use llmprof_units::DType;
 
-use super::{BenchArgs, Done, request::Request};
+use super::{BenchArgs, Done, offline::Job, request::Request};
 use crate::failure::Failure;
 
 /// The arguments alone, so that a config and a command line are read by one reader.
@@ -30,14 +33,17 @@ pub(crate) fn serve(
         .serving
         .as_ref()
         .ok_or_else(|| Failure::new("runtime.serving is missing"))?;
-    let launch = launch(plan, serving);
     let mut args = arguments(plan, serving)?;
+    if serving.offline {
+        return offline(plan, serving, &args, store, interrupt);
+    }
+    let launch = launch(plan, serving);
     let url = match &serving.url {
         Some(url) => url.clone(),
         None => format!("http://127.0.0.1:{}", serving.port.unwrap_or(8000)),
     };
-    if let Some(words) = launch.as_ref().filter(|_| serving.profile) {
-        args.profile.profile_dir = profile_folder(plan, words, store);
+    if launch.is_some() && serving.profile {
+        args.profile.profile_dir = profile_folder(plan, store);
     }
     if let Some(issue) = not_run(plan.runtime.kind) {
         store.add_issue(issue)?;
@@ -47,8 +53,41 @@ pub(crate) fn serve(
     super::run(&args, &mut request, launch, store, interrupt)
 }
 
+/// Loads vLLM's `LLM` class instead of a server.
+fn offline(
+    plan: &Plan,
+    serving: &ServingPlan,
+    args: &BenchArgs,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+) -> Result<Done, Failure> {
+    let mut request = Request::of(args, "http://offline")?;
+    request.instead = Some("vLLM's LLM class (offline)");
+    request.arrivals = Arrivals::Closed {
+        concurrency: request.count,
+    };
+    let model = plan.model.path.as_deref().unwrap_or(Path::new(""));
+    let name = model.file_name().unwrap_or(model.as_os_str());
+    let dialect = request.template().dialect;
+    request.knows(name.to_string_lossy().into_owned(), dialect);
+    let python = plan.runtime.python.as_deref().unwrap_or("python3");
+    let python = with_env(Launch::new(python), serving);
+    let mut arguments = vec!["--model".to_owned(), model.to_string_lossy().into_owned()];
+    arguments.extend(vllm_options(plan, serving));
+    let mut options = Launch::new("").args(arguments);
+    if serving.profile {
+        options = with_profiler(plan, serving, options, store);
+    }
+    let job = Job {
+        python,
+        arguments: options.args,
+        profiled: serving.profile,
+    };
+    super::run_offline(args, &request, job, store, interrupt)
+}
+
 /// Where a server that llmprof starts leaves traces.
-fn profile_folder(plan: &Plan, _launch: &Launch, store: &RunDir) -> Option<std::path::PathBuf> {
+fn profile_folder(plan: &Plan, store: &RunDir) -> Option<std::path::PathBuf> {
     matches!(plan.runtime.kind, RuntimeType::Vllm | RuntimeType::Sglang)
         .then(|| std::path::absolute(store.path().join("server/profile")).ok())
         .flatten()
@@ -58,16 +97,18 @@ fn with_profiler(plan: &Plan, serving: &ServingPlan, launch: Launch, store: &Run
     if !serving.profile {
         return launch;
     }
-    let Some(folder) = profile_folder(plan, &launch, store) else {
+    let Some(folder) = profile_folder(plan, store) else {
         return launch;
     };
     // A server may refuse to make it; then its own message says so.
     let _ = std::fs::create_dir_all(&folder);
     match plan.runtime.kind {
         RuntimeType::Vllm => {
+            // With stacks, vLLM's default, a trace of seconds takes minutes to write, and the server pauses meanwhile.
             let config = serde_json::json!({
                 "profiler": "torch",
                 "torch_profiler_dir": folder,
+                "torch_profiler_with_stack": false,
                 "detailed_trace_annotation": true,
             });
             launch.args(["--profiler-config".to_owned(), config.to_string()])
@@ -84,20 +125,11 @@ fn not_run(kind: RuntimeType) -> Option<Issue> {
         RuntimeType::Tensorrtllm => "TensorRT-LLM",
         _ => return None,
     };
-    let text = format!(
-        "runtime for {name}: never run against a real server; only its config and documented formats are tested"
-    );
-    Some(Issue::new(
-        Severity::Info,
-        "bench.not_run_on_the_real_thing",
-        text,
-    ))
+    Some(Issue::info("bench.not_run_on_the_real_thing").with("server", name))
 }
 
 /// The command line of the server; `None` where one is up.
 fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
-    let words =
-        |words: &[Word]| -> Vec<String> { words.iter().map(|Word(word)| word.clone()).collect() };
     let program = words(&serving.program);
     let (program, leading) = program.split_first()?;
     let model = plan.model.path.as_ref()?.to_string_lossy().into_owned();
@@ -110,20 +142,9 @@ fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
     let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     match plan.runtime.kind {
         RuntimeType::Vllm => {
-            args.push(model);
-            let mut add =
-                |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
-            add("--port", &port);
-            add("--tensor-parallel-size", &parallel);
-            if is_dummy {
-                add("--load-format", "dummy");
-            }
-            if let Some(dtype) = dtype {
-                add("--dtype", dtype);
-            }
-            if let Some(length) = &length {
-                add("--max-model-len", length);
-            }
+            args.extend([model, "--port".to_owned(), port]);
+            args.extend(vllm_options(plan, serving));
+            return Some(with_env(Launch::new(program.clone()).args(args), serving));
         }
         RuntimeType::Sglang => {
             add("--model-path", &model);
@@ -153,11 +174,37 @@ fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
         _ => return None,
     }
     args.extend(words(&serving.extra_args));
-    let mut launch = Launch::new(program.clone()).args(args);
+    Some(with_env(Launch::new(program.clone()).args(args), serving))
+}
+
+fn words(words: &[Word]) -> Vec<String> {
+    words.iter().map(|Word(word)| word.clone()).collect()
+}
+
+fn with_env(mut launch: Launch, serving: &ServingPlan) -> Launch {
     for (name, Word(value)) in &serving.env {
         launch = launch.env(name, value);
     }
-    Some(launch)
+    launch
+}
+
+/// Options that `vllm serve` and the `LLM` class have in common.
+fn vllm_options(plan: &Plan, serving: &ServingPlan) -> Vec<String> {
+    let mut args = Vec::new();
+    let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
+    let parallel = serving.tensor_parallel.unwrap_or(1).to_string();
+    add("--tensor-parallel-size", &parallel);
+    if plan.model.load_format == LoadFormat::Dummy {
+        add("--load-format", "dummy");
+    }
+    if let Some(dtype) = plan.model.dtype.map(dtype) {
+        add("--dtype", dtype);
+    }
+    if let Some(length) = plan.model.max_seq_len {
+        add("--max-model-len", &length.to_string());
+    }
+    args.extend(words(&serving.extra_args));
+    args
 }
 
 /// As vLLM and SGLang call them.
@@ -216,12 +263,7 @@ fn arguments(plan: &Plan, serving: &ServingPlan) -> Result<BenchArgs, Failure> {
     if let Some(sweep) = &serving.sweep {
         add("sweep", sweep.clone());
     }
-    if let Some(vocabulary) = plan
-        .model
-        .design
-        .get("vocab_size")
-        .and_then(serde_json::Value::as_u64)
-    {
+    if let Some(vocabulary) = vocabulary(plan) {
         add("vocabulary", vocabulary.to_string());
     }
     if let Some(share) = plan
@@ -253,6 +295,23 @@ fn arguments(plan: &Plan, serving: &ServingPlan) -> Result<BenchArgs, Failure> {
         ))
     })?;
     Ok(read.args)
+}
+
+/// Words of the model's vocabulary: of the plan, or of `config.json` in its directory, where a model with several parts has it
+/// below `text_config`.
+fn vocabulary(plan: &Plan) -> Option<u64> {
+    let size = |design: &serde_json::Value| {
+        let nested = design
+            .get("text_config")
+            .and_then(|text| text.get("vocab_size"));
+        design.get("vocab_size").or(nested)?.as_u64()
+    };
+    let of_plan = plan.model.design.get("vocab_size");
+    of_plan.and_then(serde_json::Value::as_u64).or_else(|| {
+        let path = plan.model.path.as_deref()?.join("config.json");
+        let text = std::fs::read_to_string(path).ok()?;
+        size(&serde_json::from_str(&text).ok()?)
+    })
 }
 
 fn first_line(text: &str) -> String {

@@ -3,6 +3,7 @@
 mod args;
 mod configured;
 mod imported;
+mod offline;
 mod outcome;
 mod page;
 mod request;
@@ -24,7 +25,7 @@ use llmprof_load::{
     sweep::{Bounds, Sweep, sweep},
 };
 use llmprof_record::{
-    issue::{Issue, Severity},
+    issue::Issue,
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{render::terminal::digest, text::warning_lines};
@@ -194,6 +195,31 @@ fn run(
     Ok(done)
 }
 
+/// The load of vLLM's `LLM` class.
+fn run_offline(
+    args: &BenchArgs,
+    request: &Request,
+    job: offline::Job,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+) -> Result<Done, Failure> {
+    store.describe("bench", &request.template().model, &[])?;
+    let started = Instant::now();
+    let (measured, server) = offline::measure(job, request, args, store, interrupt)?;
+    store.set_pass(pass("load", started))?;
+    let (issues, recorded) = server.stop(interrupt);
+    for issue in issues {
+        store.add_issue(issue)?;
+    }
+    let shared = request.shared_share(&request.load().plan);
+    let mut done = concluded(args, request, store, &measured, shared, None)?;
+    if let Some(folder) = recorded {
+        done.lines
+            .extend(recorded_lines(&[folder], store, "record")?);
+    }
+    Ok(done)
+}
+
 /// Analyzes profiles as a run of its own inside of this one; the lines are its conclusion.
 fn recorded_lines(
     profiles: &[PathBuf],
@@ -256,34 +282,48 @@ fn loaded(
         }
     };
     store.set_pass(pass("load", started))?;
+    concluded(args, request, store, &measured, shared, found)
+}
+
+/// Everything that is said of a load, and its files.
+fn concluded(
+    args: &BenchArgs,
+    request: &Request,
+    store: &mut RunDir,
+    measured: &Measured,
+    shared: f64,
+    found: Option<Sweep>,
+) -> Result<Done, Failure> {
     let each = parts::split(
         &measured.load.requests,
         measured.load.started_unix_ns,
         &measured.steps,
     );
-    let outcome = Outcome::of(&measured, &each, request, &args.slo, shared);
+    let outcome = Outcome::of(measured, &each, request, &args.slo, shared);
     for issue in &outcome.issues {
         store.add_issue(issue.clone())?;
     }
-    outcome.write(&measured, &each, store)?;
+    outcome.write(measured, &each, store)?;
     if let Some(found) = &found {
         let text =
             serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
         store.write("sweep.json", text + "\n")?;
     }
-    let report = page::document(&outcome, &measured, found.as_ref());
+    let report = page::document(&outcome, measured, found.as_ref());
     for (name, contents) in outputs::rendered(&report, Wanted::ALL) {
         store.write(&name, contents)?;
     }
     let mut lines = digest(&report);
-    if !measured.traces.is_empty() {
-        match recorded_lines(&measured.traces, store, "trace") {
+    for (index, trace) in measured.traces.iter().enumerate() {
+        let name = match index {
+            0 => "trace".to_owned(),
+            index => format!("trace_{}", index + 1),
+        };
+        match recorded_lines(std::slice::from_ref(trace), store, &name) {
             Ok(more) => lines.extend(more),
-            Err(failure) => store.add_issue(Issue::new(
-                Severity::Warning,
-                "bench.trace",
-                format!("the server's trace was not analyzed: {failure}"),
-            ))?,
+            Err(failure) => {
+                store.add_issue(Issue::warning("bench.trace").with("why", failure.to_string()))?;
+            }
         }
     }
     let is_met = match &found {
@@ -363,10 +403,9 @@ fn swept(
         .first_failing_rate
         .is_some_and(|rate| late.contains(&rate))
     {
-        let text = "the client did not keep up at the lowest rate that failed the objectives: the server may meet them at higher rates";
-        let hint = "use --workers, or a machine or cores apart from the server";
-        let issue = Issue::new(Severity::Error, "bench.sweep_client_late", text);
-        measured.issues.push(issue.with_hint(hint));
+        measured
+            .issues
+            .push(Issue::error("bench.sweep_client_late"));
     }
     Ok((measured, found))
 }

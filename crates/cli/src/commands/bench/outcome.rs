@@ -75,7 +75,7 @@ impl Outcome {
         slos: &[Slo],
         shared_prefix: f64,
     ) -> Self {
-        let said = measured.server.as_ref().map(|server| &server.said);
+        let said = measured.said.as_ref().map(|(_, window)| window);
         let mean = parts::mean(each, said, &measured.summary);
         let gauges = measured
             .server
@@ -99,7 +99,7 @@ impl Outcome {
                 .reduce(f64::max)
         };
         Self {
-            endpoint: request.endpoint.to_string(),
+            endpoint: request.target(),
             model: request.template().model.clone(),
             load: request.describe(),
             arrivals: request.arrivals.clone(),
@@ -114,13 +114,16 @@ impl Outcome {
                 .collect(),
             self_check: measured.load.self_check.clone(),
             parts: mean,
-            server: measured.server.as_ref().map(|server| ServerOutcome {
-                family: server.scrapes.family.name(),
-                window: server.said.clone(),
-                kv_usage_max: most(|g| g.kv_usage),
-                running_max: most(|g| g.running),
-                waiting_max: most(|g| g.waiting),
-            }),
+            server: measured
+                .said
+                .as_ref()
+                .map(|(family, window)| ServerOutcome {
+                    family: family.name(),
+                    window: window.clone(),
+                    kv_usage_max: most(|g| g.kv_usage),
+                    running_max: most(|g| g.running),
+                    waiting_max: most(|g| g.waiting),
+                }),
             steps: steps(&measured.steps),
             findings,
             no_findings,

@@ -31,6 +31,8 @@ pub(super) struct Request {
     max_concurrency: Option<usize>,
     workers: usize,
     count_tokens: Option<CountTokens>,
+    /// What is loaded where it is no endpoint.
+    pub(super) instead: Option<&'static str>,
 }
 
 impl Request {
@@ -102,7 +104,16 @@ impl Request {
                 .map(super::tokenizer::load)
                 .transpose()
                 .map_err(wrong)?,
+            instead: None,
         })
+    }
+
+    /// What is loaded, for reports.
+    pub(super) fn target(&self) -> String {
+        match self.instead {
+            Some(instead) => instead.to_owned(),
+            None => self.endpoint.to_string(),
+        }
     }
 
     pub(super) fn template(&self) -> &Template {

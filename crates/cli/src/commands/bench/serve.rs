@@ -12,10 +12,7 @@ use llmprof_capture::{
     profiler::{Channel, Cupti, find_library},
 };
 use llmprof_load::{client::Calls, endpoint::Endpoint};
-use llmprof_record::{
-    import::wire,
-    issue::{Issue, Severity},
-};
+use llmprof_record::{import::wire, issue::Issue};
 use llmprof_units::Share;
 use llmprof_wire::Options;
 use rustix::process::{Pid, Signal, kill_process};
@@ -143,11 +140,9 @@ impl Server {
                     (channel, recorded) = (Some(opened), Some(directory));
                 }
                 Err(missing) => {
-                    let text = format!("the server's GPUs are not recorded: {missing}");
-                    issues.push(
-                        Issue::new(Severity::Warning, "bench.not_recorded", text)
-                            .with_hint(missing.hint()),
-                    );
+                    let issue =
+                        Issue::warning("bench.not_recorded").with("why", missing.to_string());
+                    issues.push(issue.with_hint(missing.hint()));
                 }
             }
         }
@@ -228,9 +223,8 @@ impl Server {
             }
         }
         if let Err(error) = self.child.wait(interrupt, Some(Duration::ZERO)) {
-            let text = format!("the server could not be ended: {error}");
             self.issues
-                .push(Issue::new(Severity::Error, "bench.server_left", text));
+                .push(Issue::error("bench.server_left").with("why", error.to_string()));
         }
         end(&offspring);
         let files = self

@@ -13,7 +13,7 @@ use llmprof_load::{
     endpoint::Endpoint,
     server::{
         families::{Family, ServerWindow},
-        profile::{self, ProfileRequest, Profiler},
+        profile::{ProfileRequest, Profiler},
         scrape::{self, Scraper, Scrapes},
         steps::{self, Step},
         window::Window,
@@ -21,7 +21,8 @@ use llmprof_load::{
     slo::Slo,
     summary::Summary,
 };
-use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::issue::Issue;
+use llmprof_units::Nanos;
 
 use super::{
     args::{BenchArgs, ProfileArgs},
@@ -40,6 +41,8 @@ pub(super) struct Measured {
     pub(super) load: LoadRecord,
     pub(super) summary: Summary,
     pub(super) server: Option<Server>,
+    /// What the server says of the time of the load, by its metrics or its engine.
+    pub(super) said: Option<(Family, ServerWindow)>,
     /// Pages beside the server's own: their address, and what they say.
     pub(super) others: Vec<(String, Scrapes)>,
     pub(super) steps: Vec<Step>,
@@ -48,11 +51,10 @@ pub(super) struct Measured {
     pub(super) was_interrupted: bool,
 }
 
-/// What the server says of the time of the load.
+/// The server's metrics over the time of the load.
 pub(super) struct Server {
     pub(super) scrapes: Scrapes,
     pub(super) window: Window,
-    pub(super) said: ServerWindow,
 }
 
 /// What happens beside the requests: called a few times a second, false ends the load.
@@ -125,14 +127,12 @@ pub(super) fn measure(
     let scraper = if args.no_metrics {
         None
     } else {
-        start_scraper(&request.endpoint, Family::paths(), args.scrape_interval).unwrap_or_else(|why| {
-            let text = format!("the server's metrics cannot be scraped: {why}");
-            issues.push(
-                Issue::new(Severity::Warning, "bench.no_metrics", text)
-                    .with_hint("queueing and prefill stay one part; start the server with metrics, or use --no-metrics"),
-            );
-            None
-        })
+        start_scraper(&request.endpoint, Family::paths(), args.scrape_interval).unwrap_or_else(
+            |why| {
+                issues.push(Issue::warning("bench.no_metrics").with("why", why));
+                None
+            },
+        )
     };
     for url in &args.metrics {
         let (endpoint, path) = page_of(url)?;
@@ -140,8 +140,8 @@ pub(super) fn measure(
             Ok(Some(found)) => extra.push((url.clone(), found)),
             Ok(None) => {}
             Err(why) => {
-                let text = format!("{url} cannot be scraped: {why}");
-                issues.push(Issue::new(Severity::Warning, "bench.no_metrics", text));
+                let issue = Issue::warning("bench.page_unread").with("url", url.as_str());
+                issues.push(issue.with("why", why));
             }
         }
     }
@@ -152,28 +152,25 @@ pub(super) fn measure(
         .transpose()?;
     let stage = Stage::start(show, "load", load.plan.requests.len() as u64);
     let mut was_interrupted = false;
-    let record = drive(load, |clock: &Clock, progress: Progress| {
+    let mut record = drive(load, |clock: &Clock, progress: Progress| {
         stage.at(progress.ended as u64);
         if let Some(profiling) = &mut profiling {
-            profiling.step(clock, scraper.as_ref());
+            profiling.step(clock, progress, scraper.as_ref());
         }
         was_interrupted = !beside();
         !was_interrupted
     })
     .map_err(Failure::new)?;
     stage.finish(&format!("{} requests", record.requests.len()));
-    let (traces, steps) = match profiling {
-        Some(profiling) => profiling.finish(&mut issues),
-        None => (Vec::new(), Vec::new()),
-    };
+    let profile = profiling.map_or_else(Profile::default, |p| p.finish(&mut issues));
+    profile.mark(&mut record, &mut issues);
     let server = scraper.and_then(Scraper::finish).map(|scrapes| {
         let window = Window::between(&scrapes.first.page, &scrapes.last.page);
-        let said = scrapes.family.read_window(&window);
-        Server {
-            scrapes,
-            window,
-            said,
-        }
+        Server { scrapes, window }
+    });
+    let said = server.as_ref().map(|server| {
+        let family = server.scrapes.family;
+        (family, family.read_window(&server.window))
     });
     if let Some(server) = &server {
         issues.extend(server_issues(server));
@@ -189,9 +186,10 @@ pub(super) fn measure(
         load: record,
         summary,
         server,
+        said,
         others,
-        steps,
-        traces,
+        steps: profile.steps,
+        traces: profile.traces,
         issues,
         was_interrupted,
     })
@@ -223,21 +221,11 @@ fn page_of(url: &str) -> Result<(Arc<Endpoint>, String), Failure> {
 fn server_issues(server: &Server) -> Vec<Issue> {
     let mut issues = Vec::new();
     if server.scrapes.failed > 0 {
-        let text = format!(
-            "{} scrapes of the server's metrics failed",
-            server.scrapes.failed
-        );
-        issues.push(
-            Issue::new(Severity::Warning, "bench.scrapes_failed", text)
-                .counting(server.scrapes.failed),
-        );
+        issues.push(Issue::warning("bench.scrapes_failed").counting(server.scrapes.failed));
     }
     if !server.window.resets.is_empty() {
-        let text = "counters of the server fell: it was started again during the load".to_owned();
-        issues.push(
-            Issue::new(Severity::Error, "bench.server_restarted", text)
-                .counting(server.window.resets.len() as u64),
-        );
+        let resets = server.window.resets.len() as u64;
+        issues.push(Issue::error("bench.server_restarted").counting(resets));
     }
     issues
 }
@@ -245,14 +233,25 @@ fn server_issues(server: &Server) -> Vec<Issue> {
 /// The server's profiler during a load: started when it is time, stopped when it was long enough.
 struct Profiling {
     /// On a thread of its own: a server answers `/stop_profile` after minutes.
-    work: Option<std::thread::JoinHandle<Result<(), String>>>,
+    work: Option<std::thread::JoinHandle<Result<Nanos, String>>>,
     profiler: Arc<Profiler>,
     family: Family,
     request: ProfileRequest,
     folder: Option<PathBuf>,
     before: Vec<PathBuf>,
-    started: Instant,
+    /// On the clock of the load.
+    started: Nanos,
     error: Option<String>,
+}
+
+/// What a profile of the server left.
+#[derive(Default)]
+struct Profile {
+    /// From the call that starts it to the answer of the one that ends it, on the clock of the load.
+    window: Option<(Nanos, Nanos)>,
+    /// Traces of engines; all traces where none has a step.
+    traces: Vec<PathBuf>,
+    steps: Vec<Step>,
 }
 
 impl Profiling {
@@ -269,7 +268,7 @@ impl Profiling {
         let family = family_of(endpoint);
         let request = ProfileRequest {
             when_running: args.profile_when_running,
-            after: args.profile_after.unwrap_or_default(),
+            after: args.profile_after,
             length: args.profile_for,
             steps: args.profile_steps,
             options: serde_json::Map::new(),
@@ -283,27 +282,29 @@ impl Profiling {
             request,
             before: args.profile_dir.as_deref().map(traces).unwrap_or_default(),
             folder: args.profile_dir.clone(),
-            started: Instant::now(),
+            started: Nanos(0),
             error: None,
         })
     }
 
-    fn step(&mut self, clock: &Clock, scraper: Option<&Scraper>) {
+    fn step(&mut self, clock: &Clock, progress: Progress, scraper: Option<&Scraper>) {
         if self.work.is_some() {
             return;
         }
         let since = Duration::from_nanos(clock.now().0.max(0) as u64);
-        let is_time = match self.request.when_running {
-            Some(least) => scraper
+        let is_time = match (self.request.when_running, self.request.after) {
+            (Some(least), _) => scraper
                 .and_then(|s| s.latest().running)
                 .is_some_and(|n| n >= least),
-            None => since >= self.request.after,
+            (None, Some(after)) => since >= after,
+            (None, None) => 2 * progress.ended >= progress.planned,
         };
         if !is_time {
             return;
         }
-        self.started = Instant::now();
+        self.started = clock.now();
         let (profiler, length) = (Arc::clone(&self.profiler), self.request.length);
+        let clock = *clock;
         let counts = self.family == Family::Sglang && self.request.steps.is_some();
         let work = std::thread::Builder::new()
             .name("profile".to_owned())
@@ -312,8 +313,8 @@ impl Profiling {
                 std::thread::sleep(length);
                 // A server that counts steps has stopped by itself.
                 match profiler.stop() {
-                    Err(_) if counts => Ok(()),
-                    stopped => stopped.map_err(|error| error.to_string()),
+                    Err(error) if !counts => Err(error.to_string()),
+                    _ => Ok(clock.now()),
                 }
             });
         match work {
@@ -322,50 +323,82 @@ impl Profiling {
         }
     }
 
-    fn finish(self, issues: &mut Vec<Issue>) -> (Vec<PathBuf>, Vec<Step>) {
-        let mut failed = |what: String, hint: &str| {
-            let text = format!("the server was not profiled: {what}");
-            issues.push(Issue::new(Severity::Error, "bench.not_profiled", text).with_hint(hint));
-        };
+    fn finish(self, issues: &mut Vec<Issue>) -> Profile {
+        let not_profiled = |reason: &str| Issue::error("bench.not_profiled").with("reason", reason);
         let Some(work) = self.work else {
-            let what = self
-                .error
-                .unwrap_or_else(|| match self.request.when_running {
-                    Some(least) => format!("{least} requests never ran at once"),
-                    None => "the load was over before --profile-after".to_owned(),
-                });
-            failed(what, "lower --profile-when-running, or send more requests");
-            return (Vec::new(), Vec::new());
+            issues.push(match (self.error, self.request.when_running) {
+                (Some(why), _) => not_profiled("failed").with("why", why),
+                (None, Some(least)) => not_profiled("never_full").with("least", least),
+                (None, None) => not_profiled("load_ended"),
+            });
+            return Profile::default();
         };
-        if let Err(what) = work
+        let ended = match work
             .join()
             .unwrap_or_else(|_| Err("its thread panicked".to_owned()))
         {
-            failed(what, profile::hint(self.family));
-            return (Vec::new(), Vec::new());
-        }
-        let Some(folder) = &self.folder else {
-            return (Vec::new(), Vec::new());
+            Ok(ended) => ended,
+            Err(why) => {
+                let issue = not_profiled("failed").with("server", self.family.name());
+                issues.push(issue.with("why", why));
+                return Profile::default();
+            }
         };
-        let found: Vec<PathBuf> = new_traces(folder, &self.before);
-        if found.is_empty() {
-            failed(
-                format!("no new trace in {}", folder.display()),
-                "--profile-dir must be the folder that the server writes traces to",
-            );
+        let mut profile = Profile {
+            window: Some((self.started, ended)),
+            ..Profile::default()
+        };
+        let Some(folder) = &self.folder else {
+            return profile;
+        };
+        profile.traces = new_traces(folder, &self.before);
+        if profile.traces.is_empty() {
+            let folder = folder.display().to_string();
+            issues.push(not_profiled("no_trace").with("folder", folder));
         }
-        let mut all = Vec::new();
-        for path in &found {
+        profile.read_steps(issues);
+        profile
+    }
+}
+
+impl Profile {
+    /// Engines of a server run the same steps (tensor parallel): those of the first trace that has some are joined. vLLM's API
+    /// server leaves a trace of its own without any.
+    fn read_steps(&mut self, issues: &mut Vec<Issue>) {
+        let mut engines = Vec::new();
+        for path in &self.traces {
             match steps::load(path) {
-                Ok(steps) => all.extend(steps),
+                Ok(steps) if steps.is_empty() => {}
+                Ok(steps) => {
+                    if self.steps.is_empty() {
+                        self.steps = steps;
+                    }
+                    engines.push(path.clone());
+                }
                 Err(error) => {
-                    let text = format!("steps of the server's trace cannot be joined: {error}");
-                    issues.push(Issue::new(Severity::Warning, "bench.steps", text));
+                    issues.push(Issue::warning("bench.steps").with("why", error.to_string()));
                 }
             }
         }
-        all.sort_by_key(|step| step.start_unix_ns);
-        (found, all)
+        if !engines.is_empty() {
+            self.traces = engines;
+        }
+        self.steps.sort_by_key(|step| step.start_unix_ns);
+    }
+
+    /// Requests that ended after its start were slowed: they are marked.
+    fn mark(&self, record: &mut LoadRecord, issues: &mut Vec<Issue>) {
+        let Some((from, to)) = self.window else {
+            return;
+        };
+        let count = record.mark_profiled(from);
+        if count > 0 {
+            let issue = Issue::warning("bench.profiled")
+                .with("from_ns", from.0)
+                .with("for_ns", (to - from).0)
+                .with("all", count == record.requests.len() as u64);
+            issues.push(issue.counting(count));
+        }
     }
 }
 
@@ -384,7 +417,7 @@ fn family_of(endpoint: &Arc<Endpoint>) -> Family {
 }
 
 /// Files of a folder that look like Kineto traces.
-fn traces(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn traces(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -420,5 +453,42 @@ fn new_traces(folder: &Path, before: &[PathBuf]) -> Vec<PathBuf> {
             return now.into_iter().map(|(path, _)| path).collect();
         }
         seen = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// vLLM leaves a trace of its API server beside those of its engines.
+    #[test]
+    fn traces_of_engines_are_kept_and_steps_are_counted_once() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vllm");
+        let folder = tempfile::tempdir().unwrap();
+        let put = |from: &str, to: &str| {
+            let to = folder.path().join(to);
+            std::fs::copy(fixtures.join(from), &to).unwrap();
+            to
+        };
+        let api = put("async_llm.pt.trace.json.gz", "a.pt.trace.json.gz");
+        let first = put("rank0.pt.trace.json.gz", "rank0.pt.trace.json.gz");
+        let second = put("rank0.pt.trace.json.gz", "rank1.pt.trace.json.gz");
+        put("metrics.txt", "profiler_out.txt");
+        assert_eq!(
+            traces(folder.path()),
+            [api.clone(), first.clone(), second.clone()]
+        );
+        let (mut profile, mut issues) = (Profile::default(), Vec::new());
+        profile.traces = traces(folder.path());
+        profile.read_steps(&mut issues);
+        assert_eq!(profile.traces, [first, second]);
+        assert_eq!((profile.steps.len(), issues.len()), (27, 0));
+        // Without any engine, what there is is shown.
+        profile = Profile {
+            traces: vec![api.clone()],
+            ..Profile::default()
+        };
+        profile.read_steps(&mut issues);
+        assert_eq!((profile.traces, profile.steps.len()), (vec![api], 0));
     }
 }

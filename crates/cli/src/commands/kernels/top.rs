@@ -93,7 +93,10 @@ fn rows(source: &Path) -> Result<Vec<TimeRow>, Failure> {
                     .hint("nsys stats --report cuda_gpu_kern_sum --format csv REPORT".to_owned()),
             ),
         },
-        Profile::Counters(_) | Profile::Memory(_) | Profile::Communication(_) => {
+        Profile::Counters(_)
+        | Profile::Memory(_)
+        | Profile::Communication(_)
+        | Profile::Telemetry(_) => {
             Err(Failure::new(format!("{} has no timeline", file.display())))
         }
     }

@@ -1,6 +1,7 @@
 use super::launch::LaunchColumns;
 use super::{NcuError, Sink};
-use crate::counters::{EstimatedSpeedup, Metric, Reading, Rule, RuleKind, Value, unit};
+use crate::counters::unit::{self, Notation};
+use crate::counters::{EstimatedSpeedup, Metric, Reading, Rule, RuleKind, Value};
 use crate::import::csv_text::{CsvText, Row};
 use crate::issue::Issue;
 
@@ -112,7 +113,7 @@ fn read_metric(columns: &DetailColumns, row: &Row, launch: usize, sink: &mut Sin
     let printed_unit = &row.cells[columns.unit];
     let scaled = unit::base(printed_unit);
     let cell = &row.cells[columns.value];
-    let value = value(cell, scaled.exponent);
+    let value = value(cell, scaled.exponent, sink.notation);
     if is_suspect(&value, printed_unit) {
         let issue = Issue::warning("ncu.bad_value").with("line", row.line);
         let issue = issue.with("metric", name.as_str());
@@ -147,7 +148,8 @@ fn read_rule(
     };
     let speedup = match (cell(rule.speedup_kind), cell(rule.speedup)) {
         ("", "") => None,
-        (kind @ ("global" | "local"), percent) => match unit::scale(percent, 0) {
+        (kind @ ("global" | "local"), percent) => match unit::scale_from(percent, 0, sink.notation)
+        {
             Some(percent) => Some(EstimatedSpeedup {
                 of_whole_kernel: kind == "global",
                 percent,
@@ -183,14 +185,14 @@ fn bad_speedup(row: &Row, found: &str, sink: &mut Sink<'_>) -> Option<EstimatedS
 }
 
 /// What a cell holds, with a number moved to the base unit.
-pub(super) fn value(cell: &str, exponent: i32) -> Value {
+pub(super) fn value(cell: &str, exponent: i32, notation: Notation) -> Value {
     if matches!(
         cell,
         "" | "n/a" | "N/A" | "no data" | "nan" | "-nan" | "inf" | "-inf"
     ) {
         return Value::Absent;
     }
-    match unit::scale(cell, exponent) {
+    match unit::scale_from(cell, exponent, notation) {
         Some(number) => Value::Number(number),
         None => Value::Text(cell.to_owned()),
     }

@@ -72,7 +72,7 @@ impl LaunchColumns {
         };
         let number = |column, name| match cell(column) {
             "" => Ok(0),
-            text => text.replace(',', "").parse::<u64>().map_err(|_| name),
+            text => whole(text).ok_or(name),
         };
         let triple = |column, name| match cell(column) {
             "" => Ok(None),
@@ -80,7 +80,7 @@ impl LaunchColumns {
         };
         let id = cells
             .get(self.id)
-            .and_then(|cell| cell.replace(',', "").parse().ok())
+            .and_then(|cell| whole(cell))
             .ok_or("ID")?;
         let kernel = cells
             .get(self.kernel)
@@ -113,8 +113,17 @@ impl LaunchColumns {
     }
 }
 
+/// A whole number, with whatever a locale puts between thousands.
+pub(super) fn whole(text: &str) -> Option<u64> {
+    let digits: String = text
+        .chars()
+        .filter(|c| !matches!(c, ',' | '.' | '\'' | '\u{a0}' | '\u{202f}'))
+        .collect();
+    digits.parse().ok()
+}
+
 /// `(32, 4, 1)`
-fn dimensions(text: &str) -> Option<[u32; 3]> {
+pub(super) fn dimensions(text: &str) -> Option<[u32; 3]> {
     let inner = text.trim().strip_prefix('(')?.strip_suffix(')')?;
     let mut parts = inner.split(',').map(|part| part.trim().parse::<u32>().ok());
     let triple = [parts.next()??, parts.next()??, parts.next()??];

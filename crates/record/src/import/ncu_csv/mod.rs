@@ -1,11 +1,14 @@
 //! Counters from Nsight Compute's CSV pages.
 //!
-//! Three shapes come from `ncu --csv`: `--page raw` has a column per metric and a row of units under the header;
-//! `--page details` and the export of single sections have a row per metric or rule, with rows of uneven length.
-//! All may follow lines that the tool and the program printed. Names of processes and hosts are not kept.
+//! Four shapes come from `ncu --csv`: `--page raw` has a column per metric and a row of units under the header;
+//! `--page details` and the export of single sections have a row per metric or rule, with rows of uneven length;
+//! `--print-summary per-kernel` has a row per kernel and metric, with the least, greatest and mean value of its launches.
+//! Numbers are written as the tool's locale has them, which the page itself shows ([`notation`]). All may follow lines that the tool and the program printed. Names of processes and hosts are not kept.
 
 mod details;
 mod launch;
+mod notation;
+mod per_kernel;
 mod raw;
 
 use std::collections::BTreeMap;
@@ -14,6 +17,7 @@ use std::path::{Path, PathBuf};
 use self::launch::LaunchColumns;
 use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
+use crate::counters::unit::Notation;
 use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Reading};
 use crate::issue::Issue;
 use crate::store::Folder;
@@ -72,7 +76,9 @@ fn said(text: Option<&String>) -> String {
 
 /// Whether a line may be the header of one of the pages.
 pub fn is_header(cells: &[String]) -> bool {
-    cells.first().is_some_and(|cell| cell == "ID") && cells.iter().any(|cell| cell == "Kernel Name")
+    let has = |name: &str| cells.iter().any(|cell| cell == name);
+    let is_page = cells.first().is_some_and(|cell| cell == "ID");
+    has("Kernel Name") && (is_page || per_kernel::is_header(cells))
 }
 
 /// Whether the beginning of a file has the header of a page of counters within it.
@@ -169,14 +175,23 @@ fn read_into(
         });
     };
     let messages = table.preamble.iter().filter_map(|line| message_in(line));
+    let mut said: Vec<(String, u64)> = Vec::new();
     for text in messages {
-        let issue = Issue::warning("ncu.said")
-            .with("file", place)
-            .with("text", text);
+        match said.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, count)) => *count += 1,
+            None => said.push((text, 1)),
+        }
+    }
+    for (text, count) in said {
+        let issue = Issue::warning("ncu.said").with("file", place);
+        let issue = issue.with("text", text).counting(count);
         builder.counters.issues.push(issue);
     }
     let mut sink = Sink::new(builder, place, report);
-    if table.column("Metric Name").is_some() {
+    sink.notation = notation::of(bytes, &mut sink);
+    if per_kernel::is_header(&table.header) {
+        per_kernel::read(table, &mut sink)?;
+    } else if table.column("Metric Name").is_some() {
         details::read(table, &mut sink)?;
     } else {
         raw::read(table, &mut sink)?;
@@ -215,6 +230,7 @@ struct Sink<'a> {
     /// What each launch of this report has, so that a metric repeated in another file is kept once.
     known: BTreeMap<(usize, MetricId), usize>,
     losses: BTreeMap<String, (u64, Issue)>,
+    notation: Notation,
 }
 
 impl<'a> Sink<'a> {
@@ -235,6 +251,7 @@ impl<'a> Sink<'a> {
             launches,
             known,
             losses: BTreeMap::new(),
+            notation: Notation::Point,
         }
     }
 

@@ -61,7 +61,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
         };
         for metric in &metrics {
             let cell = &row.cells[metric.at];
-            let value = details::value(cell, metric.exponent);
+            let value = details::value(cell, metric.exponent, sink.notation);
             if details::is_suspect(&value, &metric.printed_unit) {
                 let issue = Issue::warning("ncu.bad_value").with("line", row.line);
                 let issue = issue.with("metric", metric.name.as_str());

@@ -191,10 +191,11 @@ fn read_clock(database: &mut Database, reading: &mut Reading) {
     );
 }
 
-/// Warnings and errors that the tool recorded about its own capture.
+/// Warnings and errors that the tool recorded about its own capture. Messages that differ in numbers only are one issue that shows
+/// the first.
 fn read_diagnostics(database: &mut Database, reading: &mut Reading) {
     let labels = database.labels("ENUM_DIAGNOSTIC_SEVERITY_LEVEL");
-    let issues = &mut reading.builder.issues;
+    let mut said: Vec<(Severity, String, String, u64)> = Vec::new();
     database.scan("DIAGNOSTIC_EVENT", &["severity", "text"], 2, |cells| {
         let severity = cells.int()?;
         let label = labels.get(&severity).map_or("", String::as_str);
@@ -210,7 +211,18 @@ fn read_diagnostics(database: &mut Database, reading: &mut Reading) {
         } else {
             text
         };
-        issues.push(Issue::coded(severity, "nsys.said").with("text", text));
+        let shape: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let known = said
+            .iter_mut()
+            .find(|(level, _, known, _)| (*level, known) == (severity, &shape));
+        match known {
+            Some((_, _, _, count)) => *count += 1,
+            None => said.push((severity, text, shape, 1)),
+        }
         Some(())
     });
+    for (severity, text, _, count) in said {
+        let issue = Issue::coded(severity, "nsys.said").with("text", text);
+        reading.builder.issues.push(issue.counting(count));
+    }
 }

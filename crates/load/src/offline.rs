@@ -1,0 +1,184 @@
+//! Requests of vLLM's offline `LLM` class, as the program that drives it writes them: JSON lines, a first one about the run, one a
+//! request, and a last one that says it is whole. Requests are due together, so there is no client that could be late.
+
+use llmprof_units::Nanos;
+use serde::Deserialize;
+
+use crate::{
+    answer::ServerTimings,
+    client::LoadRecord,
+    record::{Arrival, FailureKind, RequestFailure, RequestRecord, TokenBasis},
+    self_check::SelfCheck,
+    text_file::TextFileError,
+};
+
+/// What the program wrote.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offline {
+    /// The requests.
+    pub load: LoadRecord,
+    /// vLLM's version.
+    pub version: String,
+    /// Times that a request lost its place and was computed again.
+    pub preemptions: u64,
+    /// Whether the program came to its end.
+    pub is_whole: bool,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    vllm: String,
+    started_unix_ns: i64,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    index: u64,
+    #[serde(default)]
+    sent_ns: i64,
+    arrivals: Vec<(i64, u32)>,
+    end_ns: Option<i64>,
+    prompt_tokens: u64,
+    queue_ns: Option<i64>,
+    prefill_ns: Option<i64>,
+    #[serde(default)]
+    preemptions: u64,
+    failure: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Last {
+    done: bool,
+}
+
+impl Line {
+    /// `max_tokens` is what it was asked for.
+    fn record(self, max_tokens: u64) -> RequestRecord {
+        let mut record = RequestRecord::due(self.index, Nanos(0), max_tokens);
+        record.sent_ns = Some(Nanos(self.sent_ns));
+        record.started_ns = Nanos(0);
+        record.output_tokens = self.arrivals.last().map(|last| u64::from(last.1));
+        record.token_basis = TokenBasis::ContinuousUsage;
+        record.prompt_tokens = Some(self.prompt_tokens);
+        let last = self.arrivals.last().map_or(self.sent_ns, |last| last.0);
+        record.end_ns = Nanos(self.end_ns.unwrap_or(last));
+        let ms = |ns: Option<i64>| ns.map(|ns| ns as f64 / 1e6);
+        record.timings = self.prefill_ns.map(|_| ServerTimings {
+            queue_ms: ms(self.queue_ns),
+            prefill_ms: ms(self.prefill_ns),
+            ..ServerTimings::default()
+        });
+        let arrivals = self.arrivals.into_iter();
+        record.arrivals = arrivals
+            .map(|(at, tokens)| Arrival {
+                at_ns: Nanos(at),
+                tokens: Some(tokens),
+            })
+            .collect();
+        record.failure = match (self.failure, self.end_ns) {
+            (Some(why), _) => Some(RequestFailure::new(FailureKind::ClientError, why)),
+            (None, None) => Some(RequestFailure::new(
+                FailureKind::Interrupted,
+                "the program ended before it",
+            )),
+            (None, Some(_)) => None,
+        };
+        record
+    }
+}
+
+/// Reads what the program wrote; `max_tokens` by request. A line that is cut is the last that there is.
+pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, TextFileError> {
+    let wrong = |line: usize, what: String| TextFileError::Line { line, what };
+    let mut lines = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line));
+    let first = lines.next().map_or("", |(_, line)| line);
+    let run: Run = serde_json::from_str(first).map_err(|error| wrong(1, error.to_string()))?;
+    let (mut requests, mut preemptions, mut is_whole) = (Vec::new(), 0, false);
+    for (number, text) in lines {
+        if let Ok(last) = serde_json::from_str::<Last>(text) {
+            is_whole = last.done;
+            continue;
+        }
+        match serde_json::from_str::<Line>(text) {
+            Ok(line) => {
+                preemptions += line.preemptions;
+                let most = max_tokens(line.index);
+                requests.push(line.record(most));
+            }
+            Err(error) if error.is_eof() => break,
+            Err(error) => return Err(wrong(number, error.to_string())),
+        }
+    }
+    requests.sort_by_key(|request| request.index);
+    let duration_ns = requests
+        .iter()
+        .map(|request| request.end_ns)
+        .max()
+        .unwrap_or(Nanos(0));
+    Ok(Offline {
+        load: LoadRecord {
+            started_unix_ns: Nanos(run.started_unix_ns),
+            duration_ns,
+            requests,
+            abandoned: 0,
+            self_check: SelfCheck {
+                kept_up: true,
+                ..SelfCheck::default()
+            },
+        },
+        version: run.vllm,
+        preemptions,
+        is_whole,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{parts, summary::Summary};
+
+    const TEXT: &str = concat!(
+        r#"{"vllm": "0.32.0", "started_unix_ns": 1794787980000000000}"#,
+        "\n",
+        r#"{"index": 1, "sent_ns": 20, "arrivals": [[1020, 1], [1120, 2]], "prompt_tokens": 7, "end_ns": 1120, "queue_ns": 300, "prefill_ns": 600, "preemptions": 2}"#,
+        "\n",
+        r#"{"index": 0, "sent_ns": 10, "arrivals": [], "prompt_tokens": 0, "failure": "empty"}"#,
+        "\n",
+        r#"{"done": true}"#,
+        "\n"
+    );
+
+    #[test]
+    fn the_engines_own_times_split_a_request() {
+        let found = read(TEXT, |_| 2).unwrap();
+        assert!(found.is_whole);
+        assert_eq!((found.version.as_str(), found.preemptions), ("0.32.0", 2));
+        let summary = Summary::of(&found.load, &[]);
+        assert_eq!((summary.completed, summary.failed), (1, 1));
+        let parts = parts::split(&found.load.requests, Nanos(0), &[]);
+        assert_eq!(
+            (parts[0].client_ns, parts[0].queue_ns, parts[0].prefill_ns),
+            (Nanos(20), Nanos(300), Nanos(600))
+        );
+        assert_eq!(
+            (parts[0].network_ns, parts[0].decode_ns),
+            (Nanos(100), Nanos(100))
+        );
+        assert_eq!(parts[0].sum_ns(), Nanos(1120));
+    }
+
+    #[test]
+    fn what_is_cut_is_not_whole() {
+        for end in 0..TEXT.len() {
+            match read(&TEXT[..end], |_| 2) {
+                Ok(found) => assert!(!found.is_whole || end + 1 == TEXT.len()),
+                Err(error) => assert!(end < TEXT.find('\n').unwrap(), "{end}: {error}"),
+            }
+        }
+        let broken = TEXT.replace("\"arrivals\": [[", "\"arrivals\": [[\"x");
+        assert!(read(&broken, |_| 2).is_err());
+    }
+}

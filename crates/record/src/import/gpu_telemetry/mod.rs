@@ -1,0 +1,114 @@
+//! Telemetry of GPUs as tools print it: `nvml.csv`, `nvidia-smi dmon`, `nvidia-smi -q`.
+//!
+//! Each becomes [`Samples`] whose clock starts at the first sample. What a tool does not print is absent.
+
+mod dmon;
+mod nvml_csv;
+mod query;
+
+use std::collections::BTreeMap;
+
+use llmprof_units::Nanos;
+
+use super::{ImportError, Importer, Profile, Source};
+use crate::issue::Issue;
+use crate::samples::{GpuSample, GpuSeries, Samples};
+
+/// Rows of the columns that scripts around NVML write, and of `nvml.csv` of a run.
+pub(crate) const NVML_CSV: Importer = Importer {
+    name: "nvml_csv",
+    sniff: nvml_csv::sniff,
+    read: |source| read(source, "samples of NVML", nvml_csv::read),
+};
+
+pub(crate) const DMON: Importer = Importer {
+    name: "nvidia_smi_dmon",
+    sniff: dmon::sniff,
+    read: |source| read(source, "output of `nvidia-smi dmon`", dmon::read),
+};
+
+pub(crate) const QUERY: Importer = Importer {
+    name: "nvidia_smi_q",
+    sniff: query::sniff,
+    read: |source| read(source, "output of `nvidia-smi -q`", query::read),
+};
+
+fn read(
+    source: &Source,
+    format: &'static str,
+    read: fn(&str) -> Result<Collected, String>,
+) -> Result<Profile, ImportError> {
+    let text = String::from_utf8_lossy(source.bytes());
+    let collected = read(&text).map_err(|what| source.unusable(format, what))?;
+    let mut samples = collected.samples();
+    if samples.gpus.is_empty() {
+        return Err(source.unusable(format, "it has no sample"));
+    }
+    samples.issues.splice(0..0, source.issues().iter().cloned());
+    Ok(Profile::Telemetry(Box::new(samples)))
+}
+
+/// Samples while they are read.
+#[derive(Default)]
+struct Collected {
+    gpus: BTreeMap<u32, GpuSeries>,
+    /// Unix time of the clock's zero; 0 where the tool has no dates.
+    unix_offset_ns: Nanos,
+    issues: Vec<Issue>,
+    /// Lines that could not be read, and the first of them.
+    unread: Option<(u64, u64)>,
+}
+
+impl Collected {
+    fn gpu(&mut self, index: u32) -> &mut GpuSeries {
+        self.gpus.entry(index).or_insert_with(|| GpuSeries {
+            index,
+            ..GpuSeries::default()
+        })
+    }
+
+    fn push(&mut self, gpu: u32, sample: GpuSample) {
+        self.gpu(gpu).rows.push(sample);
+    }
+
+    fn lose(&mut self, line: usize) {
+        let (count, _) = self.unread.get_or_insert((0, line as u64));
+        *count += 1;
+    }
+
+    fn samples(mut self) -> Samples {
+        if let Some((count, line)) = self.unread {
+            let issue = Issue::warning("gpu_telemetry.bad_row").with("line", line);
+            self.issues.push(issue.counting(count));
+        }
+        let mut gpus: Vec<GpuSeries> = self.gpus.into_values().collect();
+        for gpu in &mut gpus {
+            gpu.rows.sort_by_key(|row| row.time_ns);
+        }
+        gpus.retain(|gpu| !gpu.rows.is_empty());
+        Samples {
+            period_ns: gpus.iter().filter_map(period).min().unwrap_or_default(),
+            issues: self.issues,
+            gpus,
+            unix_offset_ns: self.unix_offset_ns,
+            ..Samples::default()
+        }
+    }
+}
+
+/// The median time between samples.
+fn period(gpu: &GpuSeries) -> Option<Nanos> {
+    let mut gaps: Vec<i64> = gpu
+        .rows
+        .windows(2)
+        .map(|pair| pair[1].time_ns.0.saturating_sub(pair[0].time_ns.0))
+        .collect();
+    gaps.sort_unstable();
+    gaps.get(gaps.len() / 2).copied().map(Nanos)
+}
+
+/// A number that a sample may have.
+fn number(cell: &str) -> Option<f64> {
+    let value: f64 = cell.trim().parse().ok()?;
+    value.is_finite().then_some(value)
+}

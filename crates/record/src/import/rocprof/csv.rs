@@ -1,0 +1,208 @@
+use llmprof_units::Nanos;
+
+use super::{CSV_FORMAT, Dispatch, Reading};
+use crate::import::csv_text::{CsvText, Row};
+use crate::import::{ImportError, Profile, Source};
+use crate::summary::{Spread, Summary, SummaryTable, TimeRow};
+use crate::trace::{Host, HostKind, Range, RangeKind};
+
+/// The tables that are read, by their columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Kernels,
+    Copies,
+    /// API calls, or markers.
+    Calls,
+    /// Sums by name (`--stats`).
+    Stats,
+}
+
+impl Table {
+    fn of(header: &[String]) -> Option<Self> {
+        let has = |names: &[&str]| {
+            names
+                .iter()
+                .all(|name| header.iter().any(|cell| cell == name))
+        };
+        if has(&["Kind", "Kernel_Name", "Start_Timestamp", "End_Timestamp"]) {
+            Some(Self::Kernels)
+        } else if has(&["Kind", "Direction", "Start_Timestamp", "End_Timestamp"]) {
+            Some(Self::Copies)
+        } else if has(&["Domain", "Function", "Start_Timestamp", "End_Timestamp"]) {
+            Some(Self::Calls)
+        } else if has(&["Name", "Calls", "TotalDurationNs", "AverageNs"]) {
+            Some(Self::Stats)
+        } else {
+            None
+        }
+    }
+}
+
+pub(super) fn sniff(head: &[u8]) -> bool {
+    CsvText::find(head, |cells| Table::of(cells).is_some()).is_some()
+}
+
+pub(super) fn read(source: &Source) -> Result<Profile, ImportError> {
+    let table = CsvText::find(source.bytes(), |cells| Table::of(cells).is_some());
+    let found = table.and_then(|table| Some((Table::of(&table.header)?, table)));
+    let Some((kind, mut table)) = found else {
+        return Err(source.unusable(CSV_FORMAT, "it has no header that is known"));
+    };
+    let header = table.header.clone();
+    let mut reading = Reading::default();
+    reading.builder.issues = source.issues().to_vec();
+    let mut stats = Vec::new();
+    while let Some(row) = table.next_row() {
+        let cells = Cells {
+            header: &header,
+            row: &row,
+        };
+        // A cut row has fewer cells; the last one may be cut inside of a number.
+        let is_whole =
+            row.cells.len() == header.len() && row.cut_after.is_none_or(|byte| byte == b'"');
+        let taken = is_whole.then(|| match kind {
+            Table::Kernels => cells.kernel(&mut reading),
+            Table::Copies => cells.copy(&mut reading),
+            Table::Calls => cells.call(&mut reading),
+            Table::Stats => cells.stats().map(|row| stats.push(row)),
+        });
+        if taken.flatten().is_none() {
+            reading.unread += 1;
+        }
+    }
+    reading.issues();
+    if kind == Table::Stats {
+        return Ok(Profile::Summary(Box::new(SummaryTable {
+            summary: Summary::Kernels(stats),
+            issues: reading.builder.issues,
+        })));
+    }
+    if reading.builder.events_read == 0 {
+        return Err(source.unusable(CSV_FORMAT, "it has no event"));
+    }
+    Ok(Profile::Trace(Box::new(reading.builder.finish())))
+}
+
+struct Cells<'a> {
+    header: &'a [String],
+    row: &'a Row,
+}
+
+impl<'a> Cells<'a> {
+    fn text(&self, name: &str) -> Option<&'a str> {
+        let at = self.header.iter().position(|column| column == name)?;
+        self.row.cells.get(at).map(|cell| cell.trim())
+    }
+
+    fn number(&self, name: &str) -> Option<i64> {
+        self.text(name)?.parse().ok()
+    }
+
+    fn small(&self, name: &str) -> u32 {
+        self.number(name).map_or(0, |number| number as u32)
+    }
+
+    fn float(&self, name: &str) -> Option<f64> {
+        let value: f64 = self.text(name)?.parse().ok()?;
+        value.is_finite().then_some(value)
+    }
+
+    /// `4`, `Agent 4` or `GPU 3`.
+    fn agent(&self, name: &str) -> u32 {
+        let text = self.text(name).unwrap_or_default();
+        let digits = text.rsplit(' ').next().unwrap_or_default();
+        digits.parse().unwrap_or(0)
+    }
+
+    fn times(&self) -> Option<(i64, i64)> {
+        Some((
+            self.number("Start_Timestamp")?,
+            self.number("End_Timestamp")?,
+        ))
+    }
+
+    fn kernel(&self, reading: &mut Reading) -> Option<()> {
+        let (start, end) = self.times()?;
+        let three =
+            |prefix: &str| ["X", "Y", "Z"].map(|axis| self.small(&format!("{prefix}_{axis}")));
+        let shared = self
+            .number("LDS_Block_Size")
+            .or(self.number("Group_Segment_Size"));
+        reading.dispatch(&Dispatch {
+            name: self.text("Kernel_Name")?,
+            start,
+            end,
+            device: self.agent("Agent_Id"),
+            queue: self.small("Queue_Id"),
+            correlation: self.small("Correlation_Id"),
+            grid: three("Grid_Size"),
+            workgroup: three("Workgroup_Size"),
+            registers: self.small("VGPR_Count"),
+            shared: shared.map_or(0, |shared| shared as u32),
+        });
+        Some(())
+    }
+
+    fn copy(&self, reading: &mut Reading) -> Option<()> {
+        let times = self.times()?;
+        let direction = self.text("Direction")?;
+        let device = match direction.contains("TO_DEVICE") {
+            true => self.agent("Destination_Agent_Id"),
+            false => self.agent("Source_Agent_Id"),
+        };
+        reading.copy(direction, times, device, self.small("Correlation_Id"));
+        Some(())
+    }
+
+    fn call(&self, reading: &mut Reading) -> Option<()> {
+        let (start, end) = self.times()?;
+        let (start, duration) = reading.span(start, end);
+        let builder = &mut reading.builder;
+        let thread = builder.thread(
+            self.number("Process_Id").unwrap_or(0),
+            self.number("Thread_Id").unwrap_or(0),
+        );
+        let name = builder.intern(self.text("Function")?);
+        let domain = self.text("Domain")?;
+        if domain.starts_with("MARKER") {
+            builder.ranges.push(Range {
+                start,
+                duration,
+                name,
+                thread,
+                kind: RangeKind::NVTX,
+                ..Range::default()
+            });
+            return Some(());
+        }
+        builder.hosts.push(Host {
+            start,
+            duration,
+            name,
+            thread,
+            kind: HostKind::RUNTIME,
+            correlation: self.small("Correlation_Id"),
+            ..Host::default()
+        });
+        Some(())
+    }
+
+    fn stats(&self) -> Option<TimeRow> {
+        let count = u64::try_from(self.number("Calls")?).ok()?;
+        Some(TimeRow {
+            name: self.text("Name")?.to_owned(),
+            total_ns: Nanos(self.number("TotalDurationNs")?),
+            times: Spread {
+                count,
+                mean: self.float("AverageNs")?,
+                median: None,
+                min: self.float("MinNs").unwrap_or(f64::NAN),
+                max: self.float("MaxNs").unwrap_or(f64::NAN),
+                deviation: self.float("StdDev"),
+            },
+            style: None,
+            grid: None,
+            block: None,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! What rocprofv3 of ROCm writes: `--output-format json`, and the CSV files of kernels, copies, API calls and markers.
+//!
+//! Written from its documentation and files that others published; not run on the hardware, which every report of such a trace
+//! says. Grids are counted in work-items there, in blocks here.
+
+mod csv;
+mod json;
+
+use super::{Importer, Profile};
+use crate::issue::Issue;
+use crate::trace::{Copy, CopyKind, Kernel, TraceBuilder};
+
+pub(crate) const JSON: Importer = Importer {
+    name: "rocprofv3_json",
+    sniff: json::sniff,
+    read: |source| Ok(Profile::Trace(Box::new(json::read(source)?))),
+};
+
+pub(crate) const CSV: Importer = Importer {
+    name: "rocprofv3_csv",
+    sniff: csv::sniff,
+    read: csv::read,
+};
+
+const JSON_FORMAT: &str = "JSON of rocprofv3";
+const CSV_FORMAT: &str = "a CSV of rocprofv3";
+
+/// A dispatch as either format has it.
+#[derive(Default)]
+struct Dispatch<'a> {
+    name: &'a str,
+    start: i64,
+    end: i64,
+    device: u32,
+    queue: u32,
+    correlation: u32,
+    grid: [u32; 3],
+    workgroup: [u32; 3],
+    registers: u32,
+    shared: u32,
+}
+
+/// A trace while it is read, with what does not fit.
+#[derive(Default)]
+struct Reading {
+    builder: TraceBuilder,
+    backwards: u64,
+    unread: u64,
+}
+
+impl Reading {
+    fn span(&mut self, start: i64, end: i64) -> (i64, i64) {
+        self.builder.events_read += 1;
+        self.backwards += u64::from(end < start);
+        (start, end.saturating_sub(start).max(0))
+    }
+
+    fn dispatch(&mut self, found: &Dispatch<'_>) {
+        let (start, duration) = self.span(found.start, found.end);
+        let name = self.builder.intern(found.name);
+        let blocks = |axis: usize| found.grid[axis].div_ceil(found.workgroup[axis].max(1));
+        self.builder.kernels.push(Kernel {
+            start,
+            duration,
+            name,
+            device: found.device,
+            stream: found.queue,
+            correlation: found.correlation,
+            grid: [blocks(0), blocks(1), blocks(2)],
+            block: found.workgroup,
+            registers: found.registers,
+            static_shared: found.shared,
+            occupancy: f32::NAN,
+            ..Kernel::default()
+        });
+    }
+
+    fn copy(&mut self, direction: &str, (start, end): (i64, i64), device: u32, correlation: u32) {
+        let (start, duration) = self.span(start, end);
+        let has = |text: &str| direction.contains(text);
+        let kind = if has("HOST_TO_DEVICE") {
+            CopyKind::HOST_TO_DEVICE
+        } else if has("DEVICE_TO_HOST") {
+            CopyKind::DEVICE_TO_HOST
+        } else if has("DEVICE_TO_DEVICE") {
+            CopyKind::DEVICE_TO_DEVICE
+        } else if has("HOST_TO_HOST") {
+            CopyKind::HOST_TO_HOST
+        } else {
+            CopyKind::UNKNOWN
+        };
+        let name = self.builder.intern(direction);
+        self.builder.copies.push(Copy {
+            start,
+            duration,
+            name,
+            kind,
+            device,
+            correlation,
+            ..Copy::default()
+        });
+    }
+
+    fn issues(&mut self) {
+        let issues = &mut self.builder.issues;
+        issues.push(Issue::info("rocprof.not_run"));
+        if self.backwards > 0 {
+            issues.push(Issue::warning("rocprof.ends_before_start").counting(self.backwards));
+        }
+        if self.unread > 0 {
+            issues.push(Issue::warning("rocprof.unread").counting(self.unread));
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Telemetry, statistics and logs of other tools, and rocprofv3: against what their files say by plain text search.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::path::Path;
+
+use llmprof_record::import::{self, ImportError, Limits, Profile, Source};
+use llmprof_record::memory::MemoryHistory;
+use llmprof_record::samples::Samples;
+use llmprof_record::summary::{GemmRow, Summary};
+use llmprof_record::trace::Trace;
+use llmprof_units::{Bytes, Nanos};
+
+fn read(content: &[u8]) -> Result<(&'static str, Profile), ImportError> {
+    let source = Source::from_bytes(Path::new("content"), content.to_vec(), &Limits::default())?;
+    let importer = import::sniff(source.head())
+        .ok_or_else(|| source.unusable("nothing known", "no importer knows it"))?;
+    (importer.read)(&source).map(|profile| (importer.name, profile))
+}
+
+fn samples(name: &str, format: &str) -> Samples {
+    match read(&support::unpacked(name)).unwrap() {
+        (found, Profile::Telemetry(samples)) if found == format => *samples,
+        (found, other) => panic!("{name} was read as {found}: {other:?}"),
+    }
+}
+
+#[test]
+fn nvml_csv_is_read_as_it_is_written() {
+    let found = samples("h200/nvml.csv", "nvml_csv");
+    let text = String::from_utf8(support::unpacked("h200/nvml.csv")).unwrap();
+    let rows: Vec<Vec<f64>> = text
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect())
+        .collect();
+    let gpu = &found.gpus[0];
+    assert_eq!(gpu.rows.len(), rows.len());
+    assert_eq!(gpu.memory_total_bytes, Some(Bytes(143_771 << 20)));
+    let mean = |column: usize| rows.iter().map(|row| row[column]).sum::<f64>() / rows.len() as f64;
+    let ours =
+        |value: &dyn Fn(usize) -> f64| (0..rows.len()).map(value).sum::<f64>() / rows.len() as f64;
+    assert!((ours(&|row| gpu.rows[row].power_w.unwrap().0) - mean(5)).abs() < 1e-9);
+    assert!((ours(&|row| gpu.rows[row].gpu_percent.unwrap()) - mean(1)).abs() < 1e-9);
+    assert!((ours(&|row| gpu.rows[row].sm_clock_hz.unwrap().0 / 1e6) - mean(3)).abs() < 1e-6);
+    let span = rows.last().unwrap()[0] - rows[0][0];
+    assert!((gpu.rows.last().unwrap().time_ns.seconds() - span).abs() < 1e-6);
+    // Samples of 20 Hz, give or take what a reading takes.
+    assert!(
+        (40_000_000..70_000_000).contains(&found.period_ns.0),
+        "{:?}",
+        found.period_ns
+    );
+    // What a run writes is read again.
+    let written = found.nvml_csv().unwrap();
+    let (_, Profile::Telemetry(again)) = read(written.as_bytes()).unwrap() else {
+        panic!("telemetry")
+    };
+    assert_eq!(again.gpus[0].rows.len(), rows.len());
+    assert_eq!(again.gpus[0].rows[7].power_w, gpu.rows[7].power_w);
+    assert_eq!(
+        again.gpus[0].rows[7].memory_used_bytes,
+        gpu.rows[7].memory_used_bytes
+    );
+}
+
+#[test]
+fn dmon_and_query_of_one_machine() {
+    let dmon = samples("h200/dmon.txt", "nvidia_smi_dmon");
+    let rows = &dmon.gpus[0].rows;
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows[0].power_w.unwrap().0, 125.0);
+    assert_eq!(rows[2].sm_clock_hz.unwrap().0, 345e6);
+    assert_eq!(rows[2].time_ns, Nanos(2_000_000_000));
+    assert_eq!(rows[0].gpu_percent, Some(2.0));
+    assert!(
+        dmon.issues
+            .iter()
+            .any(|issue| issue.code == "gpu_telemetry.no_times")
+    );
+
+    let query = samples("h200/nvidia_smi_q.txt", "nvidia_smi_q");
+    let gpu = &query.gpus[0];
+    assert_eq!(gpu.name, "NVIDIA H200");
+    assert_eq!(gpu.memory_total_bytes, Some(Bytes(143_771 << 20)));
+    let row = &gpu.rows[0];
+    assert_eq!(row.power_w.unwrap().0, 86.72);
+    assert_eq!(row.power_instant_w.unwrap().0, 80.75);
+    assert_eq!(row.sm_clock_hz.unwrap().0, 345e6);
+    assert_eq!(row.memory_clock_hz.unwrap().0, 3201e6);
+    assert_eq!(
+        (row.temperature_c, row.memory_temperature_c),
+        (Some(36.0), Some(40.0))
+    );
+    assert_eq!(row.performance_state, Some(0));
+    assert_eq!(row.throttle_reasons.unwrap().to_string(), "gpu_idle");
+    assert_eq!(row.pcie_tx.unwrap().0, 1_150_000.0);
+}
+
+#[test]
+fn statistics_of_torch_are_those_of_the_snapshot_beside_them() {
+    let memory = |name: &str| -> MemoryHistory {
+        match read(&support::unpacked(name)).unwrap() {
+            (_, Profile::Memory(memory)) => *memory,
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    let stats = memory("h200/memory_stats.json");
+    let snapshot = memory("h200/memory_snapshot.pickle.gz");
+    let (mut counted, segments) = (stats.devices[0].now, snapshot.devices[0].now);
+    counted.largest_free_bytes = segments.largest_free_bytes;
+    assert_eq!(counted, segments);
+    let history = stats.devices[0].history.as_ref().unwrap();
+    assert_eq!(history.peak.allocated_bytes.0, 1_268_952_576);
+    assert!(
+        stats
+            .issues
+            .iter()
+            .all(|issue| issue.code == "torch_stats.no_history")
+    );
+    let (_, Profile::Memory(poor)) = read(br#"{"reserved_bytes.all.current": 5}"#).unwrap() else {
+        panic!("memory")
+    };
+    assert_eq!(poor.issues[0].code, "torch_stats.missing");
+}
+
+fn gemms(name: &str) -> Vec<GemmRow> {
+    match read(&support::unpacked(name)).unwrap() {
+        ("cublas_log", Profile::Summary(table)) => match table.summary {
+            Summary::Gemms(rows) => rows,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+#[test]
+fn logs_of_cublas_have_every_gemm() {
+    let (cublas, lt) = (
+        gemms("h200/cublas/cublas.log.gz"),
+        gemms("h200/cublas/cublaslt.log.gz"),
+    );
+    let calls = |rows: &[GemmRow]| rows.iter().map(|row| row.calls).sum::<u64>();
+    // By `grep -c`: 194 cublasGemmEx and 2 cublasSgemm; 340 Trace lines of a Matmul.
+    assert_eq!((calls(&cublas), calls(&lt)), (196, 340));
+    // The head of a model with 896 features and 151,936 words, of one token.
+    let head = |rows: &[GemmRow]| {
+        let found = rows
+            .iter()
+            .find(|row| (row.m, row.n, row.k) == (151_936, 1, 896));
+        found.map(|row| (row.calls, row.dtype.clone(), row.transposed))
+    };
+    assert_eq!(head(&cublas), head(&lt));
+    assert_eq!(head(&lt).unwrap(), (1, "R_16BF".to_owned(), [true, false]));
+    let row = lt
+        .iter()
+        .find(|row| (row.m, row.n, row.k) == (151_936, 1, 896))
+        .unwrap();
+    assert_eq!(row.flops(), 2.0 * 151_936.0 * 896.0);
+    // What cuBLAS was asked for, cuBLASLt did too.
+    let total = |rows: &[GemmRow]| rows.iter().map(GemmRow::total_flops).sum::<f64>();
+    assert!(total(&cublas) < total(&lt));
+    let cut = support::unpacked("h200/cublas/cublas.log.gz");
+    for end in [0, 40, 400, 4000, 40_000] {
+        let _ = read(&cut[..end]);
+    }
+}
+
+fn trace(name: &str) -> Trace {
+    match read(&support::unpacked(name)).unwrap() {
+        (_, Profile::Trace(trace)) => *trace,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+#[test]
+fn json_and_csv_of_rocprofv3_are_the_same_events() {
+    let json = trace("rocprofv3/results.json");
+    let kernels = trace("rocprofv3/kernel_trace.csv");
+    let rows = |trace: &Trace| -> Vec<_> {
+        let names = &trace.strings;
+        let rows = trace.kernels.rows();
+        rows.map(|k| {
+            (
+                names.get(k.name).to_owned(),
+                k.start,
+                k.duration,
+                k.grid,
+                k.block,
+                k.correlation,
+                k.registers,
+                k.static_shared,
+                k.device,
+            )
+        })
+        .collect()
+    };
+    assert_eq!(rows(&json), rows(&kernels));
+    // 8192 work-items in groups of 256 are 32 blocks.
+    let first = rows(&json)[0].clone();
+    assert_eq!(
+        (first.1, first.2, first.3, first.4),
+        (2_000, 5_000, [32, 4, 1], [256, 1, 1])
+    );
+    assert!(first.0.starts_with("Cijk_") && !first.0.ends_with(".kd"));
+    let copies = trace("rocprofv3/memory_copy_trace.csv");
+    let kinds = |trace: &Trace| {
+        trace
+            .copies
+            .rows()
+            .map(|c| (c.kind, c.start, c.duration))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&json), kinds(&copies));
+    let calls = trace("rocprofv3/hip_api_trace.csv");
+    let hosts = |trace: &Trace| {
+        let rows = trace.hosts.rows();
+        rows.map(|h| {
+            (
+                trace.strings.get(h.name).to_owned(),
+                h.start,
+                h.duration,
+                h.correlation,
+            )
+        })
+        .collect::<Vec<_>>()
+    };
+    assert_eq!(hosts(&json), hosts(&calls));
+    let markers = trace("rocprofv3/marker_api_trace.csv");
+    assert_eq!(json.ranges.rows().count(), 1);
+    assert_eq!(
+        markers
+            .strings
+            .get(markers.ranges.rows().next().unwrap().name),
+        "decode"
+    );
+    assert_eq!(json.devices[0].name, "AMD Instinct MI300X");
+    assert_eq!(json.devices[0].sm_count, Some(304));
+    // Every report of it says that nobody tried it on the real thing.
+    assert!(
+        json.issues
+            .iter()
+            .any(|issue| issue.code == "rocprof.not_run")
+    );
+    let ("rocprofv3_csv", Profile::Summary(stats)) =
+        read(&support::unpacked("rocprofv3/kernel_stats.csv")).unwrap()
+    else {
+        panic!("sums")
+    };
+    let Summary::Kernels(rows) = stats.summary else {
+        panic!("kernels")
+    };
+    assert_eq!((rows[0].total_ns, rows[0].times.count), (Nanos(10_000), 2));
+    support::check_truncation(&support::unpacked("rocprofv3/kernel_trace.csv"), 48);
+    support::check_truncation(&support::unpacked("rocprofv3/results.json"), 48);
+}
+
+#[test]
+fn known_formats_that_are_not_read_say_what_to_export() {
+    let folder = tempfile::tempdir().unwrap();
+    let refuse = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        import::import(&path, &Limits::default())
+            .unwrap_err()
+            .to_string()
+    };
+    let mut xplane = vec![0x0a, 0x30, 0x08, 0x01, 0x12, 0x0d];
+    xplane.extend(b"/device:GPU:0 and more of it, as long as it says");
+    let said = refuse("a", &xplane);
+    assert!(
+        said.contains("XPlane") && said.contains("trace.json.gz"),
+        "{said}"
+    );
+    let chakra = br#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "x", "nodes": []}"#;
+    let said = refuse("b", chakra);
+    assert!(
+        said.contains("Chakra") && said.contains("export_chrome_trace"),
+        "{said}"
+    );
+    let said = refuse("c", b"something else");
+    assert!(said.contains("unrecognized format"), "{said}");
+}

@@ -31,8 +31,8 @@ pub(crate) mod unmatched;
 pub mod waterfall;
 
 pub use assumptions::assumption;
-pub use findings::{Runtime, finding, gain, knob};
 pub(crate) use findings::{OVERLAP, abstention, derivation, evidence, figure, whole};
+pub use findings::{Runtime, finding, gain, knob};
 pub use issues::{hint, issue, issue_line, warning_lines};
 
 use llmprof_units::Nanos;

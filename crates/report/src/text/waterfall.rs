@@ -4,7 +4,7 @@ use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_LATENCY, QUEUED_G
 use llmprof_units::{Count, Percent};
 
 use super::{slices, unmatched};
-use crate::analyzed::{Analysis, ClassReason, PhaseAnalysis, TracedPhase};
+use crate::analyzed::{Analysis, PhaseAnalysis, TracedPhase};
 
 pub const ROOFLINE: &str = "roofline time";
 pub const INEFFICIENCY: &str = "kernel inefficiency";
@@ -106,12 +106,6 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
         parts.push(format!(
             "without the profiler {wall}, idle {idle} ({}), same device time",
             Percent(phase.judged_share(idle))
-        ));
-    }
-    if phase.waterfall.carried_in_ns.0 > 0 && phase.class.why != ClassReason::NoPhases {
-        parts.push(format!(
-            "{} of device time was launched before the phase",
-            phase.waterfall.carried_in_ns
         ));
     }
     if let Some(why) = &phase.waterfall.extra_abstains {

@@ -96,9 +96,7 @@ fn rows(source: &Path) -> Result<Vec<TimeRow>, Failure> {
         Profile::Counters(_)
         | Profile::Memory(_)
         | Profile::Communication(_)
-        | Profile::Telemetry(_) => {
-            Err(Failure::new(format!("{} has no timeline", file.display())))
-        }
+        | Profile::Telemetry(_) => Err(Failure::new(format!("{} has no timeline", file.display()))),
     }
 }
 

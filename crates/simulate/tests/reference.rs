@@ -1,5 +1,7 @@
 //! The same scheduler written the plain way, sequence by sequence and block by block, beside the fast one.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::VecDeque;
 
 use llmprof_simulate::{Content, Load, Request, Settings, Shape, Summary, simulate};

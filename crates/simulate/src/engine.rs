@@ -15,6 +15,7 @@ use std::{
 use llmprof_units::Nanos;
 
 use crate::{
+    gaps::Gaps,
     kv::Pool,
     longest::Longest,
     request::{Load, mix},
@@ -44,8 +45,8 @@ pub struct Outcome {
     pub finished: Vec<Finished>,
     /// Places of requests that the engine refuses: they can never have enough blocks, or do not fit a step.
     pub refused: Vec<usize>,
-    /// Times between tokens, and how many tokens had them.
-    pub gaps: Vec<(Nanos, u64)>,
+    /// Times between tokens.
+    pub gaps: Gaps,
     pub steps: u64,
     /// Σ of step times.
     pub busy: Nanos,
@@ -477,7 +478,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         self.longest.push(self.tick, time);
         self.tick += 1;
         self.decode_context += self.decoding;
-        self.outcome.gaps.push((time, self.decoding));
+        self.outcome.gaps.add(time, self.decoding);
         while let Some(&Reverse((end, request, turn))) = self.ends.peek() {
             if end > self.tick {
                 break;
@@ -500,7 +501,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             // After a preemption: its wait is a gap between two tokens like any other.
             let gap = now - state.last_token;
             state.longest_gap = state.longest_gap.max(Some(gap));
-            self.outcome.gaps.push((gap, 1));
+            self.outcome.gaps.add(gap, 1);
         }
         state.last_token = now;
         state.generated += 1;

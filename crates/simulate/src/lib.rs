@@ -6,6 +6,7 @@
 
 pub mod calibrated;
 pub mod engine;
+pub mod gaps;
 mod kv;
 mod longest;
 pub mod predicted;

@@ -6,29 +6,28 @@
 //! Sequences of different lengths stand as equal ones with the same number of tokens and the same Σ new² (prefill) or Σ context
 //! (decode). Decoding sequences of a mixed step are rows of its linear layers, and add what their context adds to a decode step.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use llmprof_theory::{
     Workload,
     predict::{PredictError, Prediction},
 };
 use llmprof_units::Nanos;
-use rustc_hash::FxHashMap;
 
 use crate::step::{Shape, StepTime};
 
 /// Places of a table: whole numbers, two an octave (1, 2, 3, 4, 6, 8, 12, …). Between them time is linear.
 fn place(value: f64) -> (u32, f64) {
     let value = value.clamp(1.0, MOST);
-    let mut low = ((value.log2() * 2.0).floor() as u32).min(PLACES - 2);
-    while low > 0 && node(low) > value {
-        low -= 1;
-    }
-    while low < PLACES - 2 && node(low + 1) <= value {
-        low += 1;
-    }
+    let octave = (value as u64).ilog2();
+    let low = if octave == 0 {
+        0
+    } else {
+        let middle = 3_u64 << (octave - 1);
+        2 * octave - 1 + u32::from(value >= middle as f64)
+    };
     let (a, b) = (node(low), node(low + 1));
-    (low, ((value - a) / (b - a)).clamp(0.0, 1.0))
+    (low, (value - a) / (b - a))
 }
 
 const PLACES: u32 = 60;
@@ -50,7 +49,48 @@ fn node(place: u32) -> f64 {
     }
 }
 
-type Table = RefCell<FxHashMap<(u32, u32), f64>>;
+/// Seconds by two places; NaN where nobody asked yet.
+struct Table(Vec<Cell<f64>>);
+
+impl Default for Table {
+    fn default() -> Self {
+        Self(vec![Cell::new(f64::NAN); (PLACES * PLACES) as usize])
+    }
+}
+
+impl Table {
+    fn at(&self, i: u32, j: u32, fill: &impl Fn(u64, u64) -> f64) -> f64 {
+        let cell = &self.0[(i * PLACES + j) as usize];
+        if cell.get().is_nan() {
+            cell.set(fill(node(i) as u64, node(j) as u64));
+        }
+        cell.get()
+    }
+
+    /// Linear between the four places around.
+    fn look_up(&self, first: f64, second: f64, fill: impl Fn(u64, u64) -> f64) -> f64 {
+        let (row, row_share) = place(first);
+        let (column, column_share) = place(second);
+        let along = |column: u32| {
+            let low = self.at(row, column, &fill);
+            if row_share > 0.0 {
+                low + (self.at(row + 1, column, &fill) - low) * row_share
+            } else {
+                low
+            }
+        };
+        let low = along(column);
+        if column_share > 0.0 {
+            low + (along(column + 1) - low) * column_share
+        } else {
+            low
+        }
+    }
+
+    fn filled(&self) -> usize {
+        self.0.iter().filter(|cell| !cell.get().is_nan()).count()
+    }
+}
 
 /// Predicts a workload: on one device or on several.
 pub type Predict<'p> = dyn Fn(&Workload) -> Result<Prediction, PredictError> + 'p;
@@ -81,9 +121,9 @@ impl<'p> Predicted<'p> {
                 cached: 0,
                 ..*base
             },
-            prefill: RefCell::default(),
-            cached: RefCell::default(),
-            decode: RefCell::default(),
+            prefill: Table::default(),
+            cached: Table::default(),
+            decode: Table::default(),
             overhead: overhead.seconds(),
             failed: RefCell::default(),
         };
@@ -101,7 +141,7 @@ impl<'p> Predicted<'p> {
     pub fn predictions(&self) -> usize {
         [&self.prefill, &self.cached, &self.decode]
             .iter()
-            .map(|table| table.borrow().len())
+            .map(|table| table.filled())
             .sum()
     }
 
@@ -131,35 +171,9 @@ impl<'p> Predicted<'p> {
             })
     }
 
-    fn look_up(table: &Table, x: f64, y: f64, fill: impl Fn(u64, u64) -> f64) -> f64 {
-        let ((i, u), (j, v)) = (place(x), place(y));
-        let at = |i: u32, j: u32| {
-            if let Some(found) = table.borrow().get(&(i, j)) {
-                return *found;
-            }
-            let value = fill(node(i) as u64, node(j) as u64);
-            table.borrow_mut().insert((i, j), value);
-            value
-        };
-        let along = |j: u32| {
-            let low = at(i, j);
-            if u > 0.0 {
-                low + (at(i + 1, j) - low) * u
-            } else {
-                low
-            }
-        };
-        let low = along(j);
-        if v > 0.0 {
-            low + (along(j + 1) - low) * v
-        } else {
-            low
-        }
-    }
-
     /// Seconds of the prefill of `batch` prompts of `tokens` each.
     fn prefill(&self, batch: f64, tokens: f64) -> f64 {
-        Self::look_up(&self.prefill, batch, tokens, |batch, tokens| {
+        self.prefill.look_up(batch, tokens, |batch, tokens| {
             self.asked(batch, tokens, 0, 1).0
         })
     }
@@ -169,7 +183,7 @@ impl<'p> Predicted<'p> {
         if cached < 1.0 {
             return 0.0;
         }
-        let found = Self::look_up(&self.cached, tokens, cached, |tokens, cached| {
+        let found = self.cached.look_up(tokens, cached, |tokens, cached| {
             let with = self.asked(1, tokens, cached, 1).0;
             (with - self.asked(1, tokens, 0, 1).0).max(0.0)
         });
@@ -178,7 +192,7 @@ impl<'p> Predicted<'p> {
 
     /// Seconds of a decode step.
     fn decode(&self, batch: f64, context: f64) -> f64 {
-        Self::look_up(&self.decode, batch, context, |batch, context| {
+        self.decode.look_up(batch, context, |batch, context| {
             self.asked(batch, context, 0, 2).1
         })
     }

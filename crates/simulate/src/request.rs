@@ -132,6 +132,7 @@ impl Load {
     }
 
     /// The part of replica `index` of `count` that get requests in turn.
+    #[must_use]
     pub fn share(&self, index: usize, count: usize) -> Self {
         let requests = self.requests.iter().skip(index).step_by(count.max(1));
         Self {

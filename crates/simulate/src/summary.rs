@@ -105,8 +105,8 @@ impl Summary {
         };
         let mut gaps: Vec<(f64, u64)> = outcomes
             .iter()
-            .flat_map(|outcome| &outcome.gaps)
-            .map(|(time, count)| (ms(*time), *count))
+            .flat_map(|outcome| outcome.gaps.means())
+            .map(|(nanos, count)| (nanos / 1e6, count))
             .collect();
         let busy: f64 = outcomes.iter().map(|o| o.busy.0 as f64).sum();
         let level = |integral: fn(&Outcome) -> f64, most: fn(&Outcome) -> u64, unit: f64| Level {

@@ -96,12 +96,8 @@ fn three_requests_by_hand() {
         (outcome.steps, outcome.computed_tokens),
         (5, 8 + 8 + 3 + 4 + 2)
     );
-    let gaps: Vec<(i64, u64)> = outcome
-        .gaps
-        .iter()
-        .map(|(t, n)| (t.0 / 1_000_000, *n))
-        .collect();
-    assert_eq!(gaps, [(13, 1), (14, 1), (12, 2)]);
+    let gaps = outcome.gaps.means();
+    assert_eq!(gaps, [(12e6, 2), (13e6, 1), (14e6, 1)]);
     let summary = Summary::of(
         &[outcome],
         settings.kv_blocks,

@@ -9,7 +9,7 @@ use crate::{commands::compare, failure::Failure};
 
 /// Rounds to begin with, and how long further ones may take.
 const ROUNDS: u64 = 3;
-const LONGEST: Duration = Duration::from_secs(180);
+const LONGEST: Duration = Duration::from_mins(3);
 
 /// What was predicted of a change beside what was measured.
 #[derive(Serialize)]

@@ -137,8 +137,8 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     let mut request = advisor.request(&[])?;
     let plan = request.plan.clone();
     request.subject.find_device(&plan)?;
-    let figures = advisor.figures(&request, &advisor.profile)?;
-    let (mut advice, left_out) = advisor.rank(&request, &figures)?;
+    let base = figures(&request, &advisor.profile)?;
+    let (mut advice, left_out) = advisor.rank(&request, &base)?;
     let tried = if args.try_best {
         Some(measured::try_best(&advisor, &mut advice)?)
     } else {
@@ -149,7 +149,7 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
         model: request.subject.name.clone(),
         device: device_name(&request),
         efficiencies: advisor.profile.name.clone(),
-        request: figures,
+        request: base,
         advice,
         left_out,
         tried,
@@ -161,6 +161,24 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
             Err(Failure::new("--advise prints a table or JSON").hint("--format json".to_owned()))
         }
     }
+}
+
+/// What a request is predicted to take with these efficiencies.
+fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<Figures, Failure> {
+    let model: &Model = request.subject.counted()?;
+    let Some(device) = &request.subject.device else {
+        return Err(Failure::new("a prediction needs a device")
+            .hint("hardware.spec=NAME, where `llmprof hardware list` shows the names".to_owned()));
+    };
+    let workload = request.plan.spread_workload();
+    let predictor = Predictor::new(model, device, profile);
+    let found = ranks::predict(&predictor, model, profile, &workload)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    Ok(Figures::of(
+        &found,
+        model.parameters(),
+        workload.parallel.ranks(),
+    ))
 }
 
 fn device_name(request: &Request) -> String {
@@ -179,24 +197,6 @@ impl Advisor<'_> {
 
     fn with(&self, more: &[String]) -> Vec<String> {
         self.base.iter().chain(more).cloned().collect()
-    }
-
-    fn figures(&self, request: &Request, profile: &EfficiencyProfile) -> Result<Figures, Failure> {
-        let model: &Model = request.subject.counted()?;
-        let Some(device) = &request.subject.device else {
-            return Err(Failure::new("a prediction needs a device").hint(
-                "hardware.spec=NAME, where `llmprof hardware list` shows the names".to_owned(),
-            ));
-        };
-        let workload = request.plan.spread_workload();
-        let predictor = Predictor::new(model, device, profile);
-        let found = ranks::predict(&predictor, model, profile, &workload)
-            .map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Figures::of(
-            &found,
-            model.parameters(),
-            workload.parallel.ranks(),
-        ))
     }
 
     /// Every change that composes and gains, best first; what does not fit the device's memory comes last.
@@ -222,7 +222,7 @@ impl Advisor<'_> {
     }
 
     /// The prediction of a change; `None` where it does not compose or cannot be predicted.
-    fn evaluate(&self, change: &Change, base: &Request, figures: &Figures) -> Option<Advice> {
+    fn evaluate(&self, change: &Change, base: &Request, before: &Figures) -> Option<Advice> {
         let mut changed = self.request(&change.overrides).ok()?;
         // The device is looked up again only where it is another.
         changed.subject.device = if changed.plan.hardware.spec == base.plan.hardware.spec {
@@ -230,15 +230,15 @@ impl Advisor<'_> {
         } else {
             crate::subject::device(&changed.plan.hardware.spec).ok()
         };
-        let mut found = self.figures(&changed, &self.profile).ok()?;
+        let mut found = figures(&changed, &self.profile).ok()?;
         if let Some(profile) = &change.decode_profile {
-            found.decode_as(&self.figures(&changed, profile).ok()?, &changed.plan);
+            found.decode_as(&figures(&changed, profile).ok()?, &changed.plan);
         }
         let refused = run::check(&self.with(&change.overrides)).err();
         Some(Advice {
             code: change.code,
             overrides: change.overrides.clone(),
-            speedup: found.tokens_per_s / figures.tokens_per_s.max(1e-12),
+            speedup: found.tokens_per_s / before.tokens_per_s.max(1e-12),
             figures: found,
             runs: refused.is_none(),
             refused: refused.map(|failure| failure.in_a_line()),

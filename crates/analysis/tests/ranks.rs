@@ -227,7 +227,7 @@ fn made(source: &Trace, rank: usize) -> Trace {
             name,
             dtype,
             thread,
-            group: llmprof_record::trace::StrId::EMPTY,
+            process_group: llmprof_record::trace::StrId::EMPTY,
             group_ranks: llmprof_record::trace::StrId::EMPTY,
             ..collective
         });
@@ -343,7 +343,7 @@ fn sequence_numbers_match_whatever_the_order() {
                 start,
                 correlation,
                 name: call,
-                group,
+                process_group: group,
                 group_size: 4,
                 sequence: 100 + number,
                 in_elements: 1024,

@@ -164,7 +164,7 @@ impl<'a> Facts<'a> {
             let end = table.start[row].saturating_add(table.duration[row]);
             at < end
         });
-        around.min_by_key(|&row| table.group[row] == StrId::EMPTY)
+        around.min_by_key(|&row| table.process_group[row] == StrId::EMPTY)
     }
 
     /// Nothing for a transfer that the framework calls point-to-point: it concerns two ranks, and no sequence counts it.
@@ -197,7 +197,7 @@ impl<'a> Facts<'a> {
             instance.kind = named;
         }
         instance.group = Group {
-            name: trace.text(table.group[row]).to_owned(),
+            name: trace.text(table.process_group[row]).to_owned(),
             ranks: trace.text(table.group_ranks[row]).to_owned(),
         };
         instance.group_size = u64::from(table.group_size[row]);

@@ -358,7 +358,7 @@ table! {
         /// The framework's name: `allreduce`, `nccl:all_to_all`.
         name: StrId,
         /// The process group; [`StrId::EMPTY`] where not recorded.
-        group: StrId,
+        process_group: StrId,
         /// The ranks of the group as the tool wrote them, long lists shortened: `[0, 1, 2, 3]`.
         group_ranks: StrId,
         /// Ranks in the group; 0 where unknown.

@@ -80,7 +80,7 @@ sorts! {
     sort_operator_calls(OperatorCalls) by |t, i| [t.external[i], t.kind[i], t.dtype[i], t.groups[i], t.m[i], t.n[i], t.k[i], t.experts[i]];
     sort_launched_kernels(LaunchedKernels) by |t, i| [t.correlation[i], t.kernel[i]];
     sort_collectives(Collectives) by |t, i| [
-        t.thread[i], t.start[i], Reverse(t.duration[i]), t.correlation[i], t.name[i], t.group[i], t.group_ranks[i],
+        t.thread[i], t.start[i], Reverse(t.duration[i]), t.correlation[i], t.name[i], t.process_group[i], t.group_ranks[i],
         t.group_size[i], t.sequence[i], t.in_elements[i], t.out_elements[i], t.dtype[i],
     ];
 }

@@ -24,7 +24,9 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, trace: Option<&T
     document.issues.extend(left_out(&drawn));
     let section = document.section("timeline", "Timeline of the profiled pass");
     section.chart("timeline", Drawing::Timeline(drawn.timeline));
-    section.list(text::trace::facts(found));
+    let mut facts = text::trace::facts(found);
+    facts.extend(analysis.graphs.as_ref().and_then(text::graphs::covered));
+    section.list(facts);
 }
 
 fn left_out(drawn: &TraceTimeline) -> Option<Issue> {

@@ -32,3 +32,13 @@ pub fn basis(graphs: &GraphAnalysis) -> String {
     };
     format!("{ran} {source}")
 }
+
+/// One fact beside those of the trace, where kernels of graphs were led back.
+pub(crate) fn covered(graphs: &GraphAnalysis) -> Option<String> {
+    graphs.source?;
+    Some(format!(
+        "Kernels of graphs took {}; {} of that is attributed to what was captured.",
+        graphs.device_ns,
+        Percent(graphs.covered())
+    ))
+}

@@ -27,7 +27,7 @@ impl Part {
             thread,
             correlation: if on_device { args.correlation } else { 0 },
             name: self.text(facts.name, at),
-            group: self.text(facts.group, at),
+            process_group: self.text(facts.group, at),
             group_ranks: self.builder.intern(&ranks),
             group_size: facts.group_size,
             sequence: facts.sequence.unwrap_or(-1),

@@ -97,7 +97,7 @@ fn seconds(text: &str) -> Option<i64> {
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
     let is_time =
         (0..24).contains(&hours) && (0..60).contains(&minutes) && (0..61).contains(&seconds);
-    is_time.then_some(hours * 3600 + minutes * 60 + seconds)
+    is_time.then(|| hours * 3600 + minutes * 60 + seconds)
 }
 
 /// `YYYYMMDD` as a number of days: the civil calendar since 1970.

@@ -76,6 +76,7 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
 const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
 
 /// How reading ended.
+#[derive(Clone, Copy)]
 struct Outcome {
     ending: Ending,
     at: usize,

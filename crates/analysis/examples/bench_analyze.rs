@@ -2,9 +2,9 @@
 //!
 //! Replicates `fixtures/h200/torch_shapes.json.gz` with shifted times and ids to 275 MB (or takes the file given), reads and
 //! analyzes it in a process of its own three times, and prints MB/s, the peak of anonymous memory and the ratio to Python's
-//! `json.load` on the same file in the same run.
+//! `json.load` on the same file in the same run; with `--packed` also the ratio to the same trace as gzip.
 //!
-//!     cargo run --release -p llmprof-analysis --example bench_analyze -- [--large] [--no-python] [FILE]
+//!     cargo run --release -p llmprof-analysis --example bench_analyze -- [--large] [--packed] [--no-python] [FILE]
 
 #![allow(
     clippy::print_stdout,
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flate2::read::MultiGzDecoder;
+use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use llmprof_analysis::analyze;
 use llmprof_record::import::{self, Limits, Profile};
 use llmprof_record::run::{RecordedTrace, RunRecord};
@@ -57,11 +57,34 @@ fn main() -> Result<(), Box<dyn Error>> {
         bytes / 1e6,
         rayon::current_num_threads()
     );
+    let best = best_of_three(&path, bytes)?;
+    if has("--packed") {
+        let packed = folder.path().join("trace.json.gz");
+        pack(&path, &packed)?;
+        let length = fs::metadata(&packed)?.len() as f64;
+        println!("the same as gzip, {:.1} MB", length / 1e6);
+        let seconds = best_of_three(&packed, bytes)?;
+        println!("  {:.2} × the plain file", seconds / best);
+    }
+    if !has("--no-python") {
+        match python_seconds(&path) {
+            Some(seconds) => println!(
+                "  python json.load {seconds:.2} s; import and analysis are {:.1} × as fast",
+                seconds / best
+            ),
+            None => println!("  python3 was not found"),
+        }
+    }
+    Ok(())
+}
+
+/// Three times in processes of their own: the least seconds of import and analysis. `bytes` is of the JSON.
+fn best_of_three(path: &Path, bytes: f64) -> Result<f64, Box<dyn Error>> {
     let mut best = f64::INFINITY;
     for _ in 0..3 {
         let output = Command::new(env::current_exe()?)
             .arg("--child")
-            .arg(&path)
+            .arg(path)
             .output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
@@ -83,15 +106,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
         best = best.min(seconds);
     }
-    if !has("--no-python") {
-        match python_seconds(&path) {
-            Some(seconds) => println!(
-                "  python json.load {seconds:.2} s; import and analysis are {:.1} × as fast",
-                seconds / best
-            ),
-            None => println!("  python3 was not found"),
-        }
-    }
+    Ok(best)
+}
+
+/// As `gzip` packs it.
+fn pack(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
+    let mut packer = GzEncoder::new(BufWriter::new(File::create(to)?), Compression::default());
+    std::io::copy(&mut File::open(from)?, &mut packer)?;
+    packer.finish()?.flush()?;
     Ok(())
 }
 

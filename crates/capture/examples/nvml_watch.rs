@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         period: Duration::from_secs_f64(1.0 / hz),
         gpus: Gpus::All,
         nvml_library: None,
+        amd_library: None,
     })?;
     if let Some(pid) = words.next() {
         sampler.watch(pid.parse()?);

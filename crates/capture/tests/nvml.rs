@@ -40,6 +40,7 @@ fn counted(switches: &[&str], gpus: Gpus) -> (Samples, BTreeMap<(u32, String), u
         period: Duration::from_millis(10),
         gpus,
         nvml_library: Some(library.clone()),
+        amd_library: None,
     })
     .expect("sampling starts");
     sampler.watch(std::process::id());
@@ -343,6 +344,7 @@ fn no_driver_no_gpu_and_no_library_are_one_issue_each() {
         period: Duration::from_millis(10),
         gpus: Gpus::All,
         nvml_library: Some("/nonexistent/libnvidia-ml.so.1".into()),
+        amd_library: None,
     })
     .unwrap();
     let samples = sampler.stop().unwrap();

@@ -140,3 +140,52 @@ fn a_run_whose_counters_are_broken_names_the_file() {
     let message = refused(folder.path(), &["report", "run"]);
     assert!(message.contains("counters.json"), "{message}");
 }
+
+/// Telemetry, statistics and logs that other tools left are reports of their own.
+#[test]
+fn telemetry_statistics_and_logs_have_reports() {
+    for (file, words) in [
+        (
+            "nvml.csv",
+            &["GPU 0, 123 samples", "794.4 J (derived)", "GPU telemetry"][..],
+        ),
+        ("dmon.txt", &["GPU 0, 3 samples", "gpu_telemetry.no_times"]),
+        (
+            "nvidia_smi_q.txt",
+            &["NVIDIA H200", "86.72 W", "gpu_telemetry.one_moment"],
+        ),
+        (
+            "memory_stats.json",
+            &["peak 1.182 GiB allocated", "torch_stats.no_history"],
+        ),
+        (
+            "cublas/cublaslt.log.gz",
+            &[
+                "340 GEMMs of 14 shapes",
+                "GEMMs by shape",
+                "cublas_log.no_times",
+            ],
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let [text, page] = reports(folder.path(), &[&fixture(file)]);
+        for word in words {
+            assert!(
+                text.contains(word) || text.contains(&word.replace('_', "\\_")),
+                "{file}: {word}\n{text}"
+            );
+        }
+        assert!(page.contains("<html"), "{file}");
+    }
+    // Beside a timeline, samples are one more section.
+    let folder = tempfile::tempdir().unwrap();
+    let said = refused(
+        folder.path(),
+        &[
+            "import",
+            fixture("nvml.csv").to_str().unwrap(),
+            fixture("dmon.txt").to_str().unwrap(),
+        ],
+    );
+    assert!(said.contains("a second set of telemetry"), "{said}");
+}

@@ -6,6 +6,7 @@ mod support;
 
 use std::io::Write;
 
+use llmprof_record::import::{self, ImportError, Limits, Profile, Source, kineto};
 use llmprof_record::issue::Issue;
 use llmprof_record::trace::{CopyKind, HostKind, RangeKind, SyncKind, Trace};
 use support::{assert_same, import_bytes};
@@ -293,4 +294,67 @@ fn grids_of_work_items_become_grids_of_blocks() {
     ]));
     assert_eq!(trace.kernels.grid[0], [1920, 2, 1]);
     assert_eq!(trace.kernels.grid[1], [491_520, 3, 1]);
+}
+
+/// A packed trace is unpacked while it is read; one that lies unpacked is read as a whole. Both are the same trace.
+#[test]
+fn packed_traces_are_what_they_unpack_to() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [
+        "h200/torch_shapes.json.gz",
+        "h200/torch_full.json.gz",
+        "vllm/rank0.pt.trace.json.gz",
+        "vllm/async_llm.pt.trace.json.gz",
+        "cpu/torch_modules.json.gz",
+    ] {
+        let (format, Profile::Trace(packed)) =
+            import::import(&support::fixture(name), &Limits::default()).unwrap()
+        else {
+            panic!("{name}: no timeline");
+        };
+        assert_eq!(format, "kineto");
+        let plain = support::import_bytes(&support::unpacked(name)).unwrap();
+        support::assert_same(&packed, &plain);
+    }
+    // Damaged, and larger than allowed.
+    let whole = std::fs::read(support::fixture("h200/torch_shapes.json.gz")).unwrap();
+    let path = folder.path().join("cut.json.gz");
+    for tenth in 1..10 {
+        std::fs::write(&path, &whole[..whole.len() * tenth / 10]).unwrap();
+        let (_, Profile::Trace(packed)) = import::import(&path, &Limits::default()).unwrap() else {
+            panic!("no timeline");
+        };
+        let source = Source::open(&path, &Limits::default()).unwrap();
+        let plain = kineto::read(&source).unwrap();
+        assert!(
+            packed
+                .issues
+                .iter()
+                .any(|issue| issue.code == "source.packing_damaged")
+        );
+        let codes = |trace: &Trace| {
+            let mut codes: Vec<String> = trace
+                .issues
+                .iter()
+                .map(|issue| format!("{issue}"))
+                .collect();
+            codes.sort();
+            codes
+        };
+        assert_eq!(codes(&packed), codes(&plain), "{tenth} tenths");
+        assert_eq!(
+            support::digest(&packed),
+            support::digest(&plain),
+            "{tenth} tenths"
+        );
+    }
+    let limits = Limits {
+        unpacked_bytes: 8 << 20,
+        ..Limits::default()
+    };
+    let refused = import::import(&support::fixture("h200/torch_shapes.json.gz"), &limits);
+    assert!(
+        matches!(refused, Err(ImportError::TooLarge { .. })),
+        "{refused:?}"
+    );
 }

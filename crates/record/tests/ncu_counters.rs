@@ -525,3 +525,195 @@ proptest! {
 fn line_breaks(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes).count()
 }
+
+/// Every cell of a page, changed by its row and column.
+fn rewritten(page: &[u8], change: impl Fn(usize, &str, &str) -> String) -> Vec<u8> {
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        .has_headers(false)
+        .from_reader(page);
+    let mut writer = csv::WriterBuilder::new()
+        .flexible(true)
+        .quote_style(csv::QuoteStyle::Always)
+        .from_writer(Vec::new());
+    let mut header = csv::StringRecord::new();
+    for (row, record) in reader.records().enumerate() {
+        let record = record.expect("a row");
+        if row == 0 {
+            header = record.clone();
+        }
+        let cells = record.iter().enumerate();
+        let changed = cells.map(|(at, cell)| change(row, header.get(at).unwrap_or(""), cell));
+        writer
+            .write_record(changed.collect::<Vec<_>>())
+            .expect("memory takes it");
+    }
+    writer.into_inner().expect("memory takes it")
+}
+
+/// `1,234.5` as other locales write it.
+fn localized(number: &str, group: &str) -> String {
+    let is_number = !number.is_empty()
+        && number
+            .chars()
+            .all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-'));
+    if !is_number {
+        return number.to_owned();
+    }
+    number
+        .replace(',', "\u{1}")
+        .replace('.', ",")
+        .replace('\u{1}', group)
+}
+
+/// Pages of a German, a French and a Swiss locale hold the values of the English ones.
+#[test]
+fn other_locales_write_the_same_numbers() {
+    let shared = [
+        "ID",
+        "Kernel Name",
+        "Process ID",
+        "Context",
+        "Stream",
+        "Device",
+        "CC",
+        "Block Size",
+        "Grid Size",
+    ];
+    for (page, name) in [
+        ("h200/ncu/decode_raw.csv.gz", "raw"),
+        ("h200/ncu/decode_details.csv.gz", "details"),
+    ] {
+        let english = unpacked(page);
+        let plain = ncu_csv::read(&english, "page").expect("a page");
+        for group in [".", "\u{202f}", "'"] {
+            let text = rewritten(&english, |row, column, cell| {
+                let is_value = match name {
+                    "details" => matches!(column, "Metric Value" | "Estimated Speedup"),
+                    _ => !shared.contains(&column),
+                };
+                if row > 0 && is_value {
+                    localized(cell, group)
+                } else {
+                    cell.to_owned()
+                }
+            });
+            let found = ncu_csv::read(&text, "page").expect("a page");
+            assert_eq!(codes(&found), codes(&plain), "{name} {group:?}");
+            assert!(found.launches == plain.launches, "{name} {group:?}");
+        }
+    }
+    // One number in two notations is told; so is a page that leaves its notation open.
+    let page = |values: [&str; 2]| {
+        format!(
+            "\"ID\",\"Kernel Name\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\"0\",\"k\",\"s\",\"a\",\"us\",\"{}\"\n\
+             \"0\",\"k\",\"s\",\"b\",\"us\",\"{}\"\n",
+            values[0], values[1]
+        )
+    };
+    let found = |values| ncu_csv::read(page(values).as_bytes(), "page").expect("a page");
+    assert_eq!(codes(&found(["6,75", "6.75"])), ["ncu.two_notations"]);
+    assert_eq!(codes(&found(["1,234", "5,678"])), ["ncu.notation_assumed"]);
+    assert_eq!(codes(&found(["1,234", "5,67"])), Vec::<&str>::new());
+    let commas = found(["1,234", "5,67"]);
+    assert_eq!(commas.number(&commas.launches[0], "a"), Some(1234.0));
+    let points = found(["1,234", "5.67"]);
+    assert_eq!(points.number(&points.launches[0], "a"), Some(1_234_000.0));
+}
+
+/// `--print-summary per-kernel`, made from the raw page: means of launches of one kernel and size.
+#[test]
+fn a_summary_per_kernel_has_the_means_of_its_launches() {
+    const METRICS: [&str; 2] = ["gpu__time_duration.sum", "dram__bytes_read.sum"];
+    let raw = raw();
+    let mut groups: BTreeMap<(String, String), Vec<&ProfiledLaunch>> = BTreeMap::new();
+    for launch in &raw.launches {
+        let size = format!(
+            "{:?}|{:?}",
+            launch.grid.expect("a grid"),
+            launch.block.expect("a block")
+        );
+        groups
+            .entry((launch.kernel.clone(), size))
+            .or_default()
+            .push(launch);
+    }
+    let mut writer = csv::WriterBuilder::new()
+        .quote_style(csv::QuoteStyle::Always)
+        .from_writer(Vec::new());
+    writer
+        .write_record([
+            "Process ID",
+            "Process Name",
+            "Host Name",
+            "Kernel Name",
+            "Block Size",
+            "Grid Size",
+            "Device",
+            "CC",
+            "Invocations",
+            "Section Name",
+            "Metric Name",
+            "Metric Unit",
+            "Minimum",
+            "Maximum",
+            "Average",
+        ])
+        .expect("memory takes it");
+    let triple = |size: Option<[u32; 3]>| {
+        format!("{:?}", size.expect("a size"))
+            .replace('[', "(")
+            .replace(']', ")")
+    };
+    let mut expected = Vec::new();
+    for ((kernel, _), launches) in &groups {
+        for metric in METRICS {
+            let values: Vec<f64> = launches
+                .iter()
+                .map(|launch| raw.number(launch, metric).expect("a value"))
+                .collect();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let unit = if metric.starts_with("gpu") {
+                "ns"
+            } else {
+                "byte"
+            };
+            expected.push(mean);
+            writer
+                .write_record([
+                    "7",
+                    "python",
+                    "127.0.0.1",
+                    kernel,
+                    &triple(launches[0].block),
+                    &triple(launches[0].grid),
+                    "0",
+                    "9.0",
+                    &launches.len().to_string(),
+                    "Command line profiler metrics",
+                    metric,
+                    unit,
+                    "0.00",
+                    "1,000,000.00",
+                    &format!("{mean:.6}"),
+                ])
+                .expect("memory takes it");
+        }
+    }
+    let page = writer.into_inner().expect("memory takes it");
+    assert!(ncu_csv::sniff(&page));
+    let found = ncu_csv::read(&page, "summary.csv").expect("a summary");
+    assert_eq!(codes(&found), ["ncu.means_of_launches"]);
+    assert_eq!(found.launches.len(), groups.len());
+    let launches = &found.issues[0].values["launches"];
+    assert_eq!(launches.as_u64(), Some(40));
+    let values: Vec<f64> = found
+        .launches
+        .iter()
+        .flat_map(|launch| METRICS.map(|metric| found.number(launch, metric).expect("a mean")))
+        .collect();
+    for (found, mean) in values.iter().zip(&expected) {
+        assert!((found - mean).abs() < 1e-3, "{found} {mean}");
+    }
+    assert_eq!(found.launches[0].compute_capability, "9.0");
+}

@@ -132,12 +132,15 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     let communication = record.communication.as_ref();
     let memory = record.memory.as_ref();
     analysis.memory = memory.map(MemoryHistory::without_timelines);
+    // A run says by itself what its sampling missed.
+    let sampled = record.samples.as_ref().filter(|_| record.passes.is_empty());
     let lost = counters
         .into_iter()
         .flat_map(|counters| &counters.issues)
         .chain(tables.flat_map(|table| &table.issues))
         .chain(communication.into_iter().flat_map(|found| &found.issues))
-        .chain(memory.into_iter().flat_map(|memory| &memory.issues));
+        .chain(memory.into_iter().flat_map(|memory| &memory.issues))
+        .chain(sampled.into_iter().flat_map(|samples| &samples.issues));
     analysis
         .issues
         .extend(unknown.into_iter().chain(lost.cloned()));

@@ -54,6 +54,7 @@ impl Watch {
             period: Duration::from_secs_f64(1.0 / telemetry.hz.max(f64::MIN_POSITIVE)),
             gpus,
             nvml_library: None,
+            amd_library: None,
         };
         let sampler = telemetry
             .enable

@@ -1,9 +1,10 @@
 //! What the machine did while a model ran: utilization, frequency, memory, energy, of processors and GPUs.
 //!
-//! A [`Sampler`] reads counters of the kernel and of NVML at a fixed rate in threads of its own and returns them as
+//! A [`Sampler`] reads counters of the kernel and of NVML or AMD SMI at a fixed rate in threads of its own and returns them as
 //! [`Samples`](llmprof_record::samples::Samples) on the run's clock. What cannot be read on this machine is one [`Issue`](llmprof_record::issue::Issue) each and
 //! leaves its column empty.
 
+mod amd_smi;
 mod frequency;
 mod kept;
 pub mod nvml;

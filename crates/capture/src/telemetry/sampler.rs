@@ -4,6 +4,7 @@ use llmprof_record::samples::Samples;
 use llmprof_units::Nanos;
 
 use super::{
+    amd_smi,
     nvml::{self, GpuSamples, Gpus},
     pace::{self, Shared},
     sources::{Roots, Sources},
@@ -32,6 +33,8 @@ pub struct Settings {
     pub gpus: Gpus,
     /// The library that knows them, in place of the system's.
     pub nvml_library: Option<PathBuf>,
+    /// AMD's library, where it is not the system's.
+    pub amd_library: Option<PathBuf>,
 }
 
 /// Reads the machine's counters at a fixed rate until it is stopped. The first sample is taken at the start and the
@@ -52,6 +55,7 @@ impl Sampler {
             period,
             gpus: Gpus::None,
             nvml_library: None,
+            amd_library: None,
         })
     }
 
@@ -71,12 +75,13 @@ impl Sampler {
         if settings.gpus != Gpus::None {
             let shared = Arc::clone(&sampler.shared);
             sampler.gpus = Some(spawn("telemetry-gpu", move || {
-                nvml::sample(
-                    &shared,
-                    period,
-                    &settings.gpus,
-                    settings.nvml_library.as_ref(),
-                )
+                let (gpus, amd) = (&settings.gpus, settings.amd_library.as_ref());
+                let nvml = nvml::sample(&shared, period, gpus, settings.nvml_library.as_ref());
+                // NVML answers at once where there is none of its GPUs.
+                let other = nvml
+                    .is_without_gpus()
+                    .then(|| amd_smi::sample(&shared, period, gpus, amd));
+                other.flatten().unwrap_or(nvml)
             })?);
         }
         Ok(sampler)

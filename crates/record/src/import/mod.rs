@@ -149,6 +149,12 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
     if path.is_dir() {
         return import_directory(path);
     }
+    if let Some(packed) = source::Packed::open(path, limits)
+        && let Some(read) = kineto::read_packed(&packed, limits)
+    {
+        packed.check_whole()?;
+        return read.map(|trace| (kineto::IMPORTER.name, Profile::Trace(Box::new(trace))));
+    }
     let source = Source::open(path, limits)?;
     let found = sniff(source.head());
     if found.is_none() && nsys_report::may_be(path) {

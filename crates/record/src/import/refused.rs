@@ -4,11 +4,11 @@ use memchr::memmem;
 
 /// A format that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub(super) struct Refused {
     /// What it is.
-    pub format: &'static str,
+    pub(super) format: &'static str,
     /// What holds the same and is read.
-    pub instead: &'static str,
+    pub(super) instead: &'static str,
 }
 
 const XPLANE: Refused = Refused {
@@ -27,7 +27,7 @@ const PFTRACE: Refused = Refused {
 };
 
 /// What content that no importer knows is, by its beginning.
-pub fn refused(head: &[u8]) -> Option<Refused> {
+pub(super) fn refused(head: &[u8]) -> Option<Refused> {
     let has = |text: &[u8]| memmem::find(head, text).is_some();
     if head.trim_ascii_start().starts_with(b"{") {
         // PyTorch's ExecutionTraceObserver: `"schema": "1.1.1-chakra.0.0.4"`.

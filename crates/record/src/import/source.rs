@@ -53,6 +53,74 @@ enum Bytes {
     Memory(Vec<u8>),
 }
 
+/// A packed file whose content is taken as it comes.
+pub(super) struct Packed {
+    path: PathBuf,
+    bytes: Mapped,
+    packing: Packing,
+    limit_bytes: u64,
+}
+
+impl Packed {
+    /// A regular file that is packed; `None` of any other, which [`Source::open`] says more about.
+    pub(super) fn open(path: &Path, limits: &Limits) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || metadata.len() == 0 {
+            return None;
+        }
+        let bytes = mapped::map(&file).ok()?;
+        Some(Self {
+            path: path.to_owned(),
+            packing: Packing::of(&bytes)?,
+            limit_bytes: limits.allow(bytes.len() as u64),
+            bytes,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.packing.name()
+    }
+
+    pub(super) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    pub(super) fn too_large(&self, limit_bytes: u64) -> ImportError {
+        ImportError::TooLarge {
+            path: self.path.clone(),
+            limit_bytes,
+        }
+    }
+
+    /// The content from its beginning.
+    pub(super) fn reader(&self) -> io::Result<Box<dyn Read + Send + '_>> {
+        self.packing.reader(&self.bytes)
+    }
+
+    /// An error where the file became shorter while it was read.
+    pub(super) fn check_whole(&self) -> Result<(), ImportError> {
+        check_whole(&self.path, &self.bytes)
+    }
+}
+
+fn check_whole(path: &Path, map: &Mapped) -> Result<(), ImportError> {
+    if !map.was_cut() {
+        return Ok(());
+    }
+    Err(ImportError::Io {
+        path: path.to_owned(),
+        source: io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "it became shorter while it was read; import it when nobody writes to it",
+        ),
+    })
+}
+
 /// What packed a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Packing {
@@ -74,6 +142,13 @@ impl Packing {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
         }
+    }
+
+    fn reader(self, packed: &[u8]) -> io::Result<Box<dyn Read + Send + '_>> {
+        Ok(match self {
+            Self::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Self::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(packed)?),
+        })
     }
 }
 
@@ -174,12 +249,7 @@ impl Source {
         };
         let packed = self.bytes();
         let limit_bytes = limits.allow(packed.len() as u64);
-        let mut reader: Box<dyn Read + '_> = match packing {
-            Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
-            Packing::Zstd => {
-                Box::new(zstd::stream::read::Decoder::with_buffer(packed).map_err(io)?)
-            }
-        };
+        let mut reader = packing.reader(packed).map_err(io)?;
         let mut spill = Spill::default();
         let mut issues = Vec::new();
         match spill.fill(&mut reader, limit_bytes) {
@@ -228,14 +298,8 @@ impl Source {
     /// An error where the file became shorter while it was read.
     pub(super) fn check_whole(&self) -> Result<(), ImportError> {
         match &self.bytes {
-            Bytes::Mapped(map) if map.was_cut() => Err(ImportError::Io {
-                path: self.path.clone(),
-                source: io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "it became shorter while it was read; import it when nobody writes to it",
-                ),
-            }),
-            _ => Ok(()),
+            Bytes::Mapped(map) => check_whole(&self.path, map),
+            Bytes::Memory(_) => Ok(()),
         }
     }
 

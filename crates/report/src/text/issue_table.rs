@@ -186,6 +186,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("counters.unavailable", "CPU counters unavailable ({counters}): {reason}"),
     Row::new("telemetry.no_gpu", "GPU telemetry unavailable: {reason}")
         .hint("{variable} names a libnvidia-ml.so.1 outside the loader's path"),
+    Row::new("telemetry.amd_not_run", "telemetry by AMD SMI was written from its documentation and not run on the hardware; power is the growth of the energy counter"),
     Row::new("telemetry.gpu_missing", "GPU {gpu} does not exist: the driver reports {gpus:GPU}, numbered from 0")
         .hint("pipeline.telemetry.devices uses the numbers of nvidia-smi, whatever CUDA_VISIBLE_DEVICES is"),
     Row::new("telemetry.gpu_unreadable", "GPU {gpu} not sampled: {error}"),

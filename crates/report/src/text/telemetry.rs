@@ -67,9 +67,10 @@ pub fn gpu_cells(gpu: &GpuSeries) -> Vec<String> {
     let shown = |value: Option<String>| value.unwrap_or_else(dash);
     let throttled = gpu.throttled_between(start, end).map(|held| {
         let reasons: Vec<String> = held.reasons.iter().map(|(r, _)| r.to_string()).collect();
-        match reasons.is_empty() {
-            true => Percent(held.share).to_string(),
-            false => format!("{} ({})", Percent(held.share), reasons.join(", ")),
+        if reasons.is_empty() {
+            Percent(held.share).to_string()
+        } else {
+            format!("{} ({})", Percent(held.share), reasons.join(", "))
         }
     });
     let energy = gpu.energy_between(start, end).filter(|_| end > start);

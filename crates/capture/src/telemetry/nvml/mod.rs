@@ -32,6 +32,8 @@ use super::{
 };
 use crate::clock;
 
+const NO_GPU: &str = "telemetry.no_gpu";
+
 /// Which GPUs are sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Gpus {
@@ -56,12 +58,17 @@ impl Gpus {
 /// What the thread that reads GPUs saw.
 #[derive(Debug, Default)]
 pub(super) struct GpuSamples {
-    gpus: Vec<GpuSeries>,
-    cost_ns: Nanos,
-    issues: Vec<Issue>,
+    pub(super) gpus: Vec<GpuSeries>,
+    pub(super) cost_ns: Nanos,
+    pub(super) issues: Vec<Issue>,
 }
 
 impl GpuSamples {
+    /// Whether there is no GPU that it could read.
+    pub(super) fn is_without_gpus(&self) -> bool {
+        self.issues.iter().any(|issue| issue.code == NO_GPU)
+    }
+
     /// Adds it to what was seen of the host.
     pub(super) fn join(self, samples: &mut Samples) {
         samples.gpus = self.gpus;
@@ -166,7 +173,7 @@ fn read_all(
 }
 
 /// The numbers of the GPUs to read, each once, in order.
-fn wanted(gpus: &Gpus, count: u32) -> Vec<u32> {
+pub(super) fn wanted(gpus: &Gpus, count: u32) -> Vec<u32> {
     match gpus {
         Gpus::None => Vec::new(),
         Gpus::All => (0..count).collect(),
@@ -180,7 +187,7 @@ fn wanted(gpus: &Gpus, count: u32) -> Vec<u32> {
 }
 
 fn no_gpu(reason: &str) -> Issue {
-    Issue::info("telemetry.no_gpu")
+    Issue::info(NO_GPU)
         .with("reason", reason)
         .with("variable", LIBRARY_VARIABLE)
 }

@@ -200,7 +200,7 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
     let mut text = String::from(
         "request,session,turn,scheduled_ms,sent_ms,first_token_ms,last_token_ms,end_ms,prompt_tokens,output_tokens,token_basis,\
          ttft_ms,tpot_ms,e2e_ms,client_ms,connect_ms,queue_prefill_network_ms,queue_ms,prefill_ms,network_ms,decode_ms,\
-         others_prefill_ms,stall_ms,split_by,failure,message\n",
+         others_prefill_ms,stall_ms,split_by,profiled,failure,message\n",
     );
     let ms = |ns: Option<f64>| ns.map_or(String::new(), |ns| format!("{:.6}", ns / 1e6));
     let whole = |ns: Option<Nanos>| ms(ns.map(|ns| ns.0 as f64));
@@ -241,6 +241,7 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
                 .and_then(|s| s.as_str())
                 .unwrap_or_default()
                 .to_owned(),
+            u8::from(request.was_profiled).to_string(),
             request
                 .failure
                 .as_ref()

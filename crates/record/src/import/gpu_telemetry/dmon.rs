@@ -24,7 +24,7 @@ pub(super) fn sniff(head: &[u8]) -> bool {
 }
 
 /// Rows follow a header that is repeated every few lines; with `-o DT` they begin with date and time.
-pub(super) fn read(text: &str) -> Result<Collected, String> {
+pub(super) fn read(text: &str) -> Collected {
     let mut found = Collected::default();
     let mut header: Vec<String> = Vec::new();
     let mut origin: Option<i64> = None;
@@ -83,12 +83,12 @@ pub(super) fn read(text: &str) -> Result<Collected, String> {
             pcie_tx: mega("txpci").map(BytesPerSecond),
             ..GpuSample::default()
         };
-        found.push(gpu, sample);
+        found.gpu(gpu).rows.push(sample);
     }
     if origin.is_none() && found.gpus.values().any(|gpu| gpu.rows.len() > 1) {
         found.issues.push(Issue::info("gpu_telemetry.no_times"));
     }
-    Ok(found)
+    found
 }
 
 /// `HH:MM:SS`.
@@ -97,7 +97,7 @@ fn seconds(text: &str) -> Option<i64> {
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
     let is_time =
         (0..24).contains(&hours) && (0..60).contains(&minutes) && (0..61).contains(&seconds);
-    is_time.then_some(hours * 3600 + minutes * 60 + seconds)
+    is_time.then(|| hours * 3600 + minutes * 60 + seconds)
 }
 
 /// `YYYYMMDD` as a number of days: the civil calendar since 1970.
@@ -136,7 +136,7 @@ mod tests {
         let text = "#Date       Time        gpu    pwr     sm   pviol\n#YYYYMMDD   HH:MM:SS    Idx      W      %       %\n \
                     20261115   23:59:59      0    100     50     0\n 20261115   23:59:59      1      -      0     0\n \
                     20261116   00:00:01      0    300    100    12\n cut line\n";
-        let found = read(text).unwrap().samples();
+        let found = read(text).samples();
         assert_eq!(found.gpus.len(), 2);
         let first = &found.gpus[0].rows;
         assert_eq!(first[1].time_ns, Nanos(2_000_000_000));

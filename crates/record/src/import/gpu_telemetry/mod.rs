@@ -12,7 +12,7 @@ use llmprof_units::Nanos;
 
 use super::{ImportError, Importer, Profile, Source};
 use crate::issue::Issue;
-use crate::samples::{GpuSample, GpuSeries, Samples};
+use crate::samples::{GpuSeries, Samples};
 
 /// Rows of the columns that scripts around NVML write, and of `nvml.csv` of a run.
 pub(crate) const NVML_CSV: Importer = Importer {
@@ -36,11 +36,10 @@ pub(crate) const QUERY: Importer = Importer {
 fn read(
     source: &Source,
     format: &'static str,
-    read: fn(&str) -> Result<Collected, String>,
+    read: fn(&str) -> Collected,
 ) -> Result<Profile, ImportError> {
     let text = String::from_utf8_lossy(source.bytes());
-    let collected = read(&text).map_err(|what| source.unusable(format, what))?;
-    let mut samples = collected.samples();
+    let mut samples = read(&text).samples();
     if samples.gpus.is_empty() {
         return Err(source.unusable(format, "it has no sample"));
     }
@@ -65,10 +64,6 @@ impl Collected {
             index,
             ..GpuSeries::default()
         })
-    }
-
-    fn push(&mut self, gpu: u32, sample: GpuSample) {
-        self.gpu(gpu).rows.push(sample);
     }
 
     fn lose(&mut self, line: usize) {

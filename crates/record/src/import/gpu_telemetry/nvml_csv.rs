@@ -13,7 +13,7 @@ pub(super) fn sniff(head: &[u8]) -> bool {
     cells.contains(&"ts") && cells.contains(&"gpu_util_pct")
 }
 
-pub(super) fn read(text: &str) -> Result<Collected, String> {
+pub(super) fn read(text: &str) -> Collected {
     let mut lines = text.lines().enumerate();
     let header: Vec<&str> = lines
         .next()
@@ -65,7 +65,7 @@ pub(super) fn read(text: &str) -> Result<Collected, String> {
             nvlink_rx: value("nvlink_rx_bytes_per_s").map(BytesPerSecond),
             ..GpuSample::default()
         };
-        found.push(gpu, sample);
+        found.gpu(gpu).rows.push(sample);
     }
-    Ok(found)
+    found
 }

@@ -24,7 +24,7 @@ const REASONS: [(&str, u64); 9] = [
 ];
 
 /// An outline by indentation: `GPU 00000000:00:06.0` at the margin begins a device, a line without a colon a group.
-pub(super) fn read(text: &str) -> Result<Collected, String> {
+pub(super) fn read(text: &str) -> Collected {
     let mut found = Collected::default();
     let mut gpu: Option<u32> = None;
     let mut groups: Vec<(usize, String)> = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Result<Collected, String> {
             let next = gpu.map_or(0, |gpu| gpu + 1);
             gpu = Some(next);
             groups.clear();
-            found.push(next, GpuSample::default());
+            found.gpu(next).rows.push(GpuSample::default());
             continue;
         }
         let Some(gpu) = gpu else { continue };
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Result<Collected, String> {
     if gpu.is_some() {
         found.issues.push(Issue::info("gpu_telemetry.one_moment"));
     }
-    Ok(found)
+    found
 }
 
 /// A number with its unit; `None` for `N/A` and its kin.

@@ -13,15 +13,21 @@ mod grids;
 mod header;
 mod losses;
 mod number;
+mod packed;
 mod pieces;
 mod rows;
+
+use std::path::Path;
 
 use memchr::memmem;
 
 use self::cursor::Cursor;
 use self::pieces::{Ending, read_events};
 use super::{ImportError, Importer, Profile, Source};
+use crate::issue::Issue;
 use crate::trace::Trace;
+
+pub(super) use self::packed::read as read_packed;
 
 /// The entry of this format.
 pub(crate) const IMPORTER: Importer = Importer {
@@ -48,14 +54,11 @@ fn sniff(head: &[u8]) -> bool {
 
 pub fn read(source: &Source) -> Result<Trace, ImportError> {
     let mut cursor = Cursor::new(source.bytes());
-    if cursor.bytes.starts_with(b"\xef\xbb\xbf") {
-        cursor.at = 3;
+    if cursor.bytes.starts_with(BYTE_ORDER) {
+        cursor.at = BYTE_ORDER.len();
     }
     cursor.skip_space();
-    let mut part = rows::Part::default();
-    part.builder
-        .metadata
-        .insert("tool".to_owned(), "kineto".to_owned());
+    let mut part = new_part();
     let ending = match cursor.peek() {
         // The bare list may lack its closing bracket: Chrome's format says so.
         b'[' => match read_events(&mut cursor, &mut part) {
@@ -64,32 +67,103 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
         },
         _ => read_object(&mut cursor, &mut part),
     };
-    if ending != Ending::Closed {
-        part.losses.truncated.add(cursor.at as u64);
-    }
-    if part.builder.events_read == 0 && ending != Ending::Closed {
-        return Err(source.unusable(
-            "kineto",
-            format!("truncated at byte {} before any event", cursor.at),
-        ));
-    }
-    if cursor.repaired > 0 {
-        part.losses.repaired.add(0);
-    }
+    let outcome = Outcome {
+        ending,
+        at: cursor.at,
+        repaired: cursor.repaired,
+    };
+    finish(part, outcome, source.path(), |_| Ok(Some(source)))
+}
+
+const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
+
+/// How reading ended.
+#[derive(Clone, Copy)]
+struct Outcome {
+    ending: Ending,
+    at: usize,
+    /// Strings outside of events that were repaired.
+    repaired: u64,
+}
+
+fn new_part() -> rows::Part {
+    let mut part = rows::Part::default();
+    let metadata = &mut part.builder.metadata;
+    metadata.insert("tool".to_owned(), "kineto".to_owned());
+    part
+}
+
+/// Makes the trace. `unpacked` gives the whole content, which arrows are read from where they are wanted, and what was dropped of it.
+fn finish<S: std::borrow::Borrow<Source>>(
+    part: rows::Part,
+    outcome: Outcome,
+    path: &Path,
+    unpacked: impl FnOnce(bool) -> Result<Option<S>, ImportError>,
+) -> Result<Trace, ImportError> {
     let rows::Part {
         mut builder,
         mut losses,
         halves,
         flows,
     } = part;
+    if outcome.ending != Ending::Closed {
+        losses.truncated.add(outcome.at as u64);
+        if builder.events_read == 0 {
+            return Err(ImportError::Unusable {
+                path: path.to_owned(),
+                format: "kineto",
+                what: format!("truncated at byte {} before any event", outcome.at),
+            });
+        }
+    }
+    if outcome.repaired > 0 {
+        losses.repaired.add(0);
+    }
     halves.join(&mut builder, &mut losses);
-    if flows.wanted {
-        pieces::read_flows(source.bytes()).resolve(&mut builder);
+    let source = unpacked(flows.wanted)?;
+    if let Some(source) = source.as_ref().map(std::borrow::Borrow::borrow) {
+        if flows.wanted {
+            pieces::read_flows(source.bytes()).resolve(&mut builder);
+        }
+        let known = |issue: &Issue| builder.issues.contains(issue);
+        let more: Vec<Issue> = source
+            .issues()
+            .iter()
+            .filter(|issue| !known(issue))
+            .cloned()
+            .collect();
+        builder.issues.extend(more);
     }
     grids::count_blocks(&mut builder);
-    builder.issues.extend(source.issues().iter().cloned());
     builder.issues.extend(losses.issues());
     Ok(builder.finish())
+}
+
+/// Reads the keys before the list of events of an object; where the list begins, behind its bracket. `None` where it does not begin
+/// in these bytes.
+fn skip_to_events(start: &[u8], part: &mut rows::Part) -> Option<usize> {
+    let mut cursor = Cursor::new(start);
+    if start.starts_with(BYTE_ORDER) {
+        cursor.at = BYTE_ORDER.len();
+    }
+    cursor.skip_space();
+    cursor.take(b'{')?;
+    loop {
+        cursor.skip_space();
+        if cursor.peek() == b',' {
+            cursor.at += 1;
+            continue;
+        }
+        let key = cursor.key()?;
+        if key == b"traceEvents" && cursor.peek() == b'[' {
+            return Some(cursor.at + 1);
+        }
+        header::read_key(key, &mut cursor, &mut part.builder)?;
+        // A value that ends with these bytes may go on behind them.
+        if cursor.at_end() {
+            return None;
+        }
+    }
 }
 
 /// Reads the keys of the outer object, the events among them.
@@ -97,6 +171,11 @@ fn read_object(cursor: &mut Cursor<'_>, part: &mut rows::Part) -> Ending {
     if cursor.take(b'{').is_none() {
         return Ending::Open;
     }
+    read_keys(cursor, part)
+}
+
+/// The same behind its brace.
+fn read_keys(cursor: &mut Cursor<'_>, part: &mut rows::Part) -> Ending {
     loop {
         cursor.skip_space();
         match cursor.peek() {

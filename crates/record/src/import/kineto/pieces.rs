@@ -18,13 +18,13 @@ pub(super) enum Ending {
 }
 
 /// How large a piece is. Fixed, so that the result does not depend on the number of cores.
-const PIECE_BYTES: usize = 4 << 20;
+pub(super) const PIECE_BYTES: usize = 4 << 20;
 /// How far past its size a piece may reach for a place to cut; in Kineto's layout the next is some hundred bytes away.
-const CUT_REACH: usize = 1 << 20;
+pub(super) const CUT_REACH: usize = 1 << 20;
 /// How many pieces are in memory beside the trace that they are added to.
-const PIECES_AT_ONCE: usize = 16;
+pub(super) const PIECES_AT_ONCE: usize = 16;
 /// Between two events, as Kineto writes them. Inside an event, lines are indented deeper.
-const BETWEEN: &[u8] = b"\n  },\n  {";
+pub(super) const BETWEEN: &[u8] = b"\n  },\n  {";
 
 /// Reads the list whose opening bracket the cursor is at, and leaves the cursor behind it.
 pub(super) fn read_events(cursor: &mut Cursor<'_>, part: &mut Part) -> Ending {
@@ -38,7 +38,10 @@ pub(super) fn read_events(cursor: &mut Cursor<'_>, part: &mut Part) -> Ending {
         waves
             .par_iter()
             .with_max_len(1)
-            .map(|&(from, to)| read_piece(bytes, from, to, false))
+            .map(|&(from, to)| {
+                let (part, ending, at) = read_piece(&bytes[from..to], from as u64, false);
+                (part, ending, from + at)
+            })
             .collect()
     };
     // While one wave of pieces is added to the trace, the next is read.
@@ -79,7 +82,7 @@ pub(super) fn read_flows(bytes: &[u8]) -> Flows {
     let found = pieces
         .par_iter()
         .with_max_len(1)
-        .map(|&(from, to)| read_piece(bytes, from, to, true).0.flows);
+        .map(|&(from, to)| read_piece(&bytes[from..to], from as u64, true).0.flows);
     found.reduce(Flows::default, |mut all, some| {
         all.absorb(some);
         all
@@ -111,13 +114,12 @@ fn cut_after(bytes: &[u8], from: usize) -> usize {
     }
 }
 
-/// Reads the events of one piece. Says how it ends, and where in the content.
-fn read_piece(bytes: &[u8], from: usize, to: usize, only_flows: bool) -> (Part, Ending, usize) {
-    let mut cursor = Cursor::new(&bytes[from..to]);
+/// Reads the events of one piece, which begins at `base` in the content. Says how it ends, and where in the piece.
+pub(super) fn read_piece(bytes: &[u8], base: u64, only_flows: bool) -> (Part, Ending, usize) {
+    let mut cursor = Cursor::new(bytes);
     let mut part = Part::default();
     part.flows.keep = only_flows;
-    let base = from as u64;
-    let mut patience = Patience::new(to - from);
+    let mut patience = Patience::new(bytes.len());
     let ending = loop {
         cursor.skip_space();
         match cursor.peek() {
@@ -160,7 +162,7 @@ fn read_piece(bytes: &[u8], from: usize, to: usize, only_flows: bool) -> (Part, 
             }
         }
     };
-    (part, ending, from + cursor.at)
+    (part, ending, cursor.at)
 }
 
 /// Keeps recovery linear: bytes that a broken event was read over may be read again only so often.

@@ -54,7 +54,7 @@ impl Columns {
 /// launches that cannot be told apart any more.
 pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), NcuError> {
     let columns = Columns::of(&table, sink.place)?;
-    let mut kernels: Vec<([String; 4], u64)> = Vec::new();
+    let mut kernels: Vec<[String; 4]> = Vec::new();
     let mut launches = 0;
     while let Some(row) = table.next_row() {
         let is_cut = row.cut_after.is_some_and(|byte| byte != b'"');
@@ -75,14 +75,12 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
             cell(columns.block),
             cell(columns.device),
         ];
-        let id = match kernels.iter().position(|(known, _)| *known == key) {
-            Some(id) => id,
-            None => {
-                launches += count;
-                kernels.push((key, count));
-                kernels.len() - 1
-            }
-        };
+        let known = kernels.iter().position(|known| *known == key);
+        let id = known.unwrap_or_else(|| {
+            launches += count;
+            kernels.push(key);
+            kernels.len() - 1
+        });
         let launch = sink.launch(launch(&columns, &row, id as u64), row.line);
         read_metric(&columns, &row, launch, sink);
     }

@@ -146,9 +146,10 @@ impl<'a> Cells<'a> {
     fn copy(&self, reading: &mut Reading) -> Option<()> {
         let times = self.times()?;
         let direction = self.text("Direction")?;
-        let device = match direction.contains("TO_DEVICE") {
-            true => self.agent("Destination_Agent_Id"),
-            false => self.agent("Source_Agent_Id"),
+        let device = if direction.contains("TO_DEVICE") {
+            self.agent("Destination_Agent_Id")
+        } else {
+            self.agent("Source_Agent_Id")
         };
         reading.copy(direction, times, device, self.small("Correlation_Id"));
         Some(())

@@ -6,6 +6,7 @@ use llmprof_units::Basis;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::interval::Spreads;
 use crate::Kind;
 
 const EMBEDDED: [(&str, &str); 3] = [
@@ -45,6 +46,14 @@ pub struct KindEfficiency {
     pub at: Option<String>,
 }
 
+/// Software whose kernels are known one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Implementation {
+    /// Hugging Face transformers 5 in eager mode.
+    HfEager,
+}
+
 /// A figure of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +82,12 @@ pub struct EfficiencyProfile {
     /// Host time for each kernel, where the host starts them one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_us_per_kernel: Option<ProfileFigure>,
+    /// The software whose kernels are costed one by one on GPUs; `kinds` then serve image towers and other devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub implementation: Option<Implementation>,
+    /// How far measurements lay from predictions of that software.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spreads: Option<Spreads>,
     /// What is known of its error.
     pub known_error: String,
     /// Kinds that are not listed.
@@ -190,6 +205,20 @@ impl EfficiencyProfile {
             }
             if !self.sources.contains_key(&figure.source) {
                 return Err(invalid(format!("{key}.source"), "is not in `sources`"));
+            }
+        }
+        if let Some(spreads) = &self.spreads {
+            for (name, spread) in [
+                ("prefill", spreads.prefill),
+                ("decode", spreads.decode),
+                ("host", spreads.host),
+            ] {
+                if !(spread.low > 0.0 && spread.low <= 1.0 && (1.0..1e3).contains(&spread.high)) {
+                    return Err(invalid(
+                        format!("spreads.{name}"),
+                        "must have `low` above 0 and not above 1, and `high` not below 1",
+                    ));
+                }
             }
         }
         Ok(())

@@ -6,31 +6,42 @@
 //! comes with its error where one is known ([`Comparison`]).
 
 mod check;
+mod curves;
+mod eager;
 mod efficiency;
 mod fit;
+mod grade;
 mod grid;
+mod interval;
+mod kernel;
 mod phase;
 mod target;
 
 use std::cell::Cell;
 
-use llmprof_units::{Basis, Nanos};
+use llmprof_units::{Basis, DType, Nanos};
 use serde::Serialize;
 use thiserror::Error;
 
 pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
-pub use efficiency::{EfficiencyProfile, KindEfficiency, ProfileError, ProfileFigure};
+pub use curves::{KernelClock, KernelCurves, KernelTime};
+pub use efficiency::{
+    EfficiencyProfile, Implementation, KindEfficiency, ProfileError, ProfileFigure,
+};
 pub use fit::MemoryFit;
+pub use grade::{Grade, GradeSummary, Split, grades, summarize};
 pub use grid::{Grid, GridModel, GridPoint};
+pub use interval::{Calibration, Interval, Spread, Spreads};
+pub use kernel::{Access, Kernel, KernelClass};
 pub use phase::PhasePrediction;
 pub use target::{Need, Target};
 
 use crate::{
-    Model, Precision, Workload, WorkloadError,
-    device::{Device, MissingPeak},
+    Model, Pass, Precision, Workload, WorkloadError,
+    device::{Device, DeviceKind, Engine, MissingPeak},
     roofline::Roof,
 };
-use phase::{Clock, Timing, width};
+use phase::{Clock, KernelSum, Timing, width};
 
 /// Why there is no prediction.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -58,8 +69,19 @@ pub struct Prediction {
     pub decode: Option<PhasePrediction>,
     /// Time to the first token: vision and prefill, with the host's time where that is longer than the device's.
     pub ttft_ns: Nanos,
+    /// 90 % interval of it; absent where nothing measured is near.
+    pub ttft_interval: Option<Interval>,
     /// Time per output token after the first: decode ÷ its steps. Absent without decode steps.
     pub tpot_ns: Option<Nanos>,
+    pub tpot_interval: Option<Interval>,
+    /// GPU time of the passes over the prompt.
+    pub prefill_gpu_ns: Nanos,
+    pub prefill_gpu_interval: Option<Interval>,
+    /// GPU time of the first decode step.
+    pub decode_step_gpu_ns: Nanos,
+    pub decode_step_gpu_interval: Option<Interval>,
+    /// What the GPU times rest on.
+    pub calibration: Calibration,
     /// Vision, prefill and decode.
     pub total_ns: Nanos,
     /// Generated tokens of all sequences ÷ total time.
@@ -77,14 +99,68 @@ pub struct Predictor<'a> {
     clock: Clock<'a>,
     /// Bytes of the weights in the formats last asked for: summing them takes longer than a prediction.
     weights: Cell<Option<(Precision, u64)>>,
+    /// Where the kernels of the software are known and the device is a GPU.
+    kernels: Option<KernelClock>,
+    calibration: Calibration,
+    spreads: Option<Spreads>,
+}
+
+/// Spreads for one workload.
+#[derive(Clone, Copy)]
+struct Bands {
+    prefill: Spread,
+    decode: Spread,
+    host: Spread,
+}
+
+impl Bands {
+    /// The interval of a time that a user sees: the device's spread, or the host's where the host decides.
+    fn seen(&self, time: Nanos, phase: &PhasePrediction, device: Spread) -> Interval {
+        let host_binds = phase.host_ns.is_some_and(|host| host > phase.device_ns);
+        if host_binds {
+            self.host.around(time)
+        } else {
+            device.around(time)
+        }
+    }
+}
+
+/// The clock of kernels on `device`, where the profile names software whose kernels are known.
+fn kernel_clock(
+    model: &Model,
+    device: &Device,
+    profile: &EfficiencyProfile,
+) -> (Option<KernelClock>, Calibration) {
+    let known = profile.implementation.is_some()
+        && device.kind == DeviceKind::Gpu
+        && model.decoder.is_some();
+    let per_flop = Roof::new(device).seconds_per_flop(DType::Bf16, Engine::Tensor);
+    let Some(per_flop) = per_flop.filter(|_| known) else {
+        return (None, Calibration::Efficiencies);
+    };
+    let own = KernelCurves::embedded(&device.name);
+    let calibration = if own.is_some() {
+        Calibration::Measured
+    } else {
+        Calibration::Scaled
+    };
+    let Some(curves) = own.or_else(|| KernelCurves::embedded("h200")) else {
+        return (None, Calibration::Efficiencies);
+    };
+    let clock = KernelClock::new(&curves, 1.0 / per_flop, device.bandwidth().0);
+    (Some(clock), calibration)
 }
 
 impl<'a> Predictor<'a> {
     pub fn new(model: &'a Model, device: &'a Device, profile: &EfficiencyProfile) -> Self {
+        let (kernels, calibration) = kernel_clock(model, device, profile);
         Self {
             model,
             clock: Clock::new(Roof::new(device), profile),
             weights: Cell::new(None),
+            kernels,
+            calibration,
+            spreads: profile.spreads,
         }
     }
 
@@ -113,6 +189,14 @@ impl<'a> Predictor<'a> {
         let rate = |tokens: u64, time: Nanos| {
             tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
         };
+        let tpot_ns =
+            (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
+        let context = self.model.context(workload);
+        let bands = self.bands(workload.batch, context);
+        let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
+            let bands = bands.as_ref()?;
+            Some(bands.seen(time, phase, spread(bands)))
+        };
         Ok(Prediction {
             basis: Basis::Predicted,
             vision,
@@ -120,7 +204,18 @@ impl<'a> Predictor<'a> {
             decode_step,
             decode,
             ttft_ns,
-            tpot_ns: (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64)),
+            // Image towers were never compared with measurements.
+            ttft_interval: seen(ttft_ns, &prefill, |bands| bands.prefill)
+                .filter(|_| vision.is_none()),
+            tpot_ns,
+            tpot_interval: tpot_ns
+                .zip(decode.as_ref())
+                .and_then(|(tpot, decode)| seen(tpot, decode, |bands| bands.decode)),
+            prefill_gpu_ns: prefill.device_ns,
+            prefill_gpu_interval: bands.map(|bands| bands.prefill.around(prefill.device_ns)),
+            decode_step_gpu_ns: decode_step.device_ns,
+            decode_step_gpu_interval: bands.map(|bands| bands.decode.around(decode_step.device_ns)),
+            calibration: self.calibration,
             total_ns,
             tokens_per_s: rate(workload.new_tokens, total_ns),
             decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
@@ -134,14 +229,70 @@ impl<'a> Predictor<'a> {
         passes: impl IntoIterator<Item = crate::Pass>,
     ) -> Result<PhasePrediction, MissingPeak> {
         let mut timing = Timing::default();
+        let mut sum = KernelSum::default();
         for pass in passes {
             let width = width(pass.rows());
             self.model.lower(workload, &pass, &mut |operator| {
                 timing.add(&self.clock, operator, width);
             });
             timing.add_steps(&self.clock, pass.steps);
+            if let Some(clock) = &self.kernels {
+                self.add_kernels(clock, workload, &pass, &mut sum);
+            }
+        }
+        if self.kernels.is_some() {
+            timing.replace(&sum);
         }
         timing.finish(&self.clock)
+    }
+
+    /// Adds the kernels of all steps of a pass: of the first, the middle and the last where there are several, weighted
+    /// as Simpson's rule does, since times grow almost evenly with the context.
+    fn add_kernels(
+        &self,
+        clock: &KernelClock,
+        workload: &Workload,
+        pass: &Pass,
+        sum: &mut KernelSum,
+    ) {
+        let (past, steps) = (pass.past as f64, pass.steps as f64);
+        let mut at = |past: f64, weight: f64| {
+            eager::lower(self.model, workload, pass, past, &mut |kernel, launches| {
+                sum.add(&clock.time(kernel), launches * weight, kernel.bytes());
+            });
+        };
+        if pass.steps <= 1 {
+            at(past, steps);
+            return;
+        }
+        let last = past + (steps - 1.0) * pass.queries as f64;
+        at(past, steps / 6.0);
+        at(((past + last) / 2.0).floor(), steps * 4.0 / 6.0);
+        at(last, steps / 6.0);
+    }
+
+    /// The kernels of the first step of prefill or of decode, each with its launches and its time, in the order of launch
+    /// within a layer. Empty where kernels are not costed one by one.
+    pub fn kernels(&self, workload: &Workload, pass: &Pass) -> Vec<(Kernel, f64, KernelTime)> {
+        let mut list = Vec::new();
+        if let Some(clock) = &self.kernels {
+            let past = pass.past as f64;
+            eager::lower(self.model, workload, pass, past, &mut |kernel, launches| {
+                list.push((*kernel, launches, clock.time(kernel)));
+            });
+        }
+        list
+    }
+
+    /// The spreads of a workload, widened by how far it is from what was measured.
+    fn bands(&self, batch: u64, context: u64) -> Option<Bands> {
+        let spreads = self.spreads?;
+        let widening = spreads.widening(self.calibration, batch, context)?;
+        Some(Bands {
+            prefill: spreads.prefill(widening),
+            decode: spreads.decode(widening),
+            host: spreads.host,
+        })
     }
 
     /// The image towers; `None` for a model without any.

@@ -3,7 +3,10 @@
 use llmprof_units::{Bytes, DType, Flops, Nanos};
 use serde::Serialize;
 
-use super::efficiency::{EfficiencyProfile, WIDE_ROWS};
+use super::{
+    curves::KernelTime,
+    efficiency::{EfficiencyProfile, WIDE_ROWS},
+};
 use crate::{
     Kind, Operator,
     device::{DeviceKind, Engine, MissingPeak},
@@ -109,6 +112,25 @@ pub(super) fn width(rows: u64) -> f64 {
     ((rows.max(1) as f64).log2() / (WIDE_ROWS as f64).log2()).min(1.0)
 }
 
+/// Kernels of a phase, costed one by one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KernelSum {
+    pub(super) time: KernelTime,
+    pub(super) kernels: f64,
+    pub(super) bytes: f64,
+}
+
+impl KernelSum {
+    pub(super) fn add(&mut self, time: &KernelTime, launches: f64, bytes: f64) {
+        self.time.fixed += time.fixed * launches;
+        self.time.tensor += time.tensor * launches;
+        self.time.vector += time.vector * launches;
+        self.time.memory += time.memory * launches;
+        self.kernels += launches;
+        self.bytes += bytes * launches;
+    }
+}
+
 /// Sums over the operators of a phase, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timing {
@@ -182,6 +204,15 @@ impl Timing {
         self.kernels += kernels;
         self.device += launch;
         self.by_resource[Resource::Launch as usize] += launch;
+    }
+
+    /// Takes times, launches and bytes of kernels instead of those of operators.
+    pub(super) fn replace(&mut self, sum: &KernelSum) {
+        let time = &sum.time;
+        self.device = time.seconds();
+        self.by_resource = [time.tensor, time.vector, time.memory, time.fixed];
+        self.kernels = sum.kernels;
+        self.moved = sum.bytes;
     }
 
     pub(super) fn finish(self, clock: &Clock<'_>) -> Result<PhasePrediction, MissingPeak> {

@@ -1,0 +1,526 @@
+//! How long kernels take on a device: measured curves by shape, relative to the device's limits.
+//!
+//! A GEMM's or attention's time is a measured ratio to its roofline time plus a fixed time; what only moves elements takes a
+//! fixed time and a time per byte or per element, whichever is longer. Ratios carry over to devices that were not measured,
+//! with their own peaks; such times are marked as scaled.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::kernel::{Access, Kernel};
+
+const H200: &str = include_str!("../../devices/curves/h200.json");
+
+/// Curves of one device, as files keep them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelCurves {
+    /// What they were measured on, and how.
+    pub source: String,
+    /// The limits that ratios refer to.
+    pub peak_flops: f64,
+    pub bytes_per_s: f64,
+    pub gemm: GemmCurve,
+    pub gemm_unaligned: UnalignedCurve,
+    pub gemm_batched: BatchedCurve,
+    pub gemm_f32: WideCurve,
+    pub attention: AttentionCurves,
+    pub grouped: GroupedCurve,
+    pub streams: BTreeMap<Access, StreamCurve>,
+    pub tables: BTreeMap<Access, Table>,
+}
+
+/// Ratios to roofline time by rows, columns and depth, the depth innermost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GemmCurve {
+    pub fixed_us: f64,
+    pub m: Vec<f64>,
+    pub n: Vec<f64>,
+    pub k: Vec<f64>,
+    pub ratio: Vec<f64>,
+    /// By rows: what a GEMM takes between the other kernels of a model ÷ what it takes by itself.
+    pub rows: Vec<f64>,
+    pub in_model: Vec<f64>,
+}
+
+/// The rate at which weights whose rows are not aligned are read, by rows of the input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnalignedCurve {
+    pub rows: Vec<f64>,
+    pub bytes_per_s: Vec<f64>,
+}
+
+/// Many small GEMMs in one launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchedCurve {
+    pub fixed_us: f64,
+    pub aligned_bytes_per_s: f64,
+    pub unaligned_bytes_per_s: f64,
+    /// Share of the peak.
+    pub compute: f64,
+}
+
+/// GEMM in 32 bits on vector units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WideCurve {
+    pub fixed_us: f64,
+    /// Few rows fill few units, so that the depth is walked one step after the other.
+    pub ns_per_k: f64,
+    pub flops_per_s: f64,
+}
+
+/// Ratios to roofline time by width of a head, work items and keys, the keys innermost. A work item is a head of a
+/// sequence, in decode a KV head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionCurves {
+    pub fixed_us: f64,
+    pub work: Vec<f64>,
+    pub keys: Vec<f64>,
+    pub prefill: AttentionTable,
+    pub prefill_masked: AttentionTable,
+    pub decode: AttentionTable,
+    /// Several query heads share a KV head.
+    pub decode_grouped: AttentionTable,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionTable {
+    pub dims: Vec<f64>,
+    pub ratio: Vec<f64>,
+}
+
+/// Ratios to roofline time by rows of an expert.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupedCurve {
+    pub fixed_us: f64,
+    pub rows: Vec<f64>,
+    pub ratio: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamCurve {
+    pub fixed_us: f64,
+    pub ns_per_kb: f64,
+    pub ns_per_kelement: f64,
+}
+
+/// Times by size: bytes read for reductions and top-k, elements for sorts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    pub x: Vec<f64>,
+    pub us: Vec<f64>,
+}
+
+/// What a kernel is predicted to take, by what holds it back, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KernelTime {
+    pub fixed: f64,
+    pub tensor: f64,
+    pub vector: f64,
+    pub memory: f64,
+}
+
+impl KernelTime {
+    pub fn seconds(&self) -> f64 {
+        self.fixed + self.tensor + self.vector + self.memory
+    }
+}
+
+impl KernelCurves {
+    /// The curves that are shipped for a device.
+    pub fn embedded(device: &str) -> Option<Self> {
+        let text = match device {
+            "h200" => H200,
+            _ => return None,
+        };
+        serde_json::from_str(text).ok()
+    }
+
+    /// Reads curves; `file` is how errors name it.
+    pub fn read(text: &str, file: &str) -> Result<Self, String> {
+        let curves: Self =
+            serde_json::from_str(text).map_err(|error| format!("kernel curves {file}: {error}"))?;
+        match curves.mistake() {
+            Some(problem) => Err(format!("kernel curves {file}: {problem}")),
+            None => Ok(curves),
+        }
+    }
+
+    /// What makes the curves unusable.
+    fn mistake(&self) -> Option<String> {
+        let rising = |axis: &[f64]| {
+            !axis.is_empty() && axis[0] > 0.0 && axis.windows(2).all(|pair| pair[0] < pair[1])
+        };
+        let positive = |values: &[f64]| values.iter().all(|value| *value > 0.0 && *value < 1e30);
+        let gemm = &self.gemm;
+        let attention = &self.attention;
+        let tables = [
+            &attention.prefill,
+            &attention.prefill_masked,
+            &attention.decode,
+            &attention.decode_grouped,
+        ];
+        let cells = attention.work.len() * attention.keys.len();
+        let checks = [
+            ("peak_flops", positive(&[self.peak_flops, self.bytes_per_s])),
+            (
+                "gemm",
+                [&gemm.m, &gemm.n, &gemm.k, &gemm.rows]
+                    .iter()
+                    .all(|axis| rising(axis))
+                    && gemm.ratio.len() == gemm.m.len() * gemm.n.len() * gemm.k.len()
+                    && gemm.in_model.len() == gemm.rows.len()
+                    && positive(&gemm.ratio)
+                    && positive(&gemm.in_model),
+            ),
+            (
+                "attention",
+                rising(&attention.work)
+                    && rising(&attention.keys)
+                    && tables.iter().all(|table| {
+                        rising(&table.dims)
+                            && table.ratio.len() == table.dims.len() * cells
+                            && positive(&table.ratio)
+                    }),
+            ),
+            (
+                "grouped",
+                rising(&self.grouped.rows)
+                    && self.grouped.rows.len() == self.grouped.ratio.len()
+                    && positive(&self.grouped.ratio),
+            ),
+            (
+                "gemm_unaligned",
+                rising(&self.gemm_unaligned.rows)
+                    && self.gemm_unaligned.rows.len() == self.gemm_unaligned.bytes_per_s.len()
+                    && positive(&self.gemm_unaligned.bytes_per_s),
+            ),
+            (
+                "tables",
+                self.tables.values().all(|table| {
+                    rising(&table.x) && table.x.len() == table.us.len() && positive(&table.us)
+                }),
+            ),
+            (
+                "streams",
+                Access::ALL.iter().all(|access| {
+                    self.streams.contains_key(access) || self.tables.contains_key(access)
+                }),
+            ),
+        ];
+        checks
+            .iter()
+            .find(|(_, good)| !good)
+            .map(|(key, _)| format!("`{key}` has axes that do not rise, or tables of another size"))
+    }
+}
+
+/// An axis of a table, in logarithms.
+#[derive(Clone, Debug)]
+struct Axis(Vec<f64>);
+
+/// Two neighbours on an axis, and the share of the second.
+#[derive(Clone, Copy)]
+struct Place {
+    index: usize,
+    next: usize,
+    share: f64,
+}
+
+impl Axis {
+    fn new(values: &[f64]) -> Self {
+        Self(values.iter().map(|value| value.log2()).collect())
+    }
+
+    /// The nearest end outside the axis.
+    fn place(&self, value: f64) -> Place {
+        let at = value.max(1e-300).log2();
+        let last = self.0.len() - 1;
+        let next = self.0.partition_point(|known| *known <= at);
+        if next == 0 {
+            return Place {
+                index: 0,
+                next: 0,
+                share: 0.0,
+            };
+        }
+        if next > last {
+            return Place {
+                index: last,
+                next: last,
+                share: 0.0,
+            };
+        }
+        let (low, high) = (self.0[next - 1], self.0[next]);
+        Place {
+            index: next - 1,
+            next,
+            share: (at - low) / (high - low),
+        }
+    }
+}
+
+impl Place {
+    fn mix(self, at: impl Fn(usize) -> f64) -> f64 {
+        if self.share == 0.0 {
+            return at(self.index);
+        }
+        at(self.index) * (1.0 - self.share) + at(self.next) * self.share
+    }
+}
+
+/// Curves resolved for fast look-up on one device.
+#[derive(Clone, Debug)]
+pub struct KernelClock {
+    curves: KernelCurves,
+    flops_per_s: f64,
+    bytes_per_s: f64,
+    /// Bandwidth of the measured device ÷ that of this one.
+    memory_scale: f64,
+    compute_scale: f64,
+    axes: [Axis; 3],
+    rows: Axis,
+    work: Axis,
+    keys: Axis,
+    grouped: Axis,
+    unaligned: Axis,
+    streams: [Option<StreamCurve>; Access::ALL.len()],
+    tables: [Option<(Axis, Vec<f64>)>; Access::ALL.len()],
+}
+
+impl KernelClock {
+    /// The clock of a device with these limits, in operations and bytes per second.
+    pub fn new(curves: &KernelCurves, flops_per_s: f64, bytes_per_s: f64) -> Self {
+        let gemm = &curves.gemm;
+        Self {
+            flops_per_s,
+            bytes_per_s,
+            memory_scale: curves.bytes_per_s / bytes_per_s,
+            compute_scale: curves.peak_flops / flops_per_s,
+            axes: [&gemm.m, &gemm.n, &gemm.k].map(|axis| Axis::new(axis)),
+            rows: Axis::new(&gemm.rows),
+            work: Axis::new(&curves.attention.work),
+            keys: Axis::new(&curves.attention.keys),
+            grouped: Axis::new(&curves.grouped.rows),
+            unaligned: Axis::new(&curves.gemm_unaligned.rows),
+            streams: Access::ALL.map(|access| curves.streams.get(&access).copied()),
+            tables: Access::ALL.map(|access| {
+                curves.tables.get(&access).map(|table| {
+                    let logs = table.us.iter().map(|us| (us * 1e-6).ln()).collect();
+                    (Axis::new(&table.x), logs)
+                })
+            }),
+            curves: curves.clone(),
+        }
+    }
+
+    pub fn time(&self, kernel: &Kernel) -> KernelTime {
+        match *kernel {
+            Kernel::Gemm {
+                groups,
+                m,
+                n,
+                k,
+                size,
+                aligned,
+            } => self.gemm(kernel, groups, [m, n, k], size, aligned),
+            Kernel::Grouped { pairs, .. } => {
+                let rows = pairs / kernel.touched().max(1e-9);
+                let curve = &self.curves.grouped;
+                let ratio = self.grouped.place(rows).mix(|at| curve.ratio[at]);
+                self.matrix(kernel, curve.fixed_us, ratio)
+            }
+            Kernel::Attention { .. } => {
+                let ratio = self.attention_ratio(kernel);
+                self.matrix(kernel, self.curves.attention.fixed_us, ratio)
+            }
+            Kernel::Stream {
+                access,
+                bytes,
+                elements,
+            } => self.stream(access, bytes, elements),
+        }
+    }
+
+    /// `ratio` × (the longer of work and bytes at the device's limits + a fixed time).
+    fn matrix(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
+        let tensor = kernel.flops() / self.flops_per_s * ratio;
+        let memory = kernel.bytes() / self.bytes_per_s * ratio;
+        let fixed = fixed_us * 1e-6 * ratio;
+        if tensor > memory {
+            KernelTime {
+                fixed,
+                tensor,
+                ..KernelTime::default()
+            }
+        } else {
+            KernelTime {
+                fixed,
+                memory,
+                ..KernelTime::default()
+            }
+        }
+    }
+
+    fn gemm(
+        &self,
+        kernel: &Kernel,
+        groups: f64,
+        [m, n, k]: [f64; 3],
+        size: f64,
+        aligned: bool,
+    ) -> KernelTime {
+        let bytes = kernel.bytes();
+        if size >= 4.0 {
+            return self.wide_gemm(kernel, m, k);
+        }
+        if groups > 1.0 {
+            let curve = &self.curves.gemm_batched;
+            let rate = if aligned {
+                curve.aligned_bytes_per_s
+            } else {
+                curve.unaligned_bytes_per_s
+            };
+            let memory = bytes / rate * self.memory_scale;
+            let tensor = kernel.flops() / (curve.compute * self.flops_per_s);
+            return longer(curve.fixed_us * 1e-6, tensor, 0.0, memory);
+        }
+        let curve = &self.curves.gemm;
+        if n < 32.0 {
+            let memory = bytes / (0.42 * self.bytes_per_s);
+            return longer(curve.fixed_us * 1.6e-6, 0.0, 0.0, memory);
+        }
+        let [in_m, in_n, in_k] = [
+            self.axes[0].place(m),
+            self.axes[1].place(n),
+            self.axes[2].place(k),
+        ];
+        let (columns, depth) = (curve.n.len(), curve.k.len());
+        let mut ratio =
+            in_m.mix(|a| in_n.mix(|b| in_k.mix(|c| curve.ratio[(a * columns + b) * depth + c])));
+        if !aligned && m > 1.0 {
+            let time = self.matrix(kernel, curve.fixed_us, ratio);
+            let rates = &self.curves.gemm_unaligned.bytes_per_s;
+            let rate = self.unaligned.place(m).mix(|at| rates[at]);
+            let slow = n * k * size / rate * self.memory_scale;
+            return if slow > time.seconds() {
+                longer(0.0, 0.0, 0.0, slow)
+            } else {
+                time
+            };
+        }
+        ratio *= self.rows.place(m).mix(|at| curve.in_model[at]);
+        self.matrix(kernel, curve.fixed_us, ratio)
+    }
+
+    fn wide_gemm(&self, kernel: &Kernel, m: f64, k: f64) -> KernelTime {
+        let curve = &self.curves.gemm_f32;
+        let walk = if m > 1.0 && k > 4.0 {
+            k * curve.ns_per_k * 1e-9
+        } else {
+            1.0e-6
+        };
+        let vector = kernel.flops() / curve.flops_per_s * self.compute_scale;
+        let memory = kernel.bytes() / self.bytes_per_s;
+        longer(curve.fixed_us * 1e-6 + walk, 0.0, vector, memory)
+    }
+
+    fn attention_ratio(&self, kernel: &Kernel) -> f64 {
+        let Kernel::Attention {
+            batch,
+            heads,
+            kv_heads,
+            queries,
+            keys,
+            key_dim,
+            masked,
+            ..
+        } = *kernel
+        else {
+            return 1.0;
+        };
+        let curves = &self.curves.attention;
+        let decode = queries <= 1.0;
+        let table = match (decode, masked, heads > kv_heads) {
+            (true, _, true) => &curves.decode_grouped,
+            (true, _, false) => &curves.decode,
+            (false, true, _) => &curves.prefill_masked,
+            (false, false, _) => &curves.prefill,
+        };
+        let work = self
+            .work
+            .place(batch * if decode { kv_heads } else { heads });
+        let in_keys = self.keys.place(keys);
+        let (items, columns) = (curves.work.len(), curves.keys.len());
+        let at = |dim: usize| {
+            work.mix(|w| in_keys.mix(|s| table.ratio[(dim * items + w) * columns + s]))
+        };
+        // Widths of heads lie between measured ones by their size, not its logarithm.
+        let next = table.dims.partition_point(|dim| *dim <= key_dim);
+        if next == 0 {
+            return at(0);
+        }
+        if next == table.dims.len() || table.dims[next - 1] == key_dim {
+            return at(next - 1);
+        }
+        let (low, high) = (table.dims[next - 1], table.dims[next]);
+        let share = (key_dim - low) / (high - low);
+        at(next - 1) * (1.0 - share) + at(next) * share
+    }
+
+    fn stream(&self, access: Access, bytes: f64, elements: f64) -> KernelTime {
+        if let Some((axis, logs)) = &self.tables[access as usize] {
+            let size = if access == Access::Sort {
+                elements
+            } else {
+                bytes
+            };
+            let place = axis.place(size);
+            let mut seconds = place.mix(|at| logs[at]).exp();
+            // Beyond the last size the time grows with it.
+            if let Some(last) = axis.0.last()
+                && place.index + 1 == axis.0.len()
+            {
+                seconds *= (size / last.exp2()).max(1.0);
+            }
+            let fixed = logs.first().map_or(0.0, |log| log.exp()).min(seconds);
+            return KernelTime {
+                fixed,
+                memory: (seconds - fixed) * self.memory_scale,
+                ..KernelTime::default()
+            };
+        }
+        let Some(curve) = self.streams[access as usize] else {
+            return KernelTime::default();
+        };
+        let memory = bytes * curve.ns_per_kb * 1e-12 * self.memory_scale;
+        let vector = elements * curve.ns_per_kelement * 1e-12 * self.compute_scale;
+        longer(curve.fixed_us * 1e-6, 0.0, vector, memory)
+    }
+}
+
+/// A fixed time and the longest of three.
+fn longer(fixed: f64, tensor: f64, vector: f64, memory: f64) -> KernelTime {
+    let mut time = KernelTime {
+        fixed,
+        ..KernelTime::default()
+    };
+    if memory >= tensor && memory >= vector {
+        time.memory = memory;
+    } else if tensor >= vector {
+        time.tensor = tensor;
+    } else {
+        time.vector = vector;
+    }
+    time
+}

@@ -1,0 +1,219 @@
+//! Attention of one layer: projections, norms, rotation, KV cache, scores.
+
+use super::Step;
+use crate::{
+    block::{Attention, Mla, MlaQuery, NormKind, Projections},
+    predict::kernel::{Access, Kernel},
+};
+
+impl Step<'_> {
+    /// Keys that a layer with this window holds after the step's own are added.
+    fn keys(&self, window: Option<u64>) -> f64 {
+        let back = window.map_or(self.past, |window| {
+            self.past.min(window.saturating_sub(1) as f64)
+        });
+        back + self.queries
+    }
+
+    /// Whether transformers builds a mask tensor: a window that some keys lie outside of.
+    pub(super) fn masked(&self, window: Option<u64>) -> bool {
+        window.is_some_and(|window| self.past + self.queries >= window as f64)
+    }
+
+    pub(super) fn attention(&mut self, attention: &Attention) {
+        let rows = self.rows;
+        let fused = match &attention.projections {
+            Projections::Separate { q, k, v } => {
+                for linear in [q, k, v] {
+                    self.gemm(rows, linear.outputs as f64, linear.inputs as f64);
+                }
+                false
+            }
+            Projections::Fused { qkv, .. } => {
+                self.gemm(rows, qkv.outputs as f64, qkv.inputs as f64);
+                true
+            }
+        };
+        let (heads, kv_heads) = (attention.heads as f64, attention.kv_heads as f64);
+        let width = attention.head_dim as f64;
+        for (norm, count) in [(&attention.q_norm, heads), (&attention.k_norm, kv_heads)] {
+            if let Some(norm) = norm {
+                // Gemma norms heads that were already moved before the tokens.
+                let dense = norm.kind != NormKind::RmsUnitOffset || self.queries <= 1.0;
+                self.norm(norm, rows * count * width / norm.width as f64, dense);
+            }
+        }
+        if let Some(table) = &attention.rope_table {
+            self.rope_table(table);
+        }
+        if let Some(rope) = &attention.rope {
+            let dims = (rope.dims as f64).min(width);
+            self.rotate(heads, dims, width - dims);
+            self.rotate(kv_heads, dims, width - dims);
+        } else if self.habits.scales_queries {
+            let elements = rows * heads * width;
+            self.stream(Access::Pointwise, 2.0 * elements * self.size, elements);
+        }
+        if attention.window.is_some() && self.past == 0.0 {
+            self.small(Access::Fill, 1.0);
+        }
+        let keys = self.keys(attention.window);
+        let cached = self.batch * kv_heads * keys * width;
+        let sliced = self.past > 0.0 && self.masked(attention.window);
+        // Values of a fused projection stay a slice of it; keys too where nothing rotates them.
+        let sliced_value = sliced || fused && self.batch > 1.0;
+        let sliced_key = sliced || fused && self.batch > 1.0 && attention.rope.is_none();
+        for sliced in [sliced_key, sliced_value] {
+            self.append(cached, sliced);
+        }
+        if self.habits.eager_attention {
+            self.scores(attention, keys);
+        } else {
+            self.fused_attention(attention, keys);
+        }
+        self.gemm(
+            rows,
+            attention.output.outputs as f64,
+            attention.output.inputs as f64,
+        );
+    }
+
+    /// Joins cache and new tokens, `elements` together: dense tensors at full speed, slices of others slowly.
+    fn append(&mut self, elements: f64, sliced: bool) {
+        let access = if self.queries > 1.0 || sliced {
+            Access::Concat
+        } else {
+            Access::Append
+        };
+        self.stream(access, 2.0 * elements * self.size, elements);
+    }
+
+    /// Keys or values repeated for each query head.
+    fn repeat(&mut self, attention: &Attention, keys: f64) {
+        let width = attention.head_dim as f64;
+        let one = self.batch * keys * width;
+        let (heads, kv_heads) = (attention.heads as f64, attention.kv_heads as f64);
+        if kv_heads < heads {
+            self.stream(
+                Access::Copy,
+                one * (heads + kv_heads) * self.size,
+                one * heads,
+            );
+        }
+    }
+
+    fn fused_attention(&mut self, attention: &Attention, keys: f64) {
+        let masked = self.masked(attention.window);
+        let mut kv_heads = attention.kv_heads;
+        if masked {
+            self.repeat(attention, keys);
+            self.repeat(attention, keys);
+            kv_heads = attention.heads;
+            // The mask of true and false becomes one of zero and minus infinity.
+            let scores = self.batch * self.queries * keys;
+            self.stream(Access::Broadcast, 3.0 * scores, scores);
+            self.small(Access::Fill, 2.0);
+        }
+        let width = attention.head_dim as f64;
+        self.emit(&Kernel::Attention {
+            batch: self.batch,
+            heads: attention.heads as f64,
+            kv_heads: kv_heads as f64,
+            queries: self.queries,
+            keys,
+            key_dim: width,
+            value_dim: width,
+            causal: self.queries > 1.0 && !masked,
+            masked,
+        });
+    }
+
+    /// Attention as tensors of scores, with a learned sink per head (GPT-OSS).
+    fn scores(&mut self, attention: &Attention, keys: f64) {
+        self.repeat(attention, keys);
+        self.repeat(attention, keys);
+        let groups = self.batch * attention.heads as f64;
+        let (m, width) = (self.queries, attention.head_dim as f64);
+        let size = self.size;
+        self.emit(&Kernel::Gemm {
+            groups,
+            m,
+            n: keys,
+            k: width,
+            size,
+            aligned: keys % 8.0 == 0.0,
+        });
+        let scores = groups * m * keys;
+        let bytes = scores * size;
+        self.stream(Access::Pointwise, 2.0 * bytes, scores);
+        self.stream(Access::Broadcast, 2.0 * bytes, scores);
+        self.stream(Access::Concat, 2.0 * bytes, scores);
+        self.stream(Access::Reduce, bytes, scores);
+        self.stream(Access::Broadcast, 2.0 * bytes, scores);
+        self.stream(Access::Softmax, 2.0 * bytes, scores);
+        // The sink makes rows of scores one longer, so that none is aligned.
+        self.emit(&Kernel::Gemm {
+            groups,
+            m,
+            n: width,
+            k: keys,
+            size,
+            aligned: false,
+        });
+        let result = groups * m * width;
+        self.stream(Access::Copy, 2.0 * result * size, result);
+    }
+
+    /// Latent attention: the cache holds latents, which every step expands to keys and values of all heads.
+    pub(super) fn latent(&mut self, latent: &Mla) {
+        let rows = self.rows;
+        match &latent.query {
+            MlaQuery::Direct(q) => self.gemm(rows, q.outputs as f64, q.inputs as f64),
+            MlaQuery::LowRank { down, norm, up } => {
+                self.gemm(rows, down.outputs as f64, down.inputs as f64);
+                self.norm(norm, rows, true);
+                self.gemm(rows, up.outputs as f64, up.inputs as f64);
+            }
+        }
+        self.gemm(
+            rows,
+            latent.kv_down.outputs as f64,
+            latent.kv_down.inputs as f64,
+        );
+        self.norm(&latent.kv_norm, rows, true);
+        let heads = latent.heads as f64;
+        let (nope, rope) = (latent.nope_dim as f64, latent.rope_dim as f64);
+        self.rotate(heads, rope, 0.0);
+        self.rotate(1.0, rope, 0.0);
+        let keys = self.past + self.queries;
+        let tokens = self.batch * keys;
+        self.append(tokens * latent.rank as f64, false);
+        self.append(tokens * rope, false);
+        let query = rows * heads * (nope + rope);
+        self.stream(Access::Concat, 2.0 * query * self.size, query);
+        self.gemm(
+            tokens,
+            latent.kv_up.outputs as f64,
+            latent.kv_up.inputs as f64,
+        );
+        let (plain, rotated) = (tokens * heads * nope, tokens * heads * rope);
+        self.stream(Access::Copy, 2.0 * plain * self.size, plain);
+        self.stream(Access::Copy, rotated * self.size, rotated);
+        self.emit(&Kernel::Attention {
+            batch: self.batch,
+            heads,
+            kv_heads: heads,
+            queries: self.queries,
+            keys,
+            key_dim: nope + rope,
+            value_dim: latent.value_dim as f64,
+            causal: self.queries > 1.0,
+            masked: false,
+        });
+        self.gemm(
+            rows,
+            latent.output.outputs as f64,
+            latent.output.inputs as f64,
+        );
+    }
+}

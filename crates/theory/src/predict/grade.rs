@@ -1,0 +1,213 @@
+//! Predictions beside measured GPU times of many models, split beforehand into those that curves may be fitted to and those
+//! that only grade them.
+
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{EfficiencyProfile, Predictor};
+use crate::{Model, Phase, Workload, device::Catalog};
+
+/// GPU times of prefill and decode steps on an H200: sums over kernels, bf16, random weights, real widths with fewer layers.
+const TIMES: &str = include_str!("../../../../fixtures/h200/kernels/times.json");
+
+/// What a model's measurements may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// Curves and spreads may be fitted to it.
+    Calibration,
+    /// Nothing is fitted to it.
+    Grading,
+}
+
+impl Split {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Calibration => "calibration",
+            Self::Grading => "grading",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Times {
+    models: Vec<Measured>,
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    model: String,
+    split: Split,
+    model_type: String,
+    config: Map<String, Value>,
+    cells: Vec<Cell>,
+}
+
+#[derive(Deserialize)]
+struct Cell {
+    batch: u64,
+    prompt: u64,
+    prefill_ns: Nanos,
+    prefill_kernels: u64,
+    /// The first step after the prompt, and the second.
+    decode_step_ns: Vec<Nanos>,
+    decode_kernels: u64,
+}
+
+/// One predicted time beside what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Grade {
+    pub model: String,
+    pub family: String,
+    pub split: Split,
+    pub phase: Phase,
+    pub batch: u64,
+    pub prompt: u64,
+    pub measured_ns: Nanos,
+    pub predicted_ns: Nanos,
+    pub low_ns: Nanos,
+    pub high_ns: Nanos,
+    pub measured_kernels: u64,
+    pub predicted_kernels: u64,
+    /// The least time that any software needs.
+    pub roofline_ns: Nanos,
+}
+
+impl Grade {
+    /// Predicted ÷ measured − 1.
+    pub fn error(&self) -> f64 {
+        self.predicted_ns.seconds() / self.measured_ns.seconds() - 1.0
+    }
+
+    /// Whether the interval holds what was measured.
+    pub fn covered(&self) -> bool {
+        (self.low_ns..=self.high_ns).contains(&self.measured_ns)
+    }
+}
+
+/// Errors of some grades together; shares, not percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GradeSummary {
+    pub times: usize,
+    /// Of absolute errors.
+    pub median: f64,
+    pub p90: f64,
+    /// With its sign.
+    pub worst: f64,
+    /// Median error with its sign.
+    pub bias: f64,
+    /// Share of measured times inside their interval.
+    pub coverage: f64,
+    /// Median half-width of intervals ÷ predicted time.
+    pub half_width: f64,
+    /// 5th and 95th percentile of measured ÷ predicted.
+    pub low: f64,
+    pub high: f64,
+}
+
+/// Predicts every measured time of models whose family is known.
+pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Error> {
+    let times: Times = serde_json::from_str(TIMES)?;
+    let Ok(device) = Catalog::embedded().by_name("h200") else {
+        return Ok(Vec::new());
+    };
+    let mut grades = Vec::new();
+    for measured in times.models {
+        let mut config = measured.config;
+        config.insert("model_type".to_owned(), measured.model_type.clone().into());
+        config.insert("dtype".to_owned(), "bfloat16".into());
+        let Ok(model) = Model::from_config(&Value::Object(config), None) else {
+            continue;
+        };
+        let predictor = Predictor::new(&model, &device, profile);
+        for cell in &measured.cells {
+            let workload = Workload {
+                batch: cell.batch,
+                prompt: cell.prompt,
+                new_tokens: 2,
+                ..Workload::default()
+            };
+            let Ok(prediction) = predictor.predict(&workload) else {
+                continue;
+            };
+            let decode_ns = cell.decode_step_ns.first().copied().unwrap_or_default();
+            for (phase, measured_ns, measured_kernels, predicted, interval) in [
+                (
+                    Phase::Prefill,
+                    cell.prefill_ns,
+                    cell.prefill_kernels,
+                    prediction.prefill,
+                    prediction.prefill_gpu_interval,
+                ),
+                (
+                    Phase::Decode,
+                    decode_ns,
+                    cell.decode_kernels,
+                    prediction.decode_step,
+                    prediction.decode_step_gpu_interval,
+                ),
+            ] {
+                grades.push(Grade {
+                    model: measured.model.clone(),
+                    family: measured.model_type.clone(),
+                    split: measured.split,
+                    phase,
+                    batch: cell.batch,
+                    prompt: cell.prompt,
+                    measured_ns,
+                    predicted_ns: predicted.device_ns,
+                    low_ns: interval.map_or(Nanos(0), |interval| interval.low_ns),
+                    high_ns: interval.map_or(Nanos(0), |interval| interval.high_ns),
+                    measured_kernels,
+                    predicted_kernels: predicted.kernels,
+                    roofline_ns: predicted.roofline_ns,
+                });
+            }
+        }
+    }
+    Ok(grades)
+}
+
+/// The errors of `grades` together; `None` where there are none.
+pub fn summarize(grades: &[&Grade]) -> Option<GradeSummary> {
+    let mut signed: Vec<f64> = grades.iter().map(|grade| grade.error()).collect();
+    signed.sort_by(f64::total_cmp);
+    let mut absolute: Vec<f64> = signed.iter().map(|error| error.abs()).collect();
+    absolute.sort_by(f64::total_cmp);
+    let mut ratios: Vec<f64> = signed.iter().map(|error| 1.0 / (1.0 + error)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let mut widths: Vec<f64> = grades
+        .iter()
+        .map(|grade| {
+            (grade.high_ns.seconds() - grade.low_ns.seconds()) / 2.0 / grade.predicted_ns.seconds()
+        })
+        .collect();
+    widths.sort_by(f64::total_cmp);
+    let worst = grades
+        .iter()
+        .map(|grade| grade.error())
+        .max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
+    let covered = grades.iter().filter(|grade| grade.covered()).count();
+    Some(GradeSummary {
+        times: grades.len(),
+        median: quantile(&absolute, 0.5),
+        p90: quantile(&absolute, 0.9),
+        worst,
+        bias: quantile(&signed, 0.5),
+        coverage: covered as f64 / grades.len() as f64,
+        half_width: quantile(&widths, 0.5),
+        low: quantile(&ratios, 0.05),
+        high: quantile(&ratios, 0.95),
+    })
+}
+
+/// The value at a share of sorted values, between neighbours by its distance.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return 0.0;
+    };
+    let at = share * last as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}

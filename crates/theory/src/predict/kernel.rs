@@ -1,0 +1,231 @@
+//! Kernels as a cost model sees them: what is launched and how large it is.
+
+use serde::{Deserialize, Serialize};
+
+/// How a kernel that only moves and combines elements goes through memory; it decides which curve its time is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Dense operands of one shape, in wide loads and stores.
+    Pointwise,
+    /// As pointwise, with an exponential, tanh or division each.
+    Transcendental,
+    /// Operands that are broadcast, sliced or transposed: an index is computed for each element.
+    Broadcast,
+    /// From a narrow to a wide number format.
+    Widen,
+    /// Dense tensors joined: new tokens after a KV cache.
+    Append,
+    /// Sliced or transposed tensors joined: rotated halves, the first KV cache.
+    Concat,
+    /// A dense copy of an expanded or transposed tensor.
+    Copy,
+    Fill,
+    /// Rows read or written by index.
+    Gather,
+    /// Sums, means and maxima over rows.
+    Reduce,
+    /// Layer norm in one kernel.
+    Norm,
+    Softmax,
+    Sort,
+    TopK,
+    /// Prefix sum.
+    Scan,
+    Histogram,
+}
+
+impl Access {
+    pub const ALL: [Self; 16] = [
+        Self::Pointwise,
+        Self::Transcendental,
+        Self::Broadcast,
+        Self::Widen,
+        Self::Append,
+        Self::Concat,
+        Self::Copy,
+        Self::Fill,
+        Self::Gather,
+        Self::Reduce,
+        Self::Norm,
+        Self::Softmax,
+        Self::Sort,
+        Self::TopK,
+        Self::Scan,
+        Self::Histogram,
+    ];
+}
+
+/// One launch, or for sorts the few launches of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Kernel {
+    /// `groups` times `m × k` by `k × n`, in elements of `size` bytes.
+    Gemm {
+        groups: f64,
+        m: f64,
+        n: f64,
+        k: f64,
+        size: f64,
+        /// Whether all rows start at multiples of 16 bytes; other kernels run where they do not.
+        aligned: bool,
+    },
+    /// `pairs` rows spread over `experts` matrices of `k × n` by `tokens` that each choose `pairs ÷ tokens` of them.
+    Grouped {
+        experts: f64,
+        tokens: f64,
+        pairs: f64,
+        n: f64,
+        k: f64,
+    },
+    /// `scaled_dot_product_attention` in one kernel.
+    Attention {
+        batch: f64,
+        heads: f64,
+        kv_heads: f64,
+        queries: f64,
+        keys: f64,
+        key_dim: f64,
+        value_dim: f64,
+        /// Whether keys after the query are skipped.
+        causal: bool,
+        /// Whether a mask tensor is read.
+        masked: bool,
+    },
+    /// Anything else.
+    Stream {
+        access: Access,
+        /// Of inputs and outputs, each once.
+        bytes: f64,
+        /// Of the result; of the input for a reduction.
+        elements: f64,
+    },
+}
+
+/// The classes by which errors and parts are reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelClass {
+    Gemm,
+    GroupedGemm,
+    Attention,
+    Elementwise,
+    Norm,
+    Concat,
+    Gather,
+    Sort,
+}
+
+impl KernelClass {
+    pub const ALL: [Self; 8] = [
+        Self::Gemm,
+        Self::GroupedGemm,
+        Self::Attention,
+        Self::Elementwise,
+        Self::Norm,
+        Self::Concat,
+        Self::Gather,
+        Self::Sort,
+    ];
+
+    /// The name used in JSON and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gemm => "gemm",
+            Self::GroupedGemm => "grouped_gemm",
+            Self::Attention => "attention",
+            Self::Elementwise => "elementwise",
+            Self::Norm => "norm",
+            Self::Concat => "concat",
+            Self::Gather => "gather",
+            Self::Sort => "sort",
+        }
+    }
+}
+
+impl Kernel {
+    pub fn class(&self) -> KernelClass {
+        match self {
+            Self::Gemm { .. } => KernelClass::Gemm,
+            Self::Grouped { .. } => KernelClass::GroupedGemm,
+            Self::Attention { .. } => KernelClass::Attention,
+            Self::Stream { access, .. } => match access {
+                Access::Append | Access::Concat | Access::Copy => KernelClass::Concat,
+                Access::Gather => KernelClass::Gather,
+                Access::Reduce | Access::Norm | Access::Softmax => KernelClass::Norm,
+                Access::Sort | Access::TopK | Access::Scan | Access::Histogram => KernelClass::Sort,
+                Access::Pointwise
+                | Access::Transcendental
+                | Access::Broadcast
+                | Access::Widen
+                | Access::Fill => KernelClass::Elementwise,
+            },
+        }
+    }
+
+    /// Bytes of inputs and outputs, each once; weights of experts as uniform routing reaches them.
+    pub fn bytes(&self) -> f64 {
+        match *self {
+            Self::Gemm {
+                groups,
+                m,
+                n,
+                k,
+                size,
+                ..
+            } => groups * (m * k + n * k + m * n) * size,
+            Self::Grouped { pairs, n, k, .. } => 2.0 * (self.touched() * n * k + pairs * (n + k)),
+            Self::Attention {
+                batch,
+                heads,
+                kv_heads,
+                queries,
+                keys,
+                key_dim,
+                value_dim,
+                ..
+            } => 2.0 * batch * (heads * queries + kv_heads * keys) * (key_dim + value_dim),
+            Self::Stream { bytes, .. } => bytes,
+        }
+    }
+
+    /// Matrix work; a causal kernel skips half of it.
+    pub fn flops(&self) -> f64 {
+        match *self {
+            Self::Gemm {
+                groups, m, n, k, ..
+            } => 2.0 * groups * m * n * k,
+            Self::Grouped { pairs, n, k, .. } => 2.0 * pairs * n * k,
+            Self::Attention {
+                batch,
+                heads,
+                queries,
+                keys,
+                key_dim,
+                value_dim,
+                causal,
+                ..
+            } => {
+                let share = if causal { 0.5 } else { 1.0 };
+                2.0 * batch * heads * queries * keys * (key_dim + value_dim) * share
+            }
+            Self::Stream { .. } => 0.0,
+        }
+    }
+
+    /// Experts that uniform routing reaches: E × (1 − (1 − k/E)^tokens).
+    pub(crate) fn touched(&self) -> f64 {
+        match *self {
+            Self::Grouped {
+                experts,
+                tokens,
+                pairs,
+                ..
+            } => {
+                let chosen = (pairs / tokens.max(1.0) / experts.max(1.0)).min(1.0);
+                experts * (1.0 - (1.0 - chosen).powf(tokens))
+            }
+            _ => 0.0,
+        }
+    }
+}

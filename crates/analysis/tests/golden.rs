@@ -92,7 +92,7 @@ fn gemms_by_shape_are_those_of_tracelens() {
             );
             close(
                 cost.bytes.0 as f64,
-                1048576.0 * number("Data Moved (MB)_first"),
+                1_048_576.0 * number("Data Moved (MB)_first"),
                 &what,
             );
             // Their mean of rates and our rate of sums differ by the spread of the calls.

@@ -111,7 +111,7 @@ fn gemms_by_shape_are_those_of_tracelens() {
 fn kernels_of_replayed_graphs_lead_back_to_the_ops_of_the_capture() {
     let folder = "vllm_piecewise_mi300";
     let files = [
-        format!("{folder}/capture.json.gz"),
+        format!("{folder}/captures_cut.json.gz"),
         format!("{folder}/trace.json.gz"),
     ];
     let analysis = analyzed(&[&files[0], &files[1]]);

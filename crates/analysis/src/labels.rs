@@ -67,13 +67,16 @@ pub(crate) fn is_annotation(kind: RangeKind) -> bool {
 ///
 /// Ranges that libraries put around their own work are no phases of the program.
 pub(crate) fn own_name(text: &str) -> Option<String> {
-    const LIBRARIES: [&str; 6] = [
+    const LIBRARIES: [&str; 9] = [
         "aten::",
         "c10",
         "cub::",
         "nccl",
         "Xla",
         "## Call CompiledFxGraph",
+        "gloo:",
+        "xccl:",
+        "ucc:",
     ];
     // XLA writes its own as `Thunk:#hlo_op=while.5,…#`.
     if text.contains(":#") || LIBRARIES.iter().any(|library| text.starts_with(library)) {

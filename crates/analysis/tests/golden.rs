@@ -92,7 +92,7 @@ fn gemms_by_shape_are_those_of_tracelens() {
             );
             close(
                 cost.bytes.0 as f64,
-                1048576.0 * number("Data Moved (MB)_first"),
+                1_048_576.0 * number("Data Moved (MB)_first"),
                 &what,
             );
             // Their mean of rates and our rate of sums differ by the spread of the calls.
@@ -111,7 +111,7 @@ fn gemms_by_shape_are_those_of_tracelens() {
 fn kernels_of_replayed_graphs_lead_back_to_the_ops_of_the_capture() {
     let folder = "vllm_piecewise_mi300";
     let files = [
-        format!("{folder}/capture.json.gz"),
+        format!("{folder}/captures_cut.json.gz"),
         format!("{folder}/trace.json.gz"),
     ];
     let analysis = analyzed(&[&files[0], &files[1]]);

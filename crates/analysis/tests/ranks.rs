@@ -1,5 +1,7 @@
 //! Several ranks: a published job of eight, and eight that are made of one with clock offsets and delays that are known.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 
 use llmprof_analysis::ranks::{MatchedBy, RankRow, RanksAnalysis, lanes};

@@ -103,7 +103,12 @@ impl Communication {
         for (name, count) in other.transports {
             *self.transports.entry(name).or_default() += count;
         }
-        self.collectives.extend(other.collectives);
+        // Ranks that say the same are one row.
+        for row in other.collectives {
+            if !self.collectives.contains(&row) {
+                self.collectives.push(row);
+            }
+        }
         self.pending.extend(other.pending);
         self.progress.extend(other.progress);
         self.issues.extend(other.issues);

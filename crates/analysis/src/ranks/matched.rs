@@ -32,7 +32,7 @@ pub(super) struct Matched {
 /// Shifts that are tried between two lists, to either side.
 const MOST_SHIFT: usize = 256;
 /// Ends that agree to this leave nothing to look for, ns.
-const CLOSE: i64 = 20_000;
+const CLOSE: i64 = 1_000;
 /// Two lists agree if this part of the kinds beside each other is the same.
 const AGREES: f64 = 0.98;
 

@@ -1,6 +1,6 @@
 //! Modules as an icicle and a heat map of layers, source lines of host-bound time, GEMMs by shape.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos, Percent, significant};
 
@@ -136,16 +136,13 @@ fn lay_out(node: &Node, depth: usize, start: f64, path: &str, parts: &mut Vec<Ic
 
 /// The class whose calls are the layers: of those with several numbers, the one that holds the most time, the outermost of equal ones.
 fn layer_class(rows: &[OriginRow]) -> Option<String> {
-    let mut classes: BTreeMap<String, (i64, usize, std::collections::BTreeSet<u64>)> =
-        BTreeMap::new();
+    let mut classes: BTreeMap<String, (i64, usize, BTreeSet<u64>)> = BTreeMap::new();
     for row in rows {
         let Some(path) = &row.module else { continue };
         for (depth, name) in path.split('/').enumerate() {
             let (class, number) = numbered(name);
             let (time, depths, numbers) =
-                classes
-                    .entry(class)
-                    .or_insert((0, depth, Default::default()));
+                classes.entry(class).or_insert((0, depth, BTreeSet::new()));
             *time = time.saturating_add(row.total_ns.0);
             *depths = (*depths).min(depth);
             numbers.insert(number);

@@ -177,6 +177,34 @@ fn a_recorded_server_calibrates_the_steps() {
     );
 }
 
+/// A vLLM server on a CPU: the load of `bench` with a seed, and the same load simulated with step times of a profile of another load.
+#[test]
+fn a_real_server_is_simulated_from_one_profile_of_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vllm/simulate");
+    let measured = common::json(&folder.join("measured.json"));
+    let steps = folder.join("steps.json.gz").display().to_string();
+    let words = "--kv-blocks=2048 --block-size=32 --max-num-seqs=16 --max-num-batched-tokens=512 -n 60 --rate=1.1 --seed=7 \
+                 --prompt-tokens=uniform:32:160 --output-tokens=uniform:8:40 --calibrate";
+    let words: Vec<&str> = words.split_whitespace().chain([steps.as_str()]).collect();
+    let found = &simulated(&words)["summary"];
+    // One seed is one load.
+    for key in ["completed", "total_input_tokens", "total_output_tokens"] {
+        assert_eq!(found[key], measured[key], "{key}");
+    }
+    let off = |key: &str, statistic: &str| {
+        let of = |summary: &Value| summary[key][statistic].as_f64().unwrap();
+        of(found) / of(&measured) - 1.0
+    };
+    for key in ["ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"] {
+        for (statistic, most) in [("mean", 0.05), ("p50", 0.1), ("p90", 0.15)] {
+            let off = off(key, statistic);
+            assert!(off.abs() < most, "{key} {statistic}: {off:+.3}");
+        }
+    }
+    let rate = |summary: &Value| summary["request_throughput"].as_f64().unwrap();
+    assert!((rate(found) / rate(&measured) - 1.0).abs() < 0.02);
+}
+
 #[test]
 fn traces_are_replayed_with_their_prefixes() {
     let folder = tempfile::tempdir().unwrap();

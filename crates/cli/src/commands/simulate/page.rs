@@ -3,7 +3,7 @@
 use llmprof_report::{Document, Table};
 use llmprof_simulate::Summary;
 use llmprof_traffic::statistics::Distribution;
-use llmprof_units::{Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{Simulated, step_time::Basis};
 
@@ -70,8 +70,9 @@ fn summary(simulated: &Simulated) -> Vec<String> {
         let slos = slos.join(" and ");
         lines.push(match found.fewest {
             Some(count) => format!(
-                "{count} replicas ({} GPUs) meet {slos}; fewer do not.",
-                simulated.gpus
+                "{} ({}) meet {slos}; fewer do not.",
+                Count(count, "replica"),
+                Count(simulated.gpus, "GPU")
             ),
             None => format!("Not even {} replicas meet {slos}.", found.tried),
         });
@@ -152,9 +153,9 @@ fn latencies(summary: &Summary) -> Table {
 fn engine(s: &Summary) -> Vec<String> {
     vec![
         format!(
-            "{} steps on {} replicas, busy {} of the time; {} sequences run in a step (most {}), {} requests wait (most {}).",
-            s.steps,
-            s.replicas,
+            "{} on {}, busy {} of the time; {} sequences run in a step (most {}), {} requests wait (most {}).",
+            Count(s.steps, "step"),
+            Count(s.replicas, "replica"),
             Percent(s.busy_share),
             significant(s.running.mean),
             s.running.max,

@@ -283,7 +283,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", {port}), Handler).serve_forever()
 #[test]
 fn a_server_that_dies_is_told_with_its_last_lines() {
     let dir = tempfile::tempdir().unwrap();
-    let serve = "sh -c 'echo out of memory >&2; exit 3'";
+    let serve = "sh -c 'echo loading weights; echo out of memory >&2; exit 3'";
     let (code, _, err) = bench(
         dir.path(),
         &[
@@ -298,6 +298,7 @@ fn a_server_that_dies_is_told_with_its_last_lines() {
     );
     assert_eq!(code, 2);
     assert!(err.contains("ended before it was healthy"), "{err}");
+    assert!(err.contains("loading weights"), "{err}");
     assert!(err.contains("out of memory"), "{err}");
     let (code, _, err) = bench(
         dir.path(),

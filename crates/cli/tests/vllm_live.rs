@@ -405,6 +405,8 @@ fn a_served_and_profiled_command_leaves_nothing_running() {
             "--profile-dir",
             &traces.to_string_lossy(),
             "--no-record",
+            "--ready-timeout",
+            "20min",
             "-o",
             "run",
             "--json",

@@ -97,6 +97,13 @@ impl Child {
         }
     }
 
+    /// The last `lines` lines of standard output, then those of standard error: servers log to either.
+    pub fn last_lines_of_both(&self, lines: usize) -> Vec<String> {
+        let mut found = tail(&self.stdout, lines);
+        found.extend(tail(&self.stderr, lines));
+        found
+    }
+
     /// Whether it has ended by itself; it is collected by [`wait`](Self::wait).
     pub fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

@@ -197,7 +197,7 @@ impl Server {
     /// What its logs end with.
     pub(super) fn died(&self, what: &str) -> Failure {
         let mut message = format!("the server `{}` {what}", self.name);
-        let lines = self.child.last_lines(LAST_LINES);
+        let lines = self.child.last_lines_of_both(LAST_LINES);
         if lines.is_empty() {
             message += "; it printed nothing";
         } else {

@@ -40,11 +40,12 @@ def generate(engine, requests, ignore_eos):
         record = {"index": index, "arrivals": [], "prompt_tokens": len(request["prompt"])}
         records[str(index)] = record
         sampling = SamplingParams(temperature=0.0, max_tokens=request["max_tokens"], ignore_eos=ignore_eos)
+        # Before it is handed over: the engine may start on it while the call still runs.
+        record["sent_ns"] = time.perf_counter_ns() - begin
         try:
             engine.add_request(str(index), {"prompt_token_ids": request["prompt"]}, sampling)
         except Exception as error:  # noqa: BLE001 - whatever the engine refuses is this request's failure
             record["failure"] = str(error)
-        record["sent_ns"] = time.perf_counter_ns() - begin
     while engine.has_unfinished_requests():
         outputs = engine.step()
         now = time.perf_counter_ns() - begin

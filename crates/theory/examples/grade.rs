@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for split in ["calibration", "grading"] {
         let of = |phase: &str| {
             all.iter()
-                .filter(|grade| grade.split.name() == split)
+                .filter(|grade| grade.split.name() == split && !grade.by_common_keys)
                 .filter(|grade| phase.is_empty() || grade.phase.name() == phase)
                 .collect::<Vec<_>>()
         };
@@ -54,6 +54,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             print(&format!("{split} {phase}"), of(phase));
         }
     }
+    print(
+        "by common keys",
+        all.iter().filter(|grade| grade.by_common_keys).collect(),
+    );
     let mut families: Vec<_> = all.iter().map(|grade| grade.family.clone()).collect();
     families.sort();
     families.dedup();

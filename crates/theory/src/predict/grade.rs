@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{EfficiencyProfile, Predictor};
-use crate::{Model, Phase, Workload, device::Catalog};
+use crate::{COMMON_KEYS, Model, Phase, Workload, device::Catalog};
 
 /// GPU times of prefill and decode steps on an H200: sums over kernels, bf16, random weights, real widths with fewer layers.
 const TIMES: &str = include_str!("../../../../fixtures/h200/kernels/times.json");
@@ -59,7 +59,10 @@ struct Cell {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Grade {
     pub model: String,
+    /// Its `model_type`.
     pub family: String,
+    /// Whether only the common keys of its config were read.
+    pub by_common_keys: bool,
     pub split: Split,
     pub phase: Phase,
     pub batch: u64,
@@ -106,7 +109,7 @@ pub struct GradeSummary {
     pub high: f64,
 }
 
-/// Predicts every measured time of models whose family is known.
+/// Predicts every measured time, by family where one reads the config, else by its common keys.
 pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Error> {
     let times: Times = serde_json::from_str(TIMES)?;
     let Ok(device) = Catalog::embedded().by_name("h200") else {
@@ -117,7 +120,9 @@ pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Err
         let mut config = measured.config;
         config.insert("model_type".to_owned(), measured.model_type.clone().into());
         config.insert("dtype".to_owned(), "bfloat16".into());
-        let Ok(model) = Model::from_config(&Value::Object(config), None) else {
+        let config = Value::Object(config);
+        let model = Model::from_config(&config, None).or_else(|_| Model::from_common_keys(&config));
+        let Ok(model) = model else {
             continue;
         };
         let predictor = Predictor::new(&model, &device, profile);
@@ -151,6 +156,7 @@ pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Err
                 grades.push(Grade {
                     model: measured.model.clone(),
                     family: measured.model_type.clone(),
+                    by_common_keys: model.family == COMMON_KEYS,
                     split: measured.split,
                     phase,
                     batch: cell.batch,

@@ -81,7 +81,7 @@ impl Step<'_> {
     /// Joins cache and new tokens, `elements` together: dense tensors at full speed, slices of others slowly.
     fn append(&mut self, elements: f64, sliced: bool) {
         let access = if self.queries > 1.0 || sliced {
-            Access::Concat
+            Access::AppendSliced
         } else {
             Access::Append
         };
@@ -148,7 +148,7 @@ impl Step<'_> {
         self.stream(Access::Pointwise, 2.0 * bytes, scores);
         self.stream(Access::Broadcast, 2.0 * bytes, scores);
         self.stream(Access::Concat, 2.0 * bytes, scores);
-        self.stream(Access::Reduce, bytes, scores);
+        self.by_row(Access::Reduce, bytes, scores, keys);
         self.stream(Access::Broadcast, 2.0 * bytes, scores);
         self.stream(Access::Softmax, 2.0 * bytes, scores);
         // The sink makes rows of scores one longer, so that none is aligned.

@@ -125,6 +125,17 @@ impl Step<'_> {
             access,
             bytes,
             elements,
+            width: 0.0,
+        });
+    }
+
+    /// A kernel over rows of `width` elements.
+    fn by_row(&mut self, access: Access, bytes: f64, elements: f64, width: f64) {
+        self.emit(&Kernel::Stream {
+            access,
+            bytes,
+            elements,
+            width,
         });
     }
 
@@ -148,6 +159,7 @@ impl Step<'_> {
             access,
             bytes: 256.0,
             elements: 32.0,
+            width: 0.0,
         };
         (self.sink)(&kernel, layers * count);
     }

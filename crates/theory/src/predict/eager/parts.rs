@@ -85,7 +85,7 @@ impl Step<'_> {
         let width = norm.width as f64;
         let elements = rows * width;
         if norm.kind == NormKind::Layer {
-            self.stream(Access::Norm, 2.0 * elements * self.size, elements);
+            self.by_row(Access::Norm, 2.0 * elements * self.size, elements, width);
             return;
         }
         let narrow = self.size < 4.0;
@@ -95,8 +95,8 @@ impl Step<'_> {
         } else {
             Access::Broadcast
         };
-        // One row broadcasts nothing.
-        let broadcast = if rows > 1.0 {
+        // One row needs no weight broadcast to it.
+        let by_weight = if rows > 1.0 {
             Access::Broadcast
         } else {
             Access::Pointwise
@@ -105,13 +105,13 @@ impl Step<'_> {
             self.stream(Access::Widen, own + wide, elements);
         }
         self.stream(Access::Pointwise, 2.0 * wide, elements);
-        self.stream(Access::Reduce, wide, elements);
+        self.by_row(Access::Reduce, wide, elements, width);
         for _ in 0..2 {
             self.stream(Access::Pointwise, rows * 8.0, rows);
         }
-        self.stream(broadcast, 2.0 * wide, elements);
+        self.stream(Access::Broadcast, 2.0 * wide, elements);
         let weighted = |step: &mut Self, bytes: f64| {
-            step.stream(broadcast, 2.0 * bytes, elements);
+            step.stream(by_weight, 2.0 * bytes, elements);
         };
         let cast = |step: &mut Self| {
             if narrow {

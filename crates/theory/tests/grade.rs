@@ -74,8 +74,10 @@ fn spreads_are_those_of_the_calibration_models() {
         let seen = summary(&all, |grade| {
             grade.split == Split::Calibration && !grade.by_common_keys && grade.phase == phase
         });
+        // As the profile says: models that nothing was fitted to lie further off.
+        let (low, high) = (seen.low.powf(1.4), seen.high.powf(1.4));
         assert!(
-            (seen.low - spread.low).abs() < 0.02 && (seen.high - spread.high).abs() < 0.02,
+            (low - spread.low).abs() < 0.005 && (high - spread.high).abs() < 0.005,
             "{phase}: {:.3} to {:.3}, written {spread:?}",
             seen.low,
             seen.high
@@ -89,8 +91,7 @@ fn kernels_are_counted_as_they_were_recorded() {
     let mut off = Vec::new();
     for grade in all.iter().filter(|grade| !grade.by_common_keys) {
         let difference = grade.predicted_kernels.abs_diff(grade.measured_kernels);
-        // Split-K reductions and clears of workspaces come with some GEMMs; sorts take several kernels.
-        if difference as f64 > 0.12 * grade.measured_kernels as f64 {
+        if difference as f64 > 0.1 * grade.measured_kernels as f64 {
             off.push(format!(
                 "{} {} {}x{}: {} of {}",
                 grade.model,
@@ -112,7 +113,7 @@ fn unknown_types_are_read_by_common_keys() {
         grade.by_common_keys && grade.model != "falcon_7b"
     });
     assert!(common.times >= 50, "{common:?}");
-    assert!(common.median <= 0.08, "{common:?}");
+    assert!(common.median <= 0.06, "{common:?}");
 }
 
 #[test]

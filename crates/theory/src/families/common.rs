@@ -38,8 +38,6 @@ const LAYER_NORM: &[&str] = &[
     "persimmon",
     "nemotron",
     "olmo",
-    "cohere",
-    "cohere2",
     "phimoe",
     "gpt-sw3",
     "jais2",
@@ -111,6 +109,9 @@ const FUSED: &[&str] = &[
     "codegen",
     "gpt-sw3",
 ];
+
+/// Name of an activation that transformers runs as eight kernels.
+pub(crate) const GELU_NEW: &str = "mlp.gelu_new";
 
 struct Sizes {
     hidden: u64,
@@ -213,7 +214,10 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         }),
     );
     let activation = activation(keys)?;
-    let dense = mlp(&sizes, sizes.inner, !is(UNGATED), activation);
+    let mut dense = mlp(&sizes, sizes.inner, !is(UNGATED), activation);
+    if keys.text(&["hidden_act", "activation_function"])? == Some("gelu_new") {
+        dense.activation_name = GELU_NEW;
+    }
     let moe = experts(keys, &sizes, activation)?;
     let first = keys.count(&["first_k_dense_replace", "moe_layer_start_index"], 0)?;
     let layer = |index: u32| {
@@ -235,7 +239,8 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
                 ..attention.clone()
             }),
             after_mixer_norm: after,
-            feed_norm: norm("feed_norm", sizes.hidden),
+            // Side by side, both parts take the result of one norm.
+            feed_norm: norm("feed_norm", if is(PARALLEL) { 0 } else { sizes.hidden }),
             feed,
             after_feed_norm: after,
         }

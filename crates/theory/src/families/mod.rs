@@ -23,6 +23,7 @@ mod rope;
 mod vision;
 
 pub use common::COMMON_KEYS;
+pub(crate) use common::GELU_NEW;
 use keys::Keys;
 use serde_json::Value;
 

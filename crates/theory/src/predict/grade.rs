@@ -50,9 +50,12 @@ struct Cell {
     prompt: u64,
     prefill_ns: Nanos,
     prefill_kernels: u64,
+    /// Of these, clears of workspaces, split-K reductions and the inner passes of sorts, which come with other kernels.
+    prefill_helpers: u64,
     /// The first step after the prompt, and the second.
     decode_step_ns: Vec<Nanos>,
     decode_kernels: u64,
+    decode_helpers: u64,
 }
 
 /// One predicted time beside what was measured.
@@ -71,6 +74,7 @@ pub struct Grade {
     pub predicted_ns: Nanos,
     pub low_ns: Nanos,
     pub high_ns: Nanos,
+    /// Without clears of workspaces, split-K reductions and inner passes of sorts.
     pub measured_kernels: u64,
     pub predicted_kernels: u64,
     /// The least time that any software needs.
@@ -141,14 +145,14 @@ pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Err
                 (
                     Phase::Prefill,
                     cell.prefill_ns,
-                    cell.prefill_kernels,
+                    cell.prefill_kernels.saturating_sub(cell.prefill_helpers),
                     prediction.prefill,
                     prediction.prefill_gpu_interval,
                 ),
                 (
                     Phase::Decode,
                     decode_ns,
-                    cell.decode_kernels,
+                    cell.decode_kernels.saturating_sub(cell.decode_helpers),
                     prediction.decode_step,
                     prediction.decode_step_gpu_interval,
                 ),

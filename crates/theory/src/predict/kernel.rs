@@ -30,6 +30,8 @@ pub enum Access {
     /// Layer norm in one kernel.
     Norm,
     Softmax,
+    /// Softmax over rows that one warp does not hold.
+    SoftmaxLong,
     Sort,
     TopK,
     /// Prefix sum.
@@ -38,7 +40,7 @@ pub enum Access {
 }
 
 impl Access {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Pointwise,
         Self::Transcendental,
         Self::Broadcast,
@@ -52,6 +54,7 @@ impl Access {
         Self::Reduce,
         Self::Norm,
         Self::Softmax,
+        Self::SoftmaxLong,
         Self::Sort,
         Self::TopK,
         Self::Scan,
@@ -160,7 +163,9 @@ impl Kernel {
                     KernelClass::Concat
                 }
                 Access::Gather => KernelClass::Gather,
-                Access::Reduce | Access::Norm | Access::Softmax => KernelClass::Norm,
+                Access::Reduce | Access::Norm | Access::Softmax | Access::SoftmaxLong => {
+                    KernelClass::Norm
+                }
                 Access::Sort | Access::TopK | Access::Scan | Access::Histogram => KernelClass::Sort,
                 Access::Pointwise
                 | Access::Transcendental

@@ -3,6 +3,7 @@
 use super::{Rotation, Step};
 use crate::{
     block::{ActivationKind, Mlp, MlpInput, Norm, NormKind, RopeTable},
+    families::GELU_NEW,
     model::Decoder,
     predict::kernel::{Access, Kernel},
 };
@@ -84,6 +85,9 @@ impl Step<'_> {
     pub(super) fn norm(&mut self, norm: &Norm, rows: f64, dense: bool) {
         let width = norm.width as f64;
         let elements = rows * width;
+        if elements == 0.0 {
+            return;
+        }
         if norm.kind == NormKind::Layer {
             self.by_row(Access::Norm, 2.0 * elements * self.size, elements, width);
             return;
@@ -207,17 +211,18 @@ impl Step<'_> {
         };
         let elements = rows * mlp.down.inputs as f64;
         let bytes = elements * self.size;
-        self.activation(mlp.activation, access, elements);
+        let split = self.habits.split_gelu || mlp.activation_name == GELU_NEW;
+        self.activation(mlp.activation, split, access, elements);
         if gated {
             self.stream(product, 3.0 * bytes, elements);
         }
         self.gemm(rows, mlp.down.outputs as f64, mlp.down.inputs as f64);
     }
 
-    fn activation(&mut self, kind: ActivationKind, access: Access, elements: f64) {
+    fn activation(&mut self, kind: ActivationKind, split: bool, access: Access, elements: f64) {
         let bytes = elements * self.size;
         match kind {
-            ActivationKind::GeluTanh if self.habits.split_gelu => {
+            ActivationKind::GeluTanh if split => {
                 for reads in [1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0] {
                     self.stream(Access::Pointwise, (reads + 1.0) * bytes, elements);
                 }

@@ -81,6 +81,9 @@ class Operators(TorchDispatchMode):
             self.kernels.append(("gemm", flops, size(a) + size(b) + size(outputs[0])))
         else:
             self.kernels.append((access(name, inputs, outputs), 0, moved(name, inputs, outputs)))
+            if name == "masked_fill":
+                # On a GPU a copy, and then the fill in place.
+                self.kernels.append(("elementwise", 0, 2 * size(outputs[0])))
         return out
 
 

@@ -16,7 +16,9 @@ impl Step<'_> {
         if decoder.embedding.scale.is_some() {
             self.stream(Access::Pointwise, 2.0 * embedded * self.size, embedded);
         }
-        self.small(Access::Pointwise, setup);
+        // Ranges of positions, and what is made of them.
+        self.small(Access::Fill, setup / 2.0);
+        self.small(Access::Pointwise, setup / 2.0);
         if let Some(table) = &decoder.positions {
             let elements = self.rows * table.width as f64;
             // GPT-2 looks up the positions of one sequence, OPT those of each.

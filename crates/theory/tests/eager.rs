@@ -33,13 +33,17 @@ struct Sum {
 
 fn model(name: &str) -> Model {
     let times: Value =
-        serde_json::from_str(include_str!("../../../fixtures/h200/kernels/times.json")).unwrap();
-    let models = times["models"].as_array().unwrap();
-    let entry = models.iter().find(|model| model["model"] == name).unwrap();
+        serde_json::from_str(include_str!("../../../fixtures/h200/kernels/times.json"))
+            .expect("valid JSON");
+    let models = times["models"].as_array().expect("a list");
+    let entry = models
+        .iter()
+        .find(|model| model["model"] == name)
+        .expect("a measured model");
     let mut config = entry["config"].clone();
     config["model_type"] = entry["model_type"].clone();
     config["dtype"] = "bfloat16".into();
-    Model::from_config(&config, None).unwrap()
+    Model::from_config(&config, None).expect("a known family")
 }
 
 /// The names that the recipe uses.

@@ -11,19 +11,19 @@ use serde_json::Value;
 const TIMES: &str = include_str!("../../../fixtures/h200/kernels/times.json");
 
 fn eager() -> EfficiencyProfile {
-    EfficiencyProfile::embedded("hf_eager").unwrap()
+    EfficiencyProfile::embedded("hf_eager").expect("it is embedded")
 }
 
 fn summary(all: &[Grade], keep: impl Fn(&Grade) -> bool) -> GradeSummary {
     let kept: Vec<_> = all.iter().filter(|grade| keep(grade)).collect();
-    summarize(&kept).unwrap()
+    summarize(&kept).expect("some are kept")
 }
 
 fn names(split: &str) -> BTreeSet<String> {
-    let times: Value = serde_json::from_str(TIMES).unwrap();
-    let models = times["models"].as_array().unwrap();
+    let times: Value = serde_json::from_str(TIMES).expect("valid JSON");
+    let models = times["models"].as_array().expect("a list");
     let of = models.iter().filter(|model| model["split"] == split);
-    of.map(|model| model["model"].as_str().unwrap().to_owned())
+    of.map(|model| model["model"].as_str().expect("a name").to_owned())
         .collect()
 }
 

@@ -267,7 +267,7 @@ impl<'a> Predictor<'a> {
         }
         let last = past + (steps - 1.0) * pass.queries as f64;
         at(past, steps / 6.0);
-        at(((past + last) / 2.0).floor(), steps * 4.0 / 6.0);
+        at(f64::midpoint(past, last).floor(), steps * 4.0 / 6.0);
         at(last, steps / 6.0);
     }
 

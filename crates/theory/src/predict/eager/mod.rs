@@ -27,6 +27,7 @@ enum Rotation {
 
 /// What a family does otherwise than most.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit by itself")]
 struct Habits {
     rotation: Rotation,
     /// Rotated and passed parts are joined even where nothing passes (Phi-3).

@@ -118,7 +118,7 @@ fn unknown_types_are_read_by_common_keys() {
 
 #[test]
 fn bad_curves_are_refused() {
-    let good = include_str!("../devices/curves/h200.json");
+    let good = include_str!("../curves/h200.json");
     assert!(KernelCurves::read(good, "mine.json").is_ok());
     for (from, to, expected) in [
         ("\"m\":[1,2,", "\"m\":[2,1,", "gemm"),

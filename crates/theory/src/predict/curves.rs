@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kernel::{Access, Kernel};
 
-const H200: &str = include_str!("../../devices/curves/h200.json");
+const H200: &str = include_str!("../../curves/h200.json");
 
 /// Curves of one device, as files keep them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

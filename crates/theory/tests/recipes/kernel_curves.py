@@ -1,4 +1,4 @@
-"""Writes devices/curves/h200.json: how long kernels take on an H200, by shape.
+"""Writes curves/h200.json: how long kernels take on an H200, by shape.
 
     python crates/theory/tests/recipes/kernel_curves.py
 
@@ -18,7 +18,7 @@ import kernel_trace
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parents[3] / "fixtures/h200/kernels"
-OUT = HERE.parents[1] / "devices/curves/h200.json"
+OUT = HERE.parents[1] / "curves/h200.json"
 PEAK, BANDWIDTH = 989.4e12, 4.8e12
 
 # Fixed time in us, ns per kB, ns per thousand elements: read off the calibration models (medians of small and of large kernels).

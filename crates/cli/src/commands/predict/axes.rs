@@ -237,7 +237,7 @@ impl Reader<'_> {
             index
         } else {
             let subject = Subject::of(plan, None)
-                .or_else(|failure| Subject::by_common_keys(plan).map_or(Err(failure), Ok))?;
+                .or_else(|failure| Subject::by_common_keys(plan).ok_or(failure))?;
             let model = GridModel {
                 name: subject.name.clone(),
                 model: subject.counted()?.clone(),

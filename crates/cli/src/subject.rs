@@ -52,6 +52,18 @@ impl Subject {
         Ok(Self::without_device(plan, design, Some(model), Vec::new()))
     }
 
+    /// A model that no family knows, by the keys that most configs share; `None` where those do not describe a decoder.
+    pub(crate) fn by_common_keys(plan: &Plan) -> Option<Self> {
+        let design = design(&plan.model).ok()?;
+        let config = Value::Object(design.clone());
+        let unknown = matches!(
+            Model::from_config(&config, None),
+            Err(ModelError::UnknownFamily { .. })
+        );
+        let model = Model::from_common_keys(&config).ok().filter(|_| unknown)?;
+        Some(Self::without_device(plan, design, Some(model), Vec::new()))
+    }
+
     /// What a run is about, before it is known what it is compared with: that may have to be measured first, which takes
     /// seconds, while mistakes are found at once.
     pub(crate) fn of_run(plan: &Plan) -> Result<Self, Failure> {

@@ -332,6 +332,44 @@ fn predictions_do_not_depend_on_how_axes_are_grouped() {
     }
 }
 
+#[test]
+fn predictions_have_intervals_and_read_unknown_types() {
+    let folder = folder();
+    let point = |args: &[&str]| {
+        let mut all = vec!["predict", "model=llama3_1_8b", "--format", "json"];
+        all.extend(args);
+        let value: Value = serde_json::from_str(&stdout(folder.path(), &all)).unwrap();
+        value["points"][0].clone()
+    };
+    let known = point(&["hardware.spec=h200"]);
+    let common = point(&["hardware.spec=h200", "model.model_type=granite"]);
+    let other = point(&["hardware.spec=a100_sxm_80gb"]);
+    for (point, family, calibration) in [
+        (&known, "llama", "measured"),
+        (&common, "common_keys", "measured"),
+        (&other, "llama", "scaled"),
+    ] {
+        assert_eq!(point["family"], family);
+        assert_eq!(point["calibration"], calibration);
+        for name in ["ttft", "tpot", "prefill_gpu", "decode_step_gpu"] {
+            let at = |end: &str| point[format!("{name}{end}")].as_i64().unwrap();
+            assert!(
+                at("_low_ns") <= at("_ns") && at("_ns") < at("_high_ns"),
+                "{name} {point}"
+            );
+        }
+    }
+    // The same kernels, known less well.
+    assert_eq!(common["decode_step_gpu_ns"], known["decode_step_gpu_ns"]);
+    assert!(common["decode_step_gpu_high_ns"].as_i64() > known["decode_step_gpu_high_ns"].as_i64());
+    // Far outside what was measured there is no interval.
+    let far = point(&["hardware.spec=h200", "runtime.batch_size=4096"]);
+    assert!(
+        far["prefill_gpu_low_ns"].is_null() && far["prefill_gpu_ns"].is_i64(),
+        "{far}"
+    );
+}
+
 /// Reports call it `this_cpu`, the config `auto`; both show it.
 #[test]
 fn the_processor_at_hand_is_shown_once_it_was_measured() {

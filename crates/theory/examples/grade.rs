@@ -1,6 +1,8 @@
 //! Predicted beside measured GPU times of the models in `fixtures/h200/kernels/times.json`.
 //!
-//!     cargo run -p llmprof-theory --example grade [cells]
+//!     cargo run -p llmprof-theory --example grade [cells | md | svg]
+//!
+//! `md` prints the tables of docs/prediction.md, `svg` its picture.
 
 #![expect(clippy::print_stdout, reason = "it prints what it finds")]
 
@@ -26,6 +28,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             );
         }
     }
+    match std::env::args().nth(1).as_deref() {
+        Some("md") => {
+            markdown(&all);
+            return Ok(());
+        }
+        Some("svg") => {
+            println!("{}", scatter(&all));
+            return Ok(());
+        }
+        _ => {}
+    }
     let print = |title: &str, rows: Vec<&Grade>| {
         if let Some(summary) = summarize(&rows) {
             println!(
@@ -45,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for split in ["calibration", "grading"] {
         let of = |phase: &str| {
             all.iter()
-                .filter(|grade| grade.split.name() == split)
+                .filter(|grade| grade.split.name() == split && !grade.by_common_keys)
                 .filter(|grade| phase.is_empty() || grade.phase.name() == phase)
                 .collect::<Vec<_>>()
         };
@@ -54,6 +67,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             print(&format!("{split} {phase}"), of(phase));
         }
     }
+    print(
+        "by common keys",
+        all.iter().filter(|grade| grade.by_common_keys).collect(),
+    );
     let mut families: Vec<_> = all.iter().map(|grade| grade.family.clone()).collect();
     families.sort();
     families.dedup();
@@ -75,4 +92,125 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     }
     Ok(())
+}
+
+/// A line of a table in docs/prediction.md.
+fn line(title: &str, rows: &[&Grade]) {
+    if let Some(summary) = summarize(rows) {
+        println!(
+            "| {title} | {} | {:.1} % | {:.1} % | {:+.1} % | {:.0} % | {:.1} % |",
+            summary.times,
+            summary.median * 100.0,
+            summary.p90 * 100.0,
+            summary.worst * 100.0,
+            summary.coverage * 100.0,
+            summary.half_width * 100.0
+        );
+    }
+}
+
+fn head(what: &str) {
+    println!("\n| {what} | times | median | p90 | worst | in interval | half-width |");
+    println!("|---|---|---|---|---|---|---|");
+}
+
+fn markdown(all: &[Grade]) {
+    let held_out = |grade: &&Grade| grade.split.name() == "grading" && !grade.by_common_keys;
+    let graded: Vec<_> = all.iter().filter(held_out).collect();
+    head("models");
+    line("**grading**, 24 models of known families", &graded);
+    for phase in ["prefill", "decode"] {
+        let rows: Vec<_> = graded
+            .iter()
+            .copied()
+            .filter(|g| g.phase.name() == phase)
+            .collect();
+        line(&format!("grading, {phase}"), &rows);
+    }
+    let fitted: Vec<_> = all
+        .iter()
+        .filter(|g| g.split.name() == "calibration" && !g.by_common_keys)
+        .collect();
+    line("calibration (fitted)", &fitted);
+    let common: Vec<_> = all.iter().filter(|g| g.by_common_keys).collect();
+    line("by common keys", &common);
+    head("family, grading models only");
+    let mut families: Vec<_> = graded.iter().map(|grade| grade.family.as_str()).collect();
+    families.sort_unstable();
+    families.dedup();
+    for family in families {
+        for phase in ["prefill", "decode"] {
+            let rows: Vec<_> = graded
+                .iter()
+                .copied()
+                .filter(|grade| grade.family == family && grade.phase.name() == phase)
+                .collect();
+            line(&format!("`{family}`, {phase}"), &rows);
+        }
+    }
+    head("batch, grading models only");
+    for batch in [1, 2, 4, 8, 16, 32] {
+        let rows: Vec<_> = graded
+            .iter()
+            .copied()
+            .filter(|grade| grade.batch == batch)
+            .collect();
+        line(&batch.to_string(), &rows);
+    }
+    head("type read by common keys");
+    let mut types: Vec<_> = common.iter().map(|grade| grade.family.as_str()).collect();
+    types.sort_unstable();
+    types.dedup();
+    for kind in types {
+        let rows: Vec<_> = common
+            .iter()
+            .copied()
+            .filter(|grade| grade.family == kind)
+            .collect();
+        line(&format!("`{kind}`"), &rows);
+    }
+}
+
+/// Predicted against measured time, both logarithmic from 0.5 ms to 500 ms.
+fn scatter(all: &[Grade]) -> String {
+    use std::fmt::Write as _;
+    let (low, high, side) = (-0.5f64, 2.9f64, 480.0);
+    let at = |ms: f64| (ms.log10() - low) / (high - low) * side;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-50 -20 {0} {0}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect x=\"-50\" y=\"-20\" width=\"{0}\" height=\"{0}\" fill=\"white\"/>\n\
+         <rect width=\"{side}\" height=\"{side}\" fill=\"none\" stroke=\"#999\"/>\n\
+         <path d=\"M0 {side} L{side} 0\" stroke=\"#999\" stroke-dasharray=\"4\"/>\n",
+        side + 90.0
+    );
+    for ms in [1.0, 10.0, 100.0] {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{ms} ms</text><text x=\"-6\" y=\"{:.1}\" text-anchor=\"end\">{ms} ms</text>",
+            at(ms),
+            side + 16.0,
+            side - at(ms) + 4.0
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">measured GPU time</text><text x=\"8\" y=\"14\">predicted; grading models, H200: \
+         <tspan fill=\"#1f77b4\">prefill</tspan> <tspan fill=\"#d62728\">decode step</tspan> <tspan fill=\"#7f7f7f\">by common keys</tspan></text>",
+        side / 2.0,
+        side + 34.0
+    );
+    for grade in all.iter().filter(|grade| grade.split.name() == "grading") {
+        let colour = match (grade.by_common_keys, grade.phase.name()) {
+            (true, _) => "#7f7f7f",
+            (false, "prefill") => "#1f77b4",
+            _ => "#d62728",
+        };
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\" fill-opacity=\"0.6\"/>",
+            at(grade.measured_ns.millis()),
+            side - at(grade.predicted_ns.millis())
+        );
+    }
+    svg + "</svg>"
 }

@@ -27,7 +27,7 @@ mod workload;
 
 pub use cost::{Cost, Costs, FlopTable, Span};
 pub use error::{ModelError, WorkloadError};
-pub use families::families;
+pub use families::{COMMON_KEYS, families};
 pub use lower::Formats;
 pub use memory::Memory;
 pub use model::{Decoder, LayerGroup, Model};

@@ -1,31 +1,32 @@
 //! Predictions: what they rest on, and how far off they are known to be.
 
-use llmprof_theory::predict::{EfficiencyProfile, error_summary, fixture_comparison};
+use llmprof_theory::predict::{
+    EfficiencyProfile, Split, error_summary, fixture_comparison, grades, summarize,
+};
 use llmprof_units::Percent;
 
 pub const TITLE: &str = "Predicted, not measured";
 
 /// How a time is predicted.
-pub const BASIS: &str = "prediction: roofline time ÷ efficiency + a fixed time per kernel";
+pub fn basis(profile: &EfficiencyProfile) -> &'static str {
+    if profile.implementation.is_some() {
+        "prediction: the kernels that the software launches, each timed from curves measured on an H200"
+    } else {
+        "prediction: roofline time ÷ efficiency + a fixed time per kernel"
+    }
+}
 
 pub fn notes(profile: &EfficiencyProfile) -> Vec<String> {
     let mut notes = vec![
         format!(
-            "Basis: {BASIS}, with the efficiencies `{}` ({}).",
-            profile.name, profile.title
+            "Basis: {}, with the efficiencies `{}` ({}).",
+            basis(profile),
+            profile.name,
+            profile.title
         ),
         format!("Known error: {}", profile.known_error),
     ];
-    if let Some(summary) = error_summary(&fixture_comparison(profile)) {
-        notes.push(format!(
-            "Checked on {} GPU times that no efficiency was fitted to (three models on an H200, eager): mean |error| {}, worst {:+.1} % \
-             ({}).",
-            summary.figures,
-            Percent(summary.mean),
-            summary.worst * 100.0,
-            summary.worst_at
-        ));
-    }
+    notes.extend(checked(profile));
     notes
         .push("TTFT and TPOT include the host's launch time where it exceeds GPU time.".to_owned());
     notes.push(
@@ -33,4 +34,32 @@ pub fn notes(profile: &EfficiencyProfile) -> Vec<String> {
             .to_owned(),
     );
     notes
+}
+
+/// The error where it was measured.
+fn checked(profile: &EfficiencyProfile) -> Option<String> {
+    if profile.implementation.is_some() {
+        let all = grades(profile).ok()?;
+        let held_out: Vec<_> = all
+            .iter()
+            .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
+            .collect();
+        let summary = summarize(&held_out)?;
+        return Some(format!(
+            "Checked on {} GPU times of models that nothing was fitted to (H200, eager): median |error| {}, 90th percentile {}; \
+             {} of them lie in their 90 % interval (docs/prediction.md).",
+            summary.times,
+            Percent(summary.median),
+            Percent(summary.p90),
+            Percent(summary.coverage)
+        ));
+    }
+    let summary = error_summary(&fixture_comparison(profile))?;
+    Some(format!(
+        "Compared with {} GPU times of eager mode (three models on an H200): mean difference {}, largest {:+.1} % ({}).",
+        summary.figures,
+        Percent(summary.mean),
+        summary.worst * 100.0,
+        summary.worst_at
+    ))
 }

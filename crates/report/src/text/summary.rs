@@ -71,20 +71,16 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
     lines.extend(slices::lines(analysis));
     lines.extend(first_use(analysis));
     if let Some(found) = steps::of(analysis) {
-        let patterns = found.patterns.iter().take(MOST_PATTERNS);
-        let sentences: Vec<String> = patterns.map(steps::pattern).collect();
-        if !steps::by_pattern(analysis) {
-            let patterns = found.layers.iter().take(MOST_PATTERNS);
-            let sentences: Vec<String> = patterns.map(steps::layers).collect();
-            if !sentences.is_empty() {
-                lines.push(format!(
-                    "Layers by launch pattern: {}.",
-                    sentences.join("; ")
-                ));
-            }
+        let (what, sentences): (_, Vec<String>) = if steps::by_pattern(analysis) {
+            let patterns = found.patterns.iter().take(MOST_PATTERNS);
+            ("Steps", patterns.map(steps::pattern).collect())
         } else {
+            let patterns = found.layers.iter().take(MOST_PATTERNS);
+            ("Layers", patterns.map(steps::layers).collect())
+        };
+        if !sentences.is_empty() {
             lines.push(format!(
-                "Steps by launch pattern: {}.",
+                "{what} by launch pattern: {}.",
                 sentences.join("; ")
             ));
         }

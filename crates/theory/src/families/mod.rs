@@ -4,6 +4,7 @@
 //! Defaults are those of the family's config class in transformers, so that a config may leave out what the class knows.
 
 mod base;
+mod common;
 mod deepseek;
 mod deepseek_ocr;
 mod deepseek_ocr2;
@@ -21,6 +22,8 @@ mod qwen_vl;
 mod rope;
 mod vision;
 
+pub use common::COMMON_KEYS;
+pub(crate) use common::GELU_NEW;
 use keys::Keys;
 use serde_json::Value;
 

@@ -4,13 +4,13 @@
 //! fixed time and a time per byte or per element, whichever is longer. Ratios carry over to devices that were not measured,
 //! with their own peaks; such times are marked as scaled.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::{Deserialize, Serialize};
 
 use super::kernel::{Access, Kernel};
 
-const H200: &str = include_str!("../../devices/curves/h200.json");
+const H200: &str = include_str!("../../curves/h200.json");
 
 /// Curves of one device, as files keep them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ const H200: &str = include_str!("../../devices/curves/h200.json");
 pub struct KernelCurves {
     /// What they were measured on, and how.
     pub source: String,
+    /// Models whose kernels they were fitted to, beside micro-benchmarks.
+    #[serde(default)]
+    pub models: Vec<String>,
     /// The limits that ratios refer to.
     pub peak_flops: f64,
     pub bytes_per_s: f64,
@@ -82,6 +85,10 @@ pub struct AttentionCurves {
     pub fixed_us: f64,
     pub work: Vec<f64>,
     pub keys: Vec<f64>,
+    /// By the time that a kernel takes by itself, in µs: what it takes in a model ÷ that.
+    pub alone_us: Vec<f64>,
+    pub prefill_in_model: Vec<f64>,
+    pub decode_in_model: Vec<f64>,
     pub prefill: AttentionTable,
     pub prefill_masked: AttentionTable,
     pub decode: AttentionTable,
@@ -111,12 +118,30 @@ pub struct StreamCurve {
     pub fixed_us: f64,
     pub ns_per_kb: f64,
     pub ns_per_kelement: f64,
+    /// Per element of a row, where a row is walked by one block.
+    #[serde(default)]
+    pub ns_per_width: f64,
+    /// The same for each row, up to `ns_per_width`: few rows are split among blocks.
+    #[serde(default)]
+    pub ns_per_width_and_row: f64,
+    /// Bytes of narrow rows move more slowly: added to `ns_per_kb` after division by the width.
+    #[serde(default)]
+    pub narrow_ns_per_kb: f64,
 }
 
-/// Times by size: bytes read for reductions and top-k, elements for sorts.
+/// What a table's times go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Size {
+    Bytes,
+    Elements,
+}
+
+/// Times by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
+    pub by: Size,
     pub x: Vec<f64>,
     pub us: Vec<f64>,
 }
@@ -139,11 +164,9 @@ impl KernelTime {
 impl KernelCurves {
     /// The curves that are shipped for a device.
     pub fn embedded(device: &str) -> Option<Self> {
-        let text = match device {
-            "h200" => H200,
-            _ => return None,
-        };
-        serde_json::from_str(text).ok()
+        static CURVES: LazyLock<Option<KernelCurves>> =
+            LazyLock::new(|| KernelCurves::read(H200, "h200.json (embedded)").ok());
+        (device == "h200").then(|| CURVES.clone()).flatten()
     }
 
     /// Reads curves; `file` is how errors name it.
@@ -187,6 +210,12 @@ impl KernelCurves {
                 "attention",
                 rising(&attention.work)
                     && rising(&attention.keys)
+                    && rising(&attention.alone_us)
+                    && [&attention.prefill_in_model, &attention.decode_in_model]
+                        .iter()
+                        .all(|factors| {
+                            factors.len() == attention.alone_us.len() && positive(factors)
+                        })
                     && tables.iter().all(|table| {
                         rising(&table.dims)
                             && table.ratio.len() == table.dims.len() * cells
@@ -295,7 +324,8 @@ pub struct KernelClock {
     grouped: Axis,
     unaligned: Axis,
     streams: [Option<StreamCurve>; Access::ALL.len()],
-    tables: [Option<(Axis, Vec<f64>)>; Access::ALL.len()],
+    tables: [Option<(Size, Axis, Vec<f64>)>; Access::ALL.len()],
+    alone: Axis,
 }
 
 impl KernelClock {
@@ -317,9 +347,10 @@ impl KernelClock {
             tables: Access::ALL.map(|access| {
                 curves.tables.get(&access).map(|table| {
                     let logs = table.us.iter().map(|us| (us * 1e-6).ln()).collect();
-                    (Axis::new(&table.x), logs)
+                    (table.by, Axis::new(&table.x), logs)
                 })
             }),
+            alone: Axis::new(&curves.attention.alone_us),
             curves: curves.clone(),
         }
     }
@@ -341,14 +372,24 @@ impl KernelClock {
                 self.matrix(kernel, curve.fixed_us, ratio)
             }
             Kernel::Attention { .. } => {
+                let curves = &self.curves.attention;
                 let ratio = self.attention_ratio(kernel);
-                self.matrix(kernel, self.curves.attention.fixed_us, ratio)
+                let alone = self.matrix(kernel, curves.fixed_us, ratio).seconds();
+                let factors = if matches!(kernel, Kernel::Attention { queries, .. } if *queries > 1.0)
+                {
+                    &curves.prefill_in_model
+                } else {
+                    &curves.decode_in_model
+                };
+                let factor = self.alone.place(alone * 1e6).mix(|at| factors[at]);
+                self.matrix(kernel, curves.fixed_us, ratio * factor)
             }
             Kernel::Stream {
                 access,
                 bytes,
                 elements,
-            } => self.stream(access, bytes, elements),
+                width,
+            } => self.stream(access, bytes, elements, width),
         }
     }
 
@@ -478,12 +519,11 @@ impl KernelClock {
         at(next - 1) * (1.0 - share) + at(next) * share
     }
 
-    fn stream(&self, access: Access, bytes: f64, elements: f64) -> KernelTime {
-        if let Some((axis, logs)) = &self.tables[access as usize] {
-            let size = if access == Access::Sort {
-                elements
-            } else {
-                bytes
+    fn stream(&self, access: Access, bytes: f64, elements: f64, width: f64) -> KernelTime {
+        if let Some((by, axis, logs)) = &self.tables[access as usize] {
+            let size = match by {
+                Size::Bytes => bytes,
+                Size::Elements => elements,
             };
             let place = axis.place(size);
             let mut seconds = place.mix(|at| logs[at]).exp();
@@ -503,9 +543,21 @@ impl KernelClock {
         let Some(curve) = self.streams[access as usize] else {
             return KernelTime::default();
         };
-        let memory = bytes * curve.ns_per_kb * 1e-12 * self.memory_scale;
+        let (mut fixed, mut per_kb) = (curve.fixed_us * 1e-6, curve.ns_per_kb);
+        if width > 0.0 {
+            let rows = elements / width;
+            let split = curve.ns_per_width_and_row * rows;
+            let walk = if split > 0.0 {
+                split.min(curve.ns_per_width)
+            } else {
+                curve.ns_per_width
+            };
+            fixed += width * walk * 1e-9;
+            per_kb += curve.narrow_ns_per_kb / width;
+        }
+        let memory = bytes * per_kb * 1e-12 * self.memory_scale;
         let vector = elements * curve.ns_per_kelement * 1e-12 * self.compute_scale;
-        longer(curve.fixed_us * 1e-6, 0.0, vector, memory)
+        longer(fixed, 0.0, vector, memory)
     }
 }
 

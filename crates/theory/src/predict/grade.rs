@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{EfficiencyProfile, Predictor};
-use crate::{Model, Phase, Workload, device::Catalog};
+use crate::{COMMON_KEYS, Model, Phase, Workload, device::Catalog};
 
 /// GPU times of prefill and decode steps on an H200: sums over kernels, bf16, random weights, real widths with fewer layers.
 const TIMES: &str = include_str!("../../../../fixtures/h200/kernels/times.json");
@@ -50,16 +50,22 @@ struct Cell {
     prompt: u64,
     prefill_ns: Nanos,
     prefill_kernels: u64,
+    /// Of these, clears of workspaces, split-K reductions and the inner passes of sorts, which come with other kernels.
+    prefill_helpers: u64,
     /// The first step after the prompt, and the second.
     decode_step_ns: Vec<Nanos>,
     decode_kernels: u64,
+    decode_helpers: u64,
 }
 
 /// One predicted time beside what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Grade {
     pub model: String,
+    /// Its `model_type`.
     pub family: String,
+    /// Whether only the common keys of its config were read.
+    pub by_common_keys: bool,
     pub split: Split,
     pub phase: Phase,
     pub batch: u64,
@@ -68,6 +74,7 @@ pub struct Grade {
     pub predicted_ns: Nanos,
     pub low_ns: Nanos,
     pub high_ns: Nanos,
+    /// Without clears of workspaces, split-K reductions and inner passes of sorts.
     pub measured_kernels: u64,
     pub predicted_kernels: u64,
     /// The least time that any software needs.
@@ -106,7 +113,7 @@ pub struct GradeSummary {
     pub high: f64,
 }
 
-/// Predicts every measured time of models whose family is known.
+/// Predicts every measured time, by family where one reads the config, else by its common keys.
 pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Error> {
     let times: Times = serde_json::from_str(TIMES)?;
     let Ok(device) = Catalog::embedded().by_name("h200") else {
@@ -117,7 +124,9 @@ pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Err
         let mut config = measured.config;
         config.insert("model_type".to_owned(), measured.model_type.clone().into());
         config.insert("dtype".to_owned(), "bfloat16".into());
-        let Ok(model) = Model::from_config(&Value::Object(config), None) else {
+        let config = Value::Object(config);
+        let model = Model::from_config(&config, None).or_else(|_| Model::from_common_keys(&config));
+        let Ok(model) = model else {
             continue;
         };
         let predictor = Predictor::new(&model, &device, profile);
@@ -136,14 +145,14 @@ pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Err
                 (
                     Phase::Prefill,
                     cell.prefill_ns,
-                    cell.prefill_kernels,
+                    cell.prefill_kernels.saturating_sub(cell.prefill_helpers),
                     prediction.prefill,
                     prediction.prefill_gpu_interval,
                 ),
                 (
                     Phase::Decode,
                     decode_ns,
-                    cell.decode_kernels,
+                    cell.decode_kernels.saturating_sub(cell.decode_helpers),
                     prediction.decode_step,
                     prediction.decode_step_gpu_interval,
                 ),
@@ -151,6 +160,7 @@ pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Err
                 grades.push(Grade {
                     model: measured.model.clone(),
                     family: measured.model_type.clone(),
+                    by_common_keys: model.family == COMMON_KEYS,
                     split: measured.split,
                     phase,
                     batch: cell.batch,

@@ -16,7 +16,9 @@ pub enum Access {
     Widen,
     /// Dense tensors joined: new tokens after a KV cache.
     Append,
-    /// Sliced or transposed tensors joined: rotated halves, the first KV cache.
+    /// As append, where one of the tensors is a slice of another or transposed.
+    AppendSliced,
+    /// Sliced or transposed tensors joined: rotated halves.
     Concat,
     /// A dense copy of an expanded or transposed tensor.
     Copy,
@@ -28,6 +30,8 @@ pub enum Access {
     /// Layer norm in one kernel.
     Norm,
     Softmax,
+    /// Softmax over rows that one warp does not hold.
+    SoftmaxLong,
     Sort,
     TopK,
     /// Prefix sum.
@@ -36,12 +40,13 @@ pub enum Access {
 }
 
 impl Access {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Pointwise,
         Self::Transcendental,
         Self::Broadcast,
         Self::Widen,
         Self::Append,
+        Self::AppendSliced,
         Self::Concat,
         Self::Copy,
         Self::Fill,
@@ -49,6 +54,7 @@ impl Access {
         Self::Reduce,
         Self::Norm,
         Self::Softmax,
+        Self::SoftmaxLong,
         Self::Sort,
         Self::TopK,
         Self::Scan,
@@ -99,6 +105,9 @@ pub enum Kernel {
         bytes: f64,
         /// Of the result; of the input for a reduction.
         elements: f64,
+        /// Elements that are reduced or normalized together; 0 where none are.
+        #[serde(default)]
+        width: f64,
     },
 }
 
@@ -150,9 +159,13 @@ impl Kernel {
             Self::Grouped { .. } => KernelClass::GroupedGemm,
             Self::Attention { .. } => KernelClass::Attention,
             Self::Stream { access, .. } => match access {
-                Access::Append | Access::Concat | Access::Copy => KernelClass::Concat,
+                Access::Append | Access::AppendSliced | Access::Concat | Access::Copy => {
+                    KernelClass::Concat
+                }
                 Access::Gather => KernelClass::Gather,
-                Access::Reduce | Access::Norm | Access::Softmax => KernelClass::Norm,
+                Access::Reduce | Access::Norm | Access::Softmax | Access::SoftmaxLong => {
+                    KernelClass::Norm
+                }
                 Access::Sort | Access::TopK | Access::Scan | Access::Histogram => KernelClass::Sort,
                 Access::Pointwise
                 | Access::Transcendental

@@ -37,7 +37,7 @@ pub use phase::PhasePrediction;
 pub use target::{Need, Target};
 
 use crate::{
-    Model, Pass, Precision, Workload, WorkloadError,
+    COMMON_KEYS, Model, Pass, Precision, Workload, WorkloadError,
     device::{Device, DeviceKind, Engine, MissingPeak},
     roofline::Roof,
 };
@@ -267,7 +267,7 @@ impl<'a> Predictor<'a> {
         }
         let last = past + (steps - 1.0) * pass.queries as f64;
         at(past, steps / 6.0);
-        at(((past + last) / 2.0).floor(), steps * 4.0 / 6.0);
+        at(f64::midpoint(past, last).floor(), steps * 4.0 / 6.0);
         at(last, steps / 6.0);
     }
 
@@ -287,7 +287,10 @@ impl<'a> Predictor<'a> {
     /// The spreads of a workload, widened by how far it is from what was measured.
     fn bands(&self, batch: u64, context: u64) -> Option<Bands> {
         let spreads = self.spreads?;
-        let widening = spreads.widening(self.calibration, batch, context)?;
+        let mut widening = spreads.widening(self.calibration, batch, context)?;
+        if self.model.family == COMMON_KEYS {
+            widening *= 2.0;
+        }
         Some(Bands {
             prefill: spreads.prefill(widening),
             decode: spreads.decode(widening),

@@ -136,10 +136,9 @@ impl Axes {
     }
 
     /// Every point, in Hydra's order: the last axis varies fastest.
-    pub(super) fn points(&self) -> Vec<Point> {
+    pub(super) fn points(&self) -> impl Iterator<Item = Point> {
         let mut key = Vec::new();
-        let mut points = Vec::with_capacity(self.jobs.len());
-        for (index, job) in self.jobs.iter().enumerate() {
+        self.jobs.iter().enumerate().map(move |(index, job)| {
             let mut point = Point {
                 model: self.base.model,
                 device: self.base.device,
@@ -158,9 +157,8 @@ impl Axes {
                     self.apply(setting, &mut point);
                 }
             }
-            points.push(point);
-        }
-        points
+            point
+        })
     }
 
     /// Takes over what the setting changes against the base.
@@ -239,7 +237,8 @@ impl Reader<'_> {
         let model = if let Some(index) = self.models.iter().position(|(known, _)| *known == key) {
             index
         } else {
-            let subject = Subject::of(plan, None)?;
+            let subject = Subject::of(plan, None)
+                .or_else(|failure| Subject::by_common_keys(plan).ok_or(failure))?;
             let model = GridModel {
                 name: subject.name.clone(),
                 model: subject.counted()?.clone(),

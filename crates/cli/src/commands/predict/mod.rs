@@ -27,6 +27,8 @@ struct Row<'a> {
     /// What this row changes, one text per axis.
     labels: Vec<&'a str>,
     model: &'a str,
+    /// What read its config: a family, or the keys that most configs share.
+    family: &'static str,
     device: &'a Device,
     workload: Workload,
     outcome: Result<Prediction, PredictError>,
@@ -45,10 +47,8 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
         tpot_ns: args.tpot.map(nanos),
     };
     let axes = Axes::read(&app::llmprof(&host.cwd), &args.overrides, &host)?;
-    let points = axes.points();
     let mut predictors: HashMap<(usize, usize), Predictor<'_>> = HashMap::new();
-    let mut rows = Vec::with_capacity(points.len());
-    for point in &points {
+    let mut rows = axes.points().map(|point| {
         let (model, device) = (&axes.models[point.model], &axes.devices[point.device]);
         let predictor = predictors
             .entry((point.model, point.device))
@@ -60,20 +60,31 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
                 .ok()
                 .and_then(|prediction| choose(prediction, &target))
         };
-        rows.push(Row {
-            labels: axes.labels(point),
+        Row {
+            labels: axes.labels(&point),
             model: &model.name,
+            family: model.model.family,
             device,
             workload: point.workload,
             ttft: need(Prediction::ttft_need),
             tpot: need(Prediction::tpot_need),
             outcome,
-        });
-    }
+        }
+    });
     match args.format {
-        PredictFormat::Table => print::table(&axes.names(), &rows, &profile, output),
-        PredictFormat::Csv => print::csv(&axes.names(), &rows, output),
-        PredictFormat::Json => print::json(&axes.names(), &rows, &profile, output),
+        PredictFormat::Table => {
+            let rows: Vec<_> = rows.collect();
+            print::table(&axes.names(), &rows, &profile, output)
+        }
+        PredictFormat::Csv => {
+            let mut csv = print::Csv::new(axes.names());
+            rows.try_for_each(|row| csv.row(&row, output))?;
+            csv.finish(output)
+        }
+        PredictFormat::Json => {
+            let rows: Vec<_> = rows.collect();
+            print::json(&axes.names(), &rows, &profile, output)
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The rows of a grid as a table, CSV or JSON.
 
 use llmprof_report::{Document, Table, text::predict as text};
-use llmprof_theory::predict::{EfficiencyProfile, Need, fixture_comparison};
+use llmprof_theory::predict::{
+    EfficiencyProfile, GradeSummary, Interval, Need, Split, fixture_comparison, grades, summarize,
+};
 use llmprof_units::{Nanos, significant};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -53,8 +55,11 @@ pub(super) fn table(
                         .tpot_ns
                         .map_or_else(dash, |time| time.to_string()),
                     significant(prediction.tokens_per_s),
-                    prediction.prefill.device_ns.to_string(),
-                    prediction.decode_step.device_ns.to_string(),
+                    with_interval(prediction.prefill_gpu_ns, prediction.prefill_gpu_interval),
+                    with_interval(
+                        prediction.decode_step_gpu_ns,
+                        prediction.decode_step_gpu_interval,
+                    ),
                     prediction.prefill.binds.to_string(),
                     prediction.decode_step.binds.to_string(),
                     prediction.memory.needed_bytes.to_string(),
@@ -81,6 +86,16 @@ pub(super) fn table(
     output.document(&document)
 }
 
+/// `12.3 ms ±9 %`: the larger distance to an end of the interval.
+fn with_interval(time: Nanos, interval: Option<Interval>) -> String {
+    let Some(interval) = interval.filter(|_| time > Nanos(0)) else {
+        return time.to_string();
+    };
+    let share = |end: Nanos| (end.seconds() / time.seconds() - 1.0).abs();
+    let most = share(interval.low_ns).max(share(interval.high_ns));
+    format!("{time} ±{:.0} %", most * 100.0)
+}
+
 fn need(need: &Need) -> String {
     let verdict = if need.met { "met" } else { "missed" };
     format!("{}, {} ({verdict})", need.flops_per_s, need.bytes_per_s)
@@ -90,6 +105,7 @@ fn need(need: &Need) -> String {
 fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
     let mut record = Map::new();
     record.insert("model".to_owned(), json!(row.model));
+    record.insert("family".to_owned(), json!(row.family));
     record.insert("device".to_owned(), json!(row.device.name));
     for (axis, label) in axes.iter().zip(&row.labels) {
         if !["model", "device"].contains(axis) {
@@ -106,6 +122,28 @@ fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
     let value = |time: Nanos| json!(time);
     put("ttft_ns", prediction.map(|p| value(p.ttft_ns)));
     put("tpot_ns", prediction.and_then(|p| p.tpot_ns).map(value));
+    for (name, interval) in [
+        ("ttft", prediction.and_then(|p| p.ttft_interval)),
+        ("tpot", prediction.and_then(|p| p.tpot_interval)),
+        (
+            "prefill_gpu",
+            prediction.and_then(|p| p.prefill_gpu_interval),
+        ),
+        (
+            "decode_step_gpu",
+            prediction.and_then(|p| p.decode_step_gpu_interval),
+        ),
+    ] {
+        put(
+            &format!("{name}_low_ns"),
+            interval.map(|interval| value(interval.low_ns)),
+        );
+        put(
+            &format!("{name}_high_ns"),
+            interval.map(|interval| value(interval.high_ns)),
+        );
+    }
+    put("calibration", prediction.map(|p| json!(p.calibration)));
     put("total_ns", prediction.map(|p| value(p.total_ns)));
     put("tokens_per_s", prediction.map(|p| json!(p.tokens_per_s)));
     put(
@@ -164,25 +202,55 @@ fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
     record
 }
 
-pub(super) fn csv(axes: &[&str], rows: &[Row<'_>], output: &mut Output) -> Result<(), Failure> {
-    let mut text = String::new();
-    for (index, row) in rows.iter().enumerate() {
-        let record = record(axes, row);
-        if index == 0 {
-            let names: Vec<String> = record.keys().map(|name| csv_field(name)).collect();
-            text += &(names.join(",") + "\n");
+/// Rows as CSV, written as they come: a grid need not fit in memory.
+pub(super) struct Csv<'a> {
+    axes: Vec<&'a str>,
+    text: String,
+    rows: usize,
+}
+
+/// Bytes that are gathered before they are written.
+const CHUNK: usize = 1 << 18;
+
+impl<'a> Csv<'a> {
+    pub(super) fn new(axes: Vec<&'a str>) -> Self {
+        Self {
+            axes,
+            text: String::new(),
+            rows: 0,
         }
-        let cells: Vec<String> = record
-            .values()
-            .map(|value| match value {
-                Value::Null => String::new(),
-                Value::String(text) => csv_field(text),
-                other => other.to_string(),
-            })
-            .collect();
-        text += &(cells.join(",") + "\n");
     }
-    output.text(&text)
+
+    pub(super) fn row(&mut self, row: &Row<'_>, output: &mut Output) -> Result<(), Failure> {
+        let record = record(&self.axes, row);
+        if self.rows == 0 {
+            let names: Vec<String> = record.keys().map(|name| csv_field(name)).collect();
+            self.text += &(names.join(",") + "\n");
+        }
+        self.rows += 1;
+        for (index, value) in record.values().enumerate() {
+            if index > 0 {
+                self.text.push(',');
+            }
+            match value {
+                Value::Null => {}
+                Value::String(text) => self.text += &csv_field(text),
+                other => self.text += &other.to_string(),
+            }
+        }
+        self.text.push('\n');
+        if self.text.len() >= CHUNK {
+            self.finish(output)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(&mut self, output: &mut Output) -> Result<(), Failure> {
+        output.text(&self.text)?;
+        self.text.clear();
+        Ok(())
+    }
 }
 
 pub(super) fn json(
@@ -197,17 +265,30 @@ pub(super) fn json(
         from: &'static str,
         efficiencies: &'a str,
         known_error: &'a str,
+        /// Errors on held-out models, where the profile has any.
+        held_out: Option<GradeSummary>,
         comparisons: Vec<llmprof_theory::predict::Comparison>,
         points: Vec<Map<String, Value>>,
     }
     output.json(&Grid {
         basis: "predicted",
-        from: text::BASIS,
+        from: text::basis(profile),
         efficiencies: &profile.name,
         known_error: &profile.known_error,
+        held_out: held_out(profile),
         comparisons: fixture_comparison(profile),
         points: rows.iter().map(|row| record(axes, row)).collect(),
     })
+}
+
+fn held_out(profile: &EfficiencyProfile) -> Option<GradeSummary> {
+    profile.implementation?;
+    let all = grades(profile).ok()?;
+    let held_out: Vec<_> = all
+        .iter()
+        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
+        .collect();
+    summarize(&held_out)
 }
 
 fn dash() -> String {

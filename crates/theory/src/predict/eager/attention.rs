@@ -2,9 +2,12 @@
 
 use super::Step;
 use crate::{
-    block::{Attention, Mla, MlaQuery, NormKind, Projections},
+    block::{Attention, Mla, MlaQuery, NormKind, Projections, QkvOrder},
     predict::kernel::{Access, Kernel},
 };
+
+/// Rows of scores that a warp no longer holds.
+const WARP_ROW: f64 = 1024.0;
 
 impl Step<'_> {
     /// Keys that a layer with this window holds after the step's own are added.
@@ -29,9 +32,10 @@ impl Step<'_> {
                 }
                 false
             }
-            Projections::Fused { qkv, .. } => {
+            Projections::Fused { qkv, order } => {
                 self.gemm(rows, qkv.outputs as f64, qkv.inputs as f64);
-                true
+                // One token of one sequence is dense, unless heads lie between those of others.
+                self.batch > 1.0 || *order == QkvOrder::PerHead
             }
         };
         let (heads, kv_heads) = (attention.heads as f64, attention.kv_heads as f64);
@@ -61,8 +65,8 @@ impl Step<'_> {
         let cached = self.batch * kv_heads * keys * width;
         let sliced = self.past > 0.0 && self.masked(attention.window);
         // Values of a fused projection stay a slice of it; keys too where nothing rotates them.
-        let sliced_value = sliced || fused && self.batch > 1.0;
-        let sliced_key = sliced || fused && self.batch > 1.0 && attention.rope.is_none();
+        let sliced_value = sliced || fused;
+        let sliced_key = sliced || fused && attention.rope.is_none();
         for sliced in [sliced_key, sliced_value] {
             self.append(cached, sliced);
         }
@@ -81,7 +85,7 @@ impl Step<'_> {
     /// Joins cache and new tokens, `elements` together: dense tensors at full speed, slices of others slowly.
     fn append(&mut self, elements: f64, sliced: bool) {
         let access = if self.queries > 1.0 || sliced {
-            Access::Concat
+            Access::AppendSliced
         } else {
             Access::Append
         };
@@ -93,7 +97,8 @@ impl Step<'_> {
         let width = attention.head_dim as f64;
         let one = self.batch * keys * width;
         let (heads, kv_heads) = (attention.heads as f64, attention.kv_heads as f64);
-        if kv_heads < heads {
+        // A single head is repeated by a stride of zero, without a copy.
+        if kv_heads > 1.0 && kv_heads < heads {
             self.stream(
                 Access::Copy,
                 one * (heads + kv_heads) * self.size,
@@ -147,10 +152,15 @@ impl Step<'_> {
         let bytes = scores * size;
         self.stream(Access::Pointwise, 2.0 * bytes, scores);
         self.stream(Access::Broadcast, 2.0 * bytes, scores);
-        self.stream(Access::Concat, 2.0 * bytes, scores);
-        self.stream(Access::Reduce, bytes, scores);
+        self.stream(Access::AppendSliced, 2.0 * bytes, scores);
+        self.by_row(Access::Reduce, bytes, scores, keys);
         self.stream(Access::Broadcast, 2.0 * bytes, scores);
-        self.stream(Access::Softmax, 2.0 * bytes, scores);
+        let softmax = if keys >= WARP_ROW {
+            Access::SoftmaxLong
+        } else {
+            Access::Softmax
+        };
+        self.stream(softmax, 2.0 * bytes, scores);
         // The sink makes rows of scores one longer, so that none is aligned.
         self.emit(&Kernel::Gemm {
             groups,

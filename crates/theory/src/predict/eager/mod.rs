@@ -27,6 +27,7 @@ enum Rotation {
 
 /// What a family does otherwise than most.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit by itself")]
 struct Habits {
     rotation: Rotation,
     /// Rotated and passed parts are joined even where nothing passes (Phi-3).
@@ -125,6 +126,17 @@ impl Step<'_> {
             access,
             bytes,
             elements,
+            width: 0.0,
+        });
+    }
+
+    /// A kernel over rows of `width` elements.
+    fn by_row(&mut self, access: Access, bytes: f64, elements: f64, width: f64) {
+        self.emit(&Kernel::Stream {
+            access,
+            bytes,
+            elements,
+            width,
         });
     }
 
@@ -148,6 +160,7 @@ impl Step<'_> {
             access,
             bytes: 256.0,
             elements: 32.0,
+            width: 0.0,
         };
         (self.sink)(&kernel, layers * count);
     }

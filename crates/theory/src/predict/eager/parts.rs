@@ -3,6 +3,7 @@
 use super::{Rotation, Step};
 use crate::{
     block::{ActivationKind, Mlp, MlpInput, Norm, NormKind, RopeTable},
+    families::GELU_NEW,
     model::Decoder,
     predict::kernel::{Access, Kernel},
 };
@@ -15,7 +16,9 @@ impl Step<'_> {
         if decoder.embedding.scale.is_some() {
             self.stream(Access::Pointwise, 2.0 * embedded * self.size, embedded);
         }
-        self.small(Access::Pointwise, setup);
+        // Ranges of positions, and what is made of them.
+        self.small(Access::Fill, setup / 2.0);
+        self.small(Access::Pointwise, setup / 2.0);
         if let Some(table) = &decoder.positions {
             let elements = self.rows * table.width as f64;
             // GPT-2 looks up the positions of one sequence, OPT those of each.
@@ -84,8 +87,11 @@ impl Step<'_> {
     pub(super) fn norm(&mut self, norm: &Norm, rows: f64, dense: bool) {
         let width = norm.width as f64;
         let elements = rows * width;
+        if elements == 0.0 {
+            return;
+        }
         if norm.kind == NormKind::Layer {
-            self.stream(Access::Norm, 2.0 * elements * self.size, elements);
+            self.by_row(Access::Norm, 2.0 * elements * self.size, elements, width);
             return;
         }
         let narrow = self.size < 4.0;
@@ -95,8 +101,8 @@ impl Step<'_> {
         } else {
             Access::Broadcast
         };
-        // One row broadcasts nothing.
-        let broadcast = if rows > 1.0 {
+        // One row needs no weight broadcast to it.
+        let by_weight = if rows > 1.0 {
             Access::Broadcast
         } else {
             Access::Pointwise
@@ -105,13 +111,13 @@ impl Step<'_> {
             self.stream(Access::Widen, own + wide, elements);
         }
         self.stream(Access::Pointwise, 2.0 * wide, elements);
-        self.stream(Access::Reduce, wide, elements);
+        self.by_row(Access::Reduce, wide, elements, width);
         for _ in 0..2 {
             self.stream(Access::Pointwise, rows * 8.0, rows);
         }
-        self.stream(broadcast, 2.0 * wide, elements);
+        self.stream(Access::Broadcast, 2.0 * wide, elements);
         let weighted = |step: &mut Self, bytes: f64| {
-            step.stream(broadcast, 2.0 * bytes, elements);
+            step.stream(by_weight, 2.0 * bytes, elements);
         };
         let cast = |step: &mut Self| {
             if narrow {
@@ -207,17 +213,18 @@ impl Step<'_> {
         };
         let elements = rows * mlp.down.inputs as f64;
         let bytes = elements * self.size;
-        self.activation(mlp.activation, access, elements);
+        let split = self.habits.split_gelu || mlp.activation_name == GELU_NEW;
+        self.activation(mlp.activation, split, access, elements);
         if gated {
             self.stream(product, 3.0 * bytes, elements);
         }
         self.gemm(rows, mlp.down.outputs as f64, mlp.down.inputs as f64);
     }
 
-    fn activation(&mut self, kind: ActivationKind, access: Access, elements: f64) {
+    fn activation(&mut self, kind: ActivationKind, split: bool, access: Access, elements: f64) {
         let bytes = elements * self.size;
         match kind {
-            ActivationKind::GeluTanh if self.habits.split_gelu => {
+            ActivationKind::GeluTanh if split => {
                 for reads in [1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0] {
                     self.stream(Access::Pointwise, (reads + 1.0) * bytes, elements);
                 }

@@ -1,0 +1,483 @@
+//! Any decoder, by the keys that most configs of transformers share. Sizes of matrices are those of the config; which norms,
+//! gates and biases there are is known for some model types and assumed as in Llama for others. Good enough to predict
+//! times, not to run a model.
+
+use super::{
+    base::{finish, group, shared_table},
+    deepseek,
+    keys::Keys,
+    rope::{RopeDefaults, read_rope},
+};
+use crate::{
+    block::{
+        ActivationKind, Arrangement, Attention, Embedding, ExpertWeights, Experts, FeedForward,
+        Head, Layer, Linear, Mixer, Mlp, MlpInput, Moe, Norm, NormKind, Projections, QkvOrder,
+        Rope, Router, Scoring,
+    },
+    error::ModelError,
+    model::{Decoder, Model},
+};
+
+/// The name that such models have in place of a family's.
+pub const COMMON_KEYS: &str = "common_keys";
+
+/// Types whose norms subtract the mean.
+const LAYER_NORM: &[&str] = &[
+    "starcoder2",
+    "stablelm",
+    "phi",
+    "gptj",
+    "falcon",
+    "bloom",
+    "mpt",
+    "gpt_bigcode",
+    "gpt_neo",
+    "codegen",
+    "xglm",
+    "biogpt",
+    "persimmon",
+    "nemotron",
+    "olmo",
+    "phimoe",
+    "gpt-sw3",
+    "jais2",
+    "gpt_neox_japanese",
+];
+/// Types whose feed-forward network has no gate.
+const UNGATED: &[&str] = &[
+    "starcoder2",
+    "phi",
+    "gptj",
+    "falcon",
+    "bloom",
+    "mpt",
+    "gpt_bigcode",
+    "gpt_neo",
+    "codegen",
+    "xglm",
+    "biogpt",
+    "persimmon",
+    "nemotron",
+    "arcee",
+    "apertus",
+    "gpt-sw3",
+    "jais2",
+    "gpt_neox_japanese",
+];
+/// Types that run attention and feed-forward side by side, after one norm.
+const PARALLEL: &[&str] = &["phi", "gptj", "cohere", "cohere2", "falcon", "codegen"];
+/// Types with norms on queries and keys.
+const HEAD_NORMS: &[&str] = &[
+    "olmo2",
+    "olmo3",
+    "olmoe",
+    "flex_olmo",
+    "exaone4",
+    "hunyuan_v1_dense",
+    "hunyuan_v1_moe",
+    "apertus",
+    "dots1",
+    "minimax_m2",
+    "glm4_moe",
+];
+/// Types with a second norm after each part.
+const AFTER_NORMS: &[&str] = &[
+    "glm4",
+    "gemma2",
+    "gemma3",
+    "gemma3n_text",
+    "gemma4_text",
+    "afmoe",
+];
+/// Types without rotation.
+const UNROTATED: &[&str] = &[
+    "bloom",
+    "mpt",
+    "gpt_bigcode",
+    "gpt_neo",
+    "xglm",
+    "biogpt",
+    "gpt-sw3",
+];
+/// Types with one matrix for queries, keys and values.
+const FUSED: &[&str] = &[
+    "falcon",
+    "bloom",
+    "mpt",
+    "gpt_bigcode",
+    "persimmon",
+    "codegen",
+    "gpt-sw3",
+];
+
+/// Name of an activation that transformers runs as eight kernels.
+pub(crate) const GELU_NEW: &str = "mlp.gelu_new";
+
+struct Sizes {
+    hidden: u64,
+    inner: u64,
+    heads: u64,
+    kv_heads: u64,
+    head_dim: u64,
+}
+
+impl Model {
+    /// Reads a config of a type that no family knows. The result has [`COMMON_KEYS`] for its family.
+    pub fn from_common_keys(config: &serde_json::Value) -> Result<Self, ModelError> {
+        let keys = Keys::new(COMMON_KEYS, config)?;
+        let part = keys.part("text_config")?;
+        let keys = part.as_ref().unwrap_or(&keys);
+        let stated = config.get("model_type").and_then(serde_json::Value::as_str);
+        let kind = keys.text(&["model_type"])?.or(stated).unwrap_or_default();
+        if keys.has("kv_lora_rank") {
+            return deepseek::deepseek_v3(keys);
+        }
+        for state in [
+            "state_size",
+            "ssm_state_size",
+            "mamba_d_state",
+            "conv_L_cache",
+            "decoder_layers",
+        ] {
+            if let Some((name, value)) = keys.get(&[state]) {
+                return Err(keys.unsupported(name, value, "decoders of attention layers only,"));
+            }
+        }
+        build(keys, kind)
+    }
+}
+
+fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
+    let is = |list: &[&str]| list.contains(&kind);
+    let sizes = sizes(keys)?;
+    let layers = keys.layers(
+        &["num_hidden_layers", "n_layer", "n_layers", "num_layers"],
+        None,
+    )?;
+    let vocabulary = keys.vocabulary(None)?;
+    let epsilon = 1e-5;
+    let norm_kind = if is(LAYER_NORM) {
+        NormKind::Layer
+    } else if kind.contains("gemma") {
+        NormKind::RmsUnitOffset
+    } else {
+        NormKind::Rms
+    };
+    let norm = |name, width| Norm {
+        name,
+        width,
+        kind: norm_kind,
+        epsilon,
+        bias: false,
+    };
+    let rope = if is(UNROTATED) {
+        None
+    } else {
+        let partial = keys.optional_float(&["partial_rotary_factor", "rotary_pct"])?;
+        Some(
+            read_rope(
+                keys,
+                sizes.head_dim,
+                &RopeDefaults {
+                    partial: partial.unwrap_or(1.0).clamp(0.1, 1.0),
+                    ..RopeDefaults::default()
+                },
+            )
+            .unwrap_or(Rope {
+                dims: sizes.head_dim,
+                theta: 10_000.0,
+                scaling: crate::block::RopeScaling::None,
+                pairing: crate::block::RopePairing::Halves,
+            }),
+        )
+    };
+    let window = keys
+        .positions(&["sliding_window"])?
+        .filter(|window| *window > 0);
+    let slides = sliding(keys, layers, window.is_some());
+    let attention = attention(
+        &sizes,
+        is(FUSED),
+        rope.clone(),
+        is(HEAD_NORMS).then(|| {
+            if kind.starts_with("olmo") || kind == "flex_olmo" {
+                [
+                    norm("q_norm", sizes.heads * sizes.head_dim),
+                    norm("k_norm", sizes.kv_heads * sizes.head_dim),
+                ]
+            } else {
+                [
+                    norm("q_norm", sizes.head_dim),
+                    norm("k_norm", sizes.head_dim),
+                ]
+            }
+        }),
+    );
+    let activation = activation(keys)?;
+    let mut dense = mlp(&sizes, sizes.inner, !is(UNGATED), activation);
+    if keys.text(&["hidden_act", "activation_function"])? == Some("gelu_new") {
+        dense.activation_name = GELU_NEW;
+    }
+    let moe = experts(keys, &sizes, activation)?;
+    let first = keys.count(&["first_k_dense_replace", "moe_layer_start_index"], 0)?;
+    let layer = |index: u32| {
+        let feed = match &moe {
+            Some(moe) if u64::from(index) >= first => FeedForward::Moe(Box::new(*moe)),
+            _ => FeedForward::Dense(dense),
+        };
+        let after = is(AFTER_NORMS).then(|| norm("after", sizes.hidden));
+        Layer {
+            width: sizes.hidden,
+            arrangement: if is(PARALLEL) {
+                Arrangement::Parallel
+            } else {
+                Arrangement::PreNorm
+            },
+            mixer_norm: norm("mixer_norm", sizes.hidden),
+            mixer: Mixer::Attention(Attention {
+                window: window.filter(|_| slides.get(index as usize).copied().unwrap_or(false)),
+                ..attention.clone()
+            }),
+            after_mixer_norm: after,
+            // Side by side, both parts take the result of one norm.
+            feed_norm: norm("feed_norm", if is(PARALLEL) { 0 } else { sizes.hidden }),
+            feed,
+            after_feed_norm: after,
+        }
+    };
+    let decoder = Decoder {
+        hidden: sizes.hidden,
+        embedding: Embedding {
+            name: "embedding",
+            scale_name: "embedding_scale",
+            vocabulary,
+            width: sizes.hidden,
+            scale: kind.contains("gemma").then_some(1.0),
+        },
+        positions: None,
+        project_in: None,
+        tables: rope.as_ref().map(shared_table).unwrap_or_default(),
+        layers_prefix: "layers",
+        groups: group(layers, layer),
+        final_norm: Some(norm("norm", sizes.hidden)),
+        project_out: None,
+        head: Head {
+            linear: Linear::new("lm_head", sizes.hidden, vocabulary, false).plain(),
+            tied: keys.flag(&["tie_word_embeddings"], false)?,
+            softcap: None,
+        },
+        max_positions: None,
+        optional_prefix: None,
+    };
+    finish(keys, None, Some(decoder))
+}
+
+fn sizes(keys: &Keys<'_>) -> Result<Sizes, ModelError> {
+    let hidden = keys.size(
+        &["hidden_size", "n_embd", "d_model", "hidden_dim", "n_embed"],
+        None,
+    )?;
+    let heads = keys.size(
+        &["num_attention_heads", "n_head", "n_heads", "num_heads"],
+        None,
+    )?;
+    let multi_query =
+        keys.flag(&["multi_query"], false)? && !keys.flag(&["new_decoder_architecture"], false)?;
+    let kv_default = if multi_query { 1 } else { heads };
+    let kv_heads = keys.size(
+        &["num_key_value_heads", "num_kv_heads", "n_head_kv"],
+        Some(kv_default),
+    )?;
+    let kv_heads = if multi_query { 1 } else { kv_heads.min(heads) };
+    let head_dim = match keys.optional_size(&["head_dim", "attention_head_dim"])? {
+        Some(head_dim) => head_dim,
+        None => hidden / heads,
+    };
+    if head_dim == 0 {
+        return Err(keys.contradiction(
+            "num_attention_heads",
+            heads,
+            format!("`hidden_size` = {hidden}"),
+        ));
+    }
+    Ok(Sizes {
+        hidden,
+        inner: keys.size(
+            &[
+                "intermediate_size",
+                "n_inner",
+                "ffn_dim",
+                "ffn_hidden_size",
+                "d_ff",
+                "inner_dim",
+            ],
+            Some(hidden.saturating_mul(4)),
+        )?,
+        heads,
+        kv_heads,
+        head_dim,
+    })
+}
+
+/// Which layers slide: as listed, else all where there is a window and no pattern.
+fn sliding(keys: &Keys<'_>, layers: u32, windowed: bool) -> Vec<bool> {
+    let listed = keys
+        .get(&["layer_types"])
+        .and_then(|(_, value)| value.as_array());
+    if let Some(list) = listed {
+        return list
+            .iter()
+            .map(|entry| entry.as_str().is_some_and(|kind| kind.contains("sliding")))
+            .collect();
+    }
+    let pattern = keys
+        .optional_size(&["sliding_window_pattern", "_sliding_window_pattern"])
+        .ok()
+        .flatten();
+    (0..layers)
+        .map(|index| {
+            windowed && pattern.is_none_or(|pattern| !u64::from(index + 1).is_multiple_of(pattern))
+        })
+        .collect()
+}
+
+fn attention(
+    sizes: &Sizes,
+    fused: bool,
+    rope: Option<Rope>,
+    norms: Option<[Norm; 2]>,
+) -> Attention {
+    let queries = sizes.heads * sizes.head_dim;
+    let keys = sizes.kv_heads * sizes.head_dim;
+    let [q_norm, k_norm] = norms.map_or([None, None], |norms| norms.map(Some));
+    Attention {
+        name: "attention",
+        rope_name: "attention.rope",
+        heads: sizes.heads,
+        kv_heads: sizes.kv_heads,
+        head_dim: sizes.head_dim,
+        projections: if fused {
+            Projections::Fused {
+                qkv: Linear::new("attention.qkv", sizes.hidden, queries + 2 * keys, false),
+                order: QkvOrder::Concatenated,
+            }
+        } else {
+            Projections::Separate {
+                q: Linear::new("attention.q", sizes.hidden, queries, false),
+                k: Linear::new("attention.k", sizes.hidden, keys, false),
+                v: Linear::new("attention.v", sizes.hidden, keys, false),
+            }
+        },
+        output: Linear::new("attention.output", queries, sizes.hidden, false),
+        q_norm,
+        k_norm,
+        rope,
+        rope_table: None,
+        window: None,
+        sinks: None,
+        softcap: None,
+        scale: (sizes.head_dim as f64).powf(-0.5),
+    }
+}
+
+fn activation(keys: &Keys<'_>) -> Result<ActivationKind, ModelError> {
+    let name = keys.text(&[
+        "hidden_act",
+        "hidden_activation",
+        "activation_function",
+        "activation",
+    ])?;
+    Ok(name
+        .and_then(ActivationKind::from_name)
+        .unwrap_or(ActivationKind::Silu))
+}
+
+fn mlp(sizes: &Sizes, inner: u64, gated: bool, activation: ActivationKind) -> Mlp {
+    let up = Linear::new("mlp.up", sizes.hidden, inner, false);
+    Mlp {
+        activation_name: "mlp.activation",
+        input: if gated {
+            MlpInput::Gated {
+                gate: Linear::new("mlp.gate", sizes.hidden, inner, false),
+                up,
+            }
+        } else {
+            MlpInput::Plain(up)
+        },
+        down: Linear::new("mlp.down", inner, sizes.hidden, false),
+        activation,
+    }
+}
+
+fn experts(
+    keys: &Keys<'_>,
+    sizes: &Sizes,
+    activation: ActivationKind,
+) -> Result<Option<Moe>, ModelError> {
+    let names = [
+        "num_experts",
+        "num_local_experts",
+        "n_routed_experts",
+        "moe_num_experts",
+    ];
+    let count = keys.count(&names, 0)?;
+    if count < 2 {
+        return Ok(None);
+    }
+    let top_k = keys.size(
+        &[
+            "num_experts_per_tok",
+            "num_experts_per_token",
+            "moe_topk",
+            "moe_k",
+            "top_k_experts",
+        ],
+        Some(2),
+    )?;
+    let inner = keys.size(
+        &["moe_intermediate_size", "expert_intermediate_size"],
+        Some(sizes.inner),
+    )?;
+    let shared = keys
+        .count(&["n_shared_experts", "num_shared_experts"], 0)?
+        .saturating_mul(inner);
+    let shared = keys.count(
+        &[
+            "shared_expert_intermediate_size",
+            "shared_intermediate_size",
+        ],
+        shared,
+    )?;
+    let scored_by_sigmoid =
+        keys.text(&["scoring_func"])? == Some("sigmoid") || keys.has("routed_scaling_factor");
+    Ok(Some(Moe {
+        router: Router {
+            gate: Linear::new("mlp.router", sizes.hidden, count, false).plain(),
+            correction: None,
+            scoring: if scored_by_sigmoid {
+                Scoring::Sigmoid
+            } else {
+                Scoring::Softmax
+            },
+            normalize: keys.flag(&["norm_topk_prob"], true)?,
+            scaling: 1.0,
+            groups: None,
+        },
+        experts: Experts {
+            name: "mlp.experts",
+            count,
+            top_k: top_k.min(count),
+            hidden: sizes.hidden,
+            intermediate: inner,
+            activation,
+            weights: ExpertWeights::PerExpert {
+                prefix: "mlp.experts",
+                gate: "gate",
+                up: "up",
+                down: "down",
+            },
+        },
+        shared: (shared > 0).then(|| mlp(sizes, shared, true, activation)),
+        shared_gate: None,
+    }))
+}

@@ -1,0 +1,136 @@
+//! Predicted GPU times beside measured ones, and the split between what may be fitted and what grades.
+
+use std::collections::BTreeSet;
+
+use llmprof_theory::{
+    Phase,
+    predict::{EfficiencyProfile, Grade, GradeSummary, KernelCurves, Split, grades, summarize},
+};
+use serde_json::Value;
+
+const TIMES: &str = include_str!("../../../fixtures/h200/kernels/times.json");
+
+fn eager() -> EfficiencyProfile {
+    EfficiencyProfile::embedded("hf_eager").expect("it is embedded")
+}
+
+fn summary(all: &[Grade], keep: impl Fn(&Grade) -> bool) -> GradeSummary {
+    let kept: Vec<_> = all.iter().filter(|grade| keep(grade)).collect();
+    summarize(&kept).expect("some are kept")
+}
+
+fn names(split: &str) -> BTreeSet<String> {
+    let times: Value = serde_json::from_str(TIMES).expect("valid JSON");
+    let models = times["models"].as_array().expect("a list");
+    let of = models.iter().filter(|model| model["split"] == split);
+    of.map(|model| model["model"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+#[test]
+fn curves_rest_on_calibration_models_only() {
+    let (calibration, grading) = (names("calibration"), names("grading"));
+    assert!(calibration.len() >= 10 && grading.len() >= 20);
+    assert!(calibration.is_disjoint(&grading));
+    // The recipe writes down which models it read.
+    let used: BTreeSet<_> = KernelCurves::embedded("h200")
+        .unwrap()
+        .models
+        .into_iter()
+        .collect();
+    assert!(!used.is_empty());
+    assert!(used.is_subset(&calibration), "{used:?}");
+}
+
+#[test]
+fn held_out_models_meet_the_goal() {
+    let all = grades(&eager()).unwrap();
+    let held_out = summary(&all, |grade| {
+        grade.split == Split::Grading && !grade.by_common_keys
+    });
+    assert!(held_out.times >= 200, "{held_out:?}");
+    assert!(held_out.median <= 0.05, "{held_out:?}");
+    assert!(held_out.p90 <= 0.15, "{held_out:?}");
+    assert!((0.85..=0.97).contains(&held_out.coverage), "{held_out:?}");
+    assert!(held_out.half_width <= 0.15, "{held_out:?}");
+    for grade in &all {
+        assert!(grade.roofline_ns < grade.measured_ns, "{grade:?}");
+        assert!(
+            grade.low_ns < grade.predicted_ns && grade.predicted_ns < grade.high_ns,
+            "{grade:?}"
+        );
+    }
+}
+
+#[test]
+fn spreads_are_those_of_the_calibration_models() {
+    let profile = eager();
+    let all = grades(&profile).unwrap();
+    let spreads = profile.spreads.unwrap();
+    for (phase, spread) in [
+        (Phase::Prefill, spreads.prefill),
+        (Phase::Decode, spreads.decode),
+    ] {
+        let seen = summary(&all, |grade| {
+            grade.split == Split::Calibration && !grade.by_common_keys && grade.phase == phase
+        });
+        // As the profile says: models that nothing was fitted to lie further off.
+        let (low, high) = (seen.low.powf(1.4), seen.high.powf(1.4));
+        assert!(
+            (low - spread.low).abs() < 0.005 && (high - spread.high).abs() < 0.005,
+            "{phase}: {:.3} to {:.3}, written {spread:?}",
+            seen.low,
+            seen.high
+        );
+    }
+}
+
+#[test]
+fn kernels_are_counted_as_they_were_recorded() {
+    let all = grades(&eager()).unwrap();
+    let mut off = Vec::new();
+    for grade in all.iter().filter(|grade| !grade.by_common_keys) {
+        let difference = grade.predicted_kernels.abs_diff(grade.measured_kernels);
+        if difference as f64 > 0.1 * grade.measured_kernels as f64 {
+            off.push(format!(
+                "{} {} {}x{}: {} of {}",
+                grade.model,
+                grade.phase,
+                grade.batch,
+                grade.prompt,
+                grade.predicted_kernels,
+                grade.measured_kernels
+            ));
+        }
+    }
+    assert!(off.is_empty(), "{off:#?}");
+}
+
+#[test]
+fn unknown_types_are_read_by_common_keys() {
+    let all = grades(&eager()).unwrap();
+    let common = summary(&all, |grade| {
+        grade.by_common_keys && grade.model != "falcon_7b"
+    });
+    assert!(common.times >= 50, "{common:?}");
+    assert!(common.median <= 0.06, "{common:?}");
+}
+
+#[test]
+fn bad_curves_are_refused() {
+    let good = include_str!("../curves/h200.json");
+    assert!(KernelCurves::read(good, "mine.json").is_ok());
+    for (from, to, expected) in [
+        ("\"m\":[1,2,", "\"m\":[2,1,", "gemm"),
+        ("\"keys\":[128,", "\"keys\":[0,", "attention"),
+        ("\"peak_flops\":", "\"peak_flop\":", "peak_flop"),
+        ("\"fill\":{", "\"fil\":{", "fil"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let error = KernelCurves::read(&good.replacen(from, to, 1), "mine.json").unwrap_err();
+        assert!(
+            error.contains("mine.json") && error.contains(expected),
+            "{error}"
+        );
+    }
+}

@@ -17,7 +17,10 @@ mod kernel;
 mod phase;
 mod target;
 
-use std::cell::Cell;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
 
 use llmprof_units::{Basis, DType, Nanos};
 use serde::Serialize;
@@ -101,9 +104,14 @@ pub struct Predictor<'a> {
     weights: Cell<Option<(Precision, u64)>>,
     /// Where the kernels of the software are known and the device is a GPU.
     kernels: Option<KernelClock>,
+    /// Steps whose kernels were costed: points of a grid share many.
+    steps: RefCell<HashMap<(Precision, [u64; 4]), KernelSum>>,
     calibration: Calibration,
     spreads: Option<Spreads>,
 }
+
+/// Steps that the cache holds.
+const MOST_STEPS: usize = 1 << 14;
 
 /// Spreads for one workload.
 #[derive(Clone, Copy)]
@@ -159,6 +167,7 @@ impl<'a> Predictor<'a> {
             clock: Clock::new(Roof::new(device), profile),
             weights: Cell::new(None),
             kernels,
+            steps: RefCell::default(),
             calibration,
             spreads: profile.spreads,
         }
@@ -257,9 +266,7 @@ impl<'a> Predictor<'a> {
     ) {
         let (past, steps) = (pass.past as f64, pass.steps as f64);
         let mut at = |past: f64, weight: f64| {
-            eager::lower(self.model, workload, pass, past, &mut |kernel, launches| {
-                sum.add(&clock.time(kernel), launches * weight, kernel.bytes());
-            });
+            sum.add_times(&self.step(clock, workload, pass, past), weight);
         };
         if pass.steps <= 1 {
             at(past, steps);
@@ -269,6 +276,27 @@ impl<'a> Predictor<'a> {
         at(past, steps / 6.0);
         at(f64::midpoint(past, last).floor(), steps * 4.0 / 6.0);
         at(last, steps / 6.0);
+    }
+
+    /// The kernels of one step, from the cache where its shape was seen before.
+    fn step(&self, clock: &KernelClock, workload: &Workload, pass: &Pass, past: f64) -> KernelSum {
+        let key = (
+            workload.precision,
+            [pass.batch, pass.queries, pass.logits, past as u64],
+        );
+        if let Some(known) = self.steps.borrow().get(&key) {
+            return *known;
+        }
+        let mut sum = KernelSum::default();
+        eager::lower(self.model, workload, pass, past, &mut |kernel, launches| {
+            sum.add(&clock.time(kernel), launches, kernel.bytes());
+        });
+        let mut steps = self.steps.borrow_mut();
+        if steps.len() >= MOST_STEPS {
+            steps.clear();
+        }
+        steps.insert(key, sum);
+        sum
     }
 
     /// The kernels of the first step of prefill or of decode, each with its launches and its time, in the order of launch

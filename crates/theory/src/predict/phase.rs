@@ -129,6 +129,16 @@ impl KernelSum {
         self.kernels += launches;
         self.bytes += bytes * launches;
     }
+
+    /// Adds another sum so many times.
+    pub(super) fn add_times(&mut self, other: &Self, times: f64) {
+        self.time.fixed += other.time.fixed * times;
+        self.time.tensor += other.time.tensor * times;
+        self.time.vector += other.time.vector * times;
+        self.time.memory += other.time.memory * times;
+        self.kernels += other.kernels * times;
+        self.bytes += other.bytes * times;
+    }
 }
 
 /// Sums over the operators of a phase, in seconds.

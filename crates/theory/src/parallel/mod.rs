@@ -139,6 +139,15 @@ impl Spread {
                 .map(|capacity| needed <= capacity),
             ..found.memory
         };
+        if self.parallel.ranks() > 1 {
+            found.prefill_gpu_ns = found.prefill_gpu_ns + prefill;
+            found.decode_step_gpu_ns = found.decode_step_gpu_ns + step;
+            // Errors were measured on one device.
+            found.ttft_interval = None;
+            found.tpot_interval = None;
+            found.prefill_gpu_interval = None;
+            found.decode_step_gpu_interval = None;
+        }
         Ok(SpreadPrediction {
             prediction: found,
             prefill_communication_ns: prefill,

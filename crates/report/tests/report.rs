@@ -118,8 +118,10 @@ fn markdown_and_page_tell_the_same() {
             "{}",
             section.key
         );
+        // What is only drawn has no place in a text.
+        let is_drawn = |block: &Block| matches!(block, Block::Chart(_));
         assert!(
-            text.contains(&format!("## {}", section.title)),
+            section.blocks.iter().all(is_drawn) || text.contains(&format!("## {}", section.title)),
             "{}",
             section.title
         );

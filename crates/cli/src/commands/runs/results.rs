@@ -91,7 +91,7 @@ mod tests {
         let metrics = r#"{"aggregates": {"ttft_ms": {"mean": 12.5}, "tpot_ms": null, "tokens_per_s": {"mean": 40.0}},
             "phases": [{"phase": "decode", "class": "memory_bound", "plain_wall_ns": null, "waterfall": {"wall_ns": 2000000}}]}"#;
         let analysis = r#"{"findings": [
-            {"code": "copies", "phase": "decode", "conclusion": {"kind": "copies", "share": 0.5}, "evidence": [], "confidence": "high",
+            {"code": "copies", "phase": "decode", "conclusion": {"kind": "copies", "share": 0.5, "is_on_device": false}, "evidence": [], "confidence": "high",
              "gain": {"of": "run", "factor": 2.0, "derivation": {"formula": "without_part", "wall_ns": 2, "part_ns": 1}}},
             {"code": "idle", "phase": "decode", "evidence": [], "confidence": "abstains", "abstains": {"reason": "no_phases"}}]}"#;
         std::fs::write(run.path().join("metrics.json"), metrics).unwrap();

@@ -140,8 +140,8 @@ impl Spread {
             ..found.memory
         };
         if self.parallel.ranks() > 1 {
-            found.prefill_gpu_ns = found.prefill_gpu_ns + prefill;
-            found.decode_step_gpu_ns = found.decode_step_gpu_ns + step;
+            found.prefill_gpu_ns += prefill;
+            found.decode_step_gpu_ns += step;
             // Errors were measured on one device.
             found.ttft_interval = None;
             found.tpot_interval = None;

@@ -94,7 +94,8 @@ pub(crate) fn xla_module(text: &str) -> Option<String> {
     let module = values
         .split(',')
         .find_map(|value| value.strip_prefix("hlo_module="))?;
-    (!module.is_empty()).then(|| module.to_owned())
+    // The autotuner runs each fusion as a module of its own.
+    (!module.is_empty() && !module.contains("_fusion")).then(|| module.to_owned())
 }
 
 /// The name of a step of PyTorch's profiler: `ProfilerStep#12`.
@@ -126,5 +127,6 @@ mod tests {
         let module = "XlaModule:#prefix=jit(step),hlo_module=jit_step,program_id=14#";
         assert_eq!(xla_module(module).as_deref(), Some("jit_step"));
         assert_eq!(xla_module("XlaModule:#hlo_module=#"), None);
+        assert_eq!(xla_module("XlaModule:#hlo_module=gemm_fusion_dot.9#"), None);
     }
 }

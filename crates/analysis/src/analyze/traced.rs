@@ -66,18 +66,15 @@ pub(super) fn of_trace(
     let telemetry = HostTelemetry::of(record);
     let (latency, latency_issues) = Latency::of(record);
     issues.extend(record.issues.iter().cloned());
-    if is_measured {
-        issues.extend(latency_issues);
-        issues.extend(telemetry::issues(telemetry.as_ref()));
-    }
+    let of_passes = latency_issues
+        .into_iter()
+        .chain(telemetry::issues(telemetry.as_ref()));
+    issues.extend(of_passes.filter(|_| is_measured));
     absent(subject.is_some(), device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
     let roof = roof.as_ref().filter(|_| lanes.len() <= 1);
-    let workload = subject.map(|subject| Workload {
-        routing: measured_routing(&subject.workload, trace, &structure),
-        ..subject.workload
-    });
+    let workload = subject.map(|subject| measured_workload(subject, trace, &structure));
     let theory = subject.zip(workload.as_ref());
     let theory = theory.map(|(subject, workload)| Theory {
         model: subject.model,
@@ -113,11 +110,7 @@ pub(super) fn of_trace(
         record,
         captured: recorded.pass,
         telemetry: telemetry.as_ref(),
-        prefills: found
-            .iter()
-            .filter(|phase| phase.phase == RunPhase::Prefill)
-            .map(|phase| phase.intervals.len())
-            .sum(),
+        prefills: prefills(&found),
         roof,
     };
     let phases = judged(&tracing, &found, &structure.phases, &mut issues);
@@ -151,6 +144,22 @@ pub(super) fn of_trace(
         issues,
         ..Analysis::default()
     }
+}
+
+/// The workload with the experts that the trace shows to be reached.
+fn measured_workload(subject: &Subject<'_>, trace: &Trace, structure: &Structure) -> Workload {
+    Workload {
+        routing: measured_routing(&subject.workload, trace, structure),
+        ..subject.workload
+    }
+}
+
+fn prefills(found: &[TracePhase]) -> usize {
+    found
+        .iter()
+        .filter(|phase| phase.phase == RunPhase::Prefill)
+        .map(|phase| phase.intervals.len())
+        .sum()
 }
 
 /// All phases on all lanes, each with the passes that it ran.

@@ -67,7 +67,10 @@ pub(super) fn link(document: &mut Document, analysis: &Analysis) {
         links.extend(
             name.filter(|name| on_timeline.contains(name))
                 .map(|name| Link {
-                    label: format!("{name} on the timeline"),
+                    label: format!(
+                        "{} on the timeline",
+                        phase.map_or(name.as_str(), PhaseAnalysis::name)
+                    ),
                     target: Target::Phase(name),
                 }),
         );

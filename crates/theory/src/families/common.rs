@@ -147,6 +147,21 @@ impl Model {
     }
 }
 
+/// The rotation that a config states; Llama's where it states none that can be read.
+fn rope(keys: &Keys<'_>, head_dim: u64) -> Result<Rope, ModelError> {
+    let partial = keys.optional_float(&["partial_rotary_factor", "rotary_pct"])?;
+    let defaults = RopeDefaults {
+        partial: partial.unwrap_or(1.0).clamp(0.1, 1.0),
+        ..RopeDefaults::default()
+    };
+    Ok(read_rope(keys, head_dim, &defaults).unwrap_or(Rope {
+        dims: head_dim,
+        theta: 10_000.0,
+        scaling: crate::block::RopeScaling::None,
+        pairing: crate::block::RopePairing::Halves,
+    }))
+}
+
 fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
     let is = |list: &[&str]| list.contains(&kind);
     let sizes = sizes(keys)?;
@@ -173,23 +188,7 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
     let rope = if is(UNROTATED) {
         None
     } else {
-        let partial = keys.optional_float(&["partial_rotary_factor", "rotary_pct"])?;
-        Some(
-            read_rope(
-                keys,
-                sizes.head_dim,
-                &RopeDefaults {
-                    partial: partial.unwrap_or(1.0).clamp(0.1, 1.0),
-                    ..RopeDefaults::default()
-                },
-            )
-            .unwrap_or(Rope {
-                dims: sizes.head_dim,
-                theta: 10_000.0,
-                scaling: crate::block::RopeScaling::None,
-                pairing: crate::block::RopePairing::Halves,
-            }),
-        )
+        Some(rope(keys, sizes.head_dim)?)
     };
     let window = keys
         .positions(&["sliding_window"])?

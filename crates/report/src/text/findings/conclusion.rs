@@ -107,25 +107,30 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
         Conclusion::KvLengths { .. }
         | Conclusion::FirstPass { .. }
         | Conclusion::FirstRange { .. } => first_use(phase, conclusion, factor, &speedup),
-        Conclusion::Throttled {
-            gpu,
-            share,
-            reasons,
-            clock_mhz,
-        } => {
-            let why = match reasons.as_slice() {
-                [] => String::new(),
-                reasons => format!(" ({})", reasons.join(", ").replace('_', " ")),
-            };
-            let clock =
-                clock_mhz.map(|clock| format!(", at {} MHz on average", significant(clock)));
-            format!(
-                "{phase}: GPU {gpu} ran below its clock for {} of the time{why}{}",
-                Percent(*share),
-                clock.unwrap_or_default()
-            )
-        }
+        Conclusion::Throttled { .. } => throttled(phase, conclusion),
     }
+}
+
+fn throttled(phase: &str, conclusion: &Conclusion) -> String {
+    let Conclusion::Throttled {
+        gpu,
+        share,
+        reasons,
+        clock_mhz,
+    } = conclusion
+    else {
+        return String::new();
+    };
+    let why = match reasons.as_slice() {
+        [] => String::new(),
+        reasons => format!(" ({})", reasons.join(", ").replace('_', " ")),
+    };
+    let clock = clock_mhz.map(|clock| format!(", at {} MHz on average", significant(clock)));
+    format!(
+        "{phase}: GPU {gpu} ran below its clock for {} of the time{why}{}",
+        Percent(*share),
+        clock.unwrap_or_default()
+    )
 }
 
 fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
@@ -223,7 +228,7 @@ fn first_use(phase: &str, conclusion: &Conclusion, factor: f64, speedup: &str) -
                 )
             });
             format!(
-                "the first {phase} took {first_ns}, {} the later ones, for the same GPU work{}",
+                "the first {phase} took {first_ns}, {} the later ones, for the same work{}",
                 Times(factor),
                 waits.unwrap_or_default()
             )

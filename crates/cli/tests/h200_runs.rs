@@ -334,7 +334,7 @@ fn the_roofline_time_reads_each_weight_once_a_token() {
         let decode = again.phase("decode");
         let read = decode["plain_utilization"]["weight_bytes"].as_u64();
         assert_eq!(read, Some(STEPS * bytes), "{name}");
-        // At the 4.8 TB/s of the data sheet they are nearly all of the roofline time.
+        // At the 4.8 TB/s of the datasheet they are nearly all of the roofline time.
         let roofline = again.part("decode", "roofline_ns") as f64;
         let weights = (STEPS * bytes) as f64 / 4.8e12 * 1e9;
         assert!(

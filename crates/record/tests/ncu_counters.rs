@@ -603,7 +603,7 @@ fn other_locales_write_the_same_numbers() {
             assert!(found.launches == plain.launches, "{name} {group:?}");
         }
     }
-    // One number in two notations is told; so is a page that leaves its notation open.
+    // Two notations on one page are an issue; so is a page whose numbers fit both.
     let page = |values: [&str; 2]| {
         format!(
             "\"ID\",\"Kernel Name\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\"0\",\"k\",\"s\",\"a\",\"us\",\"{}\"\n\

@@ -60,7 +60,7 @@ impl Notation {
             )
     }
 
-    /// What a cell shows. A mark that stands once and has three digits after it may be either; any other mark is told by
+    /// What a cell shows. A mark that stands once and has three digits after it may be either; any other mark is decided by
     /// its place: the last of two kinds, or one without three digits after it, is the decimal mark, one that is repeated is not.
     pub fn shown_by(cell: &str) -> Shown {
         let body = cell.trim().trim_start_matches(['-', '+']);

@@ -1,4 +1,4 @@
-//! How long kernels take on a device: measured curves by shape, relative to the device's limits.
+//! How long kernels take on a device: measured curves by shape, relative to roofline time.
 //!
 //! A GEMM's or attention's time is a measured ratio to its roofline time plus a fixed time; what only moves elements takes a
 //! fixed time and a time per byte or per element, whichever is longer. Ratios carry over to devices that were not measured,
@@ -393,7 +393,7 @@ impl KernelClock {
         }
     }
 
-    /// `ratio` × (the longer of work and bytes at the device's limits + a fixed time).
+    /// `ratio` × (roofline time of the kernel + a fixed time).
     fn matrix(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
         let tensor = kernel.flops() / self.flops_per_s * ratio;
         let memory = kernel.bytes() / self.bytes_per_s * ratio;

@@ -4,7 +4,7 @@ use super::{Collected, number};
 use crate::issue::Issue;
 use crate::samples::{GpuSample, ThrottleReasons};
 
-/// What `dmon` waits between samples unless it is told otherwise (`-d`).
+/// Default interval between samples of `dmon` (`-d` changes it).
 const PERIOD: Nanos = Nanos(1_000_000_000);
 const SOFTWARE_POWER_CAP: u64 = 0x04;
 const SOFTWARE_THERMAL: u64 = 0x20;

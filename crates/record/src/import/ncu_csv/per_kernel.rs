@@ -51,7 +51,7 @@ impl Columns {
 }
 
 /// Each kernel becomes one launch that stands for all of its launches and has their mean values: `Minimum` and `Maximum` belong to
-/// launches that cannot be told apart any more.
+/// launches that cannot be separated any more.
 pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), NcuError> {
     let columns = Columns::of(&table, sink.place)?;
     let mut kernels: Vec<[String; 4]> = Vec::new();

@@ -95,8 +95,7 @@ pub(super) fn of_trace(
         issues.extend(step_count::follow_patterns(
             &mut found, patterns, model, workload, stated,
         ));
-        let most = lanes.iter().map(|lane| lane.items.len()).sum::<usize>();
-        count(&theory, &found, most.saturating_mul(2))
+        count(&theory, &found, most_calls(&lanes))
     });
     let matching = matched(trace, &structure, &lanes, counted.as_ref());
     let tracing = Tracing {
@@ -152,6 +151,12 @@ fn measured_workload(subject: &Subject<'_>, trace: &Trace, structure: &Structure
         routing: measured_routing(&subject.workload, trace, structure),
         ..subject.workload
     }
+}
+
+/// More calls of operators than the trace can show.
+fn most_calls(lanes: &[Lane]) -> usize {
+    let items: usize = lanes.iter().map(|lane| lane.items.len()).sum();
+    items.saturating_mul(2)
 }
 
 fn prefills(found: &[TracePhase]) -> usize {

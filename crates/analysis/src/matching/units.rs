@@ -272,31 +272,49 @@ impl<'a, 'm> ByModule<'a, 'm> {
         if let Some(verdict) = without_name(item) {
             return verdict;
         }
-        let name = self.trace.text(item.name);
-        let Some(run) = run else {
-            let named = item
-                .window
-                .is_some_and(|window| self.with_modules.contains(&window));
-            if !named {
-                return by_purpose(self.trace, item, UnmatchedReason::NotNeeded, |group| {
-                    let unit = item
-                        .window
-                        .and_then(|window| self.groups.get(&(window, group)));
-                    unit.copied().map_or(
-                        Verdict::Unmatched(UnmatchedReason::NotNeeded),
-                        Verdict::Unit,
-                    )
-                });
+        match (run, item.window) {
+            (Some(run), _) => self.inside(item, run),
+            (None, Some(window)) if self.with_modules.contains(&window) => {
+                self.outside(item, window)
             }
-            return match purpose(item.category, name) {
-                Purpose::Extra => Verdict::Unmatched(UnmatchedReason::NotNeeded),
-                _ => Verdict::Unmatched(UnmatchedReason::OutsideModules),
-            };
-        };
+            (None, _) => self.by_group(item),
+        }
+    }
+
+    /// In a window without ranges of modules.
+    fn by_group(&self, item: &Item) -> Verdict {
+        by_purpose(self.trace, item, UnmatchedReason::NotNeeded, |group| {
+            let unit = item
+                .window
+                .and_then(|window| self.groups.get(&(window, group)));
+            unit.copied().map_or(
+                Verdict::Unmatched(UnmatchedReason::NotNeeded),
+                Verdict::Unit,
+            )
+        })
+    }
+
+    /// Outside of all modules, in a window that has them.
+    fn outside(&mut self, item: &Item, window: usize) -> Verdict {
+        let name = self.trace.text(item.name);
+        let operator = self.counted.tree_of.get(&window).and_then(|&tree| {
+            self.counted.trees[tree].outside(item.category, name, |path| self.has_range(tree, path))
+        });
+        let calls = operator.and_then(|operator| self.calls.get(&(window, operator)));
+        if let Some(&[call]) = calls.map(Vec::as_slice) {
+            return self.unit(call);
+        }
+        Verdict::Unmatched(match purpose(item.category, name) {
+            Purpose::Extra => UnmatchedReason::NotNeeded,
+            _ => UnmatchedReason::OutsideModules,
+        })
+    }
+
+    fn inside(&mut self, item: &Item, run: ModuleRun) -> Verdict {
+        let name = self.trace.text(item.name);
         let tree = &self.counted.trees[run.tree];
         let candidates = tree.candidates(run.module, item.category, name, |path| {
-            tree.find(self.counted.script.path_text(path))
-                .is_some_and(|module| self.ranges.has(run.tree, module))
+            self.has_range(run.tree, path)
         });
         let Some(&first) = candidates.first() else {
             return Verdict::Unmatched(UnmatchedReason::NotNeeded);
@@ -310,9 +328,19 @@ impl<'a, 'm> ByModule<'a, 'm> {
             candidates[(*count - 1).min(candidates.len() - 1)]
         };
         let calls = self.calls.get(&(run.window, chosen));
-        let Some(&call) = calls.and_then(|calls| calls.get(run.instance as usize)) else {
-            return Verdict::Unmatched(UnmatchedReason::RanAgain);
-        };
+        match calls.and_then(|calls| calls.get(run.instance as usize)) {
+            Some(&call) => self.unit(call),
+            None => Verdict::Unmatched(UnmatchedReason::RanAgain),
+        }
+    }
+
+    /// Whether the module of an operator has ranges.
+    fn has_range(&self, tree: usize, path: u32) -> bool {
+        let module = self.counted.trees[tree].find(self.counted.script.path_text(path));
+        module.is_some_and(|module| self.ranges.has(tree, module))
+    }
+
+    fn unit(&mut self, call: u32) -> Verdict {
         let units = &mut self.units;
         let roofline = self.counted.script.calls[call as usize].roofline;
         let unit = *self.unit_of.entry(call).or_insert_with(|| {

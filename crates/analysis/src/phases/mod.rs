@@ -1,7 +1,7 @@
 //! The phases of a trace: from annotations, else from patterns of launches, else one phase.
 
 mod annotations;
-mod engine;
+pub(crate) mod engine;
 pub(crate) mod forward;
 pub(crate) mod training;
 

@@ -244,6 +244,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("waterfall.unattributed", "{phase}: {share:percent} of the time is unattributed"),
     Row::new("run.slowed_by_capture", "{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
         .hint("run again on a quiet machine, or record less of it"),
+    Row::new("run.plain_pass_slower", "{phase} took {ratio:times} as long in the profiled pass as in the plain passes: something else slowed the plain passes, and latencies are too long")
+        .hint("run again on a quiet machine, with more warm-up or passes"),
     Row::new("run.other_steps", "decode: launch patterns show {shown:step}, the workload states {steps}; the analysis uses {shown}"),
     Row::new("invariant.above_peak", "{phase}: roofline, MFU and MBU left out: {figure} would be {share:percent}, since the work of the model and workload does not fit in the {wall_ns:ns} recorded")
         .hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device"),

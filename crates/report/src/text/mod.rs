@@ -14,6 +14,7 @@ pub mod issue_table;
 mod issues;
 pub mod kernel_report;
 pub mod latency;
+pub mod load;
 pub mod memory;
 pub mod modules;
 pub mod phases;

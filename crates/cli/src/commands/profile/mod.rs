@@ -187,6 +187,10 @@ pub(crate) struct Profiled {
 }
 
 impl Profiled {
+    pub(crate) fn record(&self) -> &RunRecord {
+        &self.record
+    }
+
     /// What a terminal prints of them.
     pub(crate) fn digest(&self) -> Vec<String> {
         let results = Results {

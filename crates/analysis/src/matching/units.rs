@@ -247,13 +247,12 @@ impl<'a, 'm> ByModule<'a, 'm> {
         let mut in_module = Vec::with_capacity(lanes.len());
         for (lane, around) in lanes.iter().zip(&self.ranges.around) {
             in_module.push(around.iter().map(Option::is_some).collect());
-            verdicts.push(
-                lane.items
-                    .iter()
-                    .zip(around)
-                    .map(|(item, run)| self.decide(item, *run))
-                    .collect(),
-            );
+            let mut last = None;
+            let decided = lane.items.iter().zip(around).map(|(item, run)| {
+                last = run.or(last);
+                self.decide(item, *run, last)
+            });
+            verdicts.push(decided.collect());
         }
         Matching {
             units: self.units,
@@ -268,14 +267,15 @@ impl<'a, 'm> ByModule<'a, 'm> {
         }
     }
 
-    fn decide(&mut self, item: &Item, run: Option<ModuleRun>) -> Verdict {
+    /// `last` is the module of the item, or else of the last item before it that lies in one.
+    fn decide(&mut self, item: &Item, run: Option<ModuleRun>, last: Option<ModuleRun>) -> Verdict {
         if let Some(verdict) = without_name(item) {
             return verdict;
         }
         match (run, item.window) {
             (Some(run), _) => self.inside(item, run),
             (None, Some(window)) if self.with_modules.contains(&window) => {
-                self.outside(item, window)
+                self.outside(item, window, last)
             }
             (None, _) => self.by_group(item),
         }
@@ -294,14 +294,16 @@ impl<'a, 'm> ByModule<'a, 'm> {
         })
     }
 
-    /// Outside of all modules, in a window that has them.
-    fn outside(&mut self, item: &Item, window: usize) -> Verdict {
+    /// Outside of all modules, in a window that has them: `last` tells in which forward pass of the window.
+    fn outside(&mut self, item: &Item, window: usize, last: Option<ModuleRun>) -> Verdict {
         let name = self.trace.text(item.name);
         let operator = self.counted.tree_of.get(&window).and_then(|&tree| {
             self.counted.trees[tree].outside(item.category, name, |path| self.has_range(tree, path))
         });
         let calls = operator.and_then(|operator| self.calls.get(&(window, operator)));
-        if let Some(&[call]) = calls.map(Vec::as_slice) {
+        let instance = last.filter(|last| last.window == window);
+        let instance = instance.map_or(0, |last| last.instance as usize);
+        if let Some(&call) = calls.and_then(|calls| calls.get(instance)) {
             return self.unit(call);
         }
         Verdict::Unmatched(match purpose(item.category, name) {

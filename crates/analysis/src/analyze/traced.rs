@@ -23,6 +23,7 @@ use crate::analyze::tracing::Tracing;
 use crate::assumption::Assumption;
 use crate::attribution::operators::OperatorRow;
 use crate::capture_cost;
+use crate::findings::gemm_shapes::ShapedGemms;
 use crate::findings::{Facts, findings, throttling};
 use crate::latency::{Latency, load_time};
 use crate::matching::lanes::{Lane, lanes};
@@ -120,6 +121,7 @@ pub(super) fn of_trace(
         latency: &latency,
         unrecorded_seconds: unrecorded_seconds(&found, record),
         copies_stay_on_device: copies_stay_on_device(trace),
+        gemms: ShapedGemms::of(&timeline),
         phases: phases
             .iter()
             .map(|(phase, passes)| (phase, passes.clone()))

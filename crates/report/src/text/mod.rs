@@ -32,7 +32,9 @@ pub(crate) mod unmatched;
 pub mod waterfall;
 
 pub use assumptions::assumption;
-pub(crate) use findings::{OVERLAP, abstention, derivation, evidence, figure, whole};
+pub(crate) use findings::{
+    OVERLAP, abstention, derivation, evidence, figure, is_noticed, no_conclusion, whole,
+};
 pub use findings::{Runtime, finding, gain, knob};
 pub use issues::{hint, issue, issue_line, warning_lines};
 

@@ -244,7 +244,7 @@ impl Recorded {
         let dir = store.path().join("server").join(name);
         let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
         inner.describe("bench", name, &[])?;
-        let kept = profile::keep(profiles, None, None, Vec::new(), &mut inner);
+        let kept = profile::keep(profiles, "the server", None, None, Vec::new(), &mut inner);
         let is_whole = |kept: &profile::Profiled| kept.unwritten().is_none();
         let status = if kept.as_ref().is_ok_and(is_whole) {
             RunStatus::Complete

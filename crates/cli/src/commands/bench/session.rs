@@ -497,7 +497,7 @@ mod tests {
         profile.traces = traces(folder.path());
         profile.read_steps(&mut issues);
         assert_eq!(profile.traces, [first, second]);
-        assert_eq!((profile.steps.len(), issues.len()), (27, 0));
+        assert_eq!((profile.steps.len(), issues.len()), (25, 0));
         // Without any engine, what there is is shown.
         profile = Profile {
             traces: vec![api.clone()],

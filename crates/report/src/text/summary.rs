@@ -192,21 +192,18 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
     let (whole, note) = if timeline.scaled.is_some() {
         let idle = timeline.devices.iter().map(|device| device.total.idle_ns.0);
         let seen = idle.fold(totals.busy_ns.0, i64::saturating_add);
-        (seen, " sampled")
+        (seen, "sampled")
     } else {
         let devices = i64::try_from(devices).unwrap_or(i64::MAX);
-        (totals.device_span_ns.0.saturating_mul(devices), "")
+        (totals.device_span_ns.0.saturating_mul(devices), "GPU span")
     };
     let busy = Percent(totals.busy_ns.0 as f64 / whole.max(1) as f64);
     let of_each = if devices > 1 {
-        format!(
-            " of {devices} GPUs × {} GPU span",
-            Nanos(whole / devices as i64)
-        )
+        format!("{devices} GPUs × {}", Nanos(whole / devices as i64))
     } else {
-        format!(" of {} GPU span", Nanos(whole))
+        Nanos(whole).to_string()
     };
-    let mut parts = vec![format!("GPU busy {busy}{of_each}{note}")];
+    let mut parts = vec![format!("GPU busy {busy} of {of_each} {note}")];
     parts.extend(outside_phases(timeline).map(|time| format!("{time} outside the phases")));
     parts.push(format!(
         "{} ({})",

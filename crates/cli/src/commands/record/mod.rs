@@ -246,7 +246,7 @@ fn uses_cuda(directory: &Path, processes: &[Watched]) -> Result<bool, Failure> {
 }
 
 /// What the processes said over the control channel and their files may not: a full disk leaves no room for it.
-fn issues(processes: &[Watched]) -> Vec<Issue> {
+pub(crate) fn issues(processes: &[Watched]) -> Vec<Issue> {
     let dropped = processes.iter().filter_map(|process| {
         let (count, why) = process.dropped.as_ref()?;
         let issue = Issue::error("record.dropped")
@@ -276,7 +276,7 @@ fn is_bounded(args: &RecordArgs) -> bool {
 }
 
 /// Why there is nothing of any process.
-fn nothing(processes: &[Watched]) -> Issue {
+pub(crate) fn nothing(processes: &[Watched]) -> Issue {
     let refused = processes.iter().find_map(|process| {
         let why = process.refused.as_ref()?;
         let issue = Issue::error("record.refused").with("why", why.as_str());

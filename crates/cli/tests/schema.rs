@@ -182,7 +182,8 @@ fn every_key_of_a_comparison_is_listed() {
     let request = "model=local model.config=tiny.json model.dtype=f32 workload.prompt_tokens=8 \
                    infer.max_new_tokens=4 hardware.spec=xeon_8480";
     let words = [
-        "compare", "--run", request, "--run", request, "--rounds", "2", "-o", "turns",
+        "compare", "--run", request, "--run", request, "--rounds", "2", "--time", "1s", "-o",
+        "turns",
     ];
     common::works(folder.path(), &words);
     check(&folder.path().join("turns"), &["compare.json"]);

@@ -374,3 +374,19 @@ fn close(rows: &mut Vec<WorkRow>, sum: f64) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinned_values_keep_their_percentiles() {
+        let values: Vec<f64> = (0..100_001).rev().map(f64::from).collect();
+        let kept = thinned(values);
+        assert_eq!(kept.len(), MOST_GAPS);
+        assert_eq!((kept[0], kept[MOST_GAPS - 1]), (0.0, 100_000.0));
+        let p99 = kept[MOST_GAPS * 99 / 100];
+        assert!((p99 / 99_000.0 - 1.0).abs() < 1e-3, "{p99}");
+        assert_eq!(thinned(vec![2.0, 1.0]), [1.0, 2.0]);
+    }
+}

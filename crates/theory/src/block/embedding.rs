@@ -121,12 +121,14 @@ impl Head {
             return;
         }
         let linear = &self.linear;
-        if self.input_scale.is_some() {
-            lowering.elementwise(Kind::Scale, "lm_head.scale", (rows, linear.inputs), 1, 1);
-        }
         let mut step = lowering.linear_step(linear, rows);
         step.parameters = if self.tied { 0 } else { linear.parameters() };
         step.traffic.boundary = step.traffic.activation_write;
+        if self.input_scale.is_some() {
+            // A factor that a GEMM takes along.
+            let scaled = product(&[rows, linear.inputs]);
+            step.vector = step.vector.saturating_add(scaled);
+        }
         lowering.emit_in(
             Kind::Linear,
             linear.name,

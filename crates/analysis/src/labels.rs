@@ -8,6 +8,9 @@ pub(crate) const STEP: &str = "decode_step";
 /// What PyTorch's profiler calls its steps, before their number.
 pub(crate) const PROFILER_STEP: &str = "ProfilerStep";
 
+/// Names of what an encoder does beside a decoder. Inside of a path they are modules of any model.
+const ENCODER: [&str; 2] = ["encode", "encoder"];
+
 /// Names of annotations, and the phases that they stand for. Names match exactly: `## decoder fp8 None ##` is no decode, and
 /// `capture_32_DECODE` captures a graph.
 const PHASE_NAMES: &[(&str, &str)] = &[
@@ -19,6 +22,8 @@ const PHASE_NAMES: &[(&str, &str)] = &[
     ("decode", "decode"),
     ("vision", "vision"),
     ("image_encoder", "vision"),
+    ("encode", "encoder"),
+    ("encoder", "encoder"),
     ("load", "load"),
     ("load_model", "load"),
     ("model_load", "load"),
@@ -32,6 +37,7 @@ pub(crate) fn phase_of_name(text: &str) -> Option<String> {
         .trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '[' | ']' | '(' | ')'))
         .trim_end_matches(['#', ' ', ':', '-', '_']);
     let found = PHASE_NAMES.iter().find(|(known, _)| *known == name);
+    let found = found.filter(|_| !ENCODER.contains(&name) || text == name);
     found.map(|(_, phase)| (*phase).to_owned())
 }
 
@@ -119,6 +125,9 @@ mod tests {
         assert_eq!(phase("Prefill[0]").as_deref(), Some("prefill"));
         assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
         assert_eq!(phase("upload"), None);
+        assert_eq!(phase("encode").as_deref(), Some("encoder"));
+        assert_eq!(phase("encoder").as_deref(), Some("encoder"));
+        assert_eq!(phase("vision_tower.encoder"), None);
         assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
         assert_eq!(
             own_name("Thunk:#hlo_op=while.5,unique_hlo_op_id=60129542153#"),

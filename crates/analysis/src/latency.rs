@@ -101,6 +101,7 @@ pub struct FirstUse {
 pub(crate) struct PassMeans {
     pub(crate) ttft: Option<f64>,
     pub(crate) tpot: Option<f64>,
+    pub(crate) itl: Option<f64>,
     pub(crate) end_to_end: Option<f64>,
     prefill: Option<f64>,
     decode: Option<f64>,
@@ -247,6 +248,7 @@ impl PassMeans {
                     .collect(),
             ),
             tpot: mean(ordered.iter().filter_map(|&(r, ..)| tpot(r)).collect()),
+            itl: mean(ordered.iter().flat_map(|&(r, ..)| gaps_of(r)).collect()),
             end_to_end: mean(ordered.iter().map(|&(r, _, last)| since(r, last)).collect()),
             prefill: phase(RunPhase::Prefill),
             decode,
@@ -315,7 +317,8 @@ fn first_and_last(request: &Request) -> Option<(Nanos, Nanos)> {
     (first >= request.start_ns && request.token_ns.is_sorted()).then_some((first, last))
 }
 
-fn gaps_of(request: &Request) -> impl Iterator<Item = f64> {
+/// Times between tokens that follow each other.
+pub(crate) fn gaps_of(request: &Request) -> impl Iterator<Item = f64> {
     request
         .token_ns
         .windows(2)

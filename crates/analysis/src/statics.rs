@@ -124,6 +124,9 @@ pub struct Phases {
     /// Image towers; absent without images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vision: Option<PhaseStatics>,
+    /// The encoder; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<PhaseStatics>,
     /// All passes over the prompt.
     pub prefill: PhaseStatics,
     /// One decode step, at the context that follows the prompt.
@@ -138,6 +141,7 @@ impl Phases {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &PhaseStatics)> {
         [
             ("vision", self.vision.as_ref()),
+            ("encoder", self.encoder.as_ref()),
             ("prefill", Some(&self.prefill)),
             ("decode_step", Some(&self.decode_step)),
             ("decode", self.decode.as_ref()),
@@ -252,6 +256,7 @@ pub fn analyze(
         .decode_pass(workload)
         .map(|pass| passes(Phase::Decode, vec![pass]));
     let vision = passes(Phase::Vision, Vec::new());
+    let encoder = passes(Phase::Encoder, Vec::new());
     let roofline =
         |choose: fn(&Rooflines) -> Option<&PhaseRoofline>| rooflines.as_ref().and_then(choose);
 
@@ -284,6 +289,10 @@ pub fn analyze(
                 .vision
                 .as_ref()
                 .map(|cost| phase(cost, roofline(|f| f.vision.as_ref()), &vision)),
+            encoder: costs
+                .encoder
+                .as_ref()
+                .map(|cost| phase(cost, roofline(|f| f.encoder.as_ref()), &encoder)),
             prefill: phase(&costs.prefill, roofline(|f| Some(&f.prefill)), &prefill),
             decode_step: phase(
                 &costs.decode_step,
@@ -325,8 +334,10 @@ impl Passes<'_> {
                 seconds[index] += least.seconds();
             }
         };
-        if self.phase == Phase::Vision {
-            self.model.lower_vision(self.workload, &mut add);
+        match self.phase {
+            Phase::Vision => self.model.lower_vision(self.workload, &mut add),
+            Phase::Encoder => self.model.lower_encoder(self.workload, &mut add),
+            Phase::Prefill | Phase::Decode => {}
         }
         for pass in &self.list {
             self.model.lower(self.workload, pass, &mut add);

@@ -168,6 +168,7 @@ impl Backend for Fake {
                 text: warm_up.then(|| "warm".to_owned()),
                 raw_text: None,
                 cut_prompt_tokens: 0,
+                decoder_prompt_tokens: None,
                 images: Vec::new(),
             })
             .collect();

@@ -12,14 +12,10 @@ const EMBEDDED: FileTree = include!(concat!(env!("OUT_DIR"), "/conf.rs"));
 const PROJECT_CONF: &str = "conf";
 
 /// Keys of earlier sketches and of other tools, and what stands in their place.
-const MOVED: [(&str, &str); 4] = [
+const MOVED: [(&str, &str); 3] = [
     (
         "hardware.device_index",
         "device=cuda:N chooses the GPU; hardware.spec=NAME what it is compared with",
-    ),
-    (
-        "hardware.power_limit_w",
-        "power limits are not modelled: describe the device with lower clocks, hardware.spec=FILE.yaml",
     ),
     (
         "preset",
@@ -36,8 +32,11 @@ pub(crate) fn moved(key: &str) -> Option<&'static str> {
         .find_map(|(old, advice)| (*old == key).then_some(*advice))
 }
 
-/// A mistake in an override of our own config. Its keys are fixed but for a model's design, so that adding one is advice for
-/// that alone.
+/// Places whose keys are the user's own: a model's design, what Hydra has, variables of an environment.
+const FREE: [&str; 4] = ["model.", "hydra.", "runtime.env.", "runtime.serving.env."];
+
+/// A mistake in an override of our own config. Its keys are fixed but for [`FREE`] places, so that adding one is advice for
+/// those alone.
 pub(crate) fn own_failure(error: hydra::Error) -> Failure {
     let hydra::Error::KeyNotInStruct {
         key, line, meant, ..
@@ -50,7 +49,7 @@ pub(crate) fn own_failure(error: hydra::Error) -> Failure {
     if hints.is_empty() {
         hints.extend(meant.as_ref().map(|key| format!("did you mean `{key}`?")));
     }
-    if key.starts_with("model.") || key.starts_with("hydra.") {
+    if FREE.iter().any(|free| key.starts_with(free)) {
         hints.push(format!("to add it: +{line}"));
     }
     if hints.is_empty() {

@@ -62,7 +62,6 @@ const MOVED: &[(&str, &str, Move)] = &[
     ("profiling.ncu.metrics", "pipeline.ncu.metrics", Move::Same),
     ("profiling.outputs.write_ops_csv", "", Move::Always("true")),
     ("hardware.device_index", "device", Move::CudaDevice),
-    ("hardware.power_limit_w", "", Move::Always("null")),
     (
         "use_flash_attn",
         "runtime.attn_implementation",

@@ -411,14 +411,15 @@ fn served_loads_are_compared_by_their_requests() {
             ],
         );
     }
-    let found = compared(folder.path(), &["fast", "slow", "--gate", "ttft:p99<100s"]);
+    let gates = ["--gate", "ttft:p99<100s", "--gate", "itl:p99<100s"];
+    let found = compared(folder.path(), &[&["fast", "slow"][..], &gates].concat());
     assert_eq!(found["a"]["measured_in"], "load");
-    let tpot = found["metrics"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|one| one["metric"] == "tpot")
-        .unwrap();
+    let metric = |key: &str| {
+        let mut metrics = found["metrics"].as_array().unwrap().iter();
+        metrics.find(|one| one["metric"] == key).unwrap()
+    };
+    let (tpot, itl) = (metric("tpot"), metric("itl"));
+    assert!(number(&itl["b"]) >= 19e6, "{itl}");
     assert_eq!(
         (&tpot["basis"], &tpot["values"]),
         (&Value::from("single"), &Value::from(12))
@@ -426,6 +427,34 @@ fn served_loads_are_compared_by_their_requests() {
     // A server that sleeps 20 ms a step cannot be faster than that.
     assert!(number(&tpot["b"]) >= 19e6, "{tpot}");
     assert_eq!(found["gates"][0]["state"], "passed");
+    assert_eq!(found["gates"][1]["state"], "passed");
+}
+
+/// Of one sequence, the mean gap between tokens is TPOT; percentiles are over the gaps of all passes.
+#[test]
+fn gaps_between_tokens_are_compared() {
+    let folder = folder();
+    for dir in ["a", "b"] {
+        run(folder.path(), dir, &["runtime.repeats=3"]);
+    }
+    let gates = ["--gate", "itl:p99<100s", "--gate", "itl:p50<1ns"];
+    let output = llmprof(
+        folder.path(),
+        &[&["compare", "--json", "a", "b"][..], &gates].concat(),
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let metric = |key: &str| {
+        let mut metrics = found["metrics"].as_array().unwrap().iter();
+        metrics.find(|one| one["metric"] == key).unwrap()
+    };
+    let (tpot, itl) = (metric("tpot"), metric("itl"));
+    for side in ["a", "b"] {
+        let ratio = number(&itl[side]) / number(&tpot[side]);
+        assert!((ratio - 1.0).abs() < 1e-9, "{itl} {tpot}");
+    }
+    assert_eq!(found["gates"][0]["state"], "passed");
+    assert_eq!(found["gates"][1]["state"], "failed");
 }
 
 #[test]
@@ -518,4 +547,59 @@ fn a_sweep_is_drawn() {
     );
     assert_eq!(json(&file)["status"], "complete");
     assert!(sweep.join("3.attempt1/run.json").is_file());
+}
+
+/// A trace of two generations whose decode is one range each, with nothing that shows its steps.
+fn without_steps(kernel_us: f64) -> String {
+    let mut events = Vec::new();
+    let mut correlation = 0;
+    for generation in 0..2 {
+        let start = f64::from(generation) * 10_000.0;
+        for (name, at, length, kernel) in [
+            ("prefill", start, 1000.0, 500.0),
+            ("decode", start + 1000.0, 4000.0, kernel_us),
+        ] {
+            correlation += 1;
+            events.push(serde_json::json!({"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1,
+                "ts": at, "dur": length}));
+            events.push(serde_json::json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1,
+                "tid": 1, "ts": at + 10.0, "dur": 5.0, "args": {"correlation": correlation}}));
+            events.push(serde_json::json!({"ph": "X", "cat": "kernel", "name": format!("{name}_kernel"), "pid": 0,
+                "tid": 7, "ts": at + 20.0, "dur": kernel,
+                "args": {"device": 0, "stream": 7, "correlation": correlation}}));
+        }
+    }
+    serde_json::json!({"schemaVersion": 1, "traceEvents": events}).to_string()
+}
+
+#[test]
+fn ranges_of_decode_are_not_called_steps() {
+    let folder = folder();
+    for (name, kernel_us) in [("a.json", 1000.0), ("b.json", 3000.0)] {
+        fs::write(folder.path().join(name), without_steps(kernel_us)).unwrap();
+    }
+    let found = compared(folder.path(), &["a.json", "b.json"]);
+    let metrics: Vec<&str> = found["metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["metric"].as_str().unwrap())
+        .collect();
+    assert!(
+        metrics.contains(&"decode_phase") && !metrics.contains(&"decode_step"),
+        "{metrics:?}"
+    );
+    let explained = found["explanations"].as_array().unwrap();
+    let decode = explained
+        .iter()
+        .find(|one| one["metric"] == "decode_phase")
+        .unwrap();
+    assert_eq!(decode["per_step"], false);
+    let said = works(folder.path(), &["compare", "a.json", "b.json", "-o", "out"]);
+    assert!(
+        said.contains("Decode (profiled)") && !said.contains("Decode step"),
+        "{said}"
+    );
+    let page = fs::read_to_string(folder.path().join("out/compare.md")).unwrap();
+    assert!(page.contains("per range"), "{page}");
 }

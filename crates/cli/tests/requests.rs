@@ -143,10 +143,6 @@ fn a_key_without_its_place_is_found() {
         ("colour=red", "`llmprof config` prints every key"),
         ("model.rope_scaling=null", "+model.rope_scaling=null"),
         ("hardware.device_index=1", "device=cuda:N"),
-        (
-            "hardware.power_limit_w=300",
-            "power limits are not modelled",
-        ),
         ("+preset=fast", "available options in 'preset'"),
         ("runtime.num_new_tokens=4", "infer.max_new_tokens=N"),
     ];
@@ -161,6 +157,22 @@ fn a_key_without_its_place_is_found() {
             assert!(!said.contains(&added), "{line}: {said}");
         }
     }
+}
+
+/// Hydra merges a map into the one that is there and refuses keys that it does not have; with a plus it adds them.
+#[test]
+fn variables_of_an_environment_are_added() {
+    let folder = folder();
+    let line = "runtime.env={LLMPROF_A: 1}";
+    let words = |line: &'static str| ["model", "runtime=command", "runtime.argv=[ls]", line];
+    let said = refused(folder.path(), &words(line));
+    assert!(
+        said.contains("unknown key `runtime.env.LLMPROF_A`"),
+        "{said}"
+    );
+    assert!(said.contains("+runtime.env={LLMPROF_A: 1}"), "{said}");
+    works(folder.path(), &words("+runtime.env={LLMPROF_A: 1}"));
+    works(folder.path(), &words("+runtime.env.LLMPROF_A=1"));
 }
 
 /// Every key that a message names is one that can be set.

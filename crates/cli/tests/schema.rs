@@ -155,6 +155,46 @@ fn every_key_of_a_native_run_is_listed() {
     check(&folder.path().join("run"), &ALL);
 }
 
+/// Traces, whose kernels replace each other, with a gate; and runs in turns, which have rounds.
+#[test]
+fn every_key_of_a_comparison_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+    let fixture = |name: &str| {
+        let path = root().join("fixtures/h200").join(name);
+        path.to_str().unwrap().to_owned()
+    };
+    let (a, b) = (
+        fixture("torch_shapes.json.gz"),
+        fixture("torch_full.json.gz"),
+    );
+    let words = [
+        "compare",
+        &a,
+        &b,
+        "--gate",
+        "decode_step<+900%",
+        "-o",
+        "traces",
+    ];
+    common::works(folder.path(), &words);
+    check(&folder.path().join("traces"), &["compare.json"]);
+    let request = "model=local model.config=tiny.json model.dtype=f32 workload.prompt_tokens=8 \
+                   infer.max_new_tokens=4 hardware.spec=xeon_8480";
+    let words = [
+        "compare", "--run", request, "--run", request, "--rounds", "2", "--time", "1s", "-o",
+        "turns",
+    ];
+    common::works(folder.path(), &words);
+    check(&folder.path().join("turns"), &["compare.json"]);
+    // What a gate may name is what the page lists.
+    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
+    for metric in llmprof_analysis::compare::Metric::ALL {
+        let quoted = format!("`{}`", metric.key);
+        assert!(page.contains(&quoted), "{quoted} is not in docs/schema.md");
+    }
+}
+
 #[test]
 fn a_key_without_a_row_is_found() {
     let page = "### `a.json`, `*/list[]`\n| key | unit |\n| `one`, `two` | ns |\n### `*/open/*`\n| `*` | |\n";

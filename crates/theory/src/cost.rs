@@ -127,6 +127,9 @@ impl Cost {
 pub struct Costs {
     /// Image towers; absent without images.
     pub vision: Option<Cost>,
+    /// The encoder; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<Cost>,
     /// All passes over the prompt.
     pub prefill: Cost,
     /// The first decode step.
@@ -140,6 +143,8 @@ pub struct Costs {
 pub enum Span {
     /// The image towers over all images.
     Vision,
+    /// The encoder over all sequences.
+    Encoder,
     /// All passes over the prompt.
     Prefill,
     /// The first decode step.
@@ -149,12 +154,19 @@ pub enum Span {
 
 impl Span {
     /// All spans, in the order of a workload.
-    pub const ALL: [Self; 4] = [Self::Vision, Self::Prefill, Self::DecodeStep, Self::Decode];
+    pub const ALL: [Self; 5] = [
+        Self::Vision,
+        Self::Encoder,
+        Self::Prefill,
+        Self::DecodeStep,
+        Self::Decode,
+    ];
 
     /// The name used in JSON and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vision => "vision",
+            Self::Encoder => "encoder",
             Self::Prefill => "prefill",
             Self::DecodeStep => "decode_step",
             Self::Decode => "decode",
@@ -172,6 +184,7 @@ impl Model {
     ) {
         match span {
             Span::Vision => self.lower_vision(workload, sink),
+            Span::Encoder => self.lower_encoder(workload, sink),
             Span::Prefill => {
                 for pass in self.prefill_passes(workload) {
                     self.lower(workload, &pass, sink);
@@ -203,13 +216,14 @@ impl Model {
     /// The cost of a workload by phase, checked to be exact.
     pub fn costs(&self, workload: &Workload) -> Result<Costs, WorkloadError> {
         self.validate(workload)?;
-        let [vision, prefill, decode_step, decode] =
+        let [vision, encoder, prefill, decode_step, decode] =
             Span::ALL.map(|span| self.cost(workload, span));
-        for cost in [vision, prefill, decode_step, decode] {
+        for cost in [vision, encoder, prefill, decode_step, decode] {
             cost.check()?;
         }
         Ok(Costs {
             vision: (vision.calls > 0).then_some(vision),
+            encoder: (encoder.calls > 0).then_some(encoder),
             prefill,
             decode_step,
             decode,

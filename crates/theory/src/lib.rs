@@ -6,6 +6,7 @@
 pub mod block;
 mod cost;
 pub mod device;
+mod encoder;
 mod error;
 mod families;
 mod lower;
@@ -26,6 +27,7 @@ mod weight;
 mod workload;
 
 pub use cost::{Cost, Costs, FlopTable, Span};
+pub use encoder::{AudioInput, Encoder, EncoderInput};
 pub use error::{ModelError, WorkloadError};
 pub use families::{COMMON_KEYS, families};
 pub use lower::Formats;

@@ -63,6 +63,10 @@ pub(crate) struct Lowering<'s, 'm> {
     pub(crate) routing: Routing,
     /// The sequences, where they are not those of `pass`, which then has their rows and logits only.
     pub(crate) batch: Option<Batch<'s>>,
+    /// Tokens of a sequence that the encoder gave; 0 without one.
+    pub(crate) encoder_tokens: u64,
+    /// Whether a bias is added to the scores of self-attention.
+    pub(crate) has_bias: bool,
     /// Path before the layer number.
     pub(crate) prefix: &'m str,
     /// The layers that operators stand for; none outside.
@@ -301,6 +305,23 @@ impl<'m> Lowering<'_, 'm> {
     pub(crate) fn positions(&self) -> u64 {
         self.batch
             .map_or(self.pass.queries, |batch| batch.positions())
+    }
+
+    /// Pairs of a query and a key over the steps of a pass, of one sequence.
+    pub(crate) fn pairs(&self, convention: AttentionConvention) -> u64 {
+        match self.visible {
+            Visible::Past(_) => self.pass.keys_sum(convention, None),
+            Visible::All | Visible::Sum(_) => self.keys_sum(None),
+        }
+    }
+
+    /// Sequences whose decoder begins in this pass: it meets its encoder's result for the first time.
+    pub(crate) fn new_sequences(&self) -> u64 {
+        match self.batch {
+            Some(batch) => batch.new_sequences(),
+            None if self.pass.phase == Phase::Prefill && self.pass.past == 0 => self.pass.batch,
+            None => 0,
+        }
     }
 
     /// True where keys and values go to a cache.

@@ -21,7 +21,7 @@ pub struct Memory {
     pub weights: u64,
     /// The KV cache when the last token is made.
     pub kv_cache: u64,
-    /// The most that activations take at any one time: a peak over the operators of prefill, decode and vision.
+    /// The most that activations take at any one time: a peak over the operators of prefill, decode, vision and encoder.
     ///
     /// Attention scores are not part of it (fused attention never stores them), nor are a runtime's workspaces.
     pub activations_peak: u64,
@@ -38,7 +38,8 @@ impl Memory {
 impl Model {
     /// Bytes of keys and values after `tokens` tokens in each of `workload`'s sequences.
     ///
-    /// A layer with a sliding window keeps the window and no more.
+    /// A layer with a sliding window keeps the window and no more; one that attends to an encoder keeps keys and values of all that
+    /// it gave.
     pub fn kv_cache_bytes(&self, workload: &Workload, tokens: u64) -> u64 {
         let Some(decoder) = &self.decoder else {
             return 0;
@@ -49,6 +50,12 @@ impl Model {
                 .window()
                 .map_or(tokens, |window| tokens.min(window));
             let layer = product(&[kept, group.layer.kv_elements(workload.mla)]);
+            let cross = group.layer.cross.as_ref();
+            let encoded = product(&[
+                self.encoder_tokens(workload),
+                cross.map_or(0, |cross| cross.kv_elements()),
+            ]);
+            let layer = layer.saturating_add(encoded);
             total.saturating_add(product(&[layer, group.layers.len() as u64]))
         });
         let kv = self.formats(&workload.precision).kv;
@@ -84,13 +91,19 @@ impl Model {
             Some(vision) if images > 0 => vision.peak_elements(images, workload),
             _ => 0,
         };
+        let encoded = product(&[workload.batch, self.encoder_tokens(workload)]);
+        // What the encoder gave stays while the decoder begins.
+        let (encoder, kept) = self.encoder.as_ref().map_or((0, 0), |encoder| {
+            let kept = product(&[encoded, encoder.hidden]);
+            (encoder.peak_elements(encoded), kept)
+        });
         let formats = self.formats(&workload.precision);
         Memory {
             weights,
             kv_cache: self.kv_cache_bytes(workload, tokens),
             activations_peak: formats
                 .activations
-                .bytes_for(text.max(vision))
+                .bytes_for(text.saturating_add(kept).max(vision).max(encoder))
                 .unwrap_or(u64::MAX),
         }
     }
@@ -155,7 +168,7 @@ impl Decoder {
 
 impl Layer {
     /// Elements alive at the worst moment of this layer over `rows` tokens.
-    fn peak_elements(&self, rows: u64) -> u64 {
+    pub(crate) fn peak_elements(&self, rows: u64) -> u64 {
         product(&[
             rows,
             self.width

@@ -1,9 +1,10 @@
-//! A model: towers, embedding, layers with repeat counts, head.
+//! A model: towers or an encoder, embedding, layers with repeat counts, head.
 
 use llmprof_units::DType;
 
 use crate::{
-    block::{Embedding, Head, Layer, Linear, Norm, PositionTable, RopeTable},
+    block::{Embedding, Head, Layer, Linear, Norm, PositionTable, RelativeBias, RopeTable},
+    encoder::Encoder,
     lower::{Formats, Lowering, Visible},
     operator::{Operator, Phase},
     quant::WeightFormat,
@@ -33,6 +34,8 @@ pub struct Decoder {
     pub project_in: Option<Linear>,
     /// Rotation angles that layers share.
     pub tables: Vec<RopeTable>,
+    /// Added to the scores of every layer (T5).
+    pub bias: Option<RelativeBias>,
     /// Path before a layer's number: `model.layers`.
     pub layers_prefix: &'static str,
     pub groups: Vec<LayerGroup>,
@@ -84,6 +87,9 @@ impl Decoder {
         for table in &self.tables {
             table.lower(lowering);
         }
+        if let Some(bias) = &self.bias {
+            bias.lower(lowering);
+        }
     }
 
     fn lower_after<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
@@ -100,6 +106,9 @@ impl Decoder {
         self.embedding.weights(visitor);
         if let Some(positions) = &self.positions {
             positions.weights(visitor);
+        }
+        if let Some(bias) = &self.bias {
+            bias.weights(visitor);
         }
         for linear in [&self.project_in, &self.project_out].into_iter().flatten() {
             linear.weights(visitor);
@@ -126,6 +135,8 @@ pub struct Model {
     /// Storage of the quantized weights, where the checkpoint has some.
     pub quantization: Option<WeightFormat>,
     pub vision: Option<Vision>,
+    /// What the decoder reads of, in models of two stacks.
+    pub encoder: Option<Encoder>,
     /// The language model; absent for a vision tower by itself.
     pub decoder: Option<Decoder>,
 }
@@ -152,8 +163,17 @@ impl Model {
         }
     }
 
-    /// Tokens of one prompt that prefill takes: text and image tokens.
+    /// Tokens of one sequence that the encoder gives; 0 without an encoder.
+    pub fn encoder_tokens(&self, workload: &Workload) -> u64 {
+        let encoder = self.encoder.as_ref();
+        encoder.map_or(0, |encoder| encoder.tokens(workload.prompt))
+    }
+
+    /// Tokens of one prompt that prefill takes: text and image tokens, or what the decoder beside an encoder begins with.
     pub fn prompt_tokens(&self, workload: &Workload) -> u64 {
+        if let Some(encoder) = &self.encoder {
+            return encoder.decoder_prompt(workload.prompt);
+        }
         let images = match &self.vision {
             Some(vision) if self.decoder.is_some() && workload.images.count > 0 => vision
                 .tokens(&workload.images)
@@ -241,6 +261,20 @@ impl Model {
         vision.lower(&mut lowering, images, &workload.images);
     }
 
+    /// Sends the operators of the encoder to `sink`; none without one.
+    pub fn lower_encoder<'m>(&'m self, workload: &Workload, sink: &mut dyn FnMut(&Operator<'m>)) {
+        let Some(encoder) = &self.encoder else { return };
+        let pass = Pass {
+            phase: Phase::Encoder,
+            batch: workload.batch,
+            queries: self.encoder_tokens(workload),
+            past: 0,
+            steps: 1,
+            logits: 0,
+        };
+        encoder.lower(&mut self.lowering(workload, &pass, sink));
+    }
+
     /// Sends every operator of `pass` in the order of execution, each layer with its own number.
     pub fn lower_in_order<'m>(
         &'m self,
@@ -272,6 +306,8 @@ impl Model {
             mla: workload.mla,
             routing: workload.routing,
             batch: None,
+            encoder_tokens: self.encoder_tokens(workload),
+            has_bias: self.decoder.as_ref().is_some_and(|one| one.bias.is_some()),
             prefix: "",
             numbers: &[],
             sink,
@@ -286,6 +322,9 @@ impl Model {
         };
         if let Some(vision) = &self.vision {
             vision.weights(&mut visitor);
+        }
+        if let Some(encoder) = &self.encoder {
+            encoder.weights(&mut visitor);
         }
         if let Some(decoder) = &self.decoder {
             decoder.weights(&mut visitor);

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum Phase {
     /// Image towers and the projection of their features into the decoder's width.
     Vision,
+    /// The encoder over what the decoder will read of: tokens, audio.
+    Encoder,
     /// The decoder over the prompt.
     Prefill,
     /// The decoder over one token per sequence and step.
@@ -22,6 +24,7 @@ impl Phase {
     pub fn name(self) -> &'static str {
         match self {
             Self::Vision => "vision",
+            Self::Encoder => "encoder",
             Self::Prefill => "prefill",
             Self::Decode => "decode",
         }
@@ -63,13 +66,15 @@ pub enum Kind {
     Experts,
     /// A convolution over an image.
     Conv2d,
+    /// A convolution over time.
+    Conv1d,
     /// Rearrangement of image features without arithmetic.
     Reorder,
 }
 
 impl Kind {
     /// All kinds, in the order of the enum.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Embedding,
         Self::PositionEmbedding,
         Self::Norm,
@@ -83,6 +88,7 @@ impl Kind {
         Self::Route,
         Self::Experts,
         Self::Conv2d,
+        Self::Conv1d,
         Self::Reorder,
     ];
 
@@ -102,6 +108,7 @@ impl Kind {
             Self::Route => "route",
             Self::Experts => "experts",
             Self::Conv2d => "conv2d",
+            Self::Conv1d => "conv1d",
             Self::Reorder => "reorder",
         }
     }

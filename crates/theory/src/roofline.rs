@@ -360,6 +360,8 @@ pub struct Rooflines {
     pub device: String,
     /// Image towers; absent without images.
     pub vision: Option<PhaseRoofline>,
+    /// The encoder; absent without one.
+    pub encoder: Option<PhaseRoofline>,
     /// All passes over the prompt.
     pub prefill: PhaseRoofline,
     /// The first decode step.
@@ -377,6 +379,7 @@ impl Rooflines {
             }
         })?;
         let vision = (vision.flops > Flops(0)).then_some(vision);
+        let encoder = PhaseRoofline::of(roof, |sink| model.lower_encoder(workload, sink))?;
         let prefill = PhaseRoofline::of(roof, |sink| {
             for pass in model.prefill_passes(workload) {
                 model.lower(workload, &pass, sink);
@@ -390,6 +393,7 @@ impl Rooflines {
         Ok(Self {
             device: roof.device().name.clone(),
             vision,
+            encoder: (encoder.flops > Flops(0)).then_some(encoder),
             prefill,
             decode_step: PhaseRoofline::of_pass(roof, model, workload, &step)?,
             decode,

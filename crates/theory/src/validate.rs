@@ -41,6 +41,23 @@ impl Model {
                 expected: "a floating-point dtype".to_owned(),
             });
         }
+        if self.encoder.is_some() {
+            let found = workload.cached;
+            if found > 0 {
+                return Err(WorkloadError::Invalid {
+                    field: "cached_tokens",
+                    found: found.to_string(),
+                    expected: format!("0: {} keeps nothing between requests", self.family),
+                });
+            }
+            if self.encoder_tokens(workload) == 0 {
+                return Err(WorkloadError::Invalid {
+                    field: "prompt_tokens",
+                    found: workload.prompt.to_string(),
+                    expected: "at least 1: the encoder reads it".to_owned(),
+                });
+            }
+        }
         self.validate_images(workload)?;
         self.validate_positions(workload)?;
         if let Routing::Measured { prefill, decode } = workload.routing {

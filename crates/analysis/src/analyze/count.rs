@@ -1,6 +1,5 @@
 //! What theory counts in the intervals of a trace.
 
-use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, Roof};
 use rustc_hash::FxHashMap;
 
@@ -25,8 +24,8 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
                 .map(|interval| (phase.phase, interval))
         })
         .collect();
-    order.sort_by_key(|(phase, interval)| (*phase == RunPhase::Vision, interval.start));
-    let mut towers = 0;
+    order.sort_by_key(|(phase, interval)| (phase.is_before_decoder(), interval.start));
+    let mut towers = usize::MAX;
     for (phase, interval) in order {
         let begin = script.calls.len();
         // What has no roofline becomes an issue when the phase is put together.
@@ -36,9 +35,9 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
         let level = |index: usize| -> Option<(&Roof<'_>, MemoryLevel)> {
             Some((roof?, *levels.as_ref()?.get(index)?))
         };
-        if phase == RunPhase::Vision {
-            towers = begin;
-            script.add_vision(model, workload, level(0));
+        if phase.is_before_decoder() {
+            towers = towers.min(begin);
+            script.add_before(phase, model, workload, level(0));
             tree_of.insert(interval.window, 1);
         } else {
             for (index, pass) in interval.passes.iter().enumerate() {
@@ -51,11 +50,7 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
         }
         windows.insert(interval.window, begin..script.calls.len());
     }
-    let towers = if towers == 0 && !found.iter().any(|phase| phase.phase == RunPhase::Vision) {
-        script.calls.len()
-    } else {
-        towers
-    };
+    let towers = towers.min(script.calls.len());
     let trees = vec![
         ModuleTree::of(&script, 0..towers),
         ModuleTree::of(&script, towers..script.calls.len()),

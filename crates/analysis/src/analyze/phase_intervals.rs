@@ -63,6 +63,7 @@ pub(crate) fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
         "prefill" => (RunPhase::Prefill, None),
         "decode" | STEP => (RunPhase::Decode, None),
         "vision" => (RunPhase::Vision, None),
+        "encoder" => (RunPhase::Encoder, None),
         "load" => (RunPhase::Load, None),
         "mixed" => (RunPhase::Mixed, None),
         "warmup" => return None,

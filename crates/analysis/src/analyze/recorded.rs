@@ -91,6 +91,7 @@ pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
 pub(super) fn unrecorded_seconds(found: &[TracePhase], record: &RunRecord) -> f64 {
     [
         RunPhase::Vision,
+        RunPhase::Encoder,
         RunPhase::Prefill,
         RunPhase::Decode,
         RunPhase::Mixed,

@@ -1,16 +1,36 @@
 //! What the shapes in a trace say of the model and the workload, beside what the user said. The trace is believed.
 
 use llmprof_record::issue::Issue;
-use llmprof_record::run::RunPhase;
+use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_theory::{Model, Pass, Workload};
 
 use crate::analyze::phase_intervals::TracePhase;
 use crate::analyze::subject::Subject;
-use crate::phases::Phases;
 use crate::phases::forward::{ForwardPass, ForwardPasses};
+use crate::phases::{PhaseSource, Phases};
+use crate::trace::Structure;
+
+/// What the user said, as far as the trace does not contradict it, and where it does.
+pub(super) fn believed<'s, 'm>(
+    structure: &mut Structure,
+    subject: Option<&'s Subject<'m>>,
+    record: &RunRecord,
+) -> (Option<&'s Subject<'m>>, Vec<Issue>) {
+    if subject.is_some_and(|subject| subject.model.encoder.is_some()) {
+        // Shapes of two stacks are not told apart.
+        structure.shown = None;
+        if structure.phases.source != PhaseSource::Annotation {
+            return (None, vec![Issue::warning("run.unnamed_stacks")]);
+        }
+    }
+    // A run that was measured says itself what it did.
+    let shown = structure.shown.as_ref();
+    let shown = shown.filter(|_| record.passes.is_empty());
+    contradicted(shown, subject, &record.workload_keys)
+}
 
 /// What the user said, as far as the shapes do not contradict it, and where they do. `stated` are the keys that the user set.
-pub(super) fn contradicted<'s, 'm>(
+fn contradicted<'s, 'm>(
     shown: Option<&ForwardPasses>,
     subject: Option<&'s Subject<'m>>,
     stated: &[String],

@@ -16,7 +16,7 @@ use crate::analyze::phase_intervals::{
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::measured_routing;
-use crate::analyze::shapes::{contradicted, count_shown};
+use crate::analyze::shapes::{believed, count_shown};
 use crate::analyze::step_count;
 use crate::analyze::subject::Subject;
 use crate::analyze::tracing::Tracing;
@@ -56,8 +56,7 @@ pub(super) fn of_trace(
     let mut structure = Structure::of(trace, table);
     // A run that was measured says itself what it did.
     let is_measured = !record.passes.is_empty();
-    let shown = structure.shown.as_ref().filter(|_| !is_measured);
-    let (subject, contradicted) = contradicted(shown, subject, &record.workload_keys);
+    let (subject, contradicted) = believed(&mut structure, subject, record);
     let named = subject.and_then(|subject| name_steps(&mut structure.phases, &subject.workload));
     let timeline = analyze_structure(trace, &structure, device);
     let lanes = lanes(trace, &structure);

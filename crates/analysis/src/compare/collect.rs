@@ -7,7 +7,7 @@ use llmprof_record::run::{PassKind, RunPhase, RunRecord};
 use super::facts::{Disturbance, DisturbanceCause, OperatorTime, PhaseFacts, RunFacts, WorkRow};
 use super::work::Worked;
 use crate::analysis::Analysis;
-use crate::latency::PassMeans;
+use crate::latency::{PassMeans, gaps_of};
 use crate::phase_analysis::PhaseAnalysis;
 
 impl RunFacts {
@@ -30,6 +30,7 @@ impl RunFacts {
             let values = [
                 ("ttft", means.ttft),
                 ("tpot", means.tpot),
+                ("itl", means.itl),
                 ("e2e", means.end_to_end),
                 ("tokens_per_s", rate),
             ];
@@ -43,6 +44,15 @@ impl RunFacts {
             ];
             add(&mut facts.requests, values);
         }
+        let measured = kind.into_iter().flat_map(|kind| record.passes_of(kind));
+        let gaps = measured
+            .flat_map(|(number, _)| record.requests_of(number))
+            .flat_map(gaps_of)
+            .collect();
+        let gaps = thinned(gaps);
+        if !gaps.is_empty() {
+            facts.requests.insert("itl".to_owned(), gaps);
+        }
         let run_values = [
             ("energy_per_token", energy_per_token(analysis)),
             ("peak_memory", peak_memory(record, analysis)),
@@ -51,7 +61,8 @@ impl RunFacts {
         facts.phases = phases(record, analysis);
         for phase in &facts.phases {
             let key = match phase.phase {
-                RunPhase::Decode => "decode_step",
+                RunPhase::Decode if phase.has_steps => "decode_step",
+                RunPhase::Decode => "decode_phase",
                 RunPhase::Prefill => "prefill_step",
                 _ => continue,
             };
@@ -73,6 +84,20 @@ fn add<const N: usize>(values: &mut BTreeMap<String, Vec<f64>>, found: [(&str, O
             values.entry(key.to_owned()).or_default().push(value);
         }
     }
+}
+
+/// Most gaps between tokens that are kept of a run: a baseline is a file to commit.
+const MOST_GAPS: usize = 10_000;
+
+/// Values in order, of many every so manieth: percentiles stay what they are to one in [`MOST_GAPS`].
+pub fn thinned(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    if count <= MOST_GAPS {
+        return values;
+    }
+    let at = |place: usize| values[place * (count - 1) / (MOST_GAPS - 1)];
+    (0..MOST_GAPS).map(at).collect()
 }
 
 fn traits(record: &RunRecord, analysis: &Analysis) -> BTreeMap<String, String> {
@@ -202,7 +227,7 @@ fn phase_facts(
     analysis: &Analysis,
     worked: Option<&Worked<'_>>,
 ) -> PhaseFacts {
-    let count = steps(phase, analysis);
+    let (count, has_steps) = steps(phase, analysis);
     let steps = count as f64;
     let per_step = |time: llmprof_units::Nanos| time.0 as f64 / steps;
     let waterfall = &phase.waterfall;
@@ -232,6 +257,7 @@ fn phase_facts(
         phase: phase.phase,
         on_device: phase.device().is_some(),
         steps: count,
+        has_steps,
         wall_ns: per_step(waterfall.wall_ns),
         plain_wall_ns: phase.plain_wall().map(per_step),
         busy_ns: per_step(waterfall.busy_ns),
@@ -281,25 +307,29 @@ fn parts(phase: &PhaseAnalysis, steps: f64) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// Steps of decode that the profiled time is of; ranges where there are no steps.
-fn steps(phase: &PhaseAnalysis, analysis: &Analysis) -> u64 {
+/// Steps of decode that the profiled time is of, and true; ranges and false where there are no steps. A prefill is a step.
+fn steps(phase: &PhaseAnalysis, analysis: &Analysis) -> (u64, bool) {
+    let is_prefill = phase.phase == RunPhase::Prefill;
     let Some(traced) = &phase.traced else {
-        return 1;
+        return (1, is_prefill);
     };
     if !traced.step_ns.is_empty() {
-        return traced.step_ns.len() as u64;
+        return (traced.step_ns.len() as u64, true);
     }
     let judged = traced.instances.iter().filter(|one| !one.left_out).count();
     let ranges = (judged as u64).max(1);
     let recorded = traced.recorded.and_then(|part| part.steps);
     if let Some(steps) = recorded.filter(|steps| *steps > 0) {
-        return steps;
+        return (steps, true);
     }
     let of_decode = analysis
         .workload
         .filter(|_| phase.phase == RunPhase::Decode && analysis.latency.measured_in.is_some())
         .map(|workload| workload.new_tokens.saturating_sub(1).max(1));
-    ranges * of_decode.unwrap_or(1)
+    (
+        ranges * of_decode.unwrap_or(1),
+        is_prefill || of_decode.is_some(),
+    )
 }
 
 /// Operators of the host, by place in the model.
@@ -342,5 +372,21 @@ fn close(rows: &mut Vec<WorkRow>, sum: f64) {
             time_ns: rest,
             ..WorkRow::default()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinned_values_keep_their_percentiles() {
+        let values: Vec<f64> = (0..100_001).rev().map(f64::from).collect();
+        let kept = thinned(values);
+        assert_eq!(kept.len(), MOST_GAPS);
+        assert_eq!((kept[0], kept[MOST_GAPS - 1]), (0.0, 100_000.0));
+        let p99 = kept[MOST_GAPS * 99 / 100];
+        assert!((p99 / 99_000.0 - 1.0).abs() < 1e-3, "{p99}");
+        assert_eq!(thinned(vec![2.0, 1.0]), [1.0, 2.0]);
     }
 }

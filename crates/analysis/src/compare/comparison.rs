@@ -273,7 +273,10 @@ fn single(
     };
     let (passes_a, passes_b) = (all(a), all(b));
     let is_load = |runs: &[RunFacts]| runs.iter().any(|run| run.measured_in == "load");
-    let basis = if metric.key.ends_with("_step") || is_load(a) || is_load(b) {
+    let is_profiled = ["_step", "_phase"]
+        .iter()
+        .any(|end| metric.key.ends_with(end));
+    let basis = if is_profiled || is_load(a) || is_load(b) {
         IntervalBasis::Single
     } else {
         IntervalBasis::Passes

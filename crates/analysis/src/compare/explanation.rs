@@ -17,6 +17,9 @@ pub struct Explanation {
     pub metric: String,
     /// The phase that it is explained by.
     pub phase: String,
+    /// Whether times are those of a step; else of a range of the phase.
+    #[serde(default)]
+    pub per_step: bool,
     /// Whether idle time is that of a GPU.
     pub on_device: bool,
     pub a_ns: f64,
@@ -66,11 +69,16 @@ pub(super) fn explain(
     b: &RunFacts,
 ) -> Option<Explanation> {
     let phase = match metric {
-        "tpot" | "decode_step" => RunPhase::Decode,
+        "tpot" | "decode_step" | "decode_phase" => RunPhase::Decode,
         "ttft" | "prefill_step" => RunPhase::Prefill,
         _ => return None,
     };
     let (left, right) = (a.phase(phase)?, b.phase(phase)?);
+    // The first token waits for towers and encoders too, whose work is another phase's.
+    let waits = |run: &RunFacts| run.phases.iter().any(|one| one.phase.is_before_decoder());
+    if metric == "ttft" && (waits(a) || waits(b)) {
+        return None;
+    }
     Some(parts(metric, (a_ns, b_ns), left, right))
 }
 
@@ -136,6 +144,7 @@ fn parts(metric: &str, (a_ns, b_ns): (f64, f64), a: &PhaseFacts, b: &PhaseFacts)
     let mut explanation = Explanation {
         metric: metric.to_owned(),
         phase: a.name.clone(),
+        per_step: a.has_steps && b.has_steps,
         on_device: a.on_device && b.on_device,
         a_ns,
         b_ns,

@@ -37,6 +37,9 @@ pub struct PhaseFacts {
     pub on_device: bool,
     /// Steps (ranges, where a phase has none) that the times are means of.
     pub steps: u64,
+    /// Whether they are steps.
+    #[serde(default = "yes")]
+    pub has_steps: bool,
     pub wall_ns: f64,
     /// The same work without a profiler attached.
     pub plain_wall_ns: Option<f64>,
@@ -57,6 +60,11 @@ pub struct PhaseFacts {
     pub sequence: Vec<u32>,
     /// Lengths of single steps.
     pub step_ns: Vec<f64>,
+}
+
+/// Baselines of before did not say.
+fn yes() -> bool {
+    true
 }
 
 /// All launches of one kernel in a phase, per step.

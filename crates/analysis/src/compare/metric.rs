@@ -36,9 +36,10 @@ const LENGTHS: &[&str] = &["batch", "prompt_tokens", "new_tokens", "load"];
 
 impl Metric {
     /// In the order of reports; the first that both sides have is the headline.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         time("tpot", LENGTHS),
         time("ttft", &["batch", "prompt_tokens", "load"]),
+        time("itl", LENGTHS),
         time("e2e", LENGTHS),
         Self {
             key: "tokens_per_s",
@@ -48,6 +49,8 @@ impl Metric {
             same_work: LENGTHS,
         },
         time("decode_step", &[]),
+        // Whole ranges of decode, where nothing shows their steps.
+        time("decode_phase", LENGTHS),
         time("prefill_step", &[]),
         Self {
             key: "energy_per_token",

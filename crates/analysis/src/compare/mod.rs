@@ -18,7 +18,7 @@ mod verdict;
 mod work;
 
 pub use bootstrap::{Interval, paired, percentile_interval, unpaired};
-pub use collect::OTHER_WORK;
+pub use collect::{OTHER_WORK, thinned};
 pub use comparability::Difference;
 pub use comparison::{
     Comparison, IntervalBasis, MetricComparison, Options, PartComparison, PhaseComparison,

@@ -368,6 +368,7 @@ mod tests {
             phase: RunPhase::Decode,
             on_device: true,
             steps: 1,
+            has_steps: true,
             wall_ns: 0.0,
             plain_wall_ns: None,
             busy_ns: 0.0,

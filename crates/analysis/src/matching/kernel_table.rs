@@ -72,7 +72,7 @@ impl WorkGroup {
             | Kind::Activation
             | Kind::Add
             | Kind::Scale => Self::Elementwise,
-            Kind::Conv2d => Self::Convolutions,
+            Kind::Conv2d | Kind::Conv1d => Self::Convolutions,
             Kind::Reorder => Self::Reorders,
         }
     }
@@ -175,7 +175,7 @@ pub(crate) fn implements(kind: Kind, category: Category) -> bool {
         ),
         Kind::Rope => matches!(category, Category::Rope | Category::Elementwise),
         Kind::Activation | Kind::Add | Kind::Scale => category == Category::Elementwise,
-        Kind::Conv2d => matches!(
+        Kind::Conv2d | Kind::Conv1d => matches!(
             category,
             Category::Conv | Category::Gemm | Category::Elementwise
         ),

@@ -1,5 +1,6 @@
 //! What theory counts, call by call in the order of execution.
 
+use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, Roof};
 use llmprof_theory::{Model, Operator, Pass, Path, Step, Workload};
 use rustc_hash::FxHashMap;
@@ -106,14 +107,19 @@ impl<'m> Script<'m> {
         self.steps.push(self.calls.len());
     }
 
-    /// Adds the calls of the image towers, each layer by itself.
-    pub(crate) fn add_vision(
+    /// Adds the calls of what comes before the decoder, each layer by itself: image towers, an encoder.
+    pub(crate) fn add_before(
         &mut self,
+        phase: RunPhase,
         model: &'m Model,
         workload: &Workload,
         roof: Option<(&Roof<'_>, MemoryLevel)>,
     ) {
-        model.lower_vision(workload, &mut |operator| self.push_layers(operator, roof));
+        let mut push = |operator: &Operator<'m>| self.push_layers(operator, roof);
+        match phase {
+            RunPhase::Encoder => model.lower_encoder(workload, &mut push),
+            _ => model.lower_vision(workload, &mut push),
+        }
         self.steps.push(self.calls.len());
     }
 

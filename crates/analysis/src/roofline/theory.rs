@@ -28,14 +28,21 @@ impl Theory<'_> {
         work: Work<'_>,
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
-        if phase == RunPhase::Vision {
-            self.model.lower_vision(self.workload, sink);
-        }
+        self.lower_before(phase, sink);
         for pass in work.passes {
             self.model.lower(self.workload, pass, sink);
         }
         for step in work.steps {
             self.model.lower_step(self.workload, step, sink);
+        }
+    }
+
+    /// What comes before the decoder: image towers, an encoder.
+    fn lower_before<'m>(&'m self, phase: RunPhase, sink: &mut dyn FnMut(&Operator<'m>)) {
+        match phase {
+            RunPhase::Vision => self.model.lower_vision(self.workload, sink),
+            RunPhase::Encoder => self.model.lower_encoder(self.workload, sink),
+            _ => {}
         }
     }
 
@@ -49,7 +56,7 @@ impl Theory<'_> {
             });
             bytes as u64
         };
-        if phase == RunPhase::Vision {
+        if phase.is_before_decoder() {
             return of(Work::default());
         }
         let passes = work.passes.chunks(1).map(|passes| Work {
@@ -71,8 +78,8 @@ impl Theory<'_> {
         issues: &mut Vec<Issue>,
     ) -> Option<(PhaseRoofline, Vec<MemoryLevel>)> {
         let roof = self.roof?;
-        let rooflines: Result<Vec<PhaseRoofline>, _> = if phase == RunPhase::Vision {
-            PhaseRoofline::of(roof, |sink| self.model.lower_vision(self.workload, sink))
+        let rooflines: Result<Vec<PhaseRoofline>, _> = if phase.is_before_decoder() {
+            PhaseRoofline::of(roof, |sink| self.lower_before(phase, sink))
                 .map(|roofline| vec![roofline])
         } else {
             let of_pass = |pass| PhaseRoofline::of_pass(roof, self.model, self.workload, pass);

@@ -50,7 +50,7 @@ pub(super) fn phase(
             RunPhase::Prefill => request.output_tokens.min(1),
             RunPhase::Decode => request.output_tokens.saturating_sub(1),
             RunPhase::Mixed => request.output_tokens,
-            RunPhase::Vision | RunPhase::Load | RunPhase::Other => 0,
+            RunPhase::Vision | RunPhase::Encoder | RunPhase::Load | RunPhase::Other => 0,
         })
         .sum();
     Some(PhaseTelemetry {

@@ -38,6 +38,7 @@ impl HostTelemetry {
         let samples = record.samples.as_ref()?;
         let phases = [
             RunPhase::Vision,
+            RunPhase::Encoder,
             RunPhase::Prefill,
             RunPhase::Decode,
             RunPhase::Mixed,

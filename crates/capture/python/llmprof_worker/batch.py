@@ -24,6 +24,7 @@ from .decoders import Decoder
 from .inputs import Inputs, inputs_of
 from .issues import Issues
 from .memory import Memory
+from .pairs import PairDecoder, start_token
 from .pending import Pending
 from .ranges import Ranges
 from .recording import Recording
@@ -66,7 +67,8 @@ class Loop:
         self._inputs = inputs
         self._ranges = ranges
         self._progress = progress
-        self._sampler = Sampler(batch.sampling, [list(prompt) for prompt in inputs.prompts])
+        starts = [[start_token(ready.module)] if ready.encodes_prompts else list(prompt) for prompt in inputs.prompts]
+        self._sampler = Sampler(batch.sampling, starts)
         self._most = max(request.max_new_tokens for request in batch.requests)
         self._outputs: list[list[int]] = [[] for _ in batch.requests]
         self._stopped = [False] * len(batch.requests)
@@ -75,6 +77,7 @@ class Loop:
         self._token_ns: list[int] = []
         self._sampling: list[tuple[int, int]] = []
         self._vision: list[tuple[int, int]] = []
+        self._encoded = 0
         self._events: list[torch.cuda.Event] = []
         compiled = ready.request.options.compile != "off"
         self._decode_ranges = batch.instruments.module_ranges and not compiled
@@ -132,6 +135,10 @@ class Loop:
 
     def _prefill(self, decoder: Decoder) -> torch.Tensor:
         module, wanted = self._ready.module, self._batch.instruments.module_ranges
+        if isinstance(decoder, PairDecoder):
+            with self._ranges.range("encode"), self._ranges.modules(module, wanted):
+                decoder.encode()
+                self._encoded = self._now()
         sees = vision.watched(module, self._ranges, self._now) if self._inputs.images else contextlib.nullcontext([])
         with self._ranges.range("prefill"), self._ranges.modules(module, wanted), sees as spans:
             tokens = self._take(self._choose(decoder.prefill(self._inputs)))
@@ -205,6 +212,8 @@ class Loop:
             "token_ns": self._token_ns[: len(output)],
             "finish": "stop" if self._stopped[sequence] else "length",
         }
+        if self._ready.encodes_prompts:
+            result["decoder_prompt_tokens"] = 1
         result.update(vendor.texts(self._ready.tokenizer, output))
         if self._inputs.cut[sequence]:
             result["cut_prompt_tokens"] = self._inputs.cut[sequence]
@@ -213,8 +222,9 @@ class Loop:
         return result
 
     def _phases(self, end: int) -> list[dict[str, Any]]:
-        """Vision until the last image tower is done (what comes before it only prepares it), prefill, decode."""
+        """Vision until the last image tower is done (what comes before it only prepares it) or the encoder, prefill, decode."""
         first = self._token_ns[0]
         seen = max((stop for _, stop in self._vision), default=self._start)
-        phases = [("vision", self._start, seen), ("prefill", seen, first), ("decode", first, end)]
+        read = max(seen, self._encoded)
+        phases = [("vision", self._start, seen), ("encoder", seen, read), ("prefill", read, first), ("decode", first, end)]
         return [{"phase": name, "start_ns": a, "end_ns": b} for name, a, b in phases if b > a]

@@ -60,12 +60,17 @@ def dtype_of(load: Load, device: torch.device) -> torch.dtype:
 
 
 def class_of(config: Any, load: Load) -> Any:
-    """The class of transformers that makes models of this config: causal language models, and those that see images."""
+    """The class of transformers that makes models of this config: causal language models, those that see images, and pairs of an
+    encoder and a decoder."""
     if load.options.trust_remote_code and "auto_map" in load.config:
         return class_of_remote(load)
     text, sight = transformers.AutoModelForCausalLM, image_text_class()
     sees = getattr(config, "vision_config", None) is not None
-    for choice in ([sight, text] if sees else [text, sight]):
+    choices = [sight, text] if sees else [text, sight]
+    if getattr(config, "is_encoder_decoder", False):
+        # Some of them have a decoder that can be had alone.
+        choices = [transformers.AutoModelForSeq2SeqLM, transformers.AutoModelForSpeechSeq2Seq, *choices]
+    for choice in choices:
         if choice is not None and type(config) in choice._model_mapping:
             return choice
     raise Failure("unsupported", f"transformers has no model that generates text for `{config.model_type}`")

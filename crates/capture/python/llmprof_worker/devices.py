@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .failure import Failure
+from .issues import Issues
 
 OTHERS = ("mps", "xpu", "hpu")
 
@@ -51,9 +52,17 @@ def other(name: str, device: torch.device) -> torch.device:
     return device
 
 
+def not_captured(device: torch.device, issues: Issues) -> None:
+    """Kernels of other devices are not recorded: what is known of them is the time that the host waited."""
+    if device.type in OTHERS:
+        issues.add("info", "device.not_captured", f"what runs on `{device}` cannot be captured: its phases are timed by the host")
+
+
 def synchronize(device: torch.device) -> None:
     """Waits until the device has done all it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    elif device.type == "xpu":
+        torch.xpu.synchronize(device)
     elif device.type in OTHERS:
         getattr(torch, device.type).synchronize()

@@ -97,6 +97,11 @@ def check(ready: Any, request: Request, prompt: list[int]) -> None:
     largest = max(prompt)
     if largest >= ready.vocabulary or min(prompt) < 0:
         refuse(f"has token {largest}, but the model knows {ready.vocabulary}")
+    if ready.encodes_prompts:
+        if ready.most_encoded is not None and len(prompt) > ready.most_encoded:
+            refuse(f"has {len(prompt)} tokens, but the encoder has learned {ready.most_encoded} positions")
+        # The decoder begins with a token of its own.
+        prompt = [0]
     needed = len(prompt) + request.max_new_tokens
     # What was announced counts text; a cache that grows has room for images beside it.
     counts = not request.images or ready.request.options.fixed_cache

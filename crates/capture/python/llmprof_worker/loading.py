@@ -131,11 +131,9 @@ def answer(ready: Ready, start: int) -> dict[str, Any]:
 
 
 def issues(ready: Ready) -> dict[str, Any]:
-    if ready.device.type not in devices.OTHERS:
-        return {}
     found = Issues()
-    found.add("info", "device.not_captured", f"what runs on `{ready.device}` cannot be captured: its phases are timed by the host")
-    return {"issues": found.found}
+    devices.not_captured(ready.device, found)
+    return {"issues": found.found} if found.found else {}
 
 
 def facts(ready: Ready) -> dict[str, str]:

@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
+from . import pairs
 from .decoders import Decoder, FixedDecoder, GrowingDecoder
+from .failure import Failure
 from .requests import Load
 
 
@@ -23,11 +25,21 @@ class Ready:
         self.processor = processor
         self.vocabulary = int(module.get_input_embeddings().weight.shape[0])
         self.end_tokens = end_tokens(module, tokenizer)
-        self.most_positions = learned_positions(module)
+        self.is_pair = pairs.is_pair(module)
+        self.most_positions = learned_positions(module, "decoder" if self.is_pair else "")
+        # Of prompts that an encoder reads.
+        reads = self.is_pair and not pairs.hears(module)
+        self.most_encoded = learned_positions(module, "encoder") if reads else None
+        self.encodes_prompts = reads
         self._decoders: dict[int, Decoder] = {}
 
     def decoder(self, batch: int) -> Decoder:
         """The decoder for so many sequences. One with a fixed cache is kept: its graphs point into its memory."""
+        if self.is_pair:
+            if self.request.options.fixed_cache:
+                raise Failure("unsupported", f"{type(self.module).__name__} has an encoder; its decoder runs with a cache that grows",
+                              "runtime.compile=off and runtime.cuda_graph=false")
+            return pairs.PairDecoder(self)
         if not self.request.options.fixed_cache:
             return GrowingDecoder(self.module)
         if batch not in self._decoders:
@@ -45,12 +57,12 @@ def end_tokens(module: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset()
 
 
-def learned_positions(module: torch.nn.Module) -> int | None:
-    """How many positions have an embedding, for models that learn them; a position beyond would break a CUDA device."""
+def learned_positions(module: torch.nn.Module, part: str) -> int | None:
+    """How many positions of a part have an embedding, for models that learn them; a position beyond would break a CUDA device."""
     sizes = [
         one.num_embeddings - int(getattr(one, "offset", 0))
         for name, one in module.named_modules()
-        if isinstance(one, torch.nn.Embedding) and "vision" not in name
+        if isinstance(one, torch.nn.Embedding) and "vision" not in name and (not part or part in name.split("."))
         and name.split(".")[-1] in ("wpe", "embed_positions", "position_embeddings")
     ]
     return min(sizes, default=None)

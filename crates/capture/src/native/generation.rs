@@ -137,6 +137,7 @@ impl Ready {
             text,
             raw_text,
             cut_prompt_tokens: cut,
+            decoder_prompt_tokens: None,
             images: Vec::new(),
             finish: if is_stopped {
                 Finish::Stop

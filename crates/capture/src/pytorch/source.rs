@@ -29,6 +29,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     python!("llmprof_worker/memory.py"),
     python!("llmprof_worker/packages.py"),
     python!("llmprof_worker/pages.py"),
+    python!("llmprof_worker/pairs.py"),
     python!("llmprof_worker/pending.py"),
     python!("llmprof_worker/ranges.py"),
     python!("llmprof_worker/ranks.py"),

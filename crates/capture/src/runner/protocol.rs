@@ -356,6 +356,9 @@ pub struct RequestResult {
     /// Tokens of the prompt that `max_prompt_tokens` cut off.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut_prompt_tokens: u64,
+    /// Tokens that its decoder began with, where an encoder read the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoder_prompt_tokens: Option<u64>,
     /// What the images of the request became.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<SeenImage>,
@@ -394,7 +397,7 @@ pub enum Finish {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpan {
-    /// What it is: `vision`, `prefill`, `decode`, `mixed`.
+    /// What it is: `vision`, `encoder`, `prefill`, `decode`, `mixed`.
     pub phase: String,
     pub start_ns: Nanos,
     pub end_ns: Nanos,

@@ -80,6 +80,10 @@ impl Session<'_> {
     ///
     /// What stopped the run before its end is an error, whatever was measured by then.
     pub fn run(&mut self, record: &mut RunRecord) -> Result<(), Halt> {
+        // Asked for before there was a worker to end.
+        if self.interrupt.count() > 0 {
+            return Err(Halt::Interrupted);
+        }
         let ran = match self.plan.runtime.kind {
             _ if self.plan.pipeline.direct_inference.enable => direct::run(self, record),
             RuntimeType::Pytorch | RuntimeType::Worker => pytorch::run(self, record),

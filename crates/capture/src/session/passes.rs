@@ -291,7 +291,10 @@ fn requests(answer: &Generated, pass: usize) -> impl Iterator<Item = Request> {
 /// workload says.
 pub(super) fn spans(answer: &Generated) -> Vec<PhaseSpan> {
     let batch = answer.requests.len() as u64;
-    let prompt = answer.requests.iter().map(|one| one.prompt_tokens).max();
+    let prompts = answer.requests.iter();
+    let prompt = prompts
+        .map(|one| one.decoder_prompt_tokens.unwrap_or(one.prompt_tokens))
+        .max();
     let tokens = answer.requests.iter().map(|one| one.output_tokens.len());
     let steps = (tokens.max().unwrap_or(0) as u64).saturating_sub(1);
     let once = |name: &str| {
@@ -306,6 +309,7 @@ pub(super) fn spans(answer: &Generated) -> Vec<PhaseSpan> {
                 "prefill" => (RunPhase::Prefill, prompt.map(|prompt| (prompt, 0, 1))),
                 "decode" => (RunPhase::Decode, prompt.map(|prompt| (1, prompt, steps))),
                 "vision" => (RunPhase::Vision, None),
+                "encoder" => (RunPhase::Encoder, None),
                 "mixed" => (RunPhase::Mixed, None),
                 _ => return None,
             };

@@ -6,6 +6,10 @@
  * NO_ENERGY     no energy counter; power is constant.
  * NO_GPM        an older GPU: PCIe by the blocking call, no NVLink.
  * ENERGY_RESET  the energy counter goes back at its fourth reading.
+ * NO_PERMISSION power limits may be read, not set.
+ * SAME_GPUS     both GPUs have one name.
+ *
+ * Power limits outlive the process: they are lines `GPU MILLIWATTS` of a file named as the library is, with `.limits`.
  *
  * When it is shut down it writes beside itself, to a file named as it is with `.calls`, how often GPUs were asked for what.
  */
@@ -18,7 +22,7 @@
 #include <unistd.h>
 
 typedef int result;
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION_FOR = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9 };
 
 struct gpu { int index; unsigned reads; };
 static struct gpu gpus[2] = {{0, 0}, {1, 0}};
@@ -87,7 +91,47 @@ result nvmlDeviceGetHandleByIndex_v2(unsigned index, device *out) {
 }
 result nvmlDeviceGetName(device gpu, char *to, unsigned length) {
     count(gpu, __func__, 0);
+#ifdef SAME_GPUS
+    return text("Stand-in", to, length);
+#endif
     return text(gpu->index ? "Stand-in B" : "Stand-in A", to, length);
+}
+result nvmlDeviceGetUUID(device gpu, char *to, unsigned length) {
+    OFFERED;
+    return text(gpu->index ? "GPU-bbbb-2" : "GPU-aaaa-1", to, length);
+}
+
+static FILE *limits(const char *mode) {
+    Dl_info here;
+    char path[4096];
+    if (!dladdr(questions, &here) || snprintf(path, sizeof path, "%s.limits", here.dli_fname) >= (int)sizeof path) return NULL;
+    return fopen(path, mode);
+}
+static unsigned limit_of(device gpu) {
+    unsigned limit = 500000, index, milliwatts;
+    FILE *file = limits("r");
+    if (!file) return limit;
+    while (fscanf(file, "%u %u", &index, &milliwatts) == 2)
+        if ((int)index == gpu->index) limit = milliwatts;
+    fclose(file);
+    return limit;
+}
+result nvmlDeviceGetPowerManagementLimit(device gpu, unsigned *milliwatts) {
+    OFFERED; *milliwatts = limit_of(gpu); return SUCCESS;
+}
+result nvmlDeviceGetPowerManagementLimitConstraints(device gpu, unsigned *low, unsigned *high) {
+    OFFERED; *low = 200000; *high = 700000; return SUCCESS;
+}
+result nvmlDeviceSetPowerManagementLimit(device gpu, unsigned milliwatts) {
+    OFFERED;
+#ifdef NO_PERMISSION
+    return NO_PERMISSION_FOR;
+#endif
+    FILE *file = limits("a");
+    if (!file) return NOT_FOUND;
+    fprintf(file, "%d %u\n", gpu->index, milliwatts);
+    fclose(file);
+    return SUCCESS;
 }
 
 /* GPU 0 takes 1.5 J from reading to reading, GPU 1 twice as much. */
@@ -211,7 +255,7 @@ result nvmlDeviceGetPciInfo_v3(device gpu, struct pci *info) {
 }
 result nvmlDeviceGetArchitecture(device gpu, unsigned *architecture) { OFFERED; *architecture = 9; return SUCCESS; }
 result nvmlDeviceGetCudaComputeCapability(device gpu, int *major, int *minor) { OFFERED; *major = 9; *minor = 0; return SUCCESS; }
-result nvmlDeviceGetEnforcedPowerLimit(device gpu, unsigned *milliwatts) { OFFERED; *milliwatts = 500000; return SUCCESS; }
+result nvmlDeviceGetEnforcedPowerLimit(device gpu, unsigned *milliwatts) { OFFERED; *milliwatts = limit_of(gpu); return SUCCESS; }
 result nvmlDeviceGetPowerManagementDefaultLimit(device gpu, unsigned *milliwatts) { OFFERED; *milliwatts = 700000; return SUCCESS; }
 result nvmlDeviceGetCurrPcieLinkGeneration(device gpu, unsigned *value) { OFFERED; *value = 5; return SUCCESS; }
 result nvmlDeviceGetCurrPcieLinkWidth(device gpu, unsigned *value) { OFFERED; *value = 16; return SUCCESS; }

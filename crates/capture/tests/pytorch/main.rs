@@ -5,9 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod devices;
 mod failures;
 mod images;
 mod pages;
+mod pairs;
 mod profiled;
 mod remote_code;
 mod same_tokens;

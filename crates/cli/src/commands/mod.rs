@@ -29,10 +29,12 @@ pub(crate) use compare::CompareArgs;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 pub(crate) use simulate::SimulateArgs;
 
+use llmprof_capture::telemetry::nvml::RESTORE;
+
 use crate::{args::Command, failure::Failure, output::Output};
 
-/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a job of a cluster's sweep, and the completion of a
-/// line. None is an argument that a help text or a completion shows.
+/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a job of a cluster's sweep, the guard of a power
+/// limit, and the completion of a line. None is an argument that a help text or a completion shows.
 pub(crate) fn internal(
     words: &[OsString],
     output: &mut Output,
@@ -44,13 +46,16 @@ pub(crate) fn internal(
     if command == run::SWEEP_JOB {
         return Some(run::sweep_job(rest));
     }
-    (command == completions::COMMAND).then(|| {
-        let rest: Vec<String> = rest
-            .iter()
+    let texts = || -> Vec<String> {
+        rest.iter()
             .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        completions::complete(&rest, output).map(|()| ExitCode::SUCCESS)
-    })
+            .collect()
+    };
+    if command == RESTORE {
+        return Some(run::guard_power_limit(&texts()).map(|()| ExitCode::SUCCESS));
+    }
+    (command == completions::COMMAND)
+        .then(|| completions::complete(&texts(), output).map(|()| ExitCode::SUCCESS))
 }
 
 /// Does what was asked; the exit code says how it went.

@@ -4,7 +4,7 @@ use llmprof_analysis::statics::Statics;
 use llmprof_config::hydra::RunMode;
 use llmprof_record::store::write_atomically;
 use llmprof_report::{Table, render::markdown, statics};
-use llmprof_theory::{Model, Pass, Workload};
+use llmprof_theory::{Operator, Pass};
 use llmprof_units::{Bytes, Flops};
 
 use crate::{
@@ -43,19 +43,28 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
     if args.layers {
         output.line("")?;
         let model = subject.counted()?;
-        for pass in model.prefill_passes(&subject.workload) {
-            output.line(&format!("PREFILL, {} TOKENS", pass.queries))?;
-            output.table(&layers(model, &subject.workload, &pass))?;
+        let workload = &subject.workload;
+        if model.encoder.is_some() {
+            let tokens = model.encoder_tokens(workload);
+            output.line(&format!("ENCODER, {tokens} TOKENS"))?;
+            output.table(&operators(|row| model.lower_encoder(workload, row)))?;
+            output.line("")?;
         }
-        let step = model.decode_step(&subject.workload);
+        let of_pass = |pass: &Pass| operators(|row| model.lower_in_order(workload, pass, row));
+        for pass in model.prefill_passes(workload) {
+            output.line(&format!("PREFILL, {} TOKENS", pass.queries))?;
+            output.table(&of_pass(&pass))?;
+        }
+        let step = model.decode_step(workload);
         output.line(&format!("\nDECODE STEP AT {} TOKENS", step.past))?;
-        output.table(&layers(model, &subject.workload, &step))?;
+        output.table(&of_pass(&step))?;
     }
     Ok(())
 }
 
-/// Every operator of a pass in the order of execution, equal neighbours not collapsed.
-fn layers(model: &Model, workload: &Workload, pass: &Pass) -> Table {
+/// Every operator that `lower` sends. Those of a decoder come in the order of execution, equal neighbours not collapsed; those of
+/// an encoder's equal layers once.
+fn operators<'m>(lower: impl FnOnce(&mut dyn FnMut(&Operator<'m>))) -> Table {
     let mut table = Table::new(
         &[
             "OPERATOR",
@@ -72,7 +81,7 @@ fn layers(model: &Model, workload: &Workload, pass: &Pass) -> Table {
         ],
         2,
     );
-    model.lower_in_order(workload, pass, &mut |operator| {
+    lower(&mut |operator| {
         let traffic = &operator.traffic;
         table.row([
             operator.path.to_string(),

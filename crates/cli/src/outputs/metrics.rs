@@ -20,9 +20,15 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
         .and_then(|model| model.model.as_ref());
     let used = |choose: fn(&Utilization) -> Option<f64>| {
         let mut stages = Map::new();
-        for phase in [RunPhase::Vision, RunPhase::Prefill, RunPhase::Decode] {
+        let phases = [
+            RunPhase::Vision,
+            RunPhase::Encoder,
+            RunPhase::Prefill,
+            RunPhase::Decode,
+        ];
+        for phase in phases {
             let found = analysis.phase(phase).and_then(utilization).and_then(choose);
-            if phase != RunPhase::Vision || found.is_some() {
+            if !phase.is_before_decoder() || found.is_some() {
                 stages.insert(phase.name().to_owned(), json!(found));
             }
         }

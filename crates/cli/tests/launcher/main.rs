@@ -4,9 +4,12 @@
 
 use std::{
     fs,
+    io::Write as _,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -229,6 +232,84 @@ fn a_job_that_ended_early_is_shown_and_run_again() {
         !script.contains("--array") && script.contains("%j_0_log.out"),
         "{script}"
     );
+}
+
+/// Ctrl-C on a terminal offers to cancel the jobs too; without one, or where the answer is no, they go on and it says how to end them.
+#[test]
+fn ctrl_c_offers_to_cancel() {
+    for (answer, canceled) in [(Some("y\n"), true), (Some("n\n"), false), (None, false)] {
+        let scene = Scene::new();
+        let root = scene.path();
+        let root = root.display();
+        scene.tool("sbatch", "echo 'Submitted batch job 77'");
+        scene.tool(
+            "squeue",
+            &format!("touch {root}/followed; echo '77_0 RUNNING'; echo '77_1 PENDING'"),
+        );
+        scene.tool("scancel", &format!("echo \"$@\" > {root}/canceled"));
+        let words = format!(
+            "run -m hydra.sweep.dir=sweep hydra/launcher=submitit_slurm workload.prompt_tokens=4,8 {MODEL}"
+        );
+        let program = env!("CARGO_BIN_EXE_llmprof");
+        let path = std::env::var("PATH").unwrap();
+        let mut command = match answer {
+            // `script` gives the program a terminal.
+            Some(_) => {
+                let mut script = Command::new("script");
+                script.args(["-qefc", &format!("exec {program} {words}"), "/dev/null"]);
+                script
+            }
+            None => {
+                let mut plain = Command::new(program);
+                plain.args(words.split_whitespace());
+                plain
+            }
+        };
+        let mut child = command
+            .current_dir(scene.path())
+            .env("NO_COLOR", "1")
+            .env("PATH", format!("{root}/bin:{path}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let followed = scene.path().join("followed");
+        wait_for(|| followed.exists());
+        let mut stdin = child.stdin.take().unwrap();
+        match answer {
+            // A terminal makes SIGINT of its Ctrl-C; the answer waits in it until it is read.
+            Some(answer) => stdin
+                .write_all(format!("\u{3}{answer}").as_bytes())
+                .unwrap(),
+            None => {
+                let pid = child.id().to_string();
+                let sent = Command::new("kill").args(["-INT", &pid]).status();
+                assert!(sent.unwrap().success());
+            }
+        }
+        let output = child.wait_with_output().unwrap();
+        drop(stdin);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        let file = scene.path().join("canceled");
+        let asked = fs::read_to_string(file).unwrap_or_default();
+        assert_eq!(asked.trim(), if canceled { "77" } else { "" }, "{said}");
+        let expected = match answer {
+            Some(_) if canceled => "job 77 canceled",
+            Some(_) => "cancel job 77 as well?",
+            None => "`scancel 77` ends them",
+        };
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+fn wait_for(mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while !done() {
+        assert!(Instant::now() < deadline, "it did not happen");
+        sleep(Duration::from_millis(10));
+    }
 }
 
 /// One job has a GPU to itself, unless the user says otherwise.

@@ -82,6 +82,7 @@ fn a_project_of_the_sketches_runs() {
     // What an alias cannot mean is refused by its old name.
     for (change, says) in [
         ("runtime.impl=vllm", "runtime.impl"),
+        // A limit is for a GPU; this run has none.
         ("hardware.power_limit_w=250", "hardware.power_limit_w"),
         ("profiling.nvml.interval_s=0", "profiling.nvml.interval_s"),
         ("profiling.nsys.enable=true", "nsys"),

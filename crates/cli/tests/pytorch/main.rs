@@ -6,7 +6,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod compiled;
+mod pairs;
 mod ranks;
+mod vendor;
 mod weights;
 
 use std::{

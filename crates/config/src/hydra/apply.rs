@@ -57,18 +57,35 @@ pub(super) fn apply(
             update::update(config, key, value, FORCE_MERGE, context).map_err(failed)
         }
         OverrideKind::Change => {
+            let existing = resolve::select(config, key, context).ok().flatten();
+            let inside = existing.and_then(|existing| unknown_inside(&existing, &value, key));
             let changed = update::update(config, key, value, MERGE, context);
             changed.map_err(|error| match error.kind() {
-                ErrorKind::Struct { .. } | ErrorKind::Key(_) => Error::KeyNotInStruct {
-                    key: key.clone(),
-                    line: line.input_line.clone(),
-                    meant: meant::meant(config, key),
-                    error,
-                },
+                ErrorKind::Struct { .. } | ErrorKind::Key(_) => {
+                    let key = inside.unwrap_or_else(|| key.clone());
+                    Error::KeyNotInStruct {
+                        meant: meant::meant(config, &key),
+                        key,
+                        line: line.input_line.clone(),
+                        error,
+                    }
+                }
                 _ => failed(error),
             })
         }
     }
+}
+
+/// The first key of a map that is written over another one which does not have it: `env.A` of `env={A: 1}`.
+fn unknown_inside(existing: &Node, value: &Node, path: &str) -> Option<String> {
+    let (known, written) = (existing.as_dict()?, value.as_dict()?);
+    written.into_iter().find_map(|(key, value)| {
+        let path = format!("{path}.{key}");
+        match known.get(key) {
+            Some(existing) => unknown_inside(existing, value, &path),
+            None => Some(path),
+        }
+    })
 }
 
 fn delete(

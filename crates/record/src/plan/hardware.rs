@@ -13,16 +13,58 @@ pub struct HardwarePlan {
     /// Processes that share the model, each with a device of its own.
     #[serde(default = "one")]
     pub ranks: u32,
+    /// Power limit of the GPUs while the run lasts, W; absent leaves them as they are.
+    #[serde(default)]
+    pub power_limit_w: Option<f64>,
 }
 
 fn one() -> u32 {
     1
 }
 
+/// No GPU takes more.
+const MOST_WATTS: f64 = 10_000.0;
+
 /// More processes than any machine has GPUs.
 const MOST_RANKS: u32 = 64;
 
 impl HardwarePlan {
+    fn power_mistakes(
+        &self,
+        plan: &Plan,
+        wrong: &mut impl FnMut(&'static str, String, Option<&str>),
+    ) {
+        const KEY: &str = "hardware.power_limit_w";
+        let Some(limit) = self.power_limit_w else {
+            return;
+        };
+        if !(limit > 0.0 && limit <= MOST_WATTS) {
+            wrong(
+                KEY,
+                format!("must lie above 0 and up to {MOST_WATTS} W"),
+                None,
+            );
+        }
+        if !plan.device.is_cuda() {
+            let message = format!("limits a CUDA device, and device={}", plan.device);
+            wrong(KEY, message, Some("device=cuda:0"));
+        }
+        let is_elsewhere = matches!(plan.runtime.kind, RuntimeType::None | RuntimeType::Openai);
+        if is_elsewhere {
+            let message = "nothing runs on a GPU of this machine with this runtime";
+            wrong(KEY, message.to_owned(), Some("hardware.power_limit_w=null"));
+        }
+    }
+
+    /// The GPUs of a run, as CUDA counts them.
+    pub fn cuda_devices(&self, place: Place) -> Vec<u32> {
+        match place {
+            Place::Cuda(0) => (0..self.ranks.max(1)).collect(),
+            Place::Cuda(device) => vec![device],
+            _ => Vec::new(),
+        }
+    }
+
     /// What is wrong with it.
     pub(super) fn mistakes(
         &self,
@@ -30,6 +72,7 @@ impl HardwarePlan {
         wrong: &mut impl FnMut(&'static str, String, Option<&str>),
     ) {
         const KEY: &str = "hardware.ranks";
+        self.power_mistakes(plan, wrong);
         if !(1..=MOST_RANKS).contains(&self.ranks) {
             wrong(KEY, format!("must lie between 1 and {MOST_RANKS}"), None);
         }

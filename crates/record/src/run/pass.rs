@@ -52,6 +52,8 @@ pub struct MeasuredPass {
 pub enum RunPhase {
     Load,
     Vision,
+    /// The encoder over the prompt or audio, in models of two stacks.
+    Encoder,
     /// The decoder over the prompt.
     Prefill,
     /// The decoder over one token per sequence and step.
@@ -68,6 +70,7 @@ impl RunPhase {
         match self {
             Self::Load => "load",
             Self::Vision => "vision",
+            Self::Encoder => "encoder",
             Self::Prefill => "prefill",
             Self::Decode => "decode",
             Self::Mixed => "mixed",
@@ -75,10 +78,16 @@ impl RunPhase {
         }
     }
 
+    /// Whether it comes before the decoder's work, once per request: image towers, an encoder.
+    pub fn is_before_decoder(self) -> bool {
+        matches!(self, Self::Vision | Self::Encoder)
+    }
+
     /// The phase of theory that counts its operators; none for those that theory does not count by themselves.
     pub fn counted(self) -> Option<Phase> {
         match self {
             Self::Vision => Some(Phase::Vision),
+            Self::Encoder => Some(Phase::Encoder),
             Self::Prefill => Some(Phase::Prefill),
             Self::Decode => Some(Phase::Decode),
             Self::Load | Self::Mixed | Self::Other => None,

@@ -123,11 +123,13 @@ fn why(section: &mut Section, explained: &Explanation) {
         format!("{:+.2}", explained.points()),
     ]);
     section.table(table);
-    section.paragraph(if explained.on_device {
-        "Per step. Kernel times are those of the profiled pass; GPU idle is the rest of the metric. Points are percent of A."
+    let basis = if explained.on_device {
+        "Kernel times are those of the profiled pass; GPU idle is the rest of the metric."
     } else {
-        "Per step. Operator times are those of the profiled pass, scaled to the metric. Points are percent of A."
-    });
+        "Operator times are those of the profiled pass, scaled to the metric."
+    };
+    let per = words::per(explained);
+    section.paragraph(format!("Times are {per}. {basis} Points are percent of A."));
 }
 
 fn signed(ns: f64) -> String {
@@ -148,7 +150,8 @@ fn phase(
         Drawing::PairedBars(bars(comparison, phase)),
     );
     section.paragraph(format!(
-        "Profiled pass, per step: {} → {}.{}",
+        "Profiled pass, {}: {} → {}.{}",
+        words::per(&phase.explanation),
         time(phase.a_wall_ns),
         time(phase.b_wall_ns),
         match (phase.a_plain_ns, phase.b_plain_ns) {
@@ -188,7 +191,11 @@ fn bars(comparison: &Comparison, phase: &PhaseComparison) -> PairedBars {
     }));
     rows.retain(|row| row.values != [0.0, 0.0]);
     PairedBars {
-        title: format!("Where the time of {} went, per step", phase.phase),
+        title: format!(
+            "Where the time of {} went, {}",
+            phase.phase,
+            words::per(&phase.explanation)
+        ),
         unit: Unit::Nanoseconds,
         sides: [comparison.a.label.clone(), comparison.b.label.clone()],
         rows,
@@ -295,7 +302,11 @@ fn steps(
         section.chart(
             format!("steps_{}_{}", key(&phase.phase), ["a", "b"][number]),
             Drawing::Histogram(Histogram::of(
-                format!("Steps of {}, {label}", phase.phase),
+                format!(
+                    "{} of {}, {label}",
+                    words::single(&phase.explanation),
+                    phase.phase
+                ),
                 Unit::Nanoseconds,
                 &values,
                 marks.into(),

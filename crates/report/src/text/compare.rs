@@ -20,14 +20,30 @@ pub fn metric(key: &str) -> &str {
     match key {
         "tpot" => "TPOT",
         "ttft" => "TTFT",
+        "itl" => "ITL",
         "e2e" => "End-to-end latency",
         "tokens_per_s" => "Tokens/s",
         "decode_step" => "Decode step (profiled)",
+        "decode_phase" => "Decode (profiled)",
         "prefill_step" => "Prefill (profiled)",
         "energy_per_token" => "Energy per token",
         "peak_memory" => "Peak memory",
         other => other,
     }
+}
+
+/// What the times of an explanation are of.
+pub fn per(found: &Explanation) -> &'static str {
+    if found.per_step {
+        "per step"
+    } else {
+        "per range"
+    }
+}
+
+/// What a histogram of such times counts.
+pub fn single(found: &Explanation) -> &'static str {
+    if found.per_step { "Steps" } else { "Ranges" }
 }
 
 pub fn value(unit: Unit, value: f64) -> String {

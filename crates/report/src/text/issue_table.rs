@@ -254,7 +254,14 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("run.missing_operators", "{phase}: operators of theory did not run, first `{path}`"),
     Row::new("hardware.unknown", "no roofline times: no device file for `{name}`")
         .hint("--device NAME names another device"),
+    Row::new("power.limit_set", "GPU {gpu}: power limit {limit_w:watts} while the run lasted, {before_w:watts} before and after it"),
+    Row::new("power.limit_refused", "GPU {gpu}: the power limit of {limit_w:watts} was not set: {reason}")
+        .hint("run as root or with CAP_SYS_ADMIN, or hardware.power_limit_w=null"),
+    Row::new("power.limit_kept", "GPU {gpu}: the power limit stayed at {limit_w:watts}, it was {before_w:watts}: {reason}")
+        .hint("`nvidia-smi -i GPU -pl WATTS` restores it"),
     Row::new("run.no_capture", "no waterfall: no pass recorded operators"),
+    Row::new("run.unnamed_stacks", "the trace has no ranges `encode`, `prefill` and `decode`, by which the two stacks of this model are told apart: no roofline")
+        .hint("put ranges of these names around them; runtime=pytorch does"),
     Row::new("run.unnamed_steps", "the trace does not name its steps: taken for decode steps").when("taken_for", "decode")
         .hint("infer.max_new_tokens=1 if they are prefills"),
     Row::new("run.unnamed_steps", "the trace does not name its steps: taken for {taken_for}")

@@ -1,7 +1,7 @@
 //! Issues: what was dropped or should not be trusted. Their sentences are in [`issue_table`](super::issue_table).
 
 use llmprof_record::issue::{Issue, Severity};
-use llmprof_units::{Bytes, Count, Percent, Times};
+use llmprof_units::{Bytes, Count, Percent, Times, Watts};
 use serde_json::Value;
 
 use super::issue_table::{ROWS, Row};
@@ -56,6 +56,7 @@ fn filled(template: &str, issue: &Issue) -> Option<String> {
             "percent" => Percent(value.as_f64()?).to_string(),
             "ns" => time(value.as_f64()?),
             "times" => Times(value.as_f64()?).to_string(),
+            "watts" => Watts(value.as_f64()?).to_string(),
             "number" => format!("{:.2}", value.as_f64()?),
             "unmatched" => unmatched::of_code(value.as_str()?)?.to_owned(),
             noun => Count(value.as_u64()?, noun).to_string(),

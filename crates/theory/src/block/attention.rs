@@ -157,7 +157,7 @@ pub(crate) struct Core {
 
 impl Core {
     /// Softmax costs five operations a score (scale, subtract the maximum, exponential, sum, divide), a soft cap three
-    /// more. Scores themselves count no bytes: a fused kernel never writes them.
+    /// more, a bias one. Scores themselves count no bytes: a fused kernel never writes them.
     pub(crate) fn lower<'m>(&self, lowering: &mut Lowering<'_, 'm>, side: Side)
     where
         Self: 'm,
@@ -181,7 +181,10 @@ impl Core {
         let step = StepCost {
             parameters: self.sinks,
             tensor: product(&[2, scores, self.key_dim + self.value_dim]),
-            vector: product(&[scores, if self.softcap { 8 } else { 5 }]),
+            vector: product(&[
+                scores,
+                if self.softcap { 8 } else { 5 } + u64::from(lowering.has_bias),
+            ]),
             traffic: Traffic {
                 weights: product(&[lowering.plain_bytes(self.sinks), lowering.pass.steps]),
                 kv_read,

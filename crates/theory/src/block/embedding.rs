@@ -12,6 +12,8 @@ const TOKEN_ID_BYTES: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Embedding {
     pub name: &'static str,
+    /// Path of the weight, where another module holds it for all (T5).
+    pub held_by: Option<&'static str>,
     /// Path of the scaling operator.
     pub scale_name: &'static str,
     pub vocabulary: u64,
@@ -49,7 +51,7 @@ impl Embedding {
 
     pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
         visitor.visit(WeightSpec::new(
-            self.name,
+            self.held_by.unwrap_or(self.name),
             "weight",
             Dims::from([self.vocabulary, self.width]),
         ));
@@ -106,6 +108,8 @@ pub struct Head {
     pub linear: Linear,
     /// Whether the weight is the embedding's: read, but not another parameter.
     pub tied: bool,
+    /// What its input is multiplied by (T5).
+    pub input_scale: Option<f64>,
     /// Logits become `cap × tanh(logit ÷ cap)` (Gemma 2).
     pub softcap: Option<f64>,
 }
@@ -120,6 +124,11 @@ impl Head {
         let mut step = lowering.linear_step(linear, rows);
         step.parameters = if self.tied { 0 } else { linear.parameters() };
         step.traffic.boundary = step.traffic.activation_write;
+        if self.input_scale.is_some() {
+            // A factor that a GEMM takes along.
+            let scaled = product(&[rows, linear.inputs]);
+            step.vector = step.vector.saturating_add(scaled);
+        }
         lowering.emit_in(
             Kind::Linear,
             linear.name,

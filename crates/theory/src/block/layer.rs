@@ -1,4 +1,4 @@
-use super::{Attention, Mla, Mlp, Moe, Norm};
+use super::{Attention, CrossAttention, Mla, Mlp, Moe, Norm};
 use crate::{lower::Lowering, weight::Visitor, workload::MlaDecode};
 
 /// The mixing of tokens in a layer.
@@ -15,6 +15,10 @@ pub enum FeedForward {
     Dense(Mlp),
     Moe(Box<Moe>),
 }
+
+/// Names of the residual additions after the mixer, after attention to an encoder, and after the feed-forward part, where the layer's
+/// own module does them.
+pub const ADDS: [&str; 3] = ["mixer_add", "cross_add", "feed_add"];
 
 /// How a layer's parts are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,10 @@ pub struct Layer {
     pub mixer: Mixer,
     /// Norm of the mixer's result before its addition (Gemma).
     pub after_mixer_norm: Option<Norm>,
+    /// Attention to an encoder, between mixer and feed-forward part.
+    pub cross: Option<Box<CrossAttention>>,
+    /// Paths of the residual additions; [`ADDS`] but for T5, whose parts add to the stream themselves.
+    pub adds: [&'static str; 3],
     /// Norm of the feed-forward part.
     pub feed_norm: Norm,
     pub feed: FeedForward,
@@ -85,29 +93,34 @@ impl Layer {
 
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
+        let [mixer_add, cross_add, feed_add] = self.adds;
         match self.arrangement {
             Arrangement::PreNorm => {
                 lowering.norm(&self.mixer_norm, rows);
                 self.mix(lowering);
-                lowering.add("mixer_add", self.width);
+                lowering.add(mixer_add, self.width);
+                if let Some(cross) = &self.cross {
+                    cross.lower(lowering);
+                    lowering.add(cross_add, self.width);
+                }
                 lowering.norm(&self.feed_norm, rows);
                 self.feed_forward(lowering);
-                lowering.add("feed_add", self.width);
+                lowering.add(feed_add, self.width);
             }
             Arrangement::Parallel => {
                 lowering.norm(&self.mixer_norm, rows);
                 self.mix(lowering);
                 lowering.norm(&self.feed_norm, rows);
                 self.feed_forward(lowering);
-                lowering.add("feed_add", self.width);
-                lowering.add("mixer_add", self.width);
+                lowering.add(feed_add, self.width);
+                lowering.add(mixer_add, self.width);
             }
             Arrangement::PostNorm => {
                 self.mix(lowering);
-                lowering.add("mixer_add", self.width);
+                lowering.add(mixer_add, self.width);
                 lowering.norm(&self.mixer_norm, rows);
                 self.feed_forward(lowering);
-                lowering.add("feed_add", self.width);
+                lowering.add(feed_add, self.width);
                 lowering.norm(&self.feed_norm, rows);
             }
         }
@@ -118,6 +131,9 @@ impl Layer {
         match &self.mixer {
             Mixer::Attention(attention) => attention.weights(visitor),
             Mixer::Mla(latent) => latent.weights(visitor),
+        }
+        if let Some(cross) = &self.cross {
+            cross.weights(visitor);
         }
         self.feed_norm.weights(visitor);
         match &self.feed {

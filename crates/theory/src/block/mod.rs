@@ -5,6 +5,8 @@
 
 mod attention;
 mod conv;
+mod conv1d;
+mod cross;
 mod embedding;
 mod encoder;
 mod layer;
@@ -13,20 +15,24 @@ mod mla;
 mod mlp;
 mod moe;
 mod norm;
+mod relative;
 mod rope;
 mod sam;
 mod window_vit;
 
 pub use attention::{Attention, Projections, QkvOrder};
 pub use conv::Conv;
+pub use conv1d::Conv1d;
+pub use cross::CrossAttention;
 pub use embedding::{Embedding, Head, PositionTable};
 pub use encoder::{AttentionPooling, ImageEncoder};
-pub use layer::{Arrangement, FeedForward, Layer, Mixer};
+pub use layer::{ADDS, Arrangement, FeedForward, Layer, Mixer};
 pub use linear::{Layout, Linear};
 pub use mla::{Mla, MlaQuery};
 pub use mlp::{ActivationKind, Mlp, MlpInput};
 pub use moe::{ExpertWeights, Experts, Moe, Router, Scoring};
 pub use norm::{Norm, NormKind};
+pub use relative::RelativeBias;
 pub use rope::{Rope, RopePairing, RopeScaling, RopeTable};
 pub use sam::{SamEncoder, SamLayer};
 pub use window_vit::WindowVit;

@@ -7,9 +7,10 @@ use super::{
 };
 use crate::{
     block::{
-        ActivationKind, Arrangement, Attention, Embedding, FeedForward, Head, Layer, Linear, Mixer,
-        Mlp, MlpInput, Norm, Projections, Rope, RopeTable,
+        ADDS, ActivationKind, Arrangement, Attention, Embedding, FeedForward, Head, Layer, Linear,
+        Mixer, Mlp, MlpInput, Norm, Projections, Rope, RopeTable,
     },
+    encoder::Encoder,
     error::ModelError,
     model::{Decoder, LayerGroup, Model},
     vision::Vision,
@@ -201,6 +202,8 @@ impl<'k, 'a> Base<'k, 'a> {
             mixer_norm: self.norm("input_layernorm"),
             mixer,
             after_mixer_norm: None,
+            cross: None,
+            adds: ADDS,
             feed_norm: self.norm("post_attention_layernorm"),
             feed,
             after_feed_norm: None,
@@ -244,6 +247,7 @@ impl<'k, 'a> Base<'k, 'a> {
             hidden: self.hidden,
             embedding: Embedding {
                 name: "model.embed_tokens",
+                held_by: None,
                 scale_name: "model.embed_scale",
                 vocabulary: self.vocabulary,
                 width: self.hidden,
@@ -252,6 +256,7 @@ impl<'k, 'a> Base<'k, 'a> {
             positions: None,
             project_in: None,
             tables,
+            bias: None,
             layers_prefix: "model.layers",
             groups: group(self.layers, layer),
             final_norm: Some(self.norm("model.norm")),
@@ -259,6 +264,7 @@ impl<'k, 'a> Base<'k, 'a> {
             head: Head {
                 linear: Linear::new("lm_head", self.hidden, self.vocabulary, false).plain(),
                 tied: self.tied,
+                input_scale: None,
                 softcap: None,
             },
             max_positions: Some(self.positions),
@@ -349,11 +355,30 @@ pub(crate) fn finish(
     vision: Option<Vision>,
     decoder: Option<Decoder>,
 ) -> Result<Model, ModelError> {
+    checked(keys, vision, None, decoder)
+}
+
+/// As [`finish`], for a model of two stacks.
+pub(crate) fn finish_pair(
+    keys: &Keys<'_>,
+    encoder: Encoder,
+    decoder: Decoder,
+) -> Result<Model, ModelError> {
+    checked(keys, None, Some(encoder), Some(decoder))
+}
+
+fn checked(
+    keys: &Keys<'_>,
+    vision: Option<Vision>,
+    encoder: Option<Encoder>,
+    decoder: Option<Decoder>,
+) -> Result<Model, ModelError> {
     let model = Model {
         family: keys.family,
         dtype: keys.dtype()?,
         quantization: read_quantization(keys)?,
         vision,
+        encoder,
         decoder,
     };
     let parameters = model.parameters();

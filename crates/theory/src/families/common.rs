@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     block::{
-        ActivationKind, Arrangement, Attention, Embedding, ExpertWeights, Experts, FeedForward,
-        Head, Layer, Linear, Mixer, Mlp, MlpInput, Moe, Norm, NormKind, Projections, QkvOrder,
-        Rope, Router, Scoring,
+        ADDS, ActivationKind, Arrangement, Attention, Embedding, ExpertWeights, Experts,
+        FeedForward, Head, Layer, Linear, Mixer, Mlp, MlpInput, Moe, Norm, NormKind, Projections,
+        QkvOrder, Rope, Router, Scoring,
     },
     error::ModelError,
     model::{Decoder, Model},
@@ -132,6 +132,10 @@ impl Model {
         if keys.has("kv_lora_rank") {
             return deepseek::deepseek_v3(keys);
         }
+        if keys.flag(&["is_encoder_decoder"], false)? {
+            let known = "t5 and whisper among models with an encoder";
+            return Err(keys.unsupported("model_type", &kind.into(), known));
+        }
         for state in [
             "state_size",
             "ssm_state_size",
@@ -238,6 +242,8 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
                 ..attention.clone()
             }),
             after_mixer_norm: after,
+            cross: None,
+            adds: ADDS,
             // Side by side, both parts take the result of one norm.
             feed_norm: norm("feed_norm", if is(PARALLEL) { 0 } else { sizes.hidden }),
             feed,
@@ -248,6 +254,7 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         hidden: sizes.hidden,
         embedding: Embedding {
             name: "embedding",
+            held_by: None,
             scale_name: "embedding_scale",
             vocabulary,
             width: sizes.hidden,
@@ -256,6 +263,7 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         positions: None,
         project_in: None,
         tables: rope.as_ref().map(shared_table).unwrap_or_default(),
+        bias: None,
         layers_prefix: "layers",
         groups: group(layers, layer),
         final_norm: Some(norm("norm", sizes.hidden)),
@@ -263,6 +271,7 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         head: Head {
             linear: Linear::new("lm_head", sizes.hidden, vocabulary, false).plain(),
             tied: keys.flag(&["tie_word_embeddings"], false)?,
+            input_scale: None,
             softcap: None,
         },
         max_positions: None,

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     block::{
-        ActivationKind, Arrangement, Attention, Embedding, FeedForward, Head, Layer, Linear, Mixer,
-        Mlp, MlpInput, Norm, PositionTable, Projections, QkvOrder,
+        ADDS, ActivationKind, Arrangement, Attention, Embedding, FeedForward, Head, Layer, Linear,
+        Mixer, Mlp, MlpInput, Norm, PositionTable, Projections, QkvOrder,
     },
     error::ModelError,
     model::{Decoder, Model},
@@ -77,6 +77,8 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
             mixer_norm: norm("ln_1"),
             mixer: Mixer::Attention(attention),
             after_mixer_norm: None,
+            cross: None,
+            adds: ADDS,
             feed_norm: norm("ln_2"),
             feed: FeedForward::Dense(Mlp {
                 activation_name: "mlp.act",
@@ -94,6 +96,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
             hidden,
             embedding: Embedding {
                 name: "transformer.wte",
+                held_by: None,
                 scale_name: "transformer.scale",
                 vocabulary,
                 width: hidden,
@@ -107,6 +110,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
             }),
             project_in: None,
             tables: Vec::new(),
+            bias: None,
             layers_prefix: "transformer.h",
             groups: group(layers, layer),
             final_norm: Some(norm("transformer.ln_f")),
@@ -114,6 +118,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
             head: Head {
                 linear: Linear::new("lm_head", hidden, vocabulary, false).plain(),
                 tied: keys.flag(&["tie_word_embeddings"], true)?,
+                input_scale: None,
                 softcap: None,
             },
             max_positions: Some(positions),
@@ -162,6 +167,8 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
             )
         }),
         after_mixer_norm: None,
+        cross: None,
+        adds: ADDS,
         feed_norm: norm("post_attention_layernorm"),
         feed: FeedForward::Dense(Mlp {
             activation_name: "mlp.act",
@@ -182,6 +189,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
             hidden,
             embedding: Embedding {
                 name: "gpt_neox.embed_in",
+                held_by: None,
                 scale_name: "gpt_neox.scale",
                 vocabulary,
                 width: hidden,
@@ -190,6 +198,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
             positions: None,
             project_in: None,
             tables,
+            bias: None,
             layers_prefix: "gpt_neox.layers",
             groups: group(keys.layers(&["num_hidden_layers"], Some(44))?, |_| {
                 layer.clone()
@@ -199,6 +208,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
             head: Head {
                 linear: Linear::new("embed_out", hidden, vocabulary, false).plain(),
                 tied: keys.flag(&["tie_word_embeddings"], false)?,
+                input_scale: None,
                 softcap: None,
             },
             max_positions: Some(
@@ -243,6 +253,8 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
             project("self_attn.out_proj"),
         )),
         after_mixer_norm: None,
+        cross: None,
+        adds: ADDS,
         feed_norm: norm("final_layer_norm"),
         feed: FeedForward::Dense(Mlp {
             activation_name: "activation_fn",
@@ -261,6 +273,7 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
             hidden,
             embedding: Embedding {
                 name: "model.decoder.embed_tokens",
+                held_by: None,
                 scale_name: "model.decoder.scale",
                 vocabulary,
                 width: embedded,
@@ -275,6 +288,7 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
             project_in: projected
                 .then(|| Linear::new("model.decoder.project_in", embedded, hidden, false)),
             tables: Vec::new(),
+            bias: None,
             layers_prefix: "model.decoder.layers",
             groups: group(keys.layers(&["num_hidden_layers"], Some(12))?, |_| {
                 layer.clone()
@@ -285,6 +299,7 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
             head: Head {
                 linear: Linear::new("lm_head", embedded, vocabulary, false).plain(),
                 tied: keys.flag(&["tie_word_embeddings"], true)?,
+                input_scale: None,
                 softcap: None,
             },
             max_positions: Some(positions),

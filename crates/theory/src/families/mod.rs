@@ -20,7 +20,9 @@ mod quantization;
 mod qwen;
 mod qwen_vl;
 mod rope;
+mod t5;
 mod vision;
+mod whisper;
 
 pub use common::COMMON_KEYS;
 pub(crate) use common::GELU_NEW;
@@ -70,6 +72,8 @@ const FAMILIES: &[Family] = &[
     },
     family("deepseek_ocr2", deepseek_ocr2::deepseek_ocr2),
     family("qwen2_5_vl", qwen_vl::qwen2_5_vl),
+    family("t5", t5::t5),
+    family("whisper", whisper::whisper),
     Family {
         name: "clip",
         aliases: &["clip_vision_model"],

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     block::{
-        ActivationKind, Arrangement, Attention, Conv, FeedForward, Layer, Linear, Mixer, Mlp,
+        ADDS, ActivationKind, Arrangement, Attention, Conv, FeedForward, Layer, Linear, Mixer, Mlp,
         MlpInput, Norm, Projections, QkvOrder, Rope, RopePairing, RopeScaling, WindowVit,
     },
     error::ModelError,
@@ -110,6 +110,8 @@ fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
                 scale: (head_dim as f64).powf(-0.5),
             }),
             after_mixer_norm: None,
+            cross: None,
+            adds: ADDS,
             feed_norm: Norm::rms("norm2", width, EPSILON),
             feed: FeedForward::Dense(Mlp {
                 activation_name: "mlp.act_fn",

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::{
     block::{
-        ActivationKind, Arrangement, Attention, AttentionPooling, Conv, FeedForward, ImageEncoder,
-        Layer, Linear, Mixer, Mlp, MlpInput, Norm, Projections, QkvOrder, SamEncoder, SamLayer,
+        ADDS, ActivationKind, Arrangement, Attention, AttentionPooling, Conv, FeedForward,
+        ImageEncoder, Layer, Linear, Mixer, Mlp, MlpInput, Norm, Projections, QkvOrder, SamEncoder,
+        SamLayer,
     },
     error::ModelError,
     model::Model,
@@ -89,6 +90,8 @@ pub(crate) fn vit_layer(sizes: &VitSizes) -> Layer {
             square("self_attn.out_proj"),
         )),
         after_mixer_norm: None,
+        cross: None,
+        adds: ADDS,
         feed_norm: Norm::layer("layer_norm2", width, sizes.epsilon),
         feed: FeedForward::Dense(plain_mlp(
             ["mlp.fc1", "mlp.activation_fn", "mlp.fc2"],

@@ -115,8 +115,9 @@ impl Spread {
         }
         // A stage takes its share of a traverse; the last part of the batch enters when the others are one stage further each.
         let fill = (parts + pipeline - 1) as f64 / pipeline as f64;
-        let vision = found.vision.map_or(Nanos(0), |phase| phase.time_ns);
-        found.ttft_ns = vision + Nanos::from_seconds(found.prefill.time_ns.seconds() * fill);
+        let before = [found.vision, found.encoder].into_iter().flatten();
+        let before = before.fold(Nanos(0), |sum, phase| sum + phase.time_ns);
+        found.ttft_ns = before + Nanos::from_seconds(found.prefill.time_ns.seconds() * fill);
         let decode_time = found.decode.map_or(Nanos(0), |phase| phase.time_ns);
         let steps = own.decode_steps();
         found.tpot_ns =

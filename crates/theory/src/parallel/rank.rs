@@ -14,6 +14,14 @@ use crate::{
 /// same.
 pub fn rank_model(model: &Model, parallel: &Parallel) -> Result<Model, WorkloadError> {
     let mut rank = model.clone();
+    if model.encoder.is_some() {
+        for (key, found) in [("tensor", parallel.tensor), ("pipeline", parallel.pipeline)] {
+            if found > 1 {
+                let expected = format!("1: {} has an encoder, and is not divided", model.family);
+                return Err(invalid(key, found, expected));
+            }
+        }
+    }
     if parallel.tensor == 1 {
         return Ok(rank);
     }

@@ -42,6 +42,7 @@ pub use target::{Need, Target};
 use crate::{
     COMMON_KEYS, Model, Pass, Precision, Workload, WorkloadError,
     device::{Device, DeviceKind, Engine, MissingPeak},
+    lower::product,
     roofline::Roof,
 };
 use phase::{Clock, KernelSum, Timing, width};
@@ -64,13 +65,16 @@ pub struct Prediction {
     pub basis: Basis,
     /// Image towers; absent without images.
     pub vision: Option<PhasePrediction>,
+    /// The encoder; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<PhasePrediction>,
     /// All passes over the prompt.
     pub prefill: PhasePrediction,
     /// The first decode step.
     pub decode_step: PhasePrediction,
     /// All decode steps; absent where prefill gives the only token.
     pub decode: Option<PhasePrediction>,
-    /// Time to the first token: vision and prefill, with the host's time where that is longer than the device's.
+    /// Time to the first token: vision, encoder and prefill, with the host's time where that is longer than the device's.
     pub ttft_ns: Nanos,
     /// 90 % interval of it; absent where nothing measured is near.
     pub ttft_interval: Option<Interval>,
@@ -85,7 +89,7 @@ pub struct Prediction {
     pub decode_step_gpu_interval: Option<Interval>,
     /// What the GPU times rest on.
     pub calibration: Calibration,
-    /// Vision, prefill and decode.
+    /// Vision, encoder, prefill and decode.
     pub total_ns: Nanos,
     /// Generated tokens of all sequences ÷ total time.
     pub tokens_per_s: f64,
@@ -141,7 +145,9 @@ fn kernel_clock(
 ) -> (Option<KernelClock>, Calibration) {
     let known = profile.implementation.is_some()
         && device.kind == DeviceKind::Gpu
-        && model.decoder.is_some();
+        && model.decoder.is_some()
+        // Kernels of encoders and of attention to them are not known one by one.
+        && model.encoder.is_none();
     let per_flop = Roof::new(device).seconds_per_flop(DType::Bf16, Engine::Tensor);
     let Some(per_flop) = per_flop.filter(|_| known) else {
         return (None, Calibration::Efficiencies);
@@ -184,6 +190,7 @@ impl<'a> Predictor<'a> {
             .then(|| self.vision(workload))
             .transpose()?
             .flatten();
+        let encoder = self.encoder(workload)?;
         let prefill = self.phase(workload, self.model.prefill_passes(workload))?;
         let decode_step = self.phase(workload, [self.model.decode_step(workload)])?;
         let decode = self
@@ -192,7 +199,8 @@ impl<'a> Predictor<'a> {
             .map(|pass| self.phase(workload, [pass]))
             .transpose()?;
         let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
-        let ttft_ns = prefill.time_ns + vision.map_or(Nanos(0), |phase| phase.time_ns);
+        let before = [vision, encoder].into_iter().flatten();
+        let ttft_ns = before.fold(prefill.time_ns, |sum, phase| sum + phase.time_ns);
         let total_ns = ttft_ns + decode_time;
         let steps = workload.decode_steps();
         let rate = |tokens: u64, time: Nanos| {
@@ -209,13 +217,14 @@ impl<'a> Predictor<'a> {
         Ok(Prediction {
             basis: Basis::Predicted,
             vision,
+            encoder,
             prefill,
             decode_step,
             decode,
             ttft_ns,
-            // Image towers were never compared with measurements.
+            // Image towers and encoders were never compared with measurements.
             ttft_interval: seen(ttft_ns, &prefill, |bands| bands.prefill)
-                .filter(|_| vision.is_none()),
+                .filter(|_| vision.is_none() && encoder.is_none()),
             tpot_ns,
             tpot_interval: tpot_ns
                 .zip(decode.as_ref())
@@ -314,7 +323,8 @@ impl<'a> Predictor<'a> {
 
     /// The spreads of a workload, widened by how far it is from what was measured.
     fn bands(&self, batch: u64, context: u64) -> Option<Bands> {
-        let spreads = self.spreads?;
+        // No model with an encoder was measured.
+        let spreads = self.spreads.filter(|_| self.model.encoder.is_none())?;
         let mut widening = spreads.widening(self.calibration, batch, context)?;
         if self.model.family == COMMON_KEYS {
             widening *= 2.0;
@@ -336,6 +346,20 @@ impl<'a> Predictor<'a> {
             timing.add(&self.clock, operator, 1.0);
         });
         any.then(|| timing.finish(&self.clock)).transpose()
+    }
+
+    /// The encoder; `None` for a model without one.
+    fn encoder(&self, workload: &Workload) -> Result<Option<PhasePrediction>, MissingPeak> {
+        if self.model.encoder.is_none() {
+            return Ok(None);
+        }
+        let rows = product(&[workload.batch, self.model.encoder_tokens(workload)]);
+        let mut timing = Timing::default();
+        self.model.lower_encoder(workload, &mut |operator| {
+            timing.add(&self.clock, operator, width(rows));
+        });
+        timing.add_steps(&self.clock, 1);
+        timing.finish(&self.clock).map(Some)
     }
 
     fn weights(&self, workload: &Workload) -> u64 {

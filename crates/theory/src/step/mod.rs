@@ -156,6 +156,17 @@ impl Batch<'_> {
         }
     }
 
+    /// Sequences in prefill with nothing cached; all of them where that is not known.
+    pub(crate) fn new_sequences(&self) -> u64 {
+        match &self.step.prefill {
+            Part::Groups(groups) => groups
+                .iter()
+                .filter(|group| group.cached == 0)
+                .fold(0, |sum, group| sum.saturating_add(group.count)),
+            other => other.sequences(),
+        }
+    }
+
     /// Distinct positions of the new tokens: rows of a table of positions that are read.
     pub(crate) fn positions(&self) -> u64 {
         let mut intervals = Vec::new();

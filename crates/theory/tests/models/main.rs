@@ -8,6 +8,7 @@
 mod bad_input;
 mod deepseek_ocr;
 mod deepseek_ocr2;
+mod encoder_decoder;
 mod memory;
 mod mla;
 mod properties;

@@ -7,7 +7,7 @@ use llmprof_theory::{
 };
 use proptest::prelude::*;
 
-/// All decoders, read once.
+/// All models of a decoder alone, read once.
 fn decoders() -> Vec<(String, Model)> {
     names()
         .into_iter()
@@ -15,7 +15,7 @@ fn decoders() -> Vec<(String, Model)> {
             let model = published(&name);
             (name, model)
         })
-        .filter(|(_, model)| model.decoder.is_some())
+        .filter(|(_, model)| model.decoder.is_some() && model.encoder.is_none())
         .collect()
 }
 

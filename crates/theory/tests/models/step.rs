@@ -45,7 +45,7 @@ fn decoders() -> Vec<(String, Model)> {
     names()
         .into_iter()
         .map(|name| (name.clone(), published(&name)))
-        .filter(|(_, model)| model.decoder.is_some())
+        .filter(|(_, model)| model.decoder.is_some() && model.encoder.is_none())
         .collect()
 }
 

@@ -27,6 +27,10 @@ fn number(value: &Value, key: &str) -> u64 {
 fn check_text(name: &str, model: &Model, expected: &Value) {
     let (batch, prompt) = (number(expected, "batch"), number(expected, "prompt"));
     let workload = eager(batch, prompt);
+    if let Some(encoder) = expected.get("encoder") {
+        let found = model.cost(&workload, Span::Encoder).tensor.total();
+        assert_eq!(Some(found), encoder.as_u64(), "{name}: encoder of {batch}");
+    }
     let tensor = |pass: &Pass| model.cost_of(&workload, pass).tensor.total();
     let prefill: u64 = model
         .prefill_passes(&workload)
@@ -118,6 +122,10 @@ fn published_models_have_the_parameters_that_their_checkpoints_hold() {
         ("qwen2_5_vl_7b", 8_292_166_656),
         ("gpt2", 124_439_808),
         ("pythia_1b", 1_011_781_632),
+        ("t5_small", 60_506_624),
+        ("flan_t5_small", 76_961_152),
+        ("whisper_tiny", 37_760_640),
+        ("whisper_large_v3", 1_543_490_560),
     ] {
         assert_eq!(published(name).parameters(), expected, "{name}");
     }

@@ -9,7 +9,7 @@ With `--tiny` it writes the small models alone, which takes seconds.
 - `parameters`: the number of parameters of each published config, on torch's meta device.
 - `defaults`: the same for each family's config class with nothing stated, where that is a model.
 - `tiny`: for a small config of each family, as transformers 5 writes it, the tensors that `save_pretrained` stores.
-- `flops`: FlopCounterMode over prefill and one decode step with eager attention. Dense models run on the meta device at
+- `flops`: FlopCounterMode over encoder, prefill and one decode step with eager attention. Dense models run on the meta device at
   their published size; mixtures of experts and windows run small on the CPU, since routing needs values.
 """
 
@@ -69,15 +69,28 @@ TINY = {
                         first_k_dense_replace=2, n_group=2, topk_group=1),
 }
 
+# Models of two stacks, and the class that generates with each.
+PAIRS = {"t5": transformers.T5ForConditionalGeneration, "whisper": transformers.WhisperForConditionalGeneration}
+
+TINY_PAIRS = {
+    "t5": dict(vocab_size=96, d_model=64, d_kv=12, d_ff=112, num_layers=3, num_decoder_layers=2, num_heads=4,
+               relative_attention_num_buckets=16, feed_forward_proj="gated-gelu"),
+    "whisper": dict(vocab_size=96, num_mel_bins=20, d_model=64, encoder_layers=3, encoder_attention_heads=4,
+                    decoder_layers=2, decoder_attention_heads=8, encoder_ffn_dim=112, decoder_ffn_dim=80,
+                    max_source_positions=30, max_target_positions=48, pad_token_id=0, bos_token_id=0, eos_token_id=0,
+                    decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None),
+}
+
 # Published sizes whose FLOPs are counted on the meta device.
 META_FLOPS = ["llama3_1_8b", "qwen2_5_0_5b", "qwen3_8b", "mistral_7b", "phi3_mini_4k", "gemma2_9b", "gemma3_1b", "gpt2",
-              "opt_1_3b", "opt_350m", "pythia_1b"]
+              "opt_1_3b", "opt_350m", "pythia_1b", "t5_small", "whisper_tiny", "whisper_large_v3"]
 
 
 def clean(config):
     """A config without the keys that say nothing about the model."""
     drop = {"architectures", "transformers_version", "id2label", "label2id", "problem_type", "return_dict",
             "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "is_encoder_decoder",
+            "task_specific_params",
             "_name_or_path", "initializer_range", "bos_token_id", "eos_token_id", "pad_token_id", "use_cache"}
     return {key: value for key, value in config.to_dict().items() if key not in drop and not key.startswith("summary")}
 
@@ -94,6 +107,8 @@ def build(config, device):
     with torch.device(device):
         if config.model_type in VISION:
             model = VISION[config.model_type]._from_config(config, attn_implementation="eager")
+        elif config.model_type in PAIRS:
+            model = PAIRS[config.model_type]._from_config(config, attn_implementation="eager")
         elif config.model_type == "qwen2_5_vl":
             model = transformers.Qwen2_5_VLForConditionalGeneration._from_config(config, attn_implementation="eager")
         else:
@@ -125,6 +140,25 @@ def text_flops(config, device, batch, prompt):
     prefill, _ = counted(lambda: step(0, prompt))
     decode, _ = counted(lambda: step(prompt, 1))
     return {"batch": batch, "prompt": prompt, "prefill": prefill, "decode": decode}
+
+
+def pair_flops(config, device, batch, prompt):
+    """FLOPs of the encoder, of the decoder over its first tokens, and of one decode step. The prompt goes to the encoder, or to the
+    decoder beside audio."""
+    model = build(config, device)
+    hears = config.model_type == "whisper"
+    prompts = torch.ones(batch, prompt, dtype=torch.long, device=device)
+    if hears:
+        given = torch.zeros(batch, config.num_mel_bins, 2 * config.max_source_positions, device=device)
+    else:
+        given = prompts
+    start = prompts if hears else prompts[:, :1]
+    encoder, encoded = counted(lambda: model.get_encoder()(given))
+    def step(ids, cache):
+        return model(encoder_outputs=encoded, decoder_input_ids=ids, past_key_values=cache, use_cache=True)
+    prefill, first = counted(lambda: step(start, None))
+    decode, _ = counted(lambda: step(prompts[:, :1], first.past_key_values))
+    return {"batch": batch, "prompt": prompt, "encoder": encoder, "prefill": prefill, "decode": decode}
 
 
 def vision_flops(config, images):
@@ -173,14 +207,18 @@ def main():
         # transformers has no DeepSeek-OCR of the first generation.
         if entry["model_type"] == "deepseek_vl_v2":
             continue
+        # T5 1.1 has a head of its own, which transformers 5 ties all the same.
+        if entry["model_type"] == "t5" and entry.get("tie_word_embeddings") is False:
+            continue
         config = config_of(entry)
         result["parameters"][name] = parameters(config)
         if name in META_FLOPS:
-            result["flops"].append({"model": name, **text_flops(config, "meta", 2, 40)})
+            flops = pair_flops if entry["model_type"] in PAIRS else text_flops
+            result["flops"].append({"model": name, **flops(config, "meta", 2, 40)})
         if entry["model_type"] in VISION:
             result["flops"].append({"model": name, **vision_flops(config, 2)})
         gc.collect()
-    defaults = [] if "--tiny" in sys.argv else [*TINY, *VISION]
+    defaults = [] if "--tiny" in sys.argv else [*TINY, *TINY_PAIRS, *VISION]
     for family in defaults:
         # The class states no number of experts per token.
         if family != "deepseek_v2":
@@ -192,6 +230,14 @@ def main():
             "parameters": parameters(config),
             "tensors": saved_tensors(config),
             "flops": [text_flops(config, "cpu", 1, 5), text_flops(config, "cpu", 2, 21)],
+        }
+    for family, entry in TINY_PAIRS.items():
+        config = AutoConfig.for_model(family, **entry)
+        result["tiny"][family] = {
+            "config": clean(config),
+            "parameters": parameters(config),
+            "tensors": saved_tensors(config),
+            "flops": [pair_flops(config, "cpu", 1, 5), pair_flops(config, "cpu", 3, 21)],
         }
     config = qwen_vl_tiny()
     result["tiny"]["qwen2_5_vl"] = {

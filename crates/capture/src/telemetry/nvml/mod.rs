@@ -6,6 +6,7 @@
 mod device;
 mod facts;
 mod library;
+mod power_limit;
 mod processes;
 mod questions;
 mod traffic;
@@ -18,7 +19,11 @@ use llmprof_record::{
 };
 use llmprof_units::Nanos;
 
-pub use self::{facts::gpu_facts, library::NvmlUnavailable};
+pub use self::{
+    facts::gpu_facts,
+    library::NvmlUnavailable,
+    power_limit::{PowerLimit, RESTORE, stand_guard},
+};
 
 use self::{
     device::{Moment, Reader},

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llmprof_analysis::compare::RunFacts;
+use llmprof_analysis::compare::{RunFacts, thinned};
 use llmprof_record::{
     run::RunRecord,
     store::{RunStatus, StoreError, StoredRun, find_runs},
@@ -89,6 +89,33 @@ fn trace(path: &Path) -> Result<RunFacts, Failure> {
     of(&name, path, &record)
 }
 
+/// Times between tokens, where the load kept them: the mean of each request, and each by itself.
+fn add_gaps(path: &Path, facts: &mut RunFacts) {
+    let text = std::fs::read(path.join("vllm_bench.json")).unwrap_or_default();
+    let kept: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let requests = kept["itls"].as_array().map(Vec::as_slice);
+    let gaps: Vec<Vec<f64>> = requests
+        .unwrap_or_default()
+        .iter()
+        .map(|gaps| gaps.as_array().map(Vec::as_slice).unwrap_or_default())
+        .map(|gaps| {
+            gaps.iter()
+                .filter_map(Value::as_f64)
+                .map(|s| s * 1e9)
+                .collect()
+        })
+        .filter(|gaps: &Vec<f64>| !gaps.is_empty())
+        .collect();
+    if gaps.is_empty() {
+        return;
+    }
+    let mean = |gaps: &Vec<f64>| gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let means = gaps.iter().map(mean).collect();
+    facts.passes.insert("itl".to_owned(), means);
+    let all = thinned(gaps.concat());
+    facts.requests.insert("itl".to_owned(), all);
+}
+
 /// A served load: each request is a value.
 fn load(path: &Path) -> Result<RunFacts, Failure> {
     let damaged = |what: String| Failure::new(format!("{} is damaged: {what}", path.display()));
@@ -127,6 +154,7 @@ fn load(path: &Path) -> Result<RunFacts, Failure> {
         }
     }
     facts.requests.clone_from(&facts.passes);
+    add_gaps(path, &mut facts);
     if let Some(rate) = bench["output_throughput"].as_f64() {
         facts.passes.insert("tokens_per_s".to_owned(), vec![rate]);
     }

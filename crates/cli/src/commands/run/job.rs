@@ -26,7 +26,7 @@ use llmprof_report::{
 };
 use llmprof_units::{Bytes, Percent};
 
-use super::{command::command, direct, prompts::prompts, sources, visuals};
+use super::{command::command, direct, power, prompts::prompts, sources, visuals};
 use crate::{
     calibration, clock,
     commands::bench::serve_configured,
@@ -118,6 +118,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let mut store = direct::directory(&dir, &plan, feed.as_ref())?;
     let mut summary = Vec::new();
     let mut analysis = None;
+    let mut limit = None;
 
     let mut stages = || -> Result<(), Halt> {
         store.describe(&plan.experiment, &plan.model.name, &job.overrides)?;
@@ -128,6 +129,8 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
                 .find_device(&plan)
                 .map_err(|failure| halt(&failure))?;
         }
+        // Before what describes the machine, which has the limit in force.
+        limit = power::limit(&plan, &mut store)?;
         let host = write_request(job, &plan, cwd, &mut store)?;
         for issue in &subject.issues {
             store.add_issue(issue.clone())?;
@@ -139,13 +142,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             return watched(&plan, job, cwd, &mut store, &mut interrupt, &mut summary);
         };
         store.write("inputs.yaml", feed.inputs(&plan))?;
-        let mut record = RunRecord {
-            plan: Some(plan.clone()),
-            host: Some(host),
-            ..RunRecord::default()
-        };
-        subject.describe(&mut record);
-        record.save_facts(store.path())?;
+        let mut record = described(&plan, host, &subject, &store)?;
         let mut session = Session {
             plan: &plan,
             feed,
@@ -181,6 +178,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         ran.and(written.map_err(|failure| halt(&failure)))
     };
     let done = stages();
+    let done = power::restore(limit, &mut store).and(done);
     let (status, error) = status(done, interrupt.count() > 0);
     let is_below = |issue: &Issue| issue.code == "waterfall.below_roofline";
     if is_measured && store.manifest().issues.iter().any(is_below) {
@@ -197,6 +195,23 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         summary,
         analysis,
     })
+}
+
+/// The record of a run before anything ran.
+fn described(
+    plan: &Plan,
+    host: HostFacts,
+    subject: &Subject,
+    store: &RunDir,
+) -> Result<RunRecord, Halt> {
+    let mut record = RunRecord {
+        plan: Some(plan.clone()),
+        host: Some(host),
+        ..RunRecord::default()
+    };
+    subject.describe(&mut record);
+    record.save_facts(store.path())?;
+    Ok(record)
 }
 
 /// Writes what was asked for, and on what machine.
@@ -280,6 +295,10 @@ fn watched(
     interrupt: &mut Interrupt,
     summary: &mut Vec<String>,
 ) -> Result<(), Halt> {
+    // Asked for before there was a command to end.
+    if interrupt.count() > 0 {
+        return Err(Halt::Interrupted);
+    }
     if plan.runtime.kind == RuntimeType::Command {
         summary.push(command(plan, job, cwd, store, interrupt)?);
     } else if plan.runtime.kind.is_serving() {

@@ -6,6 +6,7 @@ mod direct;
 mod dry_run;
 mod job;
 mod launcher;
+mod power;
 mod prompts;
 mod sources;
 mod sweep;
@@ -15,6 +16,7 @@ mod visuals;
 use std::process::ExitCode;
 
 pub(crate) use self::launcher::{SWEEP_JOB, sweep_job};
+pub(crate) use self::power::guard as guard_power_limit;
 
 use llmprof_config::hydra::{self, Execution, Job, Outcome};
 use llmprof_record::store::RunStatus;

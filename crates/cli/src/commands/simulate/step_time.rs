@@ -124,9 +124,17 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
         )
         .hint("--replicas N simulates N engines".to_owned()));
     }
+    let model = subject.counted()?;
+    if model.encoder.is_some() {
+        let name = &subject.name;
+        return Err(Failure::new(format!(
+            "model {name} has an encoder, which the simulated scheduler does not run"
+        ))
+        .hint("a model of a decoder alone, or `llmprof predict` for single requests".to_owned()));
+    }
     Ok(Subjects {
         name: subject.name.clone(),
-        model: subject.counted()?.clone(),
+        model: model.clone(),
         device: device(&plan.hardware.spec)?,
         plan,
     })

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     io::{BufRead as _, IsTerminal as _},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -124,9 +125,8 @@ impl Submitted {
     /// Slurm's state of every job that it still knows.
     fn queue(&self) -> Result<BTreeMap<String, String>, Failure> {
         let args = ["-h", "-r", "-t", "all", "-j", &self.id, "-o", "%i %T"];
-        let output = Command::new("squeue")
+        let output = apart("squeue")
             .args(args)
-            .stdin(Stdio::null())
             .output()
             .map_err(|error| missing("squeue", &error))?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -182,10 +182,16 @@ fn has_ended(state: &str) -> bool {
     ENDED.contains(&state)
 }
 
+/// A command in a process group of its own: Ctrl-C on the terminal is for us, and must not end what asks or tells Slurm.
+fn apart(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).process_group(0);
+    command
+}
+
 fn call(program: &str, args: &[&str]) -> Result<String, Failure> {
-    let output = Command::new(program)
+    let output = apart(program)
         .args(args)
-        .stdin(Stdio::null())
         .output()
         .map_err(|error| missing(program, &error))?;
     if !output.status.success() {

@@ -1,0 +1,61 @@
+use crate::{
+    lower::{Lowering, StepCost, product},
+    operator::{Kind, Shape, Traffic},
+    weight::{Dims, Visitor, WeightSpec},
+};
+
+/// A convolution over time, with a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conv1d {
+    pub name: &'static str,
+    pub inputs: u64,
+    pub outputs: u64,
+    /// Frames that the kernel covers.
+    pub kernel: u64,
+    /// Step of the kernel.
+    pub stride: u64,
+}
+
+impl Conv1d {
+    /// Elements under one position of the kernel.
+    fn window(&self) -> u64 {
+        product(&[self.inputs, self.kernel])
+    }
+
+    pub fn parameters(&self) -> u64 {
+        product(&[self.window(), self.outputs]).saturating_add(self.outputs)
+    }
+
+    /// Over `frames` frames that lead to `positions` results; `boundary` where the frames are the model's input.
+    pub(crate) fn lower<'m>(
+        &'m self,
+        lowering: &mut Lowering<'_, 'm>,
+        frames: u64,
+        positions: u64,
+        boundary: bool,
+    ) {
+        let input = lowering.activation_bytes(product(&[frames, self.inputs]));
+        let outputs = product(&[positions, self.outputs]);
+        let step = StepCost {
+            parameters: self.parameters(),
+            tensor: product(&[2, outputs, self.window()]),
+            vector: outputs,
+            traffic: Traffic {
+                weights: lowering.plain_bytes(self.parameters()),
+                activation_read: input,
+                activation_write: lowering.activation_bytes(outputs),
+                boundary: if boundary { input } else { 0 },
+                ..Traffic::default()
+            },
+        };
+        let shape = Shape::matmul(positions, self.outputs, self.window());
+        lowering.emit(Kind::Conv1d, self.name, shape, &step);
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        let shape = Dims::from([self.outputs, self.inputs, self.kernel]);
+        visitor.visit(WeightSpec::new(self.name, "weight", shape));
+        let bias = Dims::from([self.outputs]);
+        visitor.visit(WeightSpec::new(self.name, "bias", bias));
+    }
+}

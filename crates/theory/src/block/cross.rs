@@ -1,0 +1,97 @@
+use llmprof_units::Basis;
+
+use super::{Linear, Norm};
+use crate::{
+    lower::{Lowering, StepCost, product},
+    operator::{Kind, Shape, Traffic},
+    step::Side,
+    weight::Visitor,
+};
+
+/// Attention of a decoder's tokens to what an encoder gave. Keys and values are made once per sequence and kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrossAttention {
+    /// Module path inside its layer; also the path of the attention operator.
+    pub name: &'static str,
+    /// Before the queries.
+    pub norm: Norm,
+    pub heads: u64,
+    /// Width of a head.
+    pub head_dim: u64,
+    /// Over the decoder's tokens.
+    pub q: Linear,
+    /// Over the encoder's.
+    pub k: Linear,
+    pub v: Linear,
+    /// From the heads back to the model's width.
+    pub output: Linear,
+}
+
+impl CrossAttention {
+    /// Elements that the cache holds per token of the encoder.
+    pub(crate) fn kv_elements(&self) -> u64 {
+        product(&[2, self.heads, self.head_dim])
+    }
+
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let rows = lowering.rows();
+        lowering.norm(&self.norm, rows);
+        lowering.linear(&self.q, rows);
+        let encoded = product(&[lowering.new_sequences(), lowering.encoder_tokens]);
+        if encoded > 0 {
+            // Chunks of a prompt share what the first of them makes.
+            let steps = std::mem::replace(&mut lowering.pass.steps, 1);
+            lowering.linear(&self.k, encoded);
+            lowering.linear(&self.v, encoded);
+            lowering.pass.steps = steps;
+        }
+        self.attend(lowering, encoded);
+        lowering.linear(&self.output, rows);
+    }
+
+    /// Every query meets all tokens of its encoder. `encoded` of them were made in this pass; the others are read from the cache.
+    fn attend<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, encoded: u64) {
+        let reach = lowering.reach(Side::Both, None);
+        let keys = lowering.encoder_tokens;
+        let scores = product(&[reach.new, keys, self.heads]);
+        let visits = product(&[reach.sequences, lowering.pass.steps, keys]);
+        let kv_bytes = |tokens: u64| {
+            lowering
+                .formats
+                .kv
+                .bytes_for(product(&[tokens, self.kv_elements()]))
+                .unwrap_or(u64::MAX)
+        };
+        let width = product(&[self.heads, self.head_dim]);
+        let queries = product(&[reach.new, width]);
+        let fresh = product(&[encoded, self.kv_elements()]);
+        let step = StepCost {
+            parameters: 0,
+            tensor: product(&[4, scores, self.head_dim]),
+            vector: product(&[5, scores]),
+            traffic: Traffic {
+                kv_read: kv_bytes(visits.saturating_sub(encoded)),
+                kv_write: kv_bytes(encoded),
+                activation_read: lowering.activation_bytes(queries.saturating_add(fresh)),
+                activation_write: lowering.activation_bytes(queries),
+                ..Traffic::default()
+            },
+        };
+        let shape = Shape {
+            groups: product(&[reach.sequences, self.heads]),
+            m: reach.queries,
+            n: keys,
+            k: self.head_dim,
+        };
+        let compute = lowering.formats.activations;
+        let basis = Basis::Counted;
+        lowering.emit_sum(Kind::Attention, self.name, shape, &step, compute, basis);
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        self.norm.weights(visitor);
+        for linear in [&self.q, &self.k, &self.v, &self.output] {
+            linear.weights(visitor);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The encoder of an encoder–decoder model: what is read once, before the decoder writes (T5, Whisper).
+
+use crate::{
+    block::{ActivationKind, Conv1d, Embedding, Norm, PositionTable, RelativeBias},
+    lower::{Lowering, Visible, product},
+    model::LayerGroup,
+    operator::Kind,
+    weight::Visitor,
+};
+
+/// A stack of layers whose tokens all see each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encoder {
+    /// Width of the residual stream.
+    pub hidden: u64,
+    pub input: EncoderInput,
+    /// Added to the scores of every layer.
+    pub bias: Option<RelativeBias>,
+    /// Path before a layer's number.
+    pub layers_prefix: &'static str,
+    pub groups: Vec<LayerGroup>,
+    /// Norm after the last layer.
+    pub final_norm: Norm,
+}
+
+/// What an encoder reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EncoderInput {
+    /// The prompt. The table is the decoder's own.
+    Tokens(Embedding),
+    /// Log-mel frames, always as many as the model has positions for: shorter audio is padded.
+    Audio(AudioInput),
+}
+
+/// Two convolutions over frames, the second of which halves them, and learned positions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AudioInput {
+    pub convolutions: [Conv1d; 2],
+    /// Paths of the activations after them.
+    pub activation_names: [&'static str; 2],
+    pub positions: PositionTable,
+}
+
+impl AudioInput {
+    /// Frames of one sequence: the second convolution steps over every other one.
+    pub fn frames(&self) -> u64 {
+        product(&[self.positions.rows, self.convolutions[1].stride])
+    }
+
+    fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        let mut frames = product(&[lowering.pass.batch, self.frames()]);
+        let gelu = ActivationKind::Gelu.flops_per_element();
+        let mut is_input = true;
+        for (conv, name) in self.convolutions.iter().zip(self.activation_names) {
+            let positions = frames / conv.stride.max(1);
+            conv.lower(lowering, frames, positions, is_input);
+            lowering.elementwise(Kind::Activation, name, (positions, conv.outputs), 1, gelu);
+            (frames, is_input) = (positions, false);
+        }
+        self.positions.lower(lowering);
+    }
+}
+
+impl Encoder {
+    /// Tokens of one sequence, for a prompt of so many.
+    pub(crate) fn tokens(&self, prompt: u64) -> u64 {
+        match &self.input {
+            EncoderInput::Tokens(_) => prompt,
+            EncoderInput::Audio(audio) => audio.positions.rows,
+        }
+    }
+
+    /// The tokens that a decoder begins with, for a prompt of so many: a start token alone where the encoder reads the prompt.
+    pub(crate) fn decoder_prompt(&self, prompt: u64) -> u64 {
+        match &self.input {
+            EncoderInput::Tokens(_) => 1,
+            EncoderInput::Audio(_) => prompt.max(1),
+        }
+    }
+
+    pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+        lowering.visible = Visible::All;
+        lowering.has_bias = self.bias.is_some();
+        match &self.input {
+            EncoderInput::Tokens(embedding) => embedding.lower(lowering),
+            EncoderInput::Audio(audio) => audio.lower(lowering),
+        }
+        if let Some(bias) = &self.bias {
+            bias.lower(lowering);
+        }
+        for group in &self.groups {
+            lowering.inside(self.layers_prefix, &group.layers, |lowering| {
+                group.layer.lower(lowering);
+            });
+        }
+        lowering.norm(&self.final_norm, lowering.rows());
+    }
+
+    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+        if let EncoderInput::Audio(audio) = &self.input {
+            for conv in &audio.convolutions {
+                conv.weights(visitor);
+            }
+            audio.positions.weights(visitor);
+        }
+        if let Some(bias) = &self.bias {
+            bias.weights(visitor);
+        }
+        for group in &self.groups {
+            visitor.inside(self.layers_prefix, &group.layers, |visitor| {
+                group.layer.weights(visitor);
+            });
+        }
+        self.final_norm.weights(visitor);
+    }
+
+    /// Elements alive at the worst moment over `rows` tokens.
+    pub(crate) fn peak_elements(&self, rows: u64) -> u64 {
+        let layers = self
+            .groups
+            .iter()
+            .map(|group| group.layer.peak_elements(rows));
+        let input = match &self.input {
+            EncoderInput::Tokens(_) => 0,
+            // The first convolution's result and its activation, at twice the positions.
+            EncoderInput::Audio(audio) => {
+                product(&[2, rows, audio.convolutions[1].stride, self.hidden])
+            }
+        };
+        layers.max().unwrap_or(0).max(input)
+    }
+}

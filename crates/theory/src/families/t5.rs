@@ -1,0 +1,238 @@
+//! T5: an encoder over the prompt, a decoder that starts from one token, biases by distance in place of positions.
+
+use serde_json::Value;
+
+use super::{
+    base::{finish_pair, group},
+    keys::Keys,
+};
+use crate::{
+    block::{
+        ActivationKind, Arrangement, Attention, CrossAttention, Embedding, FeedForward, Head,
+        Layer, Linear, Mixer, Mlp, MlpInput, Norm, Projections, RelativeBias,
+    },
+    encoder::{Encoder, EncoderInput},
+    error::ModelError,
+    model::{Decoder, Model},
+};
+
+struct Sizes {
+    hidden: u64,
+    heads: u64,
+    head_dim: u64,
+    inner: u64,
+    epsilon: f64,
+    activation: ActivationKind,
+    gated: bool,
+}
+
+/// The names of a layer's parts: a decoder has attention to the encoder between the two that both have.
+struct Names {
+    q: [&'static str; 4],
+    attention: &'static str,
+    norm: &'static str,
+    feed_norm: &'static str,
+    feed: [&'static str; 5],
+    adds: [&'static str; 3],
+}
+
+const ENCODER: Names = Names {
+    q: [
+        "layer.0.SelfAttention.q",
+        "layer.0.SelfAttention.k",
+        "layer.0.SelfAttention.v",
+        "layer.0.SelfAttention.o",
+    ],
+    attention: "layer.0.SelfAttention",
+    norm: "layer.0.layer_norm",
+    feed_norm: "layer.1.layer_norm",
+    feed: [
+        "layer.1.DenseReluDense.wi",
+        "layer.1.DenseReluDense.wi_0",
+        "layer.1.DenseReluDense.wi_1",
+        "layer.1.DenseReluDense.act",
+        "layer.1.DenseReluDense.wo",
+    ],
+    adds: ["layer.0.add", "", "layer.1.add"],
+};
+
+const DECODER: Names = Names {
+    feed_norm: "layer.2.layer_norm",
+    feed: [
+        "layer.2.DenseReluDense.wi",
+        "layer.2.DenseReluDense.wi_0",
+        "layer.2.DenseReluDense.wi_1",
+        "layer.2.DenseReluDense.act",
+        "layer.2.DenseReluDense.wo",
+    ],
+    adds: ["layer.0.add", "layer.1.add", "layer.2.add"],
+    ..ENCODER
+};
+
+impl Sizes {
+    fn read(keys: &Keys<'_>) -> Result<Self, ModelError> {
+        let (activation, gated) = feed_forward(keys)?;
+        Ok(Self {
+            hidden: keys.size(&["d_model", "hidden_size"], Some(512))?,
+            heads: keys.size(&["num_heads", "num_attention_heads"], Some(8))?,
+            head_dim: keys.size(&["d_kv", "head_dim"], Some(64))?,
+            inner: keys.size(&["d_ff"], Some(2048))?,
+            epsilon: keys.positive(&["layer_norm_epsilon"], 1e-6)?,
+            activation,
+            gated,
+        })
+    }
+
+    fn norm(&self, name: &'static str) -> Norm {
+        Norm::rms(name, self.hidden, self.epsilon)
+    }
+
+    fn attention(&self, names: &Names) -> Attention {
+        let width = self.heads * self.head_dim;
+        let [q, k, v, o] = names.q;
+        let project = |name| Linear::new(name, self.hidden, width, false);
+        Attention {
+            name: names.attention,
+            rope_name: "layer.0.rope",
+            heads: self.heads,
+            kv_heads: self.heads,
+            head_dim: self.head_dim,
+            projections: Projections::Separate {
+                q: project(q),
+                k: project(k),
+                v: project(v),
+            },
+            output: Linear::new(o, width, self.hidden, false),
+            q_norm: None,
+            k_norm: None,
+            rope: None,
+            rope_table: None,
+            window: None,
+            sinks: None,
+            softcap: None,
+            scale: 1.0,
+        }
+    }
+
+    fn cross(&self) -> CrossAttention {
+        let width = self.heads * self.head_dim;
+        let project = |name| Linear::new(name, self.hidden, width, false);
+        CrossAttention {
+            name: "layer.1.EncDecAttention",
+            norm: self.norm("layer.1.layer_norm"),
+            heads: self.heads,
+            head_dim: self.head_dim,
+            q: project("layer.1.EncDecAttention.q"),
+            k: project("layer.1.EncDecAttention.k"),
+            v: project("layer.1.EncDecAttention.v"),
+            output: Linear::new("layer.1.EncDecAttention.o", width, self.hidden, false),
+        }
+    }
+
+    fn mlp(&self, names: &Names) -> Mlp {
+        let [plain, gate, up, activation_name, down] = names.feed;
+        let project = |name| Linear::new(name, self.hidden, self.inner, false);
+        Mlp {
+            activation_name,
+            input: if self.gated {
+                MlpInput::Gated {
+                    gate: project(gate),
+                    up: project(up),
+                }
+            } else {
+                MlpInput::Plain(project(plain))
+            },
+            down: Linear::new(down, self.inner, self.hidden, false),
+            activation: self.activation,
+        }
+    }
+
+    fn layer(&self, names: &Names, cross: Option<CrossAttention>) -> Layer {
+        Layer {
+            width: self.hidden,
+            arrangement: Arrangement::PreNorm,
+            mixer_norm: self.norm(names.norm),
+            mixer: Mixer::Attention(self.attention(names)),
+            after_mixer_norm: None,
+            cross: cross.map(Box::new),
+            adds: names.adds,
+            feed_norm: self.norm(names.feed_norm),
+            feed: FeedForward::Dense(self.mlp(names)),
+            after_feed_norm: None,
+        }
+    }
+}
+
+/// `relu`, or `gated-gelu` as the later checkpoints have it, whose GELU is the approximation by tanh.
+fn feed_forward(keys: &Keys<'_>) -> Result<(ActivationKind, bool), ModelError> {
+    let stated = keys.text(&["feed_forward_proj"])?.unwrap_or("relu");
+    let (name, gated) = match stated.strip_prefix("gated-") {
+        Some("gelu") => ("gelu_new", true),
+        Some(name) => (name, true),
+        None => (stated, false),
+    };
+    let activation = ActivationKind::from_name(name).ok_or_else(|| {
+        let known = "relu, gelu and silu, and those after `gated-`,";
+        keys.unsupported("feed_forward_proj", &Value::from(stated), known)
+    })?;
+    Ok((activation, gated))
+}
+
+pub(crate) fn t5(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let sizes = Sizes::read(keys)?;
+    let layers = keys.layers(&["num_layers", "num_hidden_layers"], Some(6))?;
+    let decoder_layers = keys.layers(&["num_decoder_layers"], Some(u64::from(layers)))?;
+    let vocabulary = keys.vocabulary(Some(32_128))?;
+    let buckets = keys.size(&["relative_attention_num_buckets"], Some(32))?;
+    // Checkpoints of T5 1.1 have a head of their own and leave its input as it is.
+    let tied = keys.flag(&["tie_word_embeddings"], true)?;
+    let scaled = keys.flag(&["scale_decoder_outputs"], tied)?;
+    let bias = |name| RelativeBias {
+        name,
+        buckets,
+        heads: sizes.heads,
+    };
+    let embedding = |name| Embedding {
+        name,
+        held_by: Some("shared"),
+        scale_name: "shared.scale",
+        vocabulary,
+        width: sizes.hidden,
+        scale: None,
+    };
+    let encoder = Encoder {
+        hidden: sizes.hidden,
+        input: EncoderInput::Tokens(embedding("encoder.embed_tokens")),
+        bias: Some(bias(
+            "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+        )),
+        layers_prefix: "encoder.block",
+        groups: group(layers, |_| sizes.layer(&ENCODER, None)),
+        final_norm: sizes.norm("encoder.final_layer_norm"),
+    };
+    let decoder = Decoder {
+        hidden: sizes.hidden,
+        embedding: embedding("decoder.embed_tokens"),
+        positions: None,
+        project_in: None,
+        tables: Vec::new(),
+        bias: Some(bias(
+            "decoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+        )),
+        layers_prefix: "decoder.block",
+        groups: group(decoder_layers, |_| {
+            sizes.layer(&DECODER, Some(sizes.cross()))
+        }),
+        final_norm: Some(sizes.norm("decoder.final_layer_norm")),
+        project_out: None,
+        head: Head {
+            linear: Linear::new("lm_head", sizes.hidden, vocabulary, false).plain(),
+            tied,
+            input_scale: scaled.then(|| (sizes.hidden as f64).powf(-0.5)),
+            softcap: None,
+        },
+        max_positions: None,
+        optional_prefix: None,
+    };
+    finish_pair(keys, encoder, decoder)
+}

@@ -48,7 +48,7 @@ pub fn layers(pattern: &LayerPattern) -> String {
 /// How layers were found and what the columns mean.
 pub fn basis_of_layers(steps: &StepPatterns) -> String {
     let pass = if steps.patterns.is_empty() {
-        "They repeat inside a forward pass; passes themselves do not repeat often enough to be steps."
+        "Passes themselves do not repeat often enough to be steps."
     } else {
         "Layers are those of all steps together."
     };

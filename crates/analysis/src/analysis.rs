@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::assumption::Assumption;
-use crate::counters::CountersAnalysis;
+use crate::counters::{CountersAnalysis, DerivedKernels};
 use crate::findings::Finding;
+use crate::gemms::GemmsAnalysis;
 use crate::graphs::GraphAnalysis;
 use crate::latency::Latency;
+use crate::matching::places::KernelPlaces;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::ranks::RanksAnalysis;
 use crate::telemetry::HostTelemetry;
@@ -64,6 +66,12 @@ pub struct Analysis {
     /// Hardware counters of single launches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<CountersAnalysis>,
+    /// Kernels classified from model and timeline, where counters were asked for and there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derived_kernels: Option<DerivedKernels>,
+    /// GEMMs of a cuBLAS log with the times of their kernels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gemms: Option<GemmsAnalysis>,
     /// Sums by name of other tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<SummaryTable>,
@@ -73,6 +81,9 @@ pub struct Analysis {
     /// A caching allocator's memory, without the points of its timelines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryHistory>,
+    /// Where in the model kernels run.
+    #[serde(skip)]
+    pub(crate) places: KernelPlaces,
     /// What the traces beside the first say: the operators of a framework where another trace explains the time.
     #[serde(skip)]
     pub beside: Vec<Self>,

@@ -4,7 +4,7 @@
 //! are ordered by what they need: [`stats`] → [`timeline`] (what a device did when, why it was idle) → [`attribution`]
 //! (which operator launched it) → [`steps`] (launch patterns) → [`phases`] → [`trace`] (all that a trace says by itself) →
 //! [`matching`] (which operator of the model each event is) → [`waterfall`], [`roofline`], [`latency`], [`telemetry`],
-//! [`counters`] → [`findings`] → [`analyze`]. [`statics`] is what a model should cost.
+//! [`counters`], [`gemms`] (calls of a cuBLAS log with the times of their kernels) → [`findings`] → [`analyze`]. [`statics`] is what a model should cost.
 
 mod analysis;
 mod analyze;
@@ -19,6 +19,7 @@ mod engine_steps;
 pub mod evidence;
 pub mod findings;
 pub mod framework;
+pub mod gemms;
 pub mod graphs;
 mod labels;
 pub mod latency;

@@ -8,7 +8,8 @@ use flate2::read::GzDecoder;
 use llmprof_analysis::counters::{ClassRule, CountersAnalysis, KernelClass, LaunchRow};
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_record::import::ncu_csv;
-use llmprof_theory::device::Catalog;
+use llmprof_theory::device::{Catalog, Engine};
+use llmprof_units::DType;
 
 fn fixture(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(path)
@@ -154,4 +155,77 @@ fn a_full_page_has_every_quantity() {
     }
     let has_work = |row: &&LaunchRow| row.pipes.iter().any(|pipe| pipe.peak_flops_per_s.is_some());
     assert!(found.launches.iter().filter(has_work).count() > 0);
+}
+
+/// The published rule compares SM and DRAM throughput alone, five points apart; its counts, and the means of each class over
+/// kernels (SM, DRAM, duration in µs), follow from the same counters.
+#[test]
+fn the_published_classes_follow_from_the_published_rule() {
+    let rows = published();
+    let published_class = |row: &LaunchRow| {
+        let sm = row.percentage("sm_throughput_pct").expect("SM");
+        let dram = row.percentage("dram_throughput_pct").expect("DRAM");
+        match sm - dram {
+            over if over > 5.0 => "compute",
+            under if under < -5.0 => "memory",
+            _ => "balanced",
+        }
+    };
+    let expected = [
+        ("compute", 4, [36.21, 9.89, 137.44]),
+        ("memory", 9, [9.38, 34.23, 9.67]),
+        ("balanced", 7, [12.25, 12.62, 39.75]),
+    ];
+    let duration = |row: &LaunchRow| row.duration_ns.expect("duration").0 as f64 / 1e3;
+    for (class, count, means) in expected {
+        let own: Vec<&LaunchRow> = rows
+            .iter()
+            .filter(|row| published_class(row) == class)
+            .collect();
+        assert_eq!(own.len(), count, "{class}");
+        let mean = |value: &dyn Fn(&LaunchRow) -> f64| {
+            own.iter().map(|row| value(row)).sum::<f64>() / count as f64
+        };
+        let found = [
+            mean(&|row| row.percentage("sm_throughput_pct").expect("SM")),
+            mean(&|row| row.percentage("dram_throughput_pct").expect("DRAM")),
+            mean(&duration),
+        ];
+        for (found, expected) in found.iter().zip(means) {
+            assert!((found - expected).abs() < 0.006, "{class}: {found}");
+        }
+    }
+    let mean = rows.iter().map(duration).sum::<f64>() / rows.len() as f64;
+    assert!((mean - 45.75).abs() < 0.006, "{mean}");
+}
+
+/// Rates of memory in the GEMVs, throughputs of the kernels with tensor work, and the ridge point that they are compared with.
+#[test]
+fn published_throughputs_keep_their_units() {
+    let rows = published();
+    for (number, gigabytes) in [("0001", 345.14), ("0002", 958.09)] {
+        let levels = &row(&rows, number).levels;
+        let dram = levels.iter().find(|level| level.level == Level::Dram);
+        let found = dram.expect("DRAM").bytes_per_s.0 / 1e9;
+        assert!((found / gigabytes - 1.0).abs() < 2e-3, "{number}: {found}");
+    }
+    for (number, sm, dram) in [
+        ("0003", 41.49, 8.13),
+        ("0005", 32.10, 8.87),
+        ("0009", 36.75, 37.26),
+        ("0013", 8.77, 26.00),
+        ("0016", 32.46, 8.96),
+    ] {
+        let row = row(&rows, number);
+        assert_eq!(row.percentage("sm_throughput_pct"), Some(sm), "{number}");
+        assert_eq!(
+            row.percentage("dram_throughput_pct"),
+            Some(dram),
+            "{number}"
+        );
+    }
+    let device = Catalog::embedded().by_name("rtx_5090").expect("device");
+    let peak = device.peak(DType::Bf16, Engine::Tensor).expect("peak");
+    let ridge = peak.dense_flops_per_s.0 / device.bandwidth().0;
+    assert!((ridge - 116.9).abs() < 0.05, "{ridge}");
 }

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use llmprof_analysis::findings::Conclusion;
 use llmprof_analysis::ranks::{MatchedBy, RankRow, RanksAnalysis, lanes};
 use llmprof_analysis::{Analysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
@@ -58,7 +59,23 @@ fn parts(row: &RankRow) -> i64 {
 #[test]
 fn a_published_job_of_eight_ranks() {
     let record = recorded((0..8).rev().map(read).collect());
-    let (_, found) = analyzed(&record);
+    let (whole, found) = analyzed(&record);
+    // Its first rank waits for the others: overlap would hide nothing.
+    let waiting = whole
+        .findings
+        .iter()
+        .find_map(|finding| match finding.conclusion {
+            Some(Conclusion::Communication { waiting_share, .. }) => waiting_share,
+            _ => None,
+        });
+    let first = &found.ranks[0];
+    let share = first.exposed_waiting_ns.0 as f64 / first.exposed_communication().0 as f64;
+    assert_eq!(waiting, Some(share));
+    let is_told = whole
+        .issues
+        .iter()
+        .any(|issue| issue.code == "ranks.waiting");
+    assert_eq!(is_told, share > 0.5, "{share}");
     assert_eq!(
         found.ranks.iter().map(|row| row.rank).collect::<Vec<_>>(),
         (0..8).collect::<Vec<_>>()

@@ -189,3 +189,32 @@ fn telemetry_statistics_and_logs_have_reports() {
     );
     assert!(said.contains("a second set of telemetry"), "{said}");
 }
+
+/// A timeline and the logs of the same process: shapes with times, also of a run that is analyzed again.
+#[test]
+fn logs_of_cublas_beside_a_timeline_have_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["run.sqlite.gz", "cublas.log.gz", "cublaslt.log.gz"];
+    let files = files.map(|file| fixture("stage2").join(file));
+    let [text, page] = reports(folder.path(), &files.each_ref().map(|file| file.as_path()));
+    for word in [
+        "cuBLAS ran 680 GEMMs of 13 shapes",
+        "680 of 680 GEMM kernels are joined in launch order (100.0 % of their time)",
+        "151936 × 1 × 896",
+    ] {
+        assert!(text.contains(word), "{word}\n{text}");
+    }
+    assert!(page.contains("GEMMs with their shapes"));
+    assert!(!text.contains("no_times"), "{text}");
+    let csv = folder.path().join("run/gemms.csv");
+    let first = fs::read_to_string(&csv).unwrap();
+    assert_eq!(first.lines().count(), 681);
+    let head = first.lines().find(|line| line.contains(",151936,1,896,"));
+    let cells: Vec<&str> = head.unwrap().split(',').collect();
+    let number = |place: usize| cells[place].parse::<f64>().unwrap();
+    let rate = 2.0 * 151_936.0 * 896.0 / (number(2) / 1e9);
+    assert!((number(12) / rate - 1.0).abs() < 1e-9, "{cells:?}");
+    fs::remove_file(&csv).unwrap();
+    works(folder.path(), &["analyze", "run"]);
+    assert_eq!(fs::read_to_string(&csv).unwrap(), first);
+}

@@ -137,6 +137,33 @@ fn every_key_of_other_imports_is_listed() {
     }
 }
 
+/// Counters with classes and findings, GEMMs with shapes, and what is derived where counters are not there.
+#[test]
+fn every_key_of_a_stage_2_run_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let stage2 = root().join("fixtures/h200/stage2");
+    let files = ["run.sqlite.gz", "cublaslt.log.gz"].map(|file| stage2.join(file));
+    let [timeline, log] = files.each_ref().map(|file| file.to_str().unwrap());
+    common::works(folder.path(), &["import", timeline, log, "-o", "run"]);
+    fs::copy(stage2.join("record.json"), run.join("record.json")).unwrap();
+    common::works(folder.path(), &["analyze", "run"]);
+    let keys = |name: &str| {
+        let text = fs::read_to_string(run.join("analysis.json")).unwrap();
+        let analysis: Value = serde_json::from_str(&text).unwrap();
+        analysis.get(name).is_some()
+    };
+    assert!(keys("gemms") && keys("derived_kernels") && !keys("counters"));
+    check(&run, &ALL);
+    let mut counters = Vec::new();
+    let packed = fs::File::open(stage2.join("counters.json.gz")).unwrap();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut counters).unwrap();
+    fs::write(run.join("counters.json"), counters).unwrap();
+    common::works(folder.path(), &["analyze", "run"]);
+    assert!(keys("counters") && !keys("derived_kernels"));
+    check(&run, &ALL);
+}
+
 #[test]
 fn every_key_of_a_native_run_is_listed() {
     let folder = tempfile::tempdir().unwrap();

@@ -59,7 +59,9 @@ static KNOWN: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
 /// The values of our own environment whose names say that they are secret, and those that [`remember`] added.
 fn known() -> &'static Mutex<Vec<String>> {
     KNOWN.get_or_init(|| {
-        let variables = std::env::vars().filter(|(name, value)| is_secret(name, value));
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, value)| is_secret(name, value));
         Mutex::new(variables.map(|(_, value)| value).collect())
     })
 }
@@ -74,6 +76,11 @@ pub fn remember<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
             known.push(value.to_owned());
         }
     }
+}
+
+/// Whether a variable should not be given to a program that keeps its environment: its name or its value says so.
+pub fn is_credential(name: &str, value: &str) -> bool {
+    is_secret(name, value) || matches!(redacted(value), Cow::Owned(_))
 }
 
 fn is_secret(name: &str, value: &str) -> bool {

@@ -126,13 +126,37 @@ fn statistics_of_torch_are_those_of_the_snapshot_beside_them() {
     assert_eq!(poor.issues[0].code, "torch_stats.missing");
 }
 
-fn gemms(name: &str) -> Vec<GemmRow> {
+fn gemms_in_order(name: &str) -> (Vec<GemmRow>, Vec<u32>) {
     match read(&support::unpacked(name)).unwrap() {
         ("cublas_log", Profile::Summary(table)) => match table.summary {
-            Summary::Gemms(rows) => rows,
+            Summary::Gemms(rows) => (rows, table.order),
             other => panic!("{other:?}"),
         },
         other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn gemms(name: &str) -> Vec<GemmRow> {
+    gemms_in_order(name).0
+}
+
+/// By `grep Trace`: the angles of positions first; the head of the prompt after 24 layers of seven GEMMs; the head of the next
+/// token last.
+#[test]
+fn calls_of_cublas_keep_their_order() {
+    let (rows, order) = gemms_in_order("h200/cublas/cublaslt.log.gz");
+    let shape = |call: usize| {
+        let row = &rows[order[call] as usize];
+        (row.m, row.n, row.k)
+    };
+    assert_eq!(order.len(), 340);
+    assert_eq!(shape(0), (64, 32, 1));
+    assert_eq!(shape(169), (151_936, 64, 896));
+    assert_eq!(shape(339), (151_936, 1, 896));
+    assert_eq!([shape(1), shape(2)], [(896, 64, 896), (128, 64, 896)]);
+    for (number, row) in (0..).zip(&rows) {
+        let calls = order.iter().filter(|row| **row == number).count();
+        assert_eq!(calls as u64, row.calls);
     }
 }
 

@@ -5,13 +5,14 @@ pub(crate) use llmprof_analysis::attribution::kernels::{KernelRow, LaunchRow};
 pub(crate) use llmprof_analysis::attribution::operators::{OperatorRow, ShapeRow};
 pub(crate) use llmprof_analysis::bottleneck::{ClassReason, Limits, PhaseClass};
 pub(crate) use llmprof_analysis::counters::{
-    CountersAnalysis, LaunchRow as CountedLaunch, Point, percentages,
+    CountersAnalysis, DerivedKernels, DerivedRow, LaunchRow as CountedLaunch, Point, percentages,
 };
 pub(crate) use llmprof_analysis::evidence::{Evidence, Measure};
 pub(crate) use llmprof_analysis::findings::{
     Abstention, Conclusion, Confidence, Derivation, Finding, GainOf, IdleRemedy,
 };
 pub(crate) use llmprof_analysis::framework::Framework;
+pub(crate) use llmprof_analysis::gemms::{GemmShapeRow, GemmsAnalysis};
 pub(crate) use llmprof_analysis::graphs::{GraphAnalysis, GraphOperatorRow, GraphSource};
 pub(crate) use llmprof_analysis::matching::{OperatorGroup, UnmatchedOperator};
 pub(crate) use llmprof_analysis::phase_facts::{RecordedPart, TracedPhase};

@@ -29,6 +29,7 @@ mod waterfall;
 use llmprof_record::issue::Issue;
 use llmprof_record::memory::MemoryHistory;
 use llmprof_record::run::{RecordedModel, RunRecord, is_graph_capture, rank_of};
+use llmprof_record::summary::SummaryTable;
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::{Catalog, Device};
 
@@ -39,8 +40,9 @@ use self::assumptions::{
 use self::subject::Subject;
 use self::traced::of_trace;
 use crate::analysis::{Analysis, AnalysisError};
-use crate::counters::{ClassRule, CountersAnalysis, against_model};
-use crate::findings::throttling;
+use crate::counters::{ClassRule, CountersAnalysis, against_model, derived};
+use crate::findings::{Conclusion, Finding, throttling};
+use crate::gemms;
 use crate::graphs::{self, ModelOperators};
 use crate::latency::{Latency, load_time};
 use crate::ranks;
@@ -70,6 +72,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         analysis.issues.push(Issue::info("ranks.model_divided"));
     }
     if let Some((found, issues)) = ranks::analyze(record) {
+        say_waiting(&mut analysis.findings, found.waiting_share());
         analysis.ranks = Some(found);
         analysis.issues.extend(issues);
     }
@@ -112,22 +115,20 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
             .assumptions
             .extend(record.device.as_ref().and_then(measured_at));
     }
-    let timeline = analysis.timeline.as_deref();
     let counters = record.counters.as_ref();
-    analysis.counters = counters
-        .map(|counters| CountersAnalysis::of(counters, timeline, judged, ClassRule::default()));
-    let ncu = record.plan.as_ref().map(|plan| &plan.pipeline.ncu);
-    if let (Some(counted), Some(subject), Some(ncu)) =
-        (&mut analysis.counters, subject.as_ref(), ncu)
-        && ncu.range.as_deref() == Some("decode")
-        && let Ok(statics) = statics::analyze("", subject.model, &subject.workload, None)
-    {
-        // A batch of fewer tokens has fewer steps.
-        let steps = ncu.steps.min(subject.workload.new_tokens.saturating_sub(1));
-        counted.against_model = against_model::compare(&counted.launches, &statics, steps);
+    analysis.counters = counted(record, &analysis, subject.as_ref(), judged);
+    analysis.derived_kernels = derived::derive(record, &analysis.phases, judged);
+    if let Some((found, issue)) = gemms::analyze(record, judged) {
+        analysis.gemms = found;
+        analysis.issues.extend(issue);
     }
     let tables = record.summaries.iter().map(|summary| &summary.table);
-    analysis.summaries = tables.clone().cloned().collect();
+    // The order of calls is in `gemms.csv`.
+    let without_order = |table: &SummaryTable| SummaryTable {
+        order: Vec::new(),
+        ..table.clone()
+    };
+    analysis.summaries = tables.clone().map(without_order).collect();
     analysis.communication.clone_from(&record.communication);
     let communication = record.communication.as_ref();
     let memory = record.memory.as_ref();
@@ -141,10 +142,48 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         .chain(communication.into_iter().flat_map(|found| &found.issues))
         .chain(memory.into_iter().flat_map(|memory| &memory.issues))
         .chain(sampled.into_iter().flat_map(|samples| &samples.issues));
+    // Calls that were joined have the times of their kernels.
+    let is_joined = analysis.gemms.is_some();
+    let lost = lost.filter(|issue| !(is_joined && issue.code == "cublas_log.no_times"));
     analysis
         .issues
         .extend(unknown.into_iter().chain(lost.cloned()));
     Ok(analysis)
+}
+
+/// Waiting for slower ranks looks like communication to the rank that waits.
+fn say_waiting(findings: &mut [Finding], share: Option<f64>) {
+    for finding in findings {
+        if let Some(Conclusion::Communication { waiting_share, .. }) = &mut finding.conclusion {
+            *waiting_share = share;
+        }
+    }
+}
+
+/// What hardware counters say, beside the model where profiled launches stand for its decode steps.
+fn counted(
+    record: &RunRecord,
+    analysis: &Analysis,
+    subject: Option<&Subject<'_>>,
+    device: Option<&Device>,
+) -> Option<CountersAnalysis> {
+    let timeline = analysis.timeline.as_deref();
+    let ncu = record.plan.as_ref().map(|plan| &plan.pipeline.ncu);
+    let rule = ncu.map(|ncu| ClassRule::from(ncu.classify));
+    let counters = record.counters.as_ref()?;
+    let mut counted = CountersAnalysis::of(counters, timeline, device, rule.unwrap_or_default());
+    for row in &mut counted.launches {
+        row.operators = analysis.places.get(&row.kernel, row.grid, row.block);
+    }
+    if let (Some(subject), Some(ncu)) = (subject, ncu)
+        && ncu.range.as_deref() == Some("decode")
+        && let Ok(statics) = statics::analyze("", subject.model, &subject.workload, None)
+    {
+        // A batch of fewer tokens has fewer steps.
+        let steps = ncu.steps.min(subject.workload.new_tokens.saturating_sub(1));
+        counted.against_model = against_model::compare(&counted.launches, &statics, steps);
+    }
+    Some(counted)
 }
 
 /// The device whose peaks a record is judged by.

@@ -1,9 +1,11 @@
 //! What was asked of which model.
 
 use llmprof_record::run::RunRecord;
+use llmprof_theory::roofline::Roof;
 use llmprof_theory::{Model, Workload};
 
 use crate::analysis::AnalysisError;
+use crate::roofline::Theory;
 
 /// A model that theory counts, and what was asked of it.
 pub(super) struct Subject<'a> {
@@ -20,6 +22,22 @@ impl<'a> Subject<'a> {
         };
         model.costs(&workload)?;
         Ok(Some(Self { model, workload }))
+    }
+
+    /// Theory of the model, for the workload that the trace shows.
+    pub(super) fn theory<'t>(
+        &self,
+        workload: &'t Workload,
+        roof: Option<&'t Roof<'t>>,
+    ) -> Theory<'t>
+    where
+        'a: 't,
+    {
+        Theory {
+            model: self.model,
+            workload,
+            roof,
+        }
     }
 
     /// Rows and width of the table of tokens.

@@ -28,10 +28,10 @@ use crate::findings::{Facts, findings, throttling};
 use crate::latency::{Latency, load_time};
 use crate::matching::lanes::{Lane, lanes};
 use crate::matching::module_ranges::ModuleRanges;
+use crate::matching::places::KernelPlaces;
 use crate::matching::units::{Counted, Matching, Verdict};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::Phases;
-use crate::roofline::Theory;
 use crate::telemetry::{self, HostTelemetry};
 use crate::trace::sums::copies_stay_on_device;
 use crate::trace::{Structure, TraceAnalysis, analyze_structure};
@@ -66,21 +66,17 @@ pub(super) fn of_trace(
     let telemetry = HostTelemetry::of(record);
     let (latency, latency_issues) = Latency::of(record);
     issues.extend(record.issues.iter().cloned());
-    let of_passes = latency_issues
-        .into_iter()
-        .chain(telemetry::issues(telemetry.as_ref()));
-    issues.extend(of_passes.filter(|_| is_measured));
+    if is_measured {
+        issues.extend(latency_issues);
+        issues.extend(telemetry::issues(telemetry.as_ref()));
+    }
     absent(subject.is_some(), device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
     let roof = roof.as_ref().filter(|_| lanes.len() <= 1);
     let workload = subject.map(|subject| measured_workload(subject, trace, &structure));
     let theory = subject.zip(workload.as_ref());
-    let theory = theory.map(|(subject, workload)| Theory {
-        model: subject.model,
-        workload,
-        roof,
-    });
+    let theory = theory.map(|(subject, workload)| subject.theory(workload, roof));
     let mut found = intervals(trace, &structure);
     leave_out_parts(&mut found, subject.is_some(), &mut issues);
     issues.extend(recorded::unrecorded(&structure.phases, &found));
@@ -98,6 +94,7 @@ pub(super) fn of_trace(
         count(&theory, &found, most_calls(&lanes))
     });
     let matching = matched(trace, &structure, &lanes, counted.as_ref());
+    let places = KernelPlaces::of(trace, &lanes, &matching, counted.as_ref());
     let tracing = Tracing {
         trace,
         timeline: &timeline,
@@ -141,6 +138,7 @@ pub(super) fn of_trace(
         findings,
         telemetry,
         timeline: Some(Box::new(timeline)),
+        places,
         issues,
         ..Analysis::default()
     }

@@ -1,5 +1,6 @@
 //! What limits a kernel, by its counters. `docs/kernels.md` has the rule in words.
 
+use llmprof_record::plan::ClassifyPlan;
 use serde::{Deserialize, Serialize};
 
 use super::quantities::Fill;
@@ -65,10 +66,16 @@ pub struct ClassRule {
 
 impl Default for ClassRule {
     fn default() -> Self {
+        ClassifyPlan::default().into()
+    }
+}
+
+impl From<ClassifyPlan> for ClassRule {
+    fn from(plan: ClassifyPlan) -> Self {
         Self {
-            low_pct: 35.0,
-            high_pct: 60.0,
-            margin_pct: 5.0,
+            low_pct: plan.low_pct,
+            high_pct: plan.high_pct,
+            margin_pct: plan.margin_pct,
         }
     }
 }
@@ -211,6 +218,39 @@ mod tests {
         assert_eq!(
             class(45.0, 0.0, 38.0, 20.0, 20.0, 1000),
             KernelClass::MemoryBound
+        );
+    }
+
+    /// The same kernel by other margins: `pipeline.ncu.classify`.
+    #[test]
+    fn margins_decide() {
+        let used = Use {
+            sm_pct: Some(20.0),
+            flops_pct: Some(1.0),
+            dram_pct: Some(30.0),
+            l2_pct: Some(28.0),
+            l1_pct: Some(10.0),
+        };
+        let fill = Fill {
+            blocks: Some(100),
+            sms: Some(132),
+            ..Fill::default()
+        };
+        let by = |low_pct, high_pct, margin_pct| {
+            let plan = ClassifyPlan {
+                low_pct,
+                high_pct,
+                margin_pct,
+            };
+            ClassRule::from(plan).class(&used, &fill)
+        };
+        assert_eq!(by(35.0, 60.0, 5.0), KernelClass::UnderfilledGrid);
+        assert_eq!(by(25.0, 30.0, 5.0), KernelClass::MemoryBound);
+        assert_eq!(by(25.0, 30.0, 12.0), KernelClass::Balanced);
+        assert_eq!(by(30.5, 30.5, 5.0), KernelClass::UnderfilledGrid);
+        assert_eq!(
+            ClassRule::from(ClassifyPlan::default()),
+            ClassRule::default()
         );
     }
 

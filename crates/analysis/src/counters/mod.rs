@@ -5,6 +5,7 @@
 
 pub(crate) mod against_model;
 mod class;
+pub(crate) mod derived;
 mod quantities;
 mod readings;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::against_model::AgainstModel;
 pub use self::class::{ClassRule, KernelClass, Use};
+pub use self::derived::{DerivedKernels, DerivedRow};
 use self::quantities::Launch;
 pub use self::quantities::{Access, Fill, Stall, percentages};
 pub use self::readings::KernelFinding;
@@ -55,6 +57,9 @@ pub struct LaunchRow {
     pub grid: Option<[u32; 3]>,
     /// Threads in a block.
     pub block: Option<[u32; 3]>,
+    /// Operators of the model that launch it, the most often first; `*` is the number of the layer. Empty without module ranges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<String>,
     /// As the counter profiler measured it, with cold caches.
     pub duration_ns: Option<Nanos>,
     /// Mean of the launches it stands for on the timeline; of all with its name where they cannot be separated.
@@ -192,6 +197,7 @@ impl LaunchRow {
             kernel: launch.canonical.clone(),
             grid: launch.grid,
             block: launch.block,
+            operators: Vec::new(),
             duration_ns: counters.duration(launch),
             timeline_mean_ns: match stands_for {
                 Some(whole) => Some(whole.total_ns.0 as f64 / whole.launches.max(1) as f64),
@@ -230,7 +236,7 @@ impl LaunchRow {
                 .filter(|percent| *percent <= 100.0),
         };
         row.class = rule.class(&row.used, &row.fill);
-        row.findings = readings::of(&row, row.category());
+        row.findings = readings::of(&row, row.category(), rule);
         row
     }
 
@@ -238,6 +244,11 @@ impl LaunchRow {
     pub fn percentage(&self, name: &str) -> Option<f64> {
         let found = self.percentages.iter().find(|(one, _)| one == name);
         found.and_then(|(_, value)| *value)
+    }
+
+    /// What warps waited for most.
+    pub fn limiting_stall(&self) -> Option<&Stall> {
+        self.stalls.iter().find(|stall| stall.reason != "selected")
     }
 
     pub fn category(&self) -> Category {

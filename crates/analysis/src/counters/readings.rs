@@ -3,7 +3,7 @@
 use llmprof_record::kernel_name::Category;
 use serde::{Deserialize, Serialize};
 
-use super::LaunchRow;
+use super::{ClassRule, KernelClass, LaunchRow};
 
 /// A conclusion from the counters of one launch. Values are percentages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,8 +37,22 @@ const HIGH_STALL: f64 = 0.3;
 /// Waits for memory, as Nsight Compute names them; `not_selected` would mean that there are warps enough.
 const MEMORY_STALLS: [&str; 4] = ["long_scoreboard", "lg_throttle", "tex_throttle", "membar"];
 
-pub(super) fn of(row: &LaunchRow, category: Category) -> Vec<KernelFinding> {
+/// A finding says what the class does not contradict: a kernel of few blocks does not need fewer bytes, and one that keeps a
+/// memory level busy does not need more warps.
+pub(super) fn of(row: &LaunchRow, category: Category, rule: ClassRule) -> Vec<KernelFinding> {
     let mut found = Vec::new();
+    let limits_elsewhere = matches!(
+        row.class,
+        KernelClass::UnderfilledGrid
+            | KernelClass::L2Bound
+            | KernelClass::L1Bound
+            | KernelClass::ComputeBound
+    );
+    let memory = [row.used.dram_pct, row.used.l2_pct, row.used.l1_pct];
+    let is_saturated = memory
+        .into_iter()
+        .flatten()
+        .any(|percent| percent >= rule.high_pct);
     let percentage = |name: &str| row.percentage(name);
     if let (Some(sm_pct), Some(dram_pct), Some(l2_hit_pct)) = (
         percentage("sm_throughput_pct"),
@@ -47,6 +61,7 @@ pub(super) fn of(row: &LaunchRow, category: Category) -> Vec<KernelFinding> {
     ) && sm_pct < LOW_SM
         && dram_pct >= HIGH_DRAM
         && l2_hit_pct < LOW_L2_HITS
+        && !limits_elsewhere
     {
         found.push(KernelFinding::StreamsDram {
             sm_pct,
@@ -61,7 +76,8 @@ pub(super) fn of(row: &LaunchRow, category: Category) -> Vec<KernelFinding> {
         found.push(KernelFinding::LowTensorUse { tensor_pct });
     }
     if let (Some(stall), Some(occupancy_pct)) =
-        (row.stalls.first(), percentage("achieved_occupancy_pct"))
+        (row.limiting_stall(), percentage("achieved_occupancy_pct"))
+        && !is_saturated
         && MEMORY_STALLS.contains(&stall.reason.as_str())
         && stall.share >= HIGH_STALL
         && occupancy_pct < LOW_OCCUPANCY
@@ -73,4 +89,64 @@ pub(super) fn of(row: &LaunchRow, category: Category) -> Vec<KernelFinding> {
         });
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::counters::{Counters, ProfiledLaunch};
+
+    use super::super::{CountersAnalysis, Stall};
+    use super::*;
+
+    /// A launch with these percentages; nothing else is known of it.
+    fn row(class: KernelClass, sm: f64, dram: f64, occupancy: f64) -> LaunchRow {
+        let counters = Counters {
+            launches: vec![ProfiledLaunch::default()],
+            ..Counters::default()
+        };
+        let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+        let mut row = found.launches[0].clone();
+        for (name, value) in &mut row.percentages {
+            *value = match name.as_str() {
+                "sm_throughput_pct" => Some(sm),
+                "dram_throughput_pct" => Some(dram),
+                "l2_hit_rate_pct" => Some(5.0),
+                "achieved_occupancy_pct" => Some(occupancy),
+                _ => None,
+            };
+        }
+        row.class = class;
+        row.used.dram_pct = Some(dram);
+        row.stalls = [("selected", 0.5), ("long_scoreboard", 0.4)]
+            .map(|(reason, share)| Stall {
+                reason: reason.to_owned(),
+                share,
+            })
+            .to_vec();
+        row
+    }
+
+    fn codes(row: &LaunchRow) -> Vec<&'static str> {
+        let found = of(row, Category::Gemm, ClassRule::default());
+        let code = |finding: &KernelFinding| match finding {
+            KernelFinding::StreamsDram { .. } => "streams_dram",
+            KernelFinding::LowTensorUse { .. } => "low_tensor_use",
+            KernelFinding::MemoryStalls { .. } => "memory_stalls",
+        };
+        found.iter().map(code).collect()
+    }
+
+    #[test]
+    fn findings_follow_the_class() {
+        let memory = row(KernelClass::MemoryBound, 10.0, 80.0, 20.0);
+        assert_eq!(codes(&memory), ["streams_dram"], "DRAM is busy already");
+        let half = row(KernelClass::MemoryBound, 10.0, 45.0, 20.0);
+        assert_eq!(codes(&half), ["streams_dram", "memory_stalls"]);
+        let few_blocks = row(KernelClass::UnderfilledGrid, 10.0, 45.0, 20.0);
+        assert_eq!(codes(&few_blocks), ["memory_stalls"]);
+        let latency = row(KernelClass::LatencyBound, 10.0, 20.0, 20.0);
+        assert_eq!(codes(&latency), ["memory_stalls"]);
+        let many_warps = row(KernelClass::LatencyBound, 10.0, 20.0, 80.0);
+        assert!(codes(&many_warps).is_empty());
+    }
 }

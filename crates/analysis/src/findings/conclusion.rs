@@ -42,7 +42,12 @@ pub enum Conclusion {
         is_on_device: bool,
     },
     /// Exchange between devices with nothing else running.
-    Communication { exposed_share: f64 },
+    Communication {
+        exposed_share: f64,
+        /// The part of it that is waiting for slower ranks; absent where only one rank is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waiting_share: Option<f64>,
+    },
     /// Kernels that are neither GEMM nor attention.
     Fusion {
         /// Of a step, where steps are known.

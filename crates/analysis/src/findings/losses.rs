@@ -166,6 +166,7 @@ impl Facts<'_> {
         )];
         let conclusion = Conclusion::Communication {
             exposed_share: share,
+            waiting_share: None,
         };
         let finding = Finding::of(phase, conclusion).with_evidence(evidence);
         Some(finding.with_gain(gain, Confidence::Low))

@@ -118,6 +118,15 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
     Some((analysis, issues))
 }
 
+impl RanksAnalysis {
+    /// The part of the exposed communication of the first rank, which the findings are of, that is waiting for slower ranks.
+    pub(crate) fn waiting_share(&self) -> Option<f64> {
+        let first = self.ranks.first()?;
+        let exposed = first.exposed_communication().0;
+        (exposed > 0).then(|| first.exposed_waiting_ns.0 as f64 / exposed as f64)
+    }
+}
+
 /// Where the first rank, which the findings are of, mostly waits in its exposed communication: overlapping it would gain nothing.
 fn mostly_waiting(analysis: &RanksAnalysis) -> Option<Issue> {
     let first = analysis.ranks.first()?;

@@ -8,7 +8,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use llmprof_record::{secrets::remember, store::Folder};
+use llmprof_record::{
+    secrets::{is_credential, remember},
+    store::Folder,
+};
 
 use super::{Child, ProcessError, orphan::end_with_us};
 
@@ -60,6 +63,21 @@ impl Launch {
     #[must_use]
     pub fn in_directory(mut self, cwd: impl Into<PathBuf>) -> Self {
         self.cwd = Some(cwd.into());
+        self
+    }
+
+    /// The same command without inherited variables that look like credentials, for tools that keep the environment in their
+    /// reports. What the command itself sets stays.
+    #[must_use]
+    pub fn without_credentials(
+        mut self,
+        inherited: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        for (name, value) in inherited {
+            if is_credential(&name, &value) {
+                self.env.entry(name).or_insert(None);
+            }
+        }
         self
     }
 
@@ -143,6 +161,12 @@ impl Launch {
     }
 }
 
+/// Our own variables, as far as they are text.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    let all = std::env::vars_os();
+    all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 /// A new log in a folder of a run, which is created where it is absent and must not be a link.
 fn log_file(logs: &Path, name: &str) -> io::Result<File> {
     let above = logs.parent().unwrap_or(Path::new(""));
@@ -201,6 +225,28 @@ mod tests {
             String::from_utf8(echoed.stdout).unwrap(),
             "print('a b')||x=1|"
         );
+    }
+
+    #[test]
+    fn tools_that_keep_the_environment_get_no_credentials() {
+        let inherited = [
+            ("HOME", "/home/someone"),
+            ("HF_TOKEN", "hf_AbCdEfGhIjKlMnOpQrStUvWxYz12345678"),
+            ("PROXY", "http://me:s3cretpass@proxy:3128"),
+            ("OPENAI_API_KEY", "abcdefgh1"),
+            ("GIVEN_API_KEY", "abcdefgh2"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let launch = Launch::new("nsys").env("GIVEN_API_KEY", "abcdefgh3");
+        let launch = launch.without_credentials(inherited);
+        let removed: Vec<&str> = launch
+            .env
+            .iter()
+            .filter(|(_, value)| value.is_none())
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(removed, ["HF_TOKEN", "OPENAI_API_KEY", "PROXY"]);
+        assert_eq!(launch.env["GIVEN_API_KEY"].as_deref(), Some("abcdefgh3"));
     }
 
     #[test]

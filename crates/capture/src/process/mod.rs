@@ -12,7 +12,7 @@ mod orphan;
 
 pub use child::{Child, Ended, Stop};
 pub use interrupt::{Interrupt, survive_file_size_limit};
-pub use launch::Launch;
+pub use launch::{Launch, environment};
 
 use std::path::PathBuf;
 

@@ -2,6 +2,7 @@
 //!
 //! The record is saved when a pass ends, so that a run that is killed keeps every pass it finished.
 
+mod cublas_log;
 mod cupti;
 mod direct;
 mod feed;

@@ -3,15 +3,11 @@
 //! Each tool runs a worker of its own through the same warm-ups and the same batch, so that the launches of one are those of
 //! the other. What was measured before stays where a tool fails.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{fs::File, path::Path, time::Instant};
 
 use llmprof_record::{
     counters::Counters,
-    import::{self, Limits, Profile},
+    import::{self, Limits, Profile, nsys_sqlite},
     issue::Issue,
     kernel_list,
     plan::Plan,
@@ -23,12 +19,12 @@ use llmprof_record::{
 use llmprof_units::{Nanos, Percent};
 
 use super::{
-    Halt, Session,
+    Halt, Session, cublas_log,
     passes::{Passes, Start},
     worker_files::not_started,
 };
 use crate::{
-    process::Launch,
+    process::{Launch, environment},
     profiler::nsight::{
         CounterPlan, Tool, ToolError, Wanted,
         ncu::{self, Available, Selection},
@@ -136,7 +132,7 @@ fn timeline(
     session
         .store
         .write(&format!("{NSYS}/cmd.txt"), format!("{watched}\n"))?;
-    let watched = with_cublas_log(session, watched)?;
+    let watched = cublas_log::on(session, watched)?.without_credentials(environment());
     let asked = batch(session, None)?;
     let ran = run(session, NSYS, &watched, request, record, &asked, true);
     let report = folder.join("run.nsys-rep");
@@ -170,7 +166,12 @@ fn timeline(
         record.issues.push(issue);
         return Ok(None);
     }
-    record.issues.push(Issue::info("nsight.environment_kept"));
+    environment_kept(record, NSYS, "run.nsys-rep", &watched);
+    if let Err(error) = nsys_sqlite::scrub(&sqlite) {
+        let issue = Issue::warning("nsight.not_scrubbed");
+        record.issues.push(issue.with("why", error.to_string()));
+    }
+    cublas_log::read(session, record);
     let mut rows = kernel_times(&trace);
     rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     let total: Nanos = rows.iter().map(|row| row.total_ns).sum();
@@ -244,6 +245,7 @@ fn counters(
     session
         .store
         .write(&format!("{NCU}/cmd.txt"), format!("{watched}\n"))?;
+    let watched = watched.without_credentials(environment());
     let command = described(&tool, session.plan, &chosen);
     session
         .store
@@ -256,6 +258,7 @@ fn counters(
     if let Came::Nothing = judged(NCU, ran, &folder, &report, record)? {
         return Ok(());
     }
+    environment_kept(record, NCU, &format!("{name}.ncu-rep"), &watched);
     for page in ["raw", "details"] {
         let made = folder.join(format!("{name}_{page}.csv"));
         if let Err(issue) = printed(&ncu::page(&tool, &report, page), &made) {
@@ -271,6 +274,17 @@ fn counters(
         exit_code: None,
     })?;
     Ok(record.save(session.store.path())?)
+}
+
+/// Says what a tool keeps in a report that only the tool can write.
+fn environment_kept(record: &mut RunRecord, tool: &str, report: &str, launch: &Launch) {
+    let withheld = launch.env.values().filter(|value| value.is_none()).count();
+    record.issues.push(
+        Issue::info("nsight.environment_kept")
+            .with("tool", tool)
+            .with("report", format!("{tool}/{report}"))
+            .with("withheld", withheld),
+    );
 }
 
 /// Reads the counters of a report, joined to the launches that were chosen, and says how much they cover.
@@ -441,22 +455,6 @@ fn printed(command: &Launch, made: &Path) -> Result<(), Issue> {
     Err(failed(
         String::from_utf8_lossy(&output.stderr).trim().to_owned(),
     ))
-}
-
-/// With the variables by which cuBLAS and cuBLASLt write down their GEMMs, where that is asked for.
-fn with_cublas_log(session: &Session<'_>, launch: Launch) -> Result<Launch, Halt> {
-    if !session.plan.pipeline.cublas_log.enable {
-        return Ok(launch);
-    }
-    let folder: PathBuf = session.store.path().join("cublas");
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| Halt::failed(format!("cannot create {}: {error}", folder.display())))?;
-    let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
-    Ok(launch
-        .env("CUBLAS_LOGINFO_DBG", "1")
-        .env("CUBLAS_LOGDEST_DBG", file("cublas.log"))
-        .env("CUBLASLT_LOG_LEVEL", "5")
-        .env("CUBLASLT_LOG_FILE", file("cublaslt.log")))
 }
 
 /// `command.yaml`: what was asked of ncu, and why.

@@ -115,6 +115,7 @@ pub(crate) fn files(
     files.extend(device_facts::files(record)?);
     files.extend(tables::operators(analysis));
     files.extend(tables::kernels(analysis));
+    files.extend(tables::gemms(analysis));
     // Operators of the framework are those of its own profiler, where that stands beside the trace that explains the time.
     let framework = analysis.beside.first();
     files.extend(tables::ops(framework.unwrap_or(analysis)));

@@ -1,4 +1,4 @@
-//! CSV files for spreadsheets and pandas: `operators.csv`, `kernels.csv`, `ops.csv`, `ops_by_shape.csv`.
+//! CSV files for spreadsheets and pandas: `operators.csv`, `kernels.csv`, `gemms.csv`, `ops.csv`, `ops_by_shape.csv`.
 
 use std::collections::BTreeMap;
 
@@ -138,6 +138,50 @@ pub(super) fn kernels(analysis: &Analysis) -> Option<Output> {
         ]);
     }
     (lines.rows > 0).then(|| ("kernels.csv".to_owned(), lines.text))
+}
+
+/// `gemms.csv`: every GEMM of a cuBLAS log that has a kernel, in launch order.
+pub(super) fn gemms(analysis: &Analysis) -> Option<Output> {
+    let gemms = analysis.gemms.as_ref()?;
+    let mut lines = Lines::new(&[
+        "call",
+        "start_ns",
+        "duration_ns",
+        "function",
+        "m",
+        "n",
+        "k",
+        "batch",
+        "dtype",
+        "transposed_a",
+        "transposed_b",
+        "flops",
+        "flops_per_s",
+        "kernel",
+    ]);
+    for call in &gemms.calls {
+        let row = &gemms.shapes[call.shape];
+        let gemm = &row.gemm;
+        let seconds = call.duration_ns as f64 / 1e9;
+        let rate = (seconds > 0.0).then(|| gemm.flops() / seconds);
+        lines.add([
+            cell(&call.call),
+            cell(&call.start_ns),
+            cell(&call.duration_ns),
+            gemm.function.clone(),
+            cell(&gemm.m),
+            cell(&gemm.n),
+            cell(&gemm.k),
+            cell(&gemm.batch),
+            gemm.dtype.clone(),
+            cell(&gemm.transposed[0]),
+            cell(&gemm.transposed[1]),
+            cell(&gemm.flops()),
+            cell(&rate),
+            row.kernel.clone(),
+        ]);
+    }
+    (lines.rows > 0).then(|| ("gemms.csv".to_owned(), lines.text))
 }
 
 /// Columns of `ops.csv` and `ops_by_shape.csv`. Times are µs, as torch's profiler has them. Memory is empty where allocations

@@ -3,7 +3,7 @@
 //! The libraries log the arguments of every call and no time: calls return before the device is done. cuBLAS passes most GEMMs on to
 //! cuBLASLt, which logs them again, so the two logs of one run must not be added up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{ImportError, Importer, Profile, Source};
 use crate::issue::Issue;
@@ -52,17 +52,20 @@ fn read(source: &Source) -> Result<Profile, ImportError> {
         return Err(source.unusable("a log of cuBLAS", "it has no GEMM with a shape"));
     }
     issues.push(Issue::info("cublas_log.no_times"));
-    let mut rows: Vec<GemmRow> = found.rows.into_values().collect();
-    rows.sort_by(|a, b| b.total_flops().total_cmp(&a.total_flops()));
+    let (rows, order) = found.sorted();
     Ok(Profile::Summary(Box::new(SummaryTable {
         summary: Summary::Gemms(rows),
+        order,
         issues,
     })))
 }
 
 #[derive(Default)]
 struct Gemms {
-    rows: BTreeMap<String, GemmRow>,
+    rows: Vec<GemmRow>,
+    known: HashMap<String, u32>,
+    /// The row of each call, in the order of the log.
+    order: Vec<u32>,
     unread: u64,
 }
 
@@ -72,11 +75,25 @@ impl Gemms {
             self.unread += 1;
             return;
         };
-        let key = format!("{gemm:?}");
-        self.rows
-            .entry(key)
-            .or_insert(GemmRow { calls: 0, ..gemm })
-            .calls += 1;
+        let rows = &mut self.rows;
+        let row = *self.known.entry(format!("{gemm:?}")).or_insert_with(|| {
+            rows.push(gemm);
+            rows.len() as u32 - 1
+        });
+        self.rows[row as usize].calls += 1;
+        self.order.push(row);
+    }
+
+    /// The rows with the most operations first, and the row of each call.
+    fn sorted(self) -> (Vec<GemmRow>, Vec<u32>) {
+        let mut rows: Vec<(u32, GemmRow)> = (0..).zip(self.rows).collect();
+        rows.sort_by(|(_, a), (_, b)| b.total_flops().total_cmp(&a.total_flops()));
+        let mut place = vec![0; rows.len()];
+        for (now, (before, _)) in (0_u32..).zip(&rows) {
+            place[*before as usize] = now;
+        }
+        let order = self.order.iter().map(|row| place[*row as usize]).collect();
+        (rows.into_iter().map(|(_, row)| row).collect(), order)
     }
 
     fn end(&mut self, call: Option<Call<'_>>) {

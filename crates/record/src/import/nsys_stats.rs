@@ -295,7 +295,11 @@ fn read_rows(table: CsvText<'_>, report: Report) -> SummaryTable {
             Summary::RangeProjections(collect(table, &mut issues, read_projection))
         }
     };
-    SummaryTable { summary, issues }
+    SummaryTable {
+        summary,
+        order: Vec::new(),
+        issues,
+    }
 }
 
 /// A row that has not as many cells as the header has columns.

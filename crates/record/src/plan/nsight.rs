@@ -76,6 +76,37 @@ pub enum Tier {
     Full,
 }
 
+/// Margins of the rule that says what limits a kernel, percent of peak; `docs/kernels.md` has the rule.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassifyPlan {
+    /// A unit below this limits nothing.
+    pub low_pct: f64,
+    /// SM throughput from which a kernel is compute-bound whatever its instructions are.
+    pub high_pct: f64,
+    /// Units closer than this are used alike.
+    pub margin_pct: f64,
+}
+
+impl Default for ClassifyPlan {
+    fn default() -> Self {
+        Self {
+            low_pct: 35.0,
+            high_pct: 60.0,
+            margin_pct: 5.0,
+        }
+    }
+}
+
+impl ClassifyPlan {
+    /// Whether all are percentages, and low is not above high.
+    pub fn is_valid(&self) -> bool {
+        let all = [self.low_pct, self.high_pct, self.margin_pct];
+        let is_percent = |value: f64| (0.0..=100.0).contains(&value);
+        all.into_iter().all(is_percent) && self.low_pct <= self.high_pct
+    }
+}
+
 /// How counters are collected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -101,6 +132,8 @@ pub struct NcuPlan {
     pub clock_control: String,
     /// `all` flushes caches before each pass, `none` leaves them.
     pub cache_control: String,
+    /// Margins by which kernels are classified.
+    pub classify: ClassifyPlan,
     /// More options, as they are.
     pub args: Vec<Word>,
 }
@@ -120,6 +153,7 @@ impl Default for NcuPlan {
             replay_mode: "kernel".to_owned(),
             clock_control: "none".to_owned(),
             cache_control: "all".to_owned(),
+            classify: ClassifyPlan::default(),
             args: Vec::new(),
         }
     }
@@ -166,6 +200,11 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
             wrong(key, "there is no CUDA program to profile".to_owned(), hint);
         }
     }
+    if plan.pipeline.cublas_log.enable && !nsys.enable {
+        let message = "the logs are written in the pass of Nsight Systems".to_owned();
+        let hint = Some("pipeline.nsys.enable=true");
+        wrong("pipeline.cublas_log.enable", message, hint);
+    }
     if ncu.enable && !nsys.enable {
         let message = "launches are chosen from the timeline of Nsight Systems".to_owned();
         wrong(
@@ -197,18 +236,7 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
             Some("stop, stop-shutdown, repeat:N"),
         );
     }
-    if !REPLAY_MODES.contains(&ncu.replay_mode.as_str()) {
-        let message = format!("`{}` is not a replay mode", ncu.replay_mode);
-        wrong(
-            "pipeline.ncu.replay_mode",
-            message,
-            Some(&REPLAY_MODES.join(", ")),
-        );
-    }
-    if ncu.steps == 0 {
-        let message = "at least one decode step must be profiled".to_owned();
-        wrong("pipeline.ncu.steps", message, Some("pipeline.ncu.steps=2"));
-    }
+    of_counters(ncu, wrong);
     for (key, args) in [
         ("pipeline.nsys.args", &nsys.args),
         ("pipeline.ncu.args", &ncu.args),
@@ -221,5 +249,26 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
                 wrong(key, format!("the tool has no `{option}`"), Some(instead));
             }
         }
+    }
+}
+
+/// What is wrong with the stage of Nsight Compute alone.
+fn of_counters(ncu: &NcuPlan, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
+    if !REPLAY_MODES.contains(&ncu.replay_mode.as_str()) {
+        let message = format!("`{}` is not a replay mode", ncu.replay_mode);
+        wrong(
+            "pipeline.ncu.replay_mode",
+            message,
+            Some(&REPLAY_MODES.join(", ")),
+        );
+    }
+    if !ncu.classify.is_valid() {
+        let message = "margins are percentages, low_pct at most high_pct".to_owned();
+        let hint = Some("pipeline.ncu.classify={low_pct: 35, high_pct: 60, margin_pct: 5}");
+        wrong("pipeline.ncu.classify", message, hint);
+    }
+    if ncu.steps == 0 {
+        let message = "at least one decode step must be profiled".to_owned();
+        wrong("pipeline.ncu.steps", message, Some("pipeline.ncu.steps=2"));
     }
 }

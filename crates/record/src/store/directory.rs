@@ -151,6 +151,12 @@ impl RunDir {
         Ok(path)
     }
 
+    /// Gives a file of the run a second name.
+    pub fn link(&self, existing: &str, second: &str) -> Result<(), StoreError> {
+        let linked = self.folder.link(existing, second);
+        linked.map_err(io_error("link", self.path.join(second)))
+    }
+
     /// Its files, for whoever writes more than text.
     pub fn folder(&self) -> &Folder {
         &self.folder

@@ -149,6 +149,32 @@ impl Folder {
         Ok(rustix::fs::fsync(&folder.handle)?)
     }
 
+    /// Gives a regular file a second name: a hard link, or a copy where the file system has none. It is the file as it is now:
+    /// replacing either name leaves the other.
+    pub fn link(&self, existing: impl AsRef<Path>, second: impl AsRef<Path>) -> io::Result<()> {
+        let (from, name) = self.parent(existing.as_ref(), false)?;
+        let from = from.as_ref().unwrap_or(self);
+        let (to, second_name) = self.parent(second.as_ref(), true)?;
+        let to = to.as_ref().unwrap_or(self);
+        match from.kind(name)? {
+            FileType::RegularFile => {}
+            other => return Err(Refused::Kind(kind_name(other)).into()),
+        }
+        match rustix::fs::unlinkat(&to.handle, second_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let no_follow = AtFlags::empty();
+        match rustix::fs::linkat(&from.handle, name, &to.handle, second_name, no_follow) {
+            Ok(()) => Ok(()),
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV) => {
+                let mut file = from.open_file(name)?;
+                to.replace_with(second_name, |copy| io::copy(&mut file, copy).map(|_| ()))
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// A new, empty file for a stream of unknown length, such as the log of a child. What had its name is unlinked, not
     /// written through.
     pub fn create_file(&self, relative: impl AsRef<Path>) -> io::Result<File> {
@@ -361,6 +387,34 @@ mod tests {
         fs::write(run.path().join("large"), [0; 101]).unwrap();
         let error = folder.read("large", 100).unwrap_err().to_string();
         assert!(error.contains("101 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_second_name_is_of_a_regular_file_inside_the_run() {
+        let outside = tempfile::tempdir().unwrap();
+        let secret = outside.path().join("secret");
+        fs::write(&secret, "precious").unwrap();
+        let run = tempfile::tempdir().unwrap();
+        let folder = Folder::open(run.path()).unwrap();
+        folder.replace("cost.md", b"old").unwrap();
+        folder.link("cost.md", "static/cost.md").unwrap();
+        assert_eq!(folder.read("static/cost.md", 9).unwrap(), b"old");
+        folder.replace("cost.md", b"new").unwrap();
+        assert_eq!(folder.read("static/cost.md", 9).unwrap(), b"old");
+        // Again, over the name that is there.
+        folder.link("cost.md", "static/cost.md").unwrap();
+        assert_eq!(folder.read("static/cost.md", 9).unwrap(), b"new");
+        symlink(&secret, run.path().join("leak")).unwrap();
+        for (existing, second) in [
+            ("leak", "static/leak"),
+            ("absent", "static/absent"),
+            ("cost.md", "../cost.md"),
+            ("../secret", "static/secret"),
+        ] {
+            assert!(folder.link(existing, second).is_err(), "{existing}");
+        }
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(run.path().join("static")).unwrap().count(), 1);
     }
 
     #[test]

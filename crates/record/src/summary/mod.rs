@@ -22,6 +22,9 @@ use crate::issue::Issue;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryTable {
     pub summary: Summary,
+    /// For each call of a log of GEMMs, in order, the row that it is summed in; empty for other tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<u32>,
     /// What was dropped or is doubtful.
     pub issues: Vec<Issue>,
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_analysis::counters::percentages;
+use llmprof_record::counters::{Level, Pipe};
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Basis, Bytes, Nanos, significant};
 
@@ -147,20 +148,19 @@ fn roofs<'a>(
     device: Option<&Device>,
 ) -> Vec<Roof> {
     let mut roofs: Vec<Roof> = Vec::new();
-    let used: Vec<(&str, &str)> = {
-        let rates = rows.clone().flat_map(|row| &row.pipes);
-        let mut used: Vec<_> = rates
-            .map(|rate| (text::pipe(rate.pipe), rate.format.as_str()))
-            .collect();
-        used.sort_unstable();
-        used.dedup();
-        used
-    };
+    let used: BTreeMap<String, (Pipe, &str)> = rows
+        .clone()
+        .flat_map(|row| &row.pipes)
+        .map(|rate| {
+            let label = text::pipe_of(rate.pipe, &rate.format);
+            (label, (rate.pipe, rate.format.as_str()))
+        })
+        .collect();
     // Peaks follow the clock, which differs from launch to launch: the highest is drawn.
-    for (pipe, format) in used {
+    for (label, (pipe, format)) in used {
         let mut peak: f64 = 0.0;
         for rate in rows.clone().flat_map(|row| &row.pipes) {
-            if text::pipe(rate.pipe) == pipe && rate.format == format {
+            if rate.pipe == pipe && rate.format == format {
                 peak = peak.max(rate.peak_flops_per_s.map_or(0.0, |peak| peak.0));
             }
         }
@@ -171,7 +171,7 @@ fn roofs<'a>(
             *most = most.max(bandwidth);
         }
         roofs.extend(levels.into_iter().map(|(level, bandwidth)| Roof {
-            label: format!("{pipe} {format}, {}", text::level(level)),
+            label: format!("{label}, {}", text::level(level)),
             peak_flops_per_s: llmprof_units::FlopsPerSecond(peak),
             bandwidth: llmprof_units::BytesPerSecond(bandwidth),
             basis: Basis::Measured,
@@ -179,7 +179,7 @@ fn roofs<'a>(
     }
     for peak in device.iter().flat_map(|device| &device.peaks) {
         let is_used = rows.clone().flat_map(|row| &row.pipes).any(|rate| {
-            (rate.pipe == llmprof_record::counters::Pipe::Tensor) == (peak.engine == Engine::Tensor)
+            (rate.pipe == Pipe::Tensor) == (peak.engine == Engine::Tensor)
                 && same_format(&rate.format, &peak.dtype.to_string())
         });
         if let (true, Some(device)) = (is_used, device) {
@@ -224,15 +224,17 @@ fn entries(
         section.heading(format!(
             "{}. {label}: {} ({} % of profiled time)",
             rank + 1,
-            text::class(row.class),
+            text::class_of(row),
             significant(100.0 * share)
         ));
         let mut lines = Vec::new();
         lines.extend(what_it_is(row, note));
         lines.extend(text::evidence(row));
-        lines.extend(row.findings.iter().map(text::finding));
+        let findings = row.findings.iter();
+        lines.extend(findings.map(|finding| text::finding(row, finding)));
         if row.findings.is_empty() {
-            lines.push(format!("Try: {}", text::advice(row)));
+            let work = text::Work::of_category(row.category());
+            lines.push(format!("Try: {}", text::advice(row.class, work)));
         }
         if let Some(advice) = &row.advice {
             let speedup = advice
@@ -277,10 +279,11 @@ fn what_it_is(row: &CountedLaunch, note: Option<&KernelNote>) -> Vec<String> {
         size(row.block)
     )];
     lines.extend(note.and_then(|note| note.description.clone()));
+    lines.extend(text::operators(&row.operators));
     lines
 }
 
-/// The metrics of which distributions are shown: the percentages, duration and DRAM bytes.
+/// The metrics of which distributions are shown: the percentages, duration, DRAM bytes and bandwidth.
 fn histograms(document: &mut Document, found: &CountersAnalysis) {
     let section = document.section("kernel_histograms", "Distributions over launches");
     section.page_only = true;
@@ -301,6 +304,12 @@ fn histograms(document: &mut Document, found: &CountersAnalysis) {
     let bytes = found.launches.iter();
     let bytes = bytes.filter_map(|row| Some(Bytes(row.dram_bytes?.0).0 as f64));
     all.push(("dram_bytes".to_owned(), Unit::Bytes, bytes.collect()));
+    let rates = found.launches.iter().filter_map(|row| {
+        let dram = row.levels.iter().find(|level| level.level == Level::Dram)?;
+        Some(dram.bytes_per_s.0)
+    });
+    let rates = rates.collect();
+    all.push(("dram_rate".to_owned(), Unit::BytesPerSecond, rates));
     for (metric, unit, values) in all {
         if values.is_empty() {
             continue;

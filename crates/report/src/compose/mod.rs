@@ -7,7 +7,9 @@ mod communication;
 pub mod compare;
 mod counters;
 mod curves;
+mod derived_kernels;
 mod findings;
+mod gemms;
 mod graphs;
 mod kernel_report;
 mod kernels;
@@ -34,7 +36,11 @@ pub use operators::operators;
 pub use stakeholder::stakeholder;
 pub use timeline::{MOST_EVENTS, TraceTimeline, trace_timeline};
 
-use llmprof_record::{issue::Issue, run::RunRecord};
+use llmprof_record::{
+    issue::Issue,
+    run::RunRecord,
+    summary::{Summary, SummaryTable},
+};
 use llmprof_theory::device::Device;
 
 use crate::Document;
@@ -71,7 +77,12 @@ impl Report<'_> {
         let summary = &mut document.summary;
         let counted = analysis.counters.as_ref();
         summary.extend(counted.map(text::counters::summary).unwrap_or_default());
-        for table in &analysis.summaries {
+        summary.extend(analysis.gemms.as_ref().map(text::gemms::summary));
+        // A log that was joined, or its twin, says nothing more.
+        let is_told = |table: &SummaryTable| {
+            analysis.gemms.is_some() && matches!(table.summary, Summary::Gemms(_))
+        };
+        for table in analysis.summaries.iter().filter(|table| !is_told(table)) {
             summary.extend(text::sums::summary(table));
         }
         let communication = record.communication.as_ref();
@@ -100,6 +111,7 @@ impl Report<'_> {
             kernel_report::add(&mut document, counted, self.device, &none);
             counters::add(&mut document, all, counted, !record.has_times());
         }
+        derived_kernels::add(&mut document, analysis, self.device);
         for summary in &record.summaries {
             sums::add(&mut document, &summary.table, &summary.file);
         }
@@ -136,6 +148,7 @@ impl Report<'_> {
         roofline::add(document, analysis, self.device);
         operators::add(document, analysis);
         kernels::add(document, analysis);
+        gemms::add(document, analysis);
         graphs::add(document, analysis);
         modules::add(document, analysis);
         operators::add_framework(document, analysis);

@@ -272,6 +272,7 @@ mod tests {
     fn summary(summary: Summary) -> SummaryTable {
         SummaryTable {
             summary,
+            order: Vec::new(),
             issues: Vec::new(),
         }
     }

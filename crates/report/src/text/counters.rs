@@ -69,6 +69,7 @@ pub fn metric(name: &str) -> &str {
         "achieved_occupancy_pct" => "Achieved occupancy",
         "theoretical_occupancy_pct" => "Theoretical occupancy",
         "dram_bytes" => "DRAM traffic",
+        "dram_rate" => "DRAM bandwidth",
         other => other,
     }
 }

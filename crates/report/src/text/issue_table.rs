@@ -17,6 +17,8 @@ const OTHER_CUPTI: &str = "name a libcupti of CUDA 12 or 13 with LLMPROF_CUPTI";
 /// For a client that is late.
 const CLIENT_APART: &str =
     "use --workers, a machine or cores apart from the server, or a lower rate";
+/// For logs that do not fit a timeline.
+const ONE_PROCESS: &str = "give the cuBLAS log and the timeline of one process";
 const TOKENIZER: &str = "give the model's tokenizer: --tokenizer DIR";
 
 pub(super) struct Row {
@@ -104,7 +106,14 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("nsight.no_tool", "{why}"),
     Row::new("nsight.failed", "{tool} failed: {what}"),
     Row::new("nsight.no_kernels", "{tool} recorded no kernel").hint("the recorded range held no CUDA work"),
+    Row::new("nsight.environment_kept", "{report} keeps the command line of the worker; {withheld:variable} that look like credentials were withheld from it. The CSV files hold none of it")
+        .when("tool", "ncu")
+        .hint("delete it before you pass the run on: reports are made again without it"),
+    Row::new("nsight.environment_kept", "{report} keeps the environment and command line of the worker and the processes of the machine; {withheld:variable} that look like credentials were withheld from it. run.sqlite and the CSV files hold none of it")
+        .hint("delete it before you pass the run on: reports are made again without it"),
     Row::new("nsight.environment_kept", "reports of Nsight (.nsys-rep, .sqlite, .ncu-rep) hold the environment and command line of the worker; look at them before you pass them on"),
+    Row::new("nsight.not_scrubbed", "the environment, command line and processes could not be taken out of run.sqlite: {why}")
+        .hint("look at it before you pass it on"),
     Row::new("ncu.said", "{file}: ncu printed: {text}"),
     Row::new("nsys.said", "Nsight Systems printed: {text}"),
     Row::new("analysis.saturated", "a sum of times, bytes or operations exceeds 64 bits: numbers of the input are damaged, and totals are not to be trusted"),
@@ -336,6 +345,18 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("cublas_log.unread", "{count:GEMM call} without a readable shape excluded"),
     Row::new("cublas_log.no_times", "the log has shapes and no times: calls return before the device is done")
         .hint("a trace of the same run (torch.profiler, nsys) has the times"),
+    Row::new("cublas_log.slowed", "cuBLAS wrote its logs while the timeline was recorded: host times of the timeline include that"),
+    Row::new("cublas_log.unusable", "the log {file} cannot be used: {why}"),
+    Row::new("gemms.not_joined", "the {calls:GEMM call} of the cuBLAS log and the {kernels:GEMM kernel} of the timeline do not fit in launch order ({joined} agree): no GEMM has a time")
+        .when("in_graphs", "0")
+        .hint(ONE_PROCESS),
+    Row::new("gemms.not_joined", "the {calls:GEMM call} of the cuBLAS log and the {kernels:GEMM kernel} of the timeline do not fit in launch order ({joined} agree; {in_graphs} more are in graphs, which the log has once, at capture): no GEMM has a time")
+        .hint(ONE_PROCESS),
+    Row::new("gemms.above_peak", "{kernel}: its shape by launch order gives {rate} TFLOP/s, above the peak of the device: the cuBLAS log is not of this timeline, and no GEMM has a time")
+        .hint(ONE_PROCESS),
+    Row::new("gemms.partly_joined", "{joined} of {kernels:GEMM kernel} have a shape from the cuBLAS log ({share} of their time)")
+        .when("in_graphs", "0"),
+    Row::new("gemms.partly_joined", "{joined} of {kernels:GEMM kernel} have a shape from the cuBLAS log ({share} of their time); {in_graphs} more are in graphs, which the log has once, at capture"),
     Row::new("rocprof.not_run", "the importer for rocprofv3 was written from its documentation and not run on the hardware"),
     Row::new("rocprof.ends_before_start", "{count:event} that end before they start count as 0 ns"),
     Row::new("rocprof.unread", "{count:row} cut or without times, skipped"),

@@ -3,9 +3,10 @@
 use llmprof_analysis::counters::{ClassRule, KernelClass, KernelFinding};
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_record::kernel_name::Category;
-use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, significant};
+use llmprof_theory::Kind;
+use llmprof_units::{Bytes, BytesPerSecond, Count, FlopsPerSecond, Nanos, significant};
 
-use crate::analyzed::{CountedLaunch, CountersAnalysis};
+use crate::analyzed::{CountedLaunch, CountersAnalysis, DerivedKernels, DerivedRow};
 
 /// A class as a person says it.
 pub fn class(class: KernelClass) -> &'static str {
@@ -38,6 +39,26 @@ pub fn pipe(pipe: Pipe) -> &'static str {
     }
 }
 
+/// A pipe and its format, where the pipe does not say it: `tensor bf16`, `FP32`.
+pub fn pipe_of(one: Pipe, format: &str) -> String {
+    let name = pipe(one);
+    if name.eq_ignore_ascii_case(format) {
+        name.to_owned()
+    } else {
+        format!("{name} {format}")
+    }
+}
+
+/// The class of one launch; of one that waits, for what.
+pub fn class_of(row: &CountedLaunch) -> String {
+    match row.limiting_stall() {
+        Some(stall) if row.class == KernelClass::LatencyBound => {
+            format!("latency-bound ({})", stall.reason)
+        }
+        _ => class(row.class).to_owned(),
+    }
+}
+
 /// The rule, with its margins.
 pub fn rule(found: &CountersAnalysis) -> String {
     let ClassRule {
@@ -52,8 +73,55 @@ pub fn rule(found: &CountersAnalysis) -> String {
     format!(
         "A kernel is bound by the unit with the highest throughput, where that is at least {low_pct} % of peak; below, it is \
          latency-bound. Compute and memory within {margin_pct} points of each other are balanced. Fewer blocks than SMs and no unit at \
-         {high_pct} % is an under-filled grid. Compute needs {low_pct} % of a FLOP peak or {high_pct} % SM throughput; {peaks}."
+         {high_pct} % is an under-filled grid. Compute needs {low_pct} % of a FLOP peak or {high_pct} % SM throughput; {peaks}. \
+         The margins are `pipeline.ncu.classify`."
     )
+}
+
+/// What a page without counters rests on.
+pub fn derived_rule(found: &DerivedKernels) -> String {
+    let ClassRule {
+        low_pct,
+        margin_pct,
+        ..
+    } = found.rule;
+    format!(
+        "There are no counters: all of this is derived from the FLOPs and the minimum DRAM traffic of the model and the times of the \
+         timeline, and compared with the datasheet peaks of {}. A kernel is bound by compute or DRAM, whichever is used more, where that is \
+         at least {low_pct} % of peak; below, it is latency-bound; within {margin_pct} points both are balanced. DRAM use is a lower \
+         bound, and caches, stalls, occupancy and grids are not known.",
+        found.device
+    )
+}
+
+/// What a derived class was decided by.
+pub fn derived_evidence(row: &DerivedRow) -> Vec<String> {
+    let each = row.total_ns.0 as f64 / row.calls.max(1) as f64;
+    let mut percentages = Vec::new();
+    percentages.extend(
+        row.flops_pct
+            .map(|percent| format!("FLOP rate {} %", significant(percent))),
+    );
+    percentages.push(format!("DRAM at least {} %", significant(row.dram_pct)));
+    let intensity = row
+        .intensity()
+        .map(|value| format!(" ({} FLOP/B)", significant(value)));
+    vec![
+        format!(
+            "{} in {} on the timeline, {} each.",
+            row.total_ns,
+            Count(row.calls, "call"),
+            Nanos(each.round() as i64)
+        ),
+        format!("Of peak: {}.", percentages.join(", ")),
+        format!(
+            "By the model: {} and {} of minimum DRAM traffic{}, {}.",
+            row.flops,
+            row.min_dram_bytes,
+            intensity.unwrap_or_default(),
+            FlopsPerSecond(row.flops_per_s())
+        ),
+    ]
 }
 
 /// How many kernels, and how much of their time, has each class.
@@ -72,6 +140,19 @@ pub fn classes(found: &CountersAnalysis) -> Vec<(KernelClass, usize, f64)> {
             (!own.is_empty()).then_some((class, own.len(), share))
         })
         .collect()
+}
+
+/// Operators that are named.
+const MOST_OPERATORS: usize = 4;
+
+/// Where in the model a kernel runs.
+pub fn operators(all: &[String]) -> Option<String> {
+    let more = all.len().saturating_sub(MOST_OPERATORS);
+    let named = all.iter().take(MOST_OPERATORS).cloned();
+    let named: Vec<String> = named
+        .chain((more > 0).then(|| format!("{more} more")))
+        .collect();
+    (!named.is_empty()).then(|| format!("In the model: {}.", named.join(", ")))
 }
 
 /// What the class was decided by and what stands beside it, a line each.
@@ -107,8 +188,9 @@ fn time(row: &CountedLaunch) -> String {
         .map(|time| format!("{time} under Nsight Compute"));
     match (row.launches, row.timeline_mean_ns) {
         (Some(launches), Some(mean)) => format!(
-            "{} in {launches} launches on the timeline, {} each; {}.",
+            "{} in {} on the timeline, {} each; {}.",
             nanos(row.weight_ns()),
+            Count(launches, "launch"),
             nanos(mean),
             own.unwrap_or_default()
         ),
@@ -160,9 +242,8 @@ fn work(row: &CountedLaunch) -> Option<String> {
                 })
                 .collect();
             format!(
-                "{} {} {} ({})",
-                pipe(one.pipe),
-                one.format,
+                "{} {} ({})",
+                pipe_of(one.pipe, &one.format),
                 FlopsPerSecond(one.flops_per_s.0),
                 intensity.join(", ")
             )
@@ -186,7 +267,7 @@ fn occupancy(row: &CountedLaunch) -> Option<String> {
     }
     let fill = &row.fill;
     if let (Some(blocks), Some(sms)) = (fill.blocks, fill.sms) {
-        text += &format!("; {blocks} blocks on {sms} SMs");
+        text += &format!("; {} on {}", Count(blocks, "block"), Count(sms, "SM"));
     }
     if let Some(waves) = fill.waves {
         text += &format!(", {} waves", significant(waves));
@@ -222,63 +303,127 @@ fn access(row: &CountedLaunch) -> Option<String> {
 }
 
 /// A finding, and what to try.
-pub fn finding(finding: &KernelFinding) -> String {
+pub fn finding(row: &CountedLaunch, finding: &KernelFinding) -> String {
     match finding {
         KernelFinding::StreamsDram {
             sm_pct,
             dram_pct,
             l2_hit_pct,
         } => format!(
-            "SM throughput {} % with DRAM at {} % and L2 hits at {} %: the kernel streams data that it uses once. Try fewer bytes: \
-             quantized weights or KV cache, a larger batch, fusion with its neighbours.",
+            "SM throughput {} % with DRAM at {} % and L2 hits at {} %: the kernel streams data that it uses once. Try: {}",
             significant(*sm_pct),
             significant(*dram_pct),
-            significant(*l2_hit_pct)
+            significant(*l2_hit_pct),
+            advice(KernelClass::MemoryBound, Work::of_category(row.category()))
         ),
         KernelFinding::LowTensorUse { tensor_pct } => format!(
-            "Tensor cores at {} % of peak on a GEMM. Check M, N, K (batch, head size, multiples of 8), the dtype (bf16, fp16, fp8) and the \
-             algorithm in the cuBLAS log.",
-            significant(*tensor_pct)
+            "Tensor cores at {} % of peak on a GEMM. {}",
+            significant(*tensor_pct),
+            low_tensor_use(row.class)
         ),
         KernelFinding::MemoryStalls {
             stall_pct,
             reason,
             occupancy_pct,
         } => format!(
-            "Warps wait for memory ({reason}, {} % of stalls) at {} % occupancy: too few warps to hide it. Try larger grids, fewer registers \
-             or less shared memory per block, or fusion.",
+            "Warps wait for memory ({reason}, {} % of stalls) at {} % occupancy: too few warps to hide it. Try: {}",
             significant(*stall_pct),
-            significant(*occupancy_pct)
+            significant(*occupancy_pct),
+            more_warps(row)
         ),
     }
 }
 
-/// What to try for a class, where no finding says more.
-pub fn advice(row: &CountedLaunch) -> &'static str {
-    match row.class {
-        KernelClass::ComputeBound => {
-            "Fewer FLOPs or a faster format (fp8, int8); the kernel itself is near its limit."
+/// Why the tensor cores of a GEMM idle, by what limits it.
+fn low_tensor_use(class: KernelClass) -> &'static str {
+    match class {
+        KernelClass::MemoryBound => {
+            "It waits for DRAM. Try: more tokens per read (larger batch) or fewer weight bytes (quantized weights)."
         }
-        KernelClass::MemoryBound => match row.category() {
-            Category::Gemm | Category::Gemv => {
-                "Fewer weight bytes (quantized weights) or more tokens per read (larger batch)."
-            }
-            Category::Attention => "Fewer KV bytes: fewer KV heads, a quantized or paged KV cache.",
-            _ => "Fuse it with the kernel that produces or consumes its data.",
-        },
         KernelClass::L2Bound | KernelClass::L1Bound => {
-            "Wider, contiguous accesses and reuse in registers or shared memory; a vectorized kernel where the layout allows it."
-        }
-        KernelClass::LatencyBound => {
-            "More parallelism: larger batches, more warps per SM, more independent loads per thread, or fusion."
+            "A cache limits it. Try: larger tiles, or the algorithm that cuBLAS chooses for sizes that are multiples of 64."
         }
         KernelClass::UnderfilledGrid => {
+            "It has fewer blocks than the device has SMs. Try: larger batches or split-K."
+        }
+        _ => {
+            "Check M, N, K (batch, head size, multiples of 8), the dtype (bf16, fp16, fp8) and the algorithm in the cuBLAS log."
+        }
+    }
+}
+
+/// What keeps more warps from an SM.
+fn more_warps(row: &CountedLaunch) -> &'static str {
+    let few_blocks = row.class == KernelClass::UnderfilledGrid;
+    let theoretical = row.percentage("theoretical_occupancy_pct");
+    // Blocks that would fit are not there.
+    let is_free = theoretical
+        .zip(row.percentage("achieved_occupancy_pct"))
+        .is_some_and(|(possible, achieved)| achieved < 0.5 * possible);
+    match row.occupancy_limiter.as_deref() {
+        _ if few_blocks || is_free => "a larger grid (batch, split-K or split-KV), or fusion.",
+        Some("registers") => "fewer registers per thread, or fusion.",
+        Some("shared_memory") => "less shared memory per block, or fusion.",
+        _ => "larger grids, fewer registers or less shared memory per block, or fusion.",
+    }
+}
+
+/// What work a kernel does, as far as advice differs by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    Gemm,
+    Attention,
+    Other,
+}
+
+impl Work {
+    pub fn of_category(category: Category) -> Self {
+        match category {
+            Category::Gemm | Category::Gemv => Self::Gemm,
+            Category::Attention => Self::Attention,
+            _ => Self::Other,
+        }
+    }
+
+    pub fn of_kind(kind: Kind) -> Self {
+        match kind {
+            Kind::Linear | Kind::Experts | Kind::Route => Self::Gemm,
+            Kind::Attention => Self::Attention,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What to try for a class.
+pub fn advice(class: KernelClass, work: Work) -> &'static str {
+    match (class, work) {
+        (KernelClass::ComputeBound, _) => {
+            "Fewer FLOPs or a faster format (fp8, int8); the kernel itself is near its limit."
+        }
+        (KernelClass::MemoryBound, Work::Gemm) => {
+            "Fewer weight bytes (quantized weights) or more tokens per read (larger batch)."
+        }
+        (KernelClass::MemoryBound, Work::Attention) => {
+            "Fewer KV bytes: fewer KV heads, a quantized or paged KV cache."
+        }
+        (KernelClass::MemoryBound, Work::Other) => {
+            "Fuse it with the kernel that produces or consumes its data."
+        }
+        (KernelClass::L2Bound | KernelClass::L1Bound, _) => {
+            "Wider, contiguous accesses and reuse in registers or shared memory; a vectorized kernel where the layout allows it."
+        }
+        (KernelClass::LatencyBound, _) => {
+            "More parallelism: larger batches, more warps per SM, more independent loads per thread, or fusion."
+        }
+        (KernelClass::UnderfilledGrid, _) => {
             "More blocks: larger batches, split-K or split-KV, or fusion with neighbours; a CUDA graph hides its launch."
         }
-        KernelClass::Balanced => {
+        (KernelClass::Balanced, _) => {
             "Compute and memory are used alike; only doing less of both helps."
         }
-        KernelClass::Unknown => "Collect SpeedOfLight and MemoryWorkloadAnalysis to classify it.",
+        (KernelClass::Unknown, _) => {
+            "Collect SpeedOfLight and MemoryWorkloadAnalysis to classify it."
+        }
     }
 }
 

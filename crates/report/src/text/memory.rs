@@ -62,19 +62,37 @@ fn details(device: &DeviceMemory) -> Vec<String> {
         Count(history.frees, "free")
     )];
     lines.extend(failures(history));
-    lines.extend(sites("At the peak", &history.at_peak, BEFORE));
-    lines.extend(sites("Largest allocations", &history.largest, NO_SITE));
+    // Of a site at the peak the bytes are those of all its blocks, of the largest allocations those of each.
+    let at_peak = |held: &Holding| match held.blocks {
+        Some(blocks) => format!("{} in {}", held.bytes, Count(blocks, "block")),
+        None => held.bytes.to_string(),
+    };
+    let each = |held: &Holding| match held.blocks {
+        Some(blocks) if blocks > 1 => format!("{blocks} × {}", held.bytes),
+        _ => held.bytes.to_string(),
+    };
+    lines.extend(sites("At the peak", &history.at_peak, BEFORE, at_peak));
+    lines.extend(sites(
+        "Largest allocations",
+        &history.largest,
+        NO_SITE,
+        each,
+    ));
     lines
 }
 
-fn sites(title: &str, held: &[Holding], unknown: &str) -> Option<String> {
+fn sites(
+    title: &str,
+    held: &[Holding],
+    unknown: &str,
+    size: impl Fn(&Holding) -> String,
+) -> Option<String> {
     let first: Vec<String> = held
         .iter()
         .take(MOST_SITES)
         .map(|held| {
-            let blocks = held.blocks.map(|blocks| format!(" ×{blocks}"));
             let site = held.site.as_deref().unwrap_or(unknown);
-            format!("{}{} {site}", held.bytes, blocks.unwrap_or_default())
+            format!("{} {site}", size(held))
         })
         .collect();
     (!first.is_empty()).then(|| format!("{title}: {}.", first.join("; ")))
@@ -98,4 +116,38 @@ pub fn fragmentation(device: &DeviceMemory) -> String {
 
 fn free(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!(" ({} free)", Percent(share)))
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::Bytes;
+
+    use super::*;
+
+    /// Bytes at the peak are those of all blocks of a site, bytes of large allocations those of each.
+    #[test]
+    fn sizes_of_all_blocks_and_of_each_read_differently() {
+        let held = |bytes, blocks| Holding {
+            site: Some("f.py".to_owned()),
+            bytes: Bytes(bytes),
+            blocks: Some(blocks),
+        };
+        let history = DeviceHistory {
+            at_peak: vec![held(2048, 2), held(512, 1)],
+            largest: vec![held(1024, 3), held(512, 1)],
+            ..DeviceHistory::default()
+        };
+        let device = DeviceMemory {
+            history: Some(history),
+            ..DeviceMemory::default()
+        };
+        let lines = details(&device);
+        assert_eq!(
+            lines[1..],
+            [
+                "At the peak: 2 KiB in 2 blocks f.py; 512 B in 1 block f.py.",
+                "Largest allocations: 3 × 1 KiB f.py; 512 B f.py."
+            ]
+        );
+    }
 }

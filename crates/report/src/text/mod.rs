@@ -9,6 +9,7 @@ pub mod compare;
 pub mod counters;
 mod findings;
 pub(crate) mod gallery;
+pub mod gemms;
 pub mod graphs;
 pub mod issue_table;
 mod issues;

@@ -6,6 +6,7 @@ use llmprof_analysis::counters::{ClassRule, CountersAnalysis};
 use llmprof_record::{
     counters::{Counters, Value},
     import::{self, Limits, Profile},
+    plan::ClassifyPlan,
     run::RunRecord,
     store::write_atomically,
 };
@@ -75,15 +76,13 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
 }
 
 fn rule(args: &AnalyzeKernelsArgs) -> Result<ClassRule, Failure> {
-    let rule = ClassRule {
+    let margins = ClassifyPlan {
         low_pct: args.classify_low,
         high_pct: args.classify_high,
         margin_pct: args.classify_margin,
     };
-    let is_percent = |value: f64| (0.0..=100.0).contains(&value);
-    let all = [rule.low_pct, rule.high_pct, rule.margin_pct];
-    if all.into_iter().all(is_percent) && rule.low_pct <= rule.high_pct {
-        return Ok(rule);
+    if margins.is_valid() {
+        return Ok(margins.into());
     }
     Err(Failure::new(
         "--classify-margin, --classify-low and --classify-high are percentages, low at most high",

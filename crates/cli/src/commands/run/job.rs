@@ -352,7 +352,7 @@ fn peak_memory(record: &RunRecord) -> Option<String> {
     ))
 }
 
-/// Writes `static_compute.{json,md}` and `assumptions.md`.
+/// Writes `static_compute.{json,md}`, also under `static_analysis/`, and `assumptions.md`.
 fn write_statics(statics: &Statics, plan: &Plan, store: &RunDir) -> Result<(), Halt> {
     if plan.output.json {
         let text =
@@ -367,6 +367,14 @@ fn write_statics(statics: &Statics, plan: &Plan, store: &RunDir) -> Result<(), H
         let mut assumptions = Document::new("Assumptions");
         assumptions.list(assumptions_of(statics));
         store.write("assumptions.md", markdown::document(&assumptions))?;
+    }
+    for (is_there, name) in [
+        (plan.output.json, "static_compute.json"),
+        (plan.output.markdown, "static_compute.md"),
+    ] {
+        if is_there {
+            store.link(name, &format!("static_analysis/{name}"))?;
+        }
     }
     Ok(())
 }

@@ -8,7 +8,10 @@ mod database;
 mod device_events;
 mod host_events;
 mod ranges;
+mod scrub;
 mod target;
+
+pub use scrub::scrub;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;

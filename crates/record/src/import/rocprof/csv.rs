@@ -74,6 +74,7 @@ pub(super) fn read(source: &Source) -> Result<Profile, ImportError> {
     if kind == Table::Stats {
         return Ok(Profile::Summary(Box::new(SummaryTable {
             summary: Summary::Kernels(stats),
+            order: Vec::new(),
             issues: reading.builder.issues,
         })));
     }

@@ -3,6 +3,7 @@
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Count, Percent, Times, significant};
 
+use super::is_waiting;
 use crate::analyzed::{Abstention, Conclusion, Finding};
 use crate::text::{bottleneck, unmatched};
 
@@ -75,10 +76,10 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             if *is_on_device { " on the GPU" } else { "" },
             Percent(*share)
         ),
-        Conclusion::Communication { exposed_share } => format!(
-            "{phase}: exposed communication takes {} of the time; {speedup} if overlapped",
-            Percent(*exposed_share)
-        ),
+        Conclusion::Communication {
+            exposed_share,
+            waiting_share,
+        } => communication(phase, *exposed_share, *waiting_share, &speedup),
         Conclusion::Fusion { .. } => fusion(phase, conclusion, &speedup),
         Conclusion::FasterFormat {
             share,
@@ -172,6 +173,25 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
             Percent(share - first)
         ),
         None => format!("{phase}{bound}: {what}; {speedup} without it"),
+    }
+}
+
+fn communication(
+    phase: &str,
+    exposed_share: f64,
+    waiting_share: Option<f64>,
+    speedup: &str,
+) -> String {
+    let exposed = Percent(exposed_share);
+    match waiting_share {
+        Some(waiting) if is_waiting(waiting) => format!(
+            "{phase}: exposed communication takes {exposed} of the time, and {} of that is waiting for slower ranks; {speedup} if the \
+             ranks were balanced and the rest overlapped",
+            Percent(waiting)
+        ),
+        _ => format!(
+            "{phase}: exposed communication takes {exposed} of the time; {speedup} if overlapped"
+        ),
     }
 }
 

@@ -54,6 +54,11 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     Some(format!("{label}: {of} {}.", Times(gain.factor)))
 }
 
+/// Whether most of the exposed communication is waiting, as the issue `ranks.waiting` has it.
+fn is_waiting(share: f64) -> bool {
+    share > 0.5
+}
+
 /// What ran the model: a knob is something that the runtime has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
@@ -156,9 +161,7 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         Conclusion::Copies { .. } if gpu => {
             "Knob: keep data on the GPU; copy from pinned memory asynchronously."
         }
-        Conclusion::Communication { .. } => {
-            "Knob: overlap communication with compute; fewer, larger collectives."
-        }
+        Conclusion::Communication { waiting_share, .. } => communication(*waiting_share),
         Conclusion::Fusion { .. } if torch => "Knob: torch.compile, or fused kernels.",
         Conclusion::Fusion { .. } => "Knob: fused kernels.",
         Conclusion::FasterFormat {
@@ -197,6 +200,19 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         Runtime::Hip(_) => knob.replace("CUDA Graphs", "HIP graphs"),
         _ => knob.to_owned(),
     })
+}
+
+/// Overlap hides transfers, and no waiting.
+fn communication(waiting_share: Option<f64>) -> &'static str {
+    match waiting_share {
+        Some(waiting) if is_waiting(waiting) => {
+            "Knob: balance the ranks (equal tokens, sequences and experts; the slowest rank first): overlap hides no waiting."
+        }
+        Some(_) => {
+            "Knob: overlap transfers with compute; more bus bandwidth: fewer, larger collectives, smaller dtypes, another algorithm."
+        }
+        None => "Knob: overlap communication with compute; fewer, larger collectives.",
+    }
 }
 
 #[cfg(test)]
@@ -274,6 +290,31 @@ mod tests {
             ),
             "decode: copies and memsets on the GPU take 25.0 % of the time; phase speedup 3.70× without them"
         );
+    }
+
+    /// As `ranks.waiting`: skew asks for balance, transfer for overlap and bandwidth.
+    #[test]
+    fn waiting_for_ranks_asks_for_balance() {
+        let told = |waiting_share| {
+            let conclusion = Conclusion::Communication {
+                exposed_share: 0.4,
+                waiting_share,
+            };
+            let found = sample(conclusion, 2.0, true);
+            let knob = knob(&found, Runtime::Gpu(Framework::Pytorch));
+            (finding(&found), knob.unwrap_or_default())
+        };
+        let (skewed, balance) = told(Some(0.8));
+        assert!(
+            skewed.contains("80.0 % of that is waiting for slower ranks"),
+            "{skewed}"
+        );
+        assert!(balance.starts_with("Knob: balance the ranks"), "{balance}");
+        let (slow, bandwidth) = told(Some(0.2));
+        assert!(slow.ends_with("if overlapped"), "{slow}");
+        assert!(bandwidth.contains("bus bandwidth"), "{bandwidth}");
+        let (_, unknown) = told(None);
+        assert!(unknown.contains("overlap communication"), "{unknown}");
     }
 
     /// What a title calls "up to" is no expectation, however sure the time is that would go.

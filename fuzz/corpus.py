@@ -80,10 +80,90 @@ def ncu_csv() -> None:
         put("ncu_csv", f"{name}.csv", out.getvalue().encode())
 
 
+def fields(message: bytes) -> list[tuple[int, bytes, bytes]]:
+    """The fields of a protocol buffer: number, all of it, and what a text or message holds."""
+
+    def varint(at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            byte, at = message[at], at + 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value, at
+
+    found, at = [], 0
+    while at < len(message):
+        key, begin = varint(at)
+        length = 0
+        if key & 7 == 2:
+            length, begin = varint(begin)
+        end = {0: lambda: varint(begin)[1], 1: lambda: begin + 8, 2: lambda: begin + length, 5: lambda: begin + 4}[key & 7]()
+        found.append((key >> 3, message[at:end], message[begin:end]))
+        at = end
+    return found
+
+
+def field(number: int, content: bytes | int) -> bytes:
+    def varint(value: int) -> bytes:
+        out = bytearray()
+        while value >= 0x80:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        return bytes([*out, value])
+
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
 def ncu_report() -> None:
-    # The first launch with all that stands before it; the rest is cut off.
+    """The first launch of a real report with a few of its metrics and rules, and a few attributes of its device."""
     whole = gzip.open(FIXTURES / "h200/ncu/decode_12.ncu-rep.gz").read()
-    put("ncu_report", "one_launch.ncu-rep", whole[:240_000])
+
+    def entry(at: int) -> tuple[bytes, int]:
+        (length,) = struct.unpack_from("<I", whole, at)
+        return whole[at + 4 : at + 4 + length], at + 4 + length
+
+    def with_length(content: bytes) -> bytes:
+        return struct.pack("<I", len(content)) + content
+
+    _, at = entry(4)
+    device = small = b""
+    while not device:
+        header, at = entry(at)
+        parts = {number: content for number, _, content in fields(header)}
+        if 3 in parts and len(parts[3]) > 0:
+            kept = [part for number, part, _ in fields(next(content for number, _, content in fields(parts[3]) if number == 6)) if number != 3]
+            attributes = [part for number, part, content in fields(next(c for n, _, c in fields(parts[3]) if n == 6)) if number == 3]
+            capability = [part for part in attributes if b"compute_capability" in part]
+            device = field(3, field(6, b"".join(kept + attributes[:6] + capability)))
+        if len(parts.get(4, b"")) > 0 and not small:
+            names = [content for _, _, content in fields(parts[4])]
+            launch, at = entry(at)
+            number = {name: index for index, name in enumerate(names[:40])}
+            results, rules, others = [], [], []
+            for kind, part, content in fields(launch):
+                if kind == 13:
+                    index, value = (field_ for field_ in fields(content)[:2])
+                    name = names[decoded(index[2])]
+                    if name == b"launch__device_id" or name in number:
+                        number.setdefault(name, len(number))
+                        results.append(field(13, field(1, number[name]) + value[1]))
+                elif kind == 19:
+                    rules.append(part)
+                else:
+                    others.append(part)
+            rules = sorted(rules, key=len)[-2:] + sorted(rules, key=len)[:2]
+            small = with_length(b"".join(others + results + rules))
+            strings = field(4, b"".join(field(1, name) for name in number))
+            process = next(part for number, part, _ in fields(header) if number == 6)
+            block = with_length(strings + process + field(1, 0) + field(2, 1) + field(5, len(small))) + small
+    put("ncu_report", "one_launch.ncu-rep", b"NVR\0" + with_length(whole[8:10]) + block + with_length(device))
+
+
+def decoded(varint: bytes) -> int:
+    return sum((byte & 0x7F) << 7 * at for at, byte in enumerate(varint))
 
 
 def nsys_stats() -> None:
@@ -93,7 +173,7 @@ def nsys_stats() -> None:
 
 
 def wire() -> None:
-    put("llmprof_wire", "triton.wire", gzip.open(FIXTURES / "h200/cupti/triton.wire.gz").read()[:6000])
+    put("llmprof_wire", "triton.wire", gzip.open(FIXTURES / "h200/cupti/triton.wire.gz").read()[:2400])
 
 
 def engine() -> None:
@@ -159,7 +239,20 @@ def telemetry() -> None:
     put("nvidia_smi_dmon", "dmon.txt", (FIXTURES / "h200/dmon.txt").read_bytes())
     dated = "#Date       Time        gpu    pwr  gtemp     sm   pviol\n#YYYYMMDD   HH:MM:SS    Idx      W      C      %      %\n"
     put("nvidia_smi_dmon", "dated.txt", (dated + " 20261115   23:59:59      0    100     40     50     0\n").encode())
-    put("nvidia_smi_q", "query.txt", (FIXTURES / "h200/nvidia_smi_q.txt").read_bytes())
+    put("nvidia_smi_q", "query.txt", outline((FIXTURES / "h200/nvidia_smi_q.txt").read_text()).encode())
+
+
+def outline(query: str) -> str:
+    """The groups of `nvidia-smi -q` that are read, and a few others."""
+    kept, groups = [], ("PCI", "Clocks", "FB Memory", "Utilization", "Temperature", "GPU Power Readings", "Max Clocks")
+    inside = False
+    for line in query.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if indent <= 4:
+            inside = line.strip().startswith(groups)
+        if indent == 0 or inside or "Product Name" in line or "Performance State" in line:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
 
 
 def cublas_log() -> None:

@@ -17,6 +17,14 @@ pub const FILES: [&str; 7] = [
     "communication.json",
 ];
 
+/// The seeds of importers that a run is made of.
+pub const PROFILES: [&str; 4] = [
+    "kineto/small.json",
+    "torch_memory/protocol4.pickle",
+    "ncu_csv/decode_raw.csv",
+    "flight_recorder/protocol2.pickle",
+];
+
 /// Reads the run; true where it could be.
 pub fn read(folder: &Path, file: &str, bytes: &[u8]) -> bool {
     if fs::write(folder.join(file), bytes).is_err() {

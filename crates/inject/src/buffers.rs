@@ -2,9 +2,9 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sys::Bell;
 
 /// CUPTI wants 8; a page keeps buffers of different threads apart.
@@ -53,8 +53,8 @@ impl Buffers {
             size,
             most: (total / size).max(2),
             made: AtomicUsize::new(0),
-            empty: Mutex::default(),
-            out: Mutex::default(),
+            empty: Mutex::new(Memory::default()),
+            out: Mutex::new(Memory::default()),
             full: Mutex::new(VecDeque::new()),
             refused: AtomicU64::new(0),
             late: AtomicU64::new(0),
@@ -66,10 +66,10 @@ impl Buffers {
     }
 
     fn make(&self) -> Option<*mut u8> {
-        if self.made.fetch_add(1, Ordering::Relaxed) >= self.most {
-            self.made.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
+        // Never above the limit, not even for a moment: another thread would be refused what it may have.
+        let order = Ordering::Relaxed;
+        let count = |made| (made < self.most).then_some(made + 1);
+        self.made.fetch_update(order, order, count).ok()?;
         // SAFETY: the size is not zero.
         let memory = self.layout().map(|layout| unsafe { alloc(layout) });
         let made = memory.filter(|memory| !memory.is_null());
@@ -176,7 +176,7 @@ impl Buffers {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -240,5 +240,125 @@ mod tests {
         buffers.prepare();
         let taken = std::iter::from_fn(|| buffers.take()).count();
         assert_eq!(taken, 4);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod orders {
+    use std::collections::HashSet;
+
+    use loom::{sync::Arc, thread};
+
+    use super::*;
+    use crate::sync::in_every_order;
+
+    struct Scene {
+        buffers: Buffers,
+        bell: Bell,
+        /// Those that CUPTI or our thread uses.
+        held: std::sync::Mutex<HashSet<usize>>,
+    }
+
+    impl Scene {
+        fn new() -> Arc<Self> {
+            Arc::new(Self {
+                buffers: Buffers::new(8, 2 * 8),
+                bell: Bell::new().unwrap(),
+                held: std::sync::Mutex::default(),
+            })
+        }
+
+        fn hold(&self, memory: *mut u8) {
+            assert!(self.held.lock().unwrap().insert(memory as usize));
+        }
+
+        fn release(&self, memory: *mut u8) {
+            assert!(self.held.lock().unwrap().remove(&(memory as usize)));
+        }
+
+        /// CUPTI asks for a buffer and hands it back; false where there was none.
+        fn record(&self) -> bool {
+            let Some((memory, _)) = self.buffers.take() else {
+                return false;
+            };
+            self.hold(memory);
+            thread::yield_now();
+            self.release(memory);
+            assert!(self.buffers.is_back(memory));
+            let full = Full {
+                memory,
+                valid: 8,
+                context: std::ptr::null_mut(),
+                stream: 0,
+            };
+            self.buffers.put_full(full, &self.bell);
+            true
+        }
+
+        /// Our thread reads what there is; how many that were.
+        fn read(&self) -> usize {
+            let read = std::iter::from_fn(|| self.buffers.next_full()).map(|full| {
+                self.hold(full.memory);
+                thread::yield_now();
+                self.release(full.memory);
+                self.buffers.put_empty(full.memory);
+            });
+            read.count()
+        }
+
+        fn count_free(&self) -> usize {
+            assert!(!self.buffers.is_any_out() && !self.buffers.has_full());
+            self.buffers.empty.lock().unwrap().0.len()
+        }
+    }
+
+    #[test]
+    fn no_buffer_is_lost_or_has_two_users() {
+        in_every_order(|| {
+            let scene = Scene::new();
+            let writers = [2, 1].map(|times| {
+                let scene = scene.clone();
+                thread::spawn(move || (0..times).filter(|_| scene.record()).count())
+            });
+            let mut read = scene.read();
+            let written: usize = writers.map(|writer| writer.join().unwrap()).iter().sum();
+            read += scene.read();
+            let refused = scene.buffers.refused.load(Ordering::Relaxed) as usize;
+            assert_eq!((read, written + refused), (written, 3));
+            let made = scene.buffers.made.load(Ordering::Relaxed);
+            assert_eq!(scene.count_free(), made);
+            assert!(made <= 2);
+        });
+    }
+
+    /// CUPTI detaches while it hands a buffer back, and our thread makes others ready.
+    #[test]
+    fn a_buffer_is_handed_back_or_reclaimed_and_never_both() {
+        in_every_order(|| {
+            let scene = Scene::new();
+            let (memory, _) = scene.buffers.take().unwrap();
+            let address = memory as usize;
+            let cupti = {
+                let scene = scene.clone();
+                thread::spawn(move || {
+                    let memory = address as *mut u8;
+                    if scene.buffers.is_back(memory) {
+                        scene.buffers.put_late(memory, 8);
+                    }
+                })
+            };
+            let ours = {
+                let scene = scene.clone();
+                thread::spawn(move || scene.buffers.prepare())
+            };
+            scene.buffers.reclaim();
+            cupti.join().unwrap();
+            ours.join().unwrap();
+            let made = scene.buffers.made.load(Ordering::Relaxed);
+            assert_eq!(scene.count_free(), made);
+            let empty = scene.buffers.empty.lock().unwrap();
+            let distinct: HashSet<_> = empty.0.iter().collect();
+            assert_eq!(distinct.len(), made);
+        });
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::cupti::{Attachment, Refusal};
 use crate::descriptor::Own;
 use crate::gate::Gate;
 use crate::nvtx::Ranges;
+use crate::queues::Notes;
 use crate::sys::{self, Bell};
 use crate::{driver, life, worker};
 
@@ -40,8 +41,7 @@ pub(crate) struct Session {
     pub(crate) ranges: Ranges,
     pub(crate) budget: Option<Budget>,
     cupti: OnceLock<Attachment>,
-    notes: Mutex<Vec<u8>>,
-    dropped_notes: AtomicU64,
+    pub(crate) notes: Notes,
     reports: Mutex<Vec<Report>>,
     /// Whether our thread should write now, whatever the interval.
     hurry: AtomicBool,
@@ -121,11 +121,10 @@ fn start() -> Option<&'static Session> {
         buffers: Buffers::new(buffer, options.memory_mib as usize * 1024 * 1024),
         bell,
         gate: Gate::new(options.begin, range, options.overhead_ppm > 0),
-        ranges: Ranges::default(),
+        ranges: Ranges::new(),
         budget: Budget::new(options.overhead_ppm, options.detach),
         cupti: OnceLock::new(),
-        notes: Mutex::default(),
-        dropped_notes: AtomicU64::new(0),
+        notes: Notes::new(MOST_NOTES),
         reports: Mutex::default(),
         hurry: AtomicBool::new(false),
         finishing: AtomicBool::new(false),
@@ -186,26 +185,7 @@ impl Session {
 
     /// Adds records that our thread will write.
     pub(crate) fn note(&self, put: impl FnOnce(&mut Vec<u8>)) {
-        let Ok(mut notes) = self.notes.lock() else {
-            return;
-        };
-        if notes.len() < MOST_NOTES {
-            put(&mut notes);
-        } else {
-            self.dropped_notes.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// The notes since the last time, and how many were dropped.
-    pub(crate) fn take_notes(&self) -> (Vec<u8>, u64) {
-        let notes = self
-            .notes
-            .lock()
-            .map(|mut notes| std::mem::take(&mut *notes));
-        (
-            notes.unwrap_or_default(),
-            self.dropped_notes.swap(0, Ordering::Relaxed),
-        )
+        self.notes.add(put);
     }
 
     /// Lets our thread tell llmprof.

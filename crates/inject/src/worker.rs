@@ -225,16 +225,16 @@ impl Worker {
             self.translator = Translator::default();
             Ranges::announce(self.session);
         }
-        // Ranges are taken first: a domain that is noted between the two would come after a range in it.
-        let (chunks, dropped) = self.session.ranges.take();
-        self.take_notes();
-        self.output.lose(dropped, "too many ranges at once");
-        for chunk in chunks {
+        let taken = self.session.ranges.take(&self.session.notes);
+        self.add_notes(&taken.notes, taken.dropped_notes);
+        self.output.lose(taken.dropped, "too many ranges at once");
+        for chunk in taken.chunks {
             self.add(&chunk);
         }
         while let Some(full) = self.session.buffers.next_full() {
             // That CUPTI has detached since, for what was recorded after it came back.
-            self.take_notes();
+            let (notes, dropped) = self.session.notes.take();
+            self.add_notes(&notes, dropped);
             if let Some(cupti) = self.session.cupti() {
                 self.read(cupti, &full);
             }
@@ -245,10 +245,9 @@ impl Worker {
         self.output.lose(late, TOO_LATE);
     }
 
-    fn take_notes(&mut self) {
-        let (notes, dropped) = self.session.take_notes();
+    fn add_notes(&mut self, notes: &[u8], dropped: u64) {
         self.output.lose(dropped, "too many notes at once");
-        self.add(&notes);
+        self.add(notes);
     }
 
     fn add(&mut self, records: &[u8]) {

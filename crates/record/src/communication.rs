@@ -1,6 +1,6 @@
 //! What communication libraries say of themselves: NCCL's debug log, NCCL Inspector, torch's flight recorder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use llmprof_units::{Bytes, BytesPerSecond, DType, Nanos};
 use serde::{Deserialize, Serialize};
@@ -97,42 +97,68 @@ impl Communication {
     /// Adds what another file says.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.versions.extend(other.versions);
-        for found in other.communicators {
-            self.add_communicator(found);
+        let mut groups = Groups::default();
+        for found in self.communicators.drain(..).chain(other.communicators) {
+            groups.add(found);
         }
+        self.communicators = groups.all();
         for (name, count) in other.transports {
             *self.transports.entry(name).or_default() += count;
         }
         // Ranks that say the same are one row.
-        for row in other.collectives {
-            if !self.collectives.contains(&row) {
-                self.collectives.push(row);
-            }
-        }
+        let text = |row: &CollectiveCalls| format!("{row:?}");
+        let mut known: HashSet<String> = self.collectives.iter().map(text).collect();
+        let new = other.collectives.into_iter();
+        self.collectives
+            .extend(new.filter(|row| known.insert(text(row))));
         self.pending.extend(other.pending);
         self.progress.extend(other.progress);
         self.issues.extend(other.issues);
     }
+}
 
-    /// Ranks of one group say the same of it.
-    pub(crate) fn add_communicator(&mut self, found: Communicator) {
-        let known = self
-            .communicators
-            .iter_mut()
-            .find(|known| known.id == found.id);
-        let Some(known) = known else {
-            self.communicators.push(found);
+/// Communicators while they are read: ranks of one group say the same of it.
+#[derive(Default)]
+pub(crate) struct Groups {
+    places: HashMap<String, usize>,
+    all: Vec<Communicator>,
+    /// The ranks of each that were seen.
+    seen: Vec<BTreeSet<u64>>,
+}
+
+impl Groups {
+    pub(crate) fn add(&mut self, mut found: Communicator) {
+        let seen = std::mem::take(&mut found.seen);
+        let place = *self
+            .places
+            .entry(found.id.clone())
+            .or_insert(self.all.len());
+        if place == self.all.len() {
+            self.all.push(found);
+            self.seen.push(seen.into_iter().collect());
             return;
-        };
+        }
+        self.seen[place].extend(seen);
+        let known = &mut self.all[place];
         known.ranks = known.ranks.max(found.ranks);
         known.nodes = known.nodes.max(found.nodes);
         known.channels = known.channels.max(found.channels);
         known.nvls_channels = known.nvls_channels.max(found.nvls_channels);
         known.p2p_channels = known.p2p_channels.max(found.p2p_channels);
         known.init_ns = known.init_ns.max(found.init_ns);
-        known.seen.extend(found.seen);
-        known.seen.sort_unstable();
-        known.seen.dedup();
+    }
+
+    /// In the order in which they were first seen.
+    pub(crate) fn all(self) -> Vec<Communicator> {
+        let with_ranks = |(mut group, seen): (Communicator, BTreeSet<u64>)| {
+            group.seen = seen.into_iter().collect();
+            group
+        };
+        self.all
+            .into_iter()
+            .zip(self.seen)
+            .map(with_ranks)
+            .collect()
     }
 }
 

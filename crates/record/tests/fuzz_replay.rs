@@ -98,14 +98,8 @@ fn damaged_run_directories_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     let store = RunDir::create(&run, "2026-01-01T00:00:00Z".into(), "0.0.0").unwrap();
-    let profiles = [
-        "kineto/small.json",
-        "torch_memory/protocol4.pickle",
-        "ncu_csv/decode_raw.csv",
-        "flight_recorder/protocol2.pickle",
-    ];
     let mut record = RunRecord::default();
-    for profile in profiles {
+    for profile in run_directory::PROFILES {
         let path = fuzz().join("corpus").join(profile);
         let (_, profile) = import(&path, &Limits::default()).unwrap();
         assert!(record.add_profile("profile", profile).is_ok());

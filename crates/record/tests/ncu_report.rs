@@ -187,3 +187,123 @@ proptest! {
         let _ = ncu_report::read(&bytes, "report");
     }
 }
+
+/// A field with a message or text of a protocol buffer.
+fn message(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length >= 0x80 {
+        field.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    field.push(length as u8);
+    field.extend_from_slice(content);
+    field
+}
+
+fn varint(number: u8, value: u8) -> Vec<u8> {
+    vec![number << 3, value]
+}
+
+fn with_length(content: &[u8]) -> Vec<u8> {
+    [&(content.len() as u32).to_le_bytes()[..], content].concat()
+}
+
+/// A report of one block with these launches and a device.
+fn report_of(launches: &[Vec<u8>], device: &[u8]) -> Vec<u8> {
+    let payload: Vec<u8> = launches
+        .iter()
+        .flat_map(|launch| with_length(launch))
+        .collect();
+    let mut header = Vec::new();
+    for (number, value) in [(2_u8, launches.len()), (5, payload.len())] {
+        header.push(number << 3);
+        let mut rest = value;
+        while rest >= 0x80 {
+            header.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        header.push(rest as u8);
+    }
+    let devices = message(3, &message(6, device));
+    [
+        b"NVR\0".to_vec(),
+        with_length(&[]),
+        with_length(&header),
+        payload,
+        with_length(&devices),
+    ]
+    .concat()
+}
+
+/// Every launch gets the attributes of its device: 400 KB of both would be 10⁸ readings.
+#[test]
+fn attributes_times_launches_are_bounded_by_the_size_of_the_file() {
+    let launch = [varint(1, 1), message(7, b"k")].concat();
+    let attribute = message(3, &[message(1, b"a"), message(2, &varint(4, 1))].concat());
+    let bytes = report_of(&vec![launch; 15_000], &attribute.repeat(20_000));
+    let found = ncu_report::read(&bytes, "report");
+    assert_eq!(found.launches.len(), 15_000);
+    let readings: usize = found
+        .launches
+        .iter()
+        .map(|launch| launch.readings.len())
+        .sum();
+    assert!(readings <= bytes.len() / 16, "{readings}");
+    let codes: Vec<_> = found
+        .issues
+        .iter()
+        .map(|issue| issue.code.as_str())
+        .collect();
+    assert_eq!(codes, ["ncu.too_many_attributes"]);
+}
+
+/// A rule's name stands beside each of its messages, a domain's beside each of its ranges: 100 KB of a name and as many
+/// messages would be gigabytes.
+#[test]
+fn long_names_are_not_copied_for_every_message() {
+    let name = "x".repeat(100_000);
+    let item = message(1, &message(1, &[message(1, b"m"), varint(2, 1)].concat()));
+    let rule = [
+        message(1, name.as_bytes()),
+        message(4, name.as_bytes()),
+        message(3, &item.repeat(10_000)),
+    ]
+    .concat();
+    let range = message(3, &message(1, b"r"));
+    let domain = [varint(1, 5), message(2, name.as_bytes())].concat();
+    let thread_domain = [varint(1, 5), range.repeat(10_000)].concat();
+    let thread = [varint(1, 1), message(2, &thread_domain)].concat();
+    let state = [message(1, &domain), message(2, &thread)].concat();
+    let launch = [
+        varint(1, 1),
+        message(7, b"k"),
+        vec![0x9a, 0x01],
+        message(0, &rule)[1..].to_vec(),
+        vec![0xaa, 0x01],
+        message(0, &state)[1..].to_vec(),
+    ]
+    .concat();
+    let found = ncu_report::read(&report_of(&[launch], &[]), "report");
+    let launch = &found.launches[0];
+    assert_eq!((launch.rules.len(), launch.ranges.len()), (10_000, 10_000));
+    assert!(
+        launch
+            .rules
+            .iter()
+            .all(|rule| rule.name.len() <= 256 && rule.section.len() <= 256)
+    );
+    assert!(launch.ranges.iter().all(|range| range.domain.len() <= 256));
+}
+
+/// Counts of results that are not kernels are added up.
+#[test]
+fn absurd_counts_saturate() {
+    let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+    let header: Vec<u8> = (7..=9_u8)
+        .flat_map(|number| [&[number << 3][..], &huge].concat())
+        .collect();
+    let bytes = [b"NVR\0".to_vec(), with_length(&[]), with_length(&header)].concat();
+    let found = ncu_report::read(&bytes, "report");
+    assert_eq!(found.issues[0].count, u64::MAX);
+}

@@ -6,13 +6,14 @@
 //! since its holder may wait for them; they only try, and leave the work to the next one.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use llmprof_wire::{Kept, Refused};
 
 use super::detach::{Detach, Drain, Passing, Patience};
+use super::door::Door;
 use super::{Calls, Cupti, Refusal, SUCCESS, Subscriber, domain, layout, nesting};
 use crate::buffers::Full;
 use crate::session::Session;
@@ -30,10 +31,7 @@ pub(crate) struct Attachment {
     round: AtomicU64,
     /// Whether it is on its way out.
     is_under_way: AtomicBool,
-    /// Whether it is being taken out at this moment.
-    is_detaching: AtomicBool,
-    /// Callbacks that use CUPTI without the lock.
-    visitors: AtomicU32,
+    door: Door,
     /// Whether a context was made while recording was on that was not stopped since.
     new_context: AtomicBool,
     /// What is known of graphs: a [`Graphs`].
@@ -113,8 +111,7 @@ impl Attachment {
             }),
             round: AtomicU64::new(0),
             is_under_way: AtomicBool::new(false),
-            is_detaching: AtomicBool::new(false),
-            visitors: AtomicU32::new(0),
+            door: Door::new(),
             new_context: AtomicBool::new(false),
             graphs: AtomicU8::new(Graphs::Unseen as u8),
             time: AtomicI64::new(0),
@@ -301,9 +298,7 @@ impl Attachment {
             session.bell.ring();
             return;
         }
-        // A visitor looks at this after it was counted, and we count after it is set: one of us sees the other.
-        self.is_detaching.store(true, Ordering::SeqCst);
-        if self.visitors.load(Ordering::SeqCst) == 0 {
+        self.door.closed_for(|| {
             let begin = sys::now();
             let status = self.cupti.leave(state.subscriber);
             state.heard = Heard::Nothing;
@@ -320,13 +315,12 @@ impl Attachment {
                 keep(state, session, why);
             }
             self.time.fetch_add(sys::now() - begin, Ordering::Relaxed);
-        }
-        self.is_detaching.store(false, Ordering::SeqCst);
+        });
     }
 
     /// Whether buffers that CUPTI hands out come too late to be read.
     pub(super) fn is_detaching(&self) -> bool {
-        self.is_detaching.load(Ordering::SeqCst)
+        self.door.is_closed()
     }
 
     /// Whether CUPTI is on its way out: launches are slow until it is, and more is to be paid.
@@ -365,11 +359,7 @@ impl Attachment {
     /// Runs `work` in a callback about the node of a graph, unless CUPTI is being taken out.
     pub(super) fn visit(&self, work: impl FnOnce(&Cupti)) {
         self.sees_graph(Graphs::Captured);
-        self.visitors.fetch_add(1, Ordering::SeqCst);
-        if !self.is_detaching() {
-            work(&self.cupti);
-        }
-        self.visitors.fetch_sub(1, Ordering::SeqCst);
+        self.door.visit(|| work(&self.cupti));
     }
 
     /// Hands out the buffers whose records are whole, or all of them.

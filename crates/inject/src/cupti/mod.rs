@@ -4,6 +4,7 @@ mod attachment;
 mod callbacks;
 mod calls;
 mod detach;
+mod door;
 mod find;
 pub(crate) mod layout;
 mod nesting;

@@ -1,7 +1,8 @@
 //! Reading what NVTX calls carry: texts in three spellings.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::kept::Kept;
 
 /// `nvtxEventAttributes_t`, version 2 and later.
 #[repr(C)]
@@ -24,49 +25,30 @@ const WIDE: i32 = 2;
 const REGISTERED: i32 = 3;
 
 /// A text that a program registered; its address is the handle that the program holds.
-pub(super) struct Registered {
+pub(crate) struct Registered {
     text: Box<[u8]>,
-    next: *const Registered,
 }
 
 /// Entries of the table of registered texts; a list hangs on each.
-const BUCKETS: usize = 1024;
+const BUCKETS: usize = if cfg!(loom) { 2 } else { 1024 };
 
-/// All registered texts by the hash of their bytes. They are never removed, and no lock guards them: a child after a fork
-/// must find them whole.
-static REGISTERED_TEXTS: [AtomicPtr<Registered>; BUCKETS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; BUCKETS];
+#[cfg(not(all(test, loom)))]
+static REGISTERED_TEXTS: [Kept<Registered>; BUCKETS] = [const { Kept::new() }; BUCKETS];
+#[cfg(all(test, loom))]
+loom::lazy_static! {
+    static ref REGISTERED_TEXTS: [Kept<Registered>; BUCKETS] = std::array::from_fn(|_| Kept::new());
+}
 
 /// Keeps a text for as long as the process lives, once: a program that registers the same one in every step must not
-/// grow. Two threads that register a new one at once may keep it twice.
-pub(super) fn register(text: &[u8]) -> *const Registered {
+/// grow.
+pub(crate) fn register(text: &[u8]) -> *const Registered {
     // FNV-1a
     let hash = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     let bucket = &REGISTERED_TEXTS[(hash ^ (hash >> 32)) as usize % BUCKETS];
-    let first = bucket.load(Ordering::Acquire);
-    let mut known: *const Registered = first;
-    // SAFETY: entries are complete before they are linked, and are never freed or changed.
-    while let Some(entry) = unsafe { known.as_ref() } {
-        if *entry.text == *text {
-            return known;
-        }
-        known = entry.next;
-    }
-    let entry = Box::into_raw(Box::new(Registered {
-        text: text.into(),
-        next: first,
-    }));
-    loop {
-        // SAFETY: nobody else sees the entry until it is linked.
-        let next = unsafe { (*entry).next };
-        match bucket.compare_exchange(next.cast_mut(), entry, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return entry,
-            // SAFETY: likewise.
-            Err(newer) => unsafe { (*entry).next = newer },
-        }
-    }
+    let make = || Registered { text: text.into() };
+    bucket.find_or_add(|known| *known.text == *text, make).0
 }
 
 /// Calls `with` with the message of an event; empty where it has none.
@@ -125,7 +107,7 @@ pub(super) unsafe fn wide(text: *const libc::wchar_t) -> String {
         .collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -215,6 +215,6 @@ unsafe extern "C" fn domain_create_w(text: *const libc::wchar_t) -> *const Domai
 fn create(name: &[u8]) -> *const Domain {
     quietly(std::ptr::null(), || match session::current() {
         Some(session) => std::ptr::from_ref(session.domain(name)),
-        None => std::ptr::from_ref(domains::make(name).0),
+        None => std::ptr::from_ref(domains::make(name, |_| ())),
     })
 }

@@ -1,51 +1,41 @@
-//! Domains of ranges. They are never removed, and no lock guards them: a child after a fork must find them whole.
+//! Domains of ranges.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::kept::Kept;
 
 /// A domain; its address is the handle that the program holds.
 pub(crate) struct Domain {
     /// Its number; 0 is the default domain, which has no entry here.
     pub(crate) id: u32,
     pub(crate) name: Box<[u8]>,
-    next: *const Domain,
 }
 
-static NEWEST: AtomicPtr<Domain> = AtomicPtr::new(std::ptr::null_mut());
+#[cfg(not(all(test, loom)))]
+static DOMAINS: Kept<Domain> = Kept::new();
+#[cfg(all(test, loom))]
+loom::lazy_static! {
+    static ref DOMAINS: Kept<Domain> = Kept::new();
+}
 static IDS: AtomicU32 = AtomicU32::new(0);
 
 /// All domains, the newest first.
 pub(super) fn all() -> impl Iterator<Item = &'static Domain> {
-    // SAFETY: entries are complete before they are linked, and are never freed or changed.
-    let newest = unsafe { NEWEST.load(Ordering::Acquire).as_ref() };
-    std::iter::successors(newest, |domain| {
-        // SAFETY: likewise.
-        unsafe { domain.next.as_ref() }
-    })
+    DOMAINS.all()
 }
 
-/// The domain of this name, and whether it is new. Two threads that make it at once may make it twice.
-pub(super) fn make(name: &[u8]) -> (&'static Domain, bool) {
-    if let Some(known) = all().find(|domain| *domain.name == *name) {
-        return (known, false);
-    }
-    let domain = Box::leak(Box::new(Domain {
-        id: IDS.fetch_add(1, Ordering::Relaxed) + 1,
-        name: name.into(),
-        next: std::ptr::null(),
-    }));
-    let place = std::ptr::from_mut(domain);
-    loop {
-        let newest = NEWEST.load(Ordering::Acquire);
-        // SAFETY: nobody else sees the entry until it is linked.
-        unsafe { (*place).next = newest };
-        if NEWEST
-            .compare_exchange(newest, place, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-        {
-            // SAFETY: it is never freed or changed from now on.
-            return (unsafe { &*place }, true);
-        }
-    }
+/// The domain of this name. A new one is announced before another thread can find it; where two threads make the same at
+/// once, one that nobody gets may be announced too.
+pub(crate) fn make(name: &[u8], announce: impl Fn(&Domain)) -> &'static Domain {
+    let make = || {
+        let domain = Domain {
+            id: IDS.fetch_add(1, Ordering::Relaxed) + 1,
+            name: name.into(),
+        };
+        announce(&domain);
+        domain
+    };
+    DOMAINS.find_or_add(|known| *known.name == *name, make).0
 }
 
 /// The number of the domain behind a handle; 0 for the default one.
@@ -67,16 +57,20 @@ pub(super) fn name(id: u32) -> &'static [u8] {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
-    fn a_domain_is_made_once_and_found_by_its_number() {
-        let (first, is_new) = make(b"domains-test-a");
-        assert!(is_new);
-        let (second, _) = make(b"domains-test-b");
-        assert!(!make(b"domains-test-a").1);
+    fn a_domain_is_made_and_announced_once_and_found_by_its_number() {
+        let announced = Cell::new(0);
+        let make = |name: &[u8]| make(name, |_| announced.set(announced.get() + 1));
+        let first = make(b"domains-test-a");
+        let second = make(b"domains-test-b");
+        assert!(std::ptr::eq(make(b"domains-test-a"), first));
+        assert_eq!(announced.get(), 2);
         assert_ne!(first.id, second.id);
         assert_eq!(name(second.id), b"domains-test-b");
         assert_eq!(name(0), b"");

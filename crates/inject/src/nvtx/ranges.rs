@@ -5,8 +5,6 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use llmprof_wire::{Mark, Pop, Push, RangeEnd, RangeStart, ThreadName};
 
@@ -15,7 +13,10 @@ use super::threads::{Thread, Threads};
 use crate::budget::Moment;
 use crate::cupti::Attachment;
 use crate::gate::Slice;
+use crate::queues::{Chunks, Notes};
 use crate::session::Session;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sys;
 
 /// Bytes that a thread gathers before it hands them over.
@@ -30,12 +31,10 @@ const MOST_STARTED: usize = 1 << 16;
 const SEPARATOR: u8 = 0x1f;
 
 /// All ranges of a session.
-#[derive(Default)]
 pub(crate) struct Ranges {
     threads: Threads,
-    chunks: Mutex<Vec<Vec<u8>>>,
-    /// Events in chunks that were dropped, and ranges beyond [`MOST_STARTED`].
-    dropped: AtomicU64,
+    /// Ranges beyond [`MOST_STARTED`] count as dropped here.
+    chunks: Chunks,
     started: Mutex<HashMap<u64, Started>>,
     numbers: AtomicU64,
 }
@@ -61,6 +60,15 @@ struct Open {
     is_over: bool,
     /// How often recording had been switched when it began.
     changes: u64,
+}
+
+/// What threads have handed over.
+pub(crate) struct Taken {
+    pub(crate) notes: Vec<u8>,
+    pub(crate) dropped_notes: u64,
+    /// Records of ranges; what they refer to is in the notes.
+    pub(crate) chunks: Vec<Vec<u8>>,
+    pub(crate) dropped: u64,
 }
 
 struct Started {
@@ -103,16 +111,7 @@ impl Log {
         if self.out.is_empty() {
             return;
         }
-        let chunk = std::mem::take(&mut self.out);
-        let Ok(mut chunks) = ranges.chunks.lock() else {
-            return;
-        };
-        if chunks.len() < MOST_CHUNKS {
-            chunks.push(chunk);
-        } else {
-            let events = llmprof_wire::Reader::records(&chunk, 0).count() as u64;
-            ranges.dropped.fetch_add(events, Ordering::Relaxed);
-        }
+        ranges.chunks.add(std::mem::take(&mut self.out));
     }
 
     /// Hands over what was gathered where it is much.
@@ -267,7 +266,7 @@ impl Session {
         let number = self.ranges.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let started = self.ranges.started.lock().map(|started| started.len());
         if started.is_ok_and(|count| count >= MOST_STARTED) {
-            self.ranges.dropped.fetch_add(1, Ordering::Relaxed);
+            self.ranges.chunks.count_dropped(1);
             return number;
         }
         if self.gate.is_range(name) {
@@ -315,11 +314,8 @@ impl Session {
 
     /// The domain of this name, announced where it is new.
     pub(super) fn domain(&self, name: &[u8]) -> &'static domains::Domain {
-        let (domain, is_new) = domains::make(name);
-        if is_new {
-            self.announce(domain);
-        }
-        domain
+        // Before others can have it: a range in it must not be written first.
+        domains::make(name, |domain| self.announce(domain))
     }
 
     fn announce(&self, domain: &domains::Domain) {
@@ -344,6 +340,15 @@ fn write_start(session: &Session, number: u64, range: &mut Started) {
 }
 
 impl Ranges {
+    pub(crate) fn new() -> Self {
+        Self {
+            threads: Threads::default(),
+            chunks: Chunks::new(MOST_CHUNKS),
+            started: Mutex::new(HashMap::new()),
+            numbers: AtomicU64::new(0),
+        }
+    }
+
     /// Tells a new session's file of domains that are known already.
     pub(crate) fn announce(session: &Session) {
         for domain in domains::all() {
@@ -367,18 +372,19 @@ impl Ranges {
         }
     }
 
-    /// All records that threads have gathered, those of one thread in their order, and how many events were dropped.
-    pub(crate) fn take(&self) -> (Vec<Vec<u8>>, u64) {
+    /// All records that threads have gathered, those of one thread in their order, and the notes that belong before them.
+    pub(crate) fn take(&self, notes: &Notes) -> Taken {
         self.threads.each(|_, log| log.hand_over(self));
         self.threads.part();
-        let chunks = self
-            .chunks
-            .lock()
-            .map(|mut chunks| std::mem::take(&mut *chunks));
-        (
-            chunks.unwrap_or_default(),
-            self.dropped.swap(0, Ordering::Relaxed),
-        )
+        let (chunks, dropped) = self.chunks.take();
+        // Not before: a domain that is noted between the two would come after a range in it.
+        let (notes, dropped_notes) = notes.take();
+        Taken {
+            notes,
+            dropped_notes,
+            chunks,
+            dropped,
+        }
     }
 }
 
@@ -403,4 +409,125 @@ pub(crate) fn open_path(session: &Session) -> Vec<u8> {
         path.extend_from_slice(&log.names[open.name.clone()]);
     }
     path
+}
+
+#[cfg(all(test, loom))]
+mod orders {
+    use llmprof_wire::{Reader, Record};
+    use loom::{sync::Arc, thread};
+
+    use super::*;
+    use crate::sync::in_every_order;
+
+    struct Scene {
+        ranges: Ranges,
+        notes: Notes,
+    }
+
+    fn scene(most_chunks: usize) -> Arc<Scene> {
+        let mut ranges = Ranges::new();
+        ranges.chunks = Chunks::new(most_chunks);
+        let notes = Notes::new(1 << 10);
+        Arc::new(Scene { ranges, notes })
+    }
+
+    /// A thread of the target marks a moment, and hands over what it gathered as if it were much.
+    fn mark(scene: &Scene, of: &Thread, domain: u32, time: i64, is_much: bool) {
+        let mut log = of.log.lock().unwrap();
+        let mark = Mark {
+            time,
+            thread: 0,
+            domain,
+            text: b"",
+        };
+        mark.put(&mut log.out);
+        if is_much {
+            log.hand_over(&scene.ranges);
+        }
+    }
+
+    fn marks(taken: &Taken) -> impl Iterator<Item = (u32, i64)> {
+        let chunks = taken.chunks.iter();
+        chunks
+            .flat_map(|chunk| Reader::records(chunk, 0))
+            .map(|record| match record {
+                Record::Mark(mark) => (mark.domain, mark.time),
+                other => panic!("{other:?}"),
+            })
+    }
+
+    /// Two threads, told apart by domains, while ours takes.
+    fn all_come(most_chunks: usize) {
+        let scene = scene(most_chunks);
+        let writers = [1, 2].map(|domain| {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                let own = scene.ranges.threads.join().unwrap();
+                mark(&scene, own, domain, 1, true);
+                mark(&scene, own, domain, 2, false);
+            })
+        });
+        let mut taken = vec![scene.ranges.take(&scene.notes)];
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        taken.push(scene.ranges.take(&scene.notes));
+        let dropped: u64 = taken.iter().map(|taken| taken.dropped).sum();
+        let all: Vec<_> = taken.iter().flat_map(marks).collect();
+        assert_eq!(all.len() as u64 + dropped, 4);
+        for domain in [1, 2] {
+            let times = all.iter().filter(|mark| mark.0 == domain);
+            assert!(times.is_sorted_by_key(|mark| mark.1));
+        }
+        assert!(most_chunks < 4 || dropped == 0);
+    }
+
+    #[test]
+    fn every_record_comes_in_the_order_of_its_thread() {
+        in_every_order(|| all_come(4));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        in_every_order(|| all_come(1));
+    }
+
+    /// A thread that found the domain of another wrote its range before the domain had a name.
+    #[test]
+    fn a_domain_is_known_before_its_ranges() {
+        in_every_order(|| {
+            let scene = scene(4);
+            let writer = || {
+                let scene = scene.clone();
+                move || {
+                    let domain = domains::make(b"d", |domain| {
+                        let record = llmprof_wire::Domain {
+                            id: domain.id,
+                            text: &domain.name,
+                        };
+                        scene.notes.add(|out| record.put(out));
+                    });
+                    let own = scene.ranges.threads.join().unwrap();
+                    mark(&scene, own, domain.id, 1, true);
+                    domain.id
+                }
+            };
+            let other = thread::spawn(writer());
+            let ours = {
+                let scene = scene.clone();
+                thread::spawn(move || scene.ranges.take(&scene.notes))
+            };
+            let id = writer()();
+            assert_eq!(other.join().unwrap(), id);
+            let mut known = Vec::new();
+            for taken in [ours.join().unwrap(), scene.ranges.take(&scene.notes)] {
+                for record in Reader::records(&taken.notes, 0) {
+                    if let Record::Domain(domain) = record {
+                        known.push(domain.id);
+                    }
+                }
+                assert!(marks(&taken).all(|mark| known.contains(&mark.0)));
+            }
+        });
+    }
 }

@@ -3,10 +3,9 @@
 //! A thread keeps a pointer to its log and says nothing when it ends, so logs are never freed. Those of threads that are
 //! gone are given to new ones: a program may start a thread for every request.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use super::ranges::Log;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sys;
 
 /// With so many threads, and whenever there are twice as many, it is asked which are gone.
@@ -79,7 +78,7 @@ impl Threads {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,6 +1,8 @@
 //! Dumps of torch's flight recorder (`torch._C._distributed_c10d._dump_nccl_trace`, `TORCH_FR_DUMP_TEMP_FILE`): a pickle of plain
 //! data. The rank is not in it; the name of the file has it.
 
+use std::collections::HashMap;
+
 use super::torch_memory::pickle::{self, Heap, Value};
 use super::{ImportError, Importer, Profile, Source};
 use crate::communication::{
@@ -77,10 +79,7 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
         let group = group_of(heap, entry);
         let key = CallKey {
             collective: collective.clone(),
-            ranks: groups
-                .iter()
-                .find(|(name, _)| *name == group)
-                .map_or(0, |(_, ranks)| *ranks),
+            ranks: groups.get(&group).copied().unwrap_or(0),
             bytes: bytes(heap, entry),
             algorithm: None,
             protocol: None,
@@ -141,7 +140,7 @@ fn group_of(heap: &Heap<'_>, entry: Value) -> String {
 }
 
 /// Groups with how many ranks they have: `ranks` is a text such as `[0, 1]`.
-fn group_sizes(heap: &Heap<'_>, root: Value) -> Vec<(String, u64)> {
+fn group_sizes(heap: &Heap<'_>, root: Value) -> HashMap<String, u64> {
     let groups = heap
         .get(root, "pg_config")
         .and_then(|groups| heap.pairs(groups));
@@ -187,7 +186,8 @@ fn bytes(heap: &Heap<'_>, entry: Value) -> Option<u64> {
 /// The innermost frame that is not of torch, by the last part of its path: directories name users.
 fn source_line(heap: &Heap<'_>, entry: Value) -> Option<String> {
     let frames = heap.items(heap.get(entry, "frames")?)?;
-    frames.iter().find_map(|&frame| {
+    let mut frames = frames.iter().take_while(|_| heap.spend(1));
+    frames.find_map(|&frame| {
         let file = heap.text(heap.get(frame, "filename")?)?;
         if file.contains("/torch/") || file.starts_with('<') {
             return None;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{ImportError, Importer, Profile, Source};
-use crate::communication::{CallKey, CallSums, Communication, Communicator};
+use crate::communication::{CallKey, CallSums, Communication, Communicator, Groups};
 use crate::issue::Issue;
 
 /// The entry of this format.
@@ -75,6 +75,7 @@ struct DumpStats {
 fn read(source: &Source) -> Result<Communication, ImportError> {
     let mut found = Communication::default();
     let mut calls = CallSums::default();
+    let mut groups = Groups::default();
     let mut dropped = 0;
     let mut broken = None;
     let mut entries = serde_json::Deserializer::from_slice(source.bytes()).into_iter::<Entry>();
@@ -94,7 +95,7 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
                     .dump_stats
                     .map_or(dropped, |stats| stats.dropped_total.max(dropped));
                 if !header.id.is_empty() {
-                    found.add_communicator(Communicator {
+                    groups.add(Communicator {
                         id: header.id.clone(),
                         ranks: header.n_ranks.unwrap_or(0),
                         nodes: header.nnodes,
@@ -123,6 +124,7 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
             }
         }
     }
+    found.communicators = groups.all();
     found.collectives = calls.rows();
     if found.collectives.is_empty() {
         return Err(source.unusable(FORMAT, "it has no operation"));

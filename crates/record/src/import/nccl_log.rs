@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use llmprof_units::Nanos;
 
 use super::{ImportError, Importer, Profile, Source};
-use crate::communication::{CallKey, CallSums, Communication, Communicator, message_bytes};
+use crate::communication::{CallKey, CallSums, Communication, Communicator, Groups, message_bytes};
 use crate::issue::Issue;
 
 /// The entry of this format.
@@ -241,9 +241,11 @@ impl Log {
     }
 
     fn finish(mut self) -> Communication {
+        let mut groups = Groups::default();
         for communicator in self.all {
-            self.found.add_communicator(communicator);
+            groups.add(communicator);
         }
+        self.found.communicators = groups.all();
         self.found.collectives = self.calls.rows();
         if self.is_tuned {
             self.found.collectives.extend(self.tuned.rows());

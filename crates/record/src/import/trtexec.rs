@@ -124,8 +124,7 @@ fn layer(entry: &Value) -> Layer {
     let tensor_bytes = inputs
         .iter()
         .chain(&outputs)
-        .map(bytes)
-        .sum::<Option<u64>>();
+        .try_fold(0_u64, |sum, tensor| sum.checked_add(bytes(tensor)?));
     let weights = entry.get("Weights");
     let count = weights
         .and_then(|weights| weights.get("Count")?.as_u64())
@@ -160,10 +159,11 @@ fn layer(entry: &Value) -> Layer {
             kind
         },
         tensor_bytes: tensor_bytes.filter(|_| !outputs.is_empty()).map(Bytes),
-        weight_bytes: Bytes(count * width),
+        weight_bytes: Bytes(count.saturating_mul(width)),
         flops: positions
             .filter(|_| is_product && count > 0)
-            .map(|positions| Flops(2 * count * positions)),
+            .and_then(|positions| positions.checked_mul(count)?.checked_mul(2))
+            .map(Flops),
     }
 }
 
@@ -179,7 +179,7 @@ fn bytes(tensor: &Value) -> Option<u64> {
         .try_fold(1_u64, |all, dim| all.checked_mul(*dim))?;
     let format = tensor.get("Format/Datatype")?.as_str()?;
     let width = width_of(format);
-    (width > 0).then(|| elements * width)
+    elements.checked_mul(width).filter(|_| width > 0)
 }
 
 /// Bytes of an element, by the words trtexec has for types.

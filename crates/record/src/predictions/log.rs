@@ -1,6 +1,6 @@
 use std::{
     collections::HashSet,
-    fs::{File, OpenOptions},
+    fs::File,
     io::{BufRead, BufReader, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::Prediction;
-use crate::store::{StoreError, io_error};
+use crate::store::{Folder, StoreError, io_error};
 
 /// The folder of predictions in a run directory.
 pub const PREDICTIONS: &str = "predictions";
@@ -37,15 +37,10 @@ impl PredictionLog {
     /// Opens the lines of a run directory, and makes them where there are none. A last line without its end was being written
     /// when the process was killed: it is cut off, and its samples run again.
     pub fn open(run: &Path) -> Result<Self, StoreError> {
-        let folder = run.join(PREDICTIONS);
-        std::fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
-        let path = folder.join(LINES);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
+        let path = run.join(PREDICTIONS).join(LINES);
+        let mut file = Folder::open(run)
+            .and_then(|folder| folder.create_folder(PREDICTIONS))
+            .and_then(|folder| folder.open_in_place(LINES))
             .map_err(io_error("open", &path))?;
         let (predictions, whole, length) = read(&file, &path)?;
         file.set_len(whole).map_err(io_error("write", &path))?;
@@ -62,13 +57,16 @@ impl PredictionLog {
     /// What an earlier run left, to be read only.
     pub fn read(run: &Path) -> Result<Vec<Prediction>, StoreError> {
         let path = run.join(PREDICTIONS).join(LINES);
-        let file = File::open(&path).map_err(io_error("read", &path))?;
+        let file = Folder::open(run)
+            .and_then(|folder| folder.open_file(Path::new(PREDICTIONS).join(LINES)))
+            .map_err(io_error("read", &path))?;
         Ok(read(&file, &path)?.0)
     }
 
     /// Whether a run directory has any.
     pub fn exists(run: &Path) -> bool {
-        run.join(PREDICTIONS).join(LINES).is_file()
+        let lines = Path::new(PREDICTIONS).join(LINES);
+        Folder::open(run).is_ok_and(|folder| folder.has_file(lines))
     }
 
     pub fn predictions(&self) -> &[Prediction] {
@@ -192,6 +190,20 @@ mod tests {
             drop(log);
             assert_eq!(std::fs::read(&path).unwrap(), whole, "cut at {cut}");
         }
+    }
+
+    /// A run from somebody else: what is cut off or added to must lie inside of it.
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, other) = (folder.path().join("run"), folder.path().join("other"));
+        std::fs::create_dir_all(run.join("predictions")).unwrap();
+        std::fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, run.join("predictions/predictions.jsonl")).unwrap();
+        let error = PredictionLog::open(&run).unwrap_err().to_string();
+        assert!(error.contains("symbolic link"), "{error}");
+        assert!(!PredictionLog::exists(&run) && PredictionLog::read(&run).is_err());
+        assert_eq!(std::fs::read(&other).unwrap(), b"precious");
     }
 
     #[test]

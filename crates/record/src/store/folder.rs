@@ -187,8 +187,9 @@ impl Folder {
         Ok(folder.create_new(name)?)
     }
 
-    /// Opens the file whose lock the writer of a run holds; it has no contents and is never truncated.
-    pub(super) fn open_lock(&self, name: &str) -> io::Result<File> {
+    /// Opens a regular file of this folder for reading and writing in place, as a lock or a log that grows is; makes it
+    /// where there is none. It is never truncated.
+    pub(crate) fn open_in_place(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(0o644));
@@ -383,7 +384,7 @@ mod tests {
         let folder = Folder::open(run.path()).unwrap();
         let error = folder.read("run.json", 100).unwrap_err().to_string();
         assert!(error.contains("FIFO"), "{error}");
-        assert!(folder.open_lock("run.json").is_err());
+        assert!(folder.open_in_place("run.json").is_err());
         fs::write(run.path().join("large"), [0; 101]).unwrap();
         let error = folder.read("large", 100).unwrap_err().to_string();
         assert!(error.contains("101 bytes"), "{error}");

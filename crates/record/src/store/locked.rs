@@ -70,7 +70,7 @@ pub(super) fn lock(
 ) -> Result<File, StoreError> {
     let path = folder.path().join(LOCK_FILE);
     let lock = folder
-        .open_lock(LOCK_FILE)
+        .open_in_place(LOCK_FILE)
         .map_err(io_error("create", &path))?;
     if let Err(errno) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         let source = io::Error::from(errno);

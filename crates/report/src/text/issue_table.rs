@@ -95,6 +95,7 @@ pub(super) const ROWS: &[Row] = &[
         .hint("copy the file again from where it was written"),
     Row::new("ncu.other_file", "{file} is not an Nsight Compute page; skipped"),
     Row::new("ncu.cut_report", "{file} ends inside a block at byte {byte}; the launches before it are read").hint("ncu was ended before it wrote the report; profile fewer launches"),
+    Row::new("ncu.too_many_attributes", "{file}: launches × device attributes exceed {limit} values, the limit for a file of its size; launches after that have none"),
     Row::new("ncu.not_kernels", "{file}: results of ranges and graphs as a whole are not read; only kernels are"),
     Row::new("ncu.no_section", "Nsight Compute has no section {section}; it is left out").hint("ncu --list-sections"),
     Row::new("ncu.no_metric", "Nsight Compute has no metric {metric} on this chip; it is left out").hint("ncu --query-metrics"),

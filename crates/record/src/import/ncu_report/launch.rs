@@ -1,5 +1,7 @@
 //! One profiled launch of a report.
 
+use std::collections::HashMap;
+
 use super::message::{Field, all, first};
 use super::units::unit;
 use crate::counters::{
@@ -75,29 +77,37 @@ impl LaunchReader {
     }
 }
 
-/// Gives launches the attributes of their devices, which a report states once, after its launches.
-pub(super) fn describe(builder: &mut CountersBuilder, devices: &[&[u8]]) {
+/// Names that each of their users gets a copy of are cut to so many bytes.
+const LONGEST_NAME: usize = 256;
+
+fn short_name(field: Field<'_>) -> Option<String> {
+    let bytes = field.bytes()?;
+    let kept = &bytes[..bytes.len().min(LONGEST_NAME)];
+    Some(String::from_utf8_lossy(kept).into_owned())
+}
+
+/// Gives launches the attributes of their devices, which a report states once, after its launches. Each launch gets a copy;
+/// of more than `most` readings none is made, and false is the answer.
+pub(super) fn describe(builder: &mut CountersBuilder, devices: &[&[u8]], most: usize) -> bool {
+    let mut launches: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (at, launch) in builder.counters.launches.iter().enumerate() {
+        launches.entry(launch.device.into()).or_default().push(at);
+    }
+    let mut copied = 0_usize;
     for device in devices {
         let id = first(device, 1).and_then(Field::whole).unwrap_or(0);
+        // The first description of a device counts.
+        let Some(launches) = launches.remove(&id) else {
+            continue;
+        };
         let readings: Vec<Reading> = all(device, 3)
-            .filter_map(|attribute| {
-                let name = first(attribute, 1)?.text()?;
-                Some(Reading {
-                    metric: builder.metric(Metric {
-                        section: String::new(),
-                        label: String::new(),
-                        name,
-                        unit: String::new(),
-                    }),
-                    value: number_or_text(first(attribute, 2)?.bytes()?),
-                    printed_unit: String::new(),
-                })
-            })
+            .filter_map(|attribute| attribute_reading(attribute, builder))
             .collect();
         let counters = &mut builder.counters;
-        for at in 0..counters.launches.len() {
-            if u64::from(counters.launches[at].device) != id {
-                continue;
+        for at in launches {
+            copied += readings.len();
+            if copied > most {
+                return false;
             }
             counters.launches[at].readings.extend(readings.clone());
             let number = |name: &str| counters.number(&counters.launches[at], name);
@@ -108,6 +118,22 @@ pub(super) fn describe(builder: &mut CountersBuilder, devices: &[&[u8]]) {
             }
         }
     }
+    true
+}
+
+fn attribute_reading(attribute: &[u8], builder: &mut CountersBuilder) -> Option<Reading> {
+    let name = first(attribute, 1)?.text()?;
+    let value = number_or_text(first(attribute, 2)?.bytes()?);
+    Some(Reading {
+        metric: builder.metric(Metric {
+            section: String::new(),
+            label: String::new(),
+            name,
+            unit: String::new(),
+        }),
+        value,
+        printed_unit: String::new(),
+    })
 }
 
 /// A value has one of its fields.
@@ -148,18 +174,19 @@ fn ranges(entry: &[u8], thread: u64) -> Vec<LaunchRange> {
         return Vec::new();
     };
     let id = |message: &[u8]| first(message, 1).and_then(Field::whole);
-    let domain_name = |wanted: Option<u64>| {
-        let name = all(state, 1)
-            .find(|domain| id(domain) == wanted)
-            .and_then(|domain| first(domain, 2)?.text());
-        name.filter(|name| name != "<default domain>")
-            .unwrap_or_default()
-    };
+    let mut domain_names: HashMap<Option<u64>, String> = HashMap::new();
+    for domain in all(state, 1) {
+        let name = first(domain, 2).and_then(short_name);
+        let name = name.filter(|name| name != "<default domain>");
+        domain_names
+            .entry(id(domain))
+            .or_insert(name.unwrap_or_default());
+    }
     let own = all(state, 2).filter(|message| id(message) == Some(thread));
     let domains = own.flat_map(|message| all(message, 2));
     domains
         .flat_map(|domain| {
-            let domain_name = domain_name(id(domain));
+            let domain_name = domain_names.get(&id(domain)).cloned().unwrap_or_default();
             all(domain, 3).filter_map(move |range| {
                 Some(LaunchRange {
                     domain: domain_name.clone(),
@@ -172,12 +199,12 @@ fn ranges(entry: &[u8], thread: u64) -> Vec<LaunchRange> {
 
 /// The messages of one rule.
 fn rules(result: &[u8]) -> Vec<Rule> {
-    let text = |number| {
+    let name = |number| {
         first(result, number)
-            .and_then(Field::text)
+            .and_then(short_name)
             .unwrap_or_default()
     };
-    let (name, section) = (text(1), text(4));
+    let (name, section) = (name(1), name(4));
     let body = first(result, 3).and_then(Field::bytes).unwrap_or_default();
     let mut found: Vec<Rule> = Vec::new();
     for item in all(body, 1) {

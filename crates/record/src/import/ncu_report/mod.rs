@@ -60,8 +60,17 @@ pub fn read(bytes: &[u8], place: &str) -> Counters {
         );
         is_cut = block.is_none();
     }
-    launch::describe(&mut builder, &devices);
+    // A launch has hundreds of metrics for each attribute of a device, and each takes more than so many bytes.
+    let most = bytes.len() / 16;
+    let is_described = launch::describe(&mut builder, &devices, most);
     let issues = &mut builder.counters.issues;
+    if !is_described {
+        issues.push(
+            Issue::warning("ncu.too_many_attributes")
+                .with("file", place)
+                .with("limit", most),
+        );
+    }
     if is_cut {
         issues.push(
             Issue::warning("ncu.cut_report")
@@ -120,6 +129,8 @@ fn read_block<'a>(
         reader.read(entry, builder)?;
     }
     // Ranges, command lists and graphs as a whole have no kernel of their own.
-    *others += whole(7) + whole(8) + whole(9);
+    for number in 7..=9 {
+        *others = others.saturating_add(whole(number));
+    }
     is_whole.then_some(())
 }

@@ -129,8 +129,9 @@ impl<'a> Cells<'a> {
         let shared = self
             .number("LDS_Block_Size")
             .or(self.number("Group_Segment_Size"));
+        let name = reading.builder.intern(self.text("Kernel_Name")?);
         reading.dispatch(&Dispatch {
-            name: self.text("Kernel_Name")?,
+            name,
             start,
             end,
             device: self.agent("Agent_Id"),
@@ -152,6 +153,7 @@ impl<'a> Cells<'a> {
         } else {
             self.agent("Source_Agent_Id")
         };
+        let direction = reading.direction(direction);
         reading.copy(direction, times, device, self.small("Correlation_Id"));
         Some(())
     }

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use llmprof_units::Bytes;
 use memchr::memmem;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Dispatch, JSON_FORMAT, Reading};
 use crate::import::{ImportError, Source};
-use crate::trace::{DeviceProperties, Host, HostKind, Range, RangeKind, Trace};
+use crate::trace::{CopyKind, DeviceProperties, Host, HostKind, Range, RangeKind, StrId, Trace};
 
 pub(super) fn sniff(head: &[u8]) -> bool {
     head.trim_ascii_start().starts_with(b"{")
@@ -187,10 +187,11 @@ impl Process {
             .zip(self.agents.iter().filter(|agent| agent.kind == 2))
             .map(|(order, agent)| (agent.id, agent.logical_node_type_id.unwrap_or(order)))
             .collect();
+        let known = &mut reading.builder.devices;
+        let mut ids: HashSet<_> = known.iter().map(|device| device.id).collect();
         for agent in self.agents.iter().filter(|agent| agent.kind == 2) {
             let properties = agent.properties(gpus[&agent.id]);
-            let known = &mut reading.builder.devices;
-            if !known.iter().any(|device| device.id == properties.id) {
+            if ids.insert(properties.id) {
                 known.push(properties);
             }
         }
@@ -200,13 +201,18 @@ impl Process {
             .iter()
             .map(|s| (s.kernel_id, s))
             .collect();
+        // Each name is looked at once, however many records refer to it.
+        let mut names: HashMap<u64, StrId> = HashMap::new();
         for record in &self.buffer_records.kernel_dispatch {
             let Some(info) = &record.dispatch_info else {
                 reading.unread += 1;
                 continue;
             };
             let symbol = symbols.get(&info.kernel_id);
-            let name = symbol.map_or("", |symbol| symbol.name());
+            let name = *names.entry(info.kernel_id).or_insert_with(|| {
+                let name = symbol.map_or("", |symbol| symbol.name());
+                reading.builder.intern(name)
+            });
             // Streams are what a program made; queues are the hardware's.
             let queue = record.stream_id.unwrap_or(info.queue_id).handle;
             reading.dispatch(&Dispatch {
@@ -224,8 +230,12 @@ impl Process {
                     .max(symbol.map_or(0, |symbol| symbol.group_segment_size)),
             });
         }
+        let operations = self.operations("MEMORY_COPY");
+        let mut directions: HashMap<usize, (StrId, CopyKind)> = HashMap::new();
         for record in &self.buffer_records.memory_copy {
-            let direction = self.operation("MEMORY_COPY", record.operation);
+            let direction = *directions
+                .entry(record.operation)
+                .or_insert_with(|| reading.direction(operation(operations, record.operation)));
             let times = (record.start_timestamp, record.end_timestamp);
             let on = device(&record.dst_agent_id).or(device(&record.src_agent_id));
             let correlation = record.correlation_id.internal as u32;
@@ -236,11 +246,15 @@ impl Process {
 
     fn read_calls(&self, reading: &mut Reading) {
         let pid = self.metadata.pid;
+        let operations = self.operations("HIP_RUNTIME_API");
+        let mut names: HashMap<usize, StrId> = HashMap::new();
         for record in &self.buffer_records.hip_api {
             let (start, duration) = reading.span(record.start_timestamp, record.end_timestamp);
-            let name = self.operation("HIP_RUNTIME_API", record.operation);
             let builder = &mut reading.builder;
-            let (name, thread) = (builder.intern(name), builder.thread(pid, record.thread_id));
+            let name = *names
+                .entry(record.operation)
+                .or_insert_with(|| builder.intern(operation(operations, record.operation)));
+            let thread = builder.thread(pid, record.thread_id);
             builder.hosts.push(Host {
                 start,
                 duration,
@@ -257,14 +271,17 @@ impl Process {
             .iter()
             .map(|marker| (marker.key, marker.value.as_str()))
             .collect();
+        let mut names: HashMap<u64, StrId> = HashMap::new();
         for record in &self.buffer_records.marker_api {
-            let Some(text) = texts.get(&record.correlation_id.internal) else {
+            let key = record.correlation_id.internal;
+            let Some(text) = texts.get(&key) else {
                 reading.unread += 1;
                 continue;
             };
             let (start, duration) = reading.span(record.start_timestamp, record.end_timestamp);
             let builder = &mut reading.builder;
-            let (name, thread) = (builder.intern(text), builder.thread(pid, record.thread_id));
+            let name = *names.entry(key).or_insert_with(|| builder.intern(text));
+            let thread = builder.thread(pid, record.thread_id);
             builder.ranges.push(Range {
                 start,
                 duration,
@@ -276,15 +293,16 @@ impl Process {
         }
     }
 
-    /// The name of an operation of a kind.
-    fn operation(&self, kind: &str, operation: usize) -> &str {
-        let kinds = &self.strings.buffer_records;
-        kinds
-            .iter()
-            .find(|found| found.kind == kind)
-            .and_then(|found| found.operations.get(operation))
-            .map_or("", String::as_str)
+    /// The names of the operations of a kind.
+    fn operations(&self, kind: &str) -> &[String] {
+        let mut kinds = self.strings.buffer_records.iter();
+        let found = kinds.find(|found| found.kind == kind);
+        found.map_or(&[], |found| &found.operations)
     }
+}
+
+fn operation(names: &[String], number: usize) -> &str {
+    names.get(number).map_or("", String::as_str)
 }
 
 impl Symbol {

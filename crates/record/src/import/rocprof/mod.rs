@@ -8,7 +8,7 @@ mod json;
 
 use super::{Importer, Profile};
 use crate::issue::Issue;
-use crate::trace::{Copy, CopyKind, Kernel, TraceBuilder};
+use crate::trace::{Copy, CopyKind, Kernel, StrId, TraceBuilder};
 
 pub(crate) const JSON: Importer = Importer {
     name: "rocprofv3_json",
@@ -27,8 +27,8 @@ const CSV_FORMAT: &str = "a CSV of rocprofv3";
 
 /// A dispatch as either format has it.
 #[derive(Default)]
-struct Dispatch<'a> {
-    name: &'a str,
+struct Dispatch {
+    name: StrId,
     start: i64,
     end: i64,
     device: u32,
@@ -55,14 +55,13 @@ impl Reading {
         (start, end.saturating_sub(start).max(0))
     }
 
-    fn dispatch(&mut self, found: &Dispatch<'_>) {
+    fn dispatch(&mut self, found: &Dispatch) {
         let (start, duration) = self.span(found.start, found.end);
-        let name = self.builder.intern(found.name);
         let blocks = |axis: usize| found.grid[axis].div_ceil(found.workgroup[axis].max(1));
         self.builder.kernels.push(Kernel {
             start,
             duration,
-            name,
+            name: found.name,
             device: found.device,
             stream: found.queue,
             correlation: found.correlation,
@@ -75,21 +74,27 @@ impl Reading {
         });
     }
 
-    fn copy(&mut self, direction: &str, (start, end): (i64, i64), device: u32, correlation: u32) {
+    /// The name and the kind of copies in a direction.
+    fn direction(&mut self, text: &str) -> (StrId, CopyKind) {
+        let kinds = [
+            ("HOST_TO_DEVICE", CopyKind::HOST_TO_DEVICE),
+            ("DEVICE_TO_HOST", CopyKind::DEVICE_TO_HOST),
+            ("DEVICE_TO_DEVICE", CopyKind::DEVICE_TO_DEVICE),
+            ("HOST_TO_HOST", CopyKind::HOST_TO_HOST),
+        ];
+        let kind = kinds.iter().find(|(part, _)| text.contains(part));
+        let kind = kind.map_or(CopyKind::UNKNOWN, |(_, kind)| *kind);
+        (self.builder.intern(text), kind)
+    }
+
+    fn copy(
+        &mut self,
+        (name, kind): (StrId, CopyKind),
+        (start, end): (i64, i64),
+        device: u32,
+        correlation: u32,
+    ) {
         let (start, duration) = self.span(start, end);
-        let has = |text: &str| direction.contains(text);
-        let kind = if has("HOST_TO_DEVICE") {
-            CopyKind::HOST_TO_DEVICE
-        } else if has("DEVICE_TO_HOST") {
-            CopyKind::DEVICE_TO_HOST
-        } else if has("DEVICE_TO_DEVICE") {
-            CopyKind::DEVICE_TO_DEVICE
-        } else if has("HOST_TO_HOST") {
-            CopyKind::HOST_TO_HOST
-        } else {
-            CopyKind::UNKNOWN
-        };
-        let name = self.builder.intern(direction);
         self.builder.copies.push(Copy {
             start,
             duration,

@@ -42,8 +42,14 @@ pub struct Heap<'a> {
 }
 
 impl Heap<'_> {
-    /// The text of a value; `None` where it is none.
+    /// The text of a value; `None` where it is none. Reading and copying it are steps for each of its bytes: a text that
+    /// was written once may be named by any number of values.
     pub fn text(&self, value: Value) -> Option<&str> {
+        let text = self.free_text(value)?;
+        self.spend(text.len()).then_some(text)
+    }
+
+    fn free_text(&self, value: Value) -> Option<&str> {
         match value {
             Value::Text(index) => self.texts.get(index as usize).map(AsRef::as_ref),
             _ => None,
@@ -105,7 +111,7 @@ impl Heap<'_> {
         pairs
             .iter()
             .rev()
-            .find(|(key, _)| self.text(*key) == Some(name))
+            .find(|(key, _)| self.free_text(*key) == Some(name))
             .map(|(_, value)| *value)
     }
 }

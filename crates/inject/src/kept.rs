@@ -1,0 +1,130 @@
+//! A list that only grows. Entries are never removed, and no lock guards them: a child after a fork must find them whole.
+
+use crate::sync::atomic::{AtomicPtr, Ordering};
+
+pub(crate) struct Kept<T: 'static> {
+    newest: AtomicPtr<Entry<T>>,
+}
+
+struct Entry<T: 'static> {
+    value: T,
+    next: *const Entry<T>,
+}
+
+impl<T: Send + Sync + 'static> Kept<T> {
+    #[cfg(not(all(test, loom)))]
+    pub(crate) const fn new() -> Self {
+        Self {
+            newest: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn new() -> Self {
+        Self {
+            newest: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// All values, the newest first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static T> {
+        let newest = self.newest.load(Ordering::Acquire);
+        Self::between(newest, std::ptr::null())
+    }
+
+    /// The values from an entry up to another one, without that.
+    fn between(newest: *const Entry<T>, end: *const Entry<T>) -> impl Iterator<Item = &'static T> {
+        let entry = move |place: *const Entry<T>| {
+            let place = if place == end {
+                std::ptr::null()
+            } else {
+                place
+            };
+            // SAFETY: entries are complete before they are linked, and are never freed or changed.
+            unsafe { place.as_ref() }
+        };
+        std::iter::successors(entry(newest), move |known| entry(known.next))
+            .map(|known| &known.value)
+    }
+
+    /// The value that `is` holds of, and whether `make` made it now. Threads that ask for the same at once get the same.
+    pub(crate) fn find_or_add(
+        &self,
+        is: impl Fn(&T) -> bool,
+        make: impl Fn() -> T,
+    ) -> (&'static T, bool) {
+        let mut newest = self.newest.load(Ordering::Acquire);
+        let mut looked_at: *const Entry<T> = std::ptr::null();
+        let mut made: Option<Box<Entry<T>>> = None;
+        loop {
+            if let Some(known) = Self::between(newest, looked_at).find(|value| is(value)) {
+                return (known, false);
+            }
+            let mut entry = made.take().unwrap_or_else(|| {
+                Box::new(Entry {
+                    value: make(),
+                    next: std::ptr::null(),
+                })
+            });
+            entry.next = newest;
+            let place = Box::into_raw(entry);
+            let (before, after) = (Ordering::AcqRel, Ordering::Acquire);
+            match self.newest.compare_exchange(newest, place, before, after) {
+                // SAFETY: it is linked, and from now on never freed or changed.
+                Ok(_) => return (unsafe { &(*place).value }, true),
+                Err(newer) => {
+                    // SAFETY: it was not linked: nobody else has seen it.
+                    made = Some(unsafe { Box::from_raw(place) });
+                    (looked_at, newest) = (newest, newer);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_made_once_and_the_newest_comes_first() {
+        let kept = Kept::new();
+        let add = |text: &'static str| kept.find_or_add(|known| *known == text, || text);
+        let (first, is_new) = add("a");
+        assert!(is_new && add("b").1);
+        let (again, is_new) = add("a");
+        assert!(!is_new && std::ptr::eq(first, again));
+        assert_eq!(kept.all().copied().collect::<Vec<_>>(), ["b", "a"]);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod orders {
+    use loom::{sync::Arc, thread};
+
+    use super::*;
+    use crate::sync::in_every_order;
+
+    #[test]
+    fn threads_that_add_the_same_at_once_get_the_same() {
+        in_every_order(|| {
+            let kept = Arc::new(Kept::new());
+            let add = |kept: &Kept<Box<u32>>, value: u32| {
+                let (kept, _) = kept.find_or_add(|known| **known == value, || Box::new(value));
+                std::ptr::from_ref(kept) as usize
+            };
+            let others = [[1, 2], [2, 1]].map(|values| {
+                let kept = kept.clone();
+                thread::spawn(move || values.map(|value| (value, add(&kept, value))))
+            });
+            let mut found: Vec<_> = others
+                .into_iter()
+                .flat_map(|other| other.join().unwrap())
+                .collect();
+            found.sort_unstable();
+            found.dedup();
+            assert_eq!(found.len(), 2);
+            assert_eq!(kept.all().count(), 2);
+        });
+    }
+}

@@ -8,6 +8,7 @@ mod cost;
 pub mod device;
 mod error;
 mod families;
+pub mod kernels;
 mod lower;
 mod memory;
 mod model;

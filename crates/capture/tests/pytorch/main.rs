@@ -7,6 +7,7 @@
 
 mod failures;
 mod images;
+mod kernels;
 mod pages;
 mod profiled;
 mod remote_code;

@@ -86,18 +86,14 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
         return Ok(found);
     }
     if profile.host_us_per_kernel.is_some() && !runtime.cuda_graph {
-        let mut without_host = profile.clone();
-        without_host.host_us_per_kernel = None;
         found.push(Change {
-            decode_profile: Some(without_host),
+            decode_profile: Some(embedded("hf_graph")?),
             ..Change::new(Code::CudaGraph, vec!["runtime.cuda_graph=true".to_owned()])
         });
     }
     if profile.name == "hf_eager" {
-        let fused = EfficiencyProfile::embedded("fused")
-            .map_err(|error| Failure::new(error.to_string()))?;
         found.push(Change {
-            decode_profile: Some(fused),
+            decode_profile: Some(embedded("torch_compile")?),
             ..Change::new(
                 Code::Fusion,
                 vec!["runtime.compile=reduce-overhead".to_owned()],
@@ -114,6 +110,10 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
         ));
     }
     Ok(found)
+}
+
+fn embedded(name: &str) -> Result<EfficiencyProfile, Failure> {
+    EfficiencyProfile::embedded(name).map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Other devices of the same kind.

@@ -1,6 +1,6 @@
-//! What kernel curves of `llmprof hardware measure --gpu` would predict: `cargo run -p llmprof-theory --example refit DEVICE.yaml|SAMPLES.json`.
+//! What kernel curves of `llmprof hardware measure --gpu` would predict: `cargo run -p llmprof-theory --example refit DEVICE.yaml|SAMPLES.json [CURVES.json]`.
 //!
-//! Prints the ratio to the shipped curves by class of kernel, and the errors on the shipped measurements.
+//! SAMPLES is what the worker answers to `measure`; CURVES is written. Prints the ratio to the shipped curves by class of kernel, and the errors on the shipped measurements.
 
 #![expect(clippy::print_stdout, reason = "a report prints")]
 
@@ -41,6 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ratio.median,
                 ratio.p90
             );
+        }
+        if let Some(out) = std::env::args().nth(2) {
+            std::fs::write(out, serde_json::to_string(&fitted.curves)? + "\n")?;
         }
         device.curves = Some(fitted.curves);
     } else {

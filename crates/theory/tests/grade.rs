@@ -6,8 +6,8 @@ use llmprof_theory::{
     Phase,
     device::Catalog,
     predict::{
-        EfficiencyProfile, Grade, GradeSummary, KernelCurves, Pair, Split, grades, pairs, pairs_on,
-        summarize,
+        EfficiencyProfile, Grade, GradeSummary, KernelCurves, Pair, Split, grades, grades_on, pairs,
+        pairs_on, summarize,
     },
 };
 use serde_json::Value;
@@ -184,4 +184,21 @@ fn a_run_makes_up_for_curves_of_another_device() {
         median(|pair| pair.plain_error.abs()),
     );
     assert!(without > 0.3 && with < 0.06, "{with} {without}");
+}
+
+/// Curves of `llmprof hardware measure --gpu` on an H200, which no model had a part in, predict held-out models nearly as well.
+#[test]
+fn micro_benchmarks_alone_predict_held_out_models() {
+    let text = include_str!("../../../fixtures/h200/kernels/measured_curves.json");
+    let curves = KernelCurves::read(text, "measured_curves.json").unwrap();
+    assert!(curves.models.is_empty());
+    let mut device = Catalog::embedded().by_name("h200").unwrap();
+    device.curves = Some(curves);
+    let all = grades_on(&device, &eager()).unwrap();
+    let held_out: Vec<&Grade> = all
+        .iter()
+        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
+        .collect();
+    let found = summarize(&held_out).unwrap();
+    assert!(found.median < 0.05 && found.p90 < 0.12, "{found:?}");
 }

@@ -316,6 +316,12 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
     });
     assert_eq!(points, grid.len());
     assert_eq!(points, 24);
+    let together = std::sync::Mutex::new(std::collections::BTreeSet::new());
+    grid.run_on(3, &profile, |point| {
+        let name = format!("{}{}{:?}", point.model, point.device.name, point.workload);
+        assert!(together.lock().unwrap().insert(name));
+    });
+    assert_eq!(together.into_inner().unwrap(), seen);
     assert_eq!(seen.len(), 24);
     assert_eq!(failed, 4);
 }

@@ -140,10 +140,10 @@ class Whole(TorchFunctionMode):
 
 
 def taken_apart(q: torch.Tensor, k: torch.Tensor, mask: Any, enable_gqa: bool) -> bool:
-    """Whether no fused kernel takes the call: heads that are only broadcast (Falcon), or a mask for each head with rows that are not aligned (T5)."""
+    """Whether no fused kernel takes the call: heads that are only broadcast (Falcon), or a mask whose rows are not dense (T5's bias)."""
     broadcast = k.shape[1] != q.shape[1] and not enable_gqa
-    by_head = mask is not None and mask.dim() == 4 and mask.shape[1] > 1
-    return broadcast or by_head and mask.shape[-1] % 8 != 0
+    scattered = mask is not None and mask.shape[-1] > 1 and mask.stride(-1) != 1
+    return broadcast or scattered
 
 
 def stream(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> dict[str, Any]:

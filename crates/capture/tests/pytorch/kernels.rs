@@ -54,7 +54,11 @@ fn kernels_of_a_cpu_become_a_device_file_with_curves() {
 
     let shipped = KernelCurves::embedded("h200").unwrap();
     let (file, fitted) = measured_device(&measured, None, &shipped, "2026-01-01T00:00:00Z");
-    assert!(fitted.borrowed.contains(&"grouped".to_owned()), "{:?}", fitted.borrowed);
+    assert!(
+        fitted.borrowed.contains(&"grouped".to_owned()),
+        "{:?}",
+        fitted.borrowed
+    );
     assert!(!fitted.borrowed.contains(&"gemm".to_owned()));
     // What is written is read again.
     let text = serde_json::to_string(&file).unwrap();
@@ -69,12 +73,18 @@ fn kernels_of_a_cpu_become_a_device_file_with_curves() {
         ..request.clone()
     };
     let found = worker.measure(&none, &mut interrupt, &mut |_| ()).unwrap();
-    assert!(found.samples.is_empty() && found.skipped > 100, "{}", found.skipped);
+    assert!(
+        found.samples.is_empty() && found.skipped > 100,
+        "{}",
+        found.skipped
+    );
     let gpu = Measure {
         device: "cuda:7".to_owned(),
         ..request
     };
-    let error = worker.measure(&gpu, &mut interrupt, &mut |_| ()).unwrap_err();
+    let error = worker
+        .measure(&gpu, &mut interrupt, &mut |_| ())
+        .unwrap_err();
     match error.problem {
         Problem::Failed(failure) => assert!(
             matches!(failure.kind, FailureKind::Missing | FailureKind::BadRequest),
@@ -117,7 +127,11 @@ fn models_without_a_family_are_traced() {
         assert!(traced.decode.iter().all(|step| step.launches() > 50));
         assert!(traced.decode[1].bytes() >= traced.decode[0].bytes());
         let gemms = traced.prefill.kernels.iter();
-        assert!(gemms.clone().any(|one| matches!(one.kernel, Kernel::Gemm { .. })));
+        assert!(
+            gemms
+                .clone()
+                .any(|one| matches!(one.kernel, Kernel::Gemm { .. }))
+        );
     }
     let unknown = Trace {
         config: design(&json!({"model_type": "no_such_model"})),
@@ -128,7 +142,10 @@ fn models_without_a_family_are_traced() {
     };
     let error = worker.trace(&unknown, &mut interrupt).unwrap_err();
     assert!(error.to_string().contains("no_such_model"), "{error}");
-    let empty = Trace { batch: 0, ..unknown };
+    let empty = Trace {
+        batch: 0,
+        ..unknown
+    };
     let error = worker.trace(&empty, &mut interrupt).unwrap_err();
     assert!(error.to_string().contains("must be positive"), "{error}");
     worker.finish(&mut interrupt).unwrap();

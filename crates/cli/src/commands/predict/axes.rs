@@ -336,7 +336,7 @@ fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
 }
 
 /// The software that a plan runs its model with.
-fn implementation(plan: &Plan, device: &Device) -> String {
+pub(super) fn implementation(plan: &Plan, device: &Device) -> String {
     let runtime = &plan.runtime;
     let name = match runtime.kind {
         RuntimeType::Native if device.kind == DeviceKind::Cpu => "native",

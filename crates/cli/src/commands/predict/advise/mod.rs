@@ -18,7 +18,7 @@ use llmprof_units::Nanos;
 use serde::Serialize;
 
 use self::changes::{Change, Code};
-use super::ranks;
+use super::{axes::implementation, ranks};
 use crate::{
     app,
     args::{PredictArgs, PredictFormat},
@@ -74,20 +74,6 @@ impl Figures {
             parameters,
             devices,
         }
-    }
-
-    /// Decode steps as in `other`, prefill as it is.
-    fn decode_as(&mut self, other: &Self, plan: &Plan) {
-        let steps = plan.workload.new_tokens.saturating_sub(1) as f64;
-        let decode = other.tpot_ns.map_or(0.0, Nanos::seconds) * steps;
-        let tokens = plan
-            .workload
-            .new_tokens
-            .saturating_mul(plan.workload.batch_size);
-        self.tpot_ns = other.tpot_ns;
-        // Prefill of one way of running, decode of another: nothing measured says how far that is off.
-        (self.tokens_per_s_low, self.tokens_per_s_high) = (None, None);
-        self.tokens_per_s = tokens as f64 / (self.ttft_ns.seconds() + decode).max(1e-12);
     }
 }
 
@@ -147,7 +133,10 @@ pub(super) fn is_asked(args: &PredictArgs) -> bool {
 
 pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Failure> {
     let host = app::host()?;
-    let advisor = Advisor {
+    if args.from.is_some() {
+        return Err(Failure::new("--advise does not start from a run"));
+    }
+    let mut advisor = Advisor {
         app: app::llmprof(&host.cwd),
         base: &args.overrides,
         profile: super::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
@@ -162,6 +151,9 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     let mut request = advisor.request(&[])?;
     let plan = request.plan.clone();
     request.subject.find_device(&plan)?;
+    if let (None, Some(device)) = (&args.efficiency, &request.subject.device) {
+        advisor.profile = super::profile(&implementation(&plan, device))?;
+    }
     let base = figures(&request, &advisor.profile)?;
     let (mut advice, left_out) = advisor.rank(&request, &base)?;
     let tried = if args.try_best {
@@ -271,10 +263,8 @@ impl Advisor<'_> {
         } else {
             crate::subject::device(&changed.plan.hardware.spec).ok()
         };
-        let mut found = figures(&changed, &self.profile).ok()?;
-        if let Some(profile) = &change.decode_profile {
-            found.decode_as(&figures(&changed, profile).ok()?, &changed.plan);
-        }
+        let profile = change.profile.as_ref().unwrap_or(&self.profile);
+        let found = figures(&changed, profile).ok()?;
         let speedup = found.tokens_per_s / before.tokens_per_s.max(1e-12);
         let interval = speedup_interval(before, &found, speedup);
         let refused = run::check(&self.with(&change.overrides)).err();

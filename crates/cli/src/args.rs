@@ -105,6 +105,7 @@ Examples:
   llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --tpot 20ms
   llmprof predict model=llama3_1_70b hardware.spec=h200 parallel.tensor=1,2,4,8
   llmprof predict model=qwen2_5_7b hardware.spec=h200 runtime=pytorch --advise
+  llmprof predict --from runs/a/b/c workload.batch_size=1,8,32
   llmprof predict hardware.spec=l4 'workload.prompt_tokens=range(128,8192,128)' --format csv > t.csv")]
     Predict(PredictArgs),
     /// Simulate a serving engine under a load: TTFT, TPOT, goodput, best settings, number of GPUs.
@@ -454,9 +455,13 @@ pub(crate) enum ExportFormat {
 /// What is predicted, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictArgs {
-    /// Efficiency profile of the software stack: hf_eager, fused, ideal, or a YAML file.
-    #[arg(long, value_name = "NAME", default_value = "hf_eager")]
-    pub(crate) efficiency: String,
+    /// Software that runs the model: hf_eager, hf_graph, torch_compile, vllm, native, fused, ideal, or a YAML file [default: by runtime=,
+    /// runtime.cuda_graph and runtime.compile].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) efficiency: Option<String>,
+    /// Start from a measured run: its request with other batch sizes, contexts, dtypes or designs, predicted with its efficiencies.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) from: Option<PathBuf>,
     /// Target TTFT: show what it would need (200ms, 1.5s).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttft: Option<Duration>,
@@ -521,10 +526,18 @@ pub(crate) enum HardwareCommand {
         json: bool,
     },
     /// Calibrate the peaks of this CPU: FLOP/s, memory and cache bandwidth. `hardware.spec=auto` uses them.
+    ///
+    /// With --gpu, measure how long kernels take on a GPU (GEMM, attention, elementwise, launches, copies), in at most three minutes, and
+    /// write a device file with kernel curves: `llmprof predict hardware.spec=FILE` uses them.
     Measure {
         /// Where to write the device file [default: the cache directory].
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Measure kernels of a GPU, through PyTorch.
+        #[arg(long)]
+        gpu: bool,
+        #[command(flatten)]
+        kernels: KernelArgs,
     },
     /// Show one device, each figure with its source.
     Show {
@@ -534,6 +547,28 @@ pub(crate) enum HardwareCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// How `hardware measure --gpu` runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct KernelArgs {
+    /// Device in PyTorch's words.
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        default_value = "cuda:0",
+        requires = "gpu"
+    )]
+    pub(crate) device: String,
+    /// Python with torch and transformers.
+    #[arg(long, value_name = "PATH", default_value = "python3", requires = "gpu")]
+    pub(crate) python: String,
+    /// Time for the kernels; what has not run by then is left out.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "140s", requires = "gpu")]
+    pub(crate) time: Duration,
+    /// A few small sizes only, to see that it runs.
+    #[arg(long, requires = "gpu")]
+    pub(crate) quick: bool,
 }
 
 /// Which model is analyzed, and how it is shown.

@@ -290,6 +290,15 @@ pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
     })
 }
 
+/// The design of a model that no family knows, and why none does.
+pub(crate) fn unknown_design(plan: &Plan) -> Option<(Map<String, Value>, String)> {
+    let design = design(&plan.model).ok()?;
+    match Model::from_config(&Value::Object(design.clone()), None) {
+        Err(error @ ModelError::UnknownFamily { .. }) => Some((design, error.to_string())),
+        _ => None,
+    }
+}
+
 /// The design of a model: from its config file, with the keys of the plan on top.
 fn design(model: &ModelPlan) -> Result<Map<String, Value>, Failure> {
     let file = match (&model.config, &model.path) {

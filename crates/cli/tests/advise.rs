@@ -113,7 +113,10 @@ fn a_host_bound_request_is_told_to_launch_less() {
     assert!(!codes.contains("weights"), "{codes:?}");
     for one in found["advice"].as_array().unwrap() {
         if one["code"] == "cuda_graph" {
-            assert_eq!(one["figures"]["ttft_ns"], found["request"]["ttft_ns"]);
+            // Prefill writes into a static cache, by a few kernels more.
+            let ttft = |of: &Value| of["ttft_ns"].as_f64().unwrap();
+            let ratio = ttft(&one["figures"]) / ttft(&found["request"]);
+            assert!((1.0..1.15).contains(&ratio), "{ratio}");
             assert_eq!(one["runs"], true);
         }
     }

@@ -342,7 +342,13 @@ fn predictions_have_intervals_and_read_unknown_types() {
         value["points"][0].clone()
     };
     let known = point(&["hardware.spec=h200"]);
-    let common = point(&["hardware.spec=h200", "model.model_type=granite"]);
+    // Without a Python that traces it.
+    let common = point(&[
+        "hardware.spec=h200",
+        "model.model_type=granite",
+        "runtime=pytorch",
+        "runtime.python=/no/such/python",
+    ]);
     let other = point(&["hardware.spec=a100_sxm_80gb"]);
     for (point, family, calibration) in [
         (&known, "llama", "measured"),

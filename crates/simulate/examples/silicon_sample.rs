@@ -1,4 +1,4 @@
-//! Errors on public serving measurements that nothing was fitted to: `cargo run --release -p llmprof-simulate --example silicon_sample [all]`.
+//! Errors on public serving measurements that nothing was fitted to: `cargo run --release -p llmprof-simulate --example silicon_sample [all|sums] [PROFILE]`.
 //!
 //! Every row is a closed loop: so many requests in flight, prompts and answers of about one length. It is simulated as such, with step times
 //! predicted for the model over the row's ranks; the median TPOT and both the
@@ -165,7 +165,8 @@ fn simulated(
 fn main() -> Result<(), Box<dyn Error>> {
     let prints_all = std::env::args().nth(1).is_some_and(|word| word == "all");
     let device = Catalog::embedded().by_name("h200")?;
-    let profile = EfficiencyProfile::embedded("fused")?;
+    let profile = std::env::args().nth(2).unwrap_or_else(|| "vllm".to_owned());
+    let profile = EfficiencyProfile::embedded(&profile)?;
     let mut models = BTreeMap::new();
     for (name, text) in designs() {
         models.insert(

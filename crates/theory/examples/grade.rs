@@ -6,7 +6,7 @@
 
 #![expect(clippy::print_stdout, reason = "it prints what it finds")]
 
-use llmprof_theory::predict::{EfficiencyProfile, Grade, grades, summarize};
+use llmprof_theory::predict::{EfficiencyProfile, Grade, Pair, grades, pairs, summarize};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile = EfficiencyProfile::embedded("hf_eager")?;
@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     match std::env::args().nth(1).as_deref() {
+        Some("pairs") => return from_runs(&profile),
         Some("md") => {
             markdown(&all);
             return Ok(());
@@ -213,4 +214,58 @@ fn scatter(all: &[Grade]) -> String {
         );
     }
     svg + "</svg>"
+}
+
+/// Cells predicted from other cells of the same model.
+fn from_runs(profile: &EfficiencyProfile) -> Result<(), Box<dyn std::error::Error>> {
+    let all = pairs(profile)?;
+    type Filter = fn(&Pair) -> bool;
+    let groups: [(&str, Filter); 7] = [
+        ("calibration", |pair| {
+            pair.calibration && !pair.by_common_keys
+        }),
+        ("grading", |pair| !pair.calibration && !pair.by_common_keys),
+        ("grading, prefill", |pair| {
+            !pair.calibration && !pair.by_common_keys && !pair.decode
+        }),
+        ("grading, decode", |pair| {
+            !pair.calibration && !pair.by_common_keys && pair.decode
+        }),
+        ("grading, batches within a factor of 4", |pair| {
+            !pair.calibration
+                && !pair.by_common_keys
+                && pair.from[0].max(pair.to[0]) <= 4 * pair.from[0].min(pair.to[0])
+        }),
+        ("by common keys", |pair| pair.by_common_keys),
+        ("Falcon-7B", |pair| pair.model == "falcon_7b"),
+    ];
+    println!(
+        "| pairs of runs | times | median | p90 | without the run | p90 | in interval | 5th to 95th percentile |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for (name, is_in) in groups {
+        let some: Vec<&Pair> = all.iter().filter(|pair| is_in(pair)).collect();
+        let sorted = |of: fn(&Pair) -> f64| {
+            let mut values: Vec<f64> = some.iter().map(|pair| of(pair)).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let at = |values: &[f64], share: f64| values[((values.len() - 1) as f64 * share) as usize];
+        let with = sorted(|pair| pair.error.abs());
+        let without = sorted(|pair| pair.plain_error.abs());
+        let ratios = sorted(|pair| 1.0 / (1.0 + pair.error));
+        let covered = some.iter().filter(|pair| pair.covered).count() as f64 / some.len() as f64;
+        println!(
+            "| {name} | {} | {:.1} % | {:.1} % | {:.1} % | {:.1} % | {:.0} % | {:.3} to {:.3} |",
+            some.len(),
+            at(&with, 0.5) * 100.0,
+            at(&with, 0.9) * 100.0,
+            at(&without, 0.5) * 100.0,
+            at(&without, 0.9) * 100.0,
+            covered * 100.0,
+            at(&ratios, 0.05),
+            at(&ratios, 0.95)
+        );
+    }
+    Ok(())
 }

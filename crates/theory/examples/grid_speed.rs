@@ -1,8 +1,15 @@
-//! Prints how many predictions a second one core makes: `cargo run --release -p llmprof-theory --example grid_speed`.
+//! Prints how many predictions a second one core and two make: `cargo run --release -p llmprof-theory --example grid_speed`.
 //! Times are those that the thread spent on a core, where Linux tells, so that other work on the machine does not count.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
 
-use std::{fs, sync::LazyLock, time::Instant};
+use std::{
+    fs,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use llmprof_theory::{
     Model, Precision,
@@ -91,6 +98,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         new_tokens: (1..=20).map(|step| step * 50).collect(),
         ..Grid::default()
     };
+    for threads in [1, 2] {
+        let intervals = AtomicU64::new(0);
+        let started = Instant::now();
+        grid.run_on(threads, &profile, |point| {
+            let has = matches!(&point.outcome, Ok(found) if found.tpot_interval.is_some());
+            intervals.fetch_add(u64::from(has), Ordering::Relaxed);
+        });
+        let wall = started.elapsed().as_secs_f64();
+        println!(
+            "{threads} threads: {} points, {} with intervals, in {wall:.3} s of wall time: {:.0} points/s",
+            grid.len(),
+            intervals.load(Ordering::Relaxed),
+            grid.len() as f64 / wall
+        );
+    }
     let started = seconds();
     let mut predicted = 0u64;
     let mut fastest = 0f64;

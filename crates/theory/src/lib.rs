@@ -9,6 +9,7 @@ pub mod device;
 mod encoder;
 mod error;
 mod families;
+pub mod kernels;
 mod lower;
 mod memory;
 mod model;

@@ -53,6 +53,11 @@ pub enum Routing {
         /// In one decode step.
         decode: f64,
     },
+    /// Random weights: tokens of a decode step choose alike as far as their contexts do. Prefill as uniform.
+    Random {
+        /// Token ids that prompts are drawn from.
+        token_kinds: u64,
+    },
 }
 
 /// Number formats; what is absent follows the model's config.

@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use llmprof_theory::{
     Phase,
-    predict::{EfficiencyProfile, Grade, GradeSummary, KernelCurves, Split, grades, summarize},
+    device::Catalog,
+    predict::{
+        EfficiencyProfile, Grade, GradeSummary, KernelCurves, Pair, Split, grades, grades_on,
+        pairs, pairs_on, summarize,
+    },
 };
 use serde_json::Value;
 
@@ -133,4 +137,68 @@ fn bad_curves_are_refused() {
             "{error}"
         );
     }
+}
+
+/// One run of a model predicts its other runs about as well as curves of this very device do.
+#[test]
+fn runs_correct_predictions_of_other_runs() {
+    let profile = EfficiencyProfile::embedded("hf_eager").unwrap();
+    let all = pairs(&profile).unwrap();
+    let median = |is_in: &dyn Fn(&Pair) -> bool, of: fn(&Pair) -> f64| {
+        let mut values: Vec<f64> = all.iter().filter(|pair| is_in(pair)).map(of).collect();
+        values.sort_by(f64::total_cmp);
+        [values[values.len() / 2], values[values.len() * 9 / 10]]
+    };
+    let grading = |pair: &Pair| !pair.calibration && !pair.by_common_keys;
+    let [middle, p90] = median(&grading, |pair| pair.error.abs());
+    assert!(middle < 0.04 && p90 < 0.12, "{middle} {p90}");
+    let (inside, count) = all
+        .iter()
+        .filter(|pair| grading(pair))
+        .fold((0, 0), |(inside, count), pair| {
+            (inside + usize::from(pair.covered), count + 1)
+        });
+    let share = f64::from(inside as u32) / f64::from(count as u32);
+    assert!((0.85..=0.97).contains(&share), "{share}");
+}
+
+/// Where curves are of another device and wrong by half, one run sets them right.
+#[test]
+fn a_run_makes_up_for_curves_of_another_device() {
+    let mut device = Catalog::embedded().by_name("h200").unwrap();
+    let mut curves = KernelCurves::embedded("h200").unwrap();
+    curves.gemm.ratio.iter_mut().for_each(|ratio| *ratio *= 1.5);
+    for table in curves.tables.values_mut() {
+        table.us.iter_mut().for_each(|us| *us *= 2.0);
+    }
+    device.curves = Some(curves);
+    let profile = EfficiencyProfile::embedded("hf_eager").unwrap();
+    let all = pairs_on(&device, &profile).unwrap();
+    let median = |of: fn(&Pair) -> f64| {
+        let mut values: Vec<f64> = all.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let (with, without) = (
+        median(|pair| pair.error.abs()),
+        median(|pair| pair.plain_error.abs()),
+    );
+    assert!(without > 0.3 && with < 0.06, "{with} {without}");
+}
+
+/// Curves of `llmprof hardware measure --gpu` on an H200, which no model had a part in, predict held-out models nearly as well.
+#[test]
+fn micro_benchmarks_alone_predict_held_out_models() {
+    let text = include_str!("../../../fixtures/h200/kernels/measured_curves.json");
+    let curves = KernelCurves::read(text, "measured_curves.json").unwrap();
+    assert!(curves.models.is_empty());
+    let mut device = Catalog::embedded().by_name("h200").unwrap();
+    device.curves = Some(curves);
+    let all = grades_on(&device, &eager()).unwrap();
+    let held_out: Vec<&Grade> = all
+        .iter()
+        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
+        .collect();
+    let found = summarize(&held_out).unwrap();
+    assert!(found.median < 0.05 && found.p90 < 0.12, "{found:?}");
 }

@@ -311,10 +311,17 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
                 failed += 1;
             }
             Err(PredictError::Workload(_)) => assert_eq!(point.workload.batch, 0),
+            Err(PredictError::NeedsKernels) => panic!("both models have a family"),
         }
     });
     assert_eq!(points, grid.len());
     assert_eq!(points, 24);
+    let together = std::sync::Mutex::new(std::collections::BTreeSet::new());
+    grid.run_on(3, &profile, |point| {
+        let name = format!("{}{}{:?}", point.model, point.device.name, point.workload);
+        assert!(together.lock().unwrap().insert(name));
+    });
+    assert_eq!(together.into_inner().unwrap(), seen);
     assert_eq!(seen.len(), 24);
     assert_eq!(failed, 4);
 }
@@ -339,9 +346,68 @@ fn bad_profiles_are_refused_by_key() {
             "{error}"
         );
     }
-    let error = EfficiencyProfile::embedded("vllm").unwrap_err().to_string();
+    let error = EfficiencyProfile::embedded("vlm").unwrap_err().to_string();
     assert!(
         error.contains("fused") && error.contains("hf_eager"),
         "{error}"
     );
+}
+
+/// Kernels of a decode step in recorded runs: Qwen2.5-0.5B and 7B, batch 1, prompt 128, 16 new tokens (fixtures/h200/runs/counts.json).
+/// GEMM libraries add reductions and clears of their own; how many, the eager run of the same model tells.
+#[test]
+fn kernels_of_captured_steps_are_counted() {
+    let text = include_str!("../../../fixtures/h200/runs/counts.json");
+    let counts: serde_json::Value = serde_json::from_str(text).unwrap();
+    let recorded = |run: &str| {
+        let decode = &counts[run]["decode"];
+        let steps = decode["steps"].as_f64().unwrap();
+        let per_step = |key: &str| decode[key].as_f64().unwrap() / steps;
+        (per_step("kernels"), per_step("sum_ns"))
+    };
+    let device = device("h200");
+    let predicted = |model: &str, profile: &str| {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        let path = format!("{folder}/tests/data/models/{model}.json");
+        let text = std::fs::read_to_string(path).unwrap();
+        let model = Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap();
+        let profile = EfficiencyProfile::embedded(profile).unwrap();
+        let predictor = Predictor::new(&model, &device, &profile);
+        predictor.predict(&workload(128, 16, 1)).unwrap()
+    };
+    for (run, eager, model, profile) in [
+        ("graph05", "eager05", "qwen2_5_0_5b", "hf_graph"),
+        ("graph7", "eager7", "qwen2_5_7b", "hf_graph"),
+        ("compile05", "eager05", "qwen2_5_0_5b", "torch_compile"),
+    ] {
+        let helpers = recorded(eager).0 - predicted(model, "hf_eager").decode_step.kernels as f64;
+        assert!((0.0..160.0).contains(&helpers), "{eager}: {helpers}");
+        let found = predicted(model, profile);
+        let (kernels, device_ns) = recorded(run);
+        let off = (found.decode_step.kernels as f64 + helpers) / kernels - 1.0;
+        assert!(off.abs() < 0.02, "{run}: kernels {off:+.3} of {kernels}");
+        let time = found.decode_step_gpu_ns.0 as f64 / device_ns - 1.0;
+        assert!(time.abs() < 0.1, "{run}: GPU time {time:+.3}");
+    }
+}
+
+/// TPOT without a profiler in the same runs.
+#[test]
+fn captured_steps_take_what_unprofiled_runs_took() {
+    for (model, profile, tpot_ms) in [
+        ("qwen2_5_0_5b", "hf_graph", 2.871),
+        ("qwen2_5_7b", "hf_graph", 7.027),
+        ("qwen2_5_0_5b", "torch_compile", 1.636),
+    ] {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        let path = format!("{folder}/tests/data/models/{model}.json");
+        let text = std::fs::read_to_string(path).unwrap();
+        let model_ = Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap();
+        let profile_ = EfficiencyProfile::embedded(profile).unwrap();
+        let device = device("h200");
+        let predictor = Predictor::new(&model_, &device, &profile_);
+        let found = predictor.predict(&workload(128, 16, 1)).unwrap();
+        let off = found.tpot_ns.unwrap().millis() / tpot_ms - 1.0;
+        assert!(off.abs() < 0.1, "{model} {profile}: {off:+.3}");
+    }
 }

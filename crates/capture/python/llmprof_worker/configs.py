@@ -19,13 +19,18 @@ def config_of(load: Load) -> Any:
     """The config of transformers for a request."""
     if load.options.trust_remote_code and load.path and "auto_map" in load.config:
         return remote_config(load)
-    data = {key: value for key, value in load.config.items() if key not in DTYPE_KEYS}
+    return design_of(load.config)
+
+
+def design_of(design: dict[str, Any]) -> Any:
+    """The config of a model whose code is part of transformers."""
+    data = {key: value for key, value in design.items() if key not in DTYPE_KEYS}
     kind = data.pop("model_type", None)
     if kind is None:
         raise Failure("model", "the config does not say its `model_type`")
     if kind not in transformers.CONFIG_MAPPING:
         raise Failure("unsupported", f"transformers {transformers.__version__} knows no model of type `{kind}`",
-                      "runtime.trust_remote_code=true runs the code of its directory" if "auto_map" in load.config
+                      "runtime.trust_remote_code=true runs the code of its directory" if "auto_map" in design
                       else "a newer transformers may know it")
     try:
         return transformers.AutoConfig.for_model(kind, **data)

@@ -129,3 +129,34 @@ class Generate:
         if batch.events and batch.instruments.profile is None:
             batch.instruments.profile = Profile(activities=["cpu", "cuda"], shapes=True)
         return batch
+
+
+@dataclass
+class Measure:
+    """Micro-benchmarks of a device."""
+
+    device: str
+    seconds: float
+    full: bool = True
+
+    @staticmethod
+    def of(data: Any) -> Measure:
+        return read(Measure, data)
+
+
+@dataclass
+class Trace:
+    """Kernels of a model on the meta device: of a prompt, and of decode steps that find so many cached tokens."""
+
+    config: dict[str, Any]
+    batch: int
+    prompt: int
+    contexts: list[int]
+    dtype: str | None = None
+
+    @staticmethod
+    def of(data: Any) -> Trace:
+        request = read(Trace, data)
+        if min([request.batch, request.prompt, *request.contexts]) < 1:
+            raise Failure("bad_request", "batch, prompt and contexts must be positive")
+        return request

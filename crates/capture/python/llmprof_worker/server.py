@@ -31,6 +31,8 @@ class Server:
             "load": self.load,
             "warm_up": self.generate,
             "generate": self.generate,
+            "measure": self.measure,
+            "trace": self.trace,
             "bye": self.bye,
         }
         if kind not in steps:
@@ -73,6 +75,18 @@ class Server:
             raise Failure("protocol", "no model is loaded")
         with self._together("generate", content):
             return batch.run(self._model, Generate.of(content), self._connection.progress)
+
+    def measure(self, content: Any) -> dict[str, Any]:
+        from . import measure
+        from .requests import Measure
+
+        return measure.run(Measure.of(content), self._connection.progress)
+
+    def trace(self, content: Any) -> dict[str, Any]:
+        from . import tracing
+        from .requests import Trace
+
+        return tracing.run(Trace.of(content))
 
     def bye(self, _: Any) -> dict[str, Any]:
         if self._ranks is not None:

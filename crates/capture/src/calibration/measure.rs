@@ -101,6 +101,7 @@ pub fn calibrate(time: &str) -> Result<DeviceFile, EngineError> {
         power_w: None,
         launch_latency_us: None,
         notes,
+        curves: None,
     })
 }
 

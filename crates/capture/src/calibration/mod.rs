@@ -57,14 +57,24 @@ pub struct CalibrationFile {
     path: PathBuf,
 }
 
+/// llmprof's part of the user's cache directory.
+fn cache() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    Some(cache.join("llmprof"))
+}
+
 impl CalibrationFile {
     /// The one that runs on this machine use; none where there is no cache directory.
     pub fn of_this_machine() -> Option<Self> {
-        let cache = std::env::var_os("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-            .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-        Some(Self::at(cache.join("llmprof").join("cpu.yaml")))
+        Some(Self::at(cache()?.join("cpu.yaml")))
+    }
+
+    /// Where the kernel curves of a GPU are kept.
+    pub fn of_gpu(name: &str) -> Option<Self> {
+        Some(Self::at(cache()?.join(format!("{name}.yaml"))))
     }
 
     pub fn at(path: PathBuf) -> Self {

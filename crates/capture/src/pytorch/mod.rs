@@ -3,10 +3,12 @@
 //! [`Package::unpack`] writes it to a directory of its own, [`Package::launch`] is the command that runs it with an
 //! interpreter that has torch and transformers. What that interpreter lacks, the worker says in answer to hello.
 
+mod kernels;
 mod source;
 
 use std::{fs, io, path::Path};
 
+pub use kernels::{KernelWorker, measured_device};
 use llmprof_record::plan::{Plan, TorchProfilerSettings};
 
 use crate::{

@@ -7,10 +7,12 @@ use super::{
     error::{Problem, Step, WorkerError},
     limits::{Limits, Until},
     protocol::{
-        Empty, Generate, Generated, Load, Loaded, Progress, Reply, Request, SOCKET_VARIABLE,
-        WorkerHello,
+        Empty, Generate, Generated, Load, Loaded, Measure, Measured, Progress, Reply, Request,
+        SOCKET_VARIABLE, Trace, WorkerHello,
     },
 };
+use llmprof_theory::kernels::TracedModel;
+
 use crate::{
     process::{Ended, Interrupt, Launch, Stop},
     scratch::Scratch,
@@ -143,6 +145,50 @@ impl Client {
             progress,
             |reply| match reply {
                 Reply::Generate(generated) => checked(batch, generated),
+                other => Err(unexpected(&other)),
+            },
+        )
+    }
+
+    /// Has it measure how long kernels take on a device.
+    pub fn measure(
+        &mut self,
+        request: &Measure,
+        interrupt: &mut Interrupt,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Measured, WorkerError> {
+        let request = Request::Measure(request.clone());
+        self.ask(
+            Step::Measure,
+            &request,
+            interrupt,
+            progress,
+            |reply| match reply {
+                Reply::Measure(measured) => Ok(measured),
+                other => Err(unexpected(&other)),
+            },
+        )
+    }
+
+    /// Has it find the kernels of a model.
+    pub fn trace(
+        &mut self,
+        request: &Trace,
+        interrupt: &mut Interrupt,
+    ) -> Result<TracedModel, WorkerError> {
+        let contexts = request.contexts.len();
+        let request = Request::Trace(request.clone());
+        self.ask(
+            Step::Trace,
+            &request,
+            interrupt,
+            &mut |_| (),
+            |reply| match reply {
+                Reply::Trace(traced) if traced.decode.len() == contexts => Ok(traced),
+                Reply::Trace(traced) => Err(Problem::Inconsistent(format!(
+                    "{} decode steps for {contexts} contexts",
+                    traced.decode.len()
+                ))),
                 other => Err(unexpected(&other)),
             },
         )

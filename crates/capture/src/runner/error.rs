@@ -17,6 +17,10 @@ pub enum Step {
     /// A batch that does not count.
     WarmUp,
     Generate,
+    /// Micro-benchmarks.
+    Measure,
+    /// Finding the kernels of a model.
+    Trace,
     Bye,
     /// From its goodbye until its process has ended.
     Exit,
@@ -30,6 +34,8 @@ impl fmt::Display for Step {
             Self::Load => "load the model",
             Self::WarmUp => "warm up",
             Self::Generate => "generate",
+            Self::Measure => "measure kernels",
+            Self::Trace => "trace the model",
             Self::Bye => "say goodbye",
             Self::Exit => "exit",
         })

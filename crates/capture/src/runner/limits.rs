@@ -58,7 +58,7 @@ impl Limits {
             Step::Hello => self.hello,
             Step::Load => self.load,
             Step::WarmUp => self.warm_up,
-            Step::Generate => self.generate,
+            Step::Generate | Step::Measure | Step::Trace => self.generate,
             Step::Bye => self.bye,
             Step::Exit => self.exit,
         }

@@ -10,6 +10,7 @@ use llmprof_record::{
     plan::{Activity, Compile, LoadFormat},
     run::AllocatorFacts,
 };
+use llmprof_theory::kernels::{TracedModel, calibrate::KernelSample};
 use llmprof_units::{Bytes, DType, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,10 @@ pub(crate) enum Request {
     /// Run a batch whose times do not count.
     WarmUp(Generate),
     Generate(Generate),
+    /// Measure how long kernels take on a device.
+    Measure(Measure),
+    /// Find the kernels of a model without running it.
+    Trace(Trace),
     Bye(Empty),
 }
 
@@ -48,6 +53,8 @@ pub enum Reply {
     /// The warm-up batch ran.
     WarmUp(Generated),
     Generate(Generated),
+    Measure(Measured),
+    Trace(TracedModel),
     Bye(Empty),
     /// The step failed for a known reason; the worker is ready for another request.
     Error(Failure),
@@ -63,6 +70,8 @@ impl Reply {
             Self::Load(_) => "load",
             Self::WarmUp(_) => "warm_up",
             Self::Generate(_) => "generate",
+            Self::Measure(_) => "measure",
+            Self::Trace(_) => "trace",
             Self::Bye(_) => "bye",
             Self::Error(_) => "error",
             Self::Progress(_) => "progress",
@@ -433,6 +442,76 @@ pub struct DeviceMemory {
     /// The file of the allocator's history, where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<PathBuf>,
+}
+
+/// Micro-benchmarks of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// Where kernels run: `cpu`, `cuda:0`.
+    pub device: String,
+    /// What has not run after this many seconds is left out.
+    pub seconds: f64,
+    /// Whether sweeps go as far as a large GPU does, or have a few small sizes.
+    pub full: bool,
+}
+
+/// What micro-benchmarks found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// Version of torch.
+    pub torch: String,
+    /// The device as its driver calls it.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<Bytes>,
+    /// SMs or compute units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_bytes: Option<Bytes>,
+    /// How long it all took.
+    pub seconds: f64,
+    pub samples: Vec<KernelSample>,
+    /// Cases that time ran out for.
+    pub skipped: u64,
+    /// Cases that failed, by reason.
+    #[serde(default)]
+    pub failed: BTreeMap<String, u64>,
+    pub launches: LaunchTimes,
+    /// Bytes per second, by where they were copied: `device`, `to_device`, `from_device`.
+    pub copies: BTreeMap<String, f64>,
+}
+
+/// What launching kernels takes, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchTimes {
+    /// Time of the host for each.
+    pub host_ns: f64,
+    /// From one tiny kernel of a CUDA graph to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph_kernel_ns: Option<f64>,
+    /// From the launch of a graph of one tiny kernel to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph_launch_ns: Option<f64>,
+}
+
+/// A model whose kernels are asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// Its design, with the keys of a Hugging Face `config.json`.
+    pub config: serde_json::Map<String, serde_json::Value>,
+    /// Number format it computes in; bf16 where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<DType>,
+    pub batch: u64,
+    /// Tokens of each prompt.
+    pub prompt: u64,
+    /// Cached tokens of the decode steps that are asked for.
+    pub contexts: Vec<u64>,
 }
 
 /// A step failed for a reason the worker knows.

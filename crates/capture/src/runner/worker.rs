@@ -109,6 +109,10 @@ fn answer(backend: &mut dyn Backend, request: Request, output: &mut UnixStream) 
         Request::Generate(batch) => backend
             .generate(batch, false, &mut progress)
             .map(Reply::Generate),
+        Request::Measure(_) | Request::Trace(_) => Err(Failure::new(
+            FailureKind::Unsupported,
+            "kernels are measured and traced by the PyTorch worker",
+        )),
         Request::Bye(Empty {}) => Ok(Reply::Bye(Empty {})),
     };
     reply.unwrap_or_else(Reply::Error)

@@ -8,6 +8,7 @@
 mod devices;
 mod failures;
 mod images;
+mod kernels;
 mod pages;
 mod pairs;
 mod profiled;

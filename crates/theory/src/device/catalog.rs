@@ -6,6 +6,7 @@ use thiserror::Error;
 use super::{
     Device, load,
     nearest::{nearest, normal},
+    schema::DeviceFile,
 };
 
 macro_rules! embedded {
@@ -220,6 +221,13 @@ impl Catalog {
             );
         }
         entries.into_values().collect()
+    }
+
+    /// The embedded file of the device that a driver reports under `driver_name`.
+    pub fn embedded_file(driver_name: &str) -> Option<DeviceFile> {
+        let device = Self::embedded().by_driver_name(driver_name).ok()?;
+        let file = format!("{}.yaml (embedded)", device.name);
+        DeviceFile::read(Self::embedded_text(&device.name)?, &file).ok()
     }
 
     /// The device of a spec name (`h100_sxm`).

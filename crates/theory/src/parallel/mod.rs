@@ -213,7 +213,7 @@ impl Spread {
         };
         let across = (self.parallel.expert / self.parallel.tensor) as f64;
         match workload.routing {
-            Routing::Uniform => {
+            Routing::Uniform | Routing::Random { .. } => {
                 let prompt = self.rank.prompt_tokens(workload);
                 let rows = workload.chunk.unwrap_or(prompt).min(prompt);
                 let touched = |tokens: u64| expected_touched(count, top_k, tokens) / across;

@@ -9,10 +9,20 @@ use thiserror::Error;
 use super::interval::Spreads;
 use crate::Kind;
 
-const EMBEDDED: [(&str, &str); 3] = [
-    ("fused", include_str!("../../efficiencies/fused.yaml")),
-    ("hf_eager", include_str!("../../efficiencies/hf_eager.yaml")),
-    ("ideal", include_str!("../../efficiencies/ideal.yaml")),
+macro_rules! embedded {
+    ($($name:literal),*) => {
+        [$(($name, include_str!(concat!("../../efficiencies/", $name, ".yaml")))),*]
+    };
+}
+
+const EMBEDDED: [(&str, &str); 7] = embedded![
+    "fused",
+    "hf_eager",
+    "hf_graph",
+    "ideal",
+    "native",
+    "torch_compile",
+    "vllm"
 ];
 
 /// Rows of a step from which on kernels are wide.
@@ -52,6 +62,22 @@ pub struct KindEfficiency {
 pub enum Implementation {
     /// Hugging Face transformers 5 in eager mode.
     HfEager,
+    /// The same with a static KV cache, decode steps captured as a CUDA graph.
+    HfGraph,
+    /// The same with Inductor's fused kernels for decode, captured as CUDA graphs.
+    TorchCompile,
+    /// vLLM: fused kernels, paged KV cache, CUDA graphs for decode.
+    Vllm,
+}
+
+/// What a captured step costs beside its kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphTimes {
+    /// Launch, sampling and the way back to the host, of each step.
+    pub step_us: f64,
+    /// From the end of a kernel to the start of the next.
+    pub gap_us: f64,
 }
 
 /// A figure of a profile.
@@ -85,6 +111,9 @@ pub struct EfficiencyProfile {
     /// The software whose kernels are costed one by one on GPUs; `kinds` then serve image towers and other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation: Option<Implementation>,
+    /// Where decode steps are captured as CUDA graphs; the host then only launches those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphTimes>,
     /// How far measurements lay from predictions of that software.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spreads: Option<Spreads>,

@@ -5,8 +5,11 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EfficiencyProfile, Predictor};
-use crate::{COMMON_KEYS, Model, Phase, Workload, device::Catalog};
+use super::{EfficiencyProfile, Predictor, from_run::Design};
+use crate::{
+    COMMON_KEYS, Model, Phase, Routing, Workload,
+    device::{Catalog, Device},
+};
 
 /// GPU times of prefill and decode steps on an H200: sums over kernels, bf16, random weights, real widths with fewer layers.
 const TIMES: &str = include_str!("../../../../fixtures/h200/kernels/times.json");
@@ -32,6 +35,8 @@ impl Split {
 
 #[derive(Deserialize)]
 struct Times {
+    /// Token ids that prompts were drawn from.
+    token_kinds: u64,
     models: Vec<Measured>,
 }
 
@@ -113,28 +118,57 @@ pub struct GradeSummary {
     pub high: f64,
 }
 
+/// The measured models, by family where one reads the config, else by its common keys.
+pub(super) fn designs() -> Result<Vec<Design>, serde_json::Error> {
+    let times: Times = serde_json::from_str(TIMES)?;
+    let token_kinds = times.token_kinds;
+    let design = |measured: Measured| {
+        Some(Design {
+            model: model(measured.config, &measured.model_type)?,
+            name: measured.model,
+            calibration: measured.split == Split::Calibration,
+            token_kinds,
+        })
+    };
+    Ok(times.models.into_iter().filter_map(design).collect())
+}
+
+fn model(mut config: Map<String, Value>, model_type: &str) -> Option<Model> {
+    config.insert("model_type".to_owned(), model_type.into());
+    config.insert("dtype".to_owned(), "bfloat16".into());
+    let config = Value::Object(config);
+    let known = Model::from_config(&config, None);
+    known.or_else(|_| Model::from_common_keys(&config)).ok()
+}
+
 /// Predicts every measured time, by family where one reads the config, else by its common keys.
 pub fn grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Error> {
-    let times: Times = serde_json::from_str(TIMES)?;
     let Ok(device) = Catalog::embedded().by_name("h200") else {
         return Ok(Vec::new());
     };
+    grades_on(&device, profile)
+}
+
+/// The same with another description of the H200.
+pub fn grades_on(
+    device: &Device,
+    profile: &EfficiencyProfile,
+) -> Result<Vec<Grade>, serde_json::Error> {
+    let times: Times = serde_json::from_str(TIMES)?;
     let mut grades = Vec::new();
     for measured in times.models {
-        let mut config = measured.config;
-        config.insert("model_type".to_owned(), measured.model_type.clone().into());
-        config.insert("dtype".to_owned(), "bfloat16".into());
-        let config = Value::Object(config);
-        let model = Model::from_config(&config, None).or_else(|_| Model::from_common_keys(&config));
-        let Ok(model) = model else {
+        let Some(model) = model(measured.config, &measured.model_type) else {
             continue;
         };
-        let predictor = Predictor::new(&model, &device, profile);
+        let predictor = Predictor::new(&model, device, profile);
         for cell in &measured.cells {
             let workload = Workload {
                 batch: cell.batch,
                 prompt: cell.prompt,
                 new_tokens: 2,
+                routing: Routing::Random {
+                    token_kinds: times.token_kinds,
+                },
                 ..Workload::default()
             };
             let Ok(prediction) = predictor.predict(&workload) else {

@@ -6,16 +6,18 @@
 //! comes with its error where one is known ([`Comparison`]).
 
 mod check;
-mod curves;
 mod eager;
 mod efficiency;
 mod fit;
+mod from_run;
+mod fused;
 mod grade;
 mod grid;
 mod interval;
-mod kernel;
+mod lowering;
 mod phase;
 mod target;
+mod traced;
 
 use std::{
     cell::{Cell, RefCell},
@@ -26,21 +28,22 @@ use llmprof_units::{Basis, DType, Nanos};
 use serde::Serialize;
 use thiserror::Error;
 
+pub use crate::kernels::{Access, Kernel, KernelClass, KernelClock, KernelCurves, KernelTime};
 pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
-pub use curves::{KernelClock, KernelCurves, KernelTime};
 pub use efficiency::{
-    EfficiencyProfile, Implementation, KindEfficiency, ProfileError, ProfileFigure,
+    EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,
 };
 pub use fit::MemoryFit;
-pub use grade::{Grade, GradeSummary, Split, grades, summarize};
+pub use from_run::{Corrections, Factors, MeasuredRun, MeasuredStep, Pair, pairs, pairs_on};
+pub use grade::{Grade, GradeSummary, Split, grades, grades_on, summarize};
 pub use grid::{Grid, GridModel, GridPoint};
 pub use interval::{Calibration, Interval, Spread, Spreads};
-pub use kernel::{Access, Kernel, KernelClass};
 pub use phase::PhasePrediction;
 pub use target::{Need, Target};
+pub use traced::{predict_traced, traced_contexts};
 
 use crate::{
-    COMMON_KEYS, Model, Pass, Precision, Workload, WorkloadError,
+    COMMON_KEYS, Model, Pass, Precision, Routing, Workload, WorkloadError,
     device::{Device, DeviceKind, Engine, MissingPeak},
     lower::product,
     roofline::Roof,
@@ -56,6 +59,11 @@ pub enum PredictError {
     /// The workload cannot be run on the model.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// Kernels are costed one by one on GPUs alone, and traced as eager mode runs them.
+    #[error(
+        "a model that no family knows is predicted from its traced kernels: for a GPU, with the profile hf_eager"
+    )]
+    NeedsKernels,
 }
 
 /// What a workload is predicted to take.
@@ -107,11 +115,14 @@ pub struct Predictor<'a> {
     /// Bytes of the weights in the formats last asked for: summing them takes longer than a prediction.
     weights: Cell<Option<(Precision, u64)>>,
     /// Where the kernels of the software are known and the device is a GPU.
-    kernels: Option<KernelClock>,
+    kernels: Option<(Implementation, KernelClock)>,
+    graph: Option<GraphTimes>,
     /// Steps whose kernels were costed: points of a grid share many.
-    steps: RefCell<HashMap<(Precision, [u64; 4]), KernelSum>>,
+    steps: RefCell<HashMap<(Precision, [u64; 6]), KernelSum>>,
     calibration: Calibration,
     spreads: Option<Spreads>,
+    /// Of a measured run that predictions start from.
+    corrections: Option<Corrections>,
 }
 
 /// Steps that the cache holds.
@@ -139,20 +150,18 @@ impl Bands {
 
 /// The clock of kernels on `device`, where the profile names software whose kernels are known.
 fn kernel_clock(
-    model: &Model,
     device: &Device,
     profile: &EfficiencyProfile,
 ) -> (Option<KernelClock>, Calibration) {
-    let known = profile.implementation.is_some()
-        && device.kind == DeviceKind::Gpu
-        && model.decoder.is_some()
-        // Kernels of encoders and of attention to them are not known one by one.
-        && model.encoder.is_none();
+    let known = profile.implementation.is_some() && device.kind == DeviceKind::Gpu;
     let per_flop = Roof::new(device).seconds_per_flop(DType::Bf16, Engine::Tensor);
     let Some(per_flop) = per_flop.filter(|_| known) else {
         return (None, Calibration::Efficiencies);
     };
-    let own = KernelCurves::embedded(&device.name);
+    let own = device
+        .curves
+        .clone()
+        .or_else(|| KernelCurves::embedded(&device.name));
     let calibration = if own.is_some() {
         Calibration::Measured
     } else {
@@ -161,21 +170,38 @@ fn kernel_clock(
     let Some(curves) = own.or_else(|| KernelCurves::embedded("h200")) else {
         return (None, Calibration::Efficiencies);
     };
-    let clock = KernelClock::new(&curves, 1.0 / per_flop, device.bandwidth().0);
+    let eight_bit = Roof::new(device).seconds_per_flop(DType::F8E4m3, Engine::Tensor);
+    let clock = KernelClock::new(&curves, 1.0 / per_flop, device.bandwidth().0)
+        .with_eight_bit(eight_bit.map_or(1.0, |narrow| per_flop / narrow));
     (Some(clock), calibration)
+}
+
+/// Distinct for routings that give distinct kernels.
+fn routing_key(routing: Routing) -> [u64; 2] {
+    match routing {
+        Routing::Uniform => [0, 0],
+        Routing::Measured { prefill, decode } => [prefill.to_bits(), decode.to_bits()],
+        Routing::Random { token_kinds } => [u64::MAX, token_kinds],
+    }
 }
 
 impl<'a> Predictor<'a> {
     pub fn new(model: &'a Model, device: &'a Device, profile: &EfficiencyProfile) -> Self {
-        let (kernels, calibration) = kernel_clock(model, device, profile);
+        let (kernels, calibration) = match model.decoder {
+            // Kernels of encoders and of attention to them are not known one by one.
+            Some(_) if model.encoder.is_none() => kernel_clock(device, profile),
+            _ => (None, Calibration::Efficiencies),
+        };
         Self {
             model,
             clock: Clock::new(Roof::new(device), profile),
             weights: Cell::new(None),
-            kernels,
+            kernels: profile.implementation.zip(kernels),
+            graph: profile.graph,
             steps: RefCell::default(),
             calibration,
             spreads: profile.spreads,
+            corrections: None,
         }
     }
 
@@ -191,12 +217,12 @@ impl<'a> Predictor<'a> {
             .transpose()?
             .flatten();
         let encoder = self.encoder(workload)?;
-        let prefill = self.phase(workload, self.model.prefill_passes(workload))?;
-        let decode_step = self.phase(workload, [self.model.decode_step(workload)])?;
+        let prefill = self.phase(workload, self.model.prefill_passes(workload), None)?;
+        let decode_step = self.phase(workload, [self.model.decode_step(workload)], self.graph)?;
         let decode = self
             .model
             .decode_pass(workload)
-            .map(|pass| self.phase(workload, [pass]))
+            .map(|pass| self.phase(workload, [pass], self.graph))
             .transpose()?;
         let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
         let before = [vision, encoder].into_iter().flatten();
@@ -245,37 +271,45 @@ impl<'a> Predictor<'a> {
         &self,
         workload: &Workload,
         passes: impl IntoIterator<Item = crate::Pass>,
+        graph: Option<GraphTimes>,
     ) -> Result<PhasePrediction, MissingPeak> {
         let mut timing = Timing::default();
         let mut sum = KernelSum::default();
+        let mut steps = 0;
+        let mut factors = None;
         for pass in passes {
+            steps += pass.steps;
+            factors = self.factors(&pass, pass.past as f64);
             let width = width(pass.rows());
             self.model.lower(workload, &pass, &mut |operator| {
                 timing.add(&self.clock, operator, width);
             });
             timing.add_steps(&self.clock, pass.steps);
-            if let Some(clock) = &self.kernels {
-                self.add_kernels(clock, workload, &pass, &mut sum);
+            if let Some((implementation, clock)) = &self.kernels {
+                self.add_kernels((*implementation, clock), workload, &pass, &mut sum);
             }
         }
         if self.kernels.is_some() {
             timing.replace(&sum);
+        } else if let Some(factors) = factors {
+            timing.scale(factors.matrix);
         }
-        timing.finish(&self.clock)
+        let host = factors.map_or(1.0, |factors| factors.host);
+        timing.finish(&self.clock, host, graph.map(|graph| (graph, steps)))
     }
 
     /// Adds the kernels of all steps of a pass: of the first, the middle and the last where there are several, weighted
     /// as Simpson's rule does, since times grow almost evenly with the context.
     fn add_kernels(
         &self,
-        clock: &KernelClock,
+        software: (Implementation, &KernelClock),
         workload: &Workload,
         pass: &Pass,
         sum: &mut KernelSum,
     ) {
         let (past, steps) = (pass.past as f64, pass.steps as f64);
         let mut at = |past: f64, weight: f64| {
-            sum.add_times(&self.step(clock, workload, pass, past), weight);
+            sum.add_times(&self.step(software, workload, pass, past), weight);
         };
         if pass.steps <= 1 {
             at(past, steps);
@@ -287,19 +321,46 @@ impl<'a> Predictor<'a> {
         at(last, steps / 6.0);
     }
 
+    /// How a measured run corrects a step.
+    fn factors(&self, pass: &Pass, past: f64) -> Option<Factors> {
+        let corrections = self.corrections?;
+        Some(if pass.queries == 1 && past > 0.0 {
+            corrections.decode
+        } else {
+            corrections.prefill
+        })
+    }
+
     /// The kernels of one step, from the cache where its shape was seen before.
-    fn step(&self, clock: &KernelClock, workload: &Workload, pass: &Pass, past: f64) -> KernelSum {
+    fn step(
+        &self,
+        (implementation, clock): (Implementation, &KernelClock),
+        workload: &Workload,
+        pass: &Pass,
+        past: f64,
+    ) -> KernelSum {
+        let [routing, more] = routing_key(workload.routing);
+        let shape = [pass.batch, pass.queries, pass.logits, past as u64];
+        let [batch, queries, logits, past_tokens] = shape;
         let key = (
             workload.precision,
-            [pass.batch, pass.queries, pass.logits, past as u64],
+            [batch, queries, logits, past_tokens, routing, more],
         );
         if let Some(known) = self.steps.borrow().get(&key) {
             return *known;
         }
         let mut sum = KernelSum::default();
-        eager::lower(self.model, workload, pass, past, &mut |kernel, launches| {
-            sum.add(&clock.time(kernel), launches, kernel.bytes());
-        });
+        let factors = self.factors(pass, past);
+        lowering::lower(
+            implementation,
+            self.model,
+            workload,
+            (pass, past),
+            &mut |kernel, launches| {
+                let factor = factors.map_or(1.0, |factors| factors.of(kernel));
+                sum.add(&clock.time(kernel).scaled(factor), launches, kernel.bytes());
+            },
+        );
         let mut steps = self.steps.borrow_mut();
         if steps.len() >= MOST_STEPS {
             steps.clear();
@@ -312,11 +373,17 @@ impl<'a> Predictor<'a> {
     /// within a layer. Empty where kernels are not costed one by one.
     pub fn kernels(&self, workload: &Workload, pass: &Pass) -> Vec<(Kernel, f64, KernelTime)> {
         let mut list = Vec::new();
-        if let Some(clock) = &self.kernels {
+        if let Some((implementation, clock)) = &self.kernels {
             let past = pass.past as f64;
-            eager::lower(self.model, workload, pass, past, &mut |kernel, launches| {
-                list.push((*kernel, launches, clock.time(kernel)));
-            });
+            lowering::lower(
+                *implementation,
+                self.model,
+                workload,
+                (pass, past),
+                &mut |kernel, launches| {
+                    list.push((*kernel, launches, clock.time(kernel)));
+                },
+            );
         }
         list
     }
@@ -324,7 +391,18 @@ impl<'a> Predictor<'a> {
     /// The spreads of a workload, widened by how far it is from what was measured.
     fn bands(&self, batch: u64, context: u64) -> Option<Bands> {
         // No model with an encoder was measured.
-        let spreads = self.spreads.filter(|_| self.model.encoder.is_none())?;
+        let mut spreads = self.spreads.filter(|_| self.model.encoder.is_none())?;
+        if let Some(corrections) = self.corrections {
+            // The run was measured on this very device, whatever curves were not.
+            spreads.prefill = corrections.spread;
+            spreads.decode = corrections.spread;
+            let widening = spreads.widening(Calibration::Measured, batch, context)?;
+            return Some(Bands {
+                prefill: spreads.prefill(widening),
+                decode: spreads.decode(widening),
+                host: spreads.host,
+            });
+        }
         let mut widening = spreads.widening(self.calibration, batch, context)?;
         if self.model.family == COMMON_KEYS {
             widening *= 2.0;
@@ -345,7 +423,8 @@ impl<'a> Predictor<'a> {
             // Towers work on hundreds of patches at once.
             timing.add(&self.clock, operator, 1.0);
         });
-        any.then(|| timing.finish(&self.clock)).transpose()
+        any.then(|| timing.finish(&self.clock, 1.0, None))
+            .transpose()
     }
 
     /// The encoder; `None` for a model without one.
@@ -359,7 +438,7 @@ impl<'a> Predictor<'a> {
             timing.add(&self.clock, operator, width(rows));
         });
         timing.add_steps(&self.clock, 1);
-        timing.finish(&self.clock).map(Some)
+        timing.finish(&self.clock, 1.0, None).map(Some)
     }
 
     fn weights(&self, workload: &Workload) -> u64 {

@@ -3,13 +3,11 @@
 use llmprof_units::{Bytes, DType, Flops, Nanos};
 use serde::Serialize;
 
-use super::{
-    curves::KernelTime,
-    efficiency::{EfficiencyProfile, WIDE_ROWS},
-};
+use super::efficiency::{EfficiencyProfile, GraphTimes, WIDE_ROWS};
 use crate::{
     Kind, Operator,
     device::{DeviceKind, Engine, MissingPeak},
+    kernels::KernelTime,
     roofline::{MemoryLevel, Resource, Roof},
 };
 
@@ -216,6 +214,13 @@ impl Timing {
         self.by_resource[Resource::Launch as usize] += launch;
     }
 
+    /// Work that is known as a whole, and its roofline time in seconds.
+    pub(super) fn known(&mut self, flops: f64, min_dram_bytes: f64, roofline: f64) {
+        self.flops = flops;
+        self.min_dram_bytes = min_dram_bytes;
+        self.roofline = [roofline; 2];
+    }
+
     /// Takes times, launches and bytes of kernels instead of those of operators.
     pub(super) fn replace(&mut self, sum: &KernelSum) {
         let time = &sum.time;
@@ -225,7 +230,19 @@ impl Timing {
         self.moved = sum.bytes;
     }
 
-    pub(super) fn finish(self, clock: &Clock<'_>) -> Result<PhasePrediction, MissingPeak> {
+    /// Everything on the device so many times as long.
+    pub(super) fn scale(&mut self, factor: f64) {
+        self.device *= factor;
+        self.by_resource = self.by_resource.map(|part| part * factor);
+    }
+
+    /// `host_factor`: host time ÷ that of the profile. `graph`: the steps are captured, so many of them.
+    pub(super) fn finish(
+        self,
+        clock: &Clock<'_>,
+        host_factor: f64,
+        graph: Option<(GraphTimes, u64)>,
+    ) -> Result<PhasePrediction, MissingPeak> {
         if let Some(dtype) = self.missing {
             clock.roof.device().peak(dtype, Engine::Tensor)?;
         }
@@ -235,7 +252,11 @@ impl Timing {
         };
         let host = clock
             .host_seconds_per_kernel
-            .map(|seconds| seconds * self.kernels);
+            .filter(|_| graph.is_none())
+            .map(|seconds| seconds * self.kernels * host_factor);
+        let captured = graph.map_or(0.0, |(graph, steps)| {
+            (graph.step_us * steps as f64 + graph.gap_us * self.kernels) * 1e-6
+        });
         let [tensor, vector, memory, launch] = self.by_resource;
         let resources = [
             Resource::Tensor,
@@ -249,7 +270,9 @@ impl Timing {
             .unwrap_or(Resource::Memory);
         let host_binds = host.is_some_and(|host| host > self.device);
         Ok(PhasePrediction {
-            time_ns: Nanos::from_seconds(host.map_or(self.device, |host| host.max(self.device))),
+            time_ns: Nanos::from_seconds(
+                host.map_or(self.device, |host| host.max(self.device)) + captured,
+            ),
             device_ns: Nanos::from_seconds(self.device),
             host_ns: host.map(Nanos::from_seconds),
             roofline_ns: Nanos::from_seconds(roofline),

@@ -8,14 +8,18 @@
 use std::collections::HashMap;
 
 use llmprof_config::hydra::{App, Host, RunMode};
-use llmprof_record::plan::Plan;
-use llmprof_theory::{Model, Workload, device::Device};
-use serde_json::Value;
+use llmprof_record::plan::{Compile, Plan, RuntimeType};
+use llmprof_theory::{
+    Model, Workload,
+    device::{Device, DeviceKind},
+    predict::EfficiencyProfile,
+};
+use serde_json::{Map, Value};
 
 use crate::{
     failure::Failure,
     plan::{Purpose, plan},
-    subject::{Subject, device},
+    subject::{Subject, device, unknown_design},
 };
 
 /// More points than anyone reads or any machine here holds.
@@ -24,13 +28,26 @@ const MOST_POINTS: usize = 10_000_000;
 /// A model of the grid.
 pub(super) struct GridModel {
     pub(super) name: String,
-    pub(super) model: Model,
+    /// As a family reads it; else by the keys that most configs share, where those describe a decoder.
+    pub(super) model: Option<Model>,
+    /// Its design, where no family knows it: its kernels are traced.
+    pub(super) unknown: Option<Unknown>,
+}
+
+/// A model that no family knows.
+pub(super) struct Unknown {
+    pub(super) design: Map<String, Value>,
+    /// The interpreter that traces it.
+    pub(super) python: String,
+    /// Why no family reads it.
+    pub(super) reason: String,
 }
 
 /// One point: which model and device, and what is asked of them.
 pub(super) struct Point {
     pub(super) model: usize,
     pub(super) device: usize,
+    pub(super) profile: usize,
     pub(super) workload: Workload,
     /// The job of the sweep that it is.
     job: usize,
@@ -40,6 +57,7 @@ pub(super) struct Point {
 struct Setting {
     model: usize,
     device: usize,
+    profile: usize,
     workload: Workload,
 }
 
@@ -59,6 +77,7 @@ pub(super) struct Axes {
     groups: Vec<Group>,
     pub(super) models: Vec<GridModel>,
     pub(super) devices: Vec<Device>,
+    pub(super) profiles: Vec<EfficiencyProfile>,
 }
 
 /// Composes, and keeps each distinct model and device once.
@@ -67,12 +86,20 @@ struct Reader<'a> {
     host: &'a Host,
     models: Vec<(Value, GridModel)>,
     devices: Vec<(String, Device)>,
+    profiles: Vec<(String, EfficiencyProfile)>,
+    /// The profile that the user named; else the runtime of each point decides.
+    efficiency: Option<&'a str>,
     /// What was composed before: an axis by itself is composed to see what it changes, and used again as a setting.
     plans: HashMap<Vec<String>, Plan>,
 }
 
 impl Axes {
-    pub(super) fn read(app: &App, overrides: &[String], host: &Host) -> Result<Self, Failure> {
+    pub(super) fn read(
+        app: &App,
+        overrides: &[String],
+        host: &Host,
+        efficiency: Option<&str>,
+    ) -> Result<Self, Failure> {
         let jobs = app.expand_sweep(overrides, host)?;
         if jobs.len() > MOST_POINTS {
             return Err(Failure::new(format!("{} points are too many", jobs.len()))
@@ -86,6 +113,8 @@ impl Axes {
             host,
             models: Vec::new(),
             devices: Vec::new(),
+            profiles: Vec::new(),
+            efficiency,
             plans: HashMap::new(),
         };
         let base_plan = reader.plan(&first)?;
@@ -132,33 +161,36 @@ impl Axes {
                 .into_iter()
                 .map(|(_, device)| device)
                 .collect(),
+            profiles: reader
+                .profiles
+                .into_iter()
+                .map(|(_, profile)| profile)
+                .collect(),
         })
     }
 
-    /// Every point, in Hydra's order: the last axis varies fastest.
-    pub(super) fn points(&self) -> impl Iterator<Item = Point> {
-        let mut key = Vec::new();
-        self.jobs.iter().enumerate().map(move |(index, job)| {
-            let mut point = Point {
-                model: self.base.model,
-                device: self.base.device,
-                workload: self.base.workload,
-                job: index,
-            };
-            for group in &self.groups {
-                key.clear();
-                key.extend(
-                    group
-                        .positions
-                        .iter()
-                        .map(|&position| job[position].clone()),
-                );
-                if let Some(setting) = group.settings.get(&key) {
-                    self.apply(setting, &mut point);
-                }
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// A point, in Hydra's order: the last axis varies fastest.
+    pub(super) fn point(&self, index: usize) -> Point {
+        let job = &self.jobs[index];
+        let mut point = Point {
+            model: self.base.model,
+            device: self.base.device,
+            profile: self.base.profile,
+            workload: self.base.workload,
+            job: index,
+        };
+        for group in &self.groups {
+            let texts = group.positions.iter();
+            let key: Vec<String> = texts.map(|&position| job[position].clone()).collect();
+            if let Some(setting) = group.settings.get(&key) {
+                self.apply(setting, &mut point);
             }
-            point
-        })
+        }
+        point
     }
 
     /// Takes over what the setting changes against the base.
@@ -168,6 +200,9 @@ impl Axes {
         }
         if setting.device != self.base.device {
             point.device = setting.device;
+        }
+        if setting.profile != self.base.profile {
+            point.profile = setting.profile;
         }
         let (base, new, target) = (&self.base.workload, &setting.workload, &mut point.workload);
         macro_rules! take {
@@ -237,13 +272,7 @@ impl Reader<'_> {
         let model = if let Some(index) = self.models.iter().position(|(known, _)| *known == key) {
             index
         } else {
-            let subject = Subject::of(plan, None)
-                .or_else(|failure| Subject::by_common_keys(plan).ok_or(failure))?;
-            let model = GridModel {
-                name: subject.name.clone(),
-                model: subject.counted()?.clone(),
-            };
-            self.models.push((key, model));
+            self.models.push((key, grid_model(plan)?));
             self.models.len() - 1
         };
         let spec = &plan.hardware.spec;
@@ -258,12 +287,65 @@ impl Reader<'_> {
             self.devices.push((spec.clone(), device(spec)?));
             self.devices.len() - 1
         };
+        let name = self.efficiency.map_or_else(
+            || implementation(plan, &self.devices[device].1),
+            str::to_owned,
+        );
+        let profile =
+            if let Some(index) = self.profiles.iter().position(|(known, _)| *known == name) {
+                index
+            } else {
+                self.profiles.push((name.clone(), super::profile(&name)?));
+                self.profiles.len() - 1
+            };
         Ok(Setting {
             model,
             device,
+            profile,
             workload: plan.spread_workload(),
         })
     }
+}
+
+/// The model of a plan: counted where a family knows it, else with what tracing needs.
+fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
+    let failure = match Subject::of(plan, None) {
+        Ok(subject) => {
+            return Ok(GridModel {
+                name: subject.name.clone(),
+                model: Some(subject.counted()?.clone()),
+                unknown: None,
+            });
+        }
+        Err(failure) => failure,
+    };
+    let design = unknown_design(plan).ok_or(failure)?;
+    Ok(GridModel {
+        name: plan.model.name.clone(),
+        model: Subject::by_common_keys(plan).and_then(|subject| subject.model),
+        unknown: Some(Unknown {
+            design: design.0,
+            python: plan
+                .runtime
+                .python
+                .clone()
+                .unwrap_or_else(|| "python3".to_owned()),
+            reason: design.1,
+        }),
+    })
+}
+
+/// The software that a plan runs its model with.
+pub(super) fn implementation(plan: &Plan, device: &Device) -> String {
+    let runtime = &plan.runtime;
+    let name = match runtime.kind {
+        RuntimeType::Native if device.kind == DeviceKind::Cpu => "native",
+        RuntimeType::Pytorch if runtime.compile != Compile::Off => "torch_compile",
+        RuntimeType::Pytorch if runtime.cuda_graph => "hf_graph",
+        kind if kind.is_serving() => "vllm",
+        _ => "hf_eager",
+    };
+    name.to_owned()
 }
 
 /// The distinct texts at each place of the override list, in the order they appear.
@@ -292,6 +374,7 @@ fn changed(base: &Plan, other: &Plan) -> Vec<&'static str> {
     let (a, b) = (&base.workload, &other.workload);
     note("model", base.model != other.model);
     note("device", base.hardware != other.hardware);
+    note("runtime", base.runtime != other.runtime);
     note("parallel", base.parallel != other.parallel);
     note("batch", a.batch_size != b.batch_size);
     note("prompt", a.prompt_tokens != b.prompt_tokens);

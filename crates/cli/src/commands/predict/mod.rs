@@ -2,19 +2,26 @@
 
 mod advise;
 mod axes;
+mod from_run;
 mod print;
 mod ranks;
+mod threads;
+mod traced;
 
 use std::collections::HashMap;
 
 use llmprof_theory::{
-    Workload,
+    COMMON_KEYS, Workload,
     device::Device,
     predict::{EfficiencyProfile, Need, PredictError, Prediction, Predictor, Target},
 };
 use llmprof_units::Nanos;
 
-use self::axes::Axes;
+use self::{
+    axes::Axes,
+    from_run::Start,
+    traced::{TRACED, Traces},
+};
 use crate::{
     app,
     args::{PredictArgs, PredictFormat},
@@ -27,63 +34,144 @@ struct Row<'a> {
     /// What this row changes, one text per axis.
     labels: Vec<&'a str>,
     model: &'a str,
-    /// What read its config: a family, or the keys that most configs share.
+    /// What read its config: a family, the keys that most configs share, or a trace.
     family: &'static str,
     device: &'a Device,
+    profile: &'a EfficiencyProfile,
     workload: Workload,
     outcome: Result<Prediction, PredictError>,
     ttft: Option<Need>,
     tpot: Option<Need>,
 }
 
+/// All that rows are made from.
+struct Grid<'a> {
+    axes: &'a Axes,
+    traces: &'a Traces,
+    start: Option<&'a Start>,
+    target: Target,
+}
+
+/// What one thread keeps between rows: predictors remember the steps that they costed.
+type Predictors<'a> = HashMap<[usize; 3], Predictor<'a>>;
+
 pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Failure> {
     if advise::is_asked(args) {
         return advise::advise(args, output);
     }
     let host = app::host()?;
-    let profile = profile(&args.efficiency)?;
-    let target = Target {
-        ttft_ns: args.ttft.map(nanos),
-        tpot_ns: args.tpot.map(nanos),
+    let start = args.from.as_deref().map(Start::read).transpose()?;
+    let overrides = match &start {
+        Some(start) => start.overrides(&args.overrides),
+        None => args.overrides.clone(),
     };
-    let axes = Axes::read(&app::llmprof(&host.cwd), &args.overrides, &host)?;
-    let mut predictors: HashMap<(usize, usize), Predictor<'_>> = HashMap::new();
-    let mut rows = axes.points().map(|point| {
+    let axes = Axes::read(
+        &app::llmprof(&host.cwd),
+        &overrides,
+        &host,
+        args.efficiency.as_deref(),
+    )?;
+    let traces = Traces::of(&axes)?;
+    let start = start.map(|start| start.correct(&axes)).transpose()?;
+    let grid = Grid {
+        axes: &axes,
+        traces: &traces,
+        start: start.as_ref(),
+        target: Target {
+            ttft_ns: args.ttft.map(nanos),
+            tpot_ns: args.tpot.map(nanos),
+        },
+    };
+    let mut about = traces.notes();
+    about.extend(start.as_ref().map(Start::note));
+    match args.format {
+        PredictFormat::Table => {
+            let rows = rows(&grid)?;
+            print::table(&axes.names(), &rows, about, output)
+        }
+        PredictFormat::Csv => {
+            for note in &about {
+                Failure::new(note.clone()).warn();
+            }
+            let names = axes.names();
+            threads::in_order(
+                grid.axes.len(),
+                |block, predictors: &mut Predictors<'_>| {
+                    let mut text = String::new();
+                    for index in block.clone() {
+                        print::csv(&names, &grid.row(index, predictors), index == 0, &mut text);
+                    }
+                    text
+                },
+                |text| output.text(&text),
+            )
+        }
+        PredictFormat::Json => {
+            let rows = rows(&grid)?;
+            print::json(&axes.names(), &rows, &about, output)
+        }
+    }
+}
+
+fn rows<'a>(grid: &Grid<'a>) -> Result<Vec<Row<'a>>, Failure> {
+    let mut rows = Vec::with_capacity(grid.axes.len());
+    threads::in_order(
+        grid.axes.len(),
+        |block, predictors: &mut Predictors<'a>| {
+            let some = block.clone().map(|index| grid.row(index, predictors));
+            some.collect::<Vec<_>>()
+        },
+        |some| {
+            rows.extend(some);
+            Ok(())
+        },
+    )?;
+    Ok(rows)
+}
+
+impl<'a> Grid<'a> {
+    fn row(&self, index: usize, predictors: &mut Predictors<'a>) -> Row<'a> {
+        let axes = self.axes;
+        let point = axes.point(index);
         let (model, device) = (&axes.models[point.model], &axes.devices[point.device]);
-        let predictor = predictors
-            .entry((point.model, point.device))
-            .or_insert_with(|| Predictor::new(&model.model, device, &profile));
-        let outcome = ranks::predict(predictor, &model.model, &profile, &point.workload);
+        let profile = &axes.profiles[point.profile];
+        let traced = self.traces.predict(&point, device, profile);
+        let family = match (&traced, &model.model) {
+            (Some(_), _) => TRACED,
+            (None, Some(model)) => model.family,
+            (None, None) => COMMON_KEYS,
+        };
+        let outcome = traced.unwrap_or_else(|| {
+            let Some(counted) = &model.model else {
+                return Err(PredictError::NeedsKernels);
+            };
+            let predictor = predictors
+                .entry([point.model, point.device, point.profile])
+                .or_insert_with(|| {
+                    let plain = Predictor::new(counted, device, profile);
+                    match self.start {
+                        Some(start) => plain.corrected(start.corrections()),
+                        None => plain,
+                    }
+                });
+            ranks::predict(predictor, counted, profile, &point.workload)
+        });
         let need = |choose: fn(&Prediction, &Target) -> Option<Need>| {
             outcome
                 .as_ref()
                 .ok()
-                .and_then(|prediction| choose(prediction, &target))
+                .and_then(|prediction| choose(prediction, &self.target))
         };
         Row {
             labels: axes.labels(&point),
             model: &model.name,
-            family: model.model.family,
+            family,
             device,
+            profile,
             workload: point.workload,
             ttft: need(Prediction::ttft_need),
             tpot: need(Prediction::tpot_need),
             outcome,
-        }
-    });
-    match args.format {
-        PredictFormat::Table => {
-            let rows: Vec<_> = rows.collect();
-            print::table(&axes.names(), &rows, &profile, output)
-        }
-        PredictFormat::Csv => {
-            let mut csv = print::Csv::new(axes.names());
-            rows.try_for_each(|row| csv.row(&row, output))?;
-            csv.finish(output)
-        }
-        PredictFormat::Json => {
-            let rows: Vec<_> = rows.collect();
-            print::json(&axes.names(), &rows, &profile, output)
         }
     }
 }

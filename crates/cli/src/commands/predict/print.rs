@@ -2,7 +2,8 @@
 
 use llmprof_report::{Document, Table, text::predict as text};
 use llmprof_theory::predict::{
-    EfficiencyProfile, GradeSummary, Interval, Need, Split, fixture_comparison, grades, summarize,
+    EfficiencyProfile, GradeSummary, Implementation, Interval, Need, Split, fixture_comparison,
+    grades, summarize,
 };
 use llmprof_units::{Nanos, significant};
 use serde::Serialize;
@@ -17,7 +18,7 @@ use crate::{
 pub(super) fn table(
     axes: &[&str],
     rows: &[Row<'_>],
-    profile: &EfficiencyProfile,
+    about: Vec<String>,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let needs = rows
@@ -82,7 +83,11 @@ pub(super) fn table(
     }
     let mut document = Document::new(text::TITLE);
     document.table(table);
-    document.list(text::notes(profile));
+    let mut notes = about;
+    for profile in profiles(rows) {
+        notes.extend(text::notes(profile));
+    }
+    document.list(notes);
     output.document(&document)
 }
 
@@ -107,6 +112,7 @@ fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
     record.insert("model".to_owned(), json!(row.model));
     record.insert("family".to_owned(), json!(row.family));
     record.insert("device".to_owned(), json!(row.device.name));
+    record.insert("efficiencies".to_owned(), json!(row.profile.name));
     for (axis, label) in axes.iter().zip(&row.labels) {
         if !["model", "device"].contains(axis) {
             record.insert((*axis).to_owned(), json!(label));
@@ -202,61 +208,41 @@ fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
     record
 }
 
-/// Rows as CSV, written as they come: a grid need not fit in memory.
-pub(super) struct Csv<'a> {
-    axes: Vec<&'a str>,
-    text: String,
-    rows: usize,
+/// The profiles of rows, each once.
+fn profiles<'a>(rows: &[Row<'a>]) -> Vec<&'a EfficiencyProfile> {
+    let mut found: Vec<&EfficiencyProfile> = Vec::new();
+    for row in rows {
+        if !found.iter().any(|known| known.name == row.profile.name) {
+            found.push(row.profile);
+        }
+    }
+    found
 }
 
-/// Bytes that are gathered before they are written.
-const CHUNK: usize = 1 << 18;
-
-impl<'a> Csv<'a> {
-    pub(super) fn new(axes: Vec<&'a str>) -> Self {
-        Self {
-            axes,
-            text: String::new(),
-            rows: 0,
+/// A row as a line of CSV, after the names of the columns where it is the first.
+pub(super) fn csv(axes: &[&str], row: &Row<'_>, is_first: bool, text: &mut String) {
+    let record = record(axes, row);
+    if is_first {
+        let names: Vec<String> = record.keys().map(|name| csv_field(name)).collect();
+        *text += &(names.join(",") + "\n");
+    }
+    for (index, value) in record.values().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        match value {
+            Value::Null => {}
+            Value::String(word) => *text += &csv_field(word),
+            other => *text += &other.to_string(),
         }
     }
-
-    pub(super) fn row(&mut self, row: &Row<'_>, output: &mut Output) -> Result<(), Failure> {
-        let record = record(&self.axes, row);
-        if self.rows == 0 {
-            let names: Vec<String> = record.keys().map(|name| csv_field(name)).collect();
-            self.text += &(names.join(",") + "\n");
-        }
-        self.rows += 1;
-        for (index, value) in record.values().enumerate() {
-            if index > 0 {
-                self.text.push(',');
-            }
-            match value {
-                Value::Null => {}
-                Value::String(text) => self.text += &csv_field(text),
-                other => self.text += &other.to_string(),
-            }
-        }
-        self.text.push('\n');
-        if self.text.len() >= CHUNK {
-            self.finish(output)?;
-        }
-        Ok(())
-    }
-
-    /// Writes what is left.
-    pub(super) fn finish(&mut self, output: &mut Output) -> Result<(), Failure> {
-        output.text(&self.text)?;
-        self.text.clear();
-        Ok(())
-    }
+    text.push('\n');
 }
 
 pub(super) fn json(
     axes: &[&str],
     rows: &[Row<'_>],
-    profile: &EfficiencyProfile,
+    about: &[String],
     output: &mut Output,
 ) -> Result<(), Failure> {
     #[derive(Serialize)]
@@ -268,8 +254,14 @@ pub(super) fn json(
         /// Errors on held-out models, where the profile has any.
         held_out: Option<GradeSummary>,
         comparisons: Vec<llmprof_theory::predict::Comparison>,
+        /// Models that were traced, and the run that predictions start from.
+        #[serde(skip_serializing_if = "<[String]>::is_empty")]
+        notes: &'a [String],
         points: Vec<Map<String, Value>>,
     }
+    let Some(profile) = rows.first().map(|row| row.profile) else {
+        return Err(Failure::new("the sweep has no points"));
+    };
     output.json(&Grid {
         basis: "predicted",
         from: text::basis(profile),
@@ -277,12 +269,13 @@ pub(super) fn json(
         known_error: &profile.known_error,
         held_out: held_out(profile),
         comparisons: fixture_comparison(profile),
+        notes: about,
         points: rows.iter().map(|row| record(axes, row)).collect(),
     })
 }
 
 fn held_out(profile: &EfficiencyProfile) -> Option<GradeSummary> {
-    profile.implementation?;
+    (profile.implementation? == Implementation::HfEager).then_some(())?;
     let all = grades(profile).ok()?;
     let held_out: Vec<_> = all
         .iter()

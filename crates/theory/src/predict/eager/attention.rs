@@ -3,7 +3,7 @@
 use super::Step;
 use crate::{
     block::{Attention, Mla, MlaQuery, NormKind, Projections, QkvOrder},
-    predict::kernel::{Access, Kernel},
+    kernels::{Access, Kernel},
 };
 
 /// Rows of scores that a warp no longer holds.
@@ -12,14 +12,24 @@ const WARP_ROW: f64 = 1024.0;
 impl Step<'_> {
     /// Keys that a layer with this window holds after the step's own are added.
     fn keys(&self, window: Option<u64>) -> f64 {
+        if let Some(length) = self.static_length.filter(|_| self.decodes()) {
+            return window.map_or(length, |window| length.min(window as f64));
+        }
         let back = window.map_or(self.past, |window| {
             self.past.min(window.saturating_sub(1) as f64)
         });
         back + self.queries
     }
 
+    fn decodes(&self) -> bool {
+        self.queries <= 1.0 && self.past > 0.0
+    }
+
     /// Whether transformers builds a mask tensor: a window that some keys lie outside of.
     pub(super) fn masked(&self, window: Option<u64>) -> bool {
+        if self.static_length.is_some() && self.decodes() {
+            return true;
+        }
         window.is_some_and(|window| self.past + self.queries >= window as f64)
     }
 
@@ -67,8 +77,12 @@ impl Step<'_> {
         // Values of a fused projection stay a slice of it; keys too where nothing rotates them.
         let sliced_value = sliced || fused;
         let sliced_key = sliced || fused && attention.rope.is_none();
-        for sliced in [sliced_key, sliced_value] {
-            self.append(cached, sliced);
+        if self.static_length.is_some() {
+            self.write_in_place(self.rows * kv_heads * width);
+        } else {
+            for sliced in [sliced_key, sliced_value] {
+                self.append(cached, sliced);
+            }
         }
         if self.habits.eager_attention {
             self.scores(attention, keys);
@@ -80,6 +94,20 @@ impl Step<'_> {
             attention.output.outputs as f64,
             attention.output.inputs as f64,
         );
+    }
+
+    /// Keys and values written to their places in a static cache, whose positions are counted anew in each layer.
+    fn write_in_place(&mut self, elements: f64) {
+        for _ in 0..2 {
+            self.stream(Access::Gather, 2.0 * elements * self.size, elements);
+        }
+        if self.decodes() {
+            self.small(Access::Fill, 1.0);
+            self.small(Access::Pointwise, 2.0);
+        } else {
+            self.small(Access::Fill, 2.0);
+            self.small(Access::Pointwise, 1.0);
+        }
     }
 
     /// Joins cache and new tokens, `elements` together: dense tensors at full speed, slices of others slowly.

@@ -3,15 +3,18 @@
 //! Counted from the modules of transformers 5.17 as torch's dispatcher sees them; `tests/eager.rs` compares every family
 //! with what was traced. Number formats other than 16 and 32 bits change the bytes, not the kernels.
 
+mod alike;
 mod attention;
 mod moe;
 mod parts;
 
+pub(super) use alike::{distinct_tokens as random_tokens, equal_tokens};
+
 use crate::{
-    Model, Pass, Workload,
+    Model, Pass, Routing, Workload,
     block::{Arrangement, FeedForward, Layer, Mixer},
+    kernels::{Access, Kernel},
     model::Decoder,
-    predict::kernel::{Access, Kernel},
 };
 
 /// How a family of transformers rotates queries and keys.
@@ -85,6 +88,11 @@ struct Step<'s> {
     size: f64,
     /// Identical layers that the kernels stand for.
     layers: f64,
+    routing: Routing,
+    /// Positions of a KV cache that has its full size from the start; decode then always has a mask.
+    static_length: Option<f64>,
+    /// Tokens that would reach as many experts of the layer by uniform choice.
+    distinct_tokens: f64,
 }
 
 /// Sends the kernels of one step of `pass` to `sink`, with how often each is launched. The step finds `past` cached tokens.
@@ -94,6 +102,7 @@ pub(crate) fn lower(
     workload: &Workload,
     pass: &Pass,
     past: f64,
+    static_length: Option<f64>,
     sink: &mut dyn FnMut(&Kernel, f64),
 ) -> bool {
     let Some(decoder) = &model.decoder else {
@@ -110,6 +119,9 @@ pub(crate) fn lower(
         rows: pass.rows() as f64,
         size,
         layers: 1.0,
+        routing: workload.routing,
+        static_length,
+        distinct_tokens: 1.0,
     };
     step.decoder(decoder, pass);
     true
@@ -167,8 +179,22 @@ impl Step<'_> {
 
     fn decoder(&mut self, decoder: &Decoder, pass: &Pass) {
         self.before(decoder);
-        for group in &decoder.groups {
+        let alike = match self.routing {
+            Routing::Random { token_kinds } if self.queries <= 1.0 => {
+                let kinds = token_kinds.max(1) as f64;
+                alike::distinct_tokens(decoder, self.batch, self.past, kinds)
+            }
+            _ => Vec::new(),
+        };
+        for (index, group) in decoder.groups.iter().enumerate() {
             self.layers = group.layers.len() as f64;
+            self.distinct_tokens = match (&group.layer.feed, self.routing) {
+                (FeedForward::Moe(moe), Routing::Measured { prefill, decode }) => {
+                    let touched = if self.queries > 1.0 { prefill } else { decode };
+                    alike::equal_tokens(moe, touched)
+                }
+                _ => alike.get(index).copied().unwrap_or(self.rows),
+            };
             self.layer(&group.layer);
         }
         self.layers = 1.0;

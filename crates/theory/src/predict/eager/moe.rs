@@ -3,11 +3,8 @@
 use super::Step;
 use crate::{
     block::{ActivationKind, ExpertWeights, Moe, Scoring},
-    predict::kernel::{Access, Kernel},
+    kernels::{Access, Kernel},
 };
-
-/// Cached tokens after which half of the sequences of a decode step choose like others.
-const ALIKE_CONTEXT: f64 = 1800.0;
 
 impl Step<'_> {
     pub(super) fn moe(&mut self, moe: &Moe) {
@@ -162,24 +159,15 @@ impl Step<'_> {
     }
 
     fn grouped(&mut self, experts: f64, pairs: f64, n: f64, k: f64) {
-        let tokens = self.distinct_tokens();
+        let tokens = self.distinct_tokens;
         self.emit(&Kernel::Grouped {
             experts,
             tokens,
             pairs,
             n,
             k,
+            size: self.size,
         });
-    }
-
-    /// Tokens as far as routing goes. After a long context the tokens of a decode step look alike to random routers:
-    /// measured, 32 of them after 2048 tokens reached as many experts as a third of them would. Fitted to the calibration
-    /// models.
-    fn distinct_tokens(&self) -> f64 {
-        if self.queries > 1.0 {
-            return self.rows;
-        }
-        1.0 + (self.rows - 1.0) / (1.0 + (self.past / ALIKE_CONTEXT).powf(1.5))
     }
 
     /// The biases of each row's expert, gathered and added.

@@ -4,8 +4,8 @@ use super::{Rotation, Step};
 use crate::{
     block::{ActivationKind, Mlp, MlpInput, Norm, NormKind, RopeTable},
     families::GELU_NEW,
+    kernels::{Access, Kernel},
     model::Decoder,
-    predict::kernel::{Access, Kernel},
 };
 
 impl Step<'_> {

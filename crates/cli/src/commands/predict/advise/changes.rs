@@ -31,8 +31,8 @@ pub(super) enum Code {
 pub(super) struct Change {
     pub(super) code: Code,
     pub(super) overrides: Vec<String>,
-    /// Where the change is one of the software that runs decode steps: the efficiencies that describe it.
-    pub(super) decode_profile: Option<EfficiencyProfile>,
+    /// Where the change is one of the software: the profile of that.
+    pub(super) profile: Option<EfficiencyProfile>,
 }
 
 impl Change {
@@ -40,7 +40,7 @@ impl Change {
         Self {
             code,
             overrides,
-            decode_profile: None,
+            profile: None,
         }
     }
 }
@@ -85,19 +85,15 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
     if runtime.kind != RuntimeType::Pytorch {
         return Ok(found);
     }
-    if profile.host_us_per_kernel.is_some() && !runtime.cuda_graph {
-        let mut without_host = profile.clone();
-        without_host.host_us_per_kernel = None;
+    if profile.name == "hf_eager" && !runtime.cuda_graph {
         found.push(Change {
-            decode_profile: Some(without_host),
+            profile: Some(embedded("hf_graph")?),
             ..Change::new(Code::CudaGraph, vec!["runtime.cuda_graph=true".to_owned()])
         });
     }
     if profile.name == "hf_eager" {
-        let fused = EfficiencyProfile::embedded("fused")
-            .map_err(|error| Failure::new(error.to_string()))?;
         found.push(Change {
-            decode_profile: Some(fused),
+            profile: Some(embedded("torch_compile")?),
             ..Change::new(
                 Code::Fusion,
                 vec!["runtime.compile=reduce-overhead".to_owned()],
@@ -114,6 +110,10 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
         ));
     }
     Ok(found)
+}
+
+fn embedded(name: &str) -> Result<EfficiencyProfile, Failure> {
+    EfficiencyProfile::embedded(name).map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Other devices of the same kind.

@@ -12,13 +12,13 @@ use llmprof_config::hydra::{App, Host, RunMode};
 use llmprof_record::plan::Plan;
 use llmprof_theory::{
     Model,
-    predict::{EfficiencyProfile, Prediction, Predictor},
+    predict::{EfficiencyProfile, Interval, Prediction, Predictor},
 };
 use llmprof_units::Nanos;
 use serde::Serialize;
 
 use self::changes::{Change, Code};
-use super::ranks;
+use super::{axes::implementation, ranks};
 use crate::{
     app,
     args::{PredictArgs, PredictFormat},
@@ -38,6 +38,11 @@ pub(super) struct Figures {
     ttft_ns: Nanos,
     tpot_ns: Option<Nanos>,
     tokens_per_s: f64,
+    /// Ends of the 90 % interval of the tokens per second; absent where the prediction has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_per_s_low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_per_s_high: Option<f64>,
     /// Weights and KV cache, of one device where several share the model.
     memory_bytes: u64,
     fits: Option<bool>,
@@ -46,8 +51,21 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    fn of(found: &Prediction, parameters: u64, devices: u64) -> Self {
+    fn of(found: &Prediction, new_tokens: u64, parameters: u64, devices: u64) -> Self {
+        // The interval of the whole: prefill and all decode steps at their ends.
+        let steps = new_tokens.saturating_sub(1) as f64;
+        let whole = |end: fn(&Interval) -> Nanos| {
+            let first = end(&found.ttft_interval?).seconds();
+            let decode = match found.tpot_interval {
+                Some(interval) => end(&interval).seconds() * steps,
+                None if steps > 0.0 => return None,
+                None => 0.0,
+            };
+            Some(found.tokens_per_s * found.total_ns.seconds() / (first + decode).max(1e-12))
+        };
         Self {
+            tokens_per_s_low: whole(|interval| interval.high_ns),
+            tokens_per_s_high: whole(|interval| interval.low_ns),
             ttft_ns: found.ttft_ns,
             tpot_ns: found.tpot_ns,
             tokens_per_s: found.tokens_per_s,
@@ -56,18 +74,6 @@ impl Figures {
             parameters,
             devices,
         }
-    }
-
-    /// Decode steps as in `other`, prefill as it is.
-    fn decode_as(&mut self, other: &Self, plan: &Plan) {
-        let steps = plan.workload.new_tokens.saturating_sub(1) as f64;
-        let decode = other.tpot_ns.map_or(0.0, Nanos::seconds) * steps;
-        let tokens = plan
-            .workload
-            .new_tokens
-            .saturating_mul(plan.workload.batch_size);
-        self.tpot_ns = other.tpot_ns;
-        self.tokens_per_s = tokens as f64 / (self.ttft_ns.seconds() + decode).max(1e-12);
     }
 }
 
@@ -79,6 +85,11 @@ pub(super) struct Advice {
     overrides: Vec<String>,
     /// Tokens per second ÷ those of the request.
     speedup: f64,
+    /// Ends of its 90 % interval, where both predictions have one and their errors are independent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speedup_low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speedup_high: Option<f64>,
     figures: Figures,
     /// Whether `llmprof run` accepts the request with these overrides.
     runs: bool,
@@ -122,10 +133,13 @@ pub(super) fn is_asked(args: &PredictArgs) -> bool {
 
 pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Failure> {
     let host = app::host()?;
-    let advisor = Advisor {
+    if args.from.is_some() {
+        return Err(Failure::new("--advise does not start from a run"));
+    }
+    let mut advisor = Advisor {
         app: app::llmprof(&host.cwd),
         base: &args.overrides,
-        profile: super::profile(&args.efficiency)?,
+        profile: super::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
         host,
     };
     if advisor.app.expand_sweep(advisor.base, &advisor.host)?.len() != 1 {
@@ -137,6 +151,9 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     let mut request = advisor.request(&[])?;
     let plan = request.plan.clone();
     request.subject.find_device(&plan)?;
+    if let (None, Some(device)) = (&args.efficiency, &request.subject.device) {
+        advisor.profile = super::profile(&implementation(&plan, device))?;
+    }
     let base = figures(&request, &advisor.profile)?;
     let (mut advice, left_out) = advisor.rank(&request, &base)?;
     let tried = if args.try_best {
@@ -176,9 +193,25 @@ fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<Figures, Fa
         .map_err(|error| Failure::new(error.to_string()))?;
     Ok(Figures::of(
         &found,
+        workload.new_tokens,
         model.parameters(),
         workload.parallel.ranks(),
     ))
+}
+
+/// Independent errors add in quadrature, in logarithms.
+fn speedup_interval(before: &Figures, after: &Figures, speedup: f64) -> Option<[f64; 2]> {
+    let widths = |figures: &Figures| {
+        let middle = figures.tokens_per_s;
+        let low = (middle / figures.tokens_per_s_low?).ln();
+        let high = (figures.tokens_per_s_high? / middle).ln();
+        Some([low, high])
+    };
+    let ([low, high], [new_low, new_high]) = (widths(before)?, widths(after)?);
+    Some([
+        speedup * (-high.hypot(new_low)).exp(),
+        speedup * low.hypot(new_high).exp(),
+    ])
 }
 
 fn device_name(request: &Request) -> String {
@@ -230,15 +263,17 @@ impl Advisor<'_> {
         } else {
             crate::subject::device(&changed.plan.hardware.spec).ok()
         };
-        let mut found = figures(&changed, &self.profile).ok()?;
-        if let Some(profile) = &change.decode_profile {
-            found.decode_as(&figures(&changed, profile).ok()?, &changed.plan);
-        }
+        let profile = change.profile.as_ref().unwrap_or(&self.profile);
+        let found = figures(&changed, profile).ok()?;
+        let speedup = found.tokens_per_s / before.tokens_per_s.max(1e-12);
+        let interval = speedup_interval(before, &found, speedup);
         let refused = run::check(&self.with(&change.overrides)).err();
         Some(Advice {
             code: change.code,
             overrides: change.overrides.clone(),
-            speedup: found.tokens_per_s / before.tokens_per_s.max(1e-12),
+            speedup,
+            speedup_low: interval.map(|ends| ends[0]),
+            speedup_high: interval.map(|ends| ends[1]),
             figures: found,
             runs: refused.is_none(),
             refused: refused.map(|failure| failure.in_a_line()),

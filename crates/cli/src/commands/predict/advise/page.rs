@@ -39,7 +39,7 @@ pub(super) fn document(advised: &Advised) -> Document {
 fn cells(advice: &Advice) -> [String; 10] {
     let figures = &advice.figures;
     [
-        format!("{}×", significant(advice.speedup)),
+        speedup(advice),
         name(advice.code).to_owned(),
         advice.overrides.join(" "),
         figures.ttft_ns.to_string(),
@@ -52,6 +52,15 @@ fn cells(advice: &Advice) -> [String; 10] {
         fits(figures).to_owned(),
         if advice.runs { "yes" } else { "predict only" }.to_owned(),
     ]
+}
+
+/// `1.4× (1.2 to 1.6)`.
+fn speedup(advice: &Advice) -> String {
+    let middle = significant(advice.speedup);
+    match advice.speedup_low.zip(advice.speedup_high) {
+        Some((low, high)) => format!("{middle}× ({} to {})", significant(low), significant(high)),
+        None => format!("{middle}×"),
+    }
 }
 
 fn fits(figures: &Figures) -> &'static str {

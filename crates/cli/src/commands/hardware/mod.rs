@@ -1,3 +1,5 @@
+mod gpu;
+
 use std::fmt::Display;
 
 use llmprof_capture::calibration::{CalibrationFile, NAME};
@@ -9,7 +11,12 @@ use crate::{args::HardwareCommand, calibration, failure::Failure, output::Output
 pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<(), Failure> {
     match command {
         HardwareCommand::List { json } => list(json, output),
-        HardwareCommand::Measure { output: file } => {
+        HardwareCommand::Measure {
+            output: file,
+            gpu: true,
+            kernels,
+        } => gpu::measure(file, &kernels, output),
+        HardwareCommand::Measure { output: file, .. } => {
             let is_named = file.is_some();
             let file = file
                 .map(CalibrationFile::at)

@@ -62,11 +62,17 @@ impl Access {
     ];
 }
 
+/// Bytes of a weight in 16 bits.
+fn two() -> f64 {
+    2.0
+}
+
 /// One launch, or for sorts the few launches of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Kernel {
-    /// `groups` times `m × k` by `k × n`, in elements of `size` bytes.
+    /// `groups` times `m × k` by `k × n`, weights in elements of `size` bytes. Activations have at least 16 bits; weights of exactly 8
+    /// multiply at the rate of 8 bits.
     Gemm {
         groups: f64,
         m: f64,
@@ -83,6 +89,9 @@ pub enum Kernel {
         pairs: f64,
         n: f64,
         k: f64,
+        /// Bytes of a weight.
+        #[serde(default = "two")]
+        size: f64,
     },
     /// `scaled_dot_product_attention` in one kernel.
     Attention {
@@ -186,8 +195,10 @@ impl Kernel {
                 k,
                 size,
                 ..
-            } => groups * (m * k + n * k + m * n) * size,
-            Self::Grouped { pairs, n, k, .. } => 2.0 * (self.touched() * n * k + pairs * (n + k)),
+            } => groups * ((m * k + m * n) * size.max(2.0) + n * k * size),
+            Self::Grouped {
+                pairs, n, k, size, ..
+            } => self.touched() * n * k * size + pairs * (n + k) * size.max(2.0),
             Self::Attention {
                 batch,
                 heads,
@@ -224,6 +235,11 @@ impl Kernel {
             }
             Self::Stream { .. } => 0.0,
         }
+    }
+
+    /// Whether matrix units multiply it in 8 bits.
+    pub fn is_eight_bit(&self) -> bool {
+        matches!(self, Self::Gemm { size, .. } | Self::Grouped { size, .. } if *size == 1.0)
     }
 
     /// Experts that uniform routing reaches: E × (1 − (1 − k/E)^tokens).

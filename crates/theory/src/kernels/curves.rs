@@ -159,6 +159,17 @@ impl KernelTime {
     pub fn seconds(&self) -> f64 {
         self.fixed + self.tensor + self.vector + self.memory
     }
+
+    /// So many times as long.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self {
+            fixed: self.fixed * factor,
+            tensor: self.tensor * factor,
+            vector: self.vector * factor,
+            memory: self.memory * factor,
+        }
+    }
 }
 
 impl KernelCurves {
@@ -180,7 +191,7 @@ impl KernelCurves {
     }
 
     /// What makes the curves unusable.
-    fn mistake(&self) -> Option<String> {
+    pub(crate) fn mistake(&self) -> Option<String> {
         let rising = |axis: &[f64]| {
             !axis.is_empty() && axis[0] > 0.0 && axis.windows(2).all(|pair| pair[0] < pair[1])
         };
@@ -314,6 +325,8 @@ pub struct KernelClock {
     curves: KernelCurves,
     flops_per_s: f64,
     bytes_per_s: f64,
+    /// Rate of matrix units in 8 bits ÷ that in 16.
+    eight_bit: f64,
     /// Bandwidth of the measured device ÷ that of this one.
     memory_scale: f64,
     compute_scale: f64,
@@ -335,6 +348,7 @@ impl KernelClock {
         Self {
             flops_per_s,
             bytes_per_s,
+            eight_bit: 1.0,
             memory_scale: curves.bytes_per_s / bytes_per_s,
             compute_scale: curves.peak_flops / flops_per_s,
             axes: [&gemm.m, &gemm.n, &gemm.k].map(|axis| Axis::new(axis)),
@@ -353,6 +367,12 @@ impl KernelClock {
             alone: Axis::new(&curves.attention.alone_us),
             curves: curves.clone(),
         }
+    }
+
+    /// The same clock where matrix units multiply 8 bits so many times as fast as 16.
+    #[must_use]
+    pub fn with_eight_bit(self, eight_bit: f64) -> Self {
+        Self { eight_bit, ..self }
     }
 
     pub fn time(&self, kernel: &Kernel) -> KernelTime {
@@ -395,7 +415,12 @@ impl KernelClock {
 
     /// `ratio` × (roofline time of the kernel + a fixed time).
     fn matrix(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
-        let tensor = kernel.flops() / self.flops_per_s * ratio;
+        let rate = if kernel.is_eight_bit() {
+            self.flops_per_s * self.eight_bit
+        } else {
+            self.flops_per_s
+        };
+        let tensor = kernel.flops() / rate * ratio;
         let memory = kernel.bytes() / self.bytes_per_s * ratio;
         let fixed = fixed_us * 1e-6 * ratio;
         if tensor > memory {
@@ -543,20 +568,38 @@ impl KernelClock {
         let Some(curve) = self.streams[access as usize] else {
             return KernelTime::default();
         };
-        let (mut fixed, mut per_kb) = (curve.fixed_us * 1e-6, curve.ns_per_kb);
+        curve.seconds(
+            bytes,
+            elements,
+            width,
+            [self.memory_scale, self.compute_scale],
+        )
+    }
+}
+
+impl StreamCurve {
+    /// The time of a kernel on a device whose bytes and elements take so many times as long.
+    pub(super) fn seconds(
+        &self,
+        bytes: f64,
+        elements: f64,
+        width: f64,
+        [memory_scale, compute_scale]: [f64; 2],
+    ) -> KernelTime {
+        let (mut fixed, mut per_kb) = (self.fixed_us * 1e-6, self.ns_per_kb);
         if width > 0.0 {
             let rows = elements / width;
-            let split = curve.ns_per_width_and_row * rows;
+            let split = self.ns_per_width_and_row * rows;
             let walk = if split > 0.0 {
-                split.min(curve.ns_per_width)
+                split.min(self.ns_per_width)
             } else {
-                curve.ns_per_width
+                self.ns_per_width
             };
             fixed += width * walk * 1e-9;
-            per_kb += curve.narrow_ns_per_kb / width;
+            per_kb += self.narrow_ns_per_kb / width;
         }
-        let memory = bytes * per_kb * 1e-12 * self.memory_scale;
-        let vector = elements * curve.ns_per_kelement * 1e-12 * self.compute_scale;
+        let memory = bytes * per_kb * 1e-12 * memory_scale;
+        let vector = elements * self.ns_per_kelement * 1e-12 * compute_scale;
         longer(fixed, 0.0, vector, memory)
     }
 }

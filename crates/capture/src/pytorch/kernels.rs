@@ -1,0 +1,261 @@
+//! Kernels by way of the PyTorch worker: how long they take on a device, and which a model launches.
+
+use std::collections::BTreeMap;
+
+use llmprof_theory::{
+    device::{
+        Counts, DeviceKind, Engine,
+        schema::{
+            CacheEntry, DeviceFile, FigureEntry, InterconnectEntry, MemoryEntry, PeakEntry,
+            UnitsEntry,
+        },
+    },
+    kernels::{
+        Kernel, KernelCurves, TracedModel,
+        calibrate::{Fitted, fit},
+    },
+};
+use llmprof_units::{Basis, DType};
+
+use super::Package;
+use crate::{
+    process::Interrupt,
+    runner::{
+        Client, Limits, Problem, Step, WorkerError,
+        protocol::{Measure, Measured, Progress, Trace},
+    },
+    scratch::Scratch,
+};
+
+/// The key under which figures cite this program.
+const SOURCE: &str = "llmprof";
+
+/// A worker that is asked for kernels, not for a run.
+#[derive(Debug)]
+pub struct KernelWorker {
+    client: Client,
+    _package: Package,
+    _logs: Scratch,
+}
+
+impl KernelWorker {
+    /// Starts it with an interpreter that has torch and transformers.
+    pub fn start(python: &str, interrupt: &mut Interrupt) -> Result<Self, WorkerError> {
+        let refused = |source: std::io::Error| WorkerError {
+            step: Step::Connect,
+            problem: Problem::Socket {
+                action: "unpack the worker",
+                source,
+            },
+            output: Vec::new(),
+        };
+        let package = Package::unpack().map_err(|error| refused(error.0))?;
+        let logs = Scratch::new().map_err(refused)?;
+        let client = Client::start(
+            &package.launch(python),
+            logs.path(),
+            "kernels",
+            Limits::default(),
+            interrupt,
+        )?;
+        Ok(Self {
+            client,
+            _package: package,
+            _logs: logs,
+        })
+    }
+
+    pub fn measure(
+        &mut self,
+        request: &Measure,
+        interrupt: &mut Interrupt,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Measured, WorkerError> {
+        self.client.measure(request, interrupt, progress)
+    }
+
+    pub fn trace(
+        &mut self,
+        request: &Trace,
+        interrupt: &mut Interrupt,
+    ) -> Result<TracedModel, WorkerError> {
+        self.client.trace(request, interrupt)
+    }
+
+    pub fn finish(self, interrupt: &mut Interrupt) -> Result<(), WorkerError> {
+        self.client.finish(interrupt).map(|_| ())
+    }
+}
+
+/// The device file of what was measured, with its curves. `known` is what is already known of the device; without it the
+/// best rates that were seen stand for its peaks. `time` is now (RFC 3339).
+pub fn measured_device(
+    measured: &Measured,
+    known: Option<DeviceFile>,
+    fallback: &KernelCurves,
+    time: &str,
+) -> (DeviceFile, Fitted) {
+    let mut file = known.unwrap_or_else(|| described(measured));
+    let limits = limits(&file);
+    let source = format!(
+        "llmprof hardware measure --gpu: {} kernels on {} with torch {} in {:.0} s",
+        measured.samples.len(),
+        measured.name,
+        measured.torch,
+        measured.seconds
+    );
+    let fitted = fit(&measured.samples, source.clone(), limits, fallback);
+    file.sources.insert(SOURCE.to_owned(), source);
+    file.measured_at = Some(time.to_owned());
+    if let Some(gap) = measured.launches.graph_kernel_ns {
+        file.launch_latency_us = Some(FigureEntry {
+            value: gap / 1e3,
+            ..cited("tiny kernels of a CUDA graph, one after the other")
+        });
+    }
+    for (key, name) in [
+        ("to_device", "host to device"),
+        ("from_device", "device to host"),
+    ] {
+        if let Some(rate) = measured.copies.get(key) {
+            file.interconnects.retain(|link| link.name != name);
+            file.interconnects.push(InterconnectEntry {
+                name: name.to_owned(),
+                gb_s: rate / 1e9,
+                counts: Counts::OneDirection,
+                source: SOURCE.to_owned(),
+                at: Some("copies from pinned memory".to_owned()),
+                basis: Some(Basis::Measured),
+            });
+        }
+    }
+    file.notes.push(format!(
+        "Host time of a launch: {:.2} µs.",
+        measured.launches.host_ns / 1e3
+    ));
+    if !fitted.borrowed.is_empty() {
+        file.notes.push(format!(
+            "Curves that were not measured here are those of the H200: {}.",
+            fitted.borrowed.join(", ")
+        ));
+    }
+    file.curves = Some(fitted.curves.clone());
+    (file, fitted)
+}
+
+fn cited(at: &str) -> FigureEntry {
+    FigureEntry {
+        value: 0.0,
+        source: SOURCE.to_owned(),
+        at: Some(at.to_owned()),
+        basis: Some(Basis::Measured),
+    }
+}
+
+/// Peak rate of bf16 and bandwidth, in operations and bytes per second.
+fn limits(file: &DeviceFile) -> [f64; 2] {
+    let peak = |engine: Engine| {
+        let mut peaks = file.peaks.iter();
+        peaks.find(|peak| peak.dtype == DType::Bf16 && peak.engine == engine)
+    };
+    let tflops = peak(Engine::Tensor)
+        .or_else(|| peak(Engine::Vector))
+        .map_or(1.0, |peak| peak.tflops);
+    [tflops * 1e12, file.memory.bandwidth_gb_s.value * 1e9]
+}
+
+/// A device that no file describes, by the best rates that were seen.
+fn described(measured: &Measured) -> DeviceFile {
+    let best = |size: f64| {
+        let rates = measured.samples.iter().filter_map(|sample| {
+            matches!(sample.kernel, Kernel::Gemm { size: own, .. } if own == size)
+                .then(|| sample.kernel.flops() / sample.ns * 1e-3)
+        });
+        rates.fold(0.0, f64::max)
+    };
+    let peak = |dtype: DType, engine: Engine, tflops: f64| PeakEntry {
+        dtype,
+        engine,
+        accumulate: None,
+        tflops,
+        sparse_tflops: None,
+        operations_per_clock: None,
+        clock: None,
+        not_recounted: Some("measured".to_owned()),
+        source: SOURCE.to_owned(),
+        at: Some("the fastest GEMM".to_owned()),
+        basis: None,
+    };
+    let bandwidth = measured.copies.get("device").copied().unwrap_or(1e9);
+    let peaks = [
+        peak(DType::Bf16, Engine::Tensor, best(2.0)),
+        peak(DType::F32, Engine::Vector, best(4.0)),
+    ];
+    DeviceFile {
+        name: slug(&measured.name),
+        title: measured.name.clone(),
+        driver_names: vec![measured.name.clone()],
+        vendor: "unknown".to_owned(),
+        kind: if measured.name == "cpu" {
+            DeviceKind::Cpu
+        } else {
+            DeviceKind::Gpu
+        },
+        architecture: None,
+        basis: Basis::Measured,
+        measured_at: None,
+        calibration: None,
+        sources: BTreeMap::new(),
+        units: measured.units.map(|units| UnitsEntry {
+            name: "SM".to_owned(),
+            value: units as f64,
+            source: SOURCE.to_owned(),
+            at: None,
+            basis: None,
+        }),
+        clocks_mhz: BTreeMap::new(),
+        peaks: peaks.into_iter().filter(|peak| peak.tflops > 0.0).collect(),
+        memory: MemoryEntry {
+            technology: None,
+            capacity_gb: measured.memory_bytes.map(|bytes| FigureEntry {
+                value: bytes.0 as f64 / 1e9,
+                ..cited("as torch reports it")
+            }),
+            bandwidth_gb_s: FigureEntry {
+                value: bandwidth / 1e9,
+                ..cited("a copy within the device, bytes read and written")
+            },
+        },
+        caches: measured
+            .l2_bytes
+            .map(|bytes| CacheEntry {
+                level: "l2".to_owned(),
+                scope: llmprof_theory::device::CacheScope::Device,
+                kib: Some(bytes.0 as f64 / 1024.0),
+                bandwidth_gb_s: None,
+                source: SOURCE.to_owned(),
+                at: None,
+                basis: None,
+            })
+            .into_iter()
+            .collect(),
+        interconnects: Vec::new(),
+        power_w: None,
+        launch_latency_us: None,
+        notes: Vec::new(),
+        curves: None,
+    }
+}
+
+/// A name of lower-case letters, digits and underscores.
+fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.chars() {
+        if c.is_ascii_alphanumeric() {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('_') {
+            slug.push('_');
+        }
+    }
+    slug.trim_end_matches('_').to_owned()
+}

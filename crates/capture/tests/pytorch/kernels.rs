@@ -1,0 +1,152 @@
+//! Kernels by way of the worker: measured on a CPU with small sizes, and traced on the meta device.
+
+use llmprof_capture::{
+    process::Interrupt,
+    pytorch::{KernelWorker, measured_device},
+    runner::{
+        Problem,
+        protocol::{FailureKind, Measure, Trace},
+    },
+};
+use llmprof_theory::{
+    device::schema::DeviceFile,
+    kernels::{Kernel, KernelClass, KernelCurves},
+};
+use serde_json::{Value, json};
+
+use crate::support::python;
+
+fn start() -> Option<(KernelWorker, Interrupt)> {
+    let python = python()?;
+    let mut interrupt = Interrupt::install().unwrap();
+    let worker = KernelWorker::start(&python, &mut interrupt).unwrap();
+    Some((worker, interrupt))
+}
+
+#[test]
+fn kernels_of_a_cpu_become_a_device_file_with_curves() {
+    let Some((mut worker, mut interrupt)) = start() else {
+        return;
+    };
+    let request = Measure {
+        device: "cpu".to_owned(),
+        seconds: 300.0,
+        full: false,
+    };
+    let mut told = 0;
+    let measured = worker
+        .measure(&request, &mut interrupt, &mut |_| told += 1)
+        .unwrap();
+    assert!(told > 0);
+    assert_eq!((measured.name.as_str(), measured.skipped), ("cpu", 0));
+    assert!(measured.failed.is_empty(), "{:?}", measured.failed);
+    assert!(measured.samples.iter().any(|sample| sample.in_model));
+    assert!(measured.launches.host_ns > 0.0 && measured.copies["device"] > 0.0);
+    let classes: std::collections::BTreeSet<KernelClass> = measured
+        .samples
+        .iter()
+        .map(|sample| sample.kernel.class())
+        .collect();
+    for class in KernelClass::ALL {
+        // Grouped GEMMs are for GPUs.
+        assert_eq!(classes.contains(&class), class != KernelClass::GroupedGemm);
+    }
+
+    let shipped = KernelCurves::embedded("h200").unwrap();
+    let (file, fitted) = measured_device(&measured, None, &shipped, "2026-01-01T00:00:00Z");
+    assert!(
+        fitted.borrowed.contains(&"grouped".to_owned()),
+        "{:?}",
+        fitted.borrowed
+    );
+    assert!(!fitted.borrowed.contains(&"gemm".to_owned()));
+    // What is written is read again.
+    let text = serde_json::to_string(&file).unwrap();
+    let read = DeviceFile::read(&text, "cpu.yaml").unwrap();
+    let device = read.device("cpu.yaml").unwrap();
+    assert_eq!(device.curves.as_ref(), Some(&fitted.curves));
+    assert!(device.curves.unwrap().source.contains("on cpu with torch"));
+
+    // Time that is up leaves kernels out, and a GPU that is not there is an error with its reason.
+    let none = Measure {
+        seconds: 0.0,
+        ..request.clone()
+    };
+    let found = worker.measure(&none, &mut interrupt, &mut |_| ()).unwrap();
+    assert!(
+        found.samples.is_empty() && found.skipped > 100,
+        "{}",
+        found.skipped
+    );
+    let gpu = Measure {
+        device: "cuda:7".to_owned(),
+        ..request
+    };
+    let error = worker
+        .measure(&gpu, &mut interrupt, &mut |_| ())
+        .unwrap_err();
+    match error.problem {
+        Problem::Failed(failure) => assert!(
+            matches!(failure.kind, FailureKind::Missing | FailureKind::BadRequest),
+            "{failure:?}"
+        ),
+        other => panic!("{other}"),
+    }
+    worker.finish(&mut interrupt).unwrap();
+}
+
+fn design(text: &Value) -> serde_json::Map<String, Value> {
+    text.as_object().unwrap().clone()
+}
+
+#[test]
+fn models_without_a_family_are_traced() {
+    let Some((mut worker, mut interrupt)) = start() else {
+        return;
+    };
+    let mamba2 = json!({"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "state_size": 16,
+        "num_hidden_layers": 2, "vocab_size": 128, "n_groups": 1, "expand": 2, "chunk_size": 16});
+    let t5 = json!({"model_type": "t5", "d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 128, "num_layers": 2, "vocab_size": 128,
+        "decoder_start_token_id": 0});
+    let hybrid = json!({"model_type": "falcon_h1", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 128, "mamba_d_ssm": 64, "mamba_n_heads": 4,
+        "mamba_d_head": 16, "mamba_d_state": 16, "mamba_chunk_size": 16});
+    for (config, parameters) in [(&mamba2, 72_752), (&t5, 173_056), (&hybrid, 120_600)] {
+        let request = Trace {
+            config: design(config),
+            dtype: None,
+            batch: 2,
+            prompt: 32,
+            contexts: vec![32, 48],
+        };
+        let traced = worker.trace(&request, &mut interrupt).unwrap();
+        assert_eq!(traced.parameters, parameters, "{config}");
+        assert_eq!(traced.weight_bytes.0, 2 * parameters);
+        assert!(traced.cache_bytes.0 > 0);
+        assert!(traced.prefill.flops() > traced.decode[0].flops());
+        assert!(traced.decode.iter().all(|step| step.launches() > 50));
+        assert!(traced.decode[1].bytes() >= traced.decode[0].bytes());
+        let gemms = traced.prefill.kernels.iter();
+        assert!(
+            gemms
+                .clone()
+                .any(|one| matches!(one.kernel, Kernel::Gemm { .. }))
+        );
+    }
+    let unknown = Trace {
+        config: design(&json!({"model_type": "no_such_model"})),
+        dtype: None,
+        batch: 1,
+        prompt: 8,
+        contexts: vec![8],
+    };
+    let error = worker.trace(&unknown, &mut interrupt).unwrap_err();
+    assert!(error.to_string().contains("no_such_model"), "{error}");
+    let empty = Trace {
+        batch: 0,
+        ..unknown
+    };
+    let error = worker.trace(&empty, &mut interrupt).unwrap_err();
+    assert!(error.to_string().contains("must be positive"), "{error}");
+    worker.finish(&mut interrupt).unwrap();
+}

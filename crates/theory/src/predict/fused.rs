@@ -1,0 +1,358 @@
+//! Fused kernels: what Inductor makes of a decode step, and what serving engines run.
+//!
+//! Counted in traces on an H200 (`fixtures/h200/runs/compile05`): norms with the addition before them are one kernel, rotation of keys writes
+//! them into the cache, activations of a gate and the product are one. Serving engines also join projections of one input,
+//! read the KV cache where it is, and absorb the up-projections of latent attention in decode.
+
+use super::eager::{equal_tokens, random_tokens};
+use crate::{
+    Formats, Model, Pass, Routing, Workload,
+    block::{
+        Attention, FeedForward, Layer, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe,
+        Projections,
+    },
+    kernels::{Access, Kernel},
+    model::Decoder,
+};
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Style {
+    /// transformers compiled: a static cache of this length, masks, keys and values repeated for each head.
+    Compiled { length: f64 },
+    /// vLLM and its like.
+    Serving,
+}
+
+struct Step<'s> {
+    sink: &'s mut dyn FnMut(&Kernel, f64),
+    style: Style,
+    batch: f64,
+    queries: f64,
+    past: f64,
+    rows: f64,
+    /// Bytes of an activation, of a weight, and of an element of the KV cache.
+    size: f64,
+    weight: f64,
+    cached: f64,
+    layers: f64,
+    distinct_tokens: f64,
+}
+
+pub(super) fn lower(
+    model: &Model,
+    workload: &Workload,
+    pass: &Pass,
+    past: f64,
+    style: Style,
+    sink: &mut dyn FnMut(&Kernel, f64),
+) -> bool {
+    let Some(decoder) = &model.decoder else {
+        return false;
+    };
+    let formats = model.formats(&workload.precision);
+    let mut step = Step {
+        sink,
+        style,
+        batch: pass.batch as f64,
+        queries: pass.queries as f64,
+        past,
+        rows: pass.rows() as f64,
+        size: f64::from(formats.activations.bits()) / 8.0,
+        weight: weight_bytes(&formats),
+        cached: f64::from(formats.kv.bits()) / 8.0,
+        layers: 1.0,
+        distinct_tokens: 1.0,
+    };
+    step.decoder(decoder, workload, pass);
+    true
+}
+
+/// Bytes of an element of a quantizable matrix, scales included; exactly 1 where matrix units multiply 8 bits.
+fn weight_bytes(formats: &Formats) -> f64 {
+    const SIDE: u64 = 4096;
+    if formats.compute.bits() == 8 && formats.weights.element().bits() == 8 {
+        return 1.0;
+    }
+    formats.weights.bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64
+}
+
+impl Step<'_> {
+    fn emit(&mut self, kernel: &Kernel) {
+        let layers = self.layers;
+        (self.sink)(kernel, layers);
+    }
+
+    fn serving(&self) -> bool {
+        self.style == Style::Serving
+    }
+
+    fn stream(&mut self, access: Access, bytes: f64, elements: f64) {
+        self.emit(&Kernel::Stream {
+            access,
+            bytes,
+            elements,
+            width: 0.0,
+        });
+    }
+
+    fn gemm_of(&mut self, rows: f64, n: f64, k: f64, size: f64) {
+        self.emit(&Kernel::Gemm {
+            groups: 1.0,
+            m: rows,
+            n,
+            k,
+            size,
+            aligned: n % 8.0 == 0.0 && k % 8.0 == 0.0,
+        });
+    }
+
+    fn gemm(&mut self, linear: &Linear) {
+        let (rows, weight) = (self.rows, self.weight);
+        // Activations are brought to 8 bits first.
+        if weight == 1.0 {
+            let elements = rows * linear.inputs as f64;
+            self.stream(Access::Pointwise, elements * 3.0, elements);
+        }
+        self.gemm_of(rows, linear.outputs as f64, linear.inputs as f64, weight);
+    }
+
+    /// Projections of one input: joined where an engine joins them.
+    fn gemms(&mut self, linears: &[&Linear]) {
+        if !self.serving() {
+            linears.iter().for_each(|linear| self.gemm(linear));
+            return;
+        }
+        if let Some(first) = linears.first() {
+            let outputs = linears.iter().map(|linear| linear.outputs).sum();
+            self.gemm(&Linear {
+                outputs,
+                ..(*first).clone()
+            });
+        }
+    }
+
+    /// A norm with the addition of the residual before it.
+    fn norm(&mut self, elements: f64) {
+        self.stream(Access::Transcendental, 4.0 * elements * self.size, elements);
+    }
+
+    fn decoder(&mut self, decoder: &Decoder, workload: &Workload, pass: &Pass) {
+        let embedded = self.rows * decoder.embedding.width as f64;
+        self.stream(Access::Gather, 2.0 * embedded * self.size, embedded);
+        let random = match workload.routing {
+            Routing::Random { token_kinds } if self.queries <= 1.0 => {
+                random_tokens(decoder, self.batch, self.past, token_kinds.max(1) as f64)
+            }
+            _ => Vec::new(),
+        };
+        for (index, group) in decoder.groups.iter().enumerate() {
+            self.layers = group.layers.len() as f64;
+            self.distinct_tokens = match (&group.layer.feed, workload.routing) {
+                (FeedForward::Moe(moe), Routing::Measured { prefill, decode }) => {
+                    equal_tokens(moe, if self.queries > 1.0 { prefill } else { decode })
+                }
+                _ => random.get(index).copied().unwrap_or(self.rows),
+            };
+            self.layer(&group.layer);
+        }
+        self.layers = 1.0;
+        self.norm(embedded);
+        let logits = self.batch * pass.logits as f64;
+        if logits > 0.0 {
+            let head = &decoder.head.linear;
+            let (n, k) = (head.outputs as f64, head.inputs as f64);
+            self.gemm_of(logits, n, k, self.size);
+            // The next token.
+            self.stream(Access::Pointwise, logits * n * 6.0, logits * n);
+            self.stream(Access::Pointwise, logits * n * 4.0, logits * n);
+        }
+    }
+
+    fn layer(&mut self, layer: &Layer) {
+        let elements = self.rows * layer.width as f64;
+        self.norm(elements);
+        match &layer.mixer {
+            Mixer::Attention(attention) => self.attention(attention),
+            Mixer::Mla(latent) => self.latent(latent),
+        }
+        for norm in [&layer.after_mixer_norm, &layer.after_feed_norm] {
+            if norm.is_some() {
+                self.norm(elements);
+            }
+        }
+        self.norm(elements);
+        match &layer.feed {
+            FeedForward::Dense(mlp) => self.mlp(mlp),
+            FeedForward::Moe(moe) => self.moe(moe),
+        }
+        if !self.serving() {
+            // The residual is written back by a kernel of its own.
+            self.stream(Access::Pointwise, 3.0 * elements * self.size, elements);
+        }
+    }
+
+    fn attention(&mut self, attention: &Attention) {
+        match &attention.projections {
+            Projections::Separate { q, k, v } => self.gemms(&[q, k, v]),
+            Projections::Fused { qkv, .. } => self.gemm(qkv),
+        }
+        let width = attention.head_dim as f64;
+        let (heads, kv_heads) = (attention.heads as f64, attention.kv_heads as f64);
+        let (query, key) = (self.rows * heads * width, self.rows * kv_heads * width);
+        for (norm, elements) in [(&attention.q_norm, query), (&attention.k_norm, key)] {
+            if norm.is_some() {
+                self.stream(Access::Transcendental, 2.0 * elements * self.size, elements);
+            }
+        }
+        if attention.rope.is_some() {
+            self.stream(Access::Pointwise, 2.0 * query * self.size, query);
+        }
+        // Keys and values into the cache: by one kernel, or with the rotation of keys.
+        let written = key * (self.size + self.cached);
+        if self.serving() {
+            self.stream(Access::Gather, 2.0 * written, 2.0 * key);
+        } else {
+            self.stream(Access::Pointwise, written, key);
+            self.stream(Access::Pointwise, written, key);
+        }
+        let window = attention.window.map(|window| window as f64);
+        let (keys, masked) = match self.style {
+            Style::Serving => {
+                let all = self.past + self.queries;
+                (
+                    window.map_or(all, |window| all.min(window + self.queries)),
+                    false,
+                )
+            }
+            Style::Compiled { length } => {
+                (window.map_or(length, |window| length.min(window)), true)
+            }
+        };
+        let mut shared = kv_heads;
+        if masked {
+            let one = self.batch * keys * width;
+            if kv_heads < heads {
+                for _ in 0..2 {
+                    self.stream(
+                        Access::Pointwise,
+                        one * (heads + kv_heads) * self.size,
+                        one * heads,
+                    );
+                }
+                shared = heads;
+            }
+            let scores = self.batch * self.queries * keys;
+            self.stream(Access::Pointwise, 3.0 * scores, scores);
+        }
+        self.attend([heads, shared, keys, width, width], masked);
+        self.gemm(&attention.output);
+    }
+
+    /// Heads, KV heads, keys, and elements of a key and of a value.
+    fn attend(&mut self, [heads, kv_heads, keys, key_dim, value_dim]: [f64; 5], masked: bool) {
+        self.emit(&Kernel::Attention {
+            batch: self.batch,
+            heads,
+            kv_heads,
+            queries: self.queries,
+            keys,
+            key_dim,
+            value_dim,
+            causal: self.queries > 1.0 && !masked,
+            masked,
+        });
+    }
+
+    fn latent(&mut self, latent: &Mla) {
+        let rows = self.rows;
+        match &latent.query {
+            MlaQuery::Direct(q) => self.gemms(&[q, &latent.kv_down]),
+            MlaQuery::LowRank { down, norm, up } => {
+                self.gemms(&[down, &latent.kv_down]);
+                self.norm(rows * norm.width as f64);
+                self.gemm(up);
+            }
+        }
+        self.norm(rows * latent.rank as f64);
+        let heads = latent.heads as f64;
+        let (nope, rope) = (latent.nope_dim as f64, latent.rope_dim as f64);
+        let (rank, value) = (latent.rank as f64, latent.value_dim as f64);
+        let rotated = rows * heads * rope;
+        self.stream(Access::Pointwise, 2.0 * rotated * self.size, rotated);
+        let new = rows * (rank + rope);
+        self.stream(Access::Gather, new * (self.size + self.cached), new);
+        let keys = self.past + self.queries;
+        if self.queries > 1.0 || !self.serving() {
+            let up = &latent.kv_up;
+            self.gemm_of(
+                self.batch * keys,
+                up.outputs as f64,
+                up.inputs as f64,
+                self.weight,
+            );
+            self.attend([heads, heads, keys, nope + rope, value], false);
+        } else {
+            let size = self.size;
+            let absorbed = |n: f64, k: f64| Kernel::Gemm {
+                groups: heads,
+                m: rows,
+                n,
+                k,
+                size,
+                aligned: true,
+            };
+            self.emit(&absorbed(rank, nope));
+            self.attend([heads, 1.0, keys, rank + rope, rank], false);
+            self.emit(&absorbed(value, rank));
+        }
+        self.gemm(&latent.output);
+    }
+
+    fn mlp(&mut self, mlp: &Mlp) {
+        match &mlp.input {
+            MlpInput::Plain(up) => self.gemm(up),
+            MlpInput::Gated { gate, up } => self.gemms(&[gate, up]),
+            MlpInput::Fused(both) => self.gemm(both),
+        }
+        let elements = self.rows * mlp.down.inputs as f64;
+        self.stream(Access::Pointwise, 3.0 * elements * self.size, elements);
+        self.gemm(&mlp.down);
+    }
+
+    fn moe(&mut self, moe: &Moe) {
+        let experts = &moe.experts;
+        let (rows, size) = (self.rows, self.size);
+        let gate = &moe.router.gate;
+        self.gemm_of(rows, gate.outputs as f64, gate.inputs as f64, size);
+        let (count, pairs) = (experts.count as f64, rows * experts.top_k as f64);
+        let (hidden, inner) = (experts.hidden as f64, experts.intermediate as f64);
+        // Choice of experts, and where their rows begin.
+        self.stream(Access::Softmax, rows * count * 4.0, rows * count);
+        self.stream(Access::Histogram, pairs * 8.0, pairs);
+        self.stream(Access::Scan, count * 8.0, count);
+        self.grouped(count, pairs, 2.0 * inner, hidden);
+        self.stream(Access::Pointwise, 3.0 * pairs * inner * size, pairs * inner);
+        self.grouped(count, pairs, hidden, inner);
+        self.stream(
+            Access::Pointwise,
+            (pairs + rows) * hidden * size,
+            rows * hidden,
+        );
+        if let Some(shared) = &moe.shared {
+            self.mlp(shared);
+            self.stream(Access::Pointwise, 3.0 * rows * hidden * size, rows * hidden);
+        }
+    }
+
+    fn grouped(&mut self, experts: f64, pairs: f64, n: f64, k: f64) {
+        let (tokens, size) = (self.distinct_tokens, self.weight);
+        self.emit(&Kernel::Grouped {
+            experts,
+            tokens,
+            pairs,
+            n,
+            k,
+            size,
+        });
+    }
+}

@@ -1,0 +1,37 @@
+//! From a step to the kernels that an implementation launches for it.
+
+use super::{eager, efficiency::Implementation, fused};
+use crate::{Model, Pass, Workload, kernels::Kernel};
+
+/// Sends the kernels of one step of `pass` to `sink`, with how often each is launched. The step finds `past` cached tokens.
+/// Returns false for a model without a decoder.
+pub(super) fn lower(
+    implementation: Implementation,
+    model: &Model,
+    workload: &Workload,
+    (pass, past): (&Pass, f64),
+    sink: &mut dyn FnMut(&Kernel, f64),
+) -> bool {
+    let decodes = pass.queries == 1 && past > 0.0;
+    match implementation {
+        Implementation::HfEager => eager::lower(model, workload, pass, past, None, sink),
+        Implementation::TorchCompile if decodes => {
+            let style = fused::Style::Compiled {
+                length: positions(model, workload),
+            };
+            fused::lower(model, workload, pass, past, style, sink)
+        }
+        Implementation::HfGraph | Implementation::TorchCompile => {
+            let length = positions(model, workload);
+            eager::lower(model, workload, pass, past, Some(length), sink)
+        }
+        Implementation::Vllm => {
+            fused::lower(model, workload, pass, past, fused::Style::Serving, sink)
+        }
+    }
+}
+
+/// Positions of a KV cache that has its full size from the start.
+fn positions(model: &Model, workload: &Workload) -> f64 {
+    (model.context(workload) + workload.decode_steps()) as f64 + 1.0
+}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +32,29 @@ def test_the_script_with_steps_leaves_a_run(binary: Path, tmp_path: Path) -> Non
     assert found.steps.column("phase") == ["prefill"] + ["decode"] * 4
     assert found.steps.column("cached_tokens") == [0, 32, 34, 36, 38]
     assert found.metrics["model"]["family"] == "qwen2"
+
+
+def test_the_server_is_loaded_and_ended(binary: Path, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = f"{sys.executable} {PYTHON / 'examples/openai_server.py'} --layers 2 --hidden 64 --device cpu --port {port}"
+    done = subprocess.run(
+        [
+            *(binary, "bench", "--serve", server, "--no-record", "--requests", "4", "--concurrency", "2"),
+            *("--prompt-tokens", "12", "--output-tokens", "5", "--warmup", "1", "--json", "-o", "run"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PYTHON)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["completed"], found["failed"], found["total_output_tokens"]) == (4, 0, 20)
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        pass
 
 
 @pytest.mark.slow

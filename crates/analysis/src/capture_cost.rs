@@ -12,6 +12,8 @@ use crate::phase_analysis::PhaseAnalysis;
 
 /// A captured pass that took this many times as long as plain ones is another pass than they are.
 const MUCH: f64 = 1.5;
+/// Recording makes nothing faster: plain passes that took longer than this share allows were disturbed.
+const FASTER: f64 = 0.9;
 
 impl PhaseAnalysis {
     /// Whether recording, or what else the machine did meanwhile, made the pass that the phase is judged by much longer.
@@ -60,10 +62,17 @@ impl CaptureCost {
 /// The phases that were recorded in a pass which is not like the others.
 pub(crate) fn issues<'p>(phases: impl Iterator<Item = &'p PhaseAnalysis>) -> Vec<Issue> {
     phases
-        .filter(|phase| phase.is_slowed_by_capture())
         .filter_map(|phase| {
-            let issue = Issue::warning("run.slowed_by_capture").with("phase", phase.name());
-            Some(issue.with("ratio", phase.capture_ratio?))
+            let ratio = phase.capture_ratio?;
+            let code = if phase.is_slowed_by_capture() {
+                "run.slowed_by_capture"
+            } else if ratio < FASTER {
+                "run.plain_pass_slower"
+            } else {
+                return None;
+            };
+            let issue = Issue::warning(code).with("phase", phase.name());
+            Some(issue.with("ratio", ratio))
         })
         .collect()
 }

@@ -395,6 +395,44 @@ fn kernels_are_matched_by_module() {
     }
 }
 
+/// The model caps its logits itself, in no module: three kernels after the head.
+#[test]
+fn soft_capping_of_logits_is_matched_outside_of_modules() {
+    const CAP: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::tanh_kernel_cuda<float>>(int)";
+    let config = json!({
+        "model_type": "gemma2", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1024,
+        "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0, "torch_dtype": "float32",
+    });
+    let model = Model::from_config(&config, None).unwrap();
+    let workload = Workload {
+        prompt: 16,
+        new_tokens: 3,
+        ..Workload::default()
+    };
+    let mut eager = Eager::new();
+    eager.range("decode", |eager| {
+        for _ in 0..2 {
+            eager.range("decode_step", |eager| {
+                eager.step(2, "model.");
+                for _ in 0..3 {
+                    eager.kernel(CAP);
+                }
+            });
+        }
+    });
+    let analysis = analyzed(&eager.builder.finish(), &model, &workload);
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    let cap = decode.by_path.iter().find(|g| g.name == "logits_softcap");
+    let cap = cap.map(|group| (group.calls, group.measured_ns.0));
+    assert_eq!(cap, Some((2, 6 * 50)));
+    let outside = decode
+        .unmatched
+        .iter()
+        .filter(|row| row.reason == UnmatchedReason::OutsideModules);
+    assert_eq!(outside.count(), 0);
+}
+
 /// A decode of Qwen2.5-0.5B as a CUDA graph on an H200, recorded by our library: nodes know the modules that they were
 /// captured in.
 #[test]

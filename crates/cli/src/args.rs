@@ -37,7 +37,7 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the main job: compose the config, execute, analyze, report.
+    /// Profile a model: compose the config, run, analyze, report.
     #[command(after_help = "\
 Examples:
   llmprof run                                        the default job
@@ -110,7 +110,7 @@ Examples:
     /// Simulate a serving engine under a load: TTFT, TPOT, goodput, best settings, number of GPUs.
     ///
     /// Continuous batching as vLLM schedules it, step by step, with step times from the predictor or fitted to a recorded server.
-    /// Exit code 1: an objective (--slo) is not met.
+    /// Exit code 1: an SLO (--slo) is not met.
     #[command(after_help = "\
 Examples:
   llmprof simulate model=llama3_1_8b hardware.spec=h200 --rate 8 --prompt-tokens 512 --slo 'ttft:p99<500ms'
@@ -121,7 +121,7 @@ Examples:
     /// Load-test a serving endpoint, watch the server, and say where each request's time went.
     ///
     /// OpenAI-compatible completions and chat, streaming or not. Latencies count from when a request was due; tokens are what
-    /// the server's usage, or a tokenizer, counts. Exit code 1: an objective (--slo) was not met.
+    /// the server's usage, or a tokenizer, counts. Exit code 1: an SLO (--slo) was not met.
     #[command(after_help = "\
 Examples:
   llmprof bench http://localhost:8000 --rate 4 --requests 200

@@ -162,7 +162,7 @@ fn split_part(text: &str) -> Result<(String, f64), String> {
 /// What to do with the sources of others.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExternalsCommand {
-    /// Put each where third_party/externals.yaml declares it, at its pinned revision.
+    /// Check out each source that third_party/externals.yaml declares, at its pinned revision.
     Init(ExternalsArgs),
     /// Move pins to the newest revisions of their branches, and the sources with them.
     Update(ExternalsArgs),

@@ -11,6 +11,7 @@ mod args_kernels;
 mod calibration;
 mod clock;
 mod commands;
+mod engine_trace;
 mod failure;
 mod fit;
 mod moved_keys;

@@ -121,6 +121,20 @@ impl Subject {
         Ok(())
     }
 
+    /// Adds edits of the design that the command line made: the name alone would stand for another model.
+    pub(crate) fn name_edits(&mut self, overrides: &[String]) {
+        let edit = |text: &String| {
+            let (key, value) = text.trim_start_matches('+').split_once('=')?;
+            let key = key.strip_prefix("model.")?;
+            let is_design = !ModelPlan::KEYS.contains(&key);
+            is_design.then(|| format!("{key}={value}"))
+        };
+        let edits: Vec<String> = overrides.iter().filter_map(edit).collect();
+        if !edits.is_empty() {
+            self.name = format!("{} ({})", self.name, edits.join(", "));
+        }
+    }
+
     /// Puts it into a record.
     pub(crate) fn describe(&self, record: &mut RunRecord) {
         record.name.clone_from(&self.name);

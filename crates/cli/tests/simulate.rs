@@ -131,7 +131,7 @@ fn trace(folder: &Path) -> String {
                 "execute_context_{}({prompt})_generation_{sequences}({sequences})",
                 i32::from(prompt > 0)
             );
-            let event = format!(r#"{{"ph":"X","name":"{name}","ts":{at},"dur":{time}}}"#);
+            let event = format!(r#"{{"ph":"X","cat":"user_annotation","pid":1,"tid":1,"name":"{name}","ts":{at},"dur":{time}}}"#);
             at += time;
             event
         })

@@ -1,10 +1,11 @@
-//! What would make a server faster, with evidence and a bound, or why nothing is concluded.
+//! What would make a server faster, or why nothing is concluded.
 
+use llmprof_traffic::served::{
+    Finding, FindingKind, LatencyPart, MeanParts, NoFindings, QueueLimit,
+};
 use llmprof_units::Nanos;
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    parts::{MeanParts, Parts},
     self_check::SelfCheck,
     server::families::{Gauges, ServerWindow},
 };
@@ -14,28 +15,11 @@ const WORTH: f64 = 0.1;
 /// A KV cache this full decides how many requests run.
 const KV_FULL: f64 = 0.9;
 
-/// A conclusion about the server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// A stable name.
-    pub code: String,
-    /// What was seen, with numbers.
-    pub evidence: String,
-    /// What to change.
-    pub knob: String,
-    /// What a change gains at most, with numbers.
-    pub upper_bound: String,
-    /// The same as a share of the mean latency: what findings are ordered by.
-    pub share_of_latency: f64,
-}
-
 /// What rules look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     /// The client.
     pub self_check: &'a SelfCheck,
-    /// Each request.
-    pub parts: &'a [Parts],
     /// The mean request.
     pub mean: Option<&'a MeanParts>,
     /// What the server says of the window.
@@ -47,12 +31,12 @@ pub struct Evidence<'a> {
 }
 
 /// Conclusions, the one with most to gain first; the error is why there are none.
-pub fn findings(evidence: Evidence<'_>) -> Result<Vec<Finding>, String> {
+pub fn findings(evidence: Evidence<'_>) -> Result<Vec<Finding>, NoFindings> {
     if !evidence.self_check.kept_up {
-        return Err("the client did not keep up, so its latencies are not the server's".to_owned());
+        return Err(NoFindings::ClientTooSlow);
     }
     let Some(mean) = evidence.mean.filter(|mean| mean.e2e_ms > 0.0) else {
-        return Err("no request streamed to its end".to_owned());
+        return Err(NoFindings::NoCompleteStream);
     };
     let mut found = Vec::new();
     found.extend(queueing(&evidence, mean));
@@ -64,9 +48,8 @@ pub fn findings(evidence: Evidence<'_>) -> Result<Vec<Finding>, String> {
     Ok(found)
 }
 
-fn part(mean: &MeanParts, name: &str) -> Option<f64> {
-    let found = mean.parts.iter().find(|part| part.name == name)?;
-    (found.mean_ms >= WORTH * mean.e2e_ms).then_some(found.mean_ms)
+fn worthy(mean: &MeanParts, part: LatencyPart) -> Option<f64> {
+    Some(mean.ms(part)).filter(|ms| *ms > 0.0 && *ms >= WORTH * mean.e2e_ms)
 }
 
 fn most(gauges: &[(Nanos, Gauges)], value: impl Fn(&Gauges) -> Option<f64>) -> Option<f64> {
@@ -74,133 +57,95 @@ fn most(gauges: &[(Nanos, Gauges)], value: impl Fn(&Gauges) -> Option<f64>) -> O
 }
 
 fn queueing(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
-    let queue = part(mean, "queueing")?;
-    let kv = most(evidence.gauges, |g| g.kv_usage);
-    let running = most(evidence.gauges, |g| g.running);
-    let waiting = most(evidence.gauges, |g| g.waiting);
-    let seen = |name: &str, value: Option<f64>| {
-        value.map_or(String::new(), |value| {
-            format!(", {name} at most {value:.0}")
-        })
-    };
-    let (cause, knob) = match kv {
-        Some(kv) if kv >= KV_FULL => (
-            format!(", KV cache {:.0} % full", 100.0 * kv),
-            "the KV cache decides how many requests run: give it more memory (gpu_memory_utilization), store it in fp8 (kv_cache_dtype), or serve shorter contexts",
-        ),
-        Some(kv) => (
-            format!(", KV cache {:.0} % full at most", 100.0 * kv),
-            "room in the KV cache is left: raise max_num_seqs (max_num_batched_tokens for long prompts), else add replicas",
-        ),
-        None => (
-            String::new(),
-            "raise max_num_seqs while the KV cache has room, else add replicas",
-        ),
-    };
+    let queue_ms = worthy(mean, LatencyPart::Queueing)?;
+    let kv_usage_max = most(evidence.gauges, |g| g.kv_usage);
     Some(Finding {
-        code: "server_queueing".to_owned(),
-        evidence: format!(
-            "requests queue {queue:.1} ms of {:.1} ms{}{}{cause}",
-            mean.e2e_ms,
-            seen("running", running),
-            seen("waiting", waiting)
-        ),
-        knob: knob.to_owned(),
-        upper_bound: format!("mean TTFT lower by {queue:.1} ms"),
-        share_of_latency: queue / mean.e2e_ms,
+        kind: FindingKind::ServerQueueing {
+            queue_ms,
+            e2e_ms: mean.e2e_ms,
+            running_max: most(evidence.gauges, |g| g.running),
+            waiting_max: most(evidence.gauges, |g| g.waiting),
+            kv_usage_max,
+            limit: match kv_usage_max {
+                Some(kv) if kv >= KV_FULL => QueueLimit::KvCache,
+                Some(_) => QueueLimit::Scheduler,
+                None => QueueLimit::Unknown,
+            },
+        },
+        share_of_latency: queue_ms / mean.e2e_ms,
     })
 }
 
 fn others_prefill(mean: &MeanParts) -> Option<Finding> {
-    let wait = part(mean, "waiting for other requests' prefill")?;
-    let decode = mean.parts.iter().find(|part| part.name == "decode");
-    let decode = decode.map_or(0.0, |part| part.mean_ms) + wait;
+    let wait_ms = worthy(mean, LatencyPart::OthersPrefill)?;
     Some(Finding {
-        code: "prefill_interrupts_decode".to_owned(),
-        evidence: format!(
-            "decode waits {wait:.1} ms of {decode:.1} ms for other requests' prefill: gaps in which another first token came are that much longer"
-        ),
-        knob: "enable chunked prefill, or lower max_num_batched_tokens so that a chunk takes less; prefill on other GPUs removes it".to_owned(),
-        upper_bound: format!("mean TPOT lower by {:.0} %", 100.0 * wait / decode),
-        share_of_latency: wait / mean.e2e_ms,
+        kind: FindingKind::PrefillInterruptsDecode {
+            wait_ms,
+            decode_ms: mean.ms(LatencyPart::Decode) + wait_ms,
+        },
+        share_of_latency: wait_ms / mean.e2e_ms,
     })
 }
 
 fn preemption(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
-    let count = evidence.window?.preemptions.filter(|count| *count > 0.0)?;
-    let stall = mean
-        .parts
-        .iter()
-        .find(|part| part.name == "preemption and stalls")
-        .map_or(0.0, |part| part.mean_ms);
+    let requests = evidence.window?.preemptions.filter(|count| *count > 0.0)?;
+    let stall_ms = mean.ms(LatencyPart::Stalls);
     Some(Finding {
-        code: "preemption".to_owned(),
-        evidence: format!(
-            "the server preempted {count:.0} requests: their KV cache was dropped and computed again"
-        ),
-        knob: "give the KV cache more memory, store it in fp8, or lower max_num_seqs".to_owned(),
-        upper_bound: format!("mean latency lower by {stall:.1} ms, where stalls are preemptions"),
-        share_of_latency: stall / mean.e2e_ms,
+        kind: FindingKind::Preemption { requests, stall_ms },
+        share_of_latency: stall_ms / mean.e2e_ms,
     })
 }
 
 fn prefix_cache(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
     let hits = evidence.window?.prefix_cache_hit_rate.unwrap_or(0.0);
-    let missed = evidence.shared_prefix - hits;
-    if evidence.shared_prefix < 0.2 || missed < evidence.shared_prefix / 2.0 {
+    let shared = evidence.shared_prefix;
+    let missed = shared - hits;
+    if shared < 0.2 || missed < shared / 2.0 {
         return None;
     }
-    let prefill = part(mean, "prefill")?;
+    let gain_ms = worthy(mean, LatencyPart::Prefill)? * missed;
     Some(Finding {
-        code: "prefix_cache_misses".to_owned(),
-        evidence: format!(
-            "prompts share {:.0} % of their tokens, the prefix cache has {:.0} % of them",
-            100.0 * evidence.shared_prefix,
-            100.0 * hits
-        ),
-        knob: "enable prefix caching (enable_prefix_caching), or give the KV cache room to keep prefixes".to_owned(),
-        upper_bound: format!("mean TTFT lower by {:.1} ms", prefill * missed),
-        share_of_latency: prefill * missed / mean.e2e_ms,
+        kind: FindingKind::PrefixCacheMisses {
+            shared,
+            hits,
+            gain_ms,
+        },
+        share_of_latency: gain_ms / mean.e2e_ms,
     })
 }
 
 fn network(mean: &MeanParts) -> Option<Finding> {
-    let outside = part(mean, "network and API server")?;
+    let outside_ms = worthy(mean, LatencyPart::Network)?;
     Some(Finding {
-        code: "outside_of_the_engine".to_owned(),
-        evidence: format!(
-            "{outside:.1} ms before the first token are neither queueing nor prefill"
-        ),
-        knob: "look at the API server: tokenizer, its processes (api_server_count), proxies, TLS"
-            .to_owned(),
-        upper_bound: format!("mean TTFT lower by {outside:.1} ms"),
-        share_of_latency: outside / mean.e2e_ms,
+        kind: FindingKind::OutsideOfTheEngine { outside_ms },
+        share_of_latency: outside_ms / mean.e2e_ms,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::parts::MeanPart;
+    use llmprof_traffic::served::{MeanPart, PartSource};
 
-    fn mean(parts: &[(&str, f64)]) -> MeanParts {
+    use super::*;
+
+    fn mean(parts: &[(LatencyPart, f64)]) -> MeanParts {
         MeanParts {
             requests: 10,
             e2e_ms: parts.iter().map(|(_, ms)| ms).sum(),
             parts: parts
                 .iter()
-                .map(|(name, mean_ms)| MeanPart {
-                    name: (*name).to_owned(),
+                .map(|(part, mean_ms)| MeanPart {
+                    part: *part,
                     mean_ms: *mean_ms,
                     p99_ms: None,
-                    source: String::new(),
+                    source: PartSource::ClientTimestamps,
                 })
                 .collect(),
             not_split: Vec::new(),
         }
     }
 
-    fn codes(mean: &MeanParts, kv: f64, kept_up: bool) -> Result<Vec<String>, String> {
+    fn found(mean: &MeanParts, kv: f64, kept_up: bool) -> Result<Vec<FindingKind>, NoFindings> {
         let check = SelfCheck {
             kept_up,
             ..SelfCheck::default()
@@ -212,36 +157,49 @@ mod tests {
         };
         let found = findings(Evidence {
             self_check: &check,
-            parts: &[],
             mean: Some(mean),
             window: None,
             gauges: &[(Nanos(0), gauges)],
             shared_prefix: 0.0,
         })?;
-        Ok(found.into_iter().map(|f| f.code + " " + &f.knob).collect())
+        Ok(found.into_iter().map(|f| f.kind).collect())
     }
 
     #[test]
-    fn the_largest_part_comes_first_and_the_kv_cache_decides_the_knob() {
+    fn the_largest_part_comes_first_and_the_kv_cache_decides_the_limit() {
         let mean = mean(&[
-            ("queueing", 30.0),
-            ("prefill", 20.0),
-            ("decode", 100.0),
-            ("waiting for other requests' prefill", 50.0),
+            (LatencyPart::Queueing, 30.0),
+            (LatencyPart::Prefill, 20.0),
+            (LatencyPart::Decode, 100.0),
+            (LatencyPart::OthersPrefill, 50.0),
         ]);
-        let found = codes(&mean, 0.3, true).unwrap();
-        assert!(found[0].starts_with("prefill_interrupts_decode"));
-        assert!(found[1].contains("raise max_num_seqs"), "{found:?}");
-        assert!(codes(&mean, 0.97, true).unwrap()[1].contains("gpu_memory_utilization"));
+        let limit = |kv: f64| {
+            let found = found(&mean, kv, true).unwrap();
+            assert_eq!(
+                found[0],
+                FindingKind::PrefillInterruptsDecode {
+                    wait_ms: 50.0,
+                    decode_ms: 150.0
+                }
+            );
+            match found[1] {
+                FindingKind::ServerQueueing { limit, .. } => limit,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(limit(0.3), QueueLimit::Scheduler);
+        assert_eq!(limit(0.97), QueueLimit::KvCache);
     }
 
     #[test]
     fn a_late_client_concludes_nothing() {
-        assert!(codes(&mean(&[("queueing", 30.0)]), 0.5, false).is_err());
-        assert!(codes(&mean(&[]), 0.5, true).is_err());
+        let queueing = mean(&[(LatencyPart::Queueing, 30.0)]);
+        assert_eq!(found(&queueing, 0.5, false), Err(NoFindings::ClientTooSlow));
         assert_eq!(
-            codes(&mean(&[("decode", 30.0)]), 0.5, true).unwrap().len(),
-            0
+            found(&mean(&[]), 0.5, true),
+            Err(NoFindings::NoCompleteStream)
         );
+        let decode = mean(&[(LatencyPart::Decode, 30.0)]);
+        assert_eq!(found(&decode, 0.5, true), Ok(Vec::new()));
     }
 }

@@ -24,4 +24,4 @@ pub mod stub;
 pub mod summary;
 pub mod sweep;
 
-pub use llmprof_traffic::{arrivals, lengths, random, replay, slo, statistics, text_file};
+pub use llmprof_traffic::{arrivals, lengths, random, replay, served, slo, statistics, text_file};

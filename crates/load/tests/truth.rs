@@ -15,6 +15,7 @@ use llmprof_load::{
     prompt::{Prompt, PromptSource},
     record::FailureKind,
     results,
+    served::LatencyPart,
     server::{
         families::Family,
         profile::{ProfileRequest, Profiler},
@@ -258,16 +259,15 @@ fn the_servers_histograms_split_the_mean_request() {
     let mean = parts::mean(&each, Some(&said), &summary).unwrap();
     let sum: f64 = mean.parts.iter().map(|part| part.mean_ms).sum();
     assert!((sum - summary.e2e_ms.unwrap().mean).abs() < 1e-6);
-    let part = |name: &str| mean.parts.iter().find(|p| p.name == name).unwrap().mean_ms;
-    assert!((part("queueing") - truth).abs() < 1e-3);
-    assert!(part("prefill") >= 20.0);
+    assert!((mean.ms(LatencyPart::Queueing) - truth).abs() < 1e-3);
+    assert!(mean.ms(LatencyPart::Prefill) >= 20.0);
     // Without the server nothing is split, and that is said.
     let alone = parts::mean(&each, None, &summary).unwrap();
     assert!(
         alone
             .parts
             .iter()
-            .any(|p| p.name == "queueing, prefill and network")
+            .any(|p| p.part == LatencyPart::UntilFirstToken)
     );
     assert_eq!(alone.not_split.len(), 1);
 }

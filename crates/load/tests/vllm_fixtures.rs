@@ -8,7 +8,6 @@ use llmprof_load::{
     offline, parts, replay, results,
     server::{
         families::Family,
-        steps,
         text::{Kind, Page},
         window::Window,
     },
@@ -124,38 +123,6 @@ fn its_stream_counts_as_its_usage_says() {
         assert!(with_text <= *counted.last().unwrap(), "{name}");
         assert!(finished && is_done, "{name}");
     }
-}
-
-#[test]
-fn its_trace_has_27_steps_whose_tokens_are_its_metrics() {
-    let steps = steps::load(&fixture("rank0.pt.trace.json.gz")).unwrap();
-    assert_eq!(steps.len(), 27);
-    assert!(
-        steps
-            .windows(2)
-            .all(|pair| pair[0].end_unix_ns <= pair[1].start_unix_ns)
-    );
-    // November 2026, by baseTimeNanoseconds.
-    assert_eq!(steps[0].start_unix_ns.0 / 1_000_000_000, 1_794_787_980);
-    assert_eq!(steps[0].prefill.tokens, 48);
-    assert_eq!((steps[0].end_unix_ns - steps[0].start_unix_ns).0, 7_687_369);
-    // Every sequence that decodes makes one token a step.
-    assert!(
-        steps
-            .iter()
-            .all(|step| step.decode.tokens == step.decode.sequences)
-    );
-    let cut = tempfile::NamedTempFile::new().unwrap();
-    let bytes = std::fs::read(fixture("rank0.pt.trace.json.gz")).unwrap();
-    std::fs::write(cut.path(), &bytes[..bytes.len() / 2]).unwrap();
-    assert!(steps::load(cut.path()).is_err(), "a cut trace is no trace");
-}
-
-/// The API server's own trace: nothing of an engine.
-#[test]
-fn the_trace_of_its_api_server_has_no_steps() {
-    let steps = steps::load(&fixture("async_llm.pt.trace.json.gz")).unwrap();
-    assert!(steps.is_empty());
 }
 
 /// `vllm bench serve --save-detailed` against the real server: what its lists give by our arithmetic is what it printed.

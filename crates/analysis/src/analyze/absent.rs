@@ -1,6 +1,7 @@
 //! What cannot be worked out from a record, and why.
 
 use llmprof_record::issue::Issue;
+use llmprof_record::kernel_name::Category;
 use llmprof_theory::ModelError;
 use llmprof_theory::device::Device;
 
@@ -53,7 +54,14 @@ pub(super) fn absent(
     issues: &mut Vec<Issue>,
 ) {
     if !is_counted {
-        issues.push(Issue::warning("run.no_model"));
+        // A program without attention may have no model to name.
+        let mut items = lanes.iter().flat_map(|lane| &lane.items);
+        let code = "run.no_model";
+        issues.push(if items.any(|item| item.category == Category::Attention) {
+            Issue::warning(code)
+        } else {
+            Issue::info(code)
+        });
     } else if device.is_none() {
         issues.push(no_device());
     } else if lanes.len() > 1 {

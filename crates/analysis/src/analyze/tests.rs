@@ -862,6 +862,9 @@ fn a_pass_that_recording_made_another_one_is_named() {
         .with("ratio", 3.02);
     assert_eq!(found, [expected]);
     assert_eq!(capture_cost::issues([phase(1.4, None)].iter()), []);
+    assert_eq!(capture_cost::issues([phase(0.95, None)].iter()), []);
+    let found = capture_cost::issues([phase(0.7, None)].iter());
+    assert_eq!(found[0].code, "run.plain_pass_slower");
     // What a device did is judged by passes without capture.
     assert_eq!(capture_cost::issues([phase(3.0, Some(0))].iter()), []);
 

@@ -23,6 +23,7 @@ use crate::analyze::tracing::Tracing;
 use crate::assumption::Assumption;
 use crate::attribution::operators::OperatorRow;
 use crate::capture_cost;
+use crate::findings::gemm_shapes::ShapedGemms;
 use crate::findings::{Facts, findings, throttling};
 use crate::latency::{Latency, load_time};
 use crate::matching::lanes::{Lane, lanes};
@@ -94,8 +95,7 @@ pub(super) fn of_trace(
         issues.extend(step_count::follow_patterns(
             &mut found, patterns, model, workload, stated,
         ));
-        let most = lanes.iter().map(|lane| lane.items.len()).sum::<usize>();
-        count(&theory, &found, most.saturating_mul(2))
+        count(&theory, &found, most_calls(&lanes))
     });
     let matching = matched(trace, &structure, &lanes, counted.as_ref());
     let tracing = Tracing {
@@ -120,6 +120,7 @@ pub(super) fn of_trace(
         latency: &latency,
         unrecorded_seconds: unrecorded_seconds(&found, record),
         copies_stay_on_device: copies_stay_on_device(trace),
+        gemms: ShapedGemms::of(&timeline),
         phases: phases
             .iter()
             .map(|(phase, passes)| (phase, passes.clone()))
@@ -151,6 +152,12 @@ fn measured_workload(subject: &Subject<'_>, trace: &Trace, structure: &Structure
         routing: measured_routing(&subject.workload, trace, structure),
         ..subject.workload
     }
+}
+
+/// More calls of operators than the trace can show.
+fn most_calls(lanes: &[Lane]) -> usize {
+    let items: usize = lanes.iter().map(|lane| lane.items.len()).sum();
+    items.saturating_mul(2)
 }
 
 fn prefills(found: &[TracePhase]) -> usize {

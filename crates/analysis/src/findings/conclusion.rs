@@ -28,6 +28,8 @@ pub enum Conclusion {
         /// The limit; absent where fusion can remove them.
         binds: Option<Resource>,
     },
+    /// GEMMs above the roofline time of the shapes that the framework recorded; no model is known.
+    GemmShapes { share: f64, roofline_fraction: f64 },
     /// Overhead ops.
     Extra {
         share: f64,
@@ -106,6 +108,7 @@ impl Conclusion {
         match self {
             Self::Idle { .. } => "idle",
             Self::Inefficiency { operators, .. } => return format!("inefficiency.{operators}"),
+            Self::GemmShapes { .. } => "inefficiency.gemm_shapes",
             Self::Extra { .. } => "extra",
             Self::Copies { .. } => "copies",
             Self::Communication { .. } => "communication",

@@ -76,7 +76,8 @@ impl Facts<'_> {
             _ => None,
         };
         if let Some(why) = why {
-            return vec![Finding::abstain("inefficiency", phase, why)];
+            let by_shape = self.gemm_shapes(phase);
+            return vec![by_shape.unwrap_or_else(|| Finding::abstain("inefficiency", phase, why))];
         }
         if hidden_by_the_host(phase) {
             return Vec::new();

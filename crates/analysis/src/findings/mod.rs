@@ -6,6 +6,7 @@ mod devices;
 pub(crate) mod finding;
 mod first_use;
 mod fusion;
+pub(crate) mod gemm_shapes;
 mod losses;
 mod memory;
 pub(crate) mod throttling;
@@ -34,6 +35,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) unrecorded_seconds: f64,
     /// Whether most time of copies and fills is spent inside a device.
     pub(crate) copies_stay_on_device: bool,
+    /// GEMMs by recorded shapes.
+    pub(crate) gemms: Option<gemm_shapes::ShapedGemms>,
     /// Each phase with the passes that it ran.
     pub(crate) phases: Vec<(&'a PhaseAnalysis, Vec<Pass>)>,
 }

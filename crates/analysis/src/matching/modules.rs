@@ -31,6 +31,8 @@ struct Module {
 #[derive(Default)]
 pub(crate) struct ModuleTree {
     modules: Vec<Module>,
+    /// Operators that the model computes itself, in no module below it.
+    of_model: Vec<OperatorKey>,
     by_path: FxHashMap<String, u32>,
     /// By the ends of paths; nothing where several modules have one end.
     by_end: FxHashMap<String, Option<u32>>,
@@ -52,6 +54,8 @@ impl ModuleTree {
             if let Some((above, _)) = path.rsplit_once('.') {
                 let above = tree.module(above);
                 tree.modules[above as usize].below.push(key);
+            } else {
+                tree.of_model.push(key);
             }
         }
         tree
@@ -92,6 +96,24 @@ impl ModuleTree {
             let exact = self.by_path.get(end).copied();
             exact.or_else(|| self.by_end.get(end).copied().flatten())
         })
+    }
+
+    /// The operator that a kernel outside of all modules does the work of: the only one of the model itself that has no range
+    /// and whose kernels look like it (the soft-capping of logits).
+    pub(crate) fn outside(
+        &self,
+        category: Category,
+        name: &str,
+        has_range: impl Fn(u32) -> bool,
+    ) -> Option<OperatorKey> {
+        let Purpose::Operators(group) = purpose(category, name) else {
+            return None;
+        };
+        let mut fitting = self.of_model.iter().filter(|key| {
+            WorkGroup::of(key.1) == group && implements(key.1, category) && !has_range(key.0)
+        });
+        let only = fitting.next().copied()?;
+        fitting.next().is_none().then_some(only)
     }
 
     /// The operators that a kernel in the range of `module` may do the work of, the best first. `has_range` says whether a

@@ -247,13 +247,12 @@ impl<'a, 'm> ByModule<'a, 'm> {
         let mut in_module = Vec::with_capacity(lanes.len());
         for (lane, around) in lanes.iter().zip(&self.ranges.around) {
             in_module.push(around.iter().map(Option::is_some).collect());
-            verdicts.push(
-                lane.items
-                    .iter()
-                    .zip(around)
-                    .map(|(item, run)| self.decide(item, *run))
-                    .collect(),
-            );
+            let mut last = None;
+            let decided = lane.items.iter().zip(around).map(|(item, run)| {
+                last = run.or(last);
+                self.decide(item, *run, last)
+            });
+            verdicts.push(decided.collect());
         }
         Matching {
             units: self.units,
@@ -268,35 +267,56 @@ impl<'a, 'm> ByModule<'a, 'm> {
         }
     }
 
-    fn decide(&mut self, item: &Item, run: Option<ModuleRun>) -> Verdict {
+    /// `last` is the module of the item, or else of the last item before it that lies in one.
+    fn decide(&mut self, item: &Item, run: Option<ModuleRun>, last: Option<ModuleRun>) -> Verdict {
         if let Some(verdict) = without_name(item) {
             return verdict;
         }
-        let name = self.trace.text(item.name);
-        let Some(run) = run else {
-            let named = item
-                .window
-                .is_some_and(|window| self.with_modules.contains(&window));
-            if !named {
-                return by_purpose(self.trace, item, UnmatchedReason::NotNeeded, |group| {
-                    let unit = item
-                        .window
-                        .and_then(|window| self.groups.get(&(window, group)));
-                    unit.copied().map_or(
-                        Verdict::Unmatched(UnmatchedReason::NotNeeded),
-                        Verdict::Unit,
-                    )
-                });
+        match (run, item.window) {
+            (Some(run), _) => self.inside(item, run),
+            (None, Some(window)) if self.with_modules.contains(&window) => {
+                self.outside(item, window, last)
             }
-            return match purpose(item.category, name) {
-                Purpose::Extra => Verdict::Unmatched(UnmatchedReason::NotNeeded),
-                _ => Verdict::Unmatched(UnmatchedReason::OutsideModules),
-            };
-        };
+            (None, _) => self.by_group(item),
+        }
+    }
+
+    /// In a window without ranges of modules.
+    fn by_group(&self, item: &Item) -> Verdict {
+        by_purpose(self.trace, item, UnmatchedReason::NotNeeded, |group| {
+            let unit = item
+                .window
+                .and_then(|window| self.groups.get(&(window, group)));
+            unit.copied().map_or(
+                Verdict::Unmatched(UnmatchedReason::NotNeeded),
+                Verdict::Unit,
+            )
+        })
+    }
+
+    /// Outside of all modules, in a window that has them: `last` tells in which forward pass of the window.
+    fn outside(&mut self, item: &Item, window: usize, last: Option<ModuleRun>) -> Verdict {
+        let name = self.trace.text(item.name);
+        let operator = self.counted.tree_of.get(&window).and_then(|&tree| {
+            self.counted.trees[tree].outside(item.category, name, |path| self.has_range(tree, path))
+        });
+        let calls = operator.and_then(|operator| self.calls.get(&(window, operator)));
+        let instance = last.filter(|last| last.window == window);
+        let instance = instance.map_or(0, |last| last.instance as usize);
+        if let Some(&call) = calls.and_then(|calls| calls.get(instance)) {
+            return self.unit(call);
+        }
+        Verdict::Unmatched(match purpose(item.category, name) {
+            Purpose::Extra => UnmatchedReason::NotNeeded,
+            _ => UnmatchedReason::OutsideModules,
+        })
+    }
+
+    fn inside(&mut self, item: &Item, run: ModuleRun) -> Verdict {
+        let name = self.trace.text(item.name);
         let tree = &self.counted.trees[run.tree];
         let candidates = tree.candidates(run.module, item.category, name, |path| {
-            tree.find(self.counted.script.path_text(path))
-                .is_some_and(|module| self.ranges.has(run.tree, module))
+            self.has_range(run.tree, path)
         });
         let Some(&first) = candidates.first() else {
             return Verdict::Unmatched(UnmatchedReason::NotNeeded);
@@ -310,9 +330,19 @@ impl<'a, 'm> ByModule<'a, 'm> {
             candidates[(*count - 1).min(candidates.len() - 1)]
         };
         let calls = self.calls.get(&(run.window, chosen));
-        let Some(&call) = calls.and_then(|calls| calls.get(run.instance as usize)) else {
-            return Verdict::Unmatched(UnmatchedReason::RanAgain);
-        };
+        match calls.and_then(|calls| calls.get(run.instance as usize)) {
+            Some(&call) => self.unit(call),
+            None => Verdict::Unmatched(UnmatchedReason::RanAgain),
+        }
+    }
+
+    /// Whether the module of an operator has ranges.
+    fn has_range(&self, tree: usize, path: u32) -> bool {
+        let module = self.counted.trees[tree].find(self.counted.script.path_text(path));
+        module.is_some_and(|module| self.ranges.has(tree, module))
+    }
+
+    fn unit(&mut self, call: u32) -> Verdict {
         let units = &mut self.units;
         let roofline = self.counted.script.calls[call as usize].roofline;
         let unit = *self.unit_of.entry(call).or_insert_with(|| {

@@ -3,13 +3,15 @@
 use llmprof_record::trace::Trace;
 
 use crate::labels::{is_annotation, is_phase};
-use crate::phases::{PhaseSource, Phases};
+use crate::phases::{EventWindows, PhaseSource, Phases};
 use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::launches::EventCalls;
 
 /// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
 pub(crate) fn annotated(
     trace: &Trace,
     events: &DeviceEvents,
+    calls: &EventCalls,
     name_of: impl Fn(&str) -> Option<String>,
 ) -> Option<Phases> {
     let ranges = &trace.ranges;
@@ -59,11 +61,13 @@ pub(crate) fn annotated(
         return None;
     }
     let phases = partition(&found, &names);
+    // By their launches: a device may run behind its host.
+    let windows = EventWindows::of(trace, events, calls, &phases);
     let time = |inside: bool| -> i128 {
-        let events = events.all().iter();
+        let events = events.all().iter().enumerate();
         events
-            .filter(|event| !inside || phases.at(event.start).is_some())
-            .map(|event| i128::from(event.duration()))
+            .filter(|(index, _)| !inside || windows.get(*index).is_some())
+            .map(|(_, event)| i128::from(event.duration()))
             .sum()
     };
     // A lone warm-up or load says nothing about the rest.

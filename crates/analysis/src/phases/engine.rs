@@ -7,17 +7,41 @@ use crate::engine_label::{Engine, EngineLabel, StepKind};
 use crate::labels::{STEP, is_annotation};
 
 /// A labelled range of one thread.
-struct Labelled {
-    start: i64,
-    end: i64,
-    label: EngineLabel,
+pub(crate) struct Labelled {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) label: EngineLabel,
 }
 
 /// Phases from the labels of an engine; `None` where there are none.
+pub(super) fn labelled(trace: &Trace) -> Option<Phases> {
+    let steps = labelled_steps(trace);
+    let overlap = steps.windows(2).any(|pair| pair[0].end > pair[1].start);
+    if steps.is_empty() || overlap {
+        return None;
+    }
+    let mut phases = Phases::empty(PhaseSource::Annotation);
+    for step in steps {
+        let name = match step.label.kind {
+            StepKind::Prefill => "prefill",
+            StepKind::Decode => STEP,
+            StepKind::Mixed => "mixed",
+            StepKind::Idle | StepKind::Unknown => "step",
+        };
+        let known = step.label.step.and_then(|shape| shape.step);
+        phases.push(name, step.start, step.end);
+        if let Some(step) = known {
+            phases.state_step(step);
+        }
+    }
+    Some(phases)
+}
+
+/// The steps that an engine labelled, by time.
 ///
 /// Where a label encloses another one (`execute_…` around `step[…]`), the inner one is the step and the outer one has the
 /// batch. One that encloses several says nothing about each of them.
-pub(super) fn labelled(trace: &Trace) -> Option<Phases> {
+pub(crate) fn labelled_steps(trace: &Trace) -> Vec<Labelled> {
     let mut steps = Vec::new();
     let ranges = &trace.ranges;
     let rows: Vec<usize> = (0..ranges.len())
@@ -39,25 +63,7 @@ pub(super) fn labelled(trace: &Trace) -> Option<Phases> {
         steps.extend(innermost(labelled));
     }
     steps.sort_by_key(|step| step.start);
-    let overlap = steps.windows(2).any(|pair| pair[0].end > pair[1].start);
-    if steps.is_empty() || overlap {
-        return None;
-    }
-    let mut phases = Phases::empty(PhaseSource::Annotation);
-    for step in steps {
-        let name = match step.label.kind {
-            StepKind::Prefill => "prefill",
-            StepKind::Decode => STEP,
-            StepKind::Mixed => "mixed",
-            StepKind::Idle | StepKind::Unknown => "step",
-        };
-        let known = step.label.step.and_then(|shape| shape.step);
-        phases.push(name, step.start, step.end);
-        if let Some(step) = known {
-            phases.state_step(step);
-        }
-    }
-    Some(phases)
+    steps
 }
 
 /// The innermost of nested ranges, sorted by start with the longer first. A single one takes the batch of the range around

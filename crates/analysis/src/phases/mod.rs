@@ -1,7 +1,7 @@
 //! The phases of a trace: from annotations, else from patterns of launches, else one phase.
 
 mod annotations;
-mod engine;
+pub(crate) mod engine;
 pub(crate) mod forward;
 pub(crate) mod training;
 
@@ -117,12 +117,12 @@ impl Phases {
         shown: Option<&ForwardPasses>,
     ) -> Self {
         let mut phases = engine::labelled(trace)
-            .or_else(|| annotated(trace, events, phase_of_name))
+            .or_else(|| annotated(trace, events, calls, phase_of_name))
             .or_else(|| shown.map(ForwardPasses::phases))
-            .or_else(|| annotated(trace, events, profiler_step))
-            .or_else(|| annotated(trace, events, xla_module))
+            .or_else(|| annotated(trace, events, calls, profiler_step))
+            .or_else(|| annotated(trace, events, calls, xla_module))
             .or_else(|| {
-                annotated(trace, events, own_name).filter(|phases| phases.names.len() <= 32)
+                annotated(trace, events, calls, own_name).filter(|phases| phases.names.len() <= 32)
             })
             .or_else(|| inferred(steps))
             .unwrap_or_else(|| whole(trace, events));

@@ -9,6 +9,16 @@ pub(super) fn median(values: &mut [i64]) -> i64 {
     *values.select_nth_unstable(middle).1
 }
 
+/// The median, between the middle two of an even number; 0 of nothing.
+pub(super) fn middle(values: &mut [i64]) -> i64 {
+    let lower = median(values);
+    if values.is_empty() || values.len() % 2 == 1 {
+        return lower;
+    }
+    let above = values[values.len() / 2..].iter().min();
+    lower.midpoint(above.copied().unwrap_or(lower))
+}
+
 /// The median of some values, and their median distance from it.
 pub(super) fn deviation(values: &mut [i64]) -> (i64, i64) {
     let middle = median(values);
@@ -24,6 +34,9 @@ mod tests {
     #[test]
     fn worked_by_hand() {
         assert_eq!(median(&mut []), 0);
+        assert_eq!(middle(&mut []), 0);
+        assert_eq!(middle(&mut [7624, 534]), 4079);
+        assert_eq!(middle(&mut [5, 1, 9]), 5);
         assert_eq!(deviation(&mut [7, 1, 3, 100, 4]), (4, 3));
     }
 }

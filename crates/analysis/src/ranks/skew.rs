@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ranks::kind::CollectiveKind;
 use crate::ranks::matched::{Matched, MatchedBy};
-use crate::ranks::middle::median;
+use crate::ranks::middle::middle;
 use crate::ranks::work::RankWork;
 
 /// One rank in a collective, on the aligned clock.
@@ -135,9 +135,10 @@ pub struct CollectiveRow {
     pub transfer_total_ns: Nanos,
     /// Bytes over the links of one rank a second of transfer, by the median call.
     pub bus_bytes_per_s: Option<BytesPerSecond>,
-    /// The rank that came last most often, and how often.
+    /// The rank that the others waited for longest: how often it came last, and the skew of those calls.
     pub last_rank: u32,
     pub last_rank_calls: u64,
+    pub last_rank_skew_ns: Nanos,
 }
 
 /// The longest skew and transfer first.
@@ -153,15 +154,17 @@ pub(super) fn rows(meetings: &[Meeting], ranks: &[RankWork<'_>]) -> Vec<Collecti
             let mut skews: Vec<i64> = meetings.iter().map(|meeting| meeting.skew()).collect();
             let mut transfers: Vec<i64> =
                 meetings.iter().map(|meeting| meeting.transfer()).collect();
-            let mut last: BTreeMap<usize, u64> = BTreeMap::new();
+            let mut last: BTreeMap<usize, (i64, u64)> = BTreeMap::new();
             for meeting in &meetings {
-                *last.entry(meeting.last).or_default() += 1;
+                let (skew, calls) = last.entry(meeting.last).or_default();
+                *skew = skew.saturating_add(meeting.skew());
+                *calls += 1;
             }
             let most = last
                 .into_iter()
-                .max_by_key(|&(rank, calls)| (calls, usize::MAX - rank));
-            let (last_rank, last_rank_calls) = most.unwrap_or_default();
-            let transfer = median(&mut transfers);
+                .max_by_key(|&(rank, (skew, _))| (skew, usize::MAX - rank));
+            let (last_rank, (last_rank_skew, last_rank_calls)) = most.unwrap_or_default();
+            let transfer = middle(&mut transfers);
             let bus = kind.bus_bytes(meetings[0].given, meetings[0].got, group_size);
             CollectiveRow {
                 kind,
@@ -170,7 +173,7 @@ pub(super) fn rows(meetings: &[Meeting], ranks: &[RankWork<'_>]) -> Vec<Collecti
                 calls: meetings.len() as u64,
                 skew_max_ns: Nanos(skews.iter().copied().max().unwrap_or(0)),
                 skew_total_ns: Nanos(skews.iter().sum()),
-                skew_median_ns: Nanos(median(&mut skews)),
+                skew_median_ns: Nanos(middle(&mut skews)),
                 transfer_median_ns: Nanos(transfer),
                 transfer_total_ns: Nanos(transfers.iter().sum()),
                 bus_bytes_per_s: bus
@@ -178,6 +181,7 @@ pub(super) fn rows(meetings: &[Meeting], ranks: &[RankWork<'_>]) -> Vec<Collecti
                     .map(|bytes| BytesPerSecond(bytes * 1e9 / transfer as f64)),
                 last_rank: ranks[last_rank].rank,
                 last_rank_calls,
+                last_rank_skew_ns: Nanos(last_rank_skew),
             }
         })
         .collect();

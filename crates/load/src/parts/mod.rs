@@ -10,7 +10,7 @@ use crate::{record::RequestRecord, server::steps::Step};
 
 mod mean;
 
-pub use mean::{MeanPart, MeanParts, mean};
+pub use mean::mean;
 
 /// A gap this many times the typical one, with nobody else's prefill in it, is a stall.
 const STALL: f64 = 5.0;
@@ -271,6 +271,7 @@ mod tests {
             end_unix_ns: Nanos(1000 + end),
             prefill: batch(prefill),
             decode: batch(1),
+            busy_ns: None,
         };
         let steps = [
             step(-10, 0, 0),
@@ -308,7 +309,7 @@ mod tests {
             }).collect();
             let part = |n| crate::server::steps::BatchPart { sequences: n, tokens: n, context: None };
             let mut steps: Vec<Step> = steps.iter().map(|&(start, length, prefill)| Step {
-                start_unix_ns: Nanos(start), end_unix_ns: Nanos(start + length), prefill: part(prefill), decode: part(1),
+                start_unix_ns: Nanos(start), end_unix_ns: Nanos(start + length), prefill: part(prefill), decode: part(1), busy_ns: None,
             }).collect();
             steps.sort_by_key(|step| step.start_unix_ns);
             let parts = split(&records, Nanos(0), &steps);

@@ -17,14 +17,25 @@ pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
 pub(super) fn abstentions(analysis: &Analysis) -> Vec<String> {
     let findings = analysis.findings.iter();
     let abstained = findings.filter_map(|finding| Some((finding, finding.abstains.as_ref()?)));
-    abstained
-        .map(|(finding, why)| format!("{}: {}", text::finding(finding), text::abstention(why)))
+    // Phases that nothing is concluded of for one reason share a line.
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for (finding, why) in abstained {
+        let (phase, topic) = text::no_conclusion(finding);
+        let line = format!("{topic}: {}", text::abstention(why));
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, phases)) => phases.push(phase),
+            None => lines.push((line, vec![phase])),
+        }
+    }
+    lines
+        .into_iter()
+        .map(|(line, phases)| format!("{}: {line}", phases.join(", ")))
         .collect()
 }
 
 fn concluded(analysis: &Analysis) -> impl Iterator<Item = &Finding> {
     let findings = analysis.findings.iter();
-    findings.filter(|finding| finding.abstains.is_none())
+    findings.filter(|finding| finding.abstains.is_none() && text::is_noticed(finding))
 }
 
 fn item(number: usize, finding: &Finding, runtime: Runtime, whole: &str) -> FindingItem {
@@ -101,6 +112,7 @@ fn anchors(finding: &Finding, phase: Option<&PhaseAnalysis>) -> Vec<(String, &'s
     };
     let mut anchors = match code {
         "idle" => vec![(format!("idle-{phase}"), "idle causes")],
+        "inefficiency" if of == "gemm_shapes" => vec![("gemms".to_owned(), "GEMM shapes")],
         "inefficiency" => vec![(format!("operators-{phase}-{}", key(of)), "operator row")],
         "extra" | "fusion" => vec![(format!("unmatched-{phase}"), "overhead ops")],
         "copies" => vec![(format!("waterfall-{phase}"), "waterfall row")],

@@ -98,10 +98,13 @@ fn by_name(kernels: &[KernelRow], most: usize) -> Table {
             time(kernel.mean_ns),
             time(kernel.median_ns),
             time(kernel.max_ns.0 as f64),
-            launch.map_or(Cell::Missing, |launch| {
-                let blocks = blocks(launch);
-                Cell::number(blocks, significant(blocks))
-            }),
+            // A graph's kernels may have no grid.
+            launch
+                .map(blocks)
+                .filter(|blocks| *blocks > 0.0)
+                .map_or(Cell::Missing, |blocks| {
+                    Cell::number(blocks, significant(blocks))
+                }),
             occupancy.map_or(Cell::Missing, |found| {
                 Cell::number(found.waves, significant(found.waves))
             }),

@@ -13,6 +13,8 @@ use crate::view::{HeatMap, Icicle, IciclePart, Unit};
 const DEEPEST: usize = 10;
 const MOST_OPS: usize = 10;
 const ROWS_IN_TEXT: usize = 15;
+/// Idle time below one part in so many of the device's span needs no table.
+const NOTICED_PART: i64 = 20;
 
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     let Some(timeline) = analysis.timeline.as_deref() else {
@@ -31,9 +33,15 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         }
     }
     gemms(document, timeline);
-    if !timeline.source_lines.is_empty() {
+    let idle: i64 = timeline
+        .devices
+        .iter()
+        .map(|device| device.total.idle_ns.0)
+        .sum();
+    let span = timeline.totals.device_span_ns.0;
+    if !timeline.source_lines.is_empty() && idle.saturating_mul(NOTICED_PART) > span {
         let listed: i64 = timeline.source_lines.iter().map(|row| row.idle_ns.0).sum();
-        let section = document.section("source_lines", "Source of host-bound time");
+        let section = document.section("source_lines", "GPU idle by Python function");
         section.paragraph(text::source_basis(Nanos(listed)));
         let columns = Column::all([
             ("Function", Align::Left),

@@ -74,12 +74,12 @@ fn phases(telemetry: &HostTelemetry) -> Table {
         "CPU clock",
     ];
     if has_energy {
-        headers.extend(["Energy", "Power", "Energy per token"]);
+        headers.extend(["Energy", "Power (energy ÷ time)", "Energy per output token"]);
     }
     if has_gpus {
         headers.extend([
             "GPU utilization",
-            "GPU power",
+            "GPU power, sampled",
             "SM clock",
             "GPU temperature",
             "Throttled",

@@ -64,7 +64,7 @@ pub fn assumption(assumption: &Assumption) -> String {
                 passes => format!("mean of {passes} plain passes"),
             };
             format!(
-                "Profiling overhead of torch.profiler: {} wall time (profiled batch ÷ {plain}, same work).",
+                "The separate torch.profiler pass, which gives operators and shapes, is slower: {} wall time (÷ {plain}, same work).",
                 phases.join(", ")
             )
         }

@@ -55,7 +55,7 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             format!("{} (threshold {}){cache}", explained(limits), Percent(*least_share))
         }
         ClassReason::NoLimits => {
-            "without a model and a device there is no limit to compare with, and idle time alone does not explain the phase"
+            "without a model there is no roofline to compare with, and idle time alone does not explain the phase"
                 .to_owned()
         }
         ClassReason::NoTime => "the phase took no time".to_owned(),

@@ -7,9 +7,9 @@ use crate::analyzed::{GraphAnalysis, GraphSource};
 /// How much ran in graphs, and what leads it back.
 pub fn basis(graphs: &GraphAnalysis) -> String {
     let ran = format!(
-        "{} ran {} ({} device time).",
+        "{} ran {} (kernels and copies, {} device time).",
         Count(graphs.launches, "graph launch"),
-        Count(graphs.events, "kernel"),
+        Count(graphs.events, "graph node"),
         graphs.device_ns
     );
     let covered = Percent(graphs.covered());

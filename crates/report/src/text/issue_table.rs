@@ -244,6 +244,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("waterfall.unattributed", "{phase}: {share:percent} of the time is unattributed"),
     Row::new("run.slowed_by_capture", "{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
         .hint("run again on a quiet machine, or record less of it"),
+    Row::new("run.plain_pass_slower", "{phase} took {ratio:times} as long in the profiled pass as in the plain passes: something else slowed the plain passes, and latencies are too long")
+        .hint("run again on a quiet machine, with more warm-up or passes"),
     Row::new("run.other_steps", "decode: launch patterns show {shown:step}, the workload states {steps}; the analysis uses {shown}"),
     Row::new("invariant.above_peak", "{phase}: roofline, MFU and MBU left out: {figure} would be {share:percent}, since the work of the model and workload does not fit in the {wall_ns:ns} recorded")
         .hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device"),
@@ -281,7 +283,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("run.outside_phases", "operator calls are in no phase"),
     Row::new("run.no_device", "no roofline times, MFU or MBU: no device named")
         .hint("name one with `--device` or `hardware.spec`, or measure this machine with `llmprof hardware measure`"),
-    Row::new("run.no_model", "no roofline times, MFU or MBU, and work is classified by kernel name: no model named")
+    Row::new("run.no_model", "no MFU, MBU or roofline times of operators, and work is classified by kernel name: no model named")
         .hint("`llmprof import FILE model=NAME workload.prompt_tokens=N` names the model and its workload"),
     Row::new("run.several_devices", "no roofline times: the trace has {devices:device} and does not say how the model is divided among them")
         .hint("import the trace of one device"),

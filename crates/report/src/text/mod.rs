@@ -14,6 +14,7 @@ pub mod issue_table;
 mod issues;
 pub mod kernel_report;
 pub mod latency;
+pub mod load;
 pub mod memory;
 pub mod modules;
 pub mod phases;
@@ -31,7 +32,9 @@ pub(crate) mod unmatched;
 pub mod waterfall;
 
 pub use assumptions::assumption;
-pub(crate) use findings::{OVERLAP, abstention, derivation, evidence, figure, whole};
+pub(crate) use findings::{
+    OVERLAP, abstention, derivation, evidence, figure, is_noticed, no_conclusion, whole,
+};
 pub use findings::{Runtime, finding, gain, knob};
 pub use issues::{hint, issue, issue_line, warning_lines};
 

@@ -30,7 +30,7 @@ pub fn pattern(pattern: &StepPattern) -> String {
         time(pattern.wall_ns.p50),
         time(pattern.wall_ns.p90),
         Count(pattern.kernels, "kernel"),
-        time(pattern.usual_kernel_time_ns),
+        time(pattern.kernel_time_ns.mean),
         Percent(pattern.idle_share)
     )
 }
@@ -48,7 +48,7 @@ pub fn layers(pattern: &LayerPattern) -> String {
 /// How layers were found and what the columns mean.
 pub fn basis_of_layers(steps: &StepPatterns) -> String {
     let pass = if steps.patterns.is_empty() {
-        "They repeat inside a forward pass; passes themselves do not repeat often enough to be steps."
+        "Passes themselves do not repeat often enough to be steps."
     } else {
         "Layers are those of all steps together."
     };

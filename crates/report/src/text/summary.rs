@@ -1,14 +1,19 @@
 //! The first lines of a report: title, workload, result.
 
+use llmprof_analysis::stats::Summary;
 use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{figure, phases, ranks, slices, steps, time};
-use crate::analyzed::{Analysis, Evidence, Measure, PhaseSource, TraceAnalysis};
+use crate::analyzed::{Analysis, Evidence, Measure, PhaseAnalysis, PhaseSource, TraceAnalysis};
 
 /// Patterns of steps in the summary.
 const MOST_PATTERNS: usize = 2;
 /// One part in so many of a trace is worth a word.
 const NOTICED_PART: i64 = 50;
+/// An interval wider than this share of its mean is part of the result.
+const NOTICED_SPREAD: f64 = 0.05;
+/// Phases below one part in so many of all phases share a line.
+const NEGLIGIBLE_PART: i64 = 100;
 
 pub fn title(analysis: &Analysis) -> String {
     format!("{} on {}", analysis.model, device(analysis))
@@ -26,7 +31,10 @@ pub fn subtitle(analysis: &Analysis) -> String {
     let imported = analysis.timeline.is_some() && analysis.latency.measured_in.is_none();
     let Some(workload) = &analysis.workload else {
         return if imported {
-            "Imported trace: times include the profiler's overhead.".to_owned()
+            format!(
+                "{}: times include the profiler's overhead.",
+                origin(analysis)
+            )
         } else {
             String::new()
         };
@@ -48,13 +56,15 @@ pub fn subtitle(analysis: &Analysis) -> String {
             ("labels", "step")
         };
         return format!(
-            "Imported trace: times include the profiler's overhead. Roofline times from the {source} of {}{family}.",
+            "{}: times include the profiler's overhead. Roofline times from the {source} of {}{family}.",
+            origin(analysis),
             Count(labelled, what)
         );
     }
     if imported {
         return format!(
-            "Imported trace: times include the profiler's overhead. Roofline times for {input}{family}."
+            "{}: times include the profiler's overhead. Roofline times for {input}{family}.",
+            origin(analysis)
         );
     }
     let output = Count(workload.new_tokens, "new token");
@@ -62,11 +72,23 @@ pub fn subtitle(analysis: &Analysis) -> String {
     format!("{}{rest}, {output}{family}.", first.to_uppercase())
 }
 
+/// Where a trace that no run measured comes from.
+fn origin(analysis: &Analysis) -> String {
+    let timeline = analysis.timeline.as_deref();
+    match timeline.and_then(|timeline| timeline.tool.as_deref()) {
+        Some("llmprof") => "Recorded".to_owned(),
+        Some("kineto") => "Imported trace of torch.profiler".to_owned(),
+        Some("nsys") => "Imported trace of Nsight Systems".to_owned(),
+        Some(tool) => format!("Imported trace of {tool}"),
+        None => "Imported trace".to_owned(),
+    }
+}
+
 /// The result, then one line per phase, then what else must be known to read them.
 pub fn summary(analysis: &Analysis) -> Vec<String> {
     let mut lines = vec![result(analysis)];
     lines.retain(|line| !line.is_empty());
-    lines.extend(analysis.phases.iter().map(phases::line));
+    lines.extend(phase_lines(analysis));
     lines.extend(ranks::line(analysis));
     lines.extend(slices::lines(analysis));
     lines.extend(first_use(analysis));
@@ -88,6 +110,25 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
     lines
 }
 
+/// One line per phase; those that take hardly any time share one.
+fn phase_lines(analysis: &Analysis) -> Vec<String> {
+    let wall = |phase: &PhaseAnalysis| phase.plain_wall_ns.unwrap_or(phase.waterfall.wall_ns).0;
+    let all: i64 = analysis.phases.iter().map(wall).sum();
+    let is_small = |phase: &PhaseAnalysis| wall(phase).saturating_mul(NEGLIGIBLE_PART) < all;
+    let (small, large): (Vec<_>, Vec<_>) =
+        analysis.phases.iter().partition(|phase| is_small(phase));
+    if small.len() < 3 {
+        return analysis.phases.iter().map(phases::line).collect();
+    }
+    let mut lines: Vec<String> = large.into_iter().map(phases::line).collect();
+    let together = Nanos(small.iter().map(|phase| wall(phase)).sum());
+    lines.push(format!(
+        "{} phases of less than 1 %: {together} together",
+        small.len()
+    ));
+    lines
+}
+
 /// `TTFT 574.7 ms · TPOT 43.96 ms · 16.5 tok/s`; of a trace, how busy the device was. Empty where nothing was measured.
 pub fn result(analysis: &Analysis) -> String {
     let latency = &analysis.latency;
@@ -96,13 +137,13 @@ pub fn result(analysis: &Analysis) -> String {
         latency
             .ttft_ns
             .as_ref()
-            .map(|ttft| format!("TTFT {}", time(ttft.mean))),
+            .map(|ttft| format!("TTFT {}", with_spread(ttft))),
     );
     parts.extend(
         latency
             .tpot_ns
             .as_ref()
-            .map(|tpot| format!("TPOT {}", time(tpot.mean))),
+            .map(|tpot| format!("TPOT {}", with_spread(tpot))),
     );
     parts.extend(
         latency
@@ -114,8 +155,25 @@ pub fn result(analysis: &Analysis) -> String {
         && let Some(timeline) = analysis.timeline.as_deref()
     {
         parts = trace(timeline);
+        let first_uses = analysis
+            .phases
+            .iter()
+            .filter_map(|phase| phase.traced.as_ref()?.first_use.as_ref());
+        let left_out: i64 = first_uses.map(|first| first.wall_ns.0).sum();
+        if left_out > 0 {
+            parts.push(format!("{} of warm-up left out", Nanos(left_out)));
+        }
     }
     parts.join(" · ")
+}
+
+/// A mean with its interval, where that is wide.
+fn with_spread(value: &Summary) -> String {
+    let half = value.ci95_half_width;
+    match half.filter(|half| *half > NOTICED_SPREAD * value.mean) {
+        Some(half) => format!("{} ± {}", time(value.mean), time(half)),
+        None => time(value.mean),
+    }
 }
 
 /// What a trace says by itself.
@@ -134,18 +192,18 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
     let (whole, note) = if timeline.scaled.is_some() {
         let idle = timeline.devices.iter().map(|device| device.total.idle_ns.0);
         let seen = idle.fold(totals.busy_ns.0, i64::saturating_add);
-        (seen, " sampled")
+        (seen, "sampled")
     } else {
         let devices = i64::try_from(devices).unwrap_or(i64::MAX);
-        (totals.device_span_ns.0.saturating_mul(devices), "")
+        (totals.device_span_ns.0.saturating_mul(devices), "GPU span")
     };
     let busy = Percent(totals.busy_ns.0 as f64 / whole.max(1) as f64);
     let of_each = if devices > 1 {
-        format!(" of {devices} GPUs × {}", Nanos(whole / devices as i64))
+        format!("{devices} GPUs × {}", Nanos(whole / devices as i64))
     } else {
-        format!(" of {}", Nanos(whole))
+        Nanos(whole).to_string()
     };
-    let mut parts = vec![format!("GPU busy {busy}{of_each}{note}")];
+    let mut parts = vec![format!("GPU busy {busy} of {of_each} {note}")];
     parts.extend(outside_phases(timeline).map(|time| format!("{time} outside the phases")));
     parts.push(format!(
         "{} ({})",

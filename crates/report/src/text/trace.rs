@@ -22,7 +22,7 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
         parts.push(Count(others, "other").to_string());
     }
     let mut facts = vec![format!(
-        "{} in {}: {}.",
+        "{} in a trace of {}: {}.",
         Count(totals.events, "event"),
         totals.span_ns,
         parts.join(", ")

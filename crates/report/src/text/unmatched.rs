@@ -13,7 +13,7 @@ pub(crate) fn reason(reason: UnmatchedReason) -> &'static str {
         UnmatchedReason::DtypeDiffers => "another dtype in theory",
         UnmatchedReason::UnknownOperator => "the run does not list the operator",
         UnmatchedReason::PhaseNotCounted => "theory has no operators in this phase",
-        UnmatchedReason::NotNeeded => "no operator of the model needs it",
+        UnmatchedReason::NotNeeded => "overhead op: theory has no such operator here",
         UnmatchedReason::RarelyNeeded => "moves, fills or reorders data, by kernel name",
         UnmatchedReason::OutsideModules => "launched outside every module",
         UnmatchedReason::UnknownPurpose => "unrecognized kernel name",

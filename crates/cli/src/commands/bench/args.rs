@@ -26,7 +26,7 @@ pub(crate) struct BenchArgs {
     /// With --rate: evenly spaced instead.
     #[arg(long, requires = "rate", conflicts_with = "burstiness")]
     pub(crate) constant: bool,
-    /// With --rate: gamma gaps of this shape; below 1 in bursts, 1 is Poisson.
+    /// With --rate: gamma-distributed inter-arrival times of this shape; below 1 bursty, 1 is Poisson.
     #[arg(long, value_name = "B", requires = "rate")]
     pub(crate) burstiness: Option<f64>,
     /// Requests in flight in a closed loop [default: 1].
@@ -95,7 +95,7 @@ pub(crate) struct BenchArgs {
     /// Time that a request may take.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
     pub(crate) timeout: Duration,
-    /// Threads that send.
+    /// Client threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) workers: usize,
     /// An objective, such as ttft:p99<500ms; several are met together. Exit code 1 where one is not met.
@@ -157,13 +157,13 @@ pub(crate) struct ServeArgs {
     /// Start this server, load it once it is healthy, end it and all it started.
     #[arg(long, value_name = "CMD")]
     pub(crate) serve: Option<String>,
-    /// Its address [default: http://127.0.0.1:8000, or the --port of the command].
+    /// Server URL [default: http://127.0.0.1:8000, or the --port of the command].
     #[arg(long, value_name = "URL", requires = "serve", conflicts_with = "url")]
     pub(crate) serve_url: Option<String>,
     /// How long it may take to be healthy.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
     pub(crate) ready_timeout: Duration,
-    /// The path that answers once it is.
+    /// Health-check path.
     #[arg(long, value_name = "PATH", default_value = "/health")]
     pub(crate) health: String,
     /// Record its GPUs meanwhile in slices that add no more than this share of the time: 2%.

@@ -21,6 +21,7 @@ use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::{
     arrivals::Arrivals,
     parts,
+    server::steps::Step,
     slo::all_met,
     sweep::{Bounds, Sweep, sweep},
 };
@@ -36,7 +37,7 @@ pub(crate) use self::configured::serve as serve_configured;
 use self::{outcome::Outcome, request::Request, serve::Server, session::Measured};
 use super::profile::{self, files::free};
 use crate::{
-    clock,
+    clock, engine_trace,
     failure::Failure,
     output::Output,
     outputs::{self, Wanted},
@@ -163,22 +164,23 @@ fn run(
 ) -> Result<Done, Failure> {
     store.describe("bench", args.model.as_deref().unwrap_or_default(), &[])?;
     let Some(launch) = launch else {
-        return loaded(args, request, store, interrupt, &mut || true);
+        let loaded = loaded(args, request, store, interrupt, &mut || true)?;
+        return concluded(args, request, store, &loaded);
     };
     store.write("server/cmd.txt", format!("{launch}\n"))?;
     let started = Instant::now();
     let mut server = Server::start(launch, &args.serve, store.path())?;
-    let done = server
+    let loaded = server
         .wait_until_healthy(&request.endpoint, &args.serve, interrupt)
         .and_then(|()| {
             store.set_pass(pass("server_start", started))?;
             let mut is_alive = true;
-            let done = loaded(args, request, store, interrupt, &mut || {
+            let loaded = loaded(args, request, store, interrupt, &mut || {
                 is_alive = is_alive && server.is_alive();
                 is_alive
             });
             if is_alive {
-                done
+                loaded
             } else {
                 Err(server.died("ended during the load"))
             }
@@ -187,11 +189,16 @@ fn run(
     for issue in issues {
         store.add_issue(issue)?;
     }
-    let mut done = done?;
-    if let Some(folder) = recorded {
-        done.lines
-            .extend(recorded_lines(&[folder], store, "record")?);
+    let mut loaded = loaded?;
+    let recorded = recorded
+        .map(|folder| Recorded::of(&[folder], store, "record"))
+        .transpose()?;
+    if let Some(recorded) = &recorded {
+        loaded.measured.join(&recorded.steps);
     }
+    let mut done = concluded(args, request, store, &loaded)?;
+    done.lines
+        .extend(recorded.into_iter().flat_map(|r| r.lines));
     Ok(done)
 }
 
@@ -211,38 +218,50 @@ fn run_offline(
     for issue in issues {
         store.add_issue(issue)?;
     }
-    let shared = request.shared_share(&request.load().plan);
-    let mut done = concluded(args, request, store, &measured, shared, None)?;
+    let loaded = Loaded {
+        shared: request.shared_share(&request.load().plan),
+        measured,
+        sweep: None,
+    };
+    let mut done = concluded(args, request, store, &loaded)?;
     if let Some(folder) = recorded {
         done.lines
-            .extend(recorded_lines(&[folder], store, "record")?);
+            .extend(Recorded::of(&[folder], store, "record")?.lines);
     }
     Ok(done)
 }
 
-/// Analyzes profiles as a run of its own inside of this one; the lines are its conclusion.
-fn recorded_lines(
-    profiles: &[PathBuf],
-    store: &RunDir,
-    name: &str,
-) -> Result<Vec<String>, Failure> {
-    let dir = store.path().join("server").join(name);
-    let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
-    inner.describe("bench", name, &[])?;
-    let kept = profile::keep(profiles, None, None, Vec::new(), &mut inner);
-    let is_whole = |kept: &profile::Profiled| kept.unwritten().is_none();
-    let status = if kept.as_ref().is_ok_and(is_whole) {
-        RunStatus::Complete
-    } else {
-        RunStatus::Failed
-    };
-    inner.finish(status, None, clock::now())?;
-    let mut lines = vec![format!(
-        "the server's own time: {}",
-        dir.join("report.html").display()
-    )];
-    lines.extend(kept?.digest());
-    Ok(lines)
+/// Profiles of the server, analyzed as a run of its own inside of this one.
+struct Recorded {
+    /// Its conclusion.
+    lines: Vec<String>,
+    /// Its engine steps, where it labels them.
+    steps: Vec<Step>,
+}
+
+impl Recorded {
+    fn of(profiles: &[PathBuf], store: &RunDir, name: &str) -> Result<Self, Failure> {
+        let dir = store.path().join("server").join(name);
+        let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
+        inner.describe("bench", name, &[])?;
+        let kept = profile::keep(profiles, "the server", None, None, Vec::new(), &mut inner);
+        let is_whole = |kept: &profile::Profiled| kept.unwritten().is_none();
+        let status = if kept.as_ref().is_ok_and(is_whole) {
+            RunStatus::Complete
+        } else {
+            RunStatus::Failed
+        };
+        inner.finish(status, None, clock::now())?;
+        let kept = kept?;
+        let mut lines = vec![format!(
+            "the server's own time: {}",
+            dir.join("report.html").display()
+        )];
+        lines.extend(kept.digest());
+        // Without a clock there is nothing to join, and the report of the recording stands for itself.
+        let steps = engine_trace::of_record(kept.record()).unwrap_or_default();
+        Ok(Self { lines, steps })
+    }
 }
 
 fn pass(name: &str, started: Instant) -> Pass {
@@ -254,6 +273,14 @@ fn pass(name: &str, started: Instant) -> Pass {
     }
 }
 
+/// A load, before anything is concluded from it.
+struct Loaded {
+    measured: Measured,
+    /// Tokens of prompts that all have in common, as a share.
+    shared: f64,
+    sweep: Option<Sweep>,
+}
+
 /// The load against a server that is up.
 fn loaded(
     args: &BenchArgs,
@@ -261,7 +288,7 @@ fn loaded(
     store: &mut RunDir,
     interrupt: &mut Interrupt,
     is_alive: &mut dyn FnMut() -> bool,
-) -> Result<Done, Failure> {
+) -> Result<Loaded, Failure> {
     let show = Show::detect();
     session::ask(request)?;
     store.describe("bench", &request.template().model.clone(), &[])?;
@@ -269,20 +296,26 @@ fn loaded(
     let mut beside = || interrupt.count() == before && is_alive();
     session::warm_up(request, args.warmup, show, &mut beside)?;
     let started = Instant::now();
-    let (measured, shared, found) = match args.sweep {
+    let loaded = match args.sweep {
         None => {
             let load = request.load();
-            let shared = request.shared_share(&load.plan);
-            let measured = session::measure(request, &load, args, show, &mut beside)?;
-            (measured, shared, None)
+            Loaded {
+                shared: request.shared_share(&load.plan),
+                measured: session::measure(request, &load, args, show, &mut beside)?,
+                sweep: None,
+            }
         }
         Some(bounds) => {
             let (measured, found) = swept(args, request, bounds, show, &mut beside)?;
-            (measured, 0.0, Some(found))
+            Loaded {
+                measured,
+                shared: 0.0,
+                sweep: Some(found),
+            }
         }
     };
     store.set_pass(pass("load", started))?;
-    concluded(args, request, store, &measured, shared, found)
+    Ok(loaded)
 }
 
 /// Everything that is said of a load, and its files.
@@ -290,21 +323,24 @@ fn concluded(
     args: &BenchArgs,
     request: &Request,
     store: &mut RunDir,
-    measured: &Measured,
-    shared: f64,
-    found: Option<Sweep>,
+    loaded: &Loaded,
 ) -> Result<Done, Failure> {
+    let Loaded {
+        measured,
+        shared,
+        sweep: found,
+    } = loaded;
     let each = parts::split(
         &measured.load.requests,
         measured.load.started_unix_ns,
         &measured.steps,
     );
-    let outcome = Outcome::of(measured, &each, request, &args.slo, shared);
+    let outcome = Outcome::of(measured, &each, request, &args.slo, *shared);
     for issue in &outcome.issues {
         store.add_issue(issue.clone())?;
     }
     outcome.write(measured, &each, store)?;
-    if let Some(found) = &found {
+    if let Some(found) = found {
         let text =
             serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
         store.write("sweep.json", text + "\n")?;
@@ -319,20 +355,20 @@ fn concluded(
             0 => "trace".to_owned(),
             index => format!("trace_{}", index + 1),
         };
-        match recorded_lines(std::slice::from_ref(trace), store, &name) {
-            Ok(more) => lines.extend(more),
+        match Recorded::of(std::slice::from_ref(trace), store, &name) {
+            Ok(more) => lines.extend(more.lines),
             Err(failure) => {
                 store.add_issue(Issue::warning("bench.trace").with("why", failure.to_string()))?;
             }
         }
     }
-    let is_met = match &found {
+    let is_met = match found {
         Some(found) => found.best_rate.is_some(),
         None => args.slo.is_empty() || all_met(&args.slo, &measured.summary),
     };
     Ok(Done {
         outcome,
-        sweep: found,
+        sweep: found.clone(),
         lines,
         is_met,
         was_interrupted: measured.was_interrupted,

@@ -7,17 +7,14 @@ use llmprof_load::{
     client::Load,
     offline,
     prompt::Prompt,
-    server::{
-        families::{Family, ServerWindow},
-        steps,
-    },
+    server::families::{Family, ServerWindow},
     summary::Summary,
 };
 use llmprof_record::store::RunDir;
 use serde_json::{Value, json};
 
 use super::{args::BenchArgs, request::Request, serve::Server, session::Measured};
-use crate::failure::Failure;
+use crate::{engine_trace, failure::Failure};
 
 /// Drives the class; see its head for what it reads and writes.
 const PROGRAM: &str = include_str!("vllm_offline.py");
@@ -110,7 +107,7 @@ fn measured(
     let issues = summary.issues(&found.load);
     let mut traces = super::session::traces(&folder.join("profile"));
     // The profiled requests are others than the measured ones: their steps cannot be joined.
-    traces.retain(|path| steps::load(path).is_ok_and(|steps| !steps.is_empty()));
+    traces.retain(|path| engine_trace::load(path).is_ok_and(|steps| !steps.is_empty()));
     let said = ServerWindow {
         preemptions: Some(found.preemptions as f64),
         ..ServerWindow::default()

@@ -2,11 +2,12 @@
 
 use llmprof_load::{
     arrivals::Arrivals,
-    findings::{Evidence, Finding, findings},
-    parts::{self, MeanParts, Parts},
+    findings::{Evidence, findings},
+    parts::{self, Parts},
     record::RequestRecord,
     results::write_vllm,
     self_check::SelfCheck,
+    served::{Finding, MeanParts, NoFindings},
     server::{families::ServerWindow, steps::Step},
     slo::Slo,
     summary::Summary,
@@ -35,7 +36,7 @@ pub(super) struct Outcome {
     pub(super) steps: Option<StepsOutcome>,
     pub(super) findings: Vec<Finding>,
     /// Why there are none.
-    pub(super) no_findings: Option<String>,
+    pub(super) no_findings: Option<NoFindings>,
     pub(super) issues: Vec<Issue>,
 }
 
@@ -64,7 +65,23 @@ pub(super) struct StepsOutcome {
     pub(super) count: usize,
     pub(super) with_prefill: usize,
     pub(super) mean_decode_batch: f64,
+    /// Time in steps ÷ from the first to the last.
     pub(super) busy_share: f64,
+    /// By what their sequences do.
+    pub(super) kinds: Vec<StepKindOutcome>,
+}
+
+/// Engine steps of one kind.
+#[derive(Debug, Serialize)]
+pub(super) struct StepKindOutcome {
+    /// `prefill`, `decode` or `mixed`.
+    pub(super) kind: &'static str,
+    pub(super) count: usize,
+    pub(super) mean_ms: f64,
+    pub(super) mean_sequences: f64,
+    pub(super) mean_new_tokens: f64,
+    /// GPU busy ÷ time of the steps; absent where no GPU was recorded.
+    pub(super) gpu_busy_share: Option<f64>,
 }
 
 impl Outcome {
@@ -83,7 +100,6 @@ impl Outcome {
             .map_or(&[][..], |server| &server.scrapes.gauges);
         let (findings, no_findings) = match findings(Evidence {
             self_check: &measured.load.self_check,
-            parts: each,
             mean: mean.as_ref(),
             window: said,
             gauges,
@@ -192,6 +208,40 @@ fn steps(steps: &[Step]) -> Option<StepsOutcome> {
             .count(),
         mean_decode_batch: decoding.iter().sum::<u64>() as f64 / decoding.len().max(1) as f64,
         busy_share: busy.0 as f64 / span.0 as f64,
+        kinds: ["prefill", "decode", "mixed"]
+            .into_iter()
+            .filter_map(|kind| of_kind(kind, steps))
+            .collect(),
+    })
+}
+
+fn of_kind(kind: &'static str, steps: &[Step]) -> Option<StepKindOutcome> {
+    let own: Vec<&Step> = steps
+        .iter()
+        .filter(|step| {
+            kind == match (step.prefill.sequences, step.decode.sequences) {
+                (_, 0) => "prefill",
+                (0, _) => "decode",
+                _ => "mixed",
+            }
+        })
+        .collect();
+    if own.is_empty() {
+        return None;
+    }
+    let mean = |value: &dyn Fn(&Step) -> f64| {
+        own.iter().map(|step| value(step)).sum::<f64>() / own.len() as f64
+    };
+    let mean_ms = mean(&|step| (step.end_unix_ns - step.start_unix_ns).millis());
+    let busy: Option<Vec<Nanos>> = own.iter().map(|step| step.busy_ns).collect();
+    let busy_ms = busy.map(|busy| busy.into_iter().sum::<Nanos>().millis() / own.len() as f64);
+    Some(StepKindOutcome {
+        kind,
+        count: own.len(),
+        mean_ms,
+        mean_sequences: mean(&|step| (step.prefill.sequences + step.decode.sequences) as f64),
+        mean_new_tokens: mean(&|step| (step.prefill.tokens + step.decode.tokens) as f64),
+        gpu_busy_share: busy_ms.filter(|_| mean_ms > 0.0).map(|busy| busy / mean_ms),
     })
 }
 
@@ -265,11 +315,11 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
 
 fn steps_csv(steps: &[Step], started_unix_ns: Nanos) -> String {
     let mut text = String::from(
-        "start_ms,duration_ms,prefill_sequences,prefill_tokens,decode_sequences,decode_context_tokens\n",
+        "start_ms,duration_ms,prefill_sequences,prefill_tokens,decode_sequences,decode_context_tokens,gpu_busy_ms\n",
     );
     for step in steps {
         text += &format!(
-            "{:.6},{:.6},{},{},{},{}\n",
+            "{:.6},{:.6},{},{},{},{},{}\n",
             (step.start_unix_ns - started_unix_ns).millis(),
             (step.end_unix_ns - step.start_unix_ns).millis(),
             step.prefill.sequences,
@@ -278,6 +328,8 @@ fn steps_csv(steps: &[Step], started_unix_ns: Nanos) -> String {
             step.decode
                 .context
                 .map_or(String::new(), |tokens| tokens.to_string()),
+            step.busy_ns
+                .map_or(String::new(), |busy| format!("{:.6}", busy.millis())),
         );
     }
     text

@@ -9,7 +9,7 @@ use std::{
 
 use llmprof_capture::{
     process::{Child, Interrupt, Launch},
-    profiler::{Channel, Cupti, find_library},
+    profiler::{Channel, Cupti, Watched, find_library},
 };
 use llmprof_load::{client::Calls, endpoint::Endpoint};
 use llmprof_record::{import::wire, issue::Issue};
@@ -18,6 +18,7 @@ use llmprof_wire::Options;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::args::ServeArgs;
+use crate::commands::record;
 use crate::failure::Failure;
 
 /// How many of the server's last lines are shown where it fails.
@@ -124,6 +125,7 @@ impl Server {
                 Ok(library) => {
                     let opened = Channel::open().map_err(failure)?;
                     let directory = std::path::absolute(run.join("cupti")).map_err(failure)?;
+                    std::fs::create_dir(&directory).map_err(failure)?;
                     let cupti = Cupti {
                         library,
                         directory: directory.clone(),
@@ -227,14 +229,23 @@ impl Server {
                 .push(Issue::error("bench.server_left").with("why", error.to_string()));
         }
         end(&offspring);
-        let files = self
-            .recorded
-            .filter(|folder| wire::files(folder).is_ok_and(|files| !files.is_empty()));
-        let uses_cuda = self
-            .channel
-            .as_ref()
-            .is_some_and(|c| c.processes().any(|p| p.cupti.is_some()));
-        (self.issues, files.filter(|_| uses_cuda))
+        let (Some(channel), Some(folder)) = (&self.channel, self.recorded) else {
+            return (self.issues, None);
+        };
+        let processes: Vec<Watched> = channel.processes().cloned().collect();
+        self.issues.extend(record::issues(&processes));
+        let has_files = wire::files(&folder).is_ok_and(|files| !files.is_empty());
+        if has_files && processes.iter().any(|process| process.cupti.is_some()) {
+            return (self.issues, Some(folder));
+        }
+        let nothing = record::nothing(&processes);
+        self.issues.push(if nothing.code == "record.no_cuda" {
+            // A server without a GPU is loaded all the same.
+            Issue::info("record.no_cuda")
+        } else {
+            nothing
+        });
+        (self.issues, None)
     }
 }
 

@@ -15,7 +15,7 @@ use llmprof_load::{
         families::{Family, ServerWindow},
         profile::{ProfileRequest, Profiler},
         scrape::{self, Scraper, Scrapes},
-        steps::{self, Step},
+        steps::Step,
         window::Window,
     },
     slo::Slo,
@@ -29,6 +29,7 @@ use super::{
     request::Request,
 };
 use crate::{
+    engine_trace,
     failure::Failure,
     progress::{Show, Stage},
 };
@@ -49,6 +50,20 @@ pub(super) struct Measured {
     pub(super) traces: Vec<PathBuf>,
     pub(super) issues: Vec<Issue>,
     pub(super) was_interrupted: bool,
+}
+
+impl Measured {
+    /// Takes over the steps of a recording, those during the load, unless the server's own trace has given some.
+    pub(super) fn join(&mut self, steps: &[Step]) {
+        if !self.steps.is_empty() {
+            return;
+        }
+        let started = self.load.started_unix_ns;
+        let end = self.load.requests.iter().map(|r| r.end_ns).max();
+        let end = started + end.unwrap_or(Nanos(0));
+        let during = |step: &&Step| step.end_unix_ns > started && step.start_unix_ns < end;
+        self.steps = steps.iter().filter(during).copied().collect();
+    }
 }
 
 /// The server's metrics over the time of the load.
@@ -367,7 +382,7 @@ impl Profile {
     fn read_steps(&mut self, issues: &mut Vec<Issue>) {
         let mut engines = Vec::new();
         for path in &self.traces {
-            match steps::load(path) {
+            match engine_trace::load(path) {
                 Ok(steps) if steps.is_empty() => {}
                 Ok(steps) => {
                     if self.steps.is_empty() {
@@ -482,7 +497,7 @@ mod tests {
         profile.traces = traces(folder.path());
         profile.read_steps(&mut issues);
         assert_eq!(profile.traces, [first, second]);
-        assert_eq!((profile.steps.len(), issues.len()), (27, 0));
+        assert_eq!((profile.steps.len(), issues.len()), (25, 0));
         // Without any engine, what there is is shown.
         profile = Profile {
             traces: vec![api.clone()],

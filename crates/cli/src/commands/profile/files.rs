@@ -37,6 +37,21 @@ pub(super) fn name(file: &Path) -> String {
         .into_owned()
 }
 
+/// What to call profiles of one program.
+pub(super) fn title(profiles: &[PathBuf]) -> String {
+    match profiles {
+        [] => String::new(),
+        [file] => placed(file),
+        [first, others @ ..] => format!("{} and {} more", placed(first), others.len()),
+    }
+}
+
+/// A file with its folder: traces are often called alike.
+fn placed(file: &Path) -> String {
+    let folder = file.parent().map(name).filter(|folder| !folder.is_empty());
+    folder.map_or_else(|| name(file), |folder| format!("{folder}/{}", name(file)))
+}
+
 /// Lines of cells as CSV.
 pub(crate) fn csv(lines: &[Vec<String>]) -> String {
     let mut text = String::new();

@@ -150,12 +150,14 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
 /// recorded within a budget.
 pub(crate) fn keep(
     profiles: &[PathBuf],
+    name: &str,
     device: Option<&str>,
     sliced: Option<Sliced>,
     issues: Vec<Issue>,
     store: &mut RunDir,
 ) -> Result<Profiled, Failure> {
     let mut record = read(profiles)?;
+    name.clone_into(&mut record.name);
     let described = device.map(subject::device).transpose()?;
     request::describe(&mut record, None, described);
     let mut analysis = analyzed(&record, None)?;
@@ -187,6 +189,10 @@ pub(crate) struct Profiled {
 }
 
 impl Profiled {
+    pub(crate) fn record(&self) -> &RunRecord {
+        &self.record
+    }
+
     /// What a terminal prints of them.
     pub(crate) fn digest(&self) -> Vec<String> {
         let results = Results {
@@ -225,7 +231,10 @@ impl Profiled {
 
 /// Reads profiles of one program.
 pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
-    let mut record = RunRecord::default();
+    let mut record = RunRecord {
+        name: files::title(profiles),
+        ..RunRecord::default()
+    };
     for file in profiles {
         let (_, profile) = import::import(file, &Limits::default())
             .map_err(|error| Failure::new(error.to_string()))?;

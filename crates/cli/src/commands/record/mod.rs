@@ -187,7 +187,35 @@ fn keep(
     });
     let device = args.device.as_deref();
     let directory = std::slice::from_ref(&recorded.directory);
-    profile::keep(directory, device, sliced, issues, store).map(Ok)
+    profile::keep(
+        directory,
+        &title(&args.command),
+        device,
+        sliced,
+        issues,
+        store,
+    )
+    .map(Ok)
+}
+
+/// What to call a command: its program, and the script that an interpreter runs. Other arguments may be anybody's secrets.
+fn title(command: &[String]) -> String {
+    let file = |word: &String| {
+        let path = Path::new(word);
+        path.file_name()
+            .map_or(word.clone(), |name| name.to_string_lossy().into_owned())
+    };
+    let is_script = |word: &&String| {
+        let extension = Path::new(word).extension();
+        extension.is_some_and(|extension| extension == "py" || extension == "sh")
+    };
+    let program = command.iter().take(1);
+    let script = command.iter().skip(1).find(is_script);
+    program
+        .chain(script)
+        .map(file)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Marks the run as failed; the failure itself is the one to report.
@@ -218,7 +246,7 @@ fn uses_cuda(directory: &Path, processes: &[Watched]) -> Result<bool, Failure> {
 }
 
 /// What the processes said over the control channel and their files may not: a full disk leaves no room for it.
-fn issues(processes: &[Watched]) -> Vec<Issue> {
+pub(crate) fn issues(processes: &[Watched]) -> Vec<Issue> {
     let dropped = processes.iter().filter_map(|process| {
         let (count, why) = process.dropped.as_ref()?;
         let issue = Issue::error("record.dropped")
@@ -248,7 +276,7 @@ fn is_bounded(args: &RecordArgs) -> bool {
 }
 
 /// Why there is nothing of any process.
-fn nothing(processes: &[Watched]) -> Issue {
+pub(crate) fn nothing(processes: &[Watched]) -> Issue {
     let refused = processes.iter().find_map(|process| {
         let why = process.refused.as_ref()?;
         let issue = Issue::error("record.refused").with("why", why.as_str());

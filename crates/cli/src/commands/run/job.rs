@@ -103,6 +103,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     // Direct inference compares nothing with this CPU, whose peaks take seconds to measure.
     let is_measured = is_auto && !is_direct;
     let mut subject = Subject::of_run(&plan)?;
+    subject.name_edits(&job.overrides);
     if !is_auto {
         subject.find_device(&plan)?;
     }

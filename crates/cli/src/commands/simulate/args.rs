@@ -51,7 +51,7 @@ pub(crate) struct LoadArgs {
     /// With --rate: evenly spaced instead.
     #[arg(long, requires = "rate", conflicts_with = "burstiness")]
     pub(crate) constant: bool,
-    /// With --rate: gamma gaps of this shape; below 1 in bursts, 1 is Poisson.
+    /// With --rate: gamma-distributed inter-arrival times of this shape; below 1 bursty, 1 is Poisson.
     #[arg(long, value_name = "B", requires = "rate")]
     pub(crate) burstiness: Option<f64>,
     /// Requests in flight in a closed loop [default: 1].
@@ -80,10 +80,10 @@ pub(crate) struct LoadArgs {
 /// The engine, under vLLM's names.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EngineArgs {
-    /// New tokens of a step at most.
+    /// Maximum new tokens per step.
     #[arg(long, value_name = "N", default_value_t = 8192)]
     pub(crate) max_num_batched_tokens: u64,
-    /// Sequences that run at once at most.
+    /// Maximum concurrent sequences.
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) max_num_seqs: u64,
     /// Tokens of a KV block.
@@ -106,7 +106,7 @@ pub(crate) struct EngineArgs {
     /// Every prompt is computed whole.
     #[arg(long)]
     pub(crate) no_prefix_caching: bool,
-    /// Engines behind a balancer that gives requests in turn.
+    /// Engines behind a round-robin balancer.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) replicas: u64,
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use llmprof_config::hydra::RunMode;
-use llmprof_load::server::steps;
+use llmprof_load::server::steps::Step;
 use llmprof_record::plan::Plan;
 use llmprof_simulate::{
     StepTime,
@@ -20,6 +20,7 @@ use super::args::SimulateArgs;
 use crate::{
     app,
     commands::predict,
+    engine_trace,
     failure::Failure,
     plan::{Purpose, plan},
     subject::{Subject, device},
@@ -194,7 +195,7 @@ fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {
             "vLLM with --profiler-config '{\"profiler\":\"torch\",…,\"detailed_trace_annotation\":true}' labels its steps".to_owned(),
         )
     };
-    let steps = steps::load(path).map_err(|error| failed(&error))?;
+    let steps = engine_trace::load(path).map_err(|error| failed(&error))?;
     let observed: Vec<Observation> = steps.iter().map(observation).collect();
     let calibration = Calibration::fit(&observed).map_err(|error| failed(&error))?;
     let basis = Basis::Calibrated {
@@ -204,7 +205,7 @@ fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {
     Ok((calibration, basis))
 }
 
-fn observation(step: &steps::Step) -> Observation {
+fn observation(step: &Step) -> Observation {
     let parts = [step.prefill, step.decode];
     // A side without sequences has no context to know.
     let context = parts.iter().map(|part| match part.context {

@@ -10,11 +10,17 @@ pub fn finding(finding: &Finding) -> String {
     match (&finding.conclusion, &finding.abstains) {
         (Some(conclusion), _) => sentence(finding, conclusion),
         (None, Some(_)) => {
-            let phase = finding.phase_name().unwrap_or("run");
-            format!("{phase}: no conclusion on {}", topic(&finding.code))
+            let (phase, topic) = no_conclusion(finding);
+            format!("{phase}: {topic}")
         }
         (None, None) => finding.code.clone(),
     }
+}
+
+/// The phase of a finding that abstains, and on what nothing is concluded.
+pub(crate) fn no_conclusion(finding: &Finding) -> (String, String) {
+    let phase = finding.phase_name().unwrap_or("run").to_owned();
+    (phase, format!("no conclusion on {}", topic(&finding.code)))
 }
 
 fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
@@ -48,6 +54,14 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
                 ),
             }
         }
+        Conclusion::GemmShapes {
+            share,
+            roofline_fraction,
+        } => format!(
+            "{phase}: GEMMs take {} of the time at {} of the roofline of their shapes; {speedup} at the limit",
+            Percent(*share),
+            Percent(*roofline_fraction)
+        ),
         Conclusion::Extra { share, by_name } => {
             let by = if *by_name { " (by kernel name)" } else { "" };
             let share = Percent(*share);
@@ -152,7 +166,7 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
     };
     match first_use_share {
         Some(first) => format!(
-            "{phase}{bound}: {what}{}, {} in first use (see there); {speedup} without the other {}",
+            "{phase}{bound}: {what}{}, {} in first-use waits (a finding of their own); {speedup} without the other {}",
             if *on_device { " of the time" } else { "" },
             Percent(*first),
             Percent(share - first)
@@ -182,8 +196,7 @@ fn fusion(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         None => (String::new(), "fused"),
     };
     format!(
-        "{phase}: {kernels} of {of_kernels} kernels{each} are neither GEMM nor attention but norms, elementwise ops and copies \
-         ({mean_ns} on average{already}); with the gaps after them they take {} of the time; {speedup} if {further}",
+        "{phase}: {kernels} of {of_kernels} kernels{each} are norms, elementwise ops and copies ({mean_ns} on average{already}); with the gaps after them they take {} of the time; {speedup} if {further}",
         Percent(*share)
     )
 }

@@ -63,8 +63,8 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::StepBytes => "bytes of a step",
         Measure::CacheCapacity => "capacity",
         Measure::Kernels => "kernels",
-        Measure::GlueKernels => "of them neither GEMM nor attention",
-        Measure::GlueTime => "their time",
+        Measure::GlueKernels => "of them norms, elementwise ops and copies",
+        Measure::GlueTime => "their kernel time, overlap included",
         Measure::GlueGapTime => "gaps after them",
         Measure::ThrottledShare => "time below the device's clock",
         Measure::ThrottledTime => "throttled time",
@@ -73,7 +73,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::LaterPassTime => "later passes, mean",
         Measure::ExtraTtft => "TTFT of the first pass above later ones",
         Measure::ExtraAfterTtft => "time after the first token above later passes",
-        Measure::ExtraStepTime => "each later step above later passes, at a new length",
+        Measure::ExtraStepTime => "extra time of a step at a new length",
         Measure::FirstRangeTime => "first",
         Measure::LaterRangeTime => "later, mean",
         Measure::AttentionWaits => "waits before attention kernels far above the usual",
@@ -136,8 +136,8 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             kernels_ns,
             gaps_ns,
         } => format!(
-            "{wall} ÷ ({wall} − {kernels_ns} of these kernels − {gaps_ns} of gaps after them), an upper bound: fused into their \
-             neighbours they take no time of their own"
+            "{wall} ÷ ({wall} − {kernels_ns} of these kernels alone on the GPU − {gaps_ns} of gaps after them), an upper bound: fused into \
+             their neighbours they take no time of their own"
         ),
         Derivation::GemmsRecounted {
             wall_ns: wall,
@@ -165,14 +165,14 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             least_factor,
         } => {
             let idle = if *fills_idle {
-                ", and runs first while the GPU was idle"
+                "; extra work fills idle time first"
             } else {
                 ""
             };
             format!(
                 "{batch} ÷ {present_batch} sequences ÷ {step_ratio:.3} of the time: each operator at that batch stays at its share of \
-                 roofline, or at that of prefill where it is higher for the same limit, and takes no less than now{idle}; doubling \
-                 stops below {least_factor}× more"
+                 roofline, or at that of prefill where it is higher for the same limit, and takes no less than now{idle}; the batch \
+                 is doubled until a doubling gains less than {least_factor}×"
             )
         }
         Derivation::FirstOverLaterPasses => "first pass ÷ mean of the later passes".to_owned(),

@@ -3,10 +3,11 @@
 mod conclusion;
 mod evidence;
 
+use llmprof_record::run::RunPhase;
 use llmprof_units::{Nanos, Times};
 
-pub(crate) use self::conclusion::abstention;
 pub use self::conclusion::finding;
+pub(crate) use self::conclusion::{abstention, no_conclusion};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
 use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy};
 
@@ -14,8 +15,14 @@ use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, Gain
 pub(crate) const OVERLAP: &str =
     "Speedups do not multiply: two findings may be about the same time.";
 
-/// Gains below this factor are not printed as a figure.
+/// Gains below this factor are no findings for people.
 const NOTICED: f64 = 1.005;
+
+/// Whether its gain, where there is one, can be noticed.
+pub(crate) fn is_noticed(finding: &Finding) -> bool {
+    let gain = finding.gain.as_ref();
+    gain.is_none_or(|gain| gain.factor >= NOTICED || gain.of != GainOf::Run)
+}
 
 /// What phases together are: a run that was measured, or part of a trace, which may hold more than they do.
 pub(crate) fn whole(analysis: &Analysis) -> &'static str {
@@ -44,9 +51,6 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     } else {
         "Expected speedup"
     };
-    if gain.factor < NOTICED {
-        return Some(format!("{label}: {of} below 1.01×."));
-    }
     Some(format!("{label}: {of} {}.", Times(gain.factor)))
 }
 
@@ -56,6 +60,8 @@ pub enum Runtime {
     Native,
     PyTorchOnCpu,
     Gpu(Framework),
+    /// A GPU that is driven by HIP.
+    Hip(Framework),
 }
 
 impl Runtime {
@@ -71,7 +77,11 @@ impl Runtime {
         match &analysis.timeline {
             None => Self::Native,
             Some(timeline) if timeline.totals.device_time_ns > Nanos(0) => {
-                Self::Gpu(timeline.framework)
+                if timeline.api.iter().any(|call| call.name.starts_with("hip")) {
+                    Self::Hip(timeline.framework)
+                } else {
+                    Self::Gpu(timeline.framework)
+                }
             }
             Some(_) => Self::PyTorchOnCpu,
         }
@@ -80,18 +90,18 @@ impl Runtime {
 
 /// What to change; nothing where the finding has no remedy.
 pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
-    let gpu = matches!(runtime, Runtime::Gpu(_));
+    let gpu = matches!(runtime, Runtime::Gpu(_) | Runtime::Hip(_));
     let torch = matches!(
         runtime,
-        Runtime::PyTorchOnCpu | Runtime::Gpu(Framework::Pytorch)
+        Runtime::PyTorchOnCpu | Runtime::Gpu(Framework::Pytorch) | Runtime::Hip(Framework::Pytorch)
     );
     let knob = match finding.conclusion.as_ref()? {
         Conclusion::Idle { remedy, .. } => match (*remedy)? {
             IdleRemedy::CheaperLaunches => match runtime {
-                Runtime::Gpu(Framework::Xla) => {
+                Runtime::Gpu(Framework::Xla) | Runtime::Hip(Framework::Xla) => {
                     "Knob: enqueue steps ahead (read results later), or XLA command buffers."
                 }
-                Runtime::Gpu(Framework::Unknown) => {
+                Runtime::Gpu(Framework::Unknown) | Runtime::Hip(Framework::Unknown) => {
                     "Knob: CUDA Graphs, or more work per launch and launches further ahead."
                 }
                 _ => "Knob: CUDA Graphs or torch.compile.",
@@ -100,24 +110,36 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
                 "Most kernels run in CUDA Graphs already; what is left is host work around their launches."
             }
             IdleRemedy::FewerKernels if !torch => {
-                "Knob: fewer, larger kernels: most of it are gaps between queued kernels."
+                "Knob: fewer, larger kernels: most of the idle time is inter-kernel gaps."
             }
             IdleRemedy::FewerKernels => {
-                "Knob: fewer, fused kernels (torch.compile): most of it are gaps between queued kernels."
+                "Knob: fewer, fused kernels (torch.compile): most of the idle time is inter-kernel gaps."
             }
         },
         Conclusion::Inefficiency { operators, .. } => match operators.as_str() {
             "attention" if gpu => {
                 "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer)."
             }
-            "linear" | "experts" | "gemm" if gpu && !torch => {
-                "Knob: larger batches, or tuned GEMM kernels."
-            }
             "linear" | "experts" | "gemm" if gpu => {
-                "Knob: larger batches, or tuned GEMM kernels (torch.compile max-autotune)."
+                let kernels = match operators.as_str() {
+                    "experts" => "grouped-GEMM kernels",
+                    _ if torch => "tuned GEMM kernels (torch.compile max-autotune)",
+                    _ => "tuned GEMM kernels",
+                };
+                // A larger batch makes no prefill shorter.
+                return Some(if finding.phase == Some(RunPhase::Decode) {
+                    format!("Knob: larger batches, or {kernels}.")
+                } else {
+                    format!("Knob: {kernels}.")
+                });
             }
             _ if torch => "Knob: fuse them with their neighbours (torch.compile).",
             _ => return None,
+        },
+        Conclusion::GemmShapes { .. } => match runtime {
+            Runtime::Hip(_) => "Knob: tuned GEMM kernels (hipBLASLt, TunableOp), or FP8.",
+            _ if torch => "Knob: tuned GEMM kernels (torch.compile max-autotune), or FP8.",
+            _ => "Knob: tuned GEMM kernels, or FP8.",
         },
         Conclusion::Extra { .. } if torch => {
             "Knob: torch.compile; avoid casts, concatenations and copies."
@@ -125,7 +147,11 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         Conclusion::Copies {
             is_on_device: true, ..
         } if gpu => {
-            "Knob: update buffers in place (donated or preallocated) instead of copying them."
+            if runtime == Runtime::Gpu(Framework::Xla) {
+                "Knob: unroll `lax.scan` over layers (it slices weights and caches), donate buffers that are updated."
+            } else {
+                "Knob: update buffers in place (preallocated) instead of copying them."
+            }
         }
         Conclusion::Copies { .. } if gpu => {
             "Knob: keep data on the GPU; copy from pinned memory asynchronously."
@@ -167,13 +193,15 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         | Conclusion::QuantizeWeights { .. }
         | Conclusion::WeightsOnChip { .. } => return None,
     };
-    Some(knob.to_owned())
+    Some(match runtime {
+        Runtime::Hip(_) => knob.replace("CUDA Graphs", "HIP graphs"),
+        _ => knob.to_owned(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use llmprof_analysis::findings::{Derivation, Gain};
-    use llmprof_record::run::RunPhase;
 
     use super::*;
 
@@ -229,7 +257,7 @@ mod tests {
         );
         assert_eq!(
             line(idle(Some(0.2)), true),
-            "decode is host-bound: GPU idle 73.0 % of the time, 20.0 % in first use (see there); phase speedup up to 3.70× without \
+            "decode is host-bound: GPU idle 73.0 % of the time, 20.0 % in first-use waits (a finding of their own); phase speedup up to 3.70× without \
              the other 53.0 %"
         );
         assert_eq!(
@@ -263,11 +291,8 @@ mod tests {
         assert_eq!(line(false, Confidence::Low), most);
         let expected = Some("Expected speedup: run 2.65×.".to_owned());
         assert_eq!(line(false, Confidence::Medium), expected);
-        let small = gain(&sample(idle(None), 1.001, true), "all phases");
-        assert_eq!(
-            small.as_deref(),
-            Some("Upper bound: all phases below 1.01×.")
-        );
+        assert!(!is_noticed(&sample(idle(None), 1.001, true)));
+        assert!(is_noticed(&sample(idle(None), 1.01, true)));
     }
 
     #[test]
@@ -286,6 +311,18 @@ mod tests {
                 .is_some_and(|knob| knob.contains("attention"))
         );
         assert_ne!(attention, gpu(inefficiency("linear")));
+        let prefill = Finding {
+            phase: Some(RunPhase::Prefill),
+            ..sample(inefficiency("experts"), 2.0, true)
+        };
+        assert_eq!(
+            knob(&prefill, Runtime::Gpu(Framework::Pytorch)).as_deref(),
+            Some("Knob: grouped-GEMM kernels.")
+        );
+        assert_eq!(
+            of(idle(None), Runtime::Hip(Framework::Pytorch)).as_deref(),
+            Some("Knob: HIP graphs or torch.compile.")
+        );
         let native = of(inefficiency("attention"), Runtime::Native);
         assert_eq!(native, None, "there is no other");
     }

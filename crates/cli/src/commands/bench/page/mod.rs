@@ -4,8 +4,8 @@ mod latency;
 mod parts;
 mod server;
 
-use llmprof_load::{findings::Finding, statistics::Distribution, sweep::Sweep};
-use llmprof_report::{Document, FindingItem, Section};
+use llmprof_load::{served::Finding, statistics::Distribution, sweep::Sweep};
+use llmprof_report::{Document, FindingItem, Section, text::load};
 use llmprof_units::{Percent, significant};
 
 use super::{outcome::Outcome, session::Measured};
@@ -41,6 +41,9 @@ pub(super) fn document(outcome: &Outcome, measured: &Measured, sweep: Option<&Sw
     server::over_time(document.section("over_time", "Over time"), measured);
     if let Some(found) = &outcome.server {
         server::add(document.section("server", "Server"), found, outcome);
+    }
+    if let Some(steps) = &outcome.steps {
+        server::steps(document.section("engine_steps", "Engine steps"), steps);
     }
     client(document.section("client", "Client"), outcome);
     document
@@ -111,8 +114,8 @@ fn summary(outcome: &Outcome, sweep: Option<&Sweep>) -> Vec<String> {
 
 /// Why a report has no findings.
 fn without_findings(outcome: &Outcome) -> Option<String> {
-    if let Some(why) = &outcome.no_findings {
-        return Some(format!("Nothing is concluded about the server: {why}."));
+    if let Some(why) = outcome.no_findings {
+        return Some(load::no_findings(why).to_owned());
     }
     outcome.findings.is_empty().then(|| {
         "No part of the latency that a setting of the server would remove takes a tenth of it."
@@ -123,18 +126,11 @@ fn without_findings(outcome: &Outcome) -> Option<String> {
 fn item((number, finding): (usize, &Finding)) -> FindingItem {
     FindingItem {
         key: format!("finding-{number}"),
-        title: capital(&finding.evidence),
-        gain: Some(format!("Upper bound: {}.", finding.upper_bound)),
-        knob: Some(format!("Try: {}.", finding.knob)),
-        evidence: vec![format!("code: {}", finding.code)],
+        title: load::finding(finding),
+        gain: Some(format!("Upper bound: {}.", load::upper_bound(finding))),
+        knob: Some(format!("Try: {}.", load::knob(finding))),
         ..FindingItem::default()
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string());
-    first.unwrap_or_default() + letters.as_str()
 }
 
 fn client(section: &mut Section, outcome: &Outcome) {

@@ -1,28 +1,29 @@
 //! Where the time of the mean request went.
 
-use llmprof_load::parts::MeanParts;
+use llmprof_load::served::{LatencyPart, MeanParts};
 use llmprof_report::{
     Drawing, Section, Table,
+    text::load,
     view::{PartKind, Waterfall, WaterfallPart},
 };
 use llmprof_units::{Nanos, Percent};
 
 pub(super) fn add(section: &mut Section, mean: &MeanParts) {
     let nanos = |ms: f64| Nanos((ms * 1e6).round() as i64);
-    let kind = |name: &str| match name {
-        "decode" | "prefill" => PartKind::Roofline,
-        "queueing" | "waiting for other requests' prefill" => PartKind::Idle,
-        "client" | "connection" | "network and API server" => PartKind::Copies,
-        "queueing, prefill and network" => PartKind::Unattributed,
-        _ => PartKind::Overhead,
+    let kind = |part| match part {
+        LatencyPart::Decode | LatencyPart::Prefill => PartKind::Roofline,
+        LatencyPart::Queueing | LatencyPart::OthersPrefill => PartKind::Idle,
+        LatencyPart::Client | LatencyPart::Connection | LatencyPart::Network => PartKind::Copies,
+        LatencyPart::UntilFirstToken => PartKind::Unattributed,
+        LatencyPart::Stalls => PartKind::Overhead,
     };
     let parts: Vec<WaterfallPart> = mean
         .parts
         .iter()
         .map(|part| WaterfallPart {
-            label: part.name.clone(),
+            label: load::part(part.part).to_owned(),
             duration_ns: nanos(part.mean_ms),
-            kind: kind(&part.name),
+            kind: kind(part.part),
         })
         .collect();
     let wall_ns = parts.iter().map(|part| part.duration_ns).sum();
@@ -37,8 +38,8 @@ pub(super) fn add(section: &mut Section, mean: &MeanParts) {
     let mut table = Table::new(&["Part", "Known by", "Mean", "p99", "Share"], 2);
     for part in &mean.parts {
         table.row([
-            part.name.clone(),
-            part.source.clone(),
+            load::part(part.part).to_owned(),
+            load::source(part.source).to_owned(),
             nanos(part.mean_ms).to_string(),
             part.p99_ms
                 .map_or("–".to_owned(), |ms| nanos(ms).to_string()),
@@ -52,6 +53,11 @@ pub(super) fn add(section: &mut Section, mean: &MeanParts) {
     section.table(table);
     if !mean.not_split.is_empty() {
         section.heading("Not split");
-        section.list(mean.not_split.clone());
+        section.list(
+            mean.not_split
+                .iter()
+                .map(|why| load::not_split(*why))
+                .collect(),
+        );
     }
 }

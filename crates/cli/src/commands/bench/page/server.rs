@@ -8,7 +8,7 @@ use llmprof_report::{
 use llmprof_units::{Nanos, Percent, significant};
 
 use crate::commands::bench::{
-    outcome::{Outcome, ServerOutcome},
+    outcome::{Outcome, ServerOutcome, StepsOutcome},
     session::Measured,
 };
 
@@ -161,13 +161,36 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
     fact("time per output token, mean ms", window.tpot_mean_ms);
     fact("energy, J", window.energy_j);
     section.list(facts);
-    if let Some(steps) = &outcome.steps {
-        section.paragraph(format!(
-            "The server's trace has {} engine steps, {} of them with prefill, {} sequences in a decode step; steps cover {} of the recording (`server/steps.csv`).",
-            steps.count,
-            steps.with_prefill,
-            significant(steps.mean_decode_batch),
-            Percent(steps.busy_share)
-        ));
+}
+
+/// Engine steps, and what the GPU did in them.
+pub(super) fn steps(section: &mut Section, steps: &StepsOutcome) {
+    section.paragraph(format!(
+        "{} engine steps during the load, {} of them with prefill, {} sequences in a decode step; steps cover {} of the time from the first to the last (`server/steps.csv`).",
+        steps.count,
+        steps.with_prefill,
+        significant(steps.mean_decode_batch),
+        Percent(steps.busy_share)
+    ));
+    let columns = [
+        "Steps",
+        "Count",
+        "Mean",
+        "Sequences",
+        "New tokens",
+        "GPU busy",
+    ];
+    let mut table = Table::new(&columns, 1);
+    for kind in &steps.kinds {
+        table.row([
+            kind.kind.to_owned(),
+            kind.count.to_string(),
+            Nanos((kind.mean_ms * 1e6).round() as i64).to_string(),
+            significant(kind.mean_sequences),
+            significant(kind.mean_new_tokens),
+            kind.gpu_busy_share
+                .map_or("–".to_owned(), |share| Percent(share).to_string()),
+        ]);
     }
+    section.table(table);
 }

@@ -1,0 +1,70 @@
+//! GEMMs against the roofline of their shapes, where no model says what a phase should cost.
+
+use llmprof_units::{Basis, Nanos};
+
+use crate::evidence::{Evidence, Measure};
+use crate::findings::conclusion::{Conclusion, Derivation};
+use crate::findings::finding::{Confidence, Finding};
+use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
+use crate::phase_analysis::PhaseAnalysis;
+use crate::trace::TraceAnalysis;
+
+/// The GEMMs of a trace whose shapes were recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ShapedGemms {
+    calls: u64,
+    device_ns: Nanos,
+    roofline_ns: Nanos,
+}
+
+impl ShapedGemms {
+    /// Those of a trace whose roofline time is known; `None` where there are none.
+    pub(crate) fn of(timeline: &TraceAnalysis) -> Option<Self> {
+        let mut sum = Self::default();
+        let shapes = timeline.operators.iter().flat_map(|row| &row.shapes);
+        for shape in shapes.filter(|shape| shape.cost.is_some_and(|cost| cost.gemm.is_some())) {
+            // An operator that only calls another one has no kernels of its own.
+            let work = shape.work.filter(|_| shape.times.device_self_ns.0 > 0);
+            if let Some(work) = work
+                && let Some(roofline_ns) = work.roofline_ns
+            {
+                sum.calls += work.calls;
+                sum.device_ns += work.device_ns;
+                sum.roofline_ns += Nanos(roofline_ns as i64);
+            }
+        }
+        (sum.calls > 0).then_some(sum)
+    }
+}
+
+impl Facts<'_> {
+    /// Where one phase has all the work of the device: shapes are summed over the whole trace.
+    pub(super) fn gemm_shapes(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let gemms = self.gemms.filter(|_| self.phases.len() == 1)?;
+        let lost = gemms.device_ns - gemms.roofline_ns;
+        let share = phase.judged_share(gemms.device_ns);
+        let is_inside = gemms.device_ns <= phase.waterfall.busy_ns;
+        let lost_share = phase.judged_share(lost);
+        if !is_inside || lost_share < WORTH_SAYING || hidden_by_the_host(phase) {
+            return None;
+        }
+        let derivation = Derivation::AtRoofline {
+            wall_ns: phase.judged_wall(),
+            measured_ns: gemms.device_ns,
+            roofline_ns: gemms.roofline_ns,
+        };
+        let gain = self.saving(phase, lost.seconds(), derivation)?.at_most();
+        let fraction = gemms.roofline_ns.0 as f64 / gemms.device_ns.0 as f64;
+        let conclusion = Conclusion::GemmShapes {
+            share,
+            roofline_fraction: fraction,
+        };
+        let evidence = vec![
+            Evidence::time(Measure::MeasuredTime, gemms.device_ns, Basis::Measured),
+            Evidence::time(Measure::RooflineTime, gemms.roofline_ns, Basis::Derived),
+            Evidence::new(Measure::Calls, gemms.calls as f64, "calls", Basis::Measured),
+        ];
+        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        Some(finding.with_gain(gain, Confidence::Low))
+    }
+}

@@ -1,0 +1,82 @@
+//! Engine steps of a server's trace, as loads and simulations read them.
+
+use std::path::Path;
+
+use llmprof_analysis::{EnginePart, EngineStep, engine_steps};
+use llmprof_load::server::steps::{BatchPart, Step};
+use llmprof_record::run::RunRecord;
+
+use crate::{commands::profile, failure::Failure};
+
+/// The steps of a trace; none where its program labels none.
+pub(crate) fn load(path: &Path) -> Result<Vec<Step>, Failure> {
+    of_record(&profile::read(&[path.to_owned()])?)
+        .map_err(|why| Failure::new(format!("{}: {why}", path.display())))
+}
+
+/// Those of the first trace that has some: engines of one server run the same steps.
+pub(crate) fn of_record(record: &RunRecord) -> Result<Vec<Step>, llmprof_analysis::NoClock> {
+    for recorded in &record.traces {
+        let steps = engine_steps(&recorded.trace)?;
+        if !steps.is_empty() {
+            return Ok(steps.iter().map(step).collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn step(step: &EngineStep) -> Step {
+    let part = |part: EnginePart| BatchPart {
+        sequences: part.sequences,
+        tokens: part.tokens,
+        context: part.context,
+    };
+    Step {
+        start_unix_ns: step.start_unix_ns,
+        end_unix_ns: step.end_unix_ns,
+        prefill: part(step.prefill),
+        decode: part(step.decode),
+        busy_ns: step.busy_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(name: &str) -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/vllm")
+            .join(name)
+    }
+
+    #[test]
+    fn a_trace_of_vllm_has_25_steps_on_the_wall_clock() {
+        let steps = load(&fixture("rank0.pt.trace.json.gz")).unwrap();
+        // 27 labels, two of them of steps without a sequence.
+        assert_eq!(steps.len(), 25);
+        let in_order = |pair: &[Step]| pair[0].end_unix_ns <= pair[1].start_unix_ns;
+        assert!(steps.windows(2).all(in_order));
+        // November 2026, by baseTimeNanoseconds.
+        assert_eq!(steps[0].start_unix_ns.0 / 1_000_000_000, 1_794_787_980);
+        assert_eq!(
+            (steps[0].prefill.tokens, steps[0].prefill.context),
+            (48, Some(48))
+        );
+        assert_eq!((steps[0].end_unix_ns - steps[0].start_unix_ns).0, 7_687_369);
+        // Every sequence that decodes makes one token a step; a CPU has no device to be busy.
+        let is_plain =
+            |step: &Step| step.decode.tokens == step.decode.sequences && step.busy_ns.is_none();
+        assert!(steps.iter().all(is_plain));
+    }
+
+    #[test]
+    fn a_trace_of_the_api_server_has_no_steps_and_half_a_trace_is_none() {
+        assert_eq!(load(&fixture("async_llm.pt.trace.json.gz")).unwrap(), []);
+        let cut = tempfile::NamedTempFile::new().unwrap();
+        let bytes = std::fs::read(fixture("rank0.pt.trace.json.gz")).unwrap();
+        std::fs::write(cut.path(), &bytes[..bytes.len() / 2]).unwrap();
+        let found = load(cut.path());
+        assert!(!found.is_ok_and(|steps| steps.len() == 25));
+    }
+}

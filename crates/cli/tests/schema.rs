@@ -179,7 +179,16 @@ fn every_key_of_a_native_run_is_listed() {
         "hydra.run.dir=run",
     ];
     common::works(folder.path(), &words);
-    check(&folder.path().join("run"), &ALL);
+    let run = folder.path().join("run");
+    check(&run, &ALL);
+    // The cost of the model is at the root and where the stages have their folders.
+    for name in ["static_compute.json", "static_compute.md"] {
+        let read = |path: PathBuf| fs::read(path).unwrap();
+        assert_eq!(
+            read(run.join("static_analysis").join(name)),
+            read(run.join(name))
+        );
+    }
 }
 
 /// Traces, whose kernels replace each other, with a gate; and runs in turns, which have rounds.

@@ -146,6 +146,11 @@ impl Dictionary {
     }
 }
 
+/// What the best alignment of a cell does: pairs its call and launch, or leaves one of them out.
+const PAIR: u8 = 0;
+const NO_CALL: u8 = 1;
+const NO_LAUNCH: u8 = 2;
+
 /// The longest common sequence by the dictionary, among pairs with `low` ≤ place in the log − place on the timeline ≤ `high`.
 fn longest(
     log: &[u32],
@@ -159,9 +164,6 @@ fn longest(
     if cells > MOST_CELLS {
         return None;
     }
-    const PAIR: u8 = 0;
-    const NO_CALL: u8 = 1;
-    const NO_LAUNCH: u8 = 2;
     // Column c of row i is the call i + low + c. `above` is the row before, shifted by one.
     let mut above = vec![0_u32; width + 1];
     let mut row = vec![0_u32; width + 1];

@@ -4,26 +4,33 @@ use llmprof_units::Count;
 
 use crate::{
     chart::{escaped, page_theme},
+    render::html,
     text::gallery as text,
     view::GalleryPage,
 };
 
 const CSS: &str = include_str!("../../assets/gallery.css");
 
-// Images lie beside the page, which is opened from disk or from a server; nothing else is asked for.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' file: data:";
+/// Images lie beside the page, which is opened from disk or from a server; nothing else is asked for.
+fn policy(style: &str) -> String {
+    let style = html::hash(style);
+    format!(
+        "default-src 'none'; style-src {style}; img-src 'self' file: data:; base-uri 'none'; form-action 'none'"
+    )
+}
 
 /// The whole page.
 pub fn gallery(model: &str, pages: &[GalleryPage]) -> String {
     let title = text::title(model, pages.len() as u64);
+    let style = format!("\n{}{CSS}", page_theme());
+    let policy = policy(&style);
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <title>{0}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{1}{CSS}</style>\n</head>\n<body>\n\
-         <h1>{0}</h1>\n<p>{2}</p>\n<main>\n",
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <title>{0}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{style}</style>\n</head>\n<body>\n\
+         <h1>{0}</h1>\n<p>{1}</p>\n<main>\n",
         escaped(&title),
-        page_theme(),
         escaped(&text::totals(pages)),
     );
     for page in pages {

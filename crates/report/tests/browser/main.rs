@@ -3,6 +3,7 @@
 //! Skipped where there is no Chromium, unless `LLMPROF_REQUIRE_BROWSER=1`. `LLMPROF_SCREENSHOTS=DIR` keeps pictures to look at.
 
 mod chromium;
+mod policy;
 #[path = "../../examples/sample/mod.rs"]
 mod sample;
 

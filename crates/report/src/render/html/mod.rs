@@ -25,13 +25,17 @@ const SCRIPTS: [&str; 5] = [
 /// What the page may do: the style and the scripts that stand here run, by their hashes, and nothing else. It may be opened
 /// from disk or from a server: either way it asks nobody for anything.
 fn policy(style: &str, scripts: &[String]) -> String {
-    let hash = |text: &str| format!("'sha256-{}'", base64(&Sha256::digest(text)));
     let scripts: Vec<String> = scripts.iter().map(|script| hash(script)).collect();
     format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
         hash(style),
         scripts.join(" ")
     )
+}
+
+/// How a content policy names a style or a script by what it is.
+pub(super) fn hash(text: &str) -> String {
+    format!("'sha256-{}'", base64(&Sha256::digest(text)))
 }
 
 fn base64(bytes: &[u8]) -> String {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EfficiencyProfile, PredictError, Predictor, Spread};
 use crate::{
-    Model, Routing, Workload,
+    Routing, Workload,
     device::{Catalog, Device},
     kernels::{Kernel, KernelClass},
 };
@@ -285,12 +285,4 @@ fn measured(cell: &Cell, token_kinds: u64) -> MeasuredRun {
         prefill: Some(step(cell.2)),
         decode_step: Some(step(cell.3)),
     }
-}
-
-/// A measured model.
-pub(super) struct Design {
-    pub(super) name: String,
-    pub(super) calibration: bool,
-    pub(super) token_kinds: u64,
-    pub(super) model: Model,
 }

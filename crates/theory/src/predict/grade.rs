@@ -5,7 +5,7 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EfficiencyProfile, Predictor, from_run::Design};
+use super::{EfficiencyProfile, Predictor};
 use crate::{
     COMMON_KEYS, Model, Phase, Routing, Workload,
     device::{Catalog, Device},
@@ -116,6 +116,14 @@ pub struct GradeSummary {
     /// 5th and 95th percentile of measured ÷ predicted.
     pub low: f64,
     pub high: f64,
+}
+
+/// A measured model.
+pub(super) struct Design {
+    pub(super) name: String,
+    pub(super) calibration: bool,
+    pub(super) token_kinds: u64,
+    pub(super) model: Model,
 }
 
 /// The measured models, by family where one reads the config, else by its common keys.

@@ -8,8 +8,10 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use llmprof_load::stub::{Behaviour, Stub};
 use serde_json::Value;
 
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -250,4 +252,34 @@ fn a_key_without_a_row_is_found() {
             "a.json: open"
         ]
     );
+}
+
+#[test]
+fn every_key_of_a_load_is_listed() {
+    let stub = Stub::start(Behaviour {
+        prefill: Duration::from_millis(5),
+        step: Duration::from_millis(1),
+        slots: 1,
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let url = stub.url();
+    let words = "--rate 100 --requests 30 --output-tokens 4 --slo ttft:p99<10s --shared-prefix 8 -o run --json";
+    let words: Vec<&str> = ["bench", &url]
+        .into_iter()
+        .chain(words.split(' '))
+        .collect();
+    let printed = common::works(folder.path(), &words);
+    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let mut found = BTreeSet::new();
+    unlisted(&printed, "bench.json", &sections(&page), &mut found);
+    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
+    assert!(
+        printed["findings"]
+            .as_array()
+            .is_some_and(|found| !found.is_empty())
+    );
+    check(&folder.path().join("run"), &["bench.json"]);
 }

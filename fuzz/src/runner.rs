@@ -150,10 +150,13 @@ fn keep(name: &str, number: u64, input: &[u8]) -> Result<(), std::io::Error> {
     Ok(())
 }
 
+/// A target's name and seeds.
+type Named = (&'static str, Vec<Vec<u8>>);
+
 /// Ends the process where an input takes without end.
 struct Watched {
     number: Arc<AtomicU64>,
-    target: Arc<Mutex<(&'static str, Vec<Vec<u8>>)>>,
+    target: Arc<Mutex<Named>>,
 }
 
 impl Watched {

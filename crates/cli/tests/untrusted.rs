@@ -61,13 +61,15 @@ impl Scene {
 }
 
 /// Every command that opens a run.
-const COMMANDS: [&[&str]; 6] = [
+const COMMANDS: [&[&str]; 8] = [
     &["report", "run"],
     &["analyze", "run"],
     &["export", "run", "--to", "chrome"],
     &["export", "run", "--to", "sqlite"],
     &["runs", "show", "run"],
     &["runs", "list", "--root", "."],
+    &["runs", "export", "--root", "."],
+    &["compare", "run", "run"],
 ];
 
 #[test]
@@ -94,6 +96,8 @@ fn links_in_the_place_of_files_and_folders_are_not_followed() {
         "trace.json",
         "trace.sqlite",
         "trace.llmprof.partial",
+        "metrics.json",
+        "bench.json",
     ];
     let scene = Scene::new();
     for place in places {
@@ -160,6 +164,29 @@ fn fifos_and_devices_are_refused_at_once() {
         fs::remove_file(scene.run(place)).unwrap();
         fs::write(scene.run(place), before).unwrap();
     }
+    // Where a file may be absent, what is none counts as absent.
+    for (place, command) in [
+        ("metrics.json", &["runs", "export", "--root", "."][..]),
+        ("bench.json", &["runs", "export", "--root", "."]),
+        ("bench.json", &["compare", "run", "run"]),
+    ] {
+        let before = fs::read(scene.run(place)).ok();
+        let _ = fs::remove_file(scene.run(place));
+        let made = Command::new("mkfifo").arg(scene.run(place)).status();
+        assert!(made.unwrap().success());
+        works(scene.path(), command);
+        fs::remove_file(scene.run(place)).unwrap();
+        if let Some(before) = before {
+            fs::write(scene.run(place), before).unwrap();
+        }
+    }
+    fs::write(scene.run("bench.json"), "{}").unwrap();
+    let made = Command::new("mkfifo")
+        .arg(scene.run("requests.csv"))
+        .status();
+    assert!(made.unwrap().success());
+    let said = refused(scene.path(), &["compare", "run", "run"]);
+    assert!(said.contains("FIFO"), "{said}");
     let recorded = scene.path().join("cupti");
     fs::create_dir(&recorded).unwrap();
     symlink("/dev/zero", recorded.join("1.wire")).unwrap();

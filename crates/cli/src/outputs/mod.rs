@@ -5,7 +5,11 @@ mod metrics;
 mod tables;
 
 use llmprof_analysis::Analysis;
-use llmprof_record::{issue::Issue, run::RunRecord, store::RunDir};
+use llmprof_record::{
+    issue::Issue,
+    run::RunRecord,
+    store::{RunDir, StoredRun},
+};
 use llmprof_report::{
     Document, Report, compose, plots,
     render::{html, markdown, terminal::digest},
@@ -163,9 +167,8 @@ fn slices(analysis: &Analysis) -> Option<Output> {
 }
 
 /// What `metrics.json` of a run says of its predictions: it does not follow from the record, so it is carried over.
-pub(crate) fn kept_predictions(run: &std::path::Path) -> Option<serde_json::Value> {
-    let text = std::fs::read(run.join("metrics.json")).ok()?;
-    let metrics: serde_json::Value = serde_json::from_slice(&text).ok()?;
+pub(crate) fn kept_predictions(run: &StoredRun) -> Option<serde_json::Value> {
+    let metrics: serde_json::Value = run.json("metrics.json").ok()??;
     metrics.get("predictions").cloned()
 }
 

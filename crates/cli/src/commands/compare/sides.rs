@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::{commands::profile, failure::Failure};
 
+/// What a run of a served load has, and no other.
+const BENCH: &str = "bench.json";
+
 /// All runs of one side. A folder that is no run itself stands for the complete runs below it.
 pub(super) fn read(path: &Path) -> Result<Vec<RunFacts>, Failure> {
     if !path.exists() {
@@ -55,8 +58,8 @@ fn label(path: &Path) -> String {
 }
 
 fn stored(run: &StoredRun) -> Result<RunFacts, Failure> {
-    if run.path.join("bench.json").is_file() {
-        return load(&run.path);
+    if run.folder()?.has_file(BENCH) {
+        return load(run);
     }
     let record = RunRecord::load(&run.path)?.filter(RunRecord::has_times);
     let record = record.ok_or_else(|| {
@@ -117,11 +120,10 @@ fn add_gaps(path: &Path, facts: &mut RunFacts) {
 }
 
 /// A served load: each request is a value.
-fn load(path: &Path) -> Result<RunFacts, Failure> {
+fn load(run: &StoredRun) -> Result<RunFacts, Failure> {
+    let path = &run.path;
     let damaged = |what: String| Failure::new(format!("{} is damaged: {what}", path.display()));
-    let text =
-        std::fs::read(path.join("bench.json")).map_err(|error| damaged(error.to_string()))?;
-    let bench: Value = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    let bench: Value = run.json(BENCH)?.unwrap_or_default();
     let mut facts = RunFacts {
         label: label(path),
         path: path.display().to_string(),
@@ -133,8 +135,9 @@ fn load(path: &Path) -> Result<RunFacts, Failure> {
             facts.traits.insert(name.to_owned(), text.to_owned());
         }
     }
-    let mut rows = csv::Reader::from_path(path.join("requests.csv"))
-        .map_err(|error| damaged(error.to_string()))?;
+    let requests = run.folder()?.open_file("requests.csv");
+    let requests = requests.map_err(|error| damaged(format!("requests.csv: {error}")))?;
+    let mut rows = csv::Reader::from_reader(requests);
     let headers = rows
         .headers()
         .map_err(|error| damaged(error.to_string()))?

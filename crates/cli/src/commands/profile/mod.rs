@@ -102,7 +102,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
         }
     }
     let judged = judged_device(&record, device.as_ref());
-    let kept = outputs::kept_predictions(&run.path);
+    let kept = outputs::kept_predictions(run);
     let results = Results {
         record: &record,
         analysis: &analysis,

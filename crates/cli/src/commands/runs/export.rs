@@ -1,6 +1,6 @@
 //! `llmprof runs export`: one CSV of all runs, a line per run.
 
-use std::{collections::BTreeSet, path::Path};
+use std::collections::BTreeSet;
 
 use llmprof_record::store::{Liveness, StoredRun};
 use serde_json::Value;
@@ -85,8 +85,8 @@ fn line(run: &StoredRun, keys: &BTreeSet<String>) -> String {
         Liveness::Dead => "dead".to_owned(),
         _ => manifest.status.to_string(),
     };
-    let metrics = json(&run.path.join("metrics.json"));
-    let bench = json(&run.path.join("bench.json"));
+    let metrics = json(run, "metrics.json");
+    let bench = json(run, "bench.json");
     let device = metrics["device"].as_str().unwrap_or_default();
     let mut cells = vec![
         run.path.display().to_string(),
@@ -111,9 +111,8 @@ fn line(run: &StoredRun, keys: &BTreeSet<String>) -> String {
 }
 
 /// A file that is absent or damaged leaves its columns empty: the run is listed whatever became of it.
-fn json(file: &Path) -> Value {
-    let text = std::fs::read(file).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
+fn json(run: &StoredRun, file: &str) -> Value {
+    run.json(file).ok().flatten().unwrap_or_default()
 }
 
 fn number(value: &Value, path: &[&str]) -> String {

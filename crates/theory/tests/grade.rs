@@ -6,8 +6,8 @@ use llmprof_theory::{
     Phase,
     device::Catalog,
     predict::{
-        EfficiencyProfile, Grade, GradeSummary, KernelCurves, Pair, Split, grades, grades_on, pairs,
-        pairs_on, summarize,
+        EfficiencyProfile, Grade, GradeSummary, KernelCurves, Pair, Split, grades, grades_on,
+        pairs, pairs_on, summarize,
     },
 };
 use serde_json::Value;

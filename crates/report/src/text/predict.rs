@@ -1,7 +1,7 @@
 //! Predictions: what they rest on, and how far off they are known to be.
 
 use llmprof_theory::predict::{
-    EfficiencyProfile, Split, error_summary, fixture_comparison, grades, summarize,
+    EfficiencyProfile, Implementation, Split, error_summary, fixture_comparison, grades, summarize,
 };
 use llmprof_units::Percent;
 
@@ -38,7 +38,8 @@ pub fn notes(profile: &EfficiencyProfile) -> Vec<String> {
 
 /// The error where it was measured.
 fn checked(profile: &EfficiencyProfile) -> Option<String> {
-    if profile.implementation.is_some() {
+    // What was measured ran in eager mode.
+    if profile.implementation == Some(Implementation::HfEager) {
         let all = grades(profile).ok()?;
         let held_out: Vec<_> = all
             .iter()

@@ -98,7 +98,6 @@ impl Predictor<'_> {
         let prefill = self
             .model
             .prefill_passes(&run.workload)
-            .into_iter()
             .map(|pass| self.groups(&run.workload, &pass))
             .fold([0.0; 2], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
         let ns = |seconds: f64| seconds * 1e9;
@@ -181,6 +180,10 @@ const SPREAD: Spread = Spread {
 
 /// One cell predicted from another of the same model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says another thing of a pair"
+)]
 pub struct Pair {
     pub model: String,
     /// Whether curves may be fitted to the model.

@@ -119,15 +119,14 @@ impl Step<'_> {
     /// Projections of one input: joined where an engine joins them.
     fn gemms(&mut self, linears: &[&Linear]) {
         if !self.serving() {
-            linears.iter().for_each(|linear| self.gemm(linear));
+            for linear in linears {
+                self.gemm(linear);
+            }
             return;
         }
         if let Some(first) = linears.first() {
             let outputs = linears.iter().map(|linear| linear.outputs).sum();
-            self.gemm(&Linear {
-                outputs,
-                ..(*first).clone()
-            });
+            self.gemm(&Linear { outputs, ..**first });
         }
     }
 

@@ -85,7 +85,7 @@ impl Grid {
                             break;
                         }
                         self.line(&axes, line, profile, &mut predictor, &mut |point| {
-                            each(point)
+                            each(point);
                         });
                     }
                 });

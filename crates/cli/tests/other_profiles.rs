@@ -196,7 +196,7 @@ fn logs_of_cublas_beside_a_timeline_have_times() {
     let folder = tempfile::tempdir().unwrap();
     let files = ["run.sqlite.gz", "cublas.log.gz", "cublaslt.log.gz"];
     let files = files.map(|file| fixture("stage2").join(file));
-    let [text, page] = reports(folder.path(), &files.each_ref().map(|file| file.as_path()));
+    let [text, page] = reports(folder.path(), &files.each_ref().map(PathBuf::as_path));
     for word in [
         "cuBLAS ran 680 GEMMs of 13 shapes",
         "680 of 680 GEMM kernels are joined in launch order (100.0 % of their time)",

@@ -12,6 +12,9 @@ use crate::matching::units::{Counted, Matching, Verdict};
 /// Launches of a kernel by operator, with `*` for the number of the layer.
 type Launches = BTreeMap<String, u64>;
 
+/// Name, grid and block.
+type LaunchKey = (StrId, [u32; 3], [u32; 3]);
+
 /// Places of kernels, where ranges of modules say them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct KernelPlaces(FxHashMap<(String, [u32; 3], [u32; 3]), Launches>);
@@ -26,8 +29,7 @@ impl KernelPlaces {
         let Some(counted) = counted else {
             return Self::default();
         };
-        let mut sums: FxHashMap<(StrId, [u32; 3], [u32; 3]), BTreeMap<u32, u64>> =
-            FxHashMap::default();
+        let mut sums: FxHashMap<LaunchKey, BTreeMap<u32, u64>> = FxHashMap::default();
         for (lane, verdicts) in lanes.iter().zip(&matching.verdicts) {
             for (item, verdict) in lane.items.iter().zip(verdicts) {
                 let (Some(row), Verdict::Unit(unit)) = (item.kernel, *verdict) else {

@@ -167,11 +167,11 @@ fn limits(file: &DeviceFile) -> [f64; 2] {
 /// A device that no file describes, by the best rates that were seen.
 fn described(measured: &Measured) -> DeviceFile {
     let best = |size: f64| {
-        let rates = measured.samples.iter().filter_map(|sample| {
-            matches!(sample.kernel, Kernel::Gemm { size: own, .. } if own == size)
-                .then(|| sample.kernel.flops() / sample.ns * 1e-3)
-        });
-        rates.fold(0.0, f64::max)
+        let samples = measured.samples.iter();
+        samples
+            .filter(|sample| matches!(sample.kernel, Kernel::Gemm { size: own, .. } if own == size))
+            .map(|sample| sample.kernel.flops() / sample.ns * 1e-3)
+            .fold(0.0, f64::max)
     };
     let peak = |dtype: DType, engine: Engine, tflops: f64| PeakEntry {
         dtype,

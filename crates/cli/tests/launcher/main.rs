@@ -252,18 +252,15 @@ fn ctrl_c_offers_to_cancel() {
         );
         let program = env!("CARGO_BIN_EXE_llmprof");
         let path = std::env::var("PATH").unwrap();
-        let mut command = match answer {
+        let mut command = if answer.is_some() {
             // `script` gives the program a terminal.
-            Some(_) => {
-                let mut script = Command::new("script");
-                script.args(["-qefc", &format!("exec {program} {words}"), "/dev/null"]);
-                script
-            }
-            None => {
-                let mut plain = Command::new(program);
-                plain.args(words.split_whitespace());
-                plain
-            }
+            let mut script = Command::new("script");
+            script.args(["-qefc", &format!("exec {program} {words}"), "/dev/null"]);
+            script
+        } else {
+            let mut plain = Command::new(program);
+            plain.args(words.split_whitespace());
+            plain
         };
         let mut child = command
             .current_dir(scene.path())
@@ -277,16 +274,14 @@ fn ctrl_c_offers_to_cancel() {
         let followed = scene.path().join("followed");
         wait_for(|| followed.exists());
         let mut stdin = child.stdin.take().unwrap();
-        match answer {
+        if let Some(answer) = answer {
             // A terminal makes SIGINT of its Ctrl-C; the answer waits in it until it is read.
-            Some(answer) => stdin
-                .write_all(format!("\u{3}{answer}").as_bytes())
-                .unwrap(),
-            None => {
-                let pid = child.id().to_string();
-                let sent = Command::new("kill").args(["-INT", &pid]).status();
-                assert!(sent.unwrap().success());
-            }
+            let typed = format!("\u{3}{answer}");
+            stdin.write_all(typed.as_bytes()).unwrap();
+        } else {
+            let pid = child.id().to_string();
+            let sent = Command::new("kill").args(["-INT", &pid]).status();
+            assert!(sent.unwrap().success());
         }
         let output = child.wait_with_output().unwrap();
         drop(stdin);

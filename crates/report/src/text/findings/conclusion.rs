@@ -110,10 +110,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             bytes_per_step,
             cache,
         } => {
-            let cache = match cache.as_str() {
-                "caches" => "the caches together".to_owned(),
-                name => format!("the {name} cache"),
-            };
+            let cache = spoken_cache(cache);
             format!(
                 "{phase}: a step reads {bytes_per_step}, which {cache} can hold: DRAM bandwidth is not its limit, and results do not \
                  carry over to larger models"
@@ -317,6 +314,13 @@ fn limit(resource: Resource) -> &'static str {
         Resource::Memory => "memory limit",
         Resource::Launch => "launch limit",
         Resource::Host => "host limit",
+    }
+}
+
+fn spoken_cache(cache: &str) -> String {
+    match cache {
+        "caches" => "the caches together".to_owned(),
+        name => format!("the {name} cache"),
     }
 }
 

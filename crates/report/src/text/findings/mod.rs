@@ -93,6 +93,30 @@ impl Runtime {
     }
 }
 
+/// What would make idle time shorter.
+fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str {
+    match remedy {
+        IdleRemedy::CheaperLaunches => match runtime {
+            Runtime::Gpu(Framework::Xla) | Runtime::Hip(Framework::Xla) => {
+                "Knob: enqueue steps ahead (read results later), or XLA command buffers."
+            }
+            Runtime::Gpu(Framework::Unknown) | Runtime::Hip(Framework::Unknown) => {
+                "Knob: CUDA Graphs, or more work per launch and launches further ahead."
+            }
+            _ => "Knob: CUDA Graphs or torch.compile.",
+        },
+        IdleRemedy::LessAroundGraphs => {
+            "Most kernels run in CUDA Graphs already; what is left is host work around their launches."
+        }
+        IdleRemedy::FewerKernels if !torch => {
+            "Knob: fewer, larger kernels: most of the idle time is inter-kernel gaps."
+        }
+        IdleRemedy::FewerKernels => {
+            "Knob: fewer, fused kernels (torch.compile): most of the idle time is inter-kernel gaps."
+        }
+    }
+}
+
 /// What to change; nothing where the finding has no remedy.
 pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
     let gpu = matches!(runtime, Runtime::Gpu(_) | Runtime::Hip(_));
@@ -101,26 +125,7 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
         Runtime::PyTorchOnCpu | Runtime::Gpu(Framework::Pytorch) | Runtime::Hip(Framework::Pytorch)
     );
     let knob = match finding.conclusion.as_ref()? {
-        Conclusion::Idle { remedy, .. } => match (*remedy)? {
-            IdleRemedy::CheaperLaunches => match runtime {
-                Runtime::Gpu(Framework::Xla) | Runtime::Hip(Framework::Xla) => {
-                    "Knob: enqueue steps ahead (read results later), or XLA command buffers."
-                }
-                Runtime::Gpu(Framework::Unknown) | Runtime::Hip(Framework::Unknown) => {
-                    "Knob: CUDA Graphs, or more work per launch and launches further ahead."
-                }
-                _ => "Knob: CUDA Graphs or torch.compile.",
-            },
-            IdleRemedy::LessAroundGraphs => {
-                "Most kernels run in CUDA Graphs already; what is left is host work around their launches."
-            }
-            IdleRemedy::FewerKernels if !torch => {
-                "Knob: fewer, larger kernels: most of the idle time is inter-kernel gaps."
-            }
-            IdleRemedy::FewerKernels => {
-                "Knob: fewer, fused kernels (torch.compile): most of the idle time is inter-kernel gaps."
-            }
-        },
+        Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
         Conclusion::Inefficiency { operators, .. } => match operators.as_str() {
             "attention" if gpu => {
                 "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer)."

@@ -34,7 +34,10 @@ struct Placed {
 }
 
 /// Pairs calls of `log` with `launches`, both as small numbers for what is the same. Nothing where no window fits.
-pub(super) fn align(log: &[u32], launches: &[u32]) -> Option<Pairs> {
+///
+/// Steps repeat, so that a timeline may fit at several places. `end_together` says that the last launch is the last call, which
+/// leaves one of them; else pairs whose shape depends on the place are left out.
+pub(super) fn align(log: &[u32], launches: &[u32], end_together: bool) -> Option<Pairs> {
     let windows = WINDOW.iter().find_map(|&length| {
         let found: Vec<Placed> = starts(launches.len(), length)
             .filter_map(|(start, length)| placed(log, &launches[start..start + length], start))
@@ -49,7 +52,12 @@ pub(super) fn align(log: &[u32], launches: &[u32]) -> Option<Pairs> {
     let high = diagonals.max()?.saturating_add(SLACK);
     let mut pairs = longest(log, launches, &known, low, high)?;
     fill(&mut pairs, log, launches, &known);
-    leave_out_doubtful(&mut pairs, &windows, log, launches, &known);
+    let is_last = pairs
+        .last()
+        .is_some_and(|last| *last == log.len().checked_sub(1));
+    if !(end_together && is_last) {
+        leave_out_doubtful(&mut pairs, &windows, log, launches, &known);
+    }
     Some(pairs)
 }
 
@@ -323,7 +331,7 @@ mod tests {
     fn a_log_with_warm_ups_ends_where_the_timeline_ends() {
         let log: Vec<u32> = [9, 9, 8].into_iter().chain(steps(60)).collect();
         let launches: Vec<u32> = steps(40).into_iter().map(kernel).collect();
-        let pairs = align(&log, &launches).expect("it fits");
+        let pairs = align(&log, &launches, false).expect("it fits");
         assert_eq!(joined(&pairs), launches.len());
         assert!(agree(&pairs, &log, &launches));
         assert_eq!(pairs.last(), Some(&Some(log.len() - 1)));
@@ -338,7 +346,7 @@ mod tests {
             launches.insert(at, 99);
         }
         launches.remove(900);
-        let pairs = align(&log, &launches).expect("it fits");
+        let pairs = align(&log, &launches, false).expect("it fits");
         assert_eq!(joined(&pairs), log.len() - 1);
         assert!(agree(&pairs, &log, &launches));
         assert_eq!(pairs[300], None);
@@ -350,9 +358,25 @@ mod tests {
         let mut log = steps(400);
         log[1000] = 7;
         let launches: Vec<u32> = log.iter().map(|shape| kernel(*shape)).collect();
-        let pairs = align(&log, &launches).expect("it fits");
+        let pairs = align(&log, &launches, false).expect("it fits");
         assert_eq!(pairs[1000], Some(1000));
         assert_eq!(joined(&pairs), log.len());
+    }
+
+    /// A short prompt has the kernels of decode: only the end says which step is which.
+    #[test]
+    fn a_run_that_ends_with_its_log_is_known_by_its_end() {
+        let pass = || {
+            let prefill = steps(1).into_iter().map(|shape| shape + 20);
+            prefill.chain(steps(31)).collect::<Vec<u32>>()
+        };
+        let log = [pass(), pass(), pass()].concat();
+        let launches: Vec<u32> = pass().into_iter().map(|shape| kernel(shape % 20)).collect();
+        let known = align(&log, &launches, true).expect("it fits");
+        let first = log.len() - launches.len();
+        assert_eq!(known, (first..log.len()).map(Some).collect::<Pairs>());
+        let unknown = align(&log, &launches, false).expect("it fits");
+        assert!(joined(&unknown) < launches.len() / 2);
     }
 
     #[test]
@@ -360,10 +384,10 @@ mod tests {
         let log = steps(20);
         // Eleven kernels in turn, which no period of the log explains.
         let launches: Vec<u32> = (0..400).map(|number| number % 11).collect();
-        let joined = align(&log, &launches).map_or(0, |pairs| joined(&pairs));
+        let joined = align(&log, &launches, false).map_or(0, |pairs| joined(&pairs));
         assert!(joined < launches.len() / 2, "{joined}");
-        assert_eq!(align(&log, &[]), None);
-        assert_eq!(align(&[], &[1, 2, 3]), None);
+        assert_eq!(align(&log, &[], false), None);
+        assert_eq!(align(&[], &[1, 2, 3], false), None);
     }
 
     /// One kernel for everything fits everywhere: nothing says which shape a launch has.
@@ -371,9 +395,9 @@ mod tests {
     fn a_timeline_that_fits_everywhere_says_nothing_of_shapes_that_differ() {
         let log = vec![0, 0, 1, 0, 0, 2, 0, 0];
         let launches = vec![5; 4];
-        let pairs = align(&log, &launches).expect("it fits");
+        let pairs = align(&log, &launches, false).expect("it fits");
         assert_eq!(joined(&pairs), 0);
-        let same = align(&[3; 8], &launches).expect("it fits");
+        let same = align(&[3; 8], &launches, false).expect("it fits");
         assert_eq!(joined(&same), 4);
     }
 }

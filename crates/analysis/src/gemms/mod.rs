@@ -112,7 +112,9 @@ pub(crate) fn analyze(
     let joined = logs.iter().filter_map(|(file, rows, table)| {
         // Order may come from a file that was changed by hand.
         let is_whole = table.order.iter().all(|row| (*row as usize) < rows.len());
-        let pairs = align(is_whole.then_some(&table.order)?, &launches)?;
+        // The worker of a run ends after the pass that is captured.
+        let end_together = record.plan.is_some();
+        let pairs = align(is_whole.then_some(&table.order)?, &launches, end_together)?;
         let count = pairs.iter().flatten().count();
         Some((count, *file, *rows, *table, pairs))
     });

@@ -275,11 +275,14 @@ fn sides_take_turns_and_leave_their_runs() {
     // Time was up after the second round.
     assert_eq!(found["rounds"]["count"], 2);
     let tpot = &found["metrics"][0];
-    assert_eq!(
-        (&tpot["metric"], &tpot["basis"]),
-        (&Value::from("tpot"), &Value::from("rounds"))
-    );
-    assert!(number(&tpot["ci_low"]) <= number(&tpot["ratio"]));
+    assert_eq!(tpot["metric"], "tpot");
+    // One round of two that something else disturbed is left out, and one round has no interval.
+    if found["rounds"]["disturbed"].as_array().unwrap().len() == 1 {
+        assert_eq!(tpot["basis"], "none");
+    } else {
+        assert_eq!(tpot["basis"], "rounds");
+        assert!(number(&tpot["ci_low"]) <= number(&tpot["ratio"]));
+    }
     for dir in ["a/000", "b/000", "a/001", "b/001"] {
         let manifest = json(&folder.path().join("out").join(dir).join("run.json"));
         assert_eq!(manifest["status"], "complete");

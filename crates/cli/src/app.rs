@@ -19,7 +19,7 @@ const MOVED: [(&str, &str); 3] = [
     ),
     (
         "preset",
-        "there are no presets: choose options of groups, such as profiling=full",
+        "presets are added: +preset=stage1, +preset=stage2, +preset=roofline, +preset=direct_inference",
     ),
     ("runtime.num_new_tokens", "infer.max_new_tokens=N"),
 ];

@@ -17,7 +17,7 @@ pub(super) fn believed<'s, 'm>(
     record: &RunRecord,
 ) -> (Option<&'s Subject<'m>>, Vec<Issue>) {
     if subject.is_some_and(|subject| subject.model.encoder.is_some()) {
-        // Shapes of two stacks are not told apart.
+        // Shapes do not separate two stacks.
         structure.shown = None;
         if structure.phases.source != PhaseSource::Annotation {
             return (None, vec![Issue::warning("run.unnamed_stacks")]);

@@ -456,7 +456,7 @@ mod orders {
             })
     }
 
-    /// Two threads, told apart by domains, while ours takes.
+    /// Two threads with a domain each, while ours takes.
     fn all_come(most_chunks: usize) {
         let scene = scene(most_chunks);
         let writers = [1, 2].map(|domain| {

@@ -270,7 +270,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("power.limit_kept", "GPU {gpu}: the power limit stayed at {limit_w:watts}, it was {before_w:watts}: {reason}")
         .hint("`nvidia-smi -i GPU -pl WATTS` restores it"),
     Row::new("run.no_capture", "no waterfall: no pass recorded operators"),
-    Row::new("run.unnamed_stacks", "the trace has no ranges `encode`, `prefill` and `decode`, by which the two stacks of this model are told apart: no roofline")
+    Row::new("run.unnamed_stacks", "the trace has no ranges `encode`, `prefill` and `decode`, which separate the two stacks of this model: no roofline")
         .hint("put ranges of these names around them; runtime=pytorch does"),
     Row::new("run.unnamed_steps", "the trace does not name its steps: taken for decode steps").when("taken_for", "decode")
         .hint("infer.max_new_tokens=1 if they are prefills"),

@@ -13,7 +13,7 @@ use crate::{
 pub struct RelativeBias {
     /// Module path in the first layer, which makes it for all.
     pub name: &'static str,
-    /// Distances that are told apart.
+    /// Distances with a bias of their own.
     pub buckets: u64,
     pub heads: u64,
 }

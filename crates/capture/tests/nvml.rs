@@ -1,31 +1,15 @@
 //! Telemetry of GPUs without a GPU: a stand-in for NVIDIA's library, compiled here, whose counters are known in closed
 //! form.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+#[path = "nvml/build.rs"]
+mod build;
 
+use std::{collections::BTreeMap, time::Duration};
+
+use build::stand_in;
 use llmprof_capture::telemetry::{Gpus, Sampler, Settings, nvml};
 use llmprof_record::samples::{GpuSample, Samples, ThrottleReason};
 use llmprof_units::{Basis, Bytes, BytesPerSecond, Nanos};
-
-/// Compiles the stand-in with some of its switches.
-fn stand_in(folder: &Path, switches: &[&str]) -> PathBuf {
-    let library = folder.join("libnvidia-ml.so.1");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nvml/stand_in.c");
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-w", "-o"])
-        .arg(&library)
-        .args(switches.iter().map(|switch| format!("-D{switch}")))
-        .arg(source)
-        .status()
-        .expect("a C compiler builds the stand-in");
-    assert!(status.success());
-    library
-}
 
 /// Samples the stand-in for a while, with this process as the worker.
 fn sampled(switches: &[&str], gpus: Gpus) -> Samples {

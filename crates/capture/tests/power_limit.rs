@@ -2,28 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+#[path = "nvml/build.rs"]
+mod build;
 
+use std::path::Path;
+
+use build::stand_in;
 use llmprof_capture::telemetry::nvml::PowerLimit;
 use llmprof_record::issue::Issue;
 use llmprof_units::Watts;
-
-fn stand_in(folder: &Path, switches: &[&str]) -> PathBuf {
-    let library = folder.join("libnvidia-ml.so.1");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nvml/stand_in.c");
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-w", "-o"])
-        .arg(&library)
-        .args(switches.iter().map(|switch| format!("-D{switch}")))
-        .arg(source)
-        .status()
-        .unwrap();
-    assert!(status.success());
-    library
-}
 
 /// What was set, in order: `1 300000`.
 fn set(library: &Path) -> Vec<String> {

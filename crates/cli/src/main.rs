@@ -5,6 +5,7 @@
 
 mod app;
 mod arg_duration;
+mod arg_load;
 mod args;
 mod args_assets;
 mod args_kernels;

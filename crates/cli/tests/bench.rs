@@ -32,6 +32,8 @@ fn stub() -> Stub {
     .unwrap()
 }
 
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/server.py");
+
 #[test]
 fn json_has_the_keys_that_programs_read() {
     let stub = stub();
@@ -219,37 +221,13 @@ fn a_served_command_is_ended_with_all_it_started() {
         .local_addr()
         .unwrap()
         .port();
-    // A stand-in that answers a little HTTP, with a child that leaves the process group.
-    let script = format!(
-        r#"
-import http.server, subprocess, sys, json
-child = subprocess.Popen(["sleep", "12345"], start_new_session=True)
-open("child.pid", "w").write(str(child.pid))
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def say(self, body, kind="application/json"):
-        self.send_response(200); self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
-    def do_GET(self):
-        if self.path == "/v1/models": self.say(b'{{"data":[{{"id":"tiny"}}]}}')
-        elif self.path == "/health": self.say(b"")
-        else: self.send_error(404)
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        event = json.dumps({{"choices":[{{"text":"a","finish_reason":"length"}}],"usage":{{"prompt_tokens":4,"completion_tokens":1}}}})
-        self.say(("data: " + event + "\n\ndata: [DONE]\n\n").encode(), "text/event-stream")
-    def log_message(self, *args): pass
-http.server.ThreadingHTTPServer(("127.0.0.1", {port}), Handler).serve_forever()
-"#
-    );
-    std::fs::write(dir.path().join("server.py"), script).unwrap();
-    let serve = "python3 server.py";
+    let serve = format!("python3 {SERVER} {port} 1");
     let url = format!("http://127.0.0.1:{port}");
     let (code, out, err) = bench(
         dir.path(),
         &[
             "--serve",
-            serve,
+            &serve,
             "--serve-url",
             &url,
             "--requests",

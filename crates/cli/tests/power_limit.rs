@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../capture/tests/nvml/build.rs"]
+mod build;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use build::stand_in;
 use serde_json::Value;
 
 /// Far beyond what anything here takes, so that a hang fails instead of hanging.
@@ -24,19 +28,7 @@ struct Place {
 impl Place {
     fn new(switches: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join("libnvidia-ml.so.1");
-        let source = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../capture/tests/nvml/stand_in.c"
-        );
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-w", "-o"])
-            .arg(&library)
-            .args(switches.iter().map(|switch| format!("-D{switch}")))
-            .arg(source)
-            .status()
-            .unwrap();
-        assert!(built.success());
+        let library = stand_in(folder.path(), switches);
         Self { folder, library }
     }
 

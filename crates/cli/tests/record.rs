@@ -422,6 +422,8 @@ fn a_recording_ends_at_its_size() {
     assert_eq!(refused.status.code(), Some(125));
 }
 
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/server.py");
+
 /// What a server's processes do on the GPU is joined with the requests that it serves.
 #[test]
 fn a_server_is_recorded_while_it_is_loaded() {
@@ -429,37 +431,18 @@ fn a_server_is_recorded_while_it_is_loaded() {
     let free = || std::net::TcpListener::bind("127.0.0.1:0")?.local_addr();
     let port = free().unwrap().port();
     // Every request is two steps of a process of its own.
-    let script = format!(
-        r#"
-import http.server, json, subprocess
-words = ["nvtx", "cuda", "push:llmprof.step prefill batch=1 new=4 cached=0", "kernels:5", "pop",
-         "push:llmprof.step decode batch=1 new=1 cached=4", "kernels:3", "pop"]
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def say(self, body, kind="application/json"):
-        self.send_response(200); self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
-    def do_GET(self):
-        if self.path == "/v1/models": self.say(b'{{"data":[{{"id":"tiny"}}]}}')
-        elif self.path == "/health": self.say(b"")
-        else: self.send_error(404)
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        subprocess.run([{host:?}, *words], check=True)
-        event = json.dumps({{"choices":[{{"text":"a","finish_reason":"length"}}],"usage":{{"prompt_tokens":4,"completion_tokens":2}}}})
-        self.say(("data: " + event + "\n\ndata: [DONE]\n\n").encode(), "text/event-stream")
-    def log_message(self, *args): pass
-http.server.ThreadingHTTPServer(("127.0.0.1", {port}), Handler).serve_forever()
-"#,
-        host = built().host.display().to_string()
+    let serve = format!(
+        "python3 {SERVER} {port} 2 {host} nvtx cuda \
+         'push:llmprof.step prefill batch=1 new=4 cached=0' kernels:5 pop \
+         'push:llmprof.step decode batch=1 new=1 cached=4' kernels:3 pop",
+        host = built().host.display()
     );
-    std::fs::write(place.0.path().join("server.py"), script).unwrap();
     let url = format!("http://127.0.0.1:{port}");
     let options =
         "--requests 3 --concurrency 1 --output-tokens 2 --warmup 0 --json -o run --serve-url";
     let output = Command::new(cargo_bin!("llmprof"))
         .current_dir(place.0.path())
-        .args(["bench", "--serve", "python3 server.py"])
+        .args(["bench", "--serve", &serve])
         .args(options.split(' '))
         .arg(url)
         .env("LLMPROF_INJECT", &built().library)

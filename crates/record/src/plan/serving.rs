@@ -102,29 +102,10 @@ fn offline_mistakes(
     }
 }
 
-/// What stands against loading a server.
-pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
-    let kind = plan.runtime.kind;
-    let Some(serving) = &plan.runtime.serving else {
-        if kind.is_serving() {
-            let what = "there is no endpoint and no load".to_owned();
-            wrong(
-                "runtime.serving",
-                what,
-                Some("runtime=openai, runtime=vllm"),
-            );
-        }
-        return;
-    };
-    if !kind.is_serving() {
-        let what = "only serving runtimes have it".to_owned();
-        wrong(
-            "runtime.serving",
-            what,
-            Some("runtime=openai, runtime=vllm"),
-        );
-        return;
-    }
+fn load_mistakes(
+    serving: &ServingPlan,
+    wrong: &mut impl FnMut(&'static str, String, Option<&str>),
+) {
     if serving.requests == 0 {
         wrong(
             "runtime.serving.requests",
@@ -162,20 +143,14 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
             Some("runtime.serving.slo=['ttft:p99<500ms']"),
         );
     }
-    if serving.offline {
-        offline_mistakes(kind, serving, wrong);
-    }
-    if kind == RuntimeType::Openai {
-        if serving.url.is_none() {
-            let what = "there is no endpoint".to_owned();
-            wrong(
-                "runtime.serving.url",
-                what,
-                Some("runtime.serving.url=http://localhost:8000"),
-            );
-        }
-        return;
-    }
+}
+
+/// What stands against starting a server of our own.
+fn server_mistakes(
+    plan: &Plan,
+    serving: &ServingPlan,
+    wrong: &mut impl FnMut(&'static str, String, Option<&str>),
+) {
     if serving.url.is_some() {
         let what = "this runtime starts its own server".to_owned();
         wrong(
@@ -195,7 +170,8 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
         let what = "a server needs the model's directory".to_owned();
         wrong("model.path", what, Some("model=local model.path=DIR"));
     }
-    if kind == RuntimeType::Tensorrtllm && plan.model.load_format == LoadFormat::Dummy {
+    if plan.runtime.kind == RuntimeType::Tensorrtllm && plan.model.load_format == LoadFormat::Dummy
+    {
         let what = "trtllm-serve has no option for random weights".to_owned();
         wrong(
             "model.load_format",
@@ -203,4 +179,45 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
             Some("model.load_format=safetensors"),
         );
     }
+}
+
+/// What stands against loading a server.
+pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
+    let kind = plan.runtime.kind;
+    let Some(serving) = &plan.runtime.serving else {
+        if kind.is_serving() {
+            let what = "there is no endpoint and no load".to_owned();
+            wrong(
+                "runtime.serving",
+                what,
+                Some("runtime=openai, runtime=vllm"),
+            );
+        }
+        return;
+    };
+    if !kind.is_serving() {
+        let what = "only serving runtimes have it".to_owned();
+        wrong(
+            "runtime.serving",
+            what,
+            Some("runtime=openai, runtime=vllm"),
+        );
+        return;
+    }
+    load_mistakes(serving, wrong);
+    if serving.offline {
+        offline_mistakes(kind, serving, wrong);
+    }
+    if kind == RuntimeType::Openai {
+        if serving.url.is_none() {
+            let what = "there is no endpoint".to_owned();
+            wrong(
+                "runtime.serving.url",
+                what,
+                Some("runtime.serving.url=http://localhost:8000"),
+            );
+        }
+        return;
+    }
+    server_mistakes(plan, serving, wrong);
 }

@@ -42,7 +42,24 @@ pub fn line(phase: &PhaseAnalysis) -> String {
     if let Some(part) = phase.traced.as_ref().and_then(|traced| traced.recorded) {
         parts.push(format!("sampled {}", slices::part(&part)));
     }
-    format!("{} {wall}: {}", phase.name(), parts.join(" · "))
+    let recorded = phase
+        .plain_wall()
+        .map_or(wall, |recorded| recorded.min(wall));
+    format!(
+        "{} {}: {}",
+        phase.name(),
+        of_which(wall, recorded),
+        parts.join(" · ")
+    )
+}
+
+/// The time of all batches, and the part of it that shares are of: a profiler may have recorded the first batch only.
+fn of_which(wall: Nanos, recorded: Nanos) -> String {
+    if wall.0 - recorded.0 > wall.0 / 1000 {
+        format!("{wall}, of which {recorded} recorded")
+    } else {
+        wall.to_string()
+    }
 }
 
 pub fn class(phase: &PhaseAnalysis) -> String {
@@ -100,4 +117,19 @@ pub fn roofline_basis(analysis: &Analysis) -> String {
             "profiled pass"
         }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Nanos, of_which};
+
+    #[test]
+    fn shares_of_a_part_name_the_part() {
+        let of = |wall, recorded| of_which(Nanos(wall), Nanos(recorded));
+        assert_eq!(of(1_000_000_000, 999_999_999), "1 s");
+        assert_eq!(
+            of(1_153_000_000, 107_100_000),
+            "1.153 s, of which 107.1 ms recorded"
+        );
+    }
 }

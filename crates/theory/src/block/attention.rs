@@ -67,6 +67,32 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// Attention over all keys, with neither rotation nor norms: what most models have, and where the others begin.
+    pub(crate) fn new(
+        [name, rope_name]: [&'static str; 2],
+        [heads, kv_heads, head_dim]: [u64; 3],
+        projections: Projections,
+        output: Linear,
+    ) -> Self {
+        Self {
+            name,
+            rope_name,
+            heads,
+            kv_heads,
+            head_dim,
+            projections,
+            output,
+            q_norm: None,
+            k_norm: None,
+            rope: None,
+            rope_table: None,
+            window: None,
+            sinks: None,
+            softcap: None,
+            scale: (head_dim as f64).powf(-0.5),
+        }
+    }
+
     /// Elements that the cache gains per token.
     pub(crate) fn kv_elements(&self) -> u64 {
         product(&[2, self.kv_heads, self.head_dim])

@@ -23,6 +23,17 @@ pub struct Embedding {
 }
 
 impl Embedding {
+    pub(crate) fn new([name, scale_name]: [&'static str; 2], vocabulary: u64, width: u64) -> Self {
+        Self {
+            name,
+            held_by: None,
+            scale_name,
+            vocabulary,
+            width,
+            scale: None,
+        }
+    }
+
     /// Reads one row per token, not the table.
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
@@ -115,6 +126,15 @@ pub struct Head {
 }
 
 impl Head {
+    pub(crate) fn new(name: &'static str, width: u64, vocabulary: u64, tied: bool) -> Self {
+        Self {
+            linear: Linear::new(name, width, vocabulary, false).plain(),
+            tied,
+            input_scale: None,
+            softcap: None,
+        }
+    }
+
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = product(&[lowering.pass.batch, lowering.pass.logits]);
         if rows == 0 {

@@ -55,6 +55,27 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// A pre-norm layer of two parts.
+    pub(crate) fn new(
+        width: u64,
+        [mixer_norm, feed_norm]: [Norm; 2],
+        mixer: Mixer,
+        feed: FeedForward,
+    ) -> Self {
+        Self {
+            width,
+            arrangement: Arrangement::PreNorm,
+            mixer_norm,
+            mixer,
+            after_mixer_norm: None,
+            cross: None,
+            adds: ADDS,
+            feed_norm,
+            feed,
+            after_feed_norm: None,
+        }
+    }
+
     /// Keys that a query of this layer sees; absent is all.
     pub fn window(&self) -> Option<u64> {
         match &self.mixer {

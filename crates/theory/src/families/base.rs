@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     block::{
-        ADDS, ActivationKind, Arrangement, Attention, Embedding, FeedForward, Head, Layer, Linear,
-        Mixer, Mlp, MlpInput, Norm, Projections, Rope, RopeTable,
+        ActivationKind, Attention, Embedding, FeedForward, Head, Layer, Linear, Mixer, Mlp,
+        MlpInput, Norm, Projections, Rope, RopeTable,
     },
     encoder::Encoder,
     error::ModelError,
@@ -132,25 +132,17 @@ impl<'k, 'a> Base<'k, 'a> {
         let queries = self.heads * self.head_dim;
         let keys = self.kv_heads * self.head_dim;
         Attention {
-            name: "self_attn",
-            rope_name: "self_attn.rope",
-            heads: self.heads,
-            kv_heads: self.kv_heads,
-            head_dim: self.head_dim,
-            projections: Projections::Separate {
-                q: Linear::new("self_attn.q_proj", self.hidden, queries, qkv_bias),
-                k: Linear::new("self_attn.k_proj", self.hidden, keys, qkv_bias),
-                v: Linear::new("self_attn.v_proj", self.hidden, keys, qkv_bias),
-            },
-            output: Linear::new("self_attn.o_proj", queries, self.hidden, output_bias),
-            q_norm: None,
-            k_norm: None,
             rope: Some(rope),
-            rope_table: None,
-            window: None,
-            sinks: None,
-            softcap: None,
-            scale: (self.head_dim as f64).powf(-0.5),
+            ..Attention::new(
+                ["self_attn", "self_attn.rope"],
+                [self.heads, self.kv_heads, self.head_dim],
+                Projections::Separate {
+                    q: Linear::new("self_attn.q_proj", self.hidden, queries, qkv_bias),
+                    k: Linear::new("self_attn.k_proj", self.hidden, keys, qkv_bias),
+                    v: Linear::new("self_attn.v_proj", self.hidden, keys, qkv_bias),
+                },
+                Linear::new("self_attn.o_proj", queries, self.hidden, output_bias),
+            )
         }
     }
 
@@ -196,18 +188,8 @@ impl<'k, 'a> Base<'k, 'a> {
 
     /// A pre-norm layer with Llama's names.
     pub(crate) fn layer(&self, mixer: Mixer, feed: FeedForward) -> Layer {
-        Layer {
-            width: self.hidden,
-            arrangement: Arrangement::PreNorm,
-            mixer_norm: self.norm("input_layernorm"),
-            mixer,
-            after_mixer_norm: None,
-            cross: None,
-            adds: ADDS,
-            feed_norm: self.norm("post_attention_layernorm"),
-            feed,
-            after_feed_norm: None,
-        }
+        let norms = ["input_layernorm", "post_attention_layernorm"];
+        Layer::new(self.hidden, norms.map(|name| self.norm(name)), mixer, feed)
     }
 
     /// Which layers slide: from `layer_types`, else from `rule`. Windows of 0 or null are off.
@@ -245,14 +227,11 @@ impl<'k, 'a> Base<'k, 'a> {
     ) -> Decoder {
         Decoder {
             hidden: self.hidden,
-            embedding: Embedding {
-                name: "model.embed_tokens",
-                held_by: None,
-                scale_name: "model.embed_scale",
-                vocabulary: self.vocabulary,
-                width: self.hidden,
-                scale: None,
-            },
+            embedding: Embedding::new(
+                ["model.embed_tokens", "model.embed_scale"],
+                self.vocabulary,
+                self.hidden,
+            ),
             positions: None,
             project_in: None,
             tables,
@@ -261,12 +240,7 @@ impl<'k, 'a> Base<'k, 'a> {
             groups: group(self.layers, layer),
             final_norm: Some(self.norm("model.norm")),
             project_out: None,
-            head: Head {
-                linear: Linear::new("lm_head", self.hidden, self.vocabulary, false).plain(),
-                tied: self.tied,
-                input_scale: None,
-                softcap: None,
-            },
+            head: Head::new("lm_head", self.hidden, self.vocabulary, self.tied),
             max_positions: Some(self.positions),
             optional_prefix: None,
         }

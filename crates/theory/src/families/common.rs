@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     block::{
-        ADDS, ActivationKind, Arrangement, Attention, Embedding, ExpertWeights, Experts,
-        FeedForward, Head, Layer, Linear, Mixer, Mlp, MlpInput, Moe, Norm, NormKind, Projections,
-        QkvOrder, Rope, Router, Scoring,
+        ActivationKind, Arrangement, Attention, Embedding, ExpertWeights, Experts, FeedForward,
+        Head, Layer, Linear, Mixer, Mlp, MlpInput, Moe, Norm, NormKind, Projections, QkvOrder,
+        Rope, Router, Scoring,
     },
     error::ModelError,
     model::{Decoder, Model},
@@ -166,29 +166,32 @@ fn rope(keys: &Keys<'_>, head_dim: u64) -> Result<Rope, ModelError> {
     }))
 }
 
+/// A norm without bias, as this type has it.
+fn norm(kind: &str, name: &'static str, width: u64) -> Norm {
+    Norm {
+        name,
+        width,
+        kind: if LAYER_NORM.contains(&kind) {
+            NormKind::Layer
+        } else if kind.contains("gemma") {
+            NormKind::RmsUnitOffset
+        } else {
+            NormKind::Rms
+        },
+        epsilon: 1e-5,
+        bias: false,
+    }
+}
+
 fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
     let is = |list: &[&str]| list.contains(&kind);
+    let norm = |name, width| norm(kind, name, width);
     let sizes = sizes(keys)?;
     let layers = keys.layers(
         &["num_hidden_layers", "n_layer", "n_layers", "num_layers"],
         None,
     )?;
     let vocabulary = keys.vocabulary(None)?;
-    let epsilon = 1e-5;
-    let norm_kind = if is(LAYER_NORM) {
-        NormKind::Layer
-    } else if kind.contains("gemma") {
-        NormKind::RmsUnitOffset
-    } else {
-        NormKind::Rms
-    };
-    let norm = |name, width| Norm {
-        name,
-        width,
-        kind: norm_kind,
-        epsilon,
-        bias: false,
-    };
     let rope = if is(UNROTATED) {
         None
     } else {
@@ -198,24 +201,19 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         .positions(&["sliding_window"])?
         .filter(|window| *window > 0);
     let slides = sliding(keys, layers, window.is_some());
-    let attention = attention(
-        &sizes,
-        is(FUSED),
-        rope.clone(),
-        is(HEAD_NORMS).then(|| {
-            if kind.starts_with("olmo") || kind == "flex_olmo" {
-                [
-                    norm("q_norm", sizes.heads * sizes.head_dim),
-                    norm("k_norm", sizes.kv_heads * sizes.head_dim),
-                ]
-            } else {
-                [
-                    norm("q_norm", sizes.head_dim),
-                    norm("k_norm", sizes.head_dim),
-                ]
-            }
-        }),
-    );
+    let head_norms = is(HEAD_NORMS).then(|| {
+        // OLMo normalizes all heads at once, the others each by itself.
+        let [q, k] = if kind.starts_with("olmo") || kind == "flex_olmo" {
+            [sizes.heads, sizes.kv_heads]
+        } else {
+            [1, 1]
+        };
+        [
+            norm("q_norm", q * sizes.head_dim),
+            norm("k_norm", k * sizes.head_dim),
+        ]
+    });
+    let attention = attention(&sizes, is(FUSED), rope.clone(), head_norms);
     let activation = activation(keys)?;
     let mut dense = mlp(&sizes, sizes.inner, !is(UNGATED), activation);
     if keys.text(&["hidden_act", "activation_function"])? == Some("gelu_new") {
@@ -229,36 +227,32 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
             _ => FeedForward::Dense(dense),
         };
         let after = is(AFTER_NORMS).then(|| norm("after", sizes.hidden));
+        let mixer = Mixer::Attention(Attention {
+            window: window.filter(|_| slides.get(index as usize).copied().unwrap_or(false)),
+            ..attention.clone()
+        });
+        // Side by side, both parts take the result of one norm.
+        let (arrangement, feed_norm_width) = if is(PARALLEL) {
+            (Arrangement::Parallel, 0)
+        } else {
+            (Arrangement::PreNorm, sizes.hidden)
+        };
+        let norms = [
+            norm("mixer_norm", sizes.hidden),
+            norm("feed_norm", feed_norm_width),
+        ];
         Layer {
-            width: sizes.hidden,
-            arrangement: if is(PARALLEL) {
-                Arrangement::Parallel
-            } else {
-                Arrangement::PreNorm
-            },
-            mixer_norm: norm("mixer_norm", sizes.hidden),
-            mixer: Mixer::Attention(Attention {
-                window: window.filter(|_| slides.get(index as usize).copied().unwrap_or(false)),
-                ..attention.clone()
-            }),
+            arrangement,
             after_mixer_norm: after,
-            cross: None,
-            adds: ADDS,
-            // Side by side, both parts take the result of one norm.
-            feed_norm: norm("feed_norm", if is(PARALLEL) { 0 } else { sizes.hidden }),
-            feed,
             after_feed_norm: after,
+            ..Layer::new(sizes.hidden, norms, mixer, feed)
         }
     };
     let decoder = Decoder {
         hidden: sizes.hidden,
         embedding: Embedding {
-            name: "embedding",
-            held_by: None,
-            scale_name: "embedding_scale",
-            vocabulary,
-            width: sizes.hidden,
             scale: kind.contains("gemma").then_some(1.0),
+            ..Embedding::new(["embedding", "embedding_scale"], vocabulary, sizes.hidden)
         },
         positions: None,
         project_in: None,
@@ -268,12 +262,12 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         groups: group(layers, layer),
         final_norm: Some(norm("norm", sizes.hidden)),
         project_out: None,
-        head: Head {
-            linear: Linear::new("lm_head", sizes.hidden, vocabulary, false).plain(),
-            tied: keys.flag(&["tie_word_embeddings"], false)?,
-            input_scale: None,
-            softcap: None,
-        },
+        head: Head::new(
+            "lm_head",
+            sizes.hidden,
+            vocabulary,
+            keys.flag(&["tie_word_embeddings"], false)?,
+        ),
         max_positions: None,
         optional_prefix: None,
     };
@@ -358,33 +352,28 @@ fn attention(
     let queries = sizes.heads * sizes.head_dim;
     let keys = sizes.kv_heads * sizes.head_dim;
     let [q_norm, k_norm] = norms.map_or([None, None], |norms| norms.map(Some));
+    let projections = if fused {
+        Projections::Fused {
+            qkv: Linear::new("attention.qkv", sizes.hidden, queries + 2 * keys, false),
+            order: QkvOrder::Concatenated,
+        }
+    } else {
+        Projections::Separate {
+            q: Linear::new("attention.q", sizes.hidden, queries, false),
+            k: Linear::new("attention.k", sizes.hidden, keys, false),
+            v: Linear::new("attention.v", sizes.hidden, keys, false),
+        }
+    };
     Attention {
-        name: "attention",
-        rope_name: "attention.rope",
-        heads: sizes.heads,
-        kv_heads: sizes.kv_heads,
-        head_dim: sizes.head_dim,
-        projections: if fused {
-            Projections::Fused {
-                qkv: Linear::new("attention.qkv", sizes.hidden, queries + 2 * keys, false),
-                order: QkvOrder::Concatenated,
-            }
-        } else {
-            Projections::Separate {
-                q: Linear::new("attention.q", sizes.hidden, queries, false),
-                k: Linear::new("attention.k", sizes.hidden, keys, false),
-                v: Linear::new("attention.v", sizes.hidden, keys, false),
-            }
-        },
-        output: Linear::new("attention.output", queries, sizes.hidden, false),
         q_norm,
         k_norm,
         rope,
-        rope_table: None,
-        window: None,
-        sinks: None,
-        softcap: None,
-        scale: (sizes.head_dim as f64).powf(-0.5),
+        ..Attention::new(
+            ["attention", "attention.rope"],
+            [sizes.heads, sizes.kv_heads, sizes.head_dim],
+            projections,
+            Linear::new("attention.output", queries, sizes.hidden, false),
+        )
     }
 }
 

@@ -108,10 +108,23 @@ fn sam(widths: &Keys<'_>, side: u64) -> Result<SamEncoder, ModelError> {
         absolute: true,
         relative: true,
     };
-    // Two more convolutions of stride 2 compress the features.
+    let mut encoder = sam_encoder(&sizes, &SAM);
+    let names = ["model.sam_model.net_2", "model.sam_model.net_3"];
+    compress(&keys, &mut encoder, names, sizes.output, [512, 1024])?;
+    Ok(encoder)
+}
+
+/// Adds two more convolutions of stride 2, which compress the features of the encoder's `inputs` channels.
+pub(crate) fn compress(
+    keys: &Keys<'_>,
+    encoder: &mut SamEncoder,
+    names: [&'static str; 2],
+    inputs: u64,
+    default: [u64; 2],
+) -> Result<(), ModelError> {
     let channels = keys
         .integers("downsample_channels")?
-        .unwrap_or_else(|| vec![512, 1024]);
+        .unwrap_or_else(|| default.to_vec());
     let &[first, second] = channels.as_slice() else {
         return Err(keys.contradiction(
             "downsample_channels",
@@ -122,8 +135,7 @@ fn sam(widths: &Keys<'_>, side: u64) -> Result<SamEncoder, ModelError> {
     if !(1..=65536).contains(&first) || !(1..=65536).contains(&second) {
         return Err(keys.contradiction("downsample_channels", first.max(second), "a width"));
     }
-    let mut encoder = sam_encoder(&sizes, &SAM);
-    let compress = |name, inputs, outputs| Conv {
+    let convolution = |name, inputs, outputs| Conv {
         name,
         inputs,
         outputs,
@@ -133,10 +145,10 @@ fn sam(widths: &Keys<'_>, side: u64) -> Result<SamEncoder, ModelError> {
         bias: false,
     };
     encoder.neck.extend([
-        (compress("model.sam_model.net_2", 256, first), None),
-        (compress("model.sam_model.net_3", first, second), None),
+        (convolution(names[0], inputs, first), None),
+        (convolution(names[1], first, second), None),
     ]);
-    Ok(encoder)
+    Ok(())
 }
 
 fn clip(widths: &Keys<'_>) -> Result<ImageEncoder, ModelError> {

@@ -4,11 +4,12 @@
 use super::{
     base::{Base, Defaults, finish},
     deepseek,
+    deepseek_ocr::compress,
     keys::Keys,
     vision::{SamNames, read_sam, sam_encoder},
 };
 use crate::{
-    block::{ActivationKind, Conv, FeedForward, Linear, Mixer, RopeTable, SamEncoder},
+    block::{ActivationKind, FeedForward, Linear, Mixer, RopeTable, SamEncoder},
     error::ModelError,
     model::Model,
     query_vision::{QueryEncoder, QueryVision},
@@ -91,43 +92,12 @@ pub(crate) fn deepseek_ocr2(keys: &Keys<'_>) -> Result<Model, ModelError> {
 
 fn sam(keys: &Keys<'_>) -> Result<SamEncoder, ModelError> {
     let sizes = read_sam(keys)?;
-    let channels = keys
-        .integers("downsample_channels")?
-        .unwrap_or_else(|| vec![512, 896]);
-    let &[first, second] = channels.as_slice() else {
-        return Err(keys.contradiction(
-            "downsample_channels",
-            format!("a list of {}", channels.len()),
-            "the two convolutions after the neck",
-        ));
-    };
-    if !(1..=65536).contains(&first) || !(1..=65536).contains(&second) {
-        return Err(keys.contradiction("downsample_channels", first.max(second), "a width"));
-    }
     let mut encoder = sam_encoder(&sizes, &SAM);
-    let compress = |name, inputs, outputs| Conv {
-        name,
-        inputs,
-        outputs,
-        depth: 1,
-        kernel: 3,
-        stride: 2,
-        bias: false,
-    };
-    encoder.neck.extend([
-        (
-            compress(
-                "model.vision_tower.sam_encoder.proj.conv1",
-                sizes.output,
-                first,
-            ),
-            None,
-        ),
-        (
-            compress("model.vision_tower.sam_encoder.proj.conv2", first, second),
-            None,
-        ),
-    ]);
+    let names = [
+        "model.vision_tower.sam_encoder.proj.conv1",
+        "model.vision_tower.sam_encoder.proj.conv2",
+    ];
+    compress(keys, &mut encoder, names, sizes.output, [512, 896])?;
     Ok(encoder)
 }
 

@@ -5,9 +5,7 @@ use super::{
     keys::Keys,
 };
 use crate::{
-    block::{
-        ADDS, ActivationKind, Attention, FeedForward, Layer, Mixer, Norm, NormKind, RopeTable,
-    },
+    block::{ActivationKind, Attention, FeedForward, Layer, Mixer, Norm, NormKind, RopeTable},
     error::ModelError,
     model::{Decoder, Model},
 };
@@ -61,8 +59,6 @@ fn layer(base: &Base<'_, '_>, attention: Attention) -> Layer {
     Layer {
         mixer_norm: norm("input_layernorm"),
         after_mixer_norm: Some(norm("post_attention_layernorm")),
-        cross: None,
-        adds: ADDS,
         feed_norm: norm("pre_feedforward_layernorm"),
         after_feed_norm: Some(norm("post_feedforward_layernorm")),
         ..base.layer(

@@ -7,39 +7,12 @@ use super::{
 };
 use crate::{
     block::{
-        ADDS, ActivationKind, Arrangement, Attention, Embedding, FeedForward, Head, Layer, Linear,
-        Mixer, Mlp, MlpInput, Norm, PositionTable, Projections, QkvOrder,
+        ActivationKind, Arrangement, Attention, Embedding, FeedForward, Head, Layer, Linear, Mixer,
+        Mlp, MlpInput, Norm, PositionTable, Projections, QkvOrder,
     },
     error::ModelError,
     model::{Decoder, Model},
 };
-
-/// Multi-head attention without rotation.
-fn attention(
-    name: &'static str,
-    heads: u64,
-    head_dim: u64,
-    projections: Projections,
-    output: Linear,
-) -> Attention {
-    Attention {
-        name,
-        rope_name: "attention.rope",
-        heads,
-        kv_heads: heads,
-        head_dim,
-        projections,
-        output,
-        q_norm: None,
-        k_norm: None,
-        rope: None,
-        rope_table: None,
-        window: None,
-        sinks: None,
-        softcap: None,
-        scale: (head_dim as f64).powf(-0.5),
-    }
-}
 
 pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let hidden = keys.size(&["n_embd", "hidden_size"], Some(768))?;
@@ -55,10 +28,9 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let by_layer = keys.flag(&["scale_attn_by_inverse_layer_idx"], false)?;
     let norm = |name| Norm::layer(name, hidden, epsilon);
     let layer = |index: u32| {
-        let mut attention = attention(
-            "attn",
-            heads,
-            hidden / heads,
+        let mut attention = Attention::new(
+            ["attn", "attention.rope"],
+            [heads, heads, hidden / heads],
             Projections::Fused {
                 qkv: Linear::new("attn.c_attn", hidden, 3 * hidden, true).in_out(),
                 order: QkvOrder::Concatenated,
@@ -71,37 +43,24 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
         if by_layer {
             attention.scale /= f64::from(index + 1);
         }
-        Layer {
-            width: hidden,
-            arrangement: Arrangement::PreNorm,
-            mixer_norm: norm("ln_1"),
-            mixer: Mixer::Attention(attention),
-            after_mixer_norm: None,
-            cross: None,
-            adds: ADDS,
-            feed_norm: norm("ln_2"),
-            feed: FeedForward::Dense(Mlp {
+        Layer::new(
+            hidden,
+            [norm("ln_1"), norm("ln_2")],
+            Mixer::Attention(attention),
+            FeedForward::Dense(Mlp {
                 activation_name: "mlp.act",
                 input: MlpInput::Plain(Linear::new("mlp.c_fc", hidden, inner, true).in_out()),
                 down: Linear::new("mlp.c_proj", inner, hidden, true).in_out(),
                 activation,
             }),
-            after_feed_norm: None,
-        }
+        )
     };
     finish(
         keys,
         None,
         Some(Decoder {
             hidden,
-            embedding: Embedding {
-                name: "transformer.wte",
-                held_by: None,
-                scale_name: "transformer.scale",
-                vocabulary,
-                width: hidden,
-                scale: None,
-            },
+            embedding: Embedding::new(["transformer.wte", "transformer.scale"], vocabulary, hidden),
             positions: Some(PositionTable {
                 name: "transformer.wpe",
                 rows: positions,
@@ -115,12 +74,12 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
             groups: group(layers, layer),
             final_norm: Some(norm("transformer.ln_f")),
             project_out: None,
-            head: Head {
-                linear: Linear::new("lm_head", hidden, vocabulary, false).plain(),
-                tied: keys.flag(&["tie_word_embeddings"], true)?,
-                input_scale: None,
-                softcap: None,
-            },
+            head: Head::new(
+                "lm_head",
+                hidden,
+                vocabulary,
+                keys.flag(&["tie_word_embeddings"], true)?,
+            ),
             max_positions: Some(positions),
             optional_prefix: Some("transformer."),
         }),
@@ -146,37 +105,33 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
     )?;
     let norm = |name| Norm::layer(name, hidden, epsilon);
     let layer = Layer {
-        width: hidden,
         arrangement: if keys.flag(&["use_parallel_residual"], true)? {
             Arrangement::Parallel
         } else {
             Arrangement::PreNorm
         },
-        mixer_norm: norm("input_layernorm"),
-        mixer: Mixer::Attention(Attention {
-            rope: Some(rope.clone()),
-            ..attention(
-                "attention",
-                heads,
-                hidden / heads,
-                Projections::Fused {
-                    qkv: Linear::new("attention.query_key_value", hidden, 3 * hidden, bias),
-                    order: QkvOrder::PerHead,
-                },
-                Linear::new("attention.dense", hidden, hidden, bias),
-            )
-        }),
-        after_mixer_norm: None,
-        cross: None,
-        adds: ADDS,
-        feed_norm: norm("post_attention_layernorm"),
-        feed: FeedForward::Dense(Mlp {
-            activation_name: "mlp.act",
-            input: MlpInput::Plain(Linear::new("mlp.dense_h_to_4h", hidden, inner, true)),
-            down: Linear::new("mlp.dense_4h_to_h", inner, hidden, true),
-            activation,
-        }),
-        after_feed_norm: None,
+        ..Layer::new(
+            hidden,
+            [norm("input_layernorm"), norm("post_attention_layernorm")],
+            Mixer::Attention(Attention {
+                rope: Some(rope.clone()),
+                ..Attention::new(
+                    ["attention", "attention.rope"],
+                    [heads, heads, hidden / heads],
+                    Projections::Fused {
+                        qkv: Linear::new("attention.query_key_value", hidden, 3 * hidden, bias),
+                        order: QkvOrder::PerHead,
+                    },
+                    Linear::new("attention.dense", hidden, hidden, bias),
+                )
+            }),
+            FeedForward::Dense(Mlp {
+                activation_name: "mlp.act",
+                input: MlpInput::Plain(Linear::new("mlp.dense_h_to_4h", hidden, inner, true)),
+                down: Linear::new("mlp.dense_4h_to_h", inner, hidden, true),
+                activation,
+            }),
+        )
     };
     let mut tables = shared_table(&rope);
     for table in &mut tables {
@@ -187,14 +142,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
         None,
         Some(Decoder {
             hidden,
-            embedding: Embedding {
-                name: "gpt_neox.embed_in",
-                held_by: None,
-                scale_name: "gpt_neox.scale",
-                vocabulary,
-                width: hidden,
-                scale: None,
-            },
+            embedding: Embedding::new(["gpt_neox.embed_in", "gpt_neox.scale"], vocabulary, hidden),
             positions: None,
             project_in: None,
             tables,
@@ -205,12 +153,12 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
             }),
             final_norm: Some(norm("gpt_neox.final_layer_norm")),
             project_out: None,
-            head: Head {
-                linear: Linear::new("embed_out", hidden, vocabulary, false).plain(),
-                tied: keys.flag(&["tie_word_embeddings"], false)?,
-                input_scale: None,
-                softcap: None,
-            },
+            head: Head::new(
+                "embed_out",
+                hidden,
+                vocabulary,
+                keys.flag(&["tie_word_embeddings"], false)?,
+            ),
             max_positions: Some(
                 keys.positions(&["max_position_embeddings"])?
                     .unwrap_or(2048),
@@ -234,35 +182,31 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let norm = |name| Norm::layer(name, hidden, 1e-5);
     let project = |name| Linear::new(name, hidden, hidden, bias);
     let layer = Layer {
-        width: hidden,
         arrangement: if before {
             Arrangement::PreNorm
         } else {
             Arrangement::PostNorm
         },
-        mixer_norm: norm("self_attn_layer_norm"),
-        mixer: Mixer::Attention(attention(
-            "self_attn",
-            heads,
-            hidden / heads,
-            Projections::Separate {
-                q: project("self_attn.q_proj"),
-                k: project("self_attn.k_proj"),
-                v: project("self_attn.v_proj"),
-            },
-            project("self_attn.out_proj"),
-        )),
-        after_mixer_norm: None,
-        cross: None,
-        adds: ADDS,
-        feed_norm: norm("final_layer_norm"),
-        feed: FeedForward::Dense(Mlp {
-            activation_name: "activation_fn",
-            input: MlpInput::Plain(Linear::new("fc1", hidden, inner, bias)),
-            down: Linear::new("fc2", inner, hidden, bias),
-            activation,
-        }),
-        after_feed_norm: None,
+        ..Layer::new(
+            hidden,
+            [norm("self_attn_layer_norm"), norm("final_layer_norm")],
+            Mixer::Attention(Attention::new(
+                ["self_attn", "attention.rope"],
+                [heads, heads, hidden / heads],
+                Projections::Separate {
+                    q: project("self_attn.q_proj"),
+                    k: project("self_attn.k_proj"),
+                    v: project("self_attn.v_proj"),
+                },
+                project("self_attn.out_proj"),
+            )),
+            FeedForward::Dense(Mlp {
+                activation_name: "activation_fn",
+                input: MlpInput::Plain(Linear::new("fc1", hidden, inner, bias)),
+                down: Linear::new("fc2", inner, hidden, bias),
+                activation,
+            }),
+        )
     };
     let projected = embedded != hidden;
     let last_norm = before && !keys.flag(&["_remove_final_layer_norm"], false)?;
@@ -271,14 +215,11 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
         None,
         Some(Decoder {
             hidden,
-            embedding: Embedding {
-                name: "model.decoder.embed_tokens",
-                held_by: None,
-                scale_name: "model.decoder.scale",
+            embedding: Embedding::new(
+                ["model.decoder.embed_tokens", "model.decoder.scale"],
                 vocabulary,
-                width: embedded,
-                scale: None,
-            },
+                embedded,
+            ),
             positions: Some(PositionTable {
                 name: "model.decoder.embed_positions",
                 rows: positions + 2,
@@ -296,12 +237,12 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
             final_norm: last_norm.then(|| norm("model.decoder.final_layer_norm")),
             project_out: projected
                 .then(|| Linear::new("model.decoder.project_out", hidden, embedded, false)),
-            head: Head {
-                linear: Linear::new("lm_head", embedded, vocabulary, false).plain(),
-                tied: keys.flag(&["tie_word_embeddings"], true)?,
-                input_scale: None,
-                softcap: None,
-            },
+            head: Head::new(
+                "lm_head",
+                embedded,
+                vocabulary,
+                keys.flag(&["tie_word_embeddings"], true)?,
+            ),
             max_positions: Some(positions),
             optional_prefix: Some("model."),
         }),

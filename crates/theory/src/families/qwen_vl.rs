@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     block::{
-        ADDS, ActivationKind, Arrangement, Attention, Conv, FeedForward, Layer, Linear, Mixer, Mlp,
-        MlpInput, Norm, Projections, QkvOrder, Rope, RopePairing, RopeScaling, WindowVit,
+        ActivationKind, Attention, Conv, FeedForward, Layer, Linear, Mixer, Mlp, MlpInput, Norm,
+        Projections, QkvOrder, Rope, RopePairing, RopeScaling, WindowVit,
     },
     error::ModelError,
     model::Model,
@@ -33,6 +33,48 @@ pub(crate) fn qwen2_5_vl(keys: &Keys<'_>) -> Result<Model, ModelError> {
         .ok_or_else(|| keys.missing("vision_config"))?;
     let tower = tower(&vision, decoder.hidden)?;
     finish(keys, Some(Vision::Qwen(Box::new(tower))), Some(decoder))
+}
+
+/// Towers are never quantized.
+fn linear(name: &'static str, inputs: u64, outputs: u64) -> Linear {
+    Linear::new(name, inputs, outputs, true).plain()
+}
+
+fn tower_layer([width, heads, inner]: [u64; 3], activation: ActivationKind) -> Layer {
+    let head_dim = width / heads;
+    let attention = Attention {
+        rope: Some(Rope {
+            dims: head_dim,
+            theta: 10_000.0,
+            scaling: RopeScaling::None,
+            pairing: RopePairing::Halves,
+        }),
+        ..Attention::new(
+            ["attn", "attn.rope"],
+            [heads, heads, head_dim],
+            Projections::Fused {
+                qkv: linear("attn.qkv", width, 3 * width),
+                order: QkvOrder::Concatenated,
+            },
+            linear("attn.proj", width, width),
+        )
+    };
+    let feed = Mlp {
+        activation_name: "mlp.act_fn",
+        input: MlpInput::Gated {
+            gate: linear("mlp.gate_proj", width, inner),
+            up: linear("mlp.up_proj", width, inner),
+        },
+        down: linear("mlp.down_proj", inner, width),
+        activation,
+    };
+    let norms = ["norm1", "norm2"];
+    Layer::new(
+        width,
+        norms.map(|name| Norm::rms(name, width, EPSILON)),
+        Mixer::Attention(attention),
+        FeedForward::Dense(feed),
+    )
 }
 
 fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
@@ -65,7 +107,6 @@ fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
         .integers("fullatt_block_indexes")?
         .unwrap_or_else(|| vec![7, 15, 23, 31]);
     let (full, windowed) = (0..depth).partition(|layer| global.contains(&u64::from(*layer)));
-    let linear = |name, inputs, outputs| Linear::new(name, inputs, outputs, true).plain();
     let merged = merge * merge * width;
     Ok(WindowVit {
         patches: Conv {
@@ -80,50 +121,10 @@ fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
         layers_prefix: "visual.blocks",
         windowed,
         full,
-        layer: Layer {
-            width,
-            arrangement: Arrangement::PreNorm,
-            mixer_norm: Norm::rms("norm1", width, EPSILON),
-            mixer: Mixer::Attention(Attention {
-                name: "attn",
-                rope_name: "attn.rope",
-                heads,
-                kv_heads: heads,
-                head_dim,
-                projections: Projections::Fused {
-                    qkv: linear("attn.qkv", width, 3 * width),
-                    order: QkvOrder::Concatenated,
-                },
-                output: linear("attn.proj", width, width),
-                q_norm: None,
-                k_norm: None,
-                rope: Some(Rope {
-                    dims: head_dim,
-                    theta: 10_000.0,
-                    scaling: RopeScaling::None,
-                    pairing: RopePairing::Halves,
-                }),
-                rope_table: None,
-                window: None,
-                sinks: None,
-                softcap: None,
-                scale: (head_dim as f64).powf(-0.5),
-            }),
-            after_mixer_norm: None,
-            cross: None,
-            adds: ADDS,
-            feed_norm: Norm::rms("norm2", width, EPSILON),
-            feed: FeedForward::Dense(Mlp {
-                activation_name: "mlp.act_fn",
-                input: MlpInput::Gated {
-                    gate: linear("mlp.gate_proj", width, inner),
-                    up: linear("mlp.up_proj", width, inner),
-                },
-                down: linear("mlp.down_proj", inner, width),
-                activation: keys.activation(&["hidden_act"], ActivationKind::Silu)?,
-            }),
-            after_feed_norm: None,
-        },
+        layer: tower_layer(
+            [width, heads, inner],
+            keys.activation(&["hidden_act"], ActivationKind::Silu)?,
+        ),
         merge,
         window,
         merge_norm: Norm::rms("visual.merger.ln_q", width, EPSILON),

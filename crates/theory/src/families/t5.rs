@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     block::{
-        ActivationKind, Arrangement, Attention, CrossAttention, Embedding, FeedForward, Head,
-        Layer, Linear, Mixer, Mlp, MlpInput, Norm, Projections, RelativeBias,
+        ActivationKind, Attention, CrossAttention, Embedding, FeedForward, Head, Layer, Linear,
+        Mixer, Mlp, MlpInput, Norm, Projections, RelativeBias,
     },
     encoder::{Encoder, EncoderInput},
     error::ModelError,
@@ -92,25 +92,17 @@ impl Sizes {
         let [q, k, v, o] = names.q;
         let project = |name| Linear::new(name, self.hidden, width, false);
         Attention {
-            name: names.attention,
-            rope_name: "layer.0.rope",
-            heads: self.heads,
-            kv_heads: self.heads,
-            head_dim: self.head_dim,
-            projections: Projections::Separate {
-                q: project(q),
-                k: project(k),
-                v: project(v),
-            },
-            output: Linear::new(o, width, self.hidden, false),
-            q_norm: None,
-            k_norm: None,
-            rope: None,
-            rope_table: None,
-            window: None,
-            sinks: None,
-            softcap: None,
             scale: 1.0,
+            ..Attention::new(
+                [names.attention, "layer.0.rope"],
+                [self.heads, self.heads, self.head_dim],
+                Projections::Separate {
+                    q: project(q),
+                    k: project(k),
+                    v: project(v),
+                },
+                Linear::new(o, width, self.hidden, false),
+            )
         }
     }
 
@@ -149,16 +141,14 @@ impl Sizes {
 
     fn layer(&self, names: &Names, cross: Option<CrossAttention>) -> Layer {
         Layer {
-            width: self.hidden,
-            arrangement: Arrangement::PreNorm,
-            mixer_norm: self.norm(names.norm),
-            mixer: Mixer::Attention(self.attention(names)),
-            after_mixer_norm: None,
             cross: cross.map(Box::new),
             adds: names.adds,
-            feed_norm: self.norm(names.feed_norm),
-            feed: FeedForward::Dense(self.mlp(names)),
-            after_feed_norm: None,
+            ..Layer::new(
+                self.hidden,
+                [self.norm(names.norm), self.norm(names.feed_norm)],
+                Mixer::Attention(self.attention(names)),
+                FeedForward::Dense(self.mlp(names)),
+            )
         }
     }
 }
@@ -193,12 +183,8 @@ pub(crate) fn t5(keys: &Keys<'_>) -> Result<Model, ModelError> {
         heads: sizes.heads,
     };
     let embedding = |name| Embedding {
-        name,
         held_by: Some("shared"),
-        scale_name: "shared.scale",
-        vocabulary,
-        width: sizes.hidden,
-        scale: None,
+        ..Embedding::new([name, "shared.scale"], vocabulary, sizes.hidden)
     };
     let encoder = Encoder {
         hidden: sizes.hidden,
@@ -226,10 +212,8 @@ pub(crate) fn t5(keys: &Keys<'_>) -> Result<Model, ModelError> {
         final_norm: Some(sizes.norm("decoder.final_layer_norm")),
         project_out: None,
         head: Head {
-            linear: Linear::new("lm_head", sizes.hidden, vocabulary, false).plain(),
-            tied,
             input_scale: scaled.then(|| (sizes.hidden as f64).powf(-0.5)),
-            softcap: None,
+            ..Head::new("lm_head", sizes.hidden, vocabulary, tied)
         },
         max_positions: None,
         optional_prefix: None,

@@ -8,9 +8,8 @@ use super::{
 };
 use crate::{
     block::{
-        ADDS, ActivationKind, Arrangement, Attention, AttentionPooling, Conv, FeedForward,
-        ImageEncoder, Layer, Linear, Mixer, Mlp, MlpInput, Norm, Projections, QkvOrder, SamEncoder,
-        SamLayer,
+        ActivationKind, Attention, AttentionPooling, Conv, FeedForward, ImageEncoder, Layer,
+        Linear, Mixer, Mlp, MlpInput, Norm, Projections, QkvOrder, SamEncoder, SamLayer,
     },
     error::ModelError,
     model::Model,
@@ -28,28 +27,6 @@ pub(crate) fn patches(keys: &Keys<'_>, side: u64, patch: u64) -> Result<u64, Mod
         return Err(keys.contradiction("patch_size", patch, format!("`image_size` = {side}")));
     }
     Ok(side / patch)
-}
-
-/// Attention over all tokens, without rotation.
-fn plain_attention(heads: u64, width: u64, projections: Projections, output: Linear) -> Attention {
-    let head_dim = width / heads;
-    Attention {
-        name: "self_attn",
-        rope_name: "self_attn.rope",
-        heads,
-        kv_heads: heads,
-        head_dim,
-        projections,
-        output,
-        q_norm: None,
-        k_norm: None,
-        rope: None,
-        rope_table: None,
-        window: None,
-        sinks: None,
-        softcap: None,
-        scale: (head_dim as f64).powf(-0.5),
-    }
 }
 
 /// The sizes of a plain vision transformer.
@@ -79,28 +56,23 @@ pub(crate) fn vit_layer(sizes: &VitSizes) -> Layer {
             v: square("self_attn.v_proj"),
         }
     };
-    Layer {
+    let norms = ["layer_norm1", "layer_norm2"];
+    Layer::new(
         width,
-        arrangement: Arrangement::PreNorm,
-        mixer_norm: Norm::layer("layer_norm1", width, sizes.epsilon),
-        mixer: Mixer::Attention(plain_attention(
-            sizes.heads,
-            width,
+        norms.map(|name| Norm::layer(name, width, sizes.epsilon)),
+        Mixer::Attention(Attention::new(
+            ["self_attn", "self_attn.rope"],
+            [sizes.heads, sizes.heads, width / sizes.heads],
             projections,
             square("self_attn.out_proj"),
         )),
-        after_mixer_norm: None,
-        cross: None,
-        adds: ADDS,
-        feed_norm: Norm::layer("layer_norm2", width, sizes.epsilon),
-        feed: FeedForward::Dense(plain_mlp(
+        FeedForward::Dense(plain_mlp(
             ["mlp.fc1", "mlp.activation_fn", "mlp.fc2"],
             width,
             sizes.inner,
             sizes.activation,
         )),
-        after_feed_norm: None,
-    }
+    )
 }
 
 /// Two layers with biases around an activation; towers are never quantized.

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     block::{
-        ADDS, ActivationKind, Arrangement, Attention, Conv1d, CrossAttention, Embedding,
-        FeedForward, Head, Layer, Linear, Mixer, Mlp, MlpInput, Norm, PositionTable, Projections,
+        ActivationKind, Attention, Conv1d, CrossAttention, Embedding, FeedForward, Head, Layer,
+        Linear, Mixer, Mlp, MlpInput, Norm, PositionTable, Projections,
     },
     encoder::{AudioInput, Encoder, EncoderInput},
     error::ModelError,
@@ -65,24 +65,12 @@ impl Stack {
             "self_attn.v_proj",
             "self_attn.out_proj",
         ]);
-        let head_dim = self.hidden / self.heads;
-        Attention {
-            name: "self_attn",
-            rope_name: "self_attn.rope",
-            heads: self.heads,
-            kv_heads: self.heads,
-            head_dim,
-            projections: Projections::Separate { q, k, v },
+        Attention::new(
+            ["self_attn", "self_attn.rope"],
+            [self.heads, self.heads, self.hidden / self.heads],
+            Projections::Separate { q, k, v },
             output,
-            q_norm: None,
-            k_norm: None,
-            rope: None,
-            rope_table: None,
-            window: None,
-            sinks: None,
-            softcap: None,
-            scale: (head_dim as f64).powf(-0.5),
-        }
+        )
     }
 
     fn cross(&self) -> CrossAttention {
@@ -105,22 +93,21 @@ impl Stack {
     }
 
     fn layer(&self, cross: Option<CrossAttention>) -> Layer {
+        let norms = ["self_attn_layer_norm", "final_layer_norm"];
+        let feed = FeedForward::Dense(Mlp {
+            activation_name: "activation_fn",
+            input: MlpInput::Plain(Linear::new("fc1", self.hidden, self.inner, true)),
+            down: Linear::new("fc2", self.inner, self.hidden, true),
+            activation: self.activation,
+        });
         Layer {
-            width: self.hidden,
-            arrangement: Arrangement::PreNorm,
-            mixer_norm: self.norm("self_attn_layer_norm"),
-            mixer: Mixer::Attention(self.attention()),
-            after_mixer_norm: None,
             cross: cross.map(Box::new),
-            adds: ADDS,
-            feed_norm: self.norm("final_layer_norm"),
-            feed: FeedForward::Dense(Mlp {
-                activation_name: "activation_fn",
-                input: MlpInput::Plain(Linear::new("fc1", self.hidden, self.inner, true)),
-                down: Linear::new("fc2", self.inner, self.hidden, true),
-                activation: self.activation,
-            }),
-            after_feed_norm: None,
+            ..Layer::new(
+                self.hidden,
+                norms.map(|name| self.norm(name)),
+                Mixer::Attention(self.attention()),
+                feed,
+            )
         }
     }
 }
@@ -177,14 +164,11 @@ pub(crate) fn whisper(keys: &Keys<'_>) -> Result<Model, ModelError> {
     };
     let decoder = Decoder {
         hidden,
-        embedding: Embedding {
-            name: "model.decoder.embed_tokens",
-            held_by: None,
-            scale_name: "model.decoder.scale",
+        embedding: Embedding::new(
+            ["model.decoder.embed_tokens", "model.decoder.scale"],
             vocabulary,
-            width: hidden,
-            scale: None,
-        },
+            hidden,
+        ),
         positions: Some(positions("model.decoder.embed_positions", target)),
         project_in: None,
         tables: Vec::new(),
@@ -193,12 +177,12 @@ pub(crate) fn whisper(keys: &Keys<'_>) -> Result<Model, ModelError> {
         groups: group(written.layers, |_| written.layer(Some(written.cross()))),
         final_norm: Some(written.norm("model.decoder.layer_norm")),
         project_out: None,
-        head: Head {
-            linear: Linear::new("proj_out", hidden, vocabulary, false).plain(),
-            tied: keys.flag(&["tie_word_embeddings"], true)?,
-            input_scale: None,
-            softcap: None,
-        },
+        head: Head::new(
+            "proj_out",
+            hidden,
+            vocabulary,
+            keys.flag(&["tie_word_embeddings"], true)?,
+        ),
         max_positions: Some(target),
         optional_prefix: None,
     };

@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use llmprof_load::{lengths::Lengths, slo::Slo};
+use llmprof_load::slo::Slo;
 use llmprof_units::Share;
 
-use crate::arg_duration::duration;
+use crate::{arg_duration::duration, arg_load::LoadArgs};
 
 /// Which endpoint is loaded, and how.
 #[derive(Debug, clap::Args)]
@@ -20,30 +20,11 @@ pub(crate) struct BenchArgs {
     /// Requests to send.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub(crate) requests: usize,
-    /// Requests per second, as a Poisson process. Without it: a closed loop of --concurrency.
-    #[arg(long, value_name = "R", conflicts_with = "concurrency")]
-    pub(crate) rate: Option<f64>,
-    /// With --rate: evenly spaced instead.
-    #[arg(long, requires = "rate", conflicts_with = "burstiness")]
-    pub(crate) constant: bool,
-    /// With --rate: gamma-distributed inter-arrival times of this shape; below 1 bursty, 1 is Poisson.
-    #[arg(long, value_name = "B", requires = "rate")]
-    pub(crate) burstiness: Option<f64>,
-    /// Requests in flight in a closed loop [default: 1].
-    #[arg(long, value_name = "C")]
-    pub(crate) concurrency: Option<usize>,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
     /// With --rate or --trace: most requests in flight; others wait, and their wait counts.
     #[arg(long, value_name = "C")]
     pub(crate) max_concurrency: Option<usize>,
-    /// Tokens of prompts: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA.
-    #[arg(long, value_name = "LENGTHS", default_value = "128")]
-    pub(crate) prompt_tokens: Lengths,
-    /// Output tokens per request, in the same syntax.
-    #[arg(long, value_name = "LENGTHS", default_value = "128")]
-    pub(crate) output_tokens: Lengths,
-    /// Tokens that all prompts begin with.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) shared_prefix: u64,
     /// Turns of a conversation; each carries what was said before.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) turns: u32,
@@ -53,15 +34,6 @@ pub(crate) struct BenchArgs {
     /// Prompts of a file: JSONL with `prompt` or `turns`, or ShareGPT JSON.
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
     pub(crate) dataset: Option<PathBuf>,
-    /// Replay a trace: Mooncake JSONL, BurstGPT CSV, or a detailed result of `vllm bench serve`. With --rate only its lengths.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Replay it so many times faster.
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub(crate) speedup: f64,
-    /// Seed of arrivals, lengths and prompts.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
     /// Use /v1/chat/completions.
     #[arg(long)]
     pub(crate) chat: bool,

@@ -19,7 +19,6 @@ use std::{
 
 use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::{
-    arrivals::Arrivals,
     parts,
     server::steps::Step,
     slo::all_met,
@@ -389,16 +388,11 @@ fn swept(
         precision: SWEEP_PRECISION,
         tries: SWEEP_TRIES,
     };
-    let at = |rate: f64| match args.burstiness {
-        Some(burstiness) => Arrivals::Gamma { rate, burstiness },
-        None if args.constant => Arrivals::Constant { rate },
-        None => Arrivals::Poisson { rate },
-    };
     let mut kept: Option<(f64, bool, Measured)> = None;
     let mut failure = None;
     let mut late = Vec::new();
     let found = sweep(bounds, |rate| {
-        request.arrivals = at(rate);
+        request.arrivals = args.load.arrivals_at(rate);
         let load = request.load();
         let measured = match session::measure(request, &load, args, show, beside) {
             Ok(measured) => measured,
@@ -434,7 +428,7 @@ fn swept(
         return Err(failure);
     }
     let (rate, _, mut measured) = kept.ok_or_else(|| Failure::new("the sweep measured nothing"))?;
-    request.arrivals = at(rate);
+    request.arrivals = args.load.arrivals_at(rate);
     if found
         .first_failing_rate
         .is_some_and(|rate| late.contains(&rate))

@@ -15,7 +15,7 @@ use llmprof_load::{
 };
 
 use super::args::BenchArgs;
-use crate::failure::Failure;
+use crate::{arg_load::arrivals_line, failure::Failure};
 
 /// A load that is fully described, whose server was not asked yet.
 pub(super) struct Request {
@@ -49,7 +49,7 @@ impl Request {
             .map(ApiKey::from_env)
             .transpose()
             .map_err(wrong)?;
-        let arrivals = arrivals(args)?;
+        let arrivals = args.load.arrivals()?;
         let source = source(args)?;
         if args.requests == 0 {
             return Err(wrong("--requests must be at least 1".to_owned()));
@@ -72,8 +72,8 @@ impl Request {
             // A later turn repeats what was said, which is text.
             as_tokens: endpoint.api == Api::Completions && !has_turns,
             vocabulary: args.vocabulary,
-            shared_prefix: args.shared_prefix,
-            seed: args.seed,
+            shared_prefix: args.load.shared_prefix,
+            seed: args.load.seed,
         };
         let extra = match &args.extra_body {
             None => serde_json::Map::new(),
@@ -223,32 +223,9 @@ impl Request {
                 format!("a dataset of {} conversations", conversations.len())
             }
         };
-        let when = match &self.arrivals {
-            Arrivals::Closed { concurrency } => format!("{concurrency} in flight"),
-            Arrivals::Constant { rate } => format!("{rate} requests/s, evenly spaced"),
-            Arrivals::Poisson { rate } => format!("{rate} requests/s, Poisson"),
-            Arrivals::Gamma { rate, burstiness } => {
-                format!("{rate} requests/s, burstiness {burstiness}")
-            }
-            Arrivals::Recorded => "at the times of the trace".to_owned(),
-        };
+        // The speedup of a trace stands in what it is.
+        let when = arrivals_line(&self.arrivals, 1.0);
         format!("{} requests, {when}, {what}", self.count)
-    }
-}
-
-fn arrivals(args: &BenchArgs) -> Result<Arrivals, Failure> {
-    let arrivals = match (args.rate, args.burstiness) {
-        (Some(rate), Some(burstiness)) => Arrivals::Gamma { rate, burstiness },
-        (Some(rate), None) if args.constant => Arrivals::Constant { rate },
-        (Some(rate), None) => Arrivals::Poisson { rate },
-        (None, _) if args.trace.is_some() && args.concurrency.is_none() => Arrivals::Recorded,
-        (None, _) => Arrivals::Closed {
-            concurrency: args.concurrency.unwrap_or(1),
-        },
-    };
-    match arrivals.mistake() {
-        Some(mistake) => Err(Failure::new(mistake)),
-        None => Ok(arrivals),
     }
 }
 
@@ -256,26 +233,23 @@ fn source(args: &BenchArgs) -> Result<Source, Failure> {
     let of = |path: &std::path::Path, error: &dyn std::fmt::Display| {
         Failure::new(format!("{}: {error}", path.display()))
     };
-    if let Some(path) = &args.trace {
-        if !(args.speedup > 0.0 && args.speedup.is_finite()) {
-            return Err(Failure::new("--speedup must be a positive number"));
-        }
+    if let Some(path) = &args.load.trace {
         let requests = replay::load(path).map_err(|error| of(path, &error))?;
         return Ok(Source::Trace {
             requests: Arc::new(requests),
-            speedup: args.speedup,
+            speedup: args.load.speedup,
         });
     }
     if let Some(path) = &args.dataset {
         let conversations = dataset::load(path).map_err(|error| of(path, &error))?;
         return Ok(Source::Dataset {
             conversations: Arc::new(conversations),
-            output: args.output_tokens,
+            output: args.load.output_tokens,
         });
     }
     Ok(Source::Synthetic {
-        prompt: args.prompt_tokens,
-        output: args.output_tokens,
+        prompt: args.load.prompt_tokens,
+        output: args.load.output_tokens,
         turns: args.turns,
     })
 }

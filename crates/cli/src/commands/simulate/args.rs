@@ -2,13 +2,16 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use llmprof_traffic::{lengths::Lengths, slo::Slo};
+use llmprof_traffic::slo::Slo;
 
-use crate::arg_duration::duration;
+use crate::{arg_duration::duration, arg_load::LoadArgs};
 
 /// Which engine is simulated, and under which load.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
+    /// Requests to simulate; a trace has no more than its own.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1000)]
+    pub(crate) requests: usize,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     #[command(flatten)]
@@ -37,44 +40,6 @@ pub(crate) struct SimulateArgs {
     /// Config overrides: model=NAME, hardware.spec=h200, workload.weights=fp8.
     #[arg(value_name = "OVERRIDE")]
     pub(crate) overrides: Vec<String>,
-}
-
-/// The requests, drawn as `bench` draws them: one seed is one load.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct LoadArgs {
-    /// Requests to simulate; a trace has no more than its own.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1000)]
-    pub(crate) requests: usize,
-    /// Requests per second, as a Poisson process. Without it: a closed loop of --concurrency.
-    #[arg(long, value_name = "R", conflicts_with = "concurrency")]
-    pub(crate) rate: Option<f64>,
-    /// With --rate: evenly spaced instead.
-    #[arg(long, requires = "rate", conflicts_with = "burstiness")]
-    pub(crate) constant: bool,
-    /// With --rate: gamma-distributed inter-arrival times of this shape; below 1 bursty, 1 is Poisson.
-    #[arg(long, value_name = "B", requires = "rate")]
-    pub(crate) burstiness: Option<f64>,
-    /// Requests in flight in a closed loop [default: 1].
-    #[arg(long, value_name = "C")]
-    pub(crate) concurrency: Option<usize>,
-    /// Tokens of prompts: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA.
-    #[arg(long, value_name = "LENGTHS", default_value = "128")]
-    pub(crate) prompt_tokens: Lengths,
-    /// Output tokens per request, in the same syntax.
-    #[arg(long, value_name = "LENGTHS", default_value = "128")]
-    pub(crate) output_tokens: Lengths,
-    /// Tokens that all prompts begin with.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) shared_prefix: u64,
-    /// Replay a trace: Mooncake JSONL, BurstGPT CSV, or a detailed result of `vllm bench serve`. With --rate only its lengths.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Replay it so many times faster.
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub(crate) speedup: f64,
-    /// Seed of arrivals and lengths.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
 }
 
 /// The engine, under vLLM's names.

@@ -52,7 +52,7 @@ struct Objective {
 }
 
 pub(crate) fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<ExitCode, Failure> {
-    let (load, line) = load::load(&args.load)?;
+    let (load, line) = load::load(args.requests, &args.load)?;
     let simulated = step_time::with(args, |time, kv_blocks, basis| {
         run(args, &load, line, time, kv_blocks, basis)
     })?;

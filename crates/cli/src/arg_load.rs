@@ -1,0 +1,83 @@
+//! The arguments that describe a load, for `bench` that sends it and `simulate` that thinks it: one seed is one load.
+
+use std::path::PathBuf;
+
+use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
+
+use crate::failure::Failure;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LoadArgs {
+    /// Requests per second, as a Poisson process. Without it: a closed loop of --concurrency.
+    #[arg(long, value_name = "R", conflicts_with = "concurrency")]
+    pub(crate) rate: Option<f64>,
+    /// With --rate: evenly spaced instead.
+    #[arg(long, requires = "rate", conflicts_with = "burstiness")]
+    pub(crate) constant: bool,
+    /// With --rate: gamma-distributed inter-arrival times of this shape; below 1 bursty, 1 is Poisson.
+    #[arg(long, value_name = "B", requires = "rate")]
+    pub(crate) burstiness: Option<f64>,
+    /// Requests in flight in a closed loop [default: 1].
+    #[arg(long, value_name = "C")]
+    pub(crate) concurrency: Option<usize>,
+    /// Tokens of prompts: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA.
+    #[arg(long, value_name = "LENGTHS", default_value = "128")]
+    pub(crate) prompt_tokens: Lengths,
+    /// Output tokens per request, in the same syntax.
+    #[arg(long, value_name = "LENGTHS", default_value = "128")]
+    pub(crate) output_tokens: Lengths,
+    /// Tokens that all prompts begin with.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) shared_prefix: u64,
+    /// Replay a trace: Mooncake JSONL, BurstGPT CSV, or a detailed result of `vllm bench serve`. With --rate only its lengths.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Replay it so many times faster.
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub(crate) speedup: f64,
+    /// Seed of arrivals, lengths and prompts.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+impl LoadArgs {
+    pub(crate) fn arrivals(&self) -> Result<Arrivals, Failure> {
+        if !(self.speedup > 0.0 && self.speedup.is_finite()) {
+            return Err(Failure::new("--speedup must be a positive number"));
+        }
+        let arrivals = match self.rate {
+            Some(rate) => self.arrivals_at(rate),
+            None if self.trace.is_some() && self.concurrency.is_none() => Arrivals::Recorded,
+            None => Arrivals::Closed {
+                concurrency: self.concurrency.unwrap_or(1),
+            },
+        };
+        match arrivals.mistake() {
+            Some(mistake) => Err(Failure::new(mistake)),
+            None => Ok(arrivals),
+        }
+    }
+
+    /// Arrivals of the same kind at another rate.
+    pub(crate) fn arrivals_at(&self, rate: f64) -> Arrivals {
+        match self.burstiness {
+            Some(burstiness) => Arrivals::Gamma { rate, burstiness },
+            None if self.constant => Arrivals::Constant { rate },
+            None => Arrivals::Poisson { rate },
+        }
+    }
+}
+
+/// When requests arrive, in words; `speedup` of a trace.
+pub(crate) fn arrivals_line(arrivals: &Arrivals, speedup: f64) -> String {
+    match arrivals {
+        Arrivals::Closed { concurrency } => format!("{concurrency} in flight"),
+        Arrivals::Constant { rate } => format!("{rate} requests/s, evenly spaced"),
+        Arrivals::Poisson { rate } => format!("{rate} requests/s, Poisson"),
+        Arrivals::Gamma { rate, burstiness } => {
+            format!("{rate} requests/s, burstiness {burstiness}")
+        }
+        Arrivals::Recorded if speedup == 1.0 => "at the times of the trace".to_owned(),
+        Arrivals::Recorded => format!("at the times of the trace, {speedup}×"),
+    }
+}

@@ -3,7 +3,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, OnceLock};
 
 use memchr::memmem;
@@ -53,6 +56,9 @@ const NOT_A_VALUE: [&str; 7] = ["_env", "-env", "_file", "_path", "_id", "_name"
 
 /// A value shorter than this is not looked for by itself: it would be found in words.
 const SHORTEST: usize = 8;
+
+/// Bytes of a file that are searched at a time.
+const WINDOW: usize = 1 << 20;
 
 static KNOWN: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
 
@@ -126,6 +132,37 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     }
     clean.push_str(&text[at..]);
     Cow::Owned(clean)
+}
+
+/// Overwrites the values of secret variables in a file of another tool's format, byte for byte, so that every length and
+/// offset in it stays. The number of places.
+pub fn blank(file: &File) -> io::Result<u64> {
+    let values = match known().lock() {
+        Ok(known) => known.clone(),
+        Err(_) => Vec::new(),
+    };
+    blank_values(file, &values)
+}
+
+fn blank_values(file: &File, values: &[String]) -> io::Result<u64> {
+    let longest = values.iter().map(String::len).max().unwrap_or(0);
+    let mut window = vec![0; WINDOW.max(2 * longest)];
+    let (mut at, mut places) = (0, 0);
+    while longest > 0 {
+        let length = file.read_at(&mut window, at)?;
+        for value in values {
+            for start in memmem::find_iter(&window[..length], value) {
+                file.write_all_at(&vec![b'*'; value.len()], at + start as u64)?;
+                places += 1;
+            }
+        }
+        // The next window begins before the end of this one: a value may lie across it.
+        match length.checked_sub(longest - 1) {
+            Some(step) if step > 0 => at += step as u64,
+            _ => break,
+        }
+    }
+    Ok(places)
 }
 
 fn is_word(byte: u8) -> bool {
@@ -263,6 +300,28 @@ mod tests {
     use super::*;
 
     const HF: &str = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz12345678";
+
+    #[test]
+    fn values_in_files_of_other_tools_are_overwritten_in_place() {
+        let values = ["correct-horse".to_owned(), "hf_0123456789".to_owned()];
+        let mut bytes = vec![7; 2 * WINDOW + 100];
+        // At the start, across the border of two windows, and at the end.
+        let places = [0, WINDOW - 5, bytes.len() - values[1].len()];
+        for (place, value) in places.into_iter().zip([0, 0, 1]) {
+            bytes[place..place + values[value].len()].copy_from_slice(values[value].as_bytes());
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, &bytes).unwrap();
+        assert_eq!(blank_values(&file, &values).unwrap(), 3);
+        for place in places {
+            bytes[place..place + 13].fill(b'*');
+        }
+        let mut now = vec![0; bytes.len()];
+        file.read_exact_at(&mut now, 0).unwrap();
+        assert!(now == bytes);
+        assert_eq!(file.metadata().unwrap().len(), bytes.len() as u64);
+        assert_eq!(blank_values(&file, &[]).unwrap(), 0);
+    }
 
     #[test]
     fn credentials_go_wherever_they_stand() {

@@ -3,7 +3,11 @@
 //! Each tool runs a worker of its own through the same warm-ups and the same batch, so that the launches of one are those of
 //! the other. What was measured before stays where a tool fails.
 
-use std::{fs::File, path::Path, time::Instant};
+use std::{
+    fs::{File, OpenOptions},
+    path::Path,
+    time::Instant,
+};
 
 use llmprof_record::{
     counters::Counters,
@@ -12,6 +16,7 @@ use llmprof_record::{
     kernel_list,
     plan::Plan,
     run::{RecordedTrace, RunRecord},
+    secrets,
     store::{Pass, RunStatus},
     summary::kernel_times,
     trace::Trace,
@@ -166,9 +171,9 @@ fn timeline(
         record.issues.push(issue);
         return Ok(None);
     }
-    environment_kept(record, NSYS, "run.nsys-rep", &watched);
+    environment_kept(record, NSYS, &report, &watched);
     if let Err(error) = nsys_sqlite::scrub(&sqlite) {
-        let issue = Issue::warning("nsight.not_scrubbed");
+        let issue = Issue::warning("nsight.not_scrubbed").with("report", in_run(NSYS, &sqlite));
         record.issues.push(issue.with("why", error.to_string()));
     }
     cublas_log::read(session, record);
@@ -258,7 +263,7 @@ fn counters(
     if let Came::Nothing = judged(NCU, ran, &folder, &report, record)? {
         return Ok(());
     }
-    environment_kept(record, NCU, &format!("{name}.ncu-rep"), &watched);
+    environment_kept(record, NCU, &report, &watched);
     for page in ["raw", "details"] {
         let made = folder.join(format!("{name}_{page}.csv"));
         if let Err(issue) = printed(&ncu::page(&tool, &report, page), &made) {
@@ -276,15 +281,26 @@ fn counters(
     Ok(record.save(session.store.path())?)
 }
 
-/// Says what a tool keeps in a report that only the tool can write.
-fn environment_kept(record: &mut RunRecord, tool: &str, report: &str, launch: &Launch) {
+/// Says what a tool keeps in its report, after overwriting the secrets that it found in other processes.
+fn environment_kept(record: &mut RunRecord, tool: &str, report: &Path, launch: &Launch) {
     let withheld = launch.env.values().filter(|value| value.is_none()).count();
+    let opened = OpenOptions::new().read(true).write(true).open(report);
+    if let Err(error) = opened.and_then(|file| secrets::blank(&file)) {
+        let issue = Issue::warning("nsight.not_scrubbed").with("report", in_run(tool, report));
+        record.issues.push(issue.with("why", error.to_string()));
+    }
     record.issues.push(
         Issue::info("nsight.environment_kept")
             .with("tool", tool)
-            .with("report", format!("{tool}/{report}"))
+            .with("report", in_run(tool, report))
             .with("withheld", withheld),
     );
+}
+
+/// The file of a tool as people find it in the run directory.
+fn in_run(tool: &str, file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    format!("{tool}/{name}")
 }
 
 /// Reads the counters of a report, joined to the launches that were chosen, and says how much they cover.

@@ -107,13 +107,13 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("nsight.no_tool", "{why}"),
     Row::new("nsight.failed", "{tool} failed: {what}"),
     Row::new("nsight.no_kernels", "{tool} recorded no kernel").hint("the recorded range held no CUDA work"),
-    Row::new("nsight.environment_kept", "{report} keeps the command line of the worker; {withheld:variable} that look like credentials were withheld from it. The CSV files hold none of it")
+    Row::new("nsight.environment_kept", "{report} keeps the command line of the worker; {withheld:variable} that look like credentials were withheld from it, and their values overwritten where they stand in it. The CSV files hold none of it")
         .when("tool", "ncu")
         .hint("delete it before you pass the run on: reports are made again without it"),
-    Row::new("nsight.environment_kept", "{report} keeps the environment and command line of the worker and the processes of the machine; {withheld:variable} that look like credentials were withheld from it. run.sqlite and the CSV files hold none of it")
+    Row::new("nsight.environment_kept", "{report} keeps the environment and command line of the worker and the processes of the machine; {withheld:variable} that look like credentials were withheld from it, and their values overwritten where they stand in it. run.sqlite and the CSV files hold none of it")
         .hint("delete it before you pass the run on: reports are made again without it"),
     Row::new("nsight.environment_kept", "reports of Nsight (.nsys-rep, .sqlite, .ncu-rep) hold the environment and command line of the worker; look at them before you pass them on"),
-    Row::new("nsight.not_scrubbed", "the environment, command line and processes could not be taken out of run.sqlite: {why}")
+    Row::new("nsight.not_scrubbed", "the environment, command line and processes could not be taken out of {report}: {why}")
         .hint("look at it before you pass it on"),
     Row::new("ncu.said", "{file}: ncu printed: {text}"),
     Row::new("nsys.said", "Nsight Systems printed: {text}"),

@@ -118,7 +118,7 @@ Examples:
   llmprof simulate model=llama3_1_70b hardware.spec=h200 workload.weights=fp8 --rate 30 --slo 'tpot:p90<40ms' --search-replicas
   llmprof simulate model=qwen2_5_7b hardware.spec=l40s --trace mooncake.jsonl --search-settings
   llmprof simulate --calibrate rank0.pt.trace.json.gz --kv-blocks 4096 --rate 2 --json | jq .summary.ttft_ms.p99")]
-    Simulate(Box<crate::commands::SimulateArgs>),
+    Simulate(Box<crate::args_simulate::SimulateArgs>),
     /// Load-test a serving endpoint, watch the server, and say where each request's time went.
     ///
     /// OpenAI-compatible completions and chat, streaming or not. Latencies count from when a request was due; tokens are what
@@ -131,7 +131,7 @@ Examples:
   llmprof bench http://localhost:8000 --trace mooncake.jsonl --speedup 2 --json | jq .ttft_ms.p99
   llmprof bench --serve 'vllm serve DIR --port 8000' --overhead 2% --rate 4
   llmprof bench --import vllm_result.json sglang.jsonl")]
-    Bench(Box<crate::commands::BenchArgs>),
+    Bench(Box<crate::args_bench::BenchArgs>),
     /// Compare runs: what differs, how sure that is, and which kernels explain it.
     ///
     /// Sides are run directories, traces, folders of runs, or a named baseline; with --run, two configs that run in turns until the
@@ -143,7 +143,7 @@ Examples:
   llmprof compare --run 'runtime.cuda_graph=false' --run 'runtime.cuda_graph=true' --resolution 1%
   llmprof compare runs/b --save-baseline main               keep it as baselines/main.json
   llmprof compare runs/c --baseline main --gate 'tpot<+3%' --junit gate.xml")]
-    Compare(Box<crate::commands::CompareArgs>),
+    Compare(Box<crate::args_compare::CompareArgs>),
     /// Find the kernels that matter, collect their counters with Nsight Compute, and say what limits them.
     #[command(after_help = "\
 Examples:

@@ -1,7 +1,7 @@
 //! Values made to fit a declared type, as OmegaConf's typed nodes do.
 
-use crate::hint::{Hint, HintKind};
 use crate::int::Int;
+use crate::node::hint::{Hint, HintKind};
 use crate::node::{Node, Value};
 use crate::python;
 
@@ -64,7 +64,7 @@ pub(crate) fn scalar(hint: &Hint, value: &Value) -> Result<Value, String> {
     }
 }
 
-fn members(kind: &crate::hint::EnumType) -> String {
+fn members(kind: &crate::node::hint::EnumType) -> String {
     let names: Vec<_> = kind.members.iter().map(|(name, _)| *name).collect();
     names.join(", ")
 }
@@ -120,7 +120,7 @@ pub(crate) fn node(hint: &Hint, value: &Node) -> Result<Node, String> {
             out.value = Value::Dict(fields);
         }
         (HintKind::List(_) | HintKind::Dict(_) | HintKind::Struct(_), _) => {
-            let found = crate::interpolate::describe(value);
+            let found = value.describe();
             return Err(format!("{found} does not fit the type {}", hint.describe()));
         }
         (_, other) => out.value = scalar(hint, other)?,

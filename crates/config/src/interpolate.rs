@@ -1,5 +1,7 @@
 //! The value behind an interpolation.
 
+mod resolvers;
+
 use std::cell::{Cell, RefCell};
 
 use crate::context::{Call, Context};
@@ -10,7 +12,6 @@ use crate::key::Key;
 use crate::keypath;
 use crate::node::{Dict, Node, Value};
 use crate::place::Place;
-use crate::resolvers;
 
 /// How many interpolations may be resolved for one request; nesting can ask for exponentially many.
 const MAX_STEPS: usize = 100_000;
@@ -259,7 +260,7 @@ impl<'c> Evaluator<'c> {
             {
                 return Err(ErrorKind::NotContainer {
                     key: parts[..=i].join("."),
-                    found: describe(place.node()),
+                    found: place.node().describe(),
                     child: next.clone(),
                 }
                 .into());
@@ -359,7 +360,7 @@ fn dict_key(node: &Node) -> Result<Key> {
         Value::Float(value) => Key::Float(*value),
         Value::Bytes(bytes) => Key::Bytes(bytes.clone()),
         Value::Null | Value::List(_) | Value::Dict(_) => {
-            return Err(ErrorKind::KeyType(describe(node)).into());
+            return Err(ErrorKind::KeyType(node.describe()).into());
         }
     })
 }
@@ -430,14 +431,4 @@ fn unknown_key(start: &Place<'_>, path: &str) -> Error {
         place = child;
     }
     error
-}
-
-/// A node in words, for messages.
-pub(crate) fn describe(node: &Node) -> String {
-    match &node.value {
-        Value::Null => "null".to_owned(),
-        Value::List(_) => "a list".to_owned(),
-        Value::Dict(_) => "a mapping".to_owned(),
-        other => format!("the {} `{}`", node.type_name(), other.repr()),
-    }
 }

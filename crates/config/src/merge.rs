@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::convert;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hint::{Hint, HintKind};
 use crate::key::Key;
 use crate::keypath::{self, Step};
+use crate::node::hint::{Hint, HintKind};
 use crate::node::{Dict, Flags, Node, Value};
 use crate::resolve::{container_behind, get, get_mut};
 
@@ -275,7 +275,7 @@ pub(crate) fn assign(root: &mut Node, parent: &[Key], key: &Key, node: Node) -> 
 fn check_new_key(
     dict: &Dict,
     key: &Key,
-    class: Option<&crate::hint::StructType>,
+    class: Option<&crate::node::hint::StructType>,
     own_struct: Option<bool>,
     flags: Flags,
 ) -> Result<()> {

@@ -3,12 +3,14 @@
 //! As in OmegaConf, a missing value is the string `???` and an interpolation is a string that
 //! contains `${`; both stay text until something asks for the value.
 
+pub mod hint;
+
 use std::fmt;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use crate::hint::{Hint, StructType};
+use self::hint::{Hint, StructType};
 use crate::int::Int;
 use crate::key::Key;
 use crate::python;
@@ -74,6 +76,16 @@ impl Flags {
 }
 
 impl Node {
+    /// In words, for messages.
+    pub(crate) fn describe(&self) -> String {
+        match &self.value {
+            Value::Null => "null".to_owned(),
+            Value::List(_) => "a list".to_owned(),
+            Value::Dict(_) => "a mapping".to_owned(),
+            other => format!("the {} `{}`", self.type_name(), other.repr()),
+        }
+    }
+
     /// An untyped node with no known origin.
     pub fn new(value: impl Into<Value>) -> Self {
         Self {
@@ -262,7 +274,7 @@ impl fmt::Display for Node {
         match &self.value {
             Value::Str(text) => {
                 if let Some(Hint {
-                    kind: crate::hint::HintKind::Enum(kind),
+                    kind: hint::HintKind::Enum(kind),
                     ..
                 }) = self.hint.as_deref()
                     && !self.is_special()

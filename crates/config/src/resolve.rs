@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
-use crate::interpolate::{Evaluator, Strictness, describe, start_of};
+use crate::interpolate::{Evaluator, Strictness, start_of};
 use crate::key::Key;
 use crate::node::{Dict, Node, Value};
 use crate::place::Place;
@@ -191,7 +191,7 @@ fn resolve_value(root: &mut Node, path: &[Key], context: &Context, depth: usize)
             }
             Err(error) => return Err(error),
             Ok(target) if target.is_bare() && target.node().is_container() => {
-                let what = describe(target.node());
+                let what = target.node().describe();
                 let kind = ErrorKind::UnsupportedValue(format!("{what} made by a resolver"));
                 let hint = "make a config of it with `oc.create`";
                 let error = Error::from(kind).with_hint(hint).with_key(place.full_key());

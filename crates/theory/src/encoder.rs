@@ -1,9 +1,8 @@
 //! The encoder of an encoder–decoder model: what is read once, before the decoder writes (T5, Whisper).
 
 use crate::{
-    block::{ActivationKind, Conv1d, Embedding, Norm, PositionTable, RelativeBias},
+    block::{ActivationKind, Conv1d, Embedding, LayerGroup, Norm, PositionTable, RelativeBias},
     lower::{Lowering, Visible, product},
-    model::LayerGroup,
     operator::Kind,
     weight::Visitor,
 };

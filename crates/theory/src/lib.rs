@@ -5,10 +5,12 @@
 
 pub mod block;
 mod cost;
+mod count;
 pub mod device;
 mod encoder;
 mod error;
 mod families;
+mod formats;
 pub mod kernels;
 mod lower;
 mod memory;
@@ -22,18 +24,20 @@ mod ranks;
 pub mod roofline;
 mod routing;
 mod step;
+mod step_cost;
 mod validate;
 mod vision;
 mod weight;
 mod workload;
 
+pub use block::LayerGroup;
 pub use cost::{Cost, Costs, FlopTable, Span};
 pub use encoder::{AudioInput, Encoder, EncoderInput};
 pub use error::{ModelError, WorkloadError};
 pub use families::{COMMON_KEYS, families};
-pub use lower::Formats;
+pub use formats::Formats;
 pub use memory::Memory;
-pub use model::{Decoder, LayerGroup, Model};
+pub use model::{Decoder, Model};
 pub use operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work};
 pub use quant::{ParseWeightFormatError, WeightFormat};
 pub use query_vision::{QueryEncoder, QueryVision};

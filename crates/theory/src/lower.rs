@@ -2,46 +2,14 @@
 
 use llmprof_units::{Basis, DType};
 
+pub(crate) use crate::count::product;
 use crate::{
     block::{Linear, Norm},
+    formats::Formats,
     operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work},
-    quant::WeightFormat,
     step::{Batch, Reach, Side},
     workload::{AttentionConvention, MlaDecode, Pass, Routing},
 };
-
-/// Number formats of a workload with the model's own where the workload says nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Formats {
-    /// Storage of quantizable matrices.
-    pub weights: WeightFormat,
-    /// Storage of all other weights.
-    pub plain: DType,
-    pub activations: DType,
-    pub kv: DType,
-    /// What matrix units multiply where a weight is quantized.
-    pub compute: DType,
-}
-
-impl Formats {
-    /// The storage of a matrix.
-    pub fn matrix(&self, quantized: bool) -> WeightFormat {
-        if quantized {
-            self.weights
-        } else {
-            WeightFormat::Plain(self.plain)
-        }
-    }
-
-    /// What matrix units multiply for a matrix.
-    pub(crate) fn compute_for(&self, quantized: bool) -> DType {
-        if quantized {
-            self.compute
-        } else {
-            self.activations
-        }
-    }
-}
 
 /// The keys that a query meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,7 +254,7 @@ impl<'m> Lowering<'_, 'm> {
     /// What attention meets. A pass has one side.
     pub(crate) fn reach(&self, side: Side, window: Option<u64>) -> Reach {
         if let Some(batch) = self.batch {
-            return batch.reach(side, self, window);
+            return batch.reach(side, self.convention(), window);
         }
         let pass = &self.pass;
         let back = window.map_or(u64::MAX, |window| window.max(1) - 1);
@@ -328,10 +296,4 @@ impl<'m> Lowering<'_, 'm> {
     pub(crate) fn caches(&self) -> bool {
         matches!(self.visible, Visible::Past(_)) && self.pass.phase != Phase::Vision
     }
-}
-
-pub(crate) fn product(factors: &[u64]) -> u64 {
-    factors
-        .iter()
-        .fold(1, |total, factor| total.saturating_mul(*factor))
 }

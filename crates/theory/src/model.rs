@@ -3,9 +3,12 @@
 use llmprof_units::DType;
 
 use crate::{
-    block::{Embedding, Head, Layer, Linear, Norm, PositionTable, RelativeBias, RopeTable},
+    block::{
+        Embedding, Head, Layer, LayerGroup, Linear, Norm, PositionTable, RelativeBias, RopeTable,
+    },
     encoder::Encoder,
-    lower::{Formats, Lowering, Visible},
+    formats::Formats,
+    lower::{Lowering, Visible},
     operator::{Operator, Phase},
     quant::WeightFormat,
     step::Batch,
@@ -13,14 +16,6 @@ use crate::{
     weight::{self, Tensor, Visitor, Weight},
     workload::{Pass, Precision, Workload},
 };
-
-/// Identical layers of a decoder.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayerGroup {
-    pub layers: Vec<u32>,
-    /// What each of them is.
-    pub layer: Layer,
-}
 
 /// A causal language model over tokens.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::lower::Formats;
+use crate::formats::Formats;
 
 /// The dimensions of a weight, at most five.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ impl Dims {
 
     /// Number of elements, saturating.
     pub fn elements(&self) -> u64 {
-        crate::lower::product(self.sizes())
+        crate::count::product(self.sizes())
     }
 }
 

@@ -14,6 +14,7 @@ mod passes;
 mod predictions;
 mod pytorch;
 mod slices;
+mod spans;
 mod torch_profiler;
 mod watch;
 mod worker_files;

@@ -7,7 +7,7 @@ use llmprof_record::{
 };
 use llmprof_units::Nanos;
 
-use super::{Halt, Session, passes::spans};
+use super::{Halt, Session, spans::spans};
 use crate::runner::protocol::{Finish, Generate, GenerateRequest, Generated, RequestResult};
 
 /// Where a batch stands among all of a run.

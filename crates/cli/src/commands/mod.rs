@@ -24,10 +24,7 @@ mod worker;
 
 use std::{ffi::OsString, process::ExitCode};
 
-pub(crate) use bench::BenchArgs;
-pub(crate) use compare::CompareArgs;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
-pub(crate) use simulate::SimulateArgs;
 
 use llmprof_capture::telemetry::nvml::RESTORE;
 

@@ -6,17 +6,8 @@ use std::path::{Path, PathBuf};
 use super::compose::Composed;
 use super::error::Error;
 use super::search_path::absolute;
-use super::sweep::Multirun;
-use super::{App, Host, RunMode};
 use crate::emit;
 use crate::node::Node;
-
-/// What an application does for its arguments: one job or a sweep.
-#[derive(Debug, Clone)]
-pub enum Execution {
-    Run(Box<Job>),
-    Multirun(Multirun),
-}
 
 /// A job, composed and with its output directory known; nothing has been written.
 #[derive(Debug, Clone)]
@@ -35,53 +26,6 @@ pub struct Job {
     pub env_set: BTreeMap<String, String>,
 }
 
-impl App {
-    /// Composes what the application would run, as `--run` or, with `multirun`, as `--multirun`.
-    ///
-    /// `hydra.mode` in a config or an override can turn a run into a sweep.
-    pub fn execution(
-        &self,
-        overrides: &[String],
-        multirun: bool,
-        host: &Host,
-    ) -> Result<Execution, Error> {
-        let mut overrides = overrides.to_vec();
-        let mode = match self.configured_mode(&overrides, host) {
-            None | Some(RunMode::Run) if multirun => {
-                overrides.push("hydra.mode=MULTIRUN".to_owned());
-                RunMode::Multirun
-            }
-            Some(mode) => mode,
-            None => {
-                overrides.push("hydra.mode=RUN".to_owned());
-                RunMode::Run
-            }
-        };
-        match mode {
-            RunMode::Multirun => self.multirun(&overrides, host).map(Execution::Multirun),
-            RunMode::Run => {
-                let composed = self.compose(&overrides, RunMode::Run, host)?;
-                let dir = composed.job_value("hydra.run.dir")?.to_string();
-                let task = composed.override_lines("hydra.overrides.task")?;
-                let job = Job::new(composed, PathBuf::from(dir), task)?;
-                Ok(Execution::Run(Box::new(job)))
-            }
-        }
-    }
-
-    /// `hydra.mode` where the config sets it; mistakes are left for the real composition to tell.
-    fn configured_mode(&self, overrides: &[String], host: &Host) -> Option<RunMode> {
-        let composed = self
-            .compose_unchecked(overrides, RunMode::Multirun, host)
-            .ok()?;
-        match composed.value("hydra.mode").ok()?.as_str() {
-            Some("RUN") => Some(RunMode::Run),
-            Some("MULTIRUN") => Some(RunMode::Multirun),
-            _ => None,
-        }
-    }
-}
-
 impl Job {
     /// A job of a sweep, in its numbered directory.
     pub(super) fn in_sweep(
@@ -97,7 +41,11 @@ impl Job {
         Self::new(composed, Path::new(&dir).join(subdir), overrides)
     }
 
-    fn new(mut composed: Composed, dir: PathBuf, overrides: Vec<String>) -> Result<Self, Error> {
+    pub(super) fn new(
+        mut composed: Composed,
+        dir: PathBuf,
+        overrides: Vec<String>,
+    ) -> Result<Self, Error> {
         let output_dir = absolute(&dir, &composed.host.cwd);
         composed.set("hydra.runtime.output_dir", Node::new(output_dir))?;
         let chdir = composed
@@ -131,7 +79,7 @@ impl Job {
 
 impl Composed {
     /// A value as the running job sees it, with `${hydra:…}` known.
-    fn job_value(&self, key: &str) -> Result<Node, Error> {
+    pub(super) fn job_value(&self, key: &str) -> Result<Node, Error> {
         let hydra = self
             .config
             .get("hydra")

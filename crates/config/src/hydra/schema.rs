@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::hint::{EnumType, Hint, HintKind, StructType};
+use crate::node::hint::{EnumType, Hint, HintKind, StructType};
 use crate::node::{Node, Value};
 
 static RUN_MODE: EnumType = EnumType {

@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 use super::binary::decode_base64;
 use super::graph::{Content, Graph, Id, RawTag};
 use super::number::{yaml_float, yaml_int};
-use super::parser::MAX_DEPTH;
+use super::scanner::MAX_DEPTH;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grammar::interpolation;
 use crate::key::Key;

@@ -5,13 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::graph::{Content, Graph, Id, Raw, RawTag};
-use super::scanner::{ScanError, scan};
+use super::scanner::{MAX_DEPTH, ScanError, scan};
 use super::token::{Directive, Token, TokenKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Origin, Source};
-
-/// How deep collections may nest. Python gives up near 95 levels when it makes a config of them.
-pub(super) const MAX_DEPTH: usize = 128;
 
 /// Reads the one document of a text; `None` when there is none.
 pub(super) fn compose(source: &Arc<Source>) -> Result<Option<Graph>> {

@@ -4,8 +4,10 @@
 use std::ops::Range;
 
 use super::cursor::{Cursor, Mark, is_blank_or_end, is_break};
-use super::parser::MAX_DEPTH;
 use super::token::{Token, TokenKind};
+
+/// How deep collections may nest. Python gives up near 95 levels when it makes a config of them.
+pub(super) const MAX_DEPTH: usize = 128;
 
 /// How far a `:` may be from the start of its key.
 const KEY_LENGTH: usize = 1024;

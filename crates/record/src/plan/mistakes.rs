@@ -1,8 +1,6 @@
 //! What is wrong with a request, found while nothing has been spent on it.
 
-use llmprof_theory::Logits;
-
-use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, direct, nsight, serving, torch};
+use super::{LoadFormat, Place, Plan, RuntimeType, direct, nsight, serving, torch};
 
 /// Something wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,32 +27,6 @@ const MOST_THREADS: u32 = 4096;
 
 /// More seconds than anybody waits, and few enough to add to any clock.
 const LONGEST_S: f64 = 1e9;
-
-/// What neither the native engine nor the PyTorch worker does: a key, whether it is asked for, and what they do instead.
-pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 4] {
-    [
-        (
-            "workload.cached_tokens",
-            workload.cached_tokens > 0,
-            "starts with an empty cache",
-        ),
-        (
-            "workload.chunk_tokens",
-            workload.chunk_tokens.is_some(),
-            "prefills a prompt at once",
-        ),
-        (
-            "workload.weights",
-            workload.weights.is_some(),
-            "keeps weights in workload.dtype",
-        ),
-        (
-            "workload.logits",
-            workload.logits == Logits::All,
-            "computes the logits of the last position",
-        ),
-    ]
-}
 
 impl Plan {
     /// Everything wrong with the request as far as the request alone can tell; empty if it can start.
@@ -250,7 +222,7 @@ impl Plan {
                 "runs text models only",
             ),
         ];
-        for (key, set, what) in of_both_runtimes(workload).into_iter().chain(own) {
+        for (key, set, what) in torch::of_both_runtimes(workload).into_iter().chain(own) {
             if set {
                 wrong(key, native(what), None);
             }

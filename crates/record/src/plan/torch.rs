@@ -2,14 +2,14 @@
 
 use std::fmt;
 
+use llmprof_theory::Logits;
 use llmprof_units::DType;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, Visitor},
 };
 
-use super::mistakes::of_both_runtimes;
-use super::{Plan, RuntimeType};
+use super::{Plan, RuntimeType, WorkloadPlan};
 
 /// How decode is compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -190,6 +190,32 @@ impl TorchProfilerPlan {
         let broken = rules.into_iter().filter(|(_, broken, _)| *broken);
         broken.map(|(key, _, reason)| (key, reason)).collect()
     }
+}
+
+/// What neither the native engine nor the PyTorch worker does: a key, whether it is asked for, and what they do instead.
+pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 4] {
+    [
+        (
+            "workload.cached_tokens",
+            workload.cached_tokens > 0,
+            "starts with an empty cache",
+        ),
+        (
+            "workload.chunk_tokens",
+            workload.chunk_tokens.is_some(),
+            "prefills a prompt at once",
+        ),
+        (
+            "workload.weights",
+            workload.weights.is_some(),
+            "keeps weights in workload.dtype",
+        ),
+        (
+            "workload.logits",
+            workload.logits == Logits::All,
+            "computes the logits of the last position",
+        ),
+    ]
 }
 
 /// What stands against running a request with PyTorch, or against profiling it with torch's profiler.

@@ -9,9 +9,10 @@ use llmprof_units::Nanos;
 use rayon::slice::ParallelSliceMut;
 use rustc_hash::FxBuildHasher;
 
-use super::inputs::{Inputs, InputsId};
+use super::ids::InputsId;
+use super::inputs::Inputs;
 use super::order;
-use super::raw_inputs::RawInputLists;
+use super::raw_inputs::{RawInputLists, RawInputs};
 use super::redact::without_user;
 use super::{
     Collectives, Column, Copies, DeviceProperties, GraphNodes, Hosts, Interner, Kernels,
@@ -60,19 +61,6 @@ pub struct TraceBuilder {
     pub issues: Vec<Issue>,
     inputs: RawInputLists,
     threads: ThreadList,
-}
-
-/// The inputs of one operator call as the tool wrote them: four parallel lists as JSON text, empty where absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RawInputs<'a> {
-    /// Dimensions, `[[1, 128], []]`; one level deeper for a list of tensors.
-    pub dims: &'a [u8],
-    /// Strides, like the dimensions.
-    pub strides: &'a [u8],
-    /// Dtypes, `["c10::BFloat16", "Scalar"]`.
-    pub dtypes: &'a [u8],
-    /// Plain values, `["", "-1"]`.
-    pub values: &'a [u8],
 }
 
 /// What a tool calls a thread: numbers, or a text in place of either.

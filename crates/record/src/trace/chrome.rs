@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::inputs::InputsId;
+use super::ids::InputsId;
 use super::{HostKind, RangeKind, StrId, ThreadId, Trace};
 
 impl Trace {

@@ -4,9 +4,7 @@ use std::{fmt, mem, ops::Deref, sync::Arc};
 
 use bytemuck::Pod;
 
-use super::StrId;
-use super::inputs::InputsId;
-use super::threads::ThreadId;
+use super::ids::{InputsId, StrId, ThreadId};
 use crate::mapped::Mapped;
 
 /// How many entries the dictionaries of a trace have: what an id in a column must stay below.

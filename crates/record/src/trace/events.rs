@@ -4,10 +4,8 @@
 //! `start..start + duration`. An id of 0 says "none" for correlation, external, graph and graph node ids, since no
 //! tool gives 0 to a real one.
 
-use super::inputs::InputsId;
-use super::strings::StrId;
+use super::ids::{InputsId, StrId, ThreadId};
 use super::table::{codes, table};
-use super::threads::ThreadId;
 
 codes! {
     /// What kind of host activity a row of [`Hosts`] is. The order is the nesting of rows with equal times: an outer kind comes first.

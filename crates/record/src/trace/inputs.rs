@@ -5,29 +5,7 @@
 
 use super::column::{Bounds, Column, ColumnBytes, Element};
 use super::file::{Sections, TraceFileError};
-use super::strings::StrId;
-
-/// The number of an input list in [`Inputs`]; only meaningful within one trace.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    bytemuck::Pod,
-    bytemuck::Zeroable,
-)]
-#[repr(transparent)]
-pub struct InputsId(pub u32);
-
-impl InputsId {
-    /// Nothing recorded: the first entry, a list with no arguments.
-    pub const NONE: Self = Self(0);
-}
+use super::ids::{InputsId, StrId};
 
 /// Every distinct input list of a trace, once.
 ///

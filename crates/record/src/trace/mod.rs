@@ -11,6 +11,7 @@ mod column;
 mod device;
 mod events;
 mod file;
+mod ids;
 mod inputs;
 mod order;
 mod raw_inputs;
@@ -23,7 +24,7 @@ mod threads;
 use llmprof_units::Nanos;
 use std::collections::BTreeMap;
 
-pub use builder::{RawInputs, TraceBuilder};
+pub use builder::TraceBuilder;
 pub use column::{Column, Element};
 pub use device::DeviceProperties;
 pub use events::{
@@ -33,10 +34,12 @@ pub use events::{
     SyncKind, Syncs,
 };
 pub use file::TraceFileError;
-pub use inputs::{Argument, Inputs, InputsId, Tensor};
+pub use ids::{InputsId, StrId, ThreadId};
+pub use inputs::{Argument, Inputs, Tensor};
+pub use raw_inputs::RawInputs;
 pub use sqlite::SqliteExportError;
-pub use strings::{Interner, StrId, Strings};
-pub use threads::{Thread, ThreadId, Threads};
+pub use strings::{Interner, Strings};
+pub use threads::{Thread, Threads};
 
 use crate::issue::Issue;
 

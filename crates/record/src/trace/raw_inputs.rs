@@ -4,9 +4,22 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use serde::Deserialize;
 
-use super::builder::RawInputs;
-use super::inputs::{Inputs, InputsId, NewArgument};
-use super::strings::{Interner, StrId};
+use super::ids::{InputsId, StrId};
+use super::inputs::{Inputs, NewArgument};
+use super::strings::Interner;
+
+/// The inputs of one operator call as the tool wrote them: four parallel lists as JSON text, empty where absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawInputs<'a> {
+    /// Dimensions, `[[1, 128], []]`; one level deeper for a list of tensors.
+    pub dims: &'a [u8],
+    /// Strides, like the dimensions.
+    pub strides: &'a [u8],
+    /// Dtypes, `["c10::BFloat16", "Scalar"]`.
+    pub dtypes: &'a [u8],
+    /// Plain values, `["", "-1"]`.
+    pub values: &'a [u8],
+}
 
 /// Input lists as the tool wrote them, each distinct one once.
 #[derive(Default)]

@@ -7,28 +7,7 @@ use rustc_hash::FxHasher;
 
 use super::column::{Column, ColumnBytes};
 use super::file::{Sections, TraceFileError};
-
-/// The number of a string in [`Strings`]; only meaningful within one trace.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    bytemuck::Pod,
-    bytemuck::Zeroable,
-)]
-#[repr(transparent)]
-pub struct StrId(pub u32);
-
-impl StrId {
-    /// The empty string, which stands for "none".
-    pub const EMPTY: Self = Self(0);
-}
+use super::ids::StrId;
 
 /// Every distinct string of a trace, once. In a finished trace they are sorted, so ids compare as the strings do.
 #[derive(Clone, Debug, PartialEq)]

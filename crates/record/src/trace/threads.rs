@@ -1,29 +1,7 @@
 //! Host threads.
 
-use super::strings::StrId;
+use super::ids::StrId;
 use super::table::table;
-
-/// The number of a thread in [`Threads`]; only meaningful within one trace.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    bytemuck::Pod,
-    bytemuck::Zeroable,
-)]
-#[repr(transparent)]
-pub struct ThreadId(pub u32);
-
-impl ThreadId {
-    /// No thread: the first entry of every table of threads.
-    pub const NONE: Self = Self(0);
-}
 
 table! {
     /// The threads that host rows refer to, by [`ThreadId`]. Row 0 stands for "none".

@@ -7,7 +7,7 @@ use super::kernels::name;
 use crate::analyzed::{CountedLaunch, CountersAnalysis, Point, percentages};
 use crate::document::{Align, Cell, Column, Document, Table};
 use crate::text::counters as text;
-use crate::text::kernel_report::class;
+use crate::text::kernel_report::{class, metric};
 
 /// Readings that a page has; `counters.json` has all.
 const MOST_READINGS: usize = 5_000;
@@ -49,7 +49,7 @@ fn launches(found: &CountersAnalysis) -> Table {
     if has_timeline {
         headers.push(("Mean on timeline", Align::Right));
     }
-    headers.extend(percentages().map(|name| (text::metric(name), Align::Right)));
+    headers.extend(percentages().map(|name| (metric(name), Align::Right)));
     headers.extend([
         ("DRAM traffic", Align::Right),
         ("Tensor-core rate", Align::Right),

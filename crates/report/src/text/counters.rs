@@ -4,7 +4,7 @@ use llmprof_units::{Count, Nanos, significant};
 
 use crate::analyzed::{CountedLaunch, CountersAnalysis};
 use crate::kernel_label::kernel_label;
-use crate::text::kernel_report::class;
+use crate::text::kernel_report::{class, metric};
 
 /// Launches in the summary.
 const MOST_LAUNCHES: usize = 5;
@@ -51,27 +51,6 @@ fn launch(row: &CountedLaunch) -> String {
         parts.extend(value.map(|value| format!("{} {} %", metric(name), significant(value))));
     }
     format!("{}: {}", kernel_label(&row.kernel), parts.join(", "))
-}
-
-/// A percentage as a header.
-pub fn metric(name: &str) -> &str {
-    match name {
-        "sm_throughput_pct" => "SM throughput",
-        "dram_throughput_pct" => "DRAM throughput",
-        "l2_throughput_pct" => "L2 throughput",
-        "mem_throughput_pct" => "Memory throughput",
-        "l1tex_throughput_pct" => "L1 throughput",
-        "tensor_pipe_pct" => "Tensor pipe",
-        "mem_busy_pct" => "Memory busy",
-        "max_bandwidth_pct" => "Max bandwidth",
-        "l1tex_hit_rate_pct" => "L1 hits",
-        "l2_hit_rate_pct" => "L2 hits",
-        "achieved_occupancy_pct" => "Achieved occupancy",
-        "theoretical_occupancy_pct" => "Theoretical occupancy",
-        "dram_bytes" => "DRAM traffic",
-        "dram_rate" => "DRAM bandwidth",
-        other => other,
-    }
 }
 
 pub const LAUNCHES: &str = "One row per launch, in the order of the file. Durations are Nsight Compute's, which flushes caches and \

@@ -22,6 +22,27 @@ pub fn class(class: KernelClass) -> &'static str {
     }
 }
 
+/// A percentage as a header.
+pub fn metric(name: &str) -> &str {
+    match name {
+        "sm_throughput_pct" => "SM throughput",
+        "dram_throughput_pct" => "DRAM throughput",
+        "l2_throughput_pct" => "L2 throughput",
+        "mem_throughput_pct" => "Memory throughput",
+        "l1tex_throughput_pct" => "L1 throughput",
+        "tensor_pipe_pct" => "Tensor pipe",
+        "mem_busy_pct" => "Memory busy",
+        "max_bandwidth_pct" => "Max bandwidth",
+        "l1tex_hit_rate_pct" => "L1 hits",
+        "l2_hit_rate_pct" => "L2 hits",
+        "achieved_occupancy_pct" => "Achieved occupancy",
+        "theoretical_occupancy_pct" => "Theoretical occupancy",
+        "dram_bytes" => "DRAM traffic",
+        "dram_rate" => "DRAM bandwidth",
+        other => other,
+    }
+}
+
 pub fn level(level: Level) -> &'static str {
     match level {
         Level::Dram => "DRAM",
@@ -446,7 +467,7 @@ pub fn covered(found: &CountersAnalysis) -> Option<String> {
 
 /// A metric of the histograms.
 pub fn histogram(name: &str) -> String {
-    format!("Launches by {}", super::counters::metric(name))
+    format!("Launches by {}", metric(name))
 }
 
 pub const ROOFLINE: &str = "Each kernel stands once for every memory level, at the FLOPs per byte that the level moved. Ceilings are the \

@@ -54,6 +54,14 @@ pub struct Layer {
     pub after_feed_norm: Option<Norm>,
 }
 
+/// Identical layers of a decoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerGroup {
+    pub layers: Vec<u32>,
+    /// What each of them is.
+    pub layer: Layer,
+}
+
 impl Layer {
     /// A pre-norm layer of two parts.
     pub(crate) fn new(

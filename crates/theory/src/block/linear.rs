@@ -1,5 +1,5 @@
 use crate::{
-    lower::Formats,
+    formats::Formats,
     weight::{Dims, Visitor, WeightSpec},
 };
 

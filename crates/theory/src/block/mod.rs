@@ -26,7 +26,7 @@ pub use conv1d::Conv1d;
 pub use cross::CrossAttention;
 pub use embedding::{Embedding, Head, PositionTable};
 pub use encoder::{AttentionPooling, ImageEncoder};
-pub use layer::{ADDS, Arrangement, FeedForward, Layer, Mixer};
+pub use layer::{ADDS, Arrangement, FeedForward, Layer, LayerGroup, Mixer};
 pub use linear::{Layout, Linear};
 pub use mla::{Mla, MlaQuery};
 pub use mlp::{ActivationKind, Mlp, MlpInput};

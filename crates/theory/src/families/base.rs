@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{
     block::{
-        ActivationKind, Attention, Embedding, FeedForward, Head, Layer, Linear, Mixer, Mlp,
-        MlpInput, Norm, Projections, Rope, RopeTable,
+        ActivationKind, Attention, Embedding, FeedForward, Head, Layer, LayerGroup, Linear, Mixer,
+        Mlp, MlpInput, Norm, Projections, Rope, RopeTable,
     },
     encoder::Encoder,
     error::ModelError,
-    model::{Decoder, LayerGroup, Model},
+    model::{Decoder, Model},
     vision::Vision,
 };
 

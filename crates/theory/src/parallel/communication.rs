@@ -5,8 +5,7 @@ use serde::Serialize;
 use super::{Operation, Parallel};
 use crate::{
     Model, Workload,
-    block::{Arrangement, FeedForward},
-    model::LayerGroup,
+    block::{Arrangement, FeedForward, LayerGroup},
     workload::Pass,
 };
 

@@ -8,12 +8,9 @@ pub(crate) use part::{Bound, Reach};
 pub use part::{Part, Sequences, Sums};
 
 use crate::{
-    cost::Cost,
     error::WorkloadError,
-    lower::Lowering,
-    model::Model,
-    operator::{Operator, Phase},
-    workload::{Logits, Pass, Workload},
+    operator::Phase,
+    workload::{AttentionConvention, Logits, Pass},
 };
 
 /// The sequences of one step. Linear layers run over all new tokens at once; attention over each sequence.
@@ -123,7 +120,7 @@ impl Step {
         Ok(())
     }
 
-    fn pass(&self, logits: Logits) -> Pass {
+    pub(crate) fn pass(&self, logits: Logits) -> Pass {
         let prefill = match logits {
             Logits::Last => self.prefill.sequences(),
             Logits::All => self.prefill.new_tokens(),
@@ -145,10 +142,10 @@ impl Batch<'_> {
     pub(crate) fn reach(
         &self,
         side: Side,
-        lowering: &Lowering<'_, '_>,
+        convention: AttentionConvention,
         window: Option<u64>,
     ) -> Reach {
-        let of = |part: &Part| part.reach(lowering.convention(), window, self.bound);
+        let of = |part: &Part| part.reach(convention, window, self.bound);
         match side {
             Side::Prefill => of(&self.step.prefill),
             Side::Decode => of(&self.step.decode),
@@ -184,55 +181,5 @@ impl Batch<'_> {
                 .iter()
                 .fold(known, |sum, part| sum.saturating_add(*part)),
         }
-    }
-}
-
-impl Model {
-    /// Sends the decoder's distinct operators of a step to `sink`, as [`lower`](Self::lower) does for a pass.
-    ///
-    /// Weights are read once a step. Latent attention has two operators a layer in a mixed step with an absorbed decode:
-    /// one over expanded keys (prefill), one over the latent (decode). Where the step does not tell all that attention
-    /// needs, its operators are the least that the facts allow, with the basis `Derived`.
-    pub fn lower_step<'m>(
-        &'m self,
-        workload: &Workload,
-        step: &Step,
-        sink: &mut dyn FnMut(&Operator<'m>),
-    ) {
-        self.lower_step_bound(workload, step, Bound::Lower, sink);
-    }
-
-    fn lower_step_bound<'m>(
-        &'m self,
-        workload: &Workload,
-        step: &Step,
-        bound: Bound,
-        sink: &mut dyn FnMut(&Operator<'m>),
-    ) {
-        let pass = step.pass(workload.logits);
-        if pass.queries > 0 {
-            self.lower_batch(workload, &pass, Some(Batch { step, bound }), sink);
-        }
-    }
-
-    /// The total of a step; the least that its facts allow where they leave a choice.
-    pub fn cost_step(&self, workload: &Workload, step: &Step) -> Cost {
-        let mut cost = Cost::default();
-        self.lower_step(workload, step, &mut |operator| cost.add(operator));
-        cost
-    }
-
-    /// The least and the most that a step can cost, equal where its facts leave no choice. No upper bound exists where
-    /// cached tokens are not known.
-    pub fn cost_step_bounds(&self, workload: &Workload, step: &Step) -> (Cost, Option<Cost>) {
-        let lower = self.cost_step(workload, step);
-        let upper = step.cached_tokens().map(|_| {
-            let mut cost = Cost::default();
-            self.lower_step_bound(workload, step, Bound::Upper, &mut |operator| {
-                cost.add(operator);
-            });
-            cost
-        });
-        (lower, upper)
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    lower::product,
+    count::product,
     operator::Phase,
     workload::{AttentionConvention, Pass},
 };

@@ -1,6 +1,5 @@
 //! `bench`: load a serving endpoint, watch the server, say where each request's time went.
 
-mod args;
 mod configured;
 mod imported;
 mod offline;
@@ -31,10 +30,10 @@ use llmprof_record::{
 use llmprof_report::{render::terminal::digest, text::warning_lines};
 use llmprof_units::Nanos;
 
-pub(crate) use self::args::BenchArgs;
 pub(crate) use self::configured::serve as serve_configured;
 use self::{outcome::Outcome, request::Request, serve::Server, session::Measured};
 use super::profile::{self, files::free};
+use crate::args_bench::BenchArgs;
 use crate::{
     clock, engine_trace,
     failure::Failure,

@@ -13,7 +13,8 @@ use llmprof_load::{
 use llmprof_record::store::RunDir;
 use serde_json::{Value, json};
 
-use super::{args::BenchArgs, request::Request, serve::Server, session::Measured};
+use super::{request::Request, serve::Server, session::Measured};
+use crate::args_bench::BenchArgs;
 use crate::{engine_trace, failure::Failure};
 
 /// Drives the class; see its head for what it reads and writes.

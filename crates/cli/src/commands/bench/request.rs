@@ -14,7 +14,7 @@ use llmprof_load::{
     replay,
 };
 
-use super::args::BenchArgs;
+use crate::args_bench::BenchArgs;
 use crate::{arg_load::arrivals_line, failure::Failure};
 
 /// A load that is fully described, whose server was not asked yet.

@@ -17,7 +17,7 @@ use llmprof_units::Share;
 use llmprof_wire::Options;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::args::ServeArgs;
+use crate::args_bench::ServeArgs;
 use crate::commands::record;
 use crate::failure::Failure;
 

@@ -24,10 +24,8 @@ use llmprof_load::{
 use llmprof_record::issue::Issue;
 use llmprof_units::Nanos;
 
-use super::{
-    args::{BenchArgs, ProfileArgs},
-    request::Request,
-};
+use super::request::Request;
+use crate::args_bench::{BenchArgs, ProfileArgs};
 use crate::{
     engine_trace,
     failure::Failure,

@@ -7,7 +7,7 @@ use llmprof_record::store::write_atomically;
 use llmprof_report::text::compare as words;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::args::Inconclusive;
+use crate::args_compare::Inconclusive;
 use crate::{failure::Failure, output::Output};
 
 /// Exit code where a threshold was crossed.

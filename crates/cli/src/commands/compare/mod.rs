@@ -1,6 +1,5 @@
 //! `llmprof compare`: runs beside each other, measured apart or in turns, with thresholds for CI.
 
-mod args;
 mod baseline;
 mod gates;
 mod sides;
@@ -22,8 +21,8 @@ use llmprof_report::{
 use llmprof_units::Share;
 use serde_json::{Value, json};
 
-pub(crate) use self::args::CompareArgs;
 use self::gates::Judged;
+use crate::args_compare::{CompareArgs, Inconclusive};
 use crate::{app, failure::Failure, output::Output, outputs};
 
 /// Difference that does not matter where nobody says what does.
@@ -104,7 +103,7 @@ pub(crate) fn in_turns(
         time,
         resolution,
         gate: Vec::new(),
-        inconclusive: args::Inconclusive::Pass,
+        inconclusive: Inconclusive::Pass,
         baseline: None,
         save_baseline: None,
         junit: None,

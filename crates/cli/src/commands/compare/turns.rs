@@ -13,7 +13,8 @@ use llmprof_analysis::compare::{Comparison, Options, RunFacts, Verdict};
 use llmprof_record::store::{RunStatus, write_atomically};
 use llmprof_units::Count;
 
-use super::{args::CompareArgs, sides};
+use super::sides;
+use crate::args_compare::CompareArgs;
 use crate::{
     commands::run::{self, Finished},
     failure::Failure,

@@ -1,9 +1,8 @@
 //! What the word at the end of a line may become: commands, flags, their values, overrides, devices.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
-use llmprof_theory::device::Catalog;
 
-use super::overrides;
+use super::overrides::{self, devices};
 use crate::args::{Args, with_long_names};
 
 /// Everything that the last of `words` may become, sorted; nothing where only the shell knows, as with files.
@@ -139,11 +138,6 @@ fn takes_value(arg: &Arg) -> bool {
 }
 
 /// The names of the devices that are described.
-pub(super) fn devices() -> Vec<String> {
-    let entries = Catalog::embedded().entries();
-    entries.into_iter().map(|entry| entry.name).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,8 @@
 //! Overrides of the config at hand: groups, keys, and the values that are known of them.
 
 use llmprof_config::{hydra::RunMode, node::Node};
+use llmprof_theory::device::Catalog;
 
-use super::candidates::devices;
 use crate::app;
 
 /// What an override may become, beside the words that stand before it. Where the config cannot be composed there is nothing to
@@ -80,4 +80,9 @@ fn values(config: &Node, key: &str) -> Vec<String> {
         Some(_) => words(&["true", "false"]),
         None => Vec::new(),
     }
+}
+
+pub(super) fn devices() -> Vec<String> {
+    let entries = Catalog::embedded().entries();
+    entries.into_iter().map(|entry| entry.name).collect()
 }

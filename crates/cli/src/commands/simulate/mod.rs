@@ -1,6 +1,5 @@
 //! `simulate`: continuous batching under a load, before any of it is run.
 
-mod args;
 mod load;
 mod page;
 mod step_time;
@@ -14,8 +13,8 @@ use llmprof_simulate::{
 use llmprof_traffic::slo::{Slo, all_met};
 use serde::Serialize;
 
-pub(crate) use self::args::SimulateArgs;
 use self::step_time::Basis;
+use crate::args_simulate::SimulateArgs;
 use crate::{failure::Failure, output::Output};
 
 /// An objective that is not met.

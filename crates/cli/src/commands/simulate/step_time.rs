@@ -16,7 +16,7 @@ use llmprof_theory::{
 use llmprof_units::Nanos;
 use serde::Serialize;
 
-use super::args::SimulateArgs;
+use crate::args_simulate::SimulateArgs;
 use crate::{
     app,
     commands::predict,

@@ -1,9 +1,9 @@
 //! `int()`, `float()`, `str()` and `bool()`, which reach into containers and sweeps.
 
-use super::call::{Accepts, Arguments};
+use super::arguments::{Accepts, Arguments};
 use super::element::Element;
+use super::element::sweep::{ChoiceSweep, IntervalSweep, Number, RangeSweep, Sweep};
 use super::functions::simple_choice;
-use super::sweep::{ChoiceSweep, IntervalSweep, Number, RangeSweep, Sweep};
 use crate::grammar::number;
 use crate::int::Int;
 use crate::python::float_repr;

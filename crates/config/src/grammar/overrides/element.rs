@@ -1,6 +1,8 @@
 //! The value of an override: scalars, containers and sweeps.
 
-use super::sweep::Sweep;
+pub(super) mod sweep;
+
+use self::sweep::Sweep;
 use crate::int::Int;
 
 /// A parsed element; functions are already evaluated.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::decimal::Decimal;
 use super::element::Element;
+use super::element::sweep::{Glob, Number, RangeSweep, Sweep};
 use super::fnmatch::fnmatch;
-use super::sweep::{Glob, Number, RangeSweep, Sweep};
 use crate::int::Int;
 
 /// A range with more numbers than this is refused rather than listed.

@@ -1,10 +1,10 @@
 //! The functions that make and change sweeps.
 
-use super::call::{Accepts, Arguments};
+use super::arguments::{Accepts, Arguments};
 use super::element::Element;
+use super::element::sweep::{ChoiceSweep, Glob, IntervalSweep, Number, RangeSweep, Sweep};
 use super::order;
 use super::shuffle::{Shuffle, shuffled};
-use super::sweep::{ChoiceSweep, Glob, IntervalSweep, Number, RangeSweep, Sweep};
 
 const NUMBER: &[Accepts] = &[Accepts::Int, Accepts::Float];
 const OPTIONAL_NUMBER: &[Accepts] = &[Accepts::Int, Accepts::Float, Accepts::Null];

@@ -1,5 +1,6 @@
 //! Hydra 1.3's override grammar: `key=value` and its variants.
 
+mod arguments;
 mod call;
 mod cast;
 mod decimal;
@@ -12,13 +13,12 @@ mod order;
 mod parser;
 mod primitive;
 mod shuffle;
-mod sweep;
 mod text;
 
+pub use element::sweep::{ChoiceSweep, Glob, IntervalSweep, Number, RangeSweep, Sweep};
 pub use element::{Element, Quote, QuotedString};
 pub use parser::parse_override;
 pub use shuffle::{KeepOrder, SeededShuffle, Shuffle};
-pub use sweep::{ChoiceSweep, Glob, IntervalSweep, Number, RangeSweep, Sweep};
 
 use crate::grammar::{GrammarError, Span};
 

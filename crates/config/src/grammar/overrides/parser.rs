@@ -2,10 +2,10 @@
 
 use super::call::{self, Call};
 use super::element::Element;
+use super::element::sweep::{ChoiceSweep, Sweep};
 use super::lexer::OverrideLexer;
 use super::primitive;
 use super::shuffle::Shuffle;
-use super::sweep::{ChoiceSweep, Sweep};
 use super::{Override, OverrideKind};
 use crate::grammar::GrammarError;
 use crate::grammar::token::{Cursor, Kind};

@@ -1,7 +1,7 @@
 //! Elements written back as override text, the way Hydra does for job names and sweeps.
 
+use super::element::sweep::{Glob, Sweep};
 use super::element::{Element, QuotedString};
-use super::sweep::{Glob, Sweep};
 use crate::grammar::interpolation::{self, is_interpolation};
 use crate::python::float_repr;
 

@@ -2,48 +2,16 @@
 
 use llmprof_record::plan::RuntimeType;
 use llmprof_theory::{AttentionConvention, device::Catalog, predict::EfficiencyProfile};
-use serde::Serialize;
 
-use super::{Advice, Request, design};
+use super::{
+    Advice, Request,
+    change::{Change, Code},
+    design,
+};
 use crate::failure::Failure;
 
 /// Other devices that are kept: the fastest ones.
 const DEVICES: usize = 3;
-
-/// What sort of change it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Code {
-    CudaGraph,
-    Fusion,
-    AttentionBackend,
-    Batch,
-    KvDtype,
-    Weights,
-    TensorParallel,
-    Device,
-    KvHeads,
-    HeadSize,
-    Widths,
-    Experts,
-}
-
-pub(super) struct Change {
-    pub(super) code: Code,
-    pub(super) overrides: Vec<String>,
-    /// Where the change is one of the software: the profile of that.
-    pub(super) profile: Option<EfficiencyProfile>,
-}
-
-impl Change {
-    pub(super) fn new(code: Code, overrides: Vec<String>) -> Self {
-        Self {
-            code,
-            overrides,
-            profile: None,
-        }
-    }
-}
 
 /// Every change worth predicting for a request; what it already has is none.
 pub(super) fn all(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change>, Failure> {

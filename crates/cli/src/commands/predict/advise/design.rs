@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Request,
-    changes::{Change, Code},
+    change::{Change, Code},
 };
 use crate::failure::Failure;
 

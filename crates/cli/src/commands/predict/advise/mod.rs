@@ -3,6 +3,7 @@
 //! A change is a list of overrides and nothing else: it is composed like any request, so that what does not compose is no advice, and
 //! predicted like any point of a grid. `run` is asked whether it accepts each one.
 
+mod change;
 mod changes;
 mod design;
 mod measured;
@@ -17,7 +18,7 @@ use llmprof_theory::{
 use llmprof_units::Nanos;
 use serde::Serialize;
 
-use self::changes::{Change, Code};
+use self::change::{Change, Code};
 use super::{axes::implementation, ranks};
 use crate::{
     app,

@@ -3,7 +3,7 @@
 use llmprof_report::{Document, Table};
 use llmprof_units::{Bytes, significant};
 
-use super::{Advice, Advised, Figures, changes::Code, measured::Tried};
+use super::{Advice, Advised, Figures, change::Code, measured::Tried};
 
 pub(super) fn document(advised: &Advised) -> Document {
     let mut document = Document::new("Changes by predicted gain");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::element::Element;
+use super::Element;
 
 /// A value that stands for several.
 #[derive(Debug, Clone, PartialEq)]

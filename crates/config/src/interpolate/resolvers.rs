@@ -1,8 +1,8 @@
 //! OmegaConf's own resolvers (`${oc.…:…}`).
 
+use super::{Evaluator, Strictness, made, start_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grammar::interpolation;
-use crate::interpolate::{Evaluator, Strictness, describe, made, start_of};
 use crate::key::Key;
 use crate::node::{Node, Value};
 use crate::place::Place;
@@ -67,7 +67,7 @@ fn arguments<'n, 'a>(
 
 fn text<'n>(name: &str, node: &'n Node) -> Result<&'n str> {
     node.as_str()
-        .ok_or_else(|| value_error(format!("`{name}` takes a string, not {}", describe(node))))
+        .ok_or_else(|| value_error(format!("`{name}` takes a string, not {}", node.describe())))
 }
 
 fn env<'a>(
@@ -103,7 +103,7 @@ fn create<'a>(
         Value::Dict(_) | Value::List(_) | Value::Null => object.clone(),
         Value::Str(text) => yaml::create(&Source::new("oc.create", text.clone()))?,
         _ => {
-            let message = format!("`oc.create` cannot make a config of {}", describe(object));
+            let message = format!("`oc.create` cannot make a config of {}", object.describe());
             return Err(value_error(message));
         }
     };
@@ -202,7 +202,7 @@ fn dict_input<'a>(
     if found.is_bare() || found.node().as_dict().is_none() {
         let message = format!(
             "`{name}` takes a mapping, but `{key}` is {}",
-            describe(found.node())
+            found.node().describe()
         );
         return Err(value_error(message));
     }

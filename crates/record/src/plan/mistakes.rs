@@ -1,6 +1,6 @@
 //! What is wrong with a request, found while nothing has been spent on it.
 
-use llmprof_theory::Logits;
+use llmprof_theory::{Logits, WeightFormat};
 
 use super::{LoadFormat, Place, Plan, RuntimeType, WorkloadPlan, direct, nsight, serving, torch};
 
@@ -31,7 +31,7 @@ const MOST_THREADS: u32 = 4096;
 const LONGEST_S: f64 = 1e9;
 
 /// What neither the native engine nor the PyTorch worker does: a key, whether it is asked for, and what they do instead.
-pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 4] {
+pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 3] {
     [
         (
             "workload.cached_tokens",
@@ -42,11 +42,6 @@ pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool,
             "workload.chunk_tokens",
             workload.chunk_tokens.is_some(),
             "prefills a prompt at once",
-        ),
-        (
-            "workload.weights",
-            workload.weights.is_some(),
-            "keeps weights in workload.dtype",
         ),
         (
             "workload.logits",
@@ -238,7 +233,21 @@ impl Plan {
     fn native_mistakes(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
         let workload = &self.workload;
         let native = |what: &str| format!("the native runtime {what}");
-        let own: [(&'static str, bool, &str); 2] = [
+        let quantizes = |format: WeightFormat| match format {
+            WeightFormat::Int8 { .. } => true,
+            WeightFormat::Int4 {
+                group,
+                zeros,
+                index,
+            } => group % 32 == 0 && !zeros && !index,
+            _ => false,
+        };
+        let own: [(&'static str, bool, &str); 3] = [
+            (
+                "workload.weights",
+                workload.weights.is_some_and(|format| !quantizes(format)),
+                "keeps weights in workload.dtype, int8, int8_gN or int4_gN (N inputs to a scale, a multiple of 32)",
+            ),
             (
                 "workload.kv_dtype",
                 workload.kv_dtype.is_some(),

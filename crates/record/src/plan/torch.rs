@@ -227,10 +227,15 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
 }
 
 /// What the worker alone cannot do: a key, whether it is asked for, and why not.
-fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 6] {
+fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 7] {
     let (runtime, workload) = (&plan.runtime, &plan.workload);
     let computes = [DType::F64, DType::F32, DType::F16, DType::Bf16];
     [
+        (
+            "workload.weights",
+            workload.weights.is_some(),
+            "the PyTorch worker keeps weights in workload.dtype",
+        ),
         (
             "runtime.cuda_graph",
             runtime.cuda_graph && on_cpu,

@@ -84,6 +84,7 @@ fn model() -> Load {
         tokenizer: None,
         load_format: LoadFormat::Dummy,
         dtype: None,
+        weights: None,
         device: "cpu".to_owned(),
         max_batch: 2,
         max_positions: 64,

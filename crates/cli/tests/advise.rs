@@ -149,13 +149,29 @@ fn design_edits_keep_the_parameters() {
 fn what_run_refuses_is_said_with_its_reason() {
     let found = advised(&["model=qwen2_5_0_5b", "hardware.spec=xeon_8480"]);
     let advice = found["advice"].as_array().unwrap();
-    let weights = advice.iter().find(|one| one["code"] == "weights").unwrap();
-    assert_eq!(weights["runs"], false);
+    // The native engine quantizes: fewer bits are fewer bytes.
+    let weights: Vec<_> = advice
+        .iter()
+        .filter(|one| one["code"] == "weights")
+        .collect();
+    let lines: Vec<_> = weights.iter().flat_map(|one| overrides(one)).collect();
+    assert_eq!(
+        lines,
+        ["workload.weights=int4_g128", "workload.weights=int8"]
+    );
+    assert!(weights.iter().all(|one| one["runs"] == true), "{weights:?}");
+    let other = advised(&[
+        "model=llama3_1_8b",
+        "hardware.spec=h200",
+        "runtime=vllm",
+        "--efficiency=fused",
+    ]);
+    let refused = other["advice"].as_array().unwrap().iter();
+    let refused: Vec<_> = refused.filter(|one| one["runs"] == false).collect();
     assert!(
-        weights["refused"]
-            .as_str()
-            .unwrap()
-            .contains("keeps weights in workload.dtype")
+        refused
+            .iter()
+            .all(|one| !one["refused"].as_str().unwrap().is_empty())
     );
     let batch = advice.iter().find(|one| one["code"] == "batch").unwrap();
     assert_eq!(batch["runs"], true);
@@ -210,4 +226,32 @@ fn the_best_change_is_tried_in_turns() {
         overrides(tried).iter().all(|line| sides.contains(line)),
         "{sides}"
     );
+}
+
+/// A change of the weights' format alone, tried on the native engine and compared with the request.
+#[test]
+fn quantized_weights_run_and_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+    let base = "model=local model.config=tiny.json model.dtype=f32 workload.prompt_tokens=8 infer.max_new_tokens=4 hardware.spec=xeon_8480";
+    let words: Vec<&str> = ["run"].into_iter().chain(base.split(' ')).collect();
+    for format in ["int8", "int8_g32", "int4_g32"] {
+        let weights = format!("workload.weights={format}");
+        let out = format!("hydra.run.dir={format}");
+        let all: Vec<&str> = words
+            .iter()
+            .copied()
+            .chain([weights.as_str(), &out])
+            .collect();
+        common::works(folder.path(), &all);
+        let facts = fs::read_to_string(folder.path().join(format).join("env.json")).unwrap();
+        assert!(facts.contains(&format!("\"{format}\"")), "{facts}");
+    }
+    let awq: Vec<&str> = words
+        .iter()
+        .copied()
+        .chain(["workload.weights=awq"])
+        .collect();
+    let said = common::refused(folder.path(), &awq);
+    assert!(said.contains("int8, int8_gN or int4_gN"), "{said}");
 }

@@ -233,6 +233,59 @@ fn every_key_of_a_comparison_is_listed() {
     }
 }
 
+/// Keys of what a command prints that the page does not list under `name`.
+fn unlisted_of(words: &[&str], name: &str) -> (Value, BTreeSet<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+    let printed: Value = serde_json::from_str(&common::works(folder.path(), words)).unwrap();
+    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
+    let mut found = BTreeSet::new();
+    unlisted(&printed, name, &sections(&page), &mut found);
+    (printed, found)
+}
+
+#[test]
+fn every_key_of_a_prediction_is_listed() {
+    let words = "predict model=llama3_1_8b hardware.spec=h200 runtime=pytorch --tpot 20ms --ttft 1s --format json";
+    let (printed, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "predict");
+    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
+    assert!(printed["held_out"].is_object() && printed["comparisons"][0].is_object());
+    // The page lists no key that points do not have.
+    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
+    let page = sections(&page);
+    for (object, value) in [
+        ("predict/points[]", &printed["points"][0]),
+        ("predict/held_out", &printed["held_out"]),
+        ("predict/comparisons[]", &printed["comparisons"][0]),
+    ] {
+        let section = page
+            .iter()
+            .find(|section| section.objects.iter().any(|known| known == object))
+            .unwrap();
+        for key in &section.keys {
+            assert!(value.get(key).is_some(), "{object} has no `{key}`");
+        }
+    }
+    // A swept key is named by itself, and nothing else is new.
+    let words = "predict model=llama3_1_8b hardware.spec=h200 runtime.batch_size=1,2 --format json";
+    let (_, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "predict");
+    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    assert_eq!(found, ["predict/points[]: runtime.batch_size"]);
+}
+
+#[test]
+fn every_key_of_advice_and_of_a_simulation_is_listed() {
+    let words =
+        "predict --advise model=llama3_1_8b hardware.spec=h200 runtime=pytorch --format json";
+    let (printed, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "advise");
+    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
+    assert!(printed["advice"][0].is_object());
+    let words = "simulate model=llama3_1_8b hardware.spec=h200 --rate 8 --requests 50 --prompt-tokens 128 --output-tokens 16 --json";
+    let (printed, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "simulate");
+    assert!(printed["summary"].is_object());
+    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
+}
+
 #[test]
 fn a_key_without_a_row_is_found() {
     let page = "### `a.json`, `*/list[]`\n| key | unit |\n| `one`, `two` | ns |\n### `*/open/*`\n| `*` | |\n";

@@ -1,7 +1,7 @@
 //! Prints how near the engine comes to the machine: decode against memory bandwidth, prefill against multiply-adds on
-//! registers, the price of an event.
+//! registers, quantized weights against bf16, the price of an event.
 //!
-//!     cargo run --release -p llmprof-engine --example bench_engine [-- CONFIG.json]
+//!     cargo run --release -p llmprof-engine --example bench_engine [-- CONFIG.json [quantized]]
 //!
 //! The model is Qwen2.5-0.5B with made-up weights (988 MB in bf16, 1,976 MB in f32) unless a config is named. Each ratio
 //! compares the best of several runs that alternate with those of its yardstick, so that a busy machine disturbs both.
@@ -40,11 +40,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         config.display(),
         model.parameters()
     );
-    for dtype in [DType::Bf16, DType::F32] {
+    // `quantized` alone takes a tenth of the time.
+    let is_short = std::env::args()
+        .nth(2)
+        .is_some_and(|word| word == "quantized");
+    for dtype in [DType::Bf16, DType::F32].into_iter().filter(|_| !is_short) {
         measure(&model, dtype)?;
     }
-    price_of_an_event();
-    torch(&config);
+    quantized(&config)?;
+    if !is_short {
+        price_of_an_event();
+        torch(&config);
+    }
     Ok(())
 }
 
@@ -58,7 +65,7 @@ fn cpu_seconds() -> f64 {
 fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
     let options = Options {
         weights: Some(dtype),
-        threads: None,
+        ..Options::default()
     };
     let start = Instant::now();
     let engine = Engine::load(model, &Source::Dummy { seed: 1 }, options)?;
@@ -128,6 +135,51 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
         read / 1e9,
         traffic / step / read
     );
+    Ok(())
+}
+
+/// A decode step of the layers alone (a vocabulary of 256) on one thread, by the format of their weights: what a narrower format saves.
+fn quantized(config: &std::path::Path) -> Result<(), Box<dyn Error>> {
+    println!("\ndecode step of the layers, one thread, CPU time:");
+    let mut design: serde_json::Value = serde_json::from_slice(&std::fs::read(config)?)?;
+    design["vocab_size"] = 256.into();
+    let model = Model::from_config(&design, None)?;
+    let formats = [None, Some("int8"), Some("int8_g128"), Some("int4_g128")];
+    let mut engines = Vec::new();
+    for format in formats {
+        let options = Options {
+            weights: Some(DType::Bf16),
+            quantized: format.map(str::parse).transpose()?,
+            threads: Some(1),
+        };
+        engines.push(Engine::load(&model, &Source::Dummy { seed: 1 }, options)?);
+    }
+    let mut best = vec![f64::INFINITY; formats.len()];
+    for _ in 0..ROUNDS {
+        for (best, engine) in best.iter_mut().zip(&engines) {
+            let mut cache = engine.new_cache(1, DECODE_STEPS)?;
+            for _ in 0..DECODE_STEPS {
+                let start = cpu_seconds();
+                engine.decode_step(&mut cache, &[7], &mut Recorder::off())?;
+                *best = best.min(cpu_seconds() - start);
+            }
+        }
+    }
+    let bytes: Vec<f64> = engines
+        .iter()
+        .map(|engine| model.parameter_bytes(&engine.precision()) as f64)
+        .collect();
+    for (place, format) in formats.iter().enumerate() {
+        println!(
+            "  {}: {:.0} MB in {:.2} ms, {:.1} GB/s; time ÷ that of bf16 {:.2}, bytes ÷ those of bf16 {:.2}",
+            format.unwrap_or("bf16"),
+            bytes[place] / 1e6,
+            best[place] * 1e3,
+            bytes[place] / best[place] / 1e9,
+            best[place] / best[0],
+            bytes[place] / bytes[0]
+        );
+    }
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use crate::{
     kernel::Isa,
     model::{Binder, BoundDecoder},
     recorder::{OperatorInfo, Recorder},
-    weights::{Source, Weights},
+    weights::{Scheme, Source, Weights},
 };
 
 /// The families that the engine runs.
@@ -30,6 +30,8 @@ pub const SUPPORTED_FAMILIES: &[&str] = &[
 pub struct Options {
     /// How weights are kept: f32 or bf16. Absent is the model's own dtype, f32 where that is f16.
     pub weights: Option<DType>,
+    /// Storage of the matrices that quantized checkpoints quantize, made while loading; absent is plain.
+    pub quantized: Option<WeightFormat>,
     /// Threads; absent is one per available core.
     pub threads: Option<usize>,
 }
@@ -40,6 +42,7 @@ pub struct Engine {
     operators: Vec<OperatorInfo>,
     pool: ThreadPool,
     format: Format,
+    quantized: Option<WeightFormat>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -47,6 +50,7 @@ impl std::fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("family", &self.model.family)
             .field("weights", &self.format)
+            .field("quantized", &self.quantized)
             .field("operators", &self.operators.len())
             .finish_non_exhaustive()
     }
@@ -70,6 +74,7 @@ impl Engine {
             DType::F16 => DType::F32,
             own => own,
         }))?;
+        let scheme = options.quantized.map(Scheme::of).transpose()?.flatten();
         let threads = options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -83,10 +88,12 @@ impl Engine {
                 reason: error.to_string(),
             })?;
         let (bound, operators) = pool.install(|| {
-            let weights = Weights::open(source, model, format)?;
+            let weights = Weights::open(source, model, format, scheme.is_none())?;
             let mut binder = Binder {
                 weights: &weights,
                 format,
+                scheme,
+                quantized: options.quantized.filter(|_| scheme.is_some()),
                 operators: Vec::new(),
                 place: None,
             };
@@ -99,6 +106,7 @@ impl Engine {
             operators,
             pool,
             format,
+            quantized: options.quantized.filter(|_| scheme.is_some()),
         })
     }
 
@@ -114,8 +122,11 @@ impl Engine {
     /// The number formats that theory must assume to count what this engine does.
     pub fn precision(&self) -> Precision {
         Precision {
-            weights: Some(WeightFormat::Plain(self.format.dtype())),
-            plain: None,
+            weights: Some(
+                self.quantized
+                    .unwrap_or(WeightFormat::Plain(self.format.dtype())),
+            ),
+            plain: self.quantized.map(|_| self.format.dtype()),
             activations: Some(DType::F32),
             kv: Some(DType::F32),
             compute: Some(DType::F32),

@@ -1,5 +1,6 @@
 use std::{io, path::PathBuf};
 
+use llmprof_theory::WeightFormat;
 use llmprof_units::{Count, DType};
 
 /// Why a model cannot be loaded or run.
@@ -20,6 +21,14 @@ pub enum EngineError {
     UnsupportedDtype {
         /// What was asked for.
         found: DType,
+    },
+    /// Quantized weights that have no kernels here.
+    #[error(
+        "the native engine quantizes weights to int8, int8_gN or int4_gN (N a multiple of 32), not to {found}"
+    )]
+    UnsupportedFormat {
+        /// What was asked for.
+        found: WeightFormat,
     },
     /// A checkpoint with quantized weights.
     #[error("the native engine does not read quantized checkpoints")]

@@ -19,9 +19,12 @@ pub enum WeightFormat {
         /// Input columns that share a scale.
         columns: u32,
     },
-    /// 8-bit integers with one f32 scale per output row.
-    Int8,
-    /// 4-bit integers with an f16 scale per group of inputs, as AWQ and GPTQ store them.
+    /// 8-bit integers with a 16-bit scale per group of inputs, or one f32 scale per output row.
+    Int8 {
+        /// Input columns that share a scale; 0 is all of a row.
+        group: u32,
+    },
+    /// 4-bit integers with a 16-bit scale per group of inputs, as AWQ and GPTQ store them.
     Int4 {
         /// Input columns that share a scale.
         group: u32,
@@ -37,6 +40,8 @@ pub enum WeightFormat {
 }
 
 impl WeightFormat {
+    /// One scale per output row.
+    pub const INT8: Self = Self::Int8 { group: 0 };
     /// AWQ as it is usually published: groups of 128 with zero points.
     pub const AWQ: Self = Self::Int4 {
         group: 128,
@@ -60,7 +65,7 @@ impl WeightFormat {
         match self {
             Self::Plain(dtype) => dtype,
             Self::Fp8 { .. } => DType::F8E4m3,
-            Self::Int8 => DType::I8,
+            Self::Int8 { .. } => DType::I8,
             Self::Int4 { .. } => DType::I4,
             Self::Mxfp4 | Self::Nvfp4 => DType::F4E2m1,
         }
@@ -74,7 +79,7 @@ impl WeightFormat {
         match self {
             Self::Plain(_) | Self::Int4 { .. } | Self::Mxfp4 => activations,
             Self::Fp8 { .. } => DType::F8E4m3,
-            Self::Int8 => DType::I8,
+            Self::Int8 { .. } => DType::I8,
             Self::Nvfp4 => DType::F4E2m1,
         }
     }
@@ -95,7 +100,11 @@ impl WeightFormat {
             } => 4u64
                 .saturating_mul(rows.div_ceil(u64::from(tile_rows.max(1))))
                 .saturating_mul(columns.div_ceil(u64::from(tile_columns.max(1)))),
-            Self::Int8 => rows.saturating_mul(4),
+            Self::Int8 { group: 0 } => rows.saturating_mul(4),
+            Self::Int8 { group } => {
+                let groups = rows.saturating_mul(columns.div_ceil(u64::from(group)));
+                groups.saturating_mul(2)
+            }
             Self::Int4 {
                 group,
                 zeros,
@@ -125,7 +134,8 @@ impl fmt::Display for WeightFormat {
                 columns: 0,
             } => f.pad("fp8"),
             Self::Fp8 { rows, columns } => write!(f, "fp8_{rows}x{columns}"),
-            Self::Int8 => f.pad("int8"),
+            Self::Int8 { group: 0 } => f.pad("int8"),
+            Self::Int8 { group } => write!(f, "int8_g{group}"),
             Self::Int4 {
                 group,
                 zeros,
@@ -148,7 +158,7 @@ impl fmt::Display for WeightFormat {
 /// A weight format that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown weight format `{0}` (known: any dtype such as bf16 or f32; fp8, fp8_128x128, int8, int4_g128, awq, awq_g64, gptq, gptq_g64, mxfp4, nvfp4)"
+    "unknown weight format `{0}` (known: any dtype such as bf16 or f32; fp8, fp8_128x128, int8, int8_g128, int4_g128, awq, awq_g64, gptq, gptq_g64, mxfp4, nvfp4)"
 )]
 pub struct ParseWeightFormatError(
     /// The text as given.
@@ -167,7 +177,7 @@ impl FromStr for WeightFormat {
         };
         match lower.as_str() {
             "fp8" | "fp8_e4m3" => return Ok(Self::FP8),
-            "int8" => return Ok(Self::Int8),
+            "int8" => return Ok(Self::INT8),
             "int4" => {
                 return Ok(Self::Int4 {
                     group: 128,
@@ -188,6 +198,11 @@ impl FromStr for WeightFormat {
             return Ok(Self::Fp8 {
                 rows: size(rows)?,
                 columns: size(columns)?,
+            });
+        }
+        if let Some(group) = lower.strip_prefix("int8_g") {
+            return Ok(Self::Int8 {
+                group: size(group)?,
             });
         }
         for (prefix, zeros, index) in [
@@ -238,7 +253,8 @@ mod tests {
             (WeightFormat::Plain(DType::Bf16), elements * 2),
             (WeightFormat::FP8, elements + 4),
             (deepseek_v3, elements + 32 * 112 * 4),
-            (WeightFormat::Int8, elements + 4096 * 4),
+            (WeightFormat::INT8, elements + 4096 * 4),
+            (WeightFormat::Int8 { group: 128 }, elements + 4096 * 112 * 2),
             (
                 WeightFormat::AWQ,
                 elements / 2 + 4096 * 112 * 2 + 4096 * 112 / 2,
@@ -261,6 +277,7 @@ mod tests {
             "fp8",
             "fp8_128x128",
             "int8",
+            "int8_g128",
             "int4_g64",
             "awq_g128",
             "gptq_g32",
@@ -269,7 +286,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<WeightFormat>().unwrap().to_string(), text);
         }
-        for text in ["int3", "awq_g0", "fp8_x", "awq_g"] {
+        for text in ["int3", "int8_g0", "awq_g0", "fp8_x", "awq_g"] {
             assert!(text.parse::<WeightFormat>().is_err(), "{text}");
         }
     }

@@ -134,7 +134,16 @@ fn predictions_are_never_below_rooflines_and_parts_sum_up() {
             let device = device(name);
             let roof = Roof::new(&device);
             for (prompt, batch) in [(1, 1), (128, 1), (2048, 8), (32_768, 64)] {
-                let workload = workload(prompt, 16, batch);
+                let mut workload = workload(prompt, 16, batch);
+                if let Some(dtype) = profile.computes {
+                    workload.precision = Precision {
+                        weights: Some(WeightFormat::Plain(model.dtype)),
+                        activations: Some(dtype),
+                        kv: Some(dtype),
+                        compute: Some(dtype),
+                        ..Precision::default()
+                    };
+                }
                 let rooflines = Rooflines::of(&roof, model, &workload).unwrap();
                 let prediction = Predictor::new(model, &device, &profile)
                     .predict(&workload)
@@ -410,4 +419,55 @@ fn captured_steps_take_what_unprofiled_runs_took() {
         let off = found.tpot_ns.unwrap().millis() / tpot_ms - 1.0;
         assert!(off.abs() < 0.1, "{model} {profile}: {off:+.3}");
     }
+}
+
+/// What a predictor remembers of one workload is not used for another: a static KV cache is as long as the answer makes it.
+#[test]
+fn predictors_remember_only_what_stays_the_same() {
+    let (model, h200) = (qwen(), device("h200"));
+    for name in EfficiencyProfile::names() {
+        let profile = EfficiencyProfile::embedded(name).expect("it is embedded");
+        let used = Predictor::new(&model, &h200, &profile);
+        for asked in [
+            workload(128, 2, 1),
+            workload(128, 2000, 1),
+            workload(128, 2000, 8),
+            workload(128, 2, 8),
+            Workload {
+                cached: 512,
+                ..workload(128, 2, 8)
+            },
+        ] {
+            let fresh = Predictor::new(&model, &h200, &profile).predict(&asked);
+            assert_eq!(used.predict(&asked), fresh, "{name} {asked:?}");
+        }
+    }
+}
+
+/// The native engine multiplies in f32 whatever weights are stored in: bytes are saved, not multiplications.
+#[test]
+fn the_native_engine_saves_bytes_of_quantized_weights_alone() {
+    let (model, cpu) = (llama_8b(), device("xeon_8480"));
+    let profile = EfficiencyProfile::embedded("native").expect("it is embedded");
+    let predictor = Predictor::new(&model, &cpu, &profile);
+    let with = |format: &str| {
+        let precision = Precision {
+            weights: Some(format.parse().expect("a format")),
+            ..Precision::default()
+        };
+        let asked = Workload {
+            precision,
+            ..workload(512, 2, 1)
+        };
+        predictor.predict(&asked).expect("a CPU with peaks")
+    };
+    let [half, eight, four] = ["bf16", "int8", "int4_g128"].map(with);
+    assert_eq!(half.prefill.flops, four.prefill.flops);
+    assert_eq!(half.prefill.tensor_ns, four.prefill.tensor_ns);
+    let time = |found: &llmprof_theory::predict::Prediction| found.decode_step.device_ns.seconds();
+    // Head and embedding stay in 16 bits: 1.05 of 16 GB.
+    let ratio = time(&eight) / time(&half);
+    assert!((0.5..0.6).contains(&ratio), "{ratio}");
+    let ratio = time(&four) / time(&half);
+    assert!((0.28..0.4).contains(&ratio), "{ratio}");
 }

@@ -58,7 +58,7 @@ impl Facts<'_> {
             return refuse(Abstention::FarFromRoofline { fraction });
         }
         let precision = Precision {
-            weights: Some(WeightFormat::Int8),
+            weights: Some(WeightFormat::INT8),
             plain: Some(formats.plain),
             activations: Some(formats.activations),
             kv: Some(formats.kv),

@@ -44,6 +44,8 @@ HARD = {
 }
 WRITES_PART = {"index_put", "index_put_", "_index_put_impl_", "scatter_", "index_add_", "index_copy_"}
 LONG_ROW = 1024
+# What memory delivers at least, and what the second-level cache of an H100 or H200 holds.
+SECTOR, CACHE = 32, 50 << 20
 
 
 class Operators(TorchDispatchMode):
@@ -71,6 +73,8 @@ class Operators(TorchDispatchMode):
             self.add(self.gemm(name, inputs))
         elif name == "convolution":
             self.add(self.convolution(inputs, outputs[0]))
+        elif name == "_safe_softmax":
+            self.safe_softmax(inputs[0], outputs[0])
         else:
             self.add(stream(name, inputs, outputs))
             if name == "masked_fill":
@@ -95,6 +99,16 @@ class Operators(TorchDispatchMode):
         groups = a.shape[0] if a.dim() == 3 else 1
         m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
         return gemm(m, n, k, a.element_size(), aligned(a) and aligned(b) and n % 8 == 0, groups)
+
+    def safe_softmax(self, scores: torch.Tensor, out: torch.Tensor) -> None:
+        """A softmax, and zeros in rows that are all minus infinity: compared, reduced and chosen by kernels of their own."""
+        elements = scores.numel()
+        self.add(stream("_softmax", [scores], [out]))
+        self.add(flow("pointwise", size(scores) + elements, elements))
+        self.add(flow("reduce", elements, elements, scores.shape[-1]))
+        self.add(flow("broadcast", 2 * size(out), elements))
+        for _ in range(2):
+            self.add(flow("fill", out.element_size(), 1))
 
     def convolution(self, inputs: list[torch.Tensor], out: torch.Tensor) -> dict[str, Any]:
         x, weight = inputs[:2]
@@ -159,6 +173,9 @@ def stream(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -
     elif name == "copy_":
         read = distinct(inputs[1]) if len(inputs) > 1 else 0
     access = access_of(name, inputs, out)
+    if access == "broadcast" and any(is_scattered(t, out) for t in inputs):
+        # Each element is a sector of its own.
+        return flow("gather", sum(out.numel() * SECTOR if is_scattered(t, out) else distinct(t) for t in inputs) + written, out.numel())
     # What is reduced or normalized together is a row of the input.
     by_row = access in ("reduce", "norm") and inputs and inputs[0].dim()
     width = inputs[0].numel() // max(out.numel(), 1) if access == "reduce" else inputs[0].shape[-1] if by_row else 0
@@ -205,6 +222,13 @@ def distinct(tensor: torch.Tensor) -> int:
         if stride != 0:
             elements *= extent
     return elements * tensor.element_size()
+
+
+def is_scattered(tensor: torch.Tensor, out: torch.Tensor) -> bool:
+    """Whether neighbours in the result lie in sectors of their own in this operand, and the cache does not hold them until they are used again."""
+    if tensor.dim() < 2 or tensor.shape[-1] != out.shape[-1] or out.stride(-1) != 1 or tensor.shape[-1] == 1:
+        return False
+    return tensor.stride(-1) * tensor.element_size() >= SECTOR and distinct(tensor) > CACHE
 
 
 def aligned(tensor: torch.Tensor) -> bool:

@@ -73,6 +73,7 @@ impl Backend for NativeBackend {
             .map_err(|error| Failure::new(FailureKind::Model, error.to_string()))?;
         let options = Options {
             weights: load.dtype,
+            quantized: load.weights,
             threads: load.threads.map(|threads| threads as usize),
         };
         let engine = Engine::load(&model, &source, options).map_err(|error| failure(&error))?;

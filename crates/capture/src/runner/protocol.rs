@@ -10,7 +10,10 @@ use llmprof_record::{
     plan::{Activity, Compile, LoadFormat},
     run::AllocatorFacts,
 };
-use llmprof_theory::kernels::{TracedModel, calibrate::KernelSample};
+use llmprof_theory::{
+    WeightFormat,
+    kernels::{TracedModel, calibrate::KernelSample},
+};
 use llmprof_units::{Bytes, DType, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +128,9 @@ pub struct Load {
     /// Number format it computes in; its own where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<DType>,
+    /// Storage of the weight matrices, quantized while loading; `dtype` where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightFormat>,
     /// Where it runs: `cpu`, `cuda:0`.
     pub device: String,
     /// Most requests that will run together.

@@ -327,6 +327,7 @@ pub(super) fn load(session: &Session<'_>, record: &RunRecord) -> Load {
         tokenizer: absolute(&plan.model.tokenizer),
         load_format: plan.model.load_format,
         dtype: workload.dtype,
+        weights: workload.weights,
         device: plan.device.to_string(),
         max_batch: workload.batch_size,
         max_positions: workload.prompt_tokens.saturating_add(workload.new_tokens),

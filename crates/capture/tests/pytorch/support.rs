@@ -120,6 +120,7 @@ pub(crate) fn dummy(config: &Value) -> Load {
         tokenizer: None,
         load_format: LoadFormat::Dummy,
         dtype: None,
+        weights: None,
         device: "cpu".to_owned(),
         max_batch: 2,
         max_positions: 64,

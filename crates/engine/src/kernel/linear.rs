@@ -11,8 +11,34 @@ use super::{
     elementwise::widen,
     gemm::{Operand, Target, gemm_to},
     isa::Isa,
+    quantized::{Quantized, dot_quantized, expand},
 };
 use crate::buffer::Elements;
+
+/// Weights with a row per output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WeightRows<'a> {
+    Plain(Elements<'a>),
+    Quantized(Quantized<'a>),
+}
+
+impl WeightRows<'_> {
+    fn row_bytes(self, inputs: usize) -> usize {
+        match self {
+            Self::Plain(Elements::F32(_)) => 4 * inputs,
+            Self::Plain(Elements::Bf16(_)) => 2 * inputs,
+            Self::Quantized(quantized) => quantized.width.row_bytes(inputs),
+        }
+    }
+
+    /// `count` rows from `first` on.
+    fn part(self, first: usize, count: usize, inputs: usize) -> Self {
+        match self {
+            Self::Plain(all) => Self::Plain(all.slice(first * inputs..(first + count) * inputs)),
+            Self::Quantized(all) => Self::Quantized(all.rows(first, count)),
+        }
+    }
+}
 
 /// Up to so many rows the product is bound by reading the weights, and reading them in order is best.
 const FEW_ROWS: usize = 8;
@@ -21,12 +47,12 @@ const FEW_ROWS: usize = 8;
 const STREAM_BYTES: usize = 64 << 10;
 /// Outputs that a task of a GEMM computes.
 const PANEL: usize = 256;
-/// Depth that is widened from bf16 at once: a panel of f32 that stays in the second cache.
+/// Depth that is widened to f32 at once: a panel that stays in the second cache. Blocks of quantized weights divide it.
 const PANEL_DEPTH: usize = 1024;
 
 /// `out = x × weightsᵀ`: `rows × inputs` by `inputs × outputs`. Weights have a row per output.
 pub(crate) fn multiply(
-    weights: Elements<'_>,
+    weights: WeightRows<'_>,
     [rows, outputs, inputs]: [usize; 3],
     x: &[f32],
     out: &mut [f32],
@@ -55,21 +81,19 @@ pub(crate) fn multiply(
 }
 
 /// Matrix times a few vectors: each task streams neighbouring rows of the weights.
-fn stream(weights: Elements<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
+fn stream(weights: WeightRows<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
     let isa = Isa::detected();
     let rows = x.len() / inputs;
-    let size = match weights {
-        Elements::F32(_) => 4,
-        Elements::Bf16(_) => 2,
-    };
-    let outputs = (STREAM_BYTES / (inputs * size)).max(1);
+    let outputs = (STREAM_BYTES / weights.row_bytes(inputs)).max(1);
     out.par_chunks_mut(outputs * rows)
         .enumerate()
         .for_each(|(task, out)| {
             let first = task * outputs;
             let count = out.len() / rows;
-            let part = weights.slice(first * inputs..(first + count) * inputs);
-            dot_rows(isa, part, inputs, x, out);
+            match weights.part(first, count, inputs) {
+                WeightRows::Plain(part) => dot_rows(isa, part, inputs, x, out),
+                WeightRows::Quantized(part) => dot_quantized(isa, part, x, out),
+            }
         });
 }
 
@@ -79,7 +103,12 @@ thread_local! {
 }
 
 /// Matrix times matrix: each task computes a panel of outputs for all rows.
-fn panels(weights: Elements<'_>, [rows, outputs, inputs]: [usize; 3], x: &[f32], out: &mut [f32]) {
+fn panels(
+    weights: WeightRows<'_>,
+    [rows, outputs, inputs]: [usize; 3],
+    x: &[f32],
+    out: &mut [f32],
+) {
     let isa = Isa::detected();
     let target = Target {
         first: out.as_mut_ptr(),
@@ -106,19 +135,26 @@ fn panels(weights: Elements<'_>, [rows, outputs, inputs]: [usize; 3], x: &[f32],
                 // alone writes the columns from `first` to `first + count`.
                 unsafe { gemm_to(isa, [rows, count, depth], x, panel, target, from > 0) }
             };
-            match weights.slice(first * inputs..(first + count) * inputs) {
-                Elements::F32(part) => product(part, inputs, 0, inputs),
-                Elements::Bf16(part) => WIDE.with_borrow_mut(|wide| {
+            let widened = |wide_row: &dyn Fn(usize, usize, &mut [f32])| {
+                WIDE.with_borrow_mut(|wide| {
                     wide.resize(PANEL * PANEL_DEPTH, 0.0);
                     for from in (0..inputs).step_by(PANEL_DEPTH) {
                         let depth = PANEL_DEPTH.min(inputs - from);
-                        for (row, wide) in
-                            part.chunks_exact(inputs).zip(wide.chunks_exact_mut(depth))
-                        {
-                            widen(&row[from..from + depth], wide);
+                        let wide = &mut wide[..count * depth];
+                        for (row, wide) in wide.chunks_exact_mut(depth).enumerate() {
+                            wide_row(row, from, wide);
                         }
-                        product(&wide[..count * depth], depth, from, depth);
+                        product(wide, depth, from, depth);
                     }
+                });
+            };
+            match weights.part(first, count, inputs) {
+                WeightRows::Plain(Elements::F32(part)) => product(part, inputs, 0, inputs),
+                WeightRows::Plain(Elements::Bf16(part)) => widened(&|row, from, wide| {
+                    widen(&part[row * inputs + from..][..wide.len()], wide);
+                }),
+                WeightRows::Quantized(part) => widened(&|row, from, wide| {
+                    expand(part.rows(row, 1), from, wide);
                 }),
             }
         });
@@ -139,7 +175,12 @@ mod tests {
             let x: Vec<f32> = (0..rows * inputs).map(|i| value(i * 5 + 1)).collect();
             for elements in [Elements::F32(&weights), Elements::Bf16(&half)] {
                 let mut out = vec![f32::NAN; rows * outputs];
-                multiply(elements, [rows, outputs, inputs], &x, &mut out);
+                multiply(
+                    WeightRows::Plain(elements),
+                    [rows, outputs, inputs],
+                    &x,
+                    &mut out,
+                );
                 for (row, output) in [(0, 0), (rows - 1, 299), (rows / 2, 257)] {
                     let expected: f64 = (0..inputs)
                         .map(|i| {

@@ -8,11 +8,13 @@ mod isa;
 mod linear;
 mod math;
 mod norm;
+mod quantized;
 mod rope;
 
 pub(crate) use attention::{AttentionShape, Tile, attend};
 pub(crate) use elementwise::{activate, activate_gated, add, cap, scale, softmax, widen};
 pub(crate) use isa::{Isa, vectorized};
-pub(crate) use linear::multiply;
+pub(crate) use linear::{WeightRows, multiply};
 pub(crate) use norm::normalize;
+pub(crate) use quantized::{BLOCK, Quantized, Width, expand, pack};
 pub(crate) use rope::{Frequencies, rotate};

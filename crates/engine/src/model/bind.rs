@@ -1,16 +1,24 @@
 use llmprof_theory::{
-    Kind, Path,
+    Kind, Path, WeightFormat,
     block::{Layout, Linear},
 };
 use llmprof_units::DType;
 
-use super::linear::{BoundLinear, Matrix};
-use crate::{buffer::Format, error::EngineError, recorder::OperatorInfo, weights::Weights};
+use super::linear::{BoundLinear, Data, Matrix};
+use crate::{
+    buffer::Format,
+    error::EngineError,
+    recorder::OperatorInfo,
+    weights::{Scheme, Weights},
+};
 
 /// Finds the weights of blocks and gives operators their numbers.
 pub(crate) struct Binder<'w> {
     pub(crate) weights: &'w Weights,
     pub(crate) format: Format,
+    /// How quantizable matrices are quantized, and the format's name.
+    pub(crate) scheme: Option<Scheme>,
+    pub(crate) quantized: Option<WeightFormat>,
     pub(crate) operators: Vec<OperatorInfo>,
     /// Path before the layer number, and the number, inside layers.
     pub(crate) place: Option<(&'static str, u32)>,
@@ -40,6 +48,20 @@ impl Binder<'_> {
         self.register(kind, name, Some(self.format.dtype()))
     }
 
+    /// The format of a matrix.
+    fn stored(&self, is_quantizable: bool) -> DType {
+        match self.quantized {
+            Some(format) if is_quantizable => format.element(),
+            _ => self.format.dtype(),
+        }
+    }
+
+    /// The number of a new operator with quantizable weights.
+    pub(crate) fn quantizable_operator(&mut self, kind: Kind, name: &'static str) -> u32 {
+        let stored = self.stored(true);
+        self.register(kind, name, Some(stored))
+    }
+
     fn register(&mut self, kind: Kind, name: &'static str, weights: Option<DType>) -> u32 {
         self.operators.push(OperatorInfo {
             kind,
@@ -50,7 +72,7 @@ impl Binder<'_> {
         self.operators.len() as u32 - 1
     }
 
-    /// A matrix by the full name of its tensor.
+    /// A matrix by the full name of its tensor, never quantized.
     pub(crate) fn matrix(
         &self,
         name: &str,
@@ -60,7 +82,29 @@ impl Binder<'_> {
     ) -> Result<Matrix, EngineError> {
         let sizes = [outputs as usize, inputs as usize];
         Ok(Matrix {
-            data: self.weights.matrix(name, sizes, layout, self.format)?,
+            data: Data::Plain(self.weights.matrix(name, sizes, layout, self.format)?),
+            outputs: sizes[0],
+            inputs: sizes[1],
+        })
+    }
+
+    /// As [`matrix`](Self::matrix), quantized where that is asked for.
+    pub(crate) fn quantizable(
+        &self,
+        name: &str,
+        outputs: u64,
+        inputs: u64,
+        layout: Layout,
+    ) -> Result<Matrix, EngineError> {
+        let Some(scheme) = self.scheme else {
+            return self.matrix(name, outputs, inputs, layout);
+        };
+        let sizes = [outputs as usize, inputs as usize];
+        let data = self
+            .weights
+            .quantized(name, sizes, layout, self.format, scheme)?;
+        Ok(Matrix {
+            data: Data::Quantized(data),
             outputs: sizes[0],
             inputs: sizes[1],
         })
@@ -68,12 +112,13 @@ impl Binder<'_> {
 
     /// A linear layer that runs as an operator of its own.
     pub(crate) fn linear(&mut self, linear: &Linear) -> Result<BoundLinear, EngineError> {
-        let matrix = self.matrix(
-            &self.tensor_name(linear.name, "weight"),
-            linear.outputs,
-            linear.inputs,
-            linear.layout,
-        )?;
+        let name = self.tensor_name(linear.name, "weight");
+        let (outputs, inputs) = (linear.outputs, linear.inputs);
+        let matrix = if linear.quantized {
+            self.quantizable(&name, outputs, inputs, linear.layout)?
+        } else {
+            self.matrix(&name, outputs, inputs, linear.layout)?
+        };
         self.linear_with(linear, Kind::Linear, matrix)
     }
 
@@ -92,8 +137,9 @@ impl Binder<'_> {
         } else {
             None
         };
+        let stored = self.stored(linear.quantized);
         Ok(BoundLinear {
-            operator: self.weighted(kind, linear.name),
+            operator: self.register(kind, linear.name, Some(stored)),
             matrix,
             bias,
         })

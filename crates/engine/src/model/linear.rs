@@ -3,14 +3,22 @@ use rayon::prelude::*;
 use super::sized;
 use crate::{
     buffer::{Buffer, Elements},
-    kernel::{add, multiply, widen},
+    kernel::{WeightRows, add, expand, multiply, widen},
     recorder::Recorder,
+    weights::QuantizedBuffer,
 };
+
+/// Where the elements of a matrix are.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    Plain(Buffer),
+    Quantized(QuantizedBuffer),
+}
 
 /// A weight matrix with a row per output.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
-    pub(crate) data: Buffer,
+    pub(crate) data: Data,
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
 }
@@ -18,23 +26,24 @@ pub(crate) struct Matrix {
 impl Matrix {
     /// `out = x × matrixᵀ` over `rows` rows.
     pub(crate) fn multiply(&self, rows: usize, x: &[f32], out: &mut [f32]) {
-        multiply(
-            self.data.elements(),
-            [rows, self.outputs, self.inputs],
-            x,
-            out,
-        );
+        let weights = match &self.data {
+            Data::Plain(data) => WeightRows::Plain(data.elements()),
+            Data::Quantized(data) => WeightRows::Quantized(data.rows()),
+        };
+        multiply(weights, [rows, self.outputs, self.inputs], x, out);
     }
 
     /// Row `row` as f32.
     pub(crate) fn row(&self, row: usize, to: &mut [f32]) {
-        match self
-            .data
-            .elements()
-            .slice(row * self.inputs..(row + 1) * self.inputs)
-        {
-            Elements::F32(from) => to.copy_from_slice(from),
-            Elements::Bf16(from) => widen(from, to),
+        match &self.data {
+            Data::Plain(data) => {
+                let range = row * self.inputs..(row + 1) * self.inputs;
+                match data.elements().slice(range) {
+                    Elements::F32(from) => to.copy_from_slice(from),
+                    Elements::Bf16(from) => widen(from, to),
+                }
+            }
+            Data::Quantized(data) => expand(data.rows().rows(row, 1), 0, to),
         }
     }
 }

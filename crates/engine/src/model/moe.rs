@@ -72,13 +72,13 @@ impl BoundMoe {
         let name = binder.tensor_name(linear.name, "weight");
         let matrix = binder.matrix(&name, linear.outputs, linear.inputs, linear.layout)?;
         let gate_linear = binder.linear_with(linear, Kind::Route, matrix)?;
-        let operator = binder.weighted(Kind::Experts, moe.experts.name);
+        let operator = binder.quantizable_operator(Kind::Experts, moe.experts.name);
         let (hidden, inner) = (moe.experts.hidden, moe.experts.intermediate);
         let experts = (0..moe.experts.count)
             .map(|expert| {
                 let matrix = |leaf: &str, outputs, inputs| {
                     let name = binder.tensor_name(prefix, &format!("{expert}.{leaf}.weight"));
-                    binder.matrix(&name, outputs, inputs, Layout::OutIn)
+                    binder.quantizable(&name, outputs, inputs, Layout::OutIn)
                 };
                 Ok(Expert {
                     gate: matrix(gate, inner, hidden)?,

@@ -6,7 +6,7 @@ use llmprof_theory::Model;
 use memmap2::MmapMut;
 use rayon::prelude::*;
 
-use super::convert::to_bf16;
+use super::{convert::to_bf16, filled};
 use crate::{
     buffer::{self, Buffer, Format},
     error::EngineError,
@@ -17,11 +17,18 @@ const ALIGNMENT: usize = 64;
 /// Elements that one task fills.
 const CHUNK: usize = 1 << 18;
 
-/// All tensors of a model in one piece of memory.
+/// Tensors of a model that are made up: all at once in one piece of memory, or each when it is asked for.
 pub(crate) struct Dummy {
-    memory: Arc<MmapMut>,
-    places: HashMap<String, Range<usize>>,
+    memory: Option<Arc<MmapMut>>,
+    places: HashMap<String, Place>,
+    /// Bytes of all tensors, each padded.
+    end: usize,
     format: Format,
+}
+
+struct Place {
+    range: Range<usize>,
+    spread: Spread,
 }
 
 /// How the elements of a tensor are spread.
@@ -36,9 +43,8 @@ struct Spread {
 impl Dummy {
     /// Matrices are uniform with the deviation `1 ÷ √columns`, so that products keep the size of their input; norms lie
     /// near one, biases near zero.
-    pub(crate) fn fill(model: &Model, format: Format, seed: u64) -> Result<Self, EngineError> {
+    pub(crate) fn plan(model: &Model, format: Format, seed: u64) -> Result<Self, EngineError> {
         let mut places = HashMap::new();
-        let mut plan = Vec::new();
         let mut end = 0usize;
         for tensor in model.tensors() {
             let elements = usize::try_from(tensor.shape.elements()).ok();
@@ -53,70 +59,78 @@ impl Dummy {
                     what: "weights",
                 })?;
             let bytes = tensor.shape.elements() as usize * format.size();
-            let spread = match tensor.shape.sizes() {
+            let (middle, step) = match tensor.shape.sizes() {
                 [.., columns] if tensor.shape.sizes().len() > 1 => {
                     // 256 equal steps of a uniform distribution: its deviation is 256 ÷ √12 steps.
                     let deviation = 1.0 / (*columns as f32).sqrt();
-                    Spread {
-                        middle: 0.0,
-                        step: deviation * 12f32.sqrt() / 256.0,
-                        seed: 0,
-                    }
+                    (0.0, deviation * 12f32.sqrt() / 256.0)
                 }
-                _ if tensor.name.ends_with("bias") => Spread {
-                    middle: 0.0,
-                    step: 1e-4,
-                    seed: 0,
-                },
-                _ => Spread {
-                    middle: 1.0,
-                    step: 1e-3,
-                    seed: 0,
-                },
+                _ if tensor.name.ends_with("bias") => (0.0, 1e-4),
+                _ => (1.0, 1e-3),
             };
-            plan.push((
-                end - start,
-                bytes,
-                Spread {
-                    seed: hash(seed, tensor.name.as_bytes()),
-                    ..spread
-                },
-            ));
-            places.insert(tensor.name, start..start + bytes);
+            let spread = Spread {
+                middle,
+                step,
+                seed: hash(seed, tensor.name.as_bytes()),
+            };
+            let range = start..start + bytes;
+            places.insert(tensor.name, Place { range, spread });
         }
-        let mut memory = buffer::anonymous(end, "weights")?;
+        Ok(Self {
+            memory: None,
+            places,
+            end,
+            format,
+        })
+    }
+
+    /// With all tensors made.
+    pub(crate) fn filled(self) -> Result<Self, EngineError> {
+        let mut memory = buffer::anonymous(self.end, "weights")?;
+        let mut places: Vec<&Place> = self.places.values().collect();
+        places.sort_unstable_by_key(|place| place.range.start);
         let mut tasks = Vec::new();
-        let mut rest = &mut memory[..end];
-        for (padded, bytes, spread) in plan {
-            let (tensor, after) = rest.split_at_mut(padded);
+        let (mut rest, mut at) = (&mut memory[..self.end], 0);
+        for place in places {
+            let (before, after) = rest.split_at_mut(place.range.end - at);
             rest = after;
-            let chunks = tensor[..bytes].chunks_mut(CHUNK * format.size());
+            let tensor = &mut before[place.range.start - at..];
+            at = place.range.end;
+            let chunks = tensor.chunks_mut(CHUNK * self.format.size());
             tasks.extend(
                 chunks
                     .enumerate()
-                    .map(|(chunk, to)| (to, chunk as u64, spread)),
+                    .map(|(chunk, to)| (to, chunk as u64, place.spread)),
             );
         }
         tasks
             .into_par_iter()
-            .for_each(|(to, chunk, spread)| write(to, chunk, spread, format));
+            .for_each(|(to, chunk, spread)| write(to, chunk, spread, self.format));
         Ok(Self {
-            memory: Arc::new(memory),
-            places,
-            format,
+            memory: Some(Arc::new(memory)),
+            ..self
         })
     }
 
     /// The tensor `name`.
     pub(crate) fn tensor(&self, name: &str) -> Result<Buffer, EngineError> {
-        self.places
+        let place = self
+            .places
             .get(name)
-            .and_then(|range| Buffer::of_memory(&self.memory, range.clone(), self.format))
             .ok_or_else(|| EngineError::MissingTensor {
                 name: name.to_owned(),
                 others: 0,
                 directory: "dummy weights".into(),
-            })
+            })?;
+        if let Some(memory) = &self.memory {
+            return Ok(Buffer::of_memory(memory, place.range.clone(), self.format)
+                .expect("tensors start at multiples of the alignment"));
+        }
+        filled(place.range.len(), self.format, |to| {
+            to.par_chunks_mut(CHUNK * self.format.size())
+                .enumerate()
+                .for_each(|(chunk, to)| write(to, chunk as u64, place.spread, self.format));
+        })
     }
 }
 

@@ -3,8 +3,10 @@
 mod checkpoint;
 mod convert;
 mod dummy;
+mod quantize;
 
 pub(crate) use dummy::mix;
+pub(crate) use quantize::{QuantizedBuffer, Scheme};
 
 use std::{borrow::Cow, path::PathBuf, sync::Arc};
 
@@ -36,18 +38,37 @@ pub(crate) enum Weights {
 }
 
 impl Weights {
-    /// Opens a source and checks that it holds every tensor of `model`, in the right shape.
+    /// Opens a source and checks that it holds every tensor of `model`, in the right shape. `is_kept`: whether most tensors
+    /// are used as they are, not quantized.
     pub(crate) fn open(
         source: &Source,
         model: &Model,
         format: Format,
+        is_kept: bool,
     ) -> Result<Self, EngineError> {
         match source {
             Source::Directory(directory) => {
                 Checkpoint::open(directory, model).map(Self::Checkpoint)
             }
-            Source::Dummy { seed } => Dummy::fill(model, format, *seed).map(Self::Dummy),
+            Source::Dummy { seed } => {
+                let dummy = Dummy::plan(model, format, *seed)?;
+                let dummy = if is_kept { dummy.filled()? } else { dummy };
+                Ok(Self::Dummy(dummy))
+            }
         }
+    }
+
+    /// The tensor `name` quantized by `scheme`, from elements in `format`.
+    pub(crate) fn quantized(
+        &self,
+        name: &str,
+        sizes: [usize; 2],
+        layout: Layout,
+        format: Format,
+        scheme: Scheme,
+    ) -> Result<QuantizedBuffer, EngineError> {
+        let plain = self.matrix(name, sizes, layout, format)?;
+        QuantizedBuffer::new(scheme, sizes, plain.elements())
     }
 
     /// The tensor `name` in `format`, with a row per output.

@@ -193,6 +193,7 @@ fn weights_become_bf16_on_request() {
     let options = Options {
         weights: Some(DType::Bf16),
         threads: Some(1),
+        ..Options::default()
     };
     let source = Source::Directory(directory.clone());
     let half = Engine::load(&model(&directory), &source, options).unwrap();
@@ -231,6 +232,7 @@ fn dummy_weights_depend_on_the_seed_alone_and_stay_finite() {
             let options = Options {
                 weights: Some(weights),
                 threads: Some(threads),
+                ..Options::default()
             };
             let engine = Engine::load(&model, &Source::Dummy { seed }, options).unwrap();
             let mut cache = engine.new_cache(1, 4).unwrap();
@@ -274,7 +276,7 @@ fn requests_that_cannot_run_are_refused() {
     for bad in [DType::F16, DType::I8] {
         let options = Options {
             weights: Some(bad),
-            threads: None,
+            ..Options::default()
         };
         let error = Engine::load(&model, &Source::Dummy { seed: 0 }, options).unwrap_err();
         assert!(

@@ -7,5 +7,6 @@
 
 mod bad_weights;
 mod logits;
+mod quantized;
 mod sequence;
 mod support;

@@ -118,6 +118,7 @@ fn the_same_with_made_up_bf16_weights() {
         let options = Options {
             weights: Some(DType::Bf16),
             threads: Some(1),
+            ..Options::default()
         };
         let model = crate::support::model(&directory);
         let engine = Engine::load(&model, &Source::Dummy { seed: 3 }, options).unwrap();

@@ -193,7 +193,7 @@ impl TorchProfilerPlan {
 }
 
 /// What neither the native engine nor the PyTorch worker does: a key, whether it is asked for, and what they do instead.
-pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 4] {
+pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool, &'static str); 3] {
     [
         (
             "workload.cached_tokens",
@@ -204,11 +204,6 @@ pub(super) fn of_both_runtimes(workload: &WorkloadPlan) -> [(&'static str, bool,
             "workload.chunk_tokens",
             workload.chunk_tokens.is_some(),
             "prefills a prompt at once",
-        ),
-        (
-            "workload.weights",
-            workload.weights.is_some(),
-            "keeps weights in workload.dtype",
         ),
         (
             "workload.logits",
@@ -253,10 +248,15 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
 }
 
 /// What the worker alone cannot do: a key, whether it is asked for, and why not.
-fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 6] {
+fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 7] {
     let (runtime, workload) = (&plan.runtime, &plan.workload);
     let computes = [DType::F64, DType::F32, DType::F16, DType::Bf16];
     [
+        (
+            "workload.weights",
+            workload.weights.is_some(),
+            "the PyTorch worker keeps weights in workload.dtype",
+        ),
         (
             "runtime.cuda_graph",
             runtime.cuda_graph && on_cpu,

@@ -31,7 +31,7 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 zeros,
                 index,
             }),
-            8 => Ok(WeightFormat::Int8),
+            8 => Ok(WeightFormat::INT8),
             other => Err(part.unsupported("bits", &Value::from(other), "4 and 8")),
         }
     };

@@ -8,7 +8,11 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::{Deserialize, Serialize};
 
-use super::kernel::{Access, Kernel};
+use super::{
+    axis::Axis,
+    kernel::{Access, Kernel},
+    serving::ServingClock,
+};
 
 const H200: &str = include_str!("../../curves/h200.json");
 
@@ -265,60 +269,6 @@ impl KernelCurves {
     }
 }
 
-/// An axis of a table, in logarithms.
-#[derive(Clone, Debug)]
-struct Axis(Vec<f64>);
-
-/// Two neighbours on an axis, and the share of the second.
-#[derive(Clone, Copy)]
-struct Place {
-    index: usize,
-    next: usize,
-    share: f64,
-}
-
-impl Axis {
-    fn new(values: &[f64]) -> Self {
-        Self(values.iter().map(|value| value.log2()).collect())
-    }
-
-    /// The nearest end outside the axis.
-    fn place(&self, value: f64) -> Place {
-        let at = value.max(1e-300).log2();
-        let last = self.0.len() - 1;
-        let next = self.0.partition_point(|known| *known <= at);
-        if next == 0 {
-            return Place {
-                index: 0,
-                next: 0,
-                share: 0.0,
-            };
-        }
-        if next > last {
-            return Place {
-                index: last,
-                next: last,
-                share: 0.0,
-            };
-        }
-        let (low, high) = (self.0[next - 1], self.0[next]);
-        Place {
-            index: next - 1,
-            next,
-            share: (at - low) / (high - low),
-        }
-    }
-}
-
-impl Place {
-    fn mix(self, at: impl Fn(usize) -> f64) -> f64 {
-        if self.share == 0.0 {
-            return at(self.index);
-        }
-        at(self.index) * (1.0 - self.share) + at(self.next) * self.share
-    }
-}
-
 /// Curves resolved for fast look-up on one device.
 #[derive(Clone, Debug)]
 pub struct KernelClock {
@@ -339,6 +289,8 @@ pub struct KernelClock {
     streams: [Option<StreamCurve>; Access::ALL.len()],
     tables: [Option<(Size, Axis, Vec<f64>)>; Access::ALL.len()],
     alone: Axis,
+    /// Where the kernels are those of a serving engine.
+    serving: Option<ServingClock>,
 }
 
 impl KernelClock {
@@ -365,6 +317,7 @@ impl KernelClock {
                 })
             }),
             alone: Axis::new(&curves.attention.alone_us),
+            serving: None,
             curves: curves.clone(),
         }
     }
@@ -375,7 +328,20 @@ impl KernelClock {
         Self { eight_bit, ..self }
     }
 
+    /// The same clock with a serving engine's GEMM, experts and attention.
+    #[must_use]
+    pub(crate) fn with_serving(self, serving: ServingClock) -> Self {
+        Self {
+            serving: Some(serving),
+            ..self
+        }
+    }
+
     pub fn time(&self, kernel: &Kernel) -> KernelTime {
+        if let Some((ratio, fixed_us)) = self.serving.as_ref().and_then(|curves| curves.of(kernel))
+        {
+            return self.matrix(kernel, fixed_us, ratio);
+        }
         match *kernel {
             Kernel::Gemm {
                 groups,

@@ -62,6 +62,36 @@ impl Access {
     ];
 }
 
+/// How weights are stored, which decides the kernels that multiply them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// More than 16 bits.
+    Wide,
+    Sixteen,
+    /// Multiplied in 8 bits, a scale for a matrix or a row.
+    Eight,
+    /// Multiplied in 8 bits, a scale for each tile.
+    EightByBlocks,
+    /// Floats of 4 bits, a scale for each 16 or 32 of them.
+    FourByBlocks,
+    /// Integers of 4 bits, a scale for each group.
+    FourByGroups,
+}
+
+impl Stored {
+    /// By the bytes of a weight, its scales included: exactly 1 for matrices of 8 bits with few scales.
+    pub(crate) fn of(size: f64) -> Self {
+        match size {
+            size if size > 2.0 => Self::Wide,
+            size if size > 1.1 => Self::Sixteen,
+            size if size > 1.0 => Self::EightByBlocks,
+            1.0 => Self::Eight,
+            size if size > 0.525 => Self::FourByBlocks,
+            _ => Self::FourByGroups,
+        }
+    }
+}
+
 /// Bytes of a weight in 16 bits.
 fn two() -> f64 {
     2.0
@@ -106,6 +136,9 @@ pub enum Kernel {
         causal: bool,
         /// Whether a mask tensor is read.
         masked: bool,
+        /// Bytes of an element of keys and values.
+        #[serde(default = "two")]
+        cached: f64,
     },
     /// Anything else.
     Stream {
@@ -207,13 +240,17 @@ impl Kernel {
                 keys,
                 key_dim,
                 value_dim,
+                cached,
                 ..
-            } => 2.0 * batch * (heads * queries + kv_heads * keys) * (key_dim + value_dim),
+            } => {
+                let elements = heads * queries * 2.0 + kv_heads * keys * cached;
+                batch * elements * (key_dim + value_dim)
+            }
             Self::Stream { bytes, .. } => bytes,
         }
     }
 
-    /// Matrix work; a causal kernel skips half of it.
+    /// Matrix work; a causal kernel skips keys after the query.
     pub fn flops(&self) -> f64 {
         match *self {
             Self::Gemm {
@@ -230,7 +267,12 @@ impl Kernel {
                 causal,
                 ..
             } => {
-                let share = if causal { 0.5 } else { 1.0 };
+                // The last query sees all keys, the first all but those of the other queries.
+                let share = if causal {
+                    1.0 - 0.5 * (queries / keys.max(1.0)).min(1.0)
+                } else {
+                    1.0
+                };
                 2.0 * batch * heads * queries * keys * (key_dim + value_dim) * share
             }
             Self::Stream { .. } => 0.0,
@@ -239,7 +281,8 @@ impl Kernel {
 
     /// Whether matrix units multiply it in 8 bits.
     pub fn is_eight_bit(&self) -> bool {
-        matches!(self, Self::Gemm { size, .. } | Self::Grouped { size, .. } if *size == 1.0)
+        matches!(self, Self::Gemm { size, .. } | Self::Grouped { size, .. }
+            if matches!(Stored::of(*size), Stored::Eight | Stored::EightByBlocks))
     }
 
     /// Experts that uniform routing reaches: E × (1 − (1 − k/E)^tokens).

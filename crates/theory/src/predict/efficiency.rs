@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_units::Basis;
+use llmprof_units::{Basis, DType};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -111,6 +111,9 @@ pub struct EfficiencyProfile {
     /// The software whose kernels are costed one by one on GPUs; `kinds` then serve image towers and other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation: Option<Implementation>,
+    /// The format of all arithmetic and of activations and KV cache, where the software has one, whatever weights are stored in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computes: Option<DType>,
     /// Where decode steps are captured as CUDA graphs; the host then only launches those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTimes>,

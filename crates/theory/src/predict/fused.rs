@@ -6,7 +6,7 @@
 
 use super::eager::{equal_tokens, random_tokens};
 use crate::{
-    Formats, Model, Pass, Routing, Workload,
+    Formats, Model, Pass, Routing, WeightFormat, Workload,
     block::{
         Attention, FeedForward, Layer, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe,
         Projections,
@@ -67,10 +67,11 @@ pub(super) fn lower(
     true
 }
 
-/// Bytes of an element of a quantizable matrix, scales included; exactly 1 where matrix units multiply 8 bits.
+/// Bytes of an element of a quantizable matrix, scales included; exactly 1 where matrix units multiply 8 bits with few scales.
 fn weight_bytes(formats: &Formats) -> f64 {
     const SIDE: u64 = 4096;
-    if formats.compute.bits() == 8 && formats.weights.element().bits() == 8 {
+    let has_tiles = matches!(formats.weights, WeightFormat::Fp8 { rows, .. } if rows > 0);
+    if formats.compute.bits() == 8 && formats.weights.element().bits() == 8 && !has_tiles {
         return 1.0;
     }
     formats.weights.bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64
@@ -107,9 +108,14 @@ impl Step<'_> {
     }
 
     fn gemm(&mut self, linear: &Linear) {
-        let (rows, weight) = (self.rows, self.weight);
-        // Activations are brought to 8 bits first.
-        if weight == 1.0 {
+        let weight = if linear.quantized {
+            self.weight
+        } else {
+            self.size
+        };
+        let rows = self.rows;
+        // Activations are brought to 8 bits first; tables of serving engines have it in the GEMM.
+        if weight == 1.0 && !self.serving() {
             let elements = rows * linear.inputs as f64;
             self.stream(Access::Pointwise, elements * 3.0, elements);
         }
@@ -243,8 +249,32 @@ impl Step<'_> {
             let scores = self.batch * self.queries * keys;
             self.stream(Access::Pointwise, 3.0 * scores, scores);
         }
-        self.attend([heads, shared, keys, width, width], masked);
+        if let (Style::Serving, Some(window)) = (self.style, window)
+            && self.queries > window
+        {
+            self.band([heads, shared, window, width]);
+        } else {
+            self.attend([heads, shared, keys, width, width], masked);
+        }
         self.gemm(&attention.output);
+    }
+
+    /// Many queries that see a window each: as pieces of a window of queries that see a window of keys each.
+    fn band(&mut self, [heads, kv_heads, window, width]: [f64; 4]) {
+        let batch = self.batch * self.queries / window;
+        let cached = self.cached;
+        self.emit(&Kernel::Attention {
+            batch,
+            heads,
+            kv_heads,
+            queries: window,
+            keys: window,
+            key_dim: width,
+            value_dim: width,
+            causal: false,
+            masked: false,
+            cached,
+        });
     }
 
     /// Heads, KV heads, keys, and elements of a key and of a value.
@@ -259,6 +289,7 @@ impl Step<'_> {
             value_dim,
             causal: self.queries > 1.0 && !masked,
             masked,
+            cached: self.cached,
         });
     }
 
@@ -327,16 +358,16 @@ impl Step<'_> {
         let (hidden, inner) = (experts.hidden as f64, experts.intermediate as f64);
         // Choice of experts, and where their rows begin.
         self.stream(Access::Softmax, rows * count * 4.0, rows * count);
-        self.stream(Access::Histogram, pairs * 8.0, pairs);
-        self.stream(Access::Scan, count * 8.0, count);
         self.grouped(count, pairs, 2.0 * inner, hidden);
-        self.stream(Access::Pointwise, 3.0 * pairs * inner * size, pairs * inner);
         self.grouped(count, pairs, hidden, inner);
-        self.stream(
-            Access::Pointwise,
-            (pairs + rows) * hidden * size,
-            rows * hidden,
-        );
+        // Tables of serving engines have the rest in the grouped GEMMs.
+        if !self.serving() {
+            self.stream(Access::Histogram, pairs * 8.0, pairs);
+            self.stream(Access::Scan, count * 8.0, count);
+            self.stream(Access::Pointwise, 3.0 * pairs * inner * size, pairs * inner);
+            let joined = (pairs + rows) * hidden * size;
+            self.stream(Access::Pointwise, joined, rows * hidden);
+        }
         if let Some(shared) = &moe.shared {
             self.mlp(shared);
             self.stream(Access::Pointwise, 3.0 * rows * hidden * size, rows * hidden);

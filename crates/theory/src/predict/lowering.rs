@@ -17,12 +17,12 @@ pub(super) fn lower(
         Implementation::HfEager => eager::lower(model, workload, pass, past, None, sink),
         Implementation::TorchCompile if decodes => {
             let style = fused::Style::Compiled {
-                length: positions(model, workload),
+                length: positions(model, workload) as f64,
             };
             fused::lower(model, workload, pass, past, style, sink)
         }
         Implementation::HfGraph | Implementation::TorchCompile => {
-            let length = positions(model, workload);
+            let length = positions(model, workload) as f64;
             eager::lower(model, workload, pass, past, Some(length), sink)
         }
         Implementation::Vllm => {
@@ -32,6 +32,6 @@ pub(super) fn lower(
 }
 
 /// Positions of a KV cache that has its full size from the start.
-fn positions(model: &Model, workload: &Workload) -> f64 {
-    (model.context(workload) + workload.decode_steps()) as f64 + 1.0
+pub(super) fn positions(model: &Model, workload: &Workload) -> u64 {
+    (model.context(workload) + workload.decode_steps()).saturating_add(1)
 }

@@ -45,6 +45,7 @@ pub use traced::{predict_traced, traced_contexts};
 use crate::{
     COMMON_KEYS, Model, Pass, Precision, Routing, Workload, WorkloadError,
     device::{Device, DeviceKind, Engine, MissingPeak},
+    kernels::ServingClock,
     lower::product,
     roofline::Roof,
 };
@@ -117,8 +118,12 @@ pub struct Predictor<'a> {
     /// Where the kernels of the software are known and the device is a GPU.
     kernels: Option<(Implementation, KernelClock)>,
     graph: Option<GraphTimes>,
+    /// The one format that the software computes in.
+    computes: Option<DType>,
     /// Steps whose kernels were costed: points of a grid share many.
-    steps: RefCell<HashMap<(Precision, [u64; 6]), KernelSum>>,
+    steps: RefCell<HashMap<(Precision, [u64; 7]), KernelSum>>,
+    /// Prefill and first decode step of the workload before, which has the same ones where only its answer is longer.
+    before: Cell<Option<(Workload, [PhasePrediction; 2])>>,
     calibration: Calibration,
     spreads: Option<Spreads>,
     /// Of a measured run that predictions start from.
@@ -173,6 +178,13 @@ fn kernel_clock(
     let eight_bit = Roof::new(device).seconds_per_flop(DType::F8E4m3, Engine::Tensor);
     let clock = KernelClock::new(&curves, 1.0 / per_flop, device.bandwidth().0)
         .with_eight_bit(eight_bit.map_or(1.0, |narrow| per_flop / narrow));
+    let serving = (profile.implementation == Some(Implementation::Vllm))
+        .then(ServingClock::embedded)
+        .flatten();
+    let clock = match serving {
+        Some(serving) => clock.with_serving(serving),
+        None => clock,
+    };
     (Some(clock), calibration)
 }
 
@@ -198,7 +210,9 @@ impl<'a> Predictor<'a> {
             weights: Cell::new(None),
             kernels: profile.implementation.zip(kernels),
             graph: profile.graph,
+            computes: profile.computes,
             steps: RefCell::default(),
+            before: Cell::new(None),
             calibration,
             spreads: profile.spreads,
             corrections: None,
@@ -212,13 +226,13 @@ impl<'a> Predictor<'a> {
     /// What `workload` takes.
     pub fn predict(&self, workload: &Workload) -> Result<Prediction, PredictError> {
         self.model.validate(workload)?;
+        let workload = &self.computed(workload);
         let vision = (workload.images.count > 0)
             .then(|| self.vision(workload))
             .transpose()?
             .flatten();
         let encoder = self.encoder(workload)?;
-        let prefill = self.phase(workload, self.model.prefill_passes(workload), None)?;
-        let decode_step = self.phase(workload, [self.model.decode_step(workload)], self.graph)?;
+        let [prefill, decode_step] = self.first_steps(workload)?;
         let decode = self
             .model
             .decode_pass(workload)
@@ -265,6 +279,55 @@ impl<'a> Predictor<'a> {
             decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
             memory: MemoryFit::of(self.model, workload, self.device(), self.weights(workload)),
         })
+    }
+
+    /// Prefill, and the first decode step.
+    fn first_steps(&self, workload: &Workload) -> Result<[PhasePrediction; 2], MissingPeak> {
+        let known = Workload {
+            new_tokens: self.cache_length(workload),
+            ..*workload
+        };
+        if let Some((before, phases)) = self.before.get()
+            && before == known
+        {
+            return Ok(phases);
+        }
+        let prefill = self.phase(workload, self.model.prefill_passes(workload), None)?;
+        let decode_step = self.phase(workload, [self.model.decode_step(workload)], self.graph)?;
+        self.before.set(Some((known, [prefill, decode_step])));
+        Ok([prefill, decode_step])
+    }
+
+    /// Positions of a KV cache that has its full size from the start; 0 where it grows.
+    fn cache_length(&self, workload: &Workload) -> u64 {
+        let implementation = self
+            .kernels
+            .as_ref()
+            .map(|(implementation, _)| *implementation);
+        match implementation {
+            Some(Implementation::HfGraph | Implementation::TorchCompile) => {
+                lowering::positions(self.model, workload)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The workload in the formats that the software has, where it has one for all but weights.
+    fn computed(&self, workload: &Workload) -> Workload {
+        let Some(dtype) = self.computes else {
+            return *workload;
+        };
+        let formats = self.model.formats(&workload.precision);
+        Workload {
+            precision: Precision {
+                weights: Some(formats.weights),
+                plain: Some(formats.plain),
+                activations: Some(dtype),
+                kv: Some(workload.precision.kv.unwrap_or(dtype)),
+                compute: Some(dtype),
+            },
+            ..*workload
+        }
     }
 
     fn phase(
@@ -344,7 +407,15 @@ impl<'a> Predictor<'a> {
         let [batch, queries, logits, past_tokens] = shape;
         let key = (
             workload.precision,
-            [batch, queries, logits, past_tokens, routing, more],
+            [
+                batch,
+                queries,
+                logits,
+                past_tokens,
+                routing,
+                more,
+                self.cache_length(workload),
+            ],
         );
         if let Some(known) = self.steps.borrow().get(&key) {
             return *known;

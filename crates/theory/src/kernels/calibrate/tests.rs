@@ -68,6 +68,7 @@ fn samples(curves: &KernelCurves) -> Vec<KernelSample> {
                     value_dim: 128.0,
                     causal: queries > 1.0 && !masked,
                     masked,
+                    cached: 2.0,
                 };
                 add(kernel, true);
             }

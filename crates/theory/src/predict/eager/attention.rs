@@ -158,6 +158,7 @@ impl Step<'_> {
             value_dim: width,
             causal: self.queries > 1.0 && !masked,
             masked,
+            cached: 2.0,
         });
     }
 
@@ -247,6 +248,7 @@ impl Step<'_> {
             value_dim: latent.value_dim as f64,
             causal: self.queries > 1.0,
             masked: false,
+            cached: 2.0,
         });
         self.gemm(
             rows,

@@ -1,7 +1,11 @@
 //! The changes that are considered.
 
 use llmprof_record::plan::RuntimeType;
-use llmprof_theory::{AttentionConvention, device::Catalog, predict::EfficiencyProfile};
+use llmprof_theory::{
+    AttentionConvention,
+    device::{Catalog, DeviceKind},
+    predict::EfficiencyProfile,
+};
 
 use super::{
     Advice, Request,
@@ -29,7 +33,13 @@ pub(super) fn all(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<
         }
     }
     if plan.workload.weights.is_none() {
-        for format in ["fp8", "int8", "awq"] {
+        // What the native engine runs; elsewhere what checkpoints are published in.
+        let formats: &[&str] = if plan.runtime.kind == RuntimeType::Native && is_cpu(request) {
+            &["int8", "int4_g128"]
+        } else {
+            &["fp8", "int8", "awq"]
+        };
+        for format in formats {
             found.push(one(Code::Weights, format!("workload.weights={format}")));
         }
     }
@@ -44,6 +54,11 @@ pub(super) fn all(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<
     found.extend(devices(request));
     found.extend(design::edits(request)?);
     Ok(found)
+}
+
+fn is_cpu(request: &Request) -> bool {
+    let device = request.subject.device.as_ref();
+    device.is_some_and(|device| device.kind == DeviceKind::Cpu)
 }
 
 /// What another way of running the same model would gain. Only PyTorch has the keys, and captures and compiles decode alone.

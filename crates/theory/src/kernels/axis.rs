@@ -1,0 +1,55 @@
+//! Places between the measured values of a table.
+
+/// An axis of a table, in logarithms.
+#[derive(Clone, Debug)]
+pub(super) struct Axis(pub(super) Vec<f64>);
+
+/// Two neighbours on an axis, and the share of the second.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) index: usize,
+    next: usize,
+    share: f64,
+}
+
+impl Axis {
+    pub(super) fn new(values: &[f64]) -> Self {
+        Self(values.iter().map(|value| value.log2()).collect())
+    }
+
+    /// The nearest end outside the axis.
+    pub(super) fn place(&self, value: f64) -> Place {
+        let at = value.max(1e-300).log2();
+        let last = self.0.len() - 1;
+        let next = self.0.partition_point(|known| *known <= at);
+        if next == 0 {
+            return Place {
+                index: 0,
+                next: 0,
+                share: 0.0,
+            };
+        }
+        if next > last {
+            return Place {
+                index: last,
+                next: last,
+                share: 0.0,
+            };
+        }
+        let (low, high) = (self.0[next - 1], self.0[next]);
+        Place {
+            index: next - 1,
+            next,
+            share: (at - low) / (high - low),
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn mix(self, at: impl Fn(usize) -> f64) -> f64 {
+        if self.share == 0.0 {
+            return at(self.index);
+        }
+        at(self.index) * (1.0 - self.share) + at(self.next) * self.share
+    }
+}

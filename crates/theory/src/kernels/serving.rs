@@ -1,0 +1,270 @@
+//! GEMM, experts and attention as serving engines run them, by the format that weights and KV cache are stored in.
+//!
+//! Ratios to (roofline time + a fixed time) from public tables; `tests/recipes/serving_curves.py` writes the file.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::Deserialize;
+
+use super::{
+    axis::Axis,
+    kernel::{Kernel, Stored},
+};
+
+const H200: &str = include_str!("../../curves/h200_serving.json");
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServingCurves {
+    #[expect(dead_code, reason = "for readers of the file")]
+    source: String,
+    peak_flops: f64,
+    eight_bit_peak_flops: f64,
+    bytes_per_s: f64,
+    gemm: BTreeMap<String, GemmTable>,
+    experts: BTreeMap<String, ExpertsTable>,
+    decode_attention: AttentionTables,
+    prefill_attention: AttentionTables,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GemmTable {
+    fixed_us: f64,
+    m: Vec<f64>,
+    n: Vec<f64>,
+    k: Vec<f64>,
+    ratio: Vec<f64>,
+}
+
+/// Of both GEMMs of a mixture of experts with all that the engine runs between and after them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpertsTable {
+    fixed_us: f64,
+    /// Of each expert that is reached.
+    rows: Vec<f64>,
+    /// Of an expert's matrix.
+    elements: Vec<f64>,
+    ratio: Vec<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AttentionTables {
+    fixed_us: f64,
+    /// Heads of all sequences: KV heads in decode.
+    work: Vec<f64>,
+    keys: Vec<f64>,
+    cache: BTreeMap<String, CacheTable>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CacheTable {
+    dims: Vec<f64>,
+    ratio: Vec<f64>,
+}
+
+#[derive(Clone, Debug)]
+struct Grid<const N: usize> {
+    fixed_us: f64,
+    axes: [Axis; N],
+    ratio: Vec<f64>,
+}
+
+/// Ratios resolved for look-up.
+#[derive(Clone, Debug)]
+pub(crate) struct ServingClock {
+    gemm: [Grid<3>; 3],
+    experts: [Grid<2>; 5],
+    /// Decode and prefill, each with a cache of 16 and of 8 bits.
+    attention: [[Grid<3>; 2]; 2],
+}
+
+impl<const N: usize> Grid<N> {
+    /// `None` where the table has another size than its axes.
+    fn new(fixed_us: f64, axes: [&[f64]; N], ratio: &[f64]) -> Option<Self> {
+        let cells: usize = axes.iter().map(|axis| axis.len()).product();
+        let rises = axes.iter().all(|axis| {
+            axis.first().is_some_and(|first| *first > 0.0)
+                && axis.windows(2).all(|pair| pair[0] < pair[1])
+        });
+        let positive = ratio.iter().all(|ratio| *ratio > 0.0 && *ratio < 1e6);
+        (cells == ratio.len() && rises && positive && fixed_us >= 0.0).then(|| Self {
+            fixed_us,
+            axes: axes.map(Axis::new),
+            ratio: ratio.to_vec(),
+        })
+    }
+}
+
+impl Grid<3> {
+    fn at(&self, [a, b, c]: [f64; 3]) -> f64 {
+        let [in_a, in_b, in_c] = [
+            self.axes[0].place(a),
+            self.axes[1].place(b),
+            self.axes[2].place(c),
+        ];
+        let (columns, depth) = (self.axes[1].0.len(), self.axes[2].0.len());
+        in_a.mix(|a| in_b.mix(|b| in_c.mix(|c| self.ratio[(a * columns + b) * depth + c])))
+    }
+}
+
+impl Grid<2> {
+    fn at(&self, [a, b]: [f64; 2]) -> f64 {
+        let columns = self.axes[1].0.len();
+        let in_b = self.axes[1].place(b);
+        self.axes[0]
+            .place(a)
+            .mix(|a| in_b.mix(|b| self.ratio[a * columns + b]))
+    }
+}
+
+impl ServingClock {
+    /// The shipped tables, which are of the H200: ratios carry over to devices with other peaks.
+    pub(crate) fn embedded() -> Option<Self> {
+        static CLOCK: LazyLock<Option<ServingClock>> = LazyLock::new(|| {
+            let curves: ServingCurves = serde_json::from_str(H200).ok()?;
+            ServingClock::new(&curves)
+        });
+        CLOCK.clone()
+    }
+
+    fn new(curves: &ServingCurves) -> Option<Self> {
+        let limits = [
+            curves.peak_flops,
+            curves.eight_bit_peak_flops,
+            curves.bytes_per_s,
+        ];
+        if limits.iter().any(|limit| *limit <= 0.0) {
+            return None;
+        }
+        let gemm = |name: &str| {
+            let table = curves.gemm.get(name)?;
+            let axes = [table.m.as_slice(), &table.n, &table.k];
+            Grid::new(table.fixed_us, axes, &table.ratio)
+        };
+        let experts = |name: &str| {
+            let table = curves.experts.get(name)?;
+            let axes = [table.rows.as_slice(), &table.elements];
+            Grid::new(table.fixed_us, axes, &table.ratio)
+        };
+        let attention = |tables: &AttentionTables| {
+            let one = |name: &str| {
+                let cache = tables.cache.get(name)?;
+                let axes = [cache.dims.as_slice(), &tables.work, &tables.keys];
+                Grid::new(tables.fixed_us, axes, &cache.ratio)
+            };
+            Some([one("bf16")?, one("fp8")?])
+        };
+        Some(Self {
+            gemm: [gemm("bf16")?, gemm("fp8")?, gemm("fp8_block")?],
+            experts: [
+                experts("bf16")?,
+                experts("fp8")?,
+                experts("fp8_block")?,
+                experts("mxfp4")?,
+                experts("int4")?,
+            ],
+            attention: [
+                attention(&curves.decode_attention)?,
+                attention(&curves.prefill_attention)?,
+            ],
+        })
+    }
+
+    /// The ratio of a kernel and its fixed time in µs; `None` where other curves have it.
+    pub(super) fn of(&self, kernel: &Kernel) -> Option<(f64, f64)> {
+        match *kernel {
+            Kernel::Gemm {
+                groups,
+                m,
+                n,
+                k,
+                size,
+                ..
+            } if groups == 1.0 && n >= 32.0 => {
+                let table = match Stored::of(size) {
+                    Stored::Wide => return None,
+                    // Narrower weights are expanded to 16 bits on the way.
+                    Stored::Sixteen | Stored::FourByBlocks | Stored::FourByGroups => &self.gemm[0],
+                    Stored::Eight => &self.gemm[1],
+                    Stored::EightByBlocks => &self.gemm[2],
+                };
+                Some((table.at([m, n, k]), table.fixed_us))
+            }
+            Kernel::Grouped {
+                pairs, n, k, size, ..
+            } => {
+                let table = match Stored::of(size) {
+                    Stored::Wide => return None,
+                    Stored::Sixteen => &self.experts[0],
+                    Stored::Eight => &self.experts[1],
+                    Stored::EightByBlocks => &self.experts[2],
+                    Stored::FourByBlocks => &self.experts[3],
+                    Stored::FourByGroups => &self.experts[4],
+                };
+                let rows = pairs / kernel.touched().max(1e-9);
+                Some((table.at([rows, n * k]), table.fixed_us))
+            }
+            Kernel::Attention {
+                batch,
+                heads,
+                kv_heads,
+                queries,
+                keys,
+                key_dim,
+                masked: false,
+                cached,
+                ..
+            } => {
+                let decode = queries <= 1.0;
+                let tables = &self.attention[usize::from(!decode)];
+                let table = &tables[usize::from(cached < 2.0)];
+                let work = batch * if decode { kv_heads } else { heads };
+                Some((table.at([key_dim, work, keys]), table.fixed_us))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gemm(m: f64, size: f64) -> Kernel {
+        Kernel::Gemm {
+            groups: 1.0,
+            m,
+            n: 8192.0,
+            k: 8192.0,
+            size,
+            aligned: true,
+        }
+    }
+
+    /// Cells of the file, and what lies between them.
+    #[test]
+    fn cells_are_found_by_format_and_shape() {
+        let clock = ServingClock::embedded().expect("the file is whole");
+        let found = |kernel: &Kernel| clock.of(kernel).map(|(ratio, _)| ratio).unwrap();
+        let (half, block) = (found(&gemm(8192.0, 2.0)), found(&gemm(8192.0, 1.000_244)));
+        assert!((1.1..1.3).contains(&half), "{half}");
+        assert!((1.5..1.8).contains(&block), "{block}");
+        let between = found(&gemm(181.02, 1.0));
+        let (low, high) = (found(&gemm(128.0, 1.0)), found(&gemm(256.0, 1.0)));
+        assert!((between - f64::midpoint(low, high)).abs() < 1e-3);
+        // Four bits in a dense GEMM: expanded, at the rate of 16.
+        assert_eq!(found(&gemm(8192.0, 0.53125)), half);
+        assert!(clock.of(&gemm(8192.0, 4.0)).is_none());
+    }
+
+    #[test]
+    fn tables_of_another_size_are_refused() {
+        assert!(Grid::<2>::new(1.0, [&[1.0, 2.0], &[1.0]], &[1.0]).is_none());
+        assert!(Grid::<2>::new(1.0, [&[2.0, 1.0], &[1.0]], &[1.0, 1.0]).is_none());
+        assert!(Grid::<2>::new(1.0, [&[1.0, 2.0], &[1.0]], &[1.0, 0.0]).is_none());
+    }
+}

@@ -1,35 +1,24 @@
 //! A load from its first request to its last answer.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
-use bytes::Bytes;
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::{
     connection::Connector,
     schedule,
+    shared::{CountTokens, Progress, Shared},
     worker::{self, Feed},
 };
 use crate::{
-    body::{Message, Template},
-    clock::Clock,
-    endpoint::Endpoint,
-    plan::Plan,
-    record::RequestRecord,
+    body::Template, clock::Clock, endpoint::Endpoint, plan::Plan, record::RequestRecord,
     self_check::SelfCheck,
 };
-
-/// Counts the tokens of a text.
-pub type CountTokens = Arc<dyn Fn(&str) -> u64 + Send + Sync>;
 
 /// A load that can start.
 #[derive(Clone)]
@@ -48,17 +37,6 @@ pub struct Load {
     pub workers: usize,
     /// Counts tokens where the server does not.
     pub count_tokens: Option<CountTokens>,
-}
-
-/// How far a load is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Requests that ended.
-    pub ended: usize,
-    /// Requests of the load.
-    pub planned: usize,
-    /// Requests in flight.
-    pub in_flight: usize,
 }
 
 /// What a load left.
@@ -91,81 +69,6 @@ impl LoadRecord {
     }
 }
 
-/// What all threads of a load see.
-pub(crate) struct Shared {
-    pub(crate) clock: Clock,
-    pub(crate) plan: Arc<Plan>,
-    template: Template,
-    pub(crate) limit: Duration,
-    pub(crate) count_tokens: Option<CountTokens>,
-    next: Mutex<usize>,
-    ended: AtomicUsize,
-    abandoned: AtomicUsize,
-    pub(crate) in_flight: AtomicUsize,
-    is_stopped: AtomicBool,
-    pub(crate) stopped: Notify,
-    records: Mutex<Vec<RequestRecord>>,
-    pub(crate) delays: Mutex<Vec<f64>>,
-}
-
-impl Shared {
-    pub(crate) fn body(&self, index: usize, history: &[Message]) -> Bytes {
-        let max_tokens = self.plan.requests[index].max_tokens;
-        self.template
-            .body(&self.plan.prompt(index), max_tokens, history)
-    }
-
-    pub(crate) fn keeps_text(&self) -> bool {
-        self.count_tokens.is_some() || self.plan.requests.iter().any(|request| request.has_next)
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Relaxed)
-    }
-
-    /// The first request of the next conversation of a closed loop.
-    pub(crate) fn next_session(&self) -> Option<usize> {
-        if self.is_stopped() {
-            return None;
-        }
-        let mut next = self.next.lock().expect("nothing panics with the lock");
-        let index = *next;
-        if index >= self.plan.requests.len() {
-            return None;
-        }
-        let turns = self.plan.requests[index..]
-            .iter()
-            .take_while(|request| request.has_next)
-            .count();
-        *next = index + turns + 1;
-        Some(index)
-    }
-
-    pub(crate) fn keep(&self, record: RequestRecord) {
-        let mut records = self.records.lock().expect("nothing panics with the lock");
-        records.push(record);
-        self.ended.fetch_add(1, Ordering::Release);
-    }
-
-    /// Counts the turns after `index` that nobody will ask.
-    pub(crate) fn abandon_after(&self, index: usize) {
-        let left = self.plan.requests[index..]
-            .iter()
-            .take_while(|request| request.has_next)
-            .count();
-        self.abandoned.fetch_add(left, Ordering::Relaxed);
-        self.ended.fetch_add(left, Ordering::Release);
-    }
-
-    fn progress(&self) -> Progress {
-        Progress {
-            ended: self.ended.load(Ordering::Acquire),
-            planned: self.plan.requests.len(),
-            in_flight: self.in_flight.load(Ordering::Relaxed),
-        }
-    }
-}
-
 /// Runs a load. `watch` is called a few times a second and ends the load by returning false; what is in flight then is
 /// interrupted. The message of a failure names what is wrong with the endpoint.
 pub fn drive(
@@ -173,21 +76,12 @@ pub fn drive(
     mut watch: impl FnMut(&Clock, Progress) -> bool,
 ) -> Result<LoadRecord, String> {
     let connector = Connector::new(Arc::clone(&load.endpoint))?;
-    let shared = Arc::new(Shared {
-        clock: Clock::start(),
-        plan: Arc::clone(&load.plan),
-        template: load.template.clone(),
-        limit: load.timeout,
-        count_tokens: load.count_tokens.clone(),
-        next: Mutex::new(0),
-        ended: AtomicUsize::new(0),
-        abandoned: AtomicUsize::new(0),
-        in_flight: AtomicUsize::new(0),
-        is_stopped: AtomicBool::new(false),
-        stopped: Notify::new(),
-        records: Mutex::new(Vec::with_capacity(load.plan.requests.len())),
-        delays: Mutex::new(Vec::new()),
-    });
+    let shared = Arc::new(Shared::new(
+        Arc::clone(&load.plan),
+        load.template.clone(),
+        load.timeout,
+        load.count_tokens.clone(),
+    ));
     let places = load
         .max_concurrency
         .map(|most| Arc::new(Semaphore::new(most)));
@@ -224,7 +118,7 @@ pub fn drive(
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let planned = load.plan.requests.len();
     let mut asked = std::time::Instant::now();
-    while shared.ended.load(Ordering::Acquire) < planned {
+    while shared.progress().ended < planned {
         std::thread::sleep(Duration::from_millis(2));
         if asked.elapsed() >= Duration::from_millis(100) {
             asked = std::time::Instant::now();
@@ -237,7 +131,7 @@ pub fn drive(
         }
     }
     let duration_ns = shared.clock.now();
-    shared.is_stopped.store(true, Ordering::Relaxed);
+    shared.stop();
     let mut checks = Vec::new();
     loop {
         // Tasks that begin to wait just now would miss a single notice.
@@ -257,13 +151,12 @@ pub fn drive(
             .map_err(|_| "a worker of the load panicked".to_owned())?;
         checks.push(check.map_err(|error| format!("cannot start the event loop: {error}"))?);
     }
-    let mut requests = std::mem::take(&mut *shared.records.lock().expect("no thread is left"));
-    requests.sort_by_key(|record| record.index);
+    let requests = shared.take_records();
     Ok(LoadRecord {
         started_unix_ns: shared.clock.unix_ns,
         duration_ns,
         self_check: SelfCheck::of(&requests, &checks, load.plan.concurrency.is_none()),
         requests,
-        abandoned: shared.abandoned.load(Ordering::Relaxed) as u64,
+        abandoned: shared.abandoned(),
     })
 }

@@ -6,10 +6,13 @@ mod drive;
 mod exchange;
 mod probe;
 mod schedule;
+mod shared;
 mod worker;
 
 pub use calls::{CallError, Calls};
-pub use drive::{CountTokens, Load, LoadRecord, Progress, drive};
+pub use drive::{Load, LoadRecord, drive};
 pub(crate) use worker::until;
+
+pub use shared::{CountTokens, Progress};
 
 pub use probe::{ProbeError, Probed, probe};

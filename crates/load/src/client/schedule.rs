@@ -17,7 +17,7 @@ use bytes::Bytes;
 use llmprof_units::Nanos;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::drive::Shared;
+use super::shared::Shared;
 use crate::body::Message;
 
 /// How often a sleeping thread looks whether it shall stop.

@@ -15,9 +15,9 @@ use tokio::{
 
 use super::{
     connection::{Connector, Pool},
-    drive::Shared,
     exchange::{Client, Head, broken_off},
     schedule::{Due, Later},
+    shared::Shared,
 };
 use crate::{
     body::Message,

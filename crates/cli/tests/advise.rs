@@ -235,7 +235,12 @@ fn quantized_weights_run_and_are_counted() {
     fs::write(folder.path().join("tiny.json"), TINY).unwrap();
     let base = "model=local model.config=tiny.json model.dtype=f32 workload.prompt_tokens=8 infer.max_new_tokens=4 hardware.spec=xeon_8480";
     let words: Vec<&str> = ["run"].into_iter().chain(base.split(' ')).collect();
-    for format in ["int8", "int8_g32", "int4_g32"] {
+    // Two layers of 128 × 64 weights: 4 bytes a row, or 2 for each 32 inputs, beside the integers.
+    for (format, expected) in [
+        ("int8", 2 * (8192 + 128 * 4)),
+        ("int8_g32", 2 * (8192 + 256 * 2)),
+        ("int4_g32", 2 * (4096 + 256 * 2)),
+    ] {
         let weights = format!("workload.weights={format}");
         let out = format!("hydra.run.dir={format}");
         let all: Vec<&str> = words
@@ -244,8 +249,14 @@ fn quantized_weights_run_and_are_counted() {
             .chain([weights.as_str(), &out])
             .collect();
         common::works(folder.path(), &all);
-        let facts = fs::read_to_string(folder.path().join(format).join("env.json")).unwrap();
-        assert!(facts.contains(&format!("\"{format}\"")), "{facts}");
+        let operators = folder.path().join(format).join("operators.csv");
+        let operators = fs::read_to_string(operators).unwrap();
+        let gate = operators
+            .lines()
+            .find(|line| line.starts_with("prefill,model.layers.*.mlp.gate_proj,"))
+            .unwrap();
+        let bytes: u64 = gate.split(',').nth(8).unwrap().parse().unwrap();
+        assert_eq!(bytes, expected, "{gate}");
     }
     let awq: Vec<&str> = words
         .iter()

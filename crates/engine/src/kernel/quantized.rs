@@ -352,10 +352,7 @@ mod x86 {
             ///
             /// `inputs` holds `N × row.inputs` elements, `row.codes` a row, and 4-bit groups start at whole blocks.
             #[target_feature(enable = $features)]
-            #[expect(
-                clippy::needless_range_loop,
-                reason = "iterators over arrays of vectors go through memory"
-            )]
+            // Arrays of vectors are walked by index: iterators over them go through memory.
             pub(super) unsafe fn $name<const N: usize>(
                 row: &Quantized<'_>,
                 inputs: &[f32],

@@ -104,7 +104,7 @@ impl Binder<'_> {
             .weights
             .quantized(name, sizes, layout, self.format, scheme)?;
         Ok(Matrix {
-            data: Data::Quantized(data),
+            data: Data::Quantized(Box::new(data)),
             outputs: sizes[0],
             inputs: sizes[1],
         })

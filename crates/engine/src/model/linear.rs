@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
     Plain(Buffer),
-    Quantized(QuantizedBuffer),
+    Quantized(Box<QuantizedBuffer>),
 }
 
 /// A weight matrix with a row per output.

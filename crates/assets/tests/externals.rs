@@ -357,7 +357,7 @@ fn the_guard_lets_pins_pass_and_nothing_else() {
     scene.make(Action::Init);
     git(&scene.project, &["add", "-A"]);
     assert_eq!(
-        guard(&scene.project).unwrap(),
+        guard(&scene.project, None).unwrap(),
         Vec::<String>::new(),
         "the pinned commit"
     );
@@ -392,7 +392,7 @@ fn the_guard_lets_pins_pass_and_nothing_else() {
     std::os::unix::fs::symlink(&scene.upstream, scene.project.join("models/m")).unwrap();
     std::os::unix::fs::symlink("../README.md", scene.project.join("models/inside")).unwrap();
     git(&scene.project, &["add", "-A"]);
-    let refused = guard(&scene.project).unwrap().join("\n");
+    let refused = guard(&scene.project, None).unwrap().join("\n");
     for part in [
         "third_party/github/up: staged at",
         "third_party/mine.py",
@@ -402,10 +402,18 @@ fn the_guard_lets_pins_pass_and_nothing_else() {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     assert_eq!(refused.lines().count(), 4, "{refused}");
-    assert_eq!(made(install_guard(&scene.project).unwrap()), 1);
-    assert_eq!(made(install_guard(&scene.project).unwrap()), 0);
+    assert_eq!(made(install_guard(&scene.project, None).unwrap()), 1);
+    assert_eq!(made(install_guard(&scene.project, None).unwrap()), 0);
+    // What a call left that was killed before git could run the hook.
+    let hook = scene.project.join(".git/hooks/pre-commit");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(made(install_guard(&scene.project, None).unwrap()), 1);
+    assert_eq!(
+        fs::metadata(&hook).unwrap().permissions().mode() & 0o777,
+        0o755
+    );
     write(&scene.project, &[(".git/hooks/pre-commit", "#!/bin/sh\n")]);
-    assert!(install_guard(&scene.project).is_err());
+    assert!(install_guard(&scene.project, None).is_err());
 }
 
 /// What `hf download` leaves in a local folder: the files, and beside them the commit they are of.

@@ -33,7 +33,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_enum, default_value = "pass")]
     pub(crate) inconclusive: Inconclusive,
     /// Compare with this baseline of the project (baselines/NAME.json).
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "run")]
     pub(crate) baseline: Option<String>,
     /// Keep the last side as this baseline of the project.
     #[arg(long, value_name = "NAME")]

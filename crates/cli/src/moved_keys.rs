@@ -165,6 +165,11 @@ fn relocate(
         }
         return Err(refused(format!("the project's `device` is {device}")));
     }
+    // The new name on the command line counts, whatever the project's files have by the old one.
+    if !new.is_empty() && is_typed(config, new) {
+        take(config, old);
+        return Ok(());
+    }
     let value = match how {
         Move::Same => found.clone(),
         Move::Rate => match found.value {
@@ -196,10 +201,30 @@ fn relocate(
             return Err(refused(format!("llmprof has no other than {only}")));
         }
     };
+    let other = at(config, new).filter(|other| other.value != value.value && !other.is_null());
+    notes.push(match other {
+        Some(other) => format!(
+            "{}; the project has both: {} counts, not {}",
+            note(old, new),
+            value.value.repr(),
+            other.value.repr()
+        ),
+        None => note(old, new),
+    });
     take(config, old);
     put(config, new, value);
-    notes.push(note(old, new));
     Ok(())
+}
+
+/// Whether the command line gives this key.
+fn is_typed(config: &Node, key: &str) -> bool {
+    let typed = at(config, "hydra.overrides.task").and_then(Node::as_list);
+    typed.into_iter().flatten().any(|line| {
+        let line = line.as_str().unwrap_or_default();
+        line.trim_start_matches('+')
+            .split_once('=')
+            .is_some_and(|(typed, _)| typed == key)
+    })
 }
 
 fn note(old: &str, new: &str) -> String {
@@ -334,6 +359,61 @@ mod tests {
             "profiling.nvml.interval_s=0",
         ] {
             assert_eq!(new(other), None, "{other}");
+        }
+    }
+
+    fn config(keys: &[(&str, Value)]) -> Node {
+        let mut config = Node::empty_dict();
+        for (key, value) in keys {
+            put(&mut config, key, Node::new(value.clone()));
+        }
+        config
+    }
+
+    fn moved(keys: &[(&str, Value)], old: &str) -> (Node, Vec<String>) {
+        let mut config = config(keys);
+        let mut notes = Vec::new();
+        let (_, new, how) = MOVED.iter().find(|(from, ..)| *from == old).unwrap();
+        relocate(&mut config, old, new, *how, &mut notes).unwrap();
+        assert!(at(&config, old).is_none(), "{old} is gone");
+        (config, notes)
+    }
+
+    #[test]
+    fn a_device_index_is_a_device() {
+        for device in [None, Some("cuda")] {
+            let mut keys = vec![("hardware.device_index", Value::from(1))];
+            keys.extend(device.map(|name| ("device", Value::from(name))));
+            let (config, _) = moved(&keys, "hardware.device_index");
+            assert_eq!(at(&config, "device").and_then(Node::as_str), Some("cuda:1"));
+        }
+        // Every sketch has 0; the project's own device counts.
+        let keys = [
+            ("hardware.device_index", Value::from(0)),
+            ("device", Value::from("cpu")),
+        ];
+        let (config, notes) = moved(&keys, "hardware.device_index");
+        assert_eq!(at(&config, "device").and_then(Node::as_str), Some("cpu"));
+        assert!(notes.is_empty());
+    }
+
+    #[test]
+    fn of_two_keys_the_typed_one_counts_else_the_old_one() {
+        let old = "runtime.num_new_tokens";
+        let keys = [
+            (old, Value::from(64)),
+            ("infer.max_new_tokens", Value::from(8192)),
+        ];
+        let tokens = |config: &Node| at(config, "infer.max_new_tokens").and_then(Node::as_i64);
+        let (config, notes) = moved(&keys, old);
+        assert_eq!(tokens(&config), Some(64));
+        assert!(notes[0].ends_with("64 counts, not 8192"), "{notes:?}");
+        for line in ["infer.max_new_tokens=8192", "++infer.max_new_tokens=8192"] {
+            let typed = Value::List(vec![Node::new(line)]);
+            let typed = [&keys[..], &[("hydra.overrides.task", typed)]].concat();
+            let (config, notes) = moved(&typed, old);
+            assert_eq!(tokens(&config), Some(8192), "{line}");
+            assert!(notes.is_empty(), "{notes:?}");
         }
     }
 

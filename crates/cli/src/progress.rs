@@ -1,6 +1,8 @@
-//! How far a run has come, on standard error: a bar per stage with the time left on a terminal, a line per stage elsewhere.
+//! How far a run has come, on standard error, with the time left: a bar per stage on a terminal; elsewhere a line when a stage ends, and
+//! one from time to time where it takes long.
 
 use std::{
+    cell::Cell,
     io::IsTerminal,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
@@ -70,6 +72,9 @@ impl StageObserver for Stage {
 /// Room for the name of a stage, such as `profiler warm-up 1`.
 const WIDTH: usize = 18;
 
+/// Time between two lines of a stage that goes on, where there is no terminal: few enough for a log.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
 /// One stage of a run. Dropping it without [`finish`](Stage::finish) leaves no trace of it: its error is shown instead.
 pub(crate) struct Stage {
     name: String,
@@ -77,6 +82,9 @@ pub(crate) struct Stage {
     bar: Option<ProgressBar>,
     first: First,
     lines: bool,
+    total: u64,
+    /// When the last line about it was written.
+    told: Cell<Instant>,
 }
 
 /// When steps were first reported, and how many: what comes before is a prefill, which says nothing about later steps.
@@ -100,23 +108,45 @@ impl Stage {
             bar.set_message(name.clone());
             bar
         });
+        let started = Instant::now();
         Self {
             name,
-            started: Instant::now(),
+            started,
             bar,
             first,
             lines: show == Show::Lines,
+            total,
+            told: Cell::new(started),
         }
     }
 
     /// Says how many steps are done.
     fn reached(&self, done: u64) {
+        if done > 0 {
+            self.first.get_or_init(|| (Instant::now(), done));
+        }
         if let Some(bar) = &self.bar {
-            if done > 0 {
-                self.first.get_or_init(|| (Instant::now(), done));
-            }
             bar.set_position(done);
         }
+        if let Some(line) = self.line(done, LINE_EVERY) {
+            crate::output::note(&line);
+        }
+    }
+
+    /// What a log is told of a stage that goes on: nothing until the last line is `every` old.
+    fn line(&self, done: u64, every: Duration) -> Option<String> {
+        if !self.lines || done >= self.total || self.told.get().elapsed() < every {
+            return None;
+        }
+        self.told.set(Instant::now());
+        let left = left(&self.first, done, self.total)
+            .map(|left| format!(", {:#} left", HumanDuration(left)));
+        Some(format!(
+            "{:<WIDTH$} {done}/{}{}",
+            self.name,
+            self.total,
+            left.unwrap_or_default()
+        ))
     }
 
     /// Ends it; `what` says what came of it.
@@ -146,7 +176,10 @@ fn style(total: u64, first: First) -> ProgressStyle {
         format!("{{msg:<{WIDTH}}} {{bar:30}} {{pos}}/{{len}}{{left}}")
     };
     let left = move |state: &ProgressState, text: &mut dyn std::fmt::Write| {
-        if let Some(left) = left(&first, state) {
+        let left = state
+            .len()
+            .and_then(|total| left(&first, state.pos(), total));
+        if let Some(left) = left {
             // What cannot be drawn is not worth an end.
             let _ = write!(text, ", {:#} left", HumanDuration(left));
         }
@@ -157,10 +190,10 @@ fn style(total: u64, first: First) -> ProgressStyle {
 }
 
 /// The time left, by the steps that came after the first reported ones; not known before there are some.
-fn left(first: &First, state: &ProgressState) -> Option<Duration> {
-    let (since, done) = first.get()?;
-    let steps = state.pos().checked_sub(*done).filter(|steps| *steps > 0)?;
-    let to_come = state.len()?.saturating_sub(state.pos());
+fn left(first: &First, done: u64, total: u64) -> Option<Duration> {
+    let (since, before) = first.get()?;
+    let steps = done.checked_sub(*before).filter(|steps| *steps > 0)?;
+    let to_come = total.saturating_sub(done);
     Duration::try_from_secs_f64(since.elapsed().as_secs_f64() * to_come as f64 / steps as f64).ok()
 }
 
@@ -226,6 +259,28 @@ mod tests {
         assert!(
             second.contains(" 2/40, ") && second.trim_end().ends_with(" left"),
             "{second}"
+        );
+    }
+
+    #[test]
+    fn a_log_is_told_from_time_to_time() {
+        let stage = Stage::start(Show::Lines, "direct inference", 40);
+        stage.reached(4);
+        assert_eq!(stage.line(4, Duration::from_hours(1)), None, "too soon");
+        let line = stage.line(8, Duration::ZERO).unwrap();
+        assert!(
+            line.starts_with("direct inference   8/40, ") && line.ends_with(" left"),
+            "{line}"
+        );
+        assert_eq!(
+            stage.line(8, Duration::from_hours(1)),
+            None,
+            "told just now"
+        );
+        assert_eq!(
+            stage.line(40, Duration::ZERO),
+            None,
+            "its end says the rest"
         );
     }
 }

@@ -201,6 +201,18 @@ fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
                 .any(|d| d["what"] == "profiling_overhead")
         );
     }
+    // The result, then its reason; what differs beside it is named too.
+    let text = works(folder.path(), &["compare", "eager05", "graph05"]);
+    for part in [
+        "TPOT -88.4 % (95 % CI -92.2 … -82.8 %), faster. GPU idle explains -90.2 points.",
+        "Profiling overhead differs: decode 1.41× → decode 1.17×",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let output = llmprof(folder.path(), &["compare", "eager05", "graph05"]);
+    // Medians of TTFT are 45 % apart, the estimate of their ratio is not.
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(notes.contains("Hodges–Lehmann"), "{notes}");
     let decode = both[1]["phases"]
         .as_array()
         .unwrap()

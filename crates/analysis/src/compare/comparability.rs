@@ -85,10 +85,119 @@ fn difference(what: &str, a: &str, b: &str) -> Difference {
 /// The trait for which a metric is not of the same work on both sides; nothing where it is.
 pub(super) fn other_work(metric: Metric, found: &[Difference]) -> Option<String> {
     let differs = |what: &str| found.iter().any(|difference| difference.what == what);
-    // A profiler's overhead is in one of them; times of steps are always those of a profiled pass.
-    if metric.is_speed && !metric.key.ends_with("_step") && differs("measured_in") {
+    // A profiler's overhead is in one of them.
+    if metric.is_speed && !metric.is_of_profiled_pass() && differs("measured_in") {
         return Some("measured_in".to_owned());
     }
     let work = metric.same_work.iter().find(|what| differs(what));
     work.map(|what| (*what).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::facts::PhaseFacts;
+    use llmprof_record::run::RunPhase;
+
+    fn run(traits: &[(&str, &str)], measured_in: &str, overhead: f64) -> RunFacts {
+        let traits = traits.iter();
+        RunFacts {
+            traits: traits
+                .map(|&(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+            measured_in: measured_in.to_owned(),
+            phases: vec![PhaseFacts {
+                name: "decode".to_owned(),
+                phase: RunPhase::Decode,
+                on_device: true,
+                steps: 1,
+                has_steps: true,
+                wall_ns: 1.0,
+                plain_wall_ns: None,
+                busy_ns: 1.0,
+                idle_ns: 0.0,
+                overlap_ns: 0.0,
+                parts: Vec::new(),
+                idle_causes: Vec::new(),
+                overhead_ratio: Some(overhead),
+                work: Vec::new(),
+                operators: Vec::new(),
+                sequence: Vec::new(),
+                step_ns: Vec::new(),
+            }],
+            ..RunFacts::default()
+        }
+    }
+
+    const ALL: [&str; 6] = [
+        "model",
+        "device",
+        "driver",
+        "dtype",
+        "batch",
+        "prompt_tokens",
+    ];
+
+    #[test]
+    fn everything_that_differs_is_named_the_most_important_first() {
+        let with = |value: &str| ALL.map(|key| (key.to_owned(), value.to_owned()));
+        let of = |value: &str, overhead| {
+            let traits = with(value);
+            let traits: Vec<(&str, &str)> = traits
+                .iter()
+                .map(|(a, b)| (a.as_str(), b.as_str()))
+                .collect();
+            run(&traits, "plain", overhead)
+        };
+        let found = differences(&of("x", 1.0), &of("y", 1.5));
+        let names: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+        assert_eq!(names, [&ALL[..], &["profiling_overhead"]].concat());
+        assert_eq!((found[0].a.as_str(), found[0].b.as_str()), ("x", "y"));
+        assert_eq!(differences(&of("x", 1.0), &of("x", 1.05)), []);
+        // What one side does not know is no difference.
+        assert_eq!(
+            differences(&run(&[("driver", "580")], "plain", 1.0), &of("x", 1.0))[0].what,
+            "driver"
+        );
+        assert_eq!(differences(&run(&[], "plain", 1.0), &of("x", 1.0)), []);
+    }
+
+    #[test]
+    fn metrics_of_other_work_are_left_out() {
+        let base = [
+            ("batch", "1"),
+            ("prompt_tokens", "8"),
+            ("new_tokens", "4"),
+            ("device", "h200"),
+        ];
+        let excluded = |key: &str, a: &RunFacts, b: &RunFacts| {
+            other_work(Metric::by_key(key).unwrap(), &differences(a, b))
+        };
+        let one = run(&base, "plain", 1.0);
+        let changed = |key: &str| {
+            let traits =
+                base.map(|(name, value)| (name, if name == key { "other" } else { value }));
+            run(&traits, "plain", 1.0)
+        };
+        for (key, metric, is_left_out) in [
+            ("batch", "tpot", true),
+            ("batch", "peak_memory", true),
+            ("prompt_tokens", "ttft", true),
+            ("new_tokens", "ttft", false),
+            ("new_tokens", "tpot", true),
+            // Another device is what a comparison may be about: it is named, and the metric stands.
+            ("device", "tpot", false),
+        ] {
+            let found = excluded(metric, &one, &changed(key));
+            assert_eq!(found.is_some(), is_left_out, "{key} {metric}: {found:?}");
+        }
+        let traced = run(&base, "trace", 1.0);
+        assert_eq!(
+            excluded("tpot", &one, &traced).as_deref(),
+            Some("measured_in")
+        );
+        for metric in ["decode_step", "decode_phase", "prefill_step", "peak_memory"] {
+            assert_eq!(excluded(metric, &one, &traced), None, "{metric}");
+        }
+    }
 }

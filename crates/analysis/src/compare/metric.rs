@@ -68,6 +68,11 @@ impl Metric {
         },
     ];
 
+    /// Whether it is a time of a profiled pass on every side, whatever else a side has.
+    pub(super) fn is_of_profiled_pass(self) -> bool {
+        ["decode_step", "decode_phase", "prefill_step"].contains(&self.key)
+    }
+
     pub fn by_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.key == key)
     }

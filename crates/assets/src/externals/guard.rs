@@ -5,16 +5,36 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use super::{FILE, Kind, Manifest, git::Git};
 use crate::{AssetError, Change, Changes, Result};
 
-/// The hook that git calls before a commit.
-const HOOK: &str =
-    "#!/bin/sh\n# Written by `llmprof externals guard --install`.\nexec llmprof externals guard\n";
+/// The hook that git calls before a commit, at the top of the repository; the project may be a folder of it.
+fn hook(prefix: &str) -> String {
+    let enter = if prefix.is_empty() {
+        String::new()
+    } else {
+        format!("cd '{}' || exit 1\n", prefix.replace('\'', r"'\''"))
+    };
+    format!(
+        "#!/bin/sh\n# Written by `llmprof externals guard --install`.\n{enter}exec llmprof externals guard\n"
+    )
+}
+
+/// Mode of a file that is staged to be removed.
+const REMOVED: &str = "000000";
+
+/// Permission of everybody to run a file.
+const EXECUTABLE: u32 = 0o111;
 
 /// Files of `third_party/` that are the project's own.
 const OWN: [&str; 3] = [FILE, ".gitignore", "README.md"];
 
-/// Everything staged that must not be committed, each in a line.
-pub fn guard(project: &Path) -> Result<Vec<String>> {
-    let git = Git::at(project);
+/// Everything staged that must not be committed, each in a line. `index` is the one that git makes a commit of: `commit -a` and
+/// `commit FILE` have another than the repository's own. A hook finds it named from the top of the repository.
+pub fn guard(project: &Path, index: Option<&Path>) -> Result<Vec<String>> {
+    let top = Git::at(project).run(&["rev-parse", "--show-toplevel"])?;
+    let index = index.map(|index| Path::new(&top).join(index));
+    let git = match &index {
+        Some(index) => Git::at(project).with_index(index),
+        None => Git::at(project),
+    };
     let prefix = git.run(&["rev-parse", "--show-prefix"])?;
     let manifest = Manifest::load(project)?;
     let mut refused = Vec::new();
@@ -33,19 +53,25 @@ pub fn guard(project: &Path) -> Result<Vec<String>> {
             about.nth(1).unwrap_or_default(),
             about.nth(1).unwrap_or_default(),
         );
-        let Some(path) = path.strip_prefix(&prefix) else {
-            continue;
-        };
+        // It is at the top of the repository, wherever the project is.
         if path == ".gitmodules" {
             refused.extend(undeclared(&git, &manifest, &prefix));
         }
+        let Some(path) = path.strip_prefix(&prefix) else {
+            continue;
+        };
         if mode == "120000" && is_external_link(project, path) {
             refused.push(format!("{path}: a link to storage outside of the project; `llmprof bootstrap` makes it on every host"));
         }
         let Some(below) = path.strip_prefix("third_party/") else {
             continue;
         };
-        if OWN.contains(&below) {
+        let is_declared = || {
+            let mut externals = manifest.externals.iter();
+            externals.any(|external| Path::new(below).starts_with(&external.path))
+        };
+        // What is declared no longer may go.
+        if OWN.contains(&below) || (mode == REMOVED && !is_declared()) {
             continue;
         }
         let declared = manifest
@@ -110,15 +136,22 @@ pub fn install_guard(project: &Path) -> Result<Changes> {
     let git = Git::at(project);
     let own = git.run(&["config", "--local", "--get", "core.hooksPath"]);
     let folder = if let Ok(folder) = own {
-        project.join(folder)
+        // Relative to where hooks run.
+        Path::new(&git.run(&["rev-parse", "--show-toplevel"])?).join(folder)
     } else {
         let common = git.run(&["rev-parse", "--git-common-dir"])?;
         project.join(common).join("hooks")
     };
     let path = folder.join("pre-commit");
+    let hook = hook(&git.run(&["rev-parse", "--show-prefix"])?);
     let mut changes = Changes::default();
+    // A call that was killed may have written the hook and not its permission; git would pass it over.
+    let runs = |path: &Path| {
+        fs::metadata(path).is_ok_and(|file| file.permissions().mode() & EXECUTABLE == EXECUTABLE)
+    };
     match fs::read_to_string(&path) {
-        Ok(found) if found == HOOK => return Ok(changes),
+        Ok(found) if found == hook && runs(&path) => return Ok(changes),
+        Ok(found) if found == hook => {}
         Ok(_) => {
             return Err(AssetError::refused(
                 format!("{} is there already", path.display()),
@@ -131,7 +164,7 @@ pub fn install_guard(project: &Path) -> Result<Changes> {
         format!("create {}", path.display()),
         move || {
             let mut changes = Changes::default();
-            changes.own_file(&path, HOOK);
+            changes.own_file(&path, hook);
             changes.apply(|_| {})?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
                 .map_err(AssetError::io("write", &path))

@@ -93,8 +93,12 @@ pub(super) fn plan(
     }));
 }
 
-/// Downloads into a folder; the commit that came. `hf` takes up what an ended call left there.
+/// Downloads into a folder; the commit that came. What an ended call left there may be of another commit, with files that this one
+/// lacks: it goes first.
 fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> Result<String> {
+    if partial.symlink_metadata().is_ok() {
+        fs::remove_dir_all(partial).map_err(AssetError::io("remove", partial))?;
+    }
     make_folder(partial)?;
     for pattern in &external.include {
         // One pattern a call: versions of `hf` differ in how they take several.

@@ -19,6 +19,10 @@ from .requests import Load, Request
 
 # What the two sizes and the crops of DeepSeek-OCR are called by the processors of transformers.
 BASE, TILE, CROPS = "base_size", "image_size", "crop_mode"
+# Whether any of the settings below `model.preprocess` count.
+ENABLE = "enable"
+# Two convolutions of stride 2 behind SAM.
+DOWNSAMPLED = 4
 # Files that say how images are prepared.
 FILES = ("processor_config.json", "preprocessor_config.json")
 
@@ -56,11 +60,20 @@ def is_placeholder(kind: Any) -> bool:
     return type(kind).__name__ == "DummyObject"
 
 
-def settings(processor: Any, preprocess: dict[str, Any] | None) -> dict[str, Any]:
-    """`model.preprocess.*` in the words of an image processor."""
+def settings(processor: Any, preprocess: dict[str, Any] | None, config: Any = None) -> dict[str, Any]:
+    """`model.preprocess.*` in the words of an image processor. `enable: false` leaves its own settings."""
     told: dict[str, Any] = {}
-    for key, value in (preprocess or {}).items():
+    given = dict(preprocess or {})
+    if not given.pop(ENABLE, True):
+        return told
+    design = designed(config)
+    for key, value in given.items():
         if value is None:
+            continue
+        if key in design and not hasattr(processor, key):
+            if value != design[key]:
+                raise Failure("bad_request", f"the model has {key} {design[key]}, not {value} (model.preprocess.{key})",
+                              "it is a part of the model's design, which preprocessing cannot change")
             continue
         if key == BASE:
             told["size"] = {"height": value, "width": value}
@@ -76,6 +89,15 @@ def settings(processor: Any, preprocess: dict[str, Any] | None) -> dict[str, Any
             raise Failure("bad_request", f"{type(processor).__name__} has no setting `{key}` (model.preprocess.{key})",
                           f"{BASE}, {TILE}, {CROPS}, or one of its own, such as do_resize, size, image_mean")
     return told
+
+
+def designed(config: Any) -> dict[str, int]:
+    """Numbers of the vision tower that older configs list beside the settings: they must be those of the model."""
+    vision = getattr(config, "vision_config", None)
+    sam = getattr(vision, "sam_config", None)
+    if sam is None:
+        return {}
+    return {"patch_size": sam.patch_size, "downsample_ratio": DOWNSAMPLED}
 
 
 def require_pillow() -> None:
@@ -122,7 +144,7 @@ def page(ready: Any, request: Request, tokens: list[int] | None, token: int) -> 
         raise Failure("bad_request", f"request `{request.id}` has images with and without a file")
     pictures = [read(str(image.path), request.id) for image in request.images]
     own = getattr(ready.processor, "image_processor", ready.processor)
-    told = settings(own, ready.request.options.preprocess)
+    told = settings(own, ready.request.options.preprocess, ready.module.config)
     if tokens is None:
         made = whole(ready.processor, request, pictures, told)
         ids = [int(one) for one in made.pop("input_ids")[0]]
@@ -163,7 +185,7 @@ def token_counts(config: Any, made: dict[str, Any], pictures: int) -> list[int]:
         return [int(grid.prod()) // merge for grid in made["image_grid_thw"]]
     if "num_local_patches" in made:
         sam = getattr(vision, "sam_config", None)
-        side = getattr(sam, "patch_size", 16) * 4
+        side = getattr(sam, "patch_size", 16) * DOWNSAMPLED
         whole, local = (square(made, name, side) for name in ("pixel_values", "pixel_values_local"))
         return [whole + int(crops) * local + 1 for crops in made["num_local_patches"]]
     size, patch = getattr(vision, "image_size", None), getattr(vision, "patch_size", None)

@@ -72,7 +72,9 @@ def call(ready: Any, request: Request, folder: str) -> Any:
     names = inspect.signature(ready.module.infer).parameters
     known = {"prompt": request.prompt["text"], "image_file": request.images[0].path, "output_path": folder,
              "save_results": False, "eval_mode": True, "test_compress": False}
-    known.update(ready.request.options.preprocess or {})
+    preprocess = dict(ready.request.options.preprocess or {})
+    if preprocess.pop("enable", True):
+        known.update(preprocess)
     told = {name: value for name, value in known.items() if name in names and value is not None}
     return ready.module.infer(ready.tokenizer, **told)
 

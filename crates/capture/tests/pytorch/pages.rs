@@ -82,6 +82,26 @@ fn pages_are_prepared_as_the_processor_of_the_model_does_it() {
     asked.requests.truncate(1);
     let seen = worker.generate(&asked).unwrap();
     assert_eq!(seen.requests[0].images[0].tokens, 145);
+    // The map of older projects: numbers of the design are those of the model, and `enable: false` leaves the processor's own settings.
+    let older = json!({"enable": true, "base_size": 1024, "image_size": 768, "crop_mode": true, "patch_size": 16, "downsample_ratio": 4});
+    for (change, tokens) in [("enable", 256 + 6 * 144 + 1), ("crop_mode", 145)] {
+        let mut settings = older.as_object().cloned();
+        if let Some(settings) = &mut settings {
+            settings.insert(change.to_owned(), json!(false));
+        }
+        load.options.preprocess = settings;
+        worker.load(&load).unwrap();
+        let seen = worker.generate(&asked).unwrap();
+        assert_eq!(seen.requests[0].images[0].tokens, tokens, "{change}");
+    }
+    load.options.preprocess = json!({"patch_size": 14}).as_object().cloned();
+    worker.load(&load).unwrap();
+    let failure = worker.generate(&asked).unwrap_err();
+    assert!(
+        failure.message.contains("the model has patch_size 16"),
+        "{}",
+        failure.message
+    );
     let settings = json!({"sise": 5});
     load.options.preprocess = settings.as_object().cloned();
     worker.load(&load).unwrap();

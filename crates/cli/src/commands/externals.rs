@@ -88,7 +88,8 @@ fn status(
 }
 
 fn guard(project: &Path, output: &mut Output) -> Result<ExitCode, Failure> {
-    let refused = externals::guard(project)?;
+    let index = std::env::var_os("GIT_INDEX_FILE");
+    let refused = externals::guard(project, index.as_deref().map(Path::new))?;
     for line in &refused {
         output.line(line)?;
     }

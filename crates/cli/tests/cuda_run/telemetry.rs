@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::{
     NO_PROFILER,
     stand_in_cuda::{Ended, Machine, build},
@@ -164,6 +166,25 @@ fn gpus_are_sampled_from_start_to_end_and_their_counters_give_the_energy() {
         };
         assert_energy(&ended, phase, of("0") + of("1"), "measured");
     }
+    // A comparison has the energy of a token of decode, and the device's memory where it is known.
+    let compared = ended.llmprof(&["compare", "out", "out", "--json"]);
+    let compared: Value = serde_json::from_slice(&compared.stdout).unwrap();
+    let mut metrics = compared["metrics"].as_array().unwrap().iter();
+    let energy = metrics.find(|one| one["metric"] == "energy_per_token");
+    let energy = energy.unwrap_or_else(|| panic!("{compared}"));
+    let analysis = ended.json("analysis.json");
+    let mut phases = analysis["telemetry"]["phases"].as_array().unwrap().iter();
+    let decode = phases.find(|one| one["phase"] == "decode").unwrap();
+    let number = |value: &Value| value.as_f64().unwrap();
+    let expected = number(&decode["energy"]["joules"]) / number(&decode["tokens"]);
+    assert!(
+        (number(&energy["a"]) / expected - 1.0).abs() < 1e-9,
+        "{energy}"
+    );
+    assert_eq!(
+        (number(&energy["ratio"]), &energy["unit"]),
+        (1.0, &Value::from("joules"))
+    );
 }
 
 #[test]

@@ -8,7 +8,9 @@ mod common;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use common::{json, llmprof, refused, works};
@@ -164,6 +166,92 @@ fn a_killed_run_goes_on_without_losing_or_repeating_a_sample() {
     assert!(error.contains("already holds a run"), "{error}");
 }
 
+/// kill -9 at any moment, the engine of this program: what is on the disk stays, the rest follows.
+#[test]
+fn a_killed_native_run_goes_on() {
+    let folder = scene(0);
+    let root = folder.path();
+    let samples: Vec<String> = (0..40)
+        .map(|number| format!("{{\"tokens\": [{}, 7, {}]}}\n", number + 1, number + 2))
+        .collect();
+    fs::write(root.join("samples.jsonl"), samples.concat()).unwrap();
+    let all = words(&[
+        "dataset=text",
+        "dataset.root=samples.jsonl",
+        "runtime.batch_size=1",
+        "infer.max_new_tokens=40",
+        "infer.ignore_eos=true",
+        "workload.prompt_tokens=8",
+    ]);
+    let log = root.join("out/predictions/predictions.jsonl");
+    let done = || fs::read_to_string(&log).map_or(0, |text| text.matches('\n').count());
+    let mut kept = Vec::new();
+    for wanted in [1, 15] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+            .current_dir(root)
+            .args(&all)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_mins(2);
+        while done() < wanted {
+            assert!(Instant::now() < deadline, "only {} came", done());
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let text = fs::read_to_string(&log).unwrap();
+        let whole = text.rsplit_once('\n').unwrap().0.to_owned();
+        kept.push(whole);
+    }
+    works(root, &all);
+    let text = fs::read_to_string(&log).unwrap();
+    for whole in kept {
+        assert!(text.starts_with(&whole), "what was done stays as it was");
+    }
+    let mut found: Vec<u64> = lines(log)
+        .iter()
+        .map(|line| line["index"].as_u64().unwrap())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, (0..40).collect::<Vec<_>>());
+}
+
+/// A sweep that is resumed takes up direct inference where it ended, as a single run does.
+#[test]
+fn a_resumed_sweep_repeats_no_sample() {
+    let folder = scene(4);
+    let root = folder.path();
+    let sweep = words(
+        &[
+            &PAGES[..],
+            &["-m", "hydra.sweep.dir=sweep", "runtime.batch_size=1,2"],
+        ]
+        .concat(),
+    );
+    let sweep: Vec<&str> = sweep
+        .into_iter()
+        .filter(|word| *word != "hydra.run.dir=out")
+        .collect();
+    let killed = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(root)
+        .env("LLMPROF_TEST_KILL_AT", "2")
+        .args(&sweep)
+        .output()
+        .unwrap();
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    works(root, &[&sweep[..], &["--resume"]].concat());
+    let asked = fs::read_to_string(root.join("asked.txt")).unwrap();
+    assert_eq!(
+        asked.lines().count(),
+        2 * 4,
+        "every page once per job: {asked}"
+    );
+    assert!(!root.join("sweep/0.attempt1").exists());
+}
+
 #[test]
 fn grounded_text_is_drawn_and_what_is_wrong_with_it_counted() {
     let folder = scene(2);
@@ -274,6 +362,7 @@ fn mistakes_are_found_before_anything_runs() {
     let pages = ["dataset=images", "dataset.root=pages"];
     for (more, said) in [
         ("pipeline.torch_profiler.enable=true", "without profilers"),
+        ("pipeline.nsys.enable=true", "without profilers"),
         (
             "pipeline.direct_inference.output.prediction.enable=false",
             "drawn from predictions",

@@ -234,6 +234,37 @@ fn a_job_that_ended_early_is_shown_and_run_again() {
     );
 }
 
+/// A job whose time was up is submitted again as often as the key says. What it left is kept beside it, and without the key it is shown as it
+/// ended.
+#[test]
+fn a_timed_out_job_is_submitted_again() {
+    for (more, code) in [(&["hydra.launcher.max_num_timeout=1"][..], 0), (&[], 2)] {
+        let scene = Scene::new();
+        scene.recorded_slurm();
+        let root = scene.path();
+        // Of the first submission the second job is what a process leaves that is killed in the middle.
+        let sbatch = fs::read_to_string(root.join("bin/sbatch")).unwrap();
+        let killed = format!(
+            "done\nif [ ! -f {0}/once ]; then touch {0}/once; sed -i 's/\"complete\"/\"running\"/' {0}/sweep/1/run.json; \
+             sed -i 's/^77_1 .*/77_1 TIMEOUT/' {0}/queue; fi\n",
+            root.display()
+        );
+        let sbatch = sbatch.replacen("done\n", &killed, 1);
+        fs::write(root.join("bin/sbatch"), sbatch).unwrap();
+        let output = scene.sweep("submitit_slurm", more);
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        let csv = scene.csv();
+        let is_again = code == 0;
+        assert_eq!(
+            csv.matches(",complete,").count(),
+            1 + usize::from(is_again),
+            "{csv}"
+        );
+        assert_eq!(csv.contains(",timeout,"), !is_again, "{csv}");
+        assert_eq!(root.join("sweep/1.attempt1").exists(), is_again);
+    }
+}
+
 /// Ctrl-C on a terminal offers to cancel the jobs too; without one, or where the answer is no, they go on and it says how to end them.
 #[test]
 fn ctrl_c_offers_to_cancel() {

@@ -17,7 +17,7 @@ use crate::scene::{Scene, shell, told, write};
 const KILLS: u32 = 6;
 
 /// Every file and link below a folder with its content, but git's own, which differ by times.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
@@ -48,6 +48,11 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Runs a command in copies of a project that `before` prepared: once in peace, then killed at several moments and called again.
 fn survives(scene: &Scene, before: &Path, args: &[&str]) {
+    survives_and_says(scene, before, args, "nothing to do");
+}
+
+/// The same, for a command that says `at_last` once all is done.
+fn survives_and_says(scene: &Scene, before: &Path, args: &[&str], at_last: &str) {
     let project = scene.root.join("project");
     let begin = || {
         if project.exists() {
@@ -97,7 +102,8 @@ fn survives(scene: &Scene, before: &Path, args: &[&str]) {
             "{args:?} after kill {number} of {time:?}: {differ:?}"
         );
         let again = told(&call(&cwd()), &format!("{args:?} once more"));
-        assert!(again.contains("nothing to do"), "{args:?}: {again}");
+        assert!(again.contains(at_last), "{args:?}: {again}");
+        assert_eq!(contents(&project), expected, "{args:?} once more");
     }
 }
 
@@ -180,10 +186,22 @@ fn datasets_go_on() {
     survives(&scene, &before, &add);
     assert!(project.join("datasets/big/README.md").is_file());
     let before = aside(&scene, "added");
+    let variant = |more: &[&'static str]| -> Vec<&'static str> {
+        [&["dataset", "variant", "big", "--yes"], more].concat()
+    };
+    survives(&scene, &before, &variant(&["--samples", "4000"]));
+    let before = aside(&scene, "with-variant");
+    // Another variant of the same name, several at once, and a list.
     survives(
         &scene,
         &before,
-        &["dataset", "variant", "big", "--samples", "4000", "--yes"],
+        &variant(&["--samples", "4000", "--seed", "9", "--replace"]),
+    );
+    survives(&scene, &before, &variant(&["--split", "a=0.6,b=0.4"]));
+    survives(
+        &scene,
+        &before,
+        &variant(&["dev", "--samples", "9", "--list"]),
     );
 }
 
@@ -197,6 +215,7 @@ fn externals_go_on() {
         format!("  - {{path: a, kind: submodule, url: {url}, depth: 1}}\n"),
         format!("  - {{path: b, kind: sparse, url: {url}, paths: [src]}}\n"),
         format!("  - {{path: c, kind: symlink, target: {url}}}\n"),
+        format!("  - {{path: d, kind: subtree, url: {url}, branch: main}}\n"),
     ];
     write(
         &project,
@@ -211,14 +230,56 @@ fn externals_go_on() {
     survives(&scene, &before, &["externals", "init", "--yes"]);
     write(&upstream, &[("src/model.py", "x = 2\n")]);
     git(&upstream, &["commit", "--quiet", "-am", "two"]);
+    // A subtree is merged into a project without uncommitted changes.
+    git(&project, &["add", "-A"]);
+    git(&project, &["commit", "--quiet", "-m", "pins"]);
     let before = aside(&scene, "initialized");
     survives(&scene, &before, &["externals", "update", "--yes"]);
-    assert_eq!(
-        fs::read_to_string(project.join("third_party/a/src/model.py")).unwrap(),
-        "x = 2\n"
+    for kind in ["a", "b", "d"] {
+        let file = project.join("third_party").join(kind).join("src/model.py");
+        assert_eq!(fs::read_to_string(file).unwrap(), "x = 2\n", "{kind}");
+    }
+}
+
+#[test]
+fn hub_snapshots_go_on() {
+    let scene = Scene::new();
+    let project = scene.project();
+    write(
+        &project,
+        &[(
+            "third_party/externals.yaml",
+            "externals:\n  - {path: hf/org/code, kind: hub, repo_id: org/code}\n",
+        )],
     );
-    assert_eq!(
-        fs::read_to_string(project.join("third_party/b/src/model.py")).unwrap(),
-        "x = 2\n"
+    let before = aside(&scene, "before");
+    survives(&scene, &before, &["externals", "snapshot", "--yes"]);
+    // The hub moves on: files of the old commit that a killed call left are not mixed with those of the new one.
+    let before = aside(&scene, "downloaded");
+    write(
+        &scene.root,
+        &[
+            ("bin/commit", &"b".repeat(40)),
+            ("bin/names", "modeling.py"),
+        ],
     );
+    write(
+        &before,
+        &[
+            ("third_party/hf/org/.code.llmprof-partial/LICENSE", "old"),
+            (
+                "third_party/hf/org/.code.llmprof-partial/.cache/huggingface/download/LICENSE.metadata",
+                &format!("{}\netag\n1\n", "a".repeat(40)),
+            ),
+        ],
+    );
+    // What is newest is known only by a download, so that an update is never nothing to do.
+    survives_and_says(
+        &scene,
+        &before,
+        &["externals", "update", "--yes"],
+        "done: 1 change",
+    );
+    let snapshot = project.join("third_party/hf/org/code");
+    assert!(snapshot.join("modeling.py").is_file() && !snapshot.join("LICENSE").exists());
 }

@@ -4,14 +4,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod consent;
 #[path = "../../../assets/tests/common/git.rs"]
 mod git;
+mod groups;
 mod killed;
 mod own_worker;
 mod scene;
 mod sketches;
 
-use std::fs;
+use std::{fs, process::Command};
 
 use common::{json, works};
 use git::git;
@@ -133,6 +135,71 @@ fn a_check_fails_where_something_is_not_as_declared() {
     assert_eq!(externals(), Some(0));
 }
 
+/// The hook as git calls it: also where a commit takes files that were never staged, and in a project that is a folder of a repository.
+#[test]
+fn commits_that_edit_externals_are_refused() {
+    let scene = Scene::new();
+    let upstream = scene.root.join("upstream");
+    for prefix in ["", "it's profiling/"] {
+        let top = scene.root.join(format!("repository{}", prefix.len()));
+        let project = top.join(prefix);
+        fs::create_dir_all(&project).unwrap();
+        git(&top, &["init", "--quiet", "-b", "main"]);
+        let call = |args: &[&str]| {
+            let output = scene.command_in(&project, args).output().unwrap();
+            scene::told(&output, &format!("{args:?}"))
+        };
+        call(&["init", ".", "--force", "--yes"]);
+        let external = format!(
+            "externals:\n  - {{path: up, kind: subtree, url: {}}}\n",
+            upstream.display()
+        );
+        write(&project, &[("third_party/externals.yaml", &external)]);
+        git(&top, &["add", "-A"]);
+        git(&top, &["commit", "--quiet", "-m", "project"]);
+        call(&["externals", "init", "--yes"]);
+        call(&["externals", "guard", "--install", "--yes"]);
+        let commit = |words: &[&str]| {
+            let mut command = Command::new("git");
+            command.current_dir(&top).envs(scene.env()).arg("commit");
+            let output = command
+                .args(["--quiet", "-m", "x"])
+                .args(words)
+                .output()
+                .unwrap();
+            let said = [output.stdout, output.stderr].concat();
+            (output.status.success(), String::from_utf8(said).unwrap())
+        };
+        // The pin that `init` wrote.
+        let (made, said) = commit(&["-a"]);
+        assert!(made, "{prefix}: {said}");
+        let file = format!("{prefix}third_party/up/src/model.py");
+        write(&top, &[(&file, "x = 3\n")]);
+        for words in [&["-a"][..], &[&file]] {
+            let (made, said) = commit(words);
+            assert!(
+                !made && said.contains("externals are for reading"),
+                "{words:?}: {said}"
+            );
+        }
+        git(&top, &["add", "-A"]);
+        assert!(!commit(&[]).0, "{prefix}");
+        git(&top, &["reset", "--quiet", "--hard"]);
+        // Removed from the declaration, its files may go.
+        git(
+            &top,
+            &["rm", "-r", "--quiet", &format!("{prefix}third_party/up")],
+        );
+        assert!(!commit(&[]).0, "{prefix}: it is still declared");
+        write(
+            &project,
+            &[("third_party/externals.yaml", "externals: []\n")],
+        );
+        let (made, said) = commit(&["-a"]);
+        assert!(made, "{prefix}: {said}");
+    }
+}
+
 #[test]
 fn every_task_of_the_manifest_is_a_command_that_works() {
     let scene = Scene::new();
@@ -150,10 +217,17 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
                 "mkdocs",
                 "#!/bin/sh\ntest -f mkdocs.yml && test -f docs/index.md || exit 1\ncase \"$*\" in build|'serve --dev-addr 127.0.0.1:8000') ;; *) exit 1;; esac\n",
             ),
-            ("hf", "#!/bin/sh\nexit 1\n"),
+            (
+                "nsys",
+                "#!/bin/sh\necho 'NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0'\n",
+            ),
+            (
+                "ncu",
+                "#!/bin/sh\necho 'Version 2025.2.1.0 (build 35987062) (public-release)'\n",
+            ),
         ],
     );
-    shell(&bin, &[], "chmod +x python mkdocs hf");
+    shell(&bin, &[], "chmod +x python mkdocs nsys ncu");
     let mut env = scene.env();
     let path = &mut env.iter_mut().find(|(name, _)| name == "PATH").unwrap().1;
     *path = format!("{}:{path}", bin.display());
@@ -174,8 +248,39 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
             assert!(task.get("depends-on").is_some(), "{name}");
             continue;
         };
-        shell(&project, &env, command);
+        match name.as_str() {
+            // There is no GPU here: what would be started is shown.
+            "stage2-profile" => {
+                let said = shell(&project, &env, &format!("{command} --dry-run"));
+                assert!(
+                    said.contains("nsys profile") && said.contains("ncu "),
+                    "{said}"
+                );
+            }
+            // As it is, but with shorter texts.
+            "direct-infer-dev20" => {
+                let shorter = "workload.prompt_tokens=8 infer.max_new_tokens=2";
+                shell(&project, &env, &format!("{command} {shorter}"));
+            }
+            _ => {
+                shell(&project, &env, command);
+            }
+        }
         ran += 1;
     }
     assert!(ran >= 13, "{ran}");
+    let predicted = fs::read_dir(project.join("runs/direct")).unwrap();
+    let predicted = predicted
+        .flatten()
+        .flat_map(|model| fs::read_dir(model.path()).unwrap());
+    let predicted: Vec<_> = predicted
+        .flatten()
+        .map(|run| run.path().join("predictions/predictions.jsonl"))
+        .filter(|file| file.is_file())
+        .collect();
+    assert_eq!(
+        predicted.len(),
+        1,
+        "direct-infer-dev20 keeps what the model said"
+    );
 }

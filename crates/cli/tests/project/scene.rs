@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -14,6 +14,18 @@ const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_s
 const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
     "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
     "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1, "b": 2, "c": 3}, "unk_token": "<unk>"}}"#;
+/// A hub with one repository, as `hf download` leaves its files in a local folder: `commit` and `names` beside it say what it has.
+const HF: &str = r#"#!/bin/sh
+set -e
+[ "$1 $2 $3 $5 $7" = "download org/code --revision --include --local-dir" ] || { echo "usage: $*" >&2; exit 2; }
+case "$4" in main) commit=$(cat "$(dirname "$0")/commit");; *) commit=$4;; esac
+for name in $(cat "$(dirname "$0")/names"); do
+    case "$name" in $6) ;; *) continue;; esac
+    mkdir -p "$8/.cache/huggingface/download"
+    echo "$name of $commit" > "$8/$name"
+    printf '%s\netag\n1700000000\n' "$commit" > "$8/.cache/huggingface/download/$name.metadata"
+done
+"#;
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 pub(crate) struct Scene {
@@ -48,8 +60,13 @@ impl Scene {
                     "{\"text\": \"c c c\"}\n{\"text\": \"a\"}\n",
                 ),
                 ("upstream/src/model.py", "x = 1\n"),
+                ("bin/hf", HF),
+                ("bin/commit", &"a".repeat(40)),
+                ("bin/names", "modeling.py LICENSE"),
             ],
         );
+        let hf = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(root.join("bin/hf"), hf).unwrap();
         let upstream = root.join("upstream");
         git(&upstream, &["init", "--quiet", "-b", "main"]);
         git(&upstream, &["add", "."]);
@@ -102,7 +119,12 @@ impl Scene {
 
     pub(crate) fn env(&self) -> Vec<(String, String)> {
         let bin = Path::new(env!("CARGO_BIN_EXE_llmprof")).parent().unwrap();
-        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let path = format!(
+            "{}:{}:{}",
+            bin.display(),
+            self.root.join("bin").display(),
+            std::env::var("PATH").unwrap()
+        );
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         [
             ("PATH", path),

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod compiled;
+mod pages;
 mod pairs;
 mod ranks;
 mod vendor;

@@ -57,6 +57,12 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
             "pipeline.torch_profiler.enable",
             plan.pipeline.torch_profiler.enable == Some(true),
         ),
+        ("pipeline.nsys.enable", plan.pipeline.nsys.enable),
+        ("pipeline.ncu.enable", plan.pipeline.ncu.enable),
+        (
+            "pipeline.cublas_log.enable",
+            plan.pipeline.cublas_log.enable,
+        ),
     ];
     for (key, is_on) in profilers {
         if is_on {

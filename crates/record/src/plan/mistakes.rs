@@ -256,10 +256,14 @@ impl Plan {
         let keys: [(&'static str, bool, &str); 2] = [
             (
                 "model.preprocess",
+                // The native runtime takes no images, so that nothing is to be prepared.
                 self.model.preprocess.is_some()
                     && !matches!(
                         self.runtime.kind,
-                        RuntimeType::Pytorch | RuntimeType::Worker | RuntimeType::None
+                        RuntimeType::Native
+                            | RuntimeType::Pytorch
+                            | RuntimeType::Worker
+                            | RuntimeType::None
                     ),
                 "prepare images with this runtime",
             ),

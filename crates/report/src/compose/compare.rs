@@ -24,12 +24,7 @@ pub fn compared(
     document.summary = summary(comparison, gates);
     let section = document.section("metrics", "Metrics");
     section.table(metrics(comparison));
-    section.list(
-        words::caveat(comparison)
-            .map(str::to_owned)
-            .into_iter()
-            .collect(),
-    );
+    section.list(words::notes(comparison).map(str::to_owned).collect());
     if let Some(rounds) = &comparison.rounds {
         section.paragraph(words::rounds(rounds));
         let disturbed = rounds.disturbed.iter().map(|found| {

@@ -290,7 +290,7 @@ pub fn rounds(found: &Rounds) -> String {
 }
 
 /// What an interval of this basis does not cover.
-pub fn caveat(comparison: &Comparison) -> Option<&'static str> {
+fn caveat(comparison: &Comparison) -> Option<&'static str> {
     let has = |basis| comparison.metrics.iter().any(|found| found.basis == basis);
     if has(IntervalBasis::Passes) || has(IntervalBasis::Single) {
         Some(
@@ -300,6 +300,29 @@ pub fn caveat(comparison: &Comparison) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Why a change is not the ratio of the two values beside it; nothing where it is, within the resolution.
+fn estimate(comparison: &Comparison) -> Option<&'static str> {
+    let is_other = |found: &MetricComparison| {
+        let (Some(a), Some(b), Some(ratio)) = (found.a, found.b, found.ratio) else {
+            return false;
+        };
+        let off = (ratio * a / b).ln().abs();
+        off > (1.0 + comparison.resolution).ln()
+    };
+    let compared = comparison.metrics.iter();
+    let mut compared = compared.filter(|found| found.excluded_for.is_none());
+    compared.any(is_other).then_some(
+        "A and B are medians. Change is the Hodges–Lehmann estimate of B ÷ A, which single slow passes move less.",
+    )
+}
+
+/// What a reader of the metrics must know.
+pub fn notes(comparison: &Comparison) -> impl Iterator<Item = &'static str> {
+    [estimate(comparison), caveat(comparison)]
+        .into_iter()
+        .flatten()
 }
 
 pub fn gate(outcome: &GateOutcome) -> String {

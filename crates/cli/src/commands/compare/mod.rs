@@ -11,6 +11,7 @@ use std::{
 };
 
 use llmprof_analysis::compare::{Comparison, Options, RunFacts};
+use llmprof_assets::project;
 use llmprof_record::store::write_atomically;
 use llmprof_report::{
     Document,
@@ -53,7 +54,7 @@ pub(crate) fn compare(args: &CompareArgs, output: &mut Output) -> Result<ExitCod
         (vec![taken.a, taken.b], Some(dir), interrupted)
     };
     if let (Some(name), Some(last)) = (&args.save_baseline, sides.last()) {
-        let file = baseline::save(&cwd, name, last)?;
+        let file = baseline::save(&project::around(&cwd), name, last)?;
         Output::stderr().line(&format!("baseline: {}", file.display()))?;
     }
     let Some((first, others)) = sides.split_first() else {
@@ -129,7 +130,7 @@ pub(crate) fn in_turns(
 fn given(args: &CompareArgs, cwd: &Path) -> Result<Vec<Vec<RunFacts>>, Failure> {
     let mut sides = Vec::new();
     if let Some(name) = &args.baseline {
-        sides.push(baseline::load(cwd, name)?);
+        sides.push(baseline::load(&project::around(cwd), name)?);
     }
     for path in &args.sides {
         sides.push(sides::read(path)?);
@@ -245,7 +246,7 @@ fn print(
             output.line(line)?;
         }
         output.table(&compose::metrics(&one.comparison))?;
-        if let Some(text) = llmprof_report::text::compare::caveat(&one.comparison) {
+        for text in llmprof_report::text::compare::notes(&one.comparison) {
             Output::stderr().line(&format!("note: {text}"))?;
         }
     }

@@ -1,5 +1,6 @@
 //! The main job: compose, plan, execute, analyze, report.
 
+mod attempts;
 mod command;
 mod comparison;
 mod direct;

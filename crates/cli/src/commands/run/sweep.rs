@@ -18,6 +18,7 @@ use llmprof_record::{
 };
 
 use super::{
+    attempts::set_aside,
     comparison::{self, Figures, Row},
     job::{self, Ended},
     launcher::{Request, launch},
@@ -211,15 +212,7 @@ fn pending(multirun: &Multirun, cwd: &Path) -> Result<Vec<usize>, Failure> {
             return Err(Failure::new(format!("{} is still running", dir.display()))
                 .hint("wait for it, or end it first".to_owned()));
         }
-        let mut count = 1;
-        let mut aside = dir.with_extension("attempt1");
-        while aside.exists() {
-            count += 1;
-            aside = dir.with_extension(format!("attempt{count}"));
-        }
-        std::fs::rename(&dir, &aside).map_err(|error| {
-            Failure::new(format!("cannot move {} aside: {error}", dir.display()))
-        })?;
+        set_aside(&dir)?;
         pending.push(number);
     }
     Ok(pending)

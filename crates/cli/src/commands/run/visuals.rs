@@ -109,7 +109,7 @@ fn all(pages: &[&Prediction], store: &RunDir, done: &dyn Fn(u64)) -> Result<Vec<
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (next, finished) = (AtomicUsize::new(0), AtomicU64::new(0));
     let results: Mutex<Vec<(usize, Result<Result1, Halt>)>> = Mutex::new(Vec::new());
-    let work = || {
+    let work = |tell: Option<&dyn Fn(u64)>| {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(one) = pages.get(number) else {
@@ -119,15 +119,17 @@ fn all(pages: &[&Prediction], store: &RunDir, done: &dyn Fn(u64)) -> Result<Vec<
             if let Ok(mut results) = results.lock() {
                 results.push((number, result));
             }
-            finished.fetch_add(1, Ordering::Relaxed);
+            let finished = finished.fetch_add(1, Ordering::Relaxed) + 1;
+            if let Some(tell) = tell {
+                tell(finished);
+            }
         }
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(pages.len()) {
-            scope.spawn(work);
+            scope.spawn(|| work(None));
         }
-        work();
-        done(finished.load(Ordering::Relaxed));
+        work(Some(done));
     });
     let mut results = results.into_inner().unwrap_or_default();
     results.sort_by_key(|(number, _)| *number);

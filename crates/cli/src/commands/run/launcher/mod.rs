@@ -18,8 +18,10 @@ use std::{
 
 use llmprof_capture::process::Interrupt;
 use llmprof_config::hydra::{Command, Host, Launcher, Multirun};
+use llmprof_record::store::{RunStatus, StoredRun};
 
 use self::{jobs_file::JobsFile, keys::Keys};
+use super::attempts::set_aside;
 use crate::{failure::Failure, progress::Show};
 
 /// The command that a job of a sweep is.
@@ -63,6 +65,9 @@ pub(super) fn launch(
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let mut left = pending.to_vec();
     for attempt in 0..=keys.max_num_timeout {
+        if attempt > 0 {
+            left = not_complete(multirun, &request.host.cwd, &left)?;
+        }
         if left.is_empty() || launched.was_interrupted {
             break;
         }
@@ -79,6 +84,21 @@ pub(super) fn launch(
         left.retain(timed_out);
     }
     Ok(launched)
+}
+
+/// Those of the jobs that did not end before their time was up; what they left is moved aside.
+fn not_complete(multirun: &Multirun, cwd: &Path, jobs: &[usize]) -> Result<Vec<usize>, Failure> {
+    let mut left = Vec::new();
+    for &number in jobs {
+        let dir = cwd.join(&multirun.jobs[number].dir);
+        match StoredRun::open(&dir) {
+            Ok(run) if run.manifest.status == RunStatus::Complete => continue,
+            Ok(_) => set_aside(&dir)?,
+            Err(_) => {}
+        }
+        left.push(number);
+    }
+    Ok(left)
 }
 
 fn write_jobs(

@@ -3,6 +3,8 @@
 use llmprof_units::{Basis, DType, FlopsPerSecond};
 use serde::{Deserialize, Serialize};
 
+use crate::phase_facts::BetweenSlices;
+
 /// One assumption of an analysis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
@@ -50,6 +52,15 @@ pub enum Assumption {
         /// The tool that wrote the trace.
         tool: Option<String>,
     },
+    /// What steps took between slices, where nothing was recorded: shares, utilization and gains of these phases rest on it.
+    BetweenSlices { phases: Vec<PlainPhase> },
+}
+
+/// Steps between slices beside recorded ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlainPhase {
+    pub phase: String,
+    pub steps: BetweenSlices,
 }
 
 /// Wall time of a phase with a profiler ÷ without.

@@ -6,13 +6,14 @@
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
 //! 3. **host-bound**: the device waits for at least [`HOST`] of W; of the wall time without capture where that is known, since
 //!    capture slows the host down and not the device.
-//! 4. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
+//! 4. **copy-bound**: copies and memsets that no kernel hides take at least [`COPIES`] of B.
+//! 5. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
 //!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: **latency-bound** where kernels that are
 //!    too small for the device (grid or occupancy) take at least [`LATENCY`] of B, no class otherwise. A small grid alone is no
 //!    fault: a few blocks can stream weights at the memory's speed.
-//! 5. **balanced**: the two are within [`BALANCED`] of each other.
-//! 6. **memory-bound**, or **L2-bound** where the bytes stay on the chip: memory time is larger.
-//! 7. **compute-bound**: compute time is larger.
+//! 6. **balanced**: the two are within [`BALANCED`] of each other.
+//! 7. **memory-bound**, or **L2-bound** where the bytes stay on the chip: memory time is larger.
+//! 8. **compute-bound**: compute time is larger.
 
 use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
 use llmprof_units::Basis;
@@ -27,6 +28,8 @@ pub const THROTTLED: f64 = 0.2;
 pub(crate) const COMMUNICATION: f64 = 0.5;
 /// Part of W from which on a phase is host-bound.
 pub(crate) const HOST: f64 = 0.5;
+/// Part of B from which on a phase is copy-bound.
+pub(crate) const COPIES: f64 = 0.5;
 /// Part of B from which on a phase is latency-bound.
 pub(crate) const LATENCY: f64 = 0.5;
 /// Part of B that a limit must explain.
@@ -50,6 +53,8 @@ pub enum PhaseClass {
     LatencyBound,
     /// Exchange between devices.
     CommunicationBound,
+    /// Copies, over a link or inside of a device's memory.
+    CopyBound,
     /// Heat or power.
     Throttled,
     /// Arithmetic and memory alike.
@@ -65,6 +70,7 @@ impl std::fmt::Display for PhaseClass {
             Self::L2Bound => "L2-bound",
             Self::LatencyBound => "latency-bound",
             Self::CommunicationBound => "communication-bound",
+            Self::CopyBound => "copy-bound",
             Self::Throttled => "throttled",
             Self::Balanced => "balanced",
         })
@@ -81,6 +87,8 @@ pub(crate) struct PhaseSignals {
     pub(crate) plain_idle_share: Option<f64>,
     /// Part of W in which devices exchanged data and did nothing else.
     pub(crate) exposed_communication_share: Option<f64>,
+    /// Part of B in which only copies and memsets ran.
+    pub(crate) exposed_copy_share: Option<f64>,
     /// Part of B in kernels with fewer blocks than the device has multiprocessors.
     pub(crate) small_kernel_share: Option<f64>,
 }
@@ -161,7 +169,7 @@ fn abstain(why: ClassReason, evidence: Vec<Evidence>) -> Classification {
     }
 }
 
-/// Rules 4 to 7: which limit explains the busy time. `small` is the share of kernels that are too small, where it decides.
+/// Rules 5 to 8: which limit explains the busy time. `small` is the share of kernels that are too small, where it decides.
 fn by_roofline(
     waterfall: &Waterfall,
     roofline: &PhaseRoofline,
@@ -235,7 +243,7 @@ pub(crate) fn classify(
         evidence.push(plain);
     }
     let idle = signals.plain_idle_share.unwrap_or(captured);
-    let rules: [(Option<f64>, f64, PhaseClass, Measure); 3] = [
+    let rules: [(Option<f64>, f64, PhaseClass, Measure); 4] = [
         (
             signals.throttled_share,
             THROTTLED,
@@ -249,6 +257,12 @@ pub(crate) fn classify(
             Measure::ExposedCommunicationShare,
         ),
         (Some(idle), HOST, PhaseClass::HostBound, Measure::IdleShare),
+        (
+            signals.exposed_copy_share,
+            COPIES,
+            PhaseClass::CopyBound,
+            Measure::ExposedCopyShare,
+        ),
     ];
     for (share, least_share, class, what) in rules {
         let Some(share) = share else { continue };
@@ -373,6 +387,17 @@ mod tests {
         };
         assert_eq!(captured(600, 0.1), Some(PhaseClass::MemoryBound));
         assert_eq!(captured(600, 0.6), Some(PhaseClass::HostBound));
+        // Copies come after idle time, and before what kernels do.
+        let copies = |idle: i64, share| {
+            let signals = PhaseSignals {
+                exposed_copy_share: Some(share),
+                ..PhaseSignals::default()
+            };
+            classify(&phase(idle), None, &signals).class
+        };
+        assert_eq!(copies(400, 0.8), Some(PhaseClass::CopyBound));
+        assert_eq!(copies(600, 0.8), Some(PhaseClass::HostBound));
+        assert_eq!(copies(400, 0.4), None);
         // Small kernels that stream at the memory's speed are not limited by their size.
         let small = PhaseSignals {
             small_kernel_share: Some(0.7),

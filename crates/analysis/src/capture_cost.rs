@@ -64,6 +64,11 @@ pub(crate) fn issues<'p>(phases: impl Iterator<Item = &'p PhaseAnalysis>) -> Vec
     phases
         .filter_map(|phase| {
             let ratio = phase.capture_ratio?;
+            // Steps between slices are no other pass: what slowed them slowed the recorded ones.
+            let traced = phase.traced.as_ref();
+            if traced.is_some_and(|traced| traced.between_slices.is_some()) {
+                return None;
+            }
             let code = if phase.is_slowed_by_capture() {
                 "run.slowed_by_capture"
             } else if ratio < FASTER {

@@ -75,6 +75,12 @@ pub enum Measure {
     MemoryShare,
     /// Of wall time.
     ExposedCommunicationShare,
+    /// Of busy time, in which nothing but copies and memsets ran.
+    ExposedCopyShare,
+    /// By the direction that is named.
+    CopyRate,
+    /// Of copied bytes, by the link that is named.
+    LinkRate,
     /// Of busy time, in kernels with fewer blocks than the device has SMs.
     SmallKernelShare,
 }

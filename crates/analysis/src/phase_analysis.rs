@@ -74,11 +74,25 @@ impl PhaseAnalysis {
         ))
     }
 
-    /// How many times the captured work passes without capture do in this phase: they may have more batches, or more steps.
+    /// The wall time of the whole phase: the mean of passes without capture; of a phase that was sampled in slices all of its
+    /// time; else that of the captured pass.
+    pub fn whole_wall(&self) -> Nanos {
+        let sampled = || Some(self.traced.as_ref()?.recorded?.of_ns);
+        let whole = self.plain_wall_ns.or_else(sampled);
+        whole.unwrap_or(self.waterfall.wall_ns)
+    }
+
+    /// How many times the judged work the whole phase is: passes without capture may have more batches or steps, and slices hold
+    /// a part of them.
     pub(crate) fn whole_over_captured(&self) -> f64 {
-        match (self.plain_wall_ns, self.plain_wall()) {
-            (Some(whole), Some(captured)) if captured.0 > 0 => whole.0 as f64 / captured.0 as f64,
-            _ => 1.0,
+        let judged = match self.plain_wall_ns {
+            Some(_) => self.plain_wall().unwrap_or(Nanos(0)),
+            None => self.judged_wall(),
+        };
+        if judged.0 > 0 {
+            self.whole_wall().0 as f64 / judged.0 as f64
+        } else {
+            1.0
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a trace shows of a phase beyond its waterfall.
 
-use llmprof_units::{Basis, Nanos};
+use llmprof_record::kernel_name::Category;
+use llmprof_units::{Basis, Bytes, BytesPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Evidence, Measure};
@@ -35,6 +36,9 @@ pub struct TracedPhase {
     /// How much of it was recorded; absent where all of it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedPart>,
+    /// How long the same took while nothing was recorded; absent where all of the time was, or nothing shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between_slices: Option<BetweenSlices>,
     /// The intervals that were found, in order of time.
     pub instances: Vec<PhaseInstance>,
     /// How long single steps of decode took, where ranges show them.
@@ -59,6 +63,103 @@ pub struct TracedPhase {
     pub small_kernel_share: Option<f64>,
     /// Part of the wall time in which devices exchanged data and computed nothing.
     pub exposed_communication_share: Option<f64>,
+    /// Part of the busy time in which only copies and memsets ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposed_copy_share: Option<f64>,
+    /// The kernels with most time in the phase.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub longest_kernels: Vec<PhaseKernel>,
+    /// Copies and memsets by direction, the longest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<CopyTime>,
+}
+
+/// One kernel in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseKernel {
+    pub name: String,
+    pub category: Category,
+    /// Launches that reach into the phase.
+    pub calls: u64,
+    /// Summed, clipped to the phase.
+    pub time_ns: Nanos,
+}
+
+/// From where to where data is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyDirection {
+    HostToDevice,
+    DeviceToHost,
+    OnDevice,
+    /// From one device to another.
+    Peer,
+    Memset,
+    /// Inside of the host, of CUDA arrays, or not known.
+    Other,
+}
+
+impl CopyDirection {
+    /// As JSON has it.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::HostToDevice => "host_to_device",
+            Self::DeviceToHost => "device_to_host",
+            Self::OnDevice => "on_device",
+            Self::Peer => "peer",
+            Self::Memset => "memset",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Copies in one direction that begin in a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopyTime {
+    pub direction: CopyDirection,
+    pub copies: u64,
+    /// Summed, also where they overlap.
+    pub time_ns: Nanos,
+    pub bytes: Bytes,
+    /// The part of the time in copies from or to host memory that is not pinned.
+    pub pageable_ns: Nanos,
+    /// What limits them, where the device file has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LinkLimit>,
+}
+
+impl CopyTime {
+    pub(crate) fn of(direction: CopyDirection) -> Self {
+        Self {
+            direction,
+            copies: 0,
+            time_ns: Nanos(0),
+            bytes: Bytes(0),
+            pageable_ns: Nanos(0),
+            limit: None,
+        }
+    }
+
+    /// Bytes per second of copying; absent where sizes are not recorded.
+    pub fn rate(&self) -> Option<BytesPerSecond> {
+        let is_known = self.bytes.0 > 0 && self.time_ns.0 > 0;
+        is_known.then(|| BytesPerSecond(self.bytes.0 as f64 / self.time_ns.seconds()))
+    }
+
+    /// Whether data stays in the memory of one device.
+    pub fn is_on_device(&self) -> bool {
+        matches!(
+            self.direction,
+            CopyDirection::OnDevice | CopyDirection::Memset
+        )
+    }
+}
+
+/// What copies go over, and how many bytes a second they can be there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkLimit {
+    pub name: String,
+    pub bytes_per_s: BytesPerSecond,
 }
 
 /// Kernels beside GEMMs, convolutions and attention: norms, RoPE, activations, additions, copies, index work. They are
@@ -127,6 +228,25 @@ pub struct FirstInstance {
     pub later_ns: f64,
     /// What new lengths cost in it.
     pub new_lengths: Option<NewLengths>,
+}
+
+/// Steps, or intervals of a phase, that ran between slices beside those that were recorded. Medians, since a few wait for
+/// something else: of the first use of a kernel, or of what CUPTI did to the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BetweenSlices {
+    /// Those that no slice touches, nor their neighbours.
+    pub plain: u64,
+    pub plain_ns: Nanos,
+    /// Those that were recorded whole and are judged.
+    pub recorded: u64,
+    pub recorded_ns: Nanos,
+}
+
+impl BetweenSlices {
+    /// How many times as long a recorded one takes.
+    pub fn ratio(&self) -> f64 {
+        self.recorded_ns.0 as f64 / self.plain_ns.0.max(1) as f64
+    }
 }
 
 /// The part of a phase that was recorded in slices. All figures of the phase are of this part: what lies between slices

@@ -151,7 +151,7 @@ fn a_full_page_has_every_quantity() {
             (stalls - 1.0).abs() < 1e-9 || row.stalls.is_empty(),
             "{stalls}"
         );
-        assert!(row.occupancy_limiter.is_some());
+        assert!(!row.occupancy_limiters.is_empty());
     }
     let has_work = |row: &&LaunchRow| row.pipes.iter().any(|pipe| pipe.peak_flops_per_s.is_some());
     assert!(found.launches.iter().filter(has_work).count() > 0);

@@ -4,6 +4,8 @@ mod record;
 
 use std::path::Path;
 
+use llmprof_analysis::assumption::Assumption;
+use llmprof_analysis::findings::Conclusion;
 use llmprof_analysis::trace::scaled::{Estimate, scaled};
 use llmprof_analysis::{PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
@@ -19,6 +21,9 @@ use self::record::record;
 const STEPS: f64 = 160.0;
 const KERNELS_A_STEP: f64 = 1006.0;
 const KERNEL_TIME_A_STEP_NS: f64 = 2_070_189.0;
+/// Of the 160 steps in the slices' own process, those that no slice touches, nor their neighbours, and their median.
+const PLAIN_STEPS: u64 = 88;
+const PLAIN_STEP_NS: i64 = 41_285_152;
 
 fn slices() -> Trace {
     fixture("slices")
@@ -76,6 +81,39 @@ fn whole_steps_are_judged_and_what_lies_between_slices_is_not_idle() {
     assert!(causes.iter().all(|cause| cause.name != "unrecorded"));
     let timeline = analysis.timeline.unwrap();
     assert_eq!(timeline.scaled, scaled(&slices()));
+}
+
+/// The constants were counted with Python from the wire file (docs/wire-format.md).
+#[test]
+fn steps_between_slices_show_what_recording_costs() {
+    let analysis = analyze(&record(&slices(), None), None).unwrap();
+    let decode = analysis.phase(RunPhase::Decode).unwrap();
+    let found = decode.traced.as_ref().unwrap().between_slices.unwrap();
+    assert_eq!(found.plain, PLAIN_STEPS);
+    assert_eq!(found.plain_ns.0, PLAIN_STEP_NS);
+    let ratio = decode.capture_ratio.unwrap();
+    assert!((ratio - found.ratio()).abs() < 1e-6, "{ratio}");
+    // The class, the share of idle time and the gain of its finding rest on the same wall time.
+    let wall = decode.judged_wall().0 as f64;
+    assert!((wall * ratio / decode.waterfall.wall_ns.0 as f64 - 1.0).abs() < 1e-6);
+    let idle = analysis.findings.iter().find(|one| one.code == "idle");
+    let Some(Conclusion::Idle { share, .. }) = idle.unwrap().conclusion else {
+        panic!("{idle:?}");
+    };
+    assert!((share - decode.judged_share(decode.judged_idle())).abs() < 1e-9);
+    // The whole phase is all of its range, of which the sample is a part.
+    let part = decode.traced.as_ref().unwrap().recorded.unwrap();
+    assert_eq!(decode.whole_wall(), part.of_ns);
+    let is_told = |one: &Assumption| matches!(one, Assumption::BetweenSlices { .. });
+    assert!(analysis.assumptions.iter().any(is_told));
+    // Where nothing shows steps between slices, nothing is taken off.
+    let prefills = analyze(&record(&fixture("streams_slices"), None), None).unwrap();
+    assert!(
+        prefills
+            .phases
+            .iter()
+            .all(|one| one.capture_ratio.is_none())
+    );
 }
 
 /// The same slices without the ranges: the pattern of launches shows the steps.

@@ -32,7 +32,7 @@ pub(crate) struct LoadArgs {
     /// Replay a trace: Mooncake JSONL, BurstGPT CSV, or a detailed result of `vllm bench serve`. With --rate only its lengths.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Replay it so many times faster.
+    /// Replay it this many times faster.
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) speedup: f64,
     /// Seed of arrivals, lengths and prompts.

@@ -62,8 +62,10 @@ Examples:
     /// Import profiles of other tools and report where the time went.
     ///
     /// Kineto and Chrome JSON traces (plain, .gz, .zst), Nsight Systems exports (.sqlite, .nsys-rep where nsys is
-    /// installed) and `nsys stats` tables, Nsight Compute pages (--csv) or a directory of them, memory snapshots of torch
-    /// (.pickle), recordings of `llmprof record` (RUN/cupti). The format is recognized by content.
+    /// installed) and `nsys stats` tables, Nsight Compute reports and pages (--csv), rocprofv3 output, memory snapshots of torch
+    /// (.pickle), logs of cuBLAS and NCCL, telemetry of nvidia-smi and NVML, recordings of `llmprof record` (RUN/cupti). The format
+    /// is recognized by content. Traces of several ranks are one run; the trace of a graph capture, given beside a timeline,
+    /// attributes the kernels of its graphs.
     #[command(after_help = "\
 Examples:
   llmprof import trace.json.gz

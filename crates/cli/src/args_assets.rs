@@ -120,7 +120,7 @@ pub(crate) struct VariantArgs {
     pub(crate) dataset: String,
     /// Name of the variant [default: subset-N, the list's name, tokenized-FOLDER].
     pub(crate) name: Option<String>,
-    /// Take so many samples at random.
+    /// Take this many samples at random.
     #[arg(long, value_name = "N", group = "which")]
     pub(crate) samples: Option<usize>,
     /// Take the samples that a file names, one a line.

@@ -64,7 +64,7 @@ pub(crate) struct BenchArgs {
     /// Requests sent and answered before anything is measured.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) warmup: usize,
-    /// Time that a request may take.
+    /// Timeout of a request.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
     pub(crate) timeout: Duration,
     /// Client threads.
@@ -109,10 +109,10 @@ pub(crate) struct ProfileArgs {
     /// Start profiling this long after the load starts [default: once half of the requests ended].
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "profile")]
     pub(crate) profile_after: Option<Duration>,
-    /// Begin once so many requests run in the server's batch.
+    /// Start profiling once this many requests run in the server's batch.
     #[arg(long, value_name = "N", requires = "profile")]
     pub(crate) profile_when_running: Option<f64>,
-    /// Profile for so long.
+    /// Profile for this long.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) profile_for: Duration,
     /// Engine steps to profile, for servers that count them (SGLang).
@@ -132,7 +132,7 @@ pub(crate) struct ServeArgs {
     /// Server URL [default: http://127.0.0.1:8000, or the --port of the command].
     #[arg(long, value_name = "URL", requires = "serve", conflicts_with = "url")]
     pub(crate) serve_url: Option<String>,
-    /// How long it may take to be healthy.
+    /// Timeout of its health check.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
     pub(crate) ready_timeout: Duration,
     /// Health-check path.

@@ -13,9 +13,11 @@ pub(crate) use llmprof_analysis::findings::{
 };
 pub(crate) use llmprof_analysis::framework::Framework;
 pub(crate) use llmprof_analysis::gemms::{GemmShapeRow, GemmsAnalysis};
-pub(crate) use llmprof_analysis::graphs::{GraphAnalysis, GraphOperatorRow, GraphSource};
+pub(crate) use llmprof_analysis::graphs::{GraphAnalysis, GraphOperatorRow, GraphSource, GraphWay};
 pub(crate) use llmprof_analysis::matching::{OperatorGroup, UnmatchedOperator};
-pub(crate) use llmprof_analysis::phase_facts::{RecordedPart, TracedPhase};
+pub(crate) use llmprof_analysis::phase_facts::{
+    BetweenSlices, CopyDirection, CopyTime, RecordedPart, TracedPhase,
+};
 pub(crate) use llmprof_analysis::phases::PhaseSource;
 pub(crate) use llmprof_analysis::ranks::{
     CollectiveRow, Difference, LanePiece, MatchedBy, Part, RankRow, RanksAnalysis, SlowestRank,

@@ -20,4 +20,4 @@ pub use engine::{Outcome, simulate};
 pub use request::{Content, Load, Request};
 pub use settings::Settings;
 pub use step::{Shape, StepTime};
-pub use summary::Summary;
+pub use summary::{Level, Summary};

@@ -5,7 +5,7 @@ use llmprof_theory::device::{Device, Engine};
 use llmprof_theory::{WeightFormat, Workload};
 
 use crate::analysis::Analysis;
-use crate::assumption::{Assumption, PhaseOverhead};
+use crate::assumption::{Assumption, PhaseOverhead, PlainPhase};
 use crate::capture_cost::CaptureCost;
 use crate::latency::Latency;
 
@@ -90,9 +90,25 @@ pub(super) fn profiling_overhead(analysis: &Analysis) -> Option<Assumption> {
     })
 }
 
-/// That the times of a trace include its profiler, which no plain pass shows.
-pub(super) fn profiled_times(record: &RunRecord) -> Option<Assumption> {
-    let trace = record.trace().filter(|_| record.passes.is_empty())?;
+/// What the times of a trace that no plain pass accompanies include: the profiler, but for phases whose steps between slices show
+/// what they take without it.
+pub(super) fn profiled_times(record: &RunRecord, analysis: &Analysis) -> Vec<Assumption> {
+    let Some(trace) = record.trace().filter(|_| record.passes.is_empty()) else {
+        return Vec::new();
+    };
+    let mut phases: Vec<PlainPhase> = Vec::new();
+    for phase in &analysis.phases {
+        let traced = phase.traced.as_ref();
+        phases.extend(traced.and_then(|traced| {
+            Some(PlainPhase {
+                phase: phase.name().to_owned(),
+                steps: traced.between_slices?,
+            })
+        }));
+    }
+    let is_all = !phases.is_empty() && phases.len() == analysis.phases.len();
     let tool = trace.metadata.get("tool").cloned();
-    Some(Assumption::ProfiledTimes { tool })
+    let profiled = (!is_all).then_some(Assumption::ProfiledTimes { tool });
+    let plain = (!phases.is_empty()).then_some(Assumption::BetweenSlices { phases });
+    plain.into_iter().chain(profiled).collect()
 }

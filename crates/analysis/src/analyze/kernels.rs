@@ -1,14 +1,20 @@
 //! The kernels of a phase: how many, how many of graphs, those too small for the device, those beside products and attention.
 
+use llmprof_record::kernel_name::Category;
+use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
+use rustc_hash::FxHashMap;
 
 use crate::analyze::phase_intervals::Interval;
 use crate::analyze::tracing::Tracing;
 use crate::matching::kernel_table::{Purpose, WorkGroup, purpose};
 use crate::matching::lanes::{Item, Lane};
-use crate::phase_facts::Glue;
+use crate::phase_facts::{Glue, PhaseKernel};
 use crate::timeline::device_events::Class;
 use crate::timeline::intervals::union_length;
+
+/// Kernels of a phase that are named.
+const MOST_KERNELS: usize = 20;
 
 impl Tracing<'_> {
     /// The kernels of some intervals that neither multiply by weights nor attend; absent for the host, where a graph hides
@@ -44,6 +50,35 @@ impl Tracing<'_> {
         }
         // A program without GEMMs is no model: its kernels are its own work.
         (heavy > 0).then_some(glue)
+    }
+
+    /// The kernels of some intervals with most time.
+    pub(super) fn longest_kernels(&self, included: &[&Interval], lane: &Lane) -> Vec<PhaseKernel> {
+        if lane.device.is_none() {
+            return Vec::new();
+        }
+        let mut sums: FxHashMap<StrId, (Category, u64, i64)> = FxHashMap::default();
+        for interval in included {
+            for item in &lane.items[lane.around(interval.window())] {
+                let time = item.kernel.and(item.inside(interval.window()));
+                let Some(time) = time else { continue };
+                let sum = sums.entry(item.name).or_insert((item.category, 0, 0));
+                sum.1 += 1;
+                sum.2 = sum.2.saturating_add(time);
+            }
+        }
+        let mut rows: Vec<PhaseKernel> = sums
+            .into_iter()
+            .map(|(name, (category, calls, time))| PhaseKernel {
+                name: self.trace.text(name).to_owned(),
+                category,
+                calls,
+                time_ns: Nanos(time),
+            })
+            .collect();
+        rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
+        rows.truncate(MOST_KERNELS);
+        rows
     }
 
     /// Part of the busy time in kernels that cannot fill the device.

@@ -7,9 +7,11 @@
 
 mod absent;
 mod assumptions;
+mod copies;
 mod count;
 mod first_use;
 mod invariants;
+mod judged;
 mod kernels;
 mod phase;
 mod phase_intervals;
@@ -31,12 +33,13 @@ use llmprof_record::memory::MemoryHistory;
 use llmprof_record::run::{RecordedModel, RunRecord, is_graph_capture, rank_of};
 use llmprof_record::summary::SummaryTable;
 use llmprof_record::trace::Trace;
-use llmprof_theory::device::{Catalog, Device};
+use llmprof_theory::device::Device;
 
 use self::absent::{no_device, uncounted};
 use self::assumptions::{
     arithmetic, assumptions, how_it_ran, measured_at, profiled_times, profiling_overhead,
 };
+pub use self::judged::{Judged, judged_device};
 use self::subject::Subject;
 use self::traced::of_trace;
 use crate::analysis::{Analysis, AnalysisError};
@@ -54,7 +57,7 @@ use crate::telemetry::{self, HostTelemetry};
 pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, AnalysisError> {
     let Judged {
         device: judged,
-        unknown,
+        issue: of_device,
     } = judged_device(record, device);
     let judged = judged.as_ref();
     let ranks = record.ranks();
@@ -106,7 +109,8 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         issues.retain(|issue| issue.code != "run.no_model");
         issues.push(uncounted(&error));
     }
-    analysis.assumptions.extend(profiled_times(record));
+    let profiled = profiled_times(record, &analysis);
+    analysis.assumptions.extend(profiled);
     analysis.assumptions.extend(how_it_ran(record));
     let overhead = profiling_overhead(&analysis);
     analysis.assumptions.extend(overhead);
@@ -147,7 +151,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     let lost = lost.filter(|issue| !(is_joined && issue.code == "cublas_log.no_times"));
     analysis
         .issues
-        .extend(unknown.into_iter().chain(lost.cloned()));
+        .extend(of_device.into_iter().chain(lost.cloned()));
     Ok(analysis)
 }
 
@@ -184,42 +188,6 @@ fn counted(
         counted.against_model = against_model::compare(&counted.launches, &statics, steps);
     }
     Some(counted)
-}
-
-/// The device whose peaks a record is judged by.
-#[derive(Default)]
-pub struct Judged {
-    pub device: Option<Device>,
-    /// Why there is none, where the trace names one.
-    pub unknown: Option<Issue>,
-}
-
-/// `device` where it is given, the record's own, or the one that its trace names.
-pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
-    if let Some(device) = device.or(record.device.as_ref()) {
-        return Judged {
-            device: Some(device.clone()),
-            unknown: None,
-        };
-    }
-    let devices = record.trace().map(|trace| trace.devices.as_slice());
-    let mut names = devices
-        .unwrap_or_default()
-        .iter()
-        .map(|device| &device.name);
-    let Some(name) = names.find(|name| !name.is_empty()) else {
-        return Judged::default();
-    };
-    match Catalog::embedded().by_driver_name(name) {
-        Ok(device) => Judged {
-            device: Some(device),
-            unknown: None,
-        },
-        Err(_) => Judged {
-            device: None,
-            unknown: Some(Issue::warning("hardware.unknown").with("name", name.as_str())),
-        },
-    }
 }
 
 /// What the passes say: latencies, loading, the machine.

@@ -6,11 +6,12 @@ use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
 use llmprof_theory::{Cost, Pass, Step};
 use llmprof_units::Nanos;
 
+use crate::analyze::copies::exposed_copies;
 use crate::analyze::first_use::{AttentionWaits, first_instance};
 use crate::analyze::invariants;
 use crate::analyze::kernels::{in_graphs, kernels};
 use crate::analyze::phase_intervals::{Interval, TracePhase};
-use crate::analyze::plain::plain_time;
+use crate::analyze::plain::{between_slices, plain_time};
 use crate::analyze::tracing::Tracing;
 use crate::bottleneck::{ClassReason, Classification, PhaseSignals, classify};
 use crate::latency::plain_wall;
@@ -86,6 +87,15 @@ impl Tracing<'_> {
         let plain = plain_wall(self.record, phase.phase).filter(|plain| plain.0 > 0);
         let repeats = self.repeats(phase, &included);
         let plain_total = plain_time(self.record, self.captured, phase.phase, &included, repeats);
+        // Without such passes the same steps between slices tell what recording does to them.
+        traced.between_slices = self
+            .unrecorded(&included)
+            .filter(|_| plain_total.is_none())
+            .and_then(|plain| between_slices(&included, plain));
+        let plain_total = plain_total.or_else(|| {
+            let ratio = traced.between_slices?.ratio();
+            Some(Nanos((waterfall.wall_ns.0 as f64 / ratio).round() as i64))
+        });
         let signals = PhaseSignals {
             throttled_share: self.throttled(phase.phase, lane.device),
             plain_idle_share: plain_total.filter(|_| lane.device.is_some()).map(|plain| {
@@ -93,6 +103,7 @@ impl Tracing<'_> {
                 idle as f64 / plain.0.max(1) as f64
             }),
             exposed_communication_share: traced.exposed_communication_share,
+            exposed_copy_share: traced.exposed_copy_share,
             small_kernel_share: traced.small_kernel_share,
         };
         let mut analysis = PhaseAnalysis {
@@ -176,8 +187,19 @@ impl Tracing<'_> {
             in_modules_ns: self.in_modules(included, number),
             host_operators: host_operators(breakdowns),
             exposed_communication_share: exposed_communication(included, breakdowns),
+            exposed_copy_share: exposed_copies(included, breakdowns),
+            longest_kernels: self.longest_kernels(included, lane),
+            copies: self.copies(included, lane),
             ..TracedPhase::default()
         }
+    }
+
+    /// How long intervals of the same name took between slices.
+    fn unrecorded(&self, included: &[&Interval]) -> Option<&[i64]> {
+        let name = included.first()?.name;
+        let is_one = included.iter().all(|one| one.name == name);
+        let lengths = self.plain.get(self.names.get(name)?)?;
+        is_one.then_some(lengths.as_slice())
     }
 
     /// How often the phase ran as a whole. Steps that are phases of their own make up one decode for each prefill.

@@ -4,8 +4,32 @@ use llmprof_units::Nanos;
 
 use crate::analyze::phase_intervals::Interval;
 use crate::latency::plain_wall;
-use crate::stats::Summary;
+use crate::phase_facts::BetweenSlices;
+use crate::stats::{Distribution, Summary};
 use llmprof_record::run::{MeasuredPass, PassKind, PhaseSpan, RunPhase, RunRecord};
+
+/// With fewer of either the comparison could be chance.
+const FEWEST: usize = 4;
+
+/// What the intervals of a phase took beside those of the same name between slices, whose lengths are `plain`.
+pub(crate) fn between_slices(intervals: &[&Interval], plain: &[i64]) -> Option<BetweenSlices> {
+    let is_whole = intervals.iter().all(|one| one.is_whole);
+    if !is_whole || intervals.len() < FEWEST || plain.len() < FEWEST {
+        return None;
+    }
+    let median = |lengths: &mut dyn Iterator<Item = i64>| {
+        let lengths: Vec<f64> = lengths.map(|length| length as f64).collect();
+        Distribution::of(&lengths).map(|found| Nanos(found.p50.round() as i64))
+    };
+    let plain_ns = median(&mut plain.iter().copied())?;
+    let recorded_ns = median(&mut intervals.iter().map(|one| one.length()))?;
+    (plain_ns.0 > 0 && recorded_ns.0 > 0).then_some(BetweenSlices {
+        plain: plain.len() as u64,
+        plain_ns,
+        recorded: intervals.len() as u64,
+        recorded_ns,
+    })
+}
 
 /// The mean time that passes without capture took for what the intervals of a phase hold.
 ///
@@ -131,6 +155,23 @@ mod tests {
             plain_time(&run, Some(2), decode, &apart, 1),
             Some(Nanos(60))
         );
+    }
+
+    #[test]
+    fn steps_between_slices_say_what_recording_costs() {
+        let of = |length: i64| Interval {
+            end: length,
+            ..interval(1)
+        };
+        let recorded = [of(30), of(28), of(90), of(32)];
+        let recorded: Vec<&Interval> = recorded.iter().collect();
+        let found = between_slices(&recorded, &[20, 21, 19, 60, 20]).unwrap();
+        assert_eq!((found.plain, found.plain_ns), (5, Nanos(20)));
+        assert_eq!((found.recorded, found.recorded_ns), (4, Nanos(31)));
+        assert!((found.ratio() - 1.55).abs() < 1e-12);
+        // Too few of either.
+        assert_eq!(between_slices(&recorded, &[20, 21, 19]), None);
+        assert_eq!(between_slices(&recorded[..3], &[20; 9]), None);
     }
 
     #[test]

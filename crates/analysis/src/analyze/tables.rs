@@ -1,6 +1,5 @@
 //! The tables of a phase: operators by kind and by place, work that matched none, operators that nothing matched.
 
-use llmprof_record::kernel_name::brief;
 use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,9 +10,6 @@ use crate::matching::groups::{Groups, OperatorGroup};
 use crate::matching::kernel_table::WorkGroup;
 use crate::matching::units::Verdict;
 use crate::matching::unmatched::{MissingOperator, UnmatchedOperator, UnmatchedReason};
-
-/// Kernel names in tables are cut to this many characters.
-const LONGEST_NAME: usize = 96;
 
 #[derive(Default)]
 struct Sums {
@@ -67,7 +63,7 @@ impl Tracing<'_> {
                 let mismatch = self.matching.mismatches.get(&first);
                 let category = || lane.items[first].category.name().to_owned();
                 UnmatchedOperator {
-                    path: brief(self.trace.text(name), LONGEST_NAME),
+                    path: self.trace.text(name).to_owned(),
                     reason,
                     found: mismatch.map_or_else(category, |mismatch| mismatch.found.clone()),
                     expected: mismatch.and_then(|mismatch| mismatch.expected.clone()),

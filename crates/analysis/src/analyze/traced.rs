@@ -24,7 +24,7 @@ use crate::assumption::Assumption;
 use crate::attribution::operators::OperatorRow;
 use crate::capture_cost;
 use crate::findings::gemm_shapes::ShapedGemms;
-use crate::findings::{Facts, findings, throttling};
+use crate::findings::{Facts, Finding, contended, findings, throttling};
 use crate::latency::{Latency, load_time};
 use crate::matching::lanes::{Lane, lanes};
 use crate::matching::module_ranges::ModuleRanges;
@@ -33,7 +33,6 @@ use crate::matching::units::{Counted, Matching, Verdict};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::Phases;
 use crate::telemetry::{self, HostTelemetry};
-use crate::trace::sums::copies_stay_on_device;
 use crate::trace::{Structure, TraceAnalysis, analyze_structure};
 
 /// What a trace says together with the passes around it.
@@ -99,6 +98,7 @@ pub(super) fn of_trace(
         trace,
         timeline: &timeline,
         names: &structure.phases.names,
+        plain: &structure.phases.plain,
         lanes: &lanes,
         first_events: &first_events(&lanes, &matching),
         matching: &matching,
@@ -108,22 +108,22 @@ pub(super) fn of_trace(
         telemetry: telemetry.as_ref(),
         prefills: prefills(&found),
         roof,
+        device,
     };
     let phases = judged(&tracing, &found, &structure.phases, &mut issues);
     issues.extend(capture_cost::issues(phases.iter().map(|(phase, _)| phase)));
-    let mut findings = findings(&Facts {
+    let concluded = findings(&Facts {
         subject: theory.map(|theory| (theory.model, theory.workload)),
         roof,
         latency: &latency,
         unrecorded_seconds: unrecorded_seconds(&found, record),
-        copies_stay_on_device: copies_stay_on_device(trace),
         gemms: ShapedGemms::of(&timeline),
         phases: phases
             .iter()
             .map(|(phase, passes)| (phase, passes.clone()))
             .collect(),
     });
-    findings.extend(throttling::findings(telemetry.as_ref()));
+    let findings = qualified(concluded, telemetry.as_ref(), &lanes);
     Analysis {
         schema_version: Analysis::SCHEMA_VERSION,
         model: name(record, trace),
@@ -142,6 +142,20 @@ pub(super) fn of_trace(
         issues,
         ..Analysis::default()
     }
+}
+
+/// Findings with what telemetry of the machine says of them, and its own.
+fn qualified(
+    mut findings: Vec<Finding>,
+    telemetry: Option<&HostTelemetry>,
+    lanes: &[Lane],
+) -> Vec<Finding> {
+    if telemetry::is_contended(telemetry) {
+        let on_device = lanes.iter().any(|lane| lane.device.is_some());
+        contended::qualify(&mut findings, on_device);
+    }
+    findings.extend(throttling::findings(telemetry));
+    findings
 }
 
 /// The workload with the experts that the trace shows to be reached.

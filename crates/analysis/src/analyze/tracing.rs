@@ -2,7 +2,9 @@
 
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::Trace;
+use llmprof_theory::device::Device;
 use llmprof_theory::roofline::Roof;
+use rustc_hash::FxHashMap;
 
 use crate::matching::lanes::Lane;
 use crate::matching::units::{Counted, Matching};
@@ -15,6 +17,8 @@ pub(crate) struct Tracing<'a> {
     pub(crate) timeline: &'a TraceAnalysis,
     /// The names of the trace's phases.
     pub(crate) names: &'a [String],
+    /// See [`Phases::plain`](crate::phases::Phases::plain).
+    pub(crate) plain: &'a FxHashMap<String, Vec<i64>>,
     pub(crate) lanes: &'a [Lane],
     pub(crate) matching: &'a Matching,
     /// When each unit's first event began, by unit.
@@ -28,4 +32,6 @@ pub(crate) struct Tracing<'a> {
     /// Intervals of prefill in the whole trace.
     pub(crate) prefills: usize,
     pub(crate) roof: Option<&'a Roof<'a>>,
+    /// Also where several share the work, and there is no roof of it.
+    pub(crate) device: Option<&'a Device>,
 }

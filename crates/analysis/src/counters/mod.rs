@@ -92,7 +92,7 @@ pub struct LaunchRow {
     #[serde(default)]
     pub tensor_use_pct: Option<f64>,
     #[serde(default)]
-    pub occupancy_limiter: Option<String>,
+    pub occupancy_limiters: Vec<String>,
     /// Why warps waited, the longest first.
     #[serde(default)]
     pub stalls: Vec<Stall>,
@@ -217,7 +217,7 @@ impl LaunchRow {
                 let cycles = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed";
                 read.number(cycles)
             }),
-            occupancy_limiter: read.occupancy_limiter(),
+            occupancy_limiters: read.occupancy_limiters(),
             stalls: read.stalls(),
             fill: read.fill(),
             access: read.access(),

@@ -170,16 +170,21 @@ impl Launch<'_> {
         .collect()
     }
 
-    /// The limit that allows the fewest blocks; absent where theoretical occupancy is full anyway.
-    pub(super) fn occupancy_limiter(&self) -> Option<String> {
+    /// The limits that allow the fewest blocks: several where they allow as few.
+    pub(super) fn occupancy_limiters(&self) -> Vec<String> {
         let limits = LIMITS.iter().filter_map(|(name, raw, details)| {
             let limit = self
                 .number(raw)
                 .or_else(|| self.in_section("Occupancy", details, "block"))?;
             Some((*name, limit))
         });
-        let (name, _) = limits.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some(name.to_owned())
+        let limits: Vec<(&str, f64)> = limits.collect();
+        let least = limits
+            .iter()
+            .map(|limit| limit.1)
+            .fold(f64::INFINITY, f64::min);
+        let tied = limits.iter().filter(|limit| limit.1 <= least);
+        tied.map(|(name, _)| (*name).to_owned()).collect()
     }
 
     /// Reasons in the order of their shares.

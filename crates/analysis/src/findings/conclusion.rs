@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::ClassReason;
 use crate::matching::UnmatchedReason;
+use crate::phase_facts::CopyTime;
 
 /// The conclusion of a finding. Shares are of the wall time that gains are judged by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,11 @@ pub enum Conclusion {
         share: f64,
         /// Whether most of that time is copies inside a device and fills.
         is_on_device: bool,
+        #[serde(default)]
+        is_copy_bound: bool,
+        /// The direction that takes most of it; absent where none is recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        longest: Option<CopyTime>,
     },
     /// Exchange between devices with nothing else running.
     Communication {

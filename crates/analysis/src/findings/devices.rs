@@ -99,6 +99,8 @@ mod tests {
         let mut finding = Finding::of_run(Conclusion::Copies {
             share: 0.5,
             is_on_device: false,
+            is_copy_bound: false,
+            longest: None,
         });
         finding.phase = Some(RunPhase::Decode);
         finding.label = Some(format!("decode (device {device})"));

@@ -89,6 +89,9 @@ pub struct Finding {
     pub confidence: Confidence,
     /// Why it cannot be supported.
     pub abstains: Option<Abstention>,
+    /// Whether the CPUs were contended while its times were measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_contended: bool,
 }
 
 /// Puts findings in their order.
@@ -126,6 +129,7 @@ impl Finding {
             gain: None,
             confidence: Confidence::High,
             abstains: None,
+            is_contended: false,
         }
     }
 
@@ -140,6 +144,7 @@ impl Finding {
             gain: None,
             confidence: Confidence::Abstains,
             abstains: Some(why),
+            is_contended: false,
         }
     }
 

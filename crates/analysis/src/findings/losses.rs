@@ -1,7 +1,7 @@
 //! Time that a phase loses: idle, kernel inefficiency, overhead ops, copies.
 
 use llmprof_theory::roofline::Resource;
-use llmprof_units::{Basis, Nanos};
+use llmprof_units::{Basis, BytesPerSecond, Nanos};
 
 use crate::bottleneck::PhaseClass;
 use crate::evidence::{Evidence, Measure};
@@ -11,6 +11,7 @@ use crate::findings::first_use::new_lengths;
 use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
 use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::phase_facts::CopyTime;
 use crate::waterfall::idle_parts::{HOST_BUSY, LAUNCH_LATENCY, QUEUED_GAP};
 use llmprof_record::run::RunPhase;
 
@@ -174,11 +175,26 @@ impl Facts<'_> {
 
     pub(crate) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let time = phase.waterfall.copies_ns;
+        let copies = phase.traced.as_ref().map(|traced| &traced.copies);
+        let inside = |is_inside: bool| {
+            let copies = copies.into_iter().flatten();
+            copies
+                .filter(|one| one.is_on_device() == is_inside)
+                .map(|one| one.time_ns.0)
+                .fold(0, i64::saturating_add)
+        };
+        let longest = copies.and_then(|copies| copies.first());
         let conclusion = Conclusion::Copies {
             share: phase.judged_share(time),
-            is_on_device: self.copies_stay_on_device,
+            is_on_device: inside(true) > inside(false),
+            is_copy_bound: phase.class.class == Some(PhaseClass::CopyBound),
+            longest: longest.cloned(),
         };
-        self.part(phase, time, Measure::CopyTime, conclusion, false)
+        let mut finding = self.part(phase, time, Measure::CopyTime, conclusion, false)?;
+        finding
+            .evidence
+            .extend(longest.map(rates).unwrap_or_default());
+        Some(finding)
     }
 
     /// A part of the waterfall that could be removed, all of it where `is_known`.
@@ -215,6 +231,21 @@ impl Facts<'_> {
         let finding = Finding::of(phase, conclusion).with_evidence(evidence);
         Some(finding.with_gain(gain, confidence))
     }
+}
+
+/// How fast copies in one direction are, and how fast they could be.
+fn rates(copies: &CopyTime) -> Vec<Evidence> {
+    let rate = |what, rate: BytesPerSecond, basis| Evidence::new(what, rate.0, "B/s", basis);
+    let mut evidence = Vec::new();
+    evidence.extend(
+        copies.rate().map(|found| {
+            rate(Measure::CopyRate, found, Basis::Measured).of(copies.direction.code())
+        }),
+    );
+    evidence.extend(copies.limit.as_ref().map(|limit| {
+        rate(Measure::LinkRate, limit.bytes_per_s, Basis::Datasheet).of(limit.name.as_str())
+    }));
+    evidence
 }
 
 /// The idle time with its causes.

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod conclusion;
+pub(crate) mod contended;
 mod devices;
 pub(crate) mod finding;
 mod first_use;
@@ -33,8 +34,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) latency: &'a Latency,
     /// What phases that were not recorded take in passes without capture.
     pub(crate) unrecorded_seconds: f64,
-    /// Whether most time of copies and fills is spent inside a device.
-    pub(crate) copies_stay_on_device: bool,
     /// GEMMs by recorded shapes.
     pub(crate) gemms: Option<gemm_shapes::ShapedGemms>,
     /// Each phase with the passes that it ran.

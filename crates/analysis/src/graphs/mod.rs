@@ -47,8 +47,11 @@ pub struct GraphAnalysis {
     pub events: u64,
     /// The sum of their times.
     pub device_ns: Nanos,
-    /// What led them back; absent where nothing did.
+    /// What led most of them back; absent where nothing did.
     pub source: Option<GraphSource>,
+    /// What led them back, in the order in which it was asked: each covers events that those before it do not.
+    #[serde(default)]
+    pub ways: Vec<GraphWay>,
     /// Captures that were found.
     pub captures: u64,
     /// Time of the events that were led back.
@@ -57,9 +60,18 @@ pub struct GraphAnalysis {
     pub operators: Vec<GraphOperatorRow>,
 }
 
+/// How much one source led back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphWay {
+    pub source: GraphSource,
+    pub events: u64,
+    pub covered_ns: Nanos,
+}
+
 /// Calls of one operator with one list of inputs in one module, inside graphs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphOperatorRow {
+    pub source: GraphSource,
     /// The modules around it, outermost first, joined by `/`.
     pub module: Option<String>,
     /// The operator; absent where only ranges are known.
@@ -75,6 +87,19 @@ pub struct GraphOperatorRow {
 }
 
 impl GraphAnalysis {
+    /// Sums up what was found.
+    fn finish(&mut self) {
+        self.covered_ns = self.ways.iter().map(|way| way.covered_ns).sum();
+        let most = self.ways.iter().max_by_key(|way| way.covered_ns);
+        self.source = most.map(|way| way.source);
+        self.operators.sort_by(|a, b| {
+            let time = b.device_ns.cmp(&a.device_ns);
+            time.then_with(|| {
+                (&a.module, &a.operator, &a.inputs).cmp(&(&b.module, &b.operator, &b.inputs))
+            })
+        });
+    }
+
     /// The part of graph time that was led back.
     pub fn covered(&self) -> f64 {
         self.covered_ns.0 as f64 / self.device_ns.0.max(1) as f64
@@ -115,6 +140,7 @@ pub(crate) fn analyze(
         events: in_graphs().count() as u64,
         device_ns,
         source: None,
+        ways: Vec::new(),
         captures: 0,
         covered_ns: Nanos(0),
         operators: Vec::new(),
@@ -122,27 +148,32 @@ pub(crate) fn analyze(
     let beside = record.traces.iter().map(|recorded| &recorded.trace);
     let mut sources: Vec<&Trace> = beside.filter(|trace| is_graph_capture(trace)).collect();
     sources.push(trace);
+    // Events that are led back already.
+    let mut led = vec![false; events.all().len()];
     for source in sources {
         let nesting = Nesting::of(source);
         let captures = captures(source, &nesting);
         found.captures += captures.len() as u64;
-        let origins = from_captures(trace, &events, &launches, source, &captures);
+        let mut origins = from_captures(trace, &events, &launches, source, &captures);
+        origins.retain(|&(index, _, _)| !std::mem::replace(&mut led[index], true));
         let mut rows = Rows::default();
         rows.add_captured(&events, source, &nesting, &origins);
         rows.keep(&mut found, GraphSource::CaptureTrace, |row, cost, times| {
             row.work = cost.map(|cost| work(&cost, times, device));
         });
     }
-    if found.source.is_none() {
+    let mut rows = Rows::default();
+    rows.add_nodes(trace, &events, &launches, &mut led);
+    rows.keep(&mut found, GraphSource::NodeIds, |_, _, _| {});
+    if let Some(model) = model {
+        // The operators of a model are laid along a whole launch, or along none of it.
+        let untouched = |launch: &&GraphLaunch| !launch.events.iter().any(|&index| led[index]);
+        let untouched: Vec<&GraphLaunch> = launches.iter().filter(untouched).collect();
         let mut rows = Rows::default();
-        rows.add_nodes(trace, &events, &launches);
-        rows.keep(&mut found, GraphSource::NodeIds, |_, _, _| {});
-    }
-    if let (None, Some(model)) = (found.source, model) {
-        let mut rows = Rows::default();
-        rows.add_sequence(trace, &events, &launches, model);
+        rows.add_sequence(trace, &events, &untouched, model);
         rows.keep(&mut found, GraphSource::ModelSequence, |_, _, _| {});
     }
+    found.finish();
     let issue = found
         .source
         .is_none()
@@ -303,7 +334,13 @@ impl Rows {
         }
     }
 
-    fn add_nodes(&mut self, trace: &Trace, events: &DeviceEvents, launches: &[GraphLaunch]) {
+    fn add_nodes(
+        &mut self,
+        trace: &Trace,
+        events: &DeviceEvents,
+        launches: &[GraphLaunch],
+        led: &mut [bool],
+    ) {
         let nodes = &trace.graph_nodes;
         let ranges: FxHashMap<u64, StrId> = nodes
             .node
@@ -313,6 +350,9 @@ impl Rows {
             .collect();
         for (number, launch) in launches.iter().enumerate() {
             for &index in &launch.events {
+                if led[index] {
+                    continue;
+                }
                 let event = &events.all()[index];
                 let row = event.row as usize;
                 let node = match event.table {
@@ -323,6 +363,7 @@ impl Rows {
                 let Some(&path) = ranges.get(&node).filter(|path| **path != StrId::EMPTY) else {
                     continue;
                 };
+                led[index] = true;
                 let key = Key {
                     module: Some(trace.text(path).to_owned()),
                     ..Key::default()
@@ -337,7 +378,7 @@ impl Rows {
         &mut self,
         trace: &Trace,
         events: &DeviceEvents,
-        launches: &[GraphLaunch],
+        launches: &[&GraphLaunch],
         model: &ModelOperators,
     ) {
         let mut known: FxHashMap<Vec<Category>, Vec<Option<sequence::Found>>> =
@@ -383,18 +424,24 @@ impl Rows {
         source: GraphSource,
         judge: impl Fn(&mut GraphOperatorRow, Option<OperatorCost>, &OperatorTimes),
     ) {
-        if self.0.is_empty() || found.source.is_some() {
+        if self.0.is_empty() {
             return;
         }
-        found.source = Some(source);
+        let mut way = GraphWay {
+            source,
+            events: 0,
+            covered_ns: Nanos(0),
+        };
         for (key, sum) in self.0 {
-            add(&mut found.covered_ns.0, sum.device);
+            way.events += sum.events;
+            add(&mut way.covered_ns.0, sum.device);
             let times = OperatorTimes {
                 calls: sum.calls.len() as u64,
                 device_total_ns: Nanos(sum.device),
                 ..OperatorTimes::default()
             };
             let mut row = GraphOperatorRow {
+                source,
                 module: key.module,
                 operator: key.operator,
                 inputs: key.inputs,
@@ -406,11 +453,12 @@ impl Rows {
             judge(&mut row, sum.cost, &times);
             found.operators.push(row);
         }
-        found.operators.sort_by(|a, b| {
-            let time = b.device_ns.cmp(&a.device_ns);
-            time.then_with(|| {
-                (&a.module, &a.operator, &a.inputs).cmp(&(&b.module, &b.operator, &b.inputs))
-            })
-        });
+        match found.ways.iter_mut().find(|known| known.source == source) {
+            Some(known) => {
+                known.events += way.events;
+                add(&mut known.covered_ns.0, way.covered_ns.0);
+            }
+            None => found.ways.push(way),
+        }
     }
 }

@@ -118,6 +118,7 @@ pub(crate) fn purpose(category: Category, name: &str) -> Purpose {
         | Category::Random
         | Category::Resample
         | Category::Communication
+        | Category::Autotune
         | Category::Memset => Purpose::Extra,
         Category::Recurrence | Category::Other => Purpose::Unknown,
     }

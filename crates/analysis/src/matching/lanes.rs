@@ -27,6 +27,8 @@ pub(crate) struct Item {
     pub(crate) begins: bool,
     /// The row in the table of kernels, for kernels.
     pub(crate) kernel: Option<u32>,
+    /// The table and row of a copy or memset.
+    pub(crate) transfer: Option<(Table, u32)>,
     /// The node of a graph that it came from.
     pub(crate) node: Option<u64>,
     /// The row in the table of operator calls, where the recorder knows the operator.
@@ -122,6 +124,7 @@ pub(crate) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {
                         whole_graph: event.in_graph && trace.text(event.name) == WHOLE_GRAPH,
                         begins: true,
                         kernel: is_kernel.then_some(event.row),
+                        transfer: (!is_kernel).then_some((event.table, event.row)),
                         node: Some(node(trace, event)).filter(|&node| node != 0),
                         call: None,
                     }
@@ -162,6 +165,7 @@ fn engine(trace: &Trace, structure: &Structure) -> Lane {
                 whole_graph: false,
                 begins: true,
                 kernel: None,
+                transfer: None,
                 node: None,
                 call: (calls.external.get(at) == Some(&external)).then_some(at as u32),
             }
@@ -187,6 +191,7 @@ fn host(trace: &Trace, structure: &Structure) -> Option<Lane> {
             whole_graph: false,
             begins: leaf.begins,
             kernel: None,
+            transfer: None,
             node: None,
             call: None,
         })

@@ -7,6 +7,7 @@ pub(crate) mod training;
 
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::annotations::annotated;
@@ -69,6 +70,8 @@ pub(crate) struct Phases {
     /// Where only slices were recorded, how long the intervals of each name were in all, ns; names that came with the cut
     /// have none.
     pub(crate) spans: Option<Vec<i64>>,
+    /// Where only slices were recorded, how long intervals of a name took while nothing was recorded, ns.
+    pub(crate) plain: FxHashMap<String, Vec<i64>>,
 }
 
 /// For every device event, the window of [`Phases::windows`] that it belongs to.
@@ -159,6 +162,7 @@ impl Phases {
             );
         }
         self.spans = Some(spans);
+        self.keep_plain(slices, steps, &name_of);
         for window in std::mem::take(&mut self.windows) {
             let (start, end) = (window.start, window.end);
             if slices::hold(slices, (start, end)) {
@@ -184,6 +188,26 @@ impl Phases {
             for (name, (start, end)) in whole {
                 self.push(name, start, end);
             }
+        }
+    }
+
+    /// Keeps the lengths of what ranges show outside of the slices.
+    fn keep_plain(
+        &mut self,
+        slices: &[(i64, i64)],
+        steps: &[(i64, i64)],
+        name_of: impl Fn(&str) -> Option<&'static str>,
+    ) {
+        for (number, name) in self.names.iter().enumerate() {
+            let own = self.windows.iter().filter(|window| window.name == number);
+            let own: Vec<(i64, i64)> = own.map(|window| (window.start, window.end)).collect();
+            self.plain.insert(name.clone(), slices::apart(slices, &own));
+        }
+        // Steps that a pattern shows lie inside of slices: of them nothing is left here.
+        let plain = slices::apart(slices, steps);
+        let step = self.names.iter().find_map(|name| name_of(name));
+        if let Some(step) = step.filter(|_| !plain.is_empty()) {
+            self.plain.insert(step.to_owned(), plain);
         }
     }
 
@@ -322,6 +346,7 @@ impl Phases {
             launched: None,
             steps: Vec::new(),
             spans: None,
+            plain: FxHashMap::default(),
         }
     }
 
@@ -399,6 +424,18 @@ mod tests {
             ]
         );
         assert_eq!(phases.spans, Some(vec![50, 70]));
+        // Every step touches a slice or follows one that does.
+        assert_eq!(phases.plain.get(STEP), None);
+    }
+
+    #[test]
+    fn steps_apart_from_slices_are_plain() {
+        let names = ["decode".to_owned()];
+        let mut phases = partition(&[(0, 120, 0)], &names);
+        let steps: Vec<(i64, i64)> = (0..10).map(|step| (12 * step, 12 * step + 10)).collect();
+        // The third step is recorded; in those around it CUPTI attaches and detaches.
+        phases.keep_recorded(&[(23, 35)], &steps, |_| Some(STEP));
+        assert_eq!(phases.plain[STEP], [10; 7]);
     }
 
     #[test]

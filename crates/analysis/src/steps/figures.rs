@@ -84,15 +84,22 @@ pub(crate) fn patterns(
     }
     let busy = Busy::of(events);
     let mut all = StepPatterns::default();
+    let is_launched = |one: &Repetition| matches!(one.source, Source::Thread(_));
+    let has_launches = found
+        .iter()
+        .any(|one| is_launched(one) && one.layers.is_some());
     for repetition in found {
-        all.layers
-            .extend(repetition.layers.map(|layers| LayerPattern {
-                name: String::new(),
-                launched_by: source(trace, repetition.source),
-                layers: layers.count,
-                kernels: layers.kernels,
-                layer_ns: Nanos(layers.wall),
-            }));
+        // Beside launches that were recorded, kernels without one come from before the recording.
+        let layers = repetition
+            .layers
+            .filter(|_| !has_launches || is_launched(repetition));
+        all.layers.extend(layers.map(|layers| LayerPattern {
+            name: String::new(),
+            launched_by: source(trace, repetition.source),
+            layers: layers.count,
+            kernels: layers.kernels,
+            layer_ns: Nanos(layers.wall),
+        }));
         let found: Vec<StepPattern> = repetition_patterns(trace, repetition, &busy);
         if found
             .first()

@@ -4,6 +4,7 @@ use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::trace::{StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
+use crate::timeline::autotune;
 use crate::timeline::launches::{ApiKind, ApiKinds, is_api};
 
 /// Where launches come from.
@@ -127,6 +128,8 @@ struct Open {
 struct Reader<'a> {
     trace: &'a Trace,
     slices: Vec<(i64, i64)>,
+    /// Times in which a compiler tried kernels out: what it launches is no step.
+    tuning: Vec<(i64, i64)>,
     signs: FxHashMap<StrId, Signs>,
     found: FxHashMap<Source, Open>,
 }
@@ -136,6 +139,7 @@ pub(crate) fn sequences(trace: &Trace) -> Vec<Sequence> {
     let mut reader = Reader {
         trace,
         slices: crate::timeline::slices::of(trace).unwrap_or_default(),
+        tuning: autotune::windows(trace),
         signs: FxHashMap::default(),
         found: FxHashMap::default(),
     };
@@ -282,6 +286,9 @@ impl Reader<'_> {
             start = start.min(table.start[row]);
             end = end.max(table.start[row].saturating_add(table.duration[row]));
             time = time.saturating_add(table.duration[row]);
+        }
+        if autotune::hold(&self.tuning, start) {
+            return;
         }
         let first = kernels[0] as usize;
         let what = match table.graph[first] {

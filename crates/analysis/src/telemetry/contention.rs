@@ -95,6 +95,11 @@ pub(crate) fn issues(telemetry: Option<&HostTelemetry>) -> Vec<Issue> {
         .collect()
 }
 
+/// Whether something took CPUs from the worker in the passes without capture.
+pub(crate) fn is_contended(telemetry: Option<&HostTelemetry>) -> bool {
+    !issues(telemetry).is_empty()
+}
+
 fn shared(found: &ProcessorUse) -> Option<Issue> {
     found.is_noticed(found.lost_to_others()).then(|| {
         let issue = warning(SHARED, found)

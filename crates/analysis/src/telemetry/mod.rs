@@ -7,8 +7,8 @@ use llmprof_record::run::{PassKind, ProcessorCounters, RunPhase, RunRecord};
 use llmprof_units::{Basis, Bytes, Hertz, Joules, Nanos, Watts};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::contention::issues;
 pub use self::contention::{ProcessorUse, SHARED, STOLEN_FROM, THROTTLED};
+pub(crate) use self::contention::{is_contended, issues};
 pub(crate) use self::during::throttled_share;
 
 /// What telemetry saw of a run.

@@ -1,5 +1,6 @@
 //! What a device did when: its events, the calls that launched them, and what it waited for.
 
+pub(crate) mod autotune;
 pub mod breakdown;
 pub mod device_events;
 pub(crate) mod extent;

@@ -83,6 +83,22 @@ pub(crate) fn nearest(slices: &[(i64, i64)], at: i64) -> usize {
     }
 }
 
+/// The lengths of those of some intervals, in order of time, that no slice touches, nor the ones right before and after them:
+/// what is next to a slice is slowed by CUPTI, which attaches and detaches there.
+pub(crate) fn apart(slices: &[(i64, i64)], intervals: &[(i64, i64)]) -> Vec<i64> {
+    let touches = |&one: &(i64, i64)| inside(slices, one).next().is_some();
+    let touched: Vec<bool> = intervals.iter().map(touches).collect();
+    let is_near = |place: usize| {
+        let near = place.saturating_sub(1)..(place + 2).min(touched.len());
+        touched[near].contains(&true)
+    };
+    let lengths = intervals.iter().enumerate();
+    lengths
+        .filter(|(place, _)| !is_near(*place))
+        .map(|(_, (start, end))| end.saturating_sub(*start))
+        .collect()
+}
+
 /// Whether all of an interval was recorded.
 pub(crate) fn hold(slices: &[(i64, i64)], (start, end): (i64, i64)) -> bool {
     let begun = slices.partition_point(|&(from, _)| from <= start);

@@ -6,6 +6,7 @@ use llmprof_record::trace::Trace;
 use crate::attribution::kernels::KernelRow;
 use crate::attribution::operators::OperatorRow;
 use crate::attribution::{kernels, operators};
+use crate::timeline::autotune;
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::launches::Launches;
 
@@ -46,6 +47,7 @@ pub(crate) fn issues(
     operators: &[OperatorRow],
 ) -> Vec<Issue> {
     let mut issues = trace.issues.clone();
+    issues.extend(autotune::issue(trace));
     if events.all().is_empty() {
         issues.push(Issue::warning("analysis.no_device_events"));
     }

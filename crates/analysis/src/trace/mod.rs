@@ -2,6 +2,7 @@
 
 mod issues;
 mod origins;
+pub mod outside;
 mod phase_rows;
 pub mod scaled;
 pub(crate) mod sums;
@@ -33,6 +34,7 @@ use crate::trace::scaled::{Scaled, scaled_by};
 
 use crate::trace::issues::{before_launch, few_slices, issues};
 pub use crate::trace::origins::OriginRow;
+use crate::trace::outside::{OutsidePhases, outside};
 use crate::trace::phase_rows::{api_calls, count_events, phase_row};
 use crate::trace::sums::{totals, transfers, unattributed};
 
@@ -64,6 +66,9 @@ pub struct TraceAnalysis {
     pub scaled: Option<Scaled>,
     /// Every device from its first to its last event.
     pub devices: Vec<DeviceBreakdown>,
+    /// Time between phases, where it is worth naming.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<OutsidePhases>,
     /// Device time by origin; the rows hold all of it.
     pub attribution: Vec<OriginRow>,
     /// Device time without an operator, by reason.
@@ -299,6 +304,7 @@ pub(crate) fn analyze_structure(
     let Parts {
         mut phase_rows,
         devices,
+        outside,
         api,
         kernels,
     } = parts;
@@ -319,6 +325,7 @@ pub(crate) fn analyze_structure(
         phases: phase_rows,
         steps: steps::patterns(trace, events, repetitions.unnamed()),
         devices,
+        outside,
         attribution: origins::rows(trace, events, attribution, phases, windows),
         unattributed: unattributed(events, attribution),
         issues: early
@@ -341,6 +348,7 @@ pub(crate) fn analyze_structure(
 struct Parts {
     phase_rows: Vec<PhaseRow>,
     devices: Vec<DeviceBreakdown>,
+    outside: Option<OutsidePhases>,
     api: Vec<ApiRow>,
     kernels: Vec<KernelRow>,
 }
@@ -392,6 +400,7 @@ impl Parts {
             .collect();
         count_events(&mut phase_rows, events, windows, phases);
         Self {
+            outside: outside(trace, phases, &timelines),
             phase_rows,
             devices,
             api: api.into_iter().next().unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! Sums over a whole trace.
 
-use llmprof_record::trace::{CopyKind, StrId, Trace};
+use llmprof_record::trace::{StrId, Trace};
 use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashMap;
 
@@ -38,21 +38,6 @@ pub(crate) fn transfers(trace: &Trace) -> Vec<TransferRow> {
             .then_with(|| a.name.cmp(&b.name))
     });
     rows
-}
-
-/// Whether copies from and to the same device, and fills, take more time than copies over a link.
-pub(crate) fn copies_stay_on_device(trace: &Trace) -> bool {
-    let (copies, memsets) = (&trace.copies, &trace.memsets);
-    let (mut inside, mut between) = (0_i64, 0_i64);
-    for row in 0..copies.len() {
-        let stays = copies.kind[row] == CopyKind::DEVICE_TO_DEVICE;
-        let sum = if stays { &mut inside } else { &mut between };
-        add(sum, copies.duration[row]);
-    }
-    for row in 0..memsets.len() {
-        add(&mut inside, memsets.duration[row]);
-    }
-    inside > between
 }
 
 pub(crate) fn unattributed(

@@ -46,6 +46,8 @@ pub enum Category {
     Random,
     Resample,
     Communication,
+    /// Run by a compiler to choose among kernels: checks of candidates and of their results.
+    Autotune,
     /// Setting memory to one value.
     Memset,
     /// None of these, as far as the name shows.
@@ -78,6 +80,7 @@ impl Category {
             Self::Random => "random",
             Self::Resample => "resample",
             Self::Communication => "communication",
+            Self::Autotune => "autotune",
             Self::Memset => "memset",
             Self::Other => "other",
         }
@@ -134,7 +137,9 @@ const RULES: &[Rule<Category>] = &[
     head("fbgemm_gpu::_float_to", Category::Quantize),
     head("fbgemm_gpu::_fused8bit", Category::Quantize),
     // XLA compares memory around the results of the kernels that it tries out.
-    head("redzone", Category::Reduce),
+    head("redzone", Category::Autotune),
+    head("xla_fp_comparison", Category::Autotune),
+    head("xla_int_comparison", Category::Autotune),
     // GEMMs inside a mixture of experts, before its routing.
     head("fused_moe_kernel", Category::Gemm),
     head("fmoe", Category::Gemm),
@@ -211,6 +216,7 @@ const RULES: &[Rule<Category>] = &[
     head("groupnorm", Category::Norm),
     head("batch_norm", Category::Norm),
     head("rowwisemoments", Category::Norm),
+    head("gammabetabackward", Category::Norm),
     head("l2norm", Category::Norm),
     head("bn_fw", Category::Norm),
     head("bn_bw", Category::Norm),
@@ -231,6 +237,7 @@ const RULES: &[Rule<Category>] = &[
     // Convolutions, before products: some are implicit products.
     head("nchwtonhwc", Category::Copy),
     head("nhwctonchw", Category::Copy),
+    head("cask_cudnn::compute", Category::Conv),
     anywhere("fprop", Category::Conv),
     anywhere("dgrad", Category::Conv),
     anywhere("wgrad", Category::Conv),
@@ -287,6 +294,8 @@ const RULES: &[Rule<Category>] = &[
     head("topk", Category::Sort),
     head("sort", Category::Sort),
     head("scan", Category::Scan),
+    anywhere("wrapped_scan_config", Category::Scan),
+    head("devicecompact", Category::Scan),
     head("cumsum", Category::Scan),
     head("distribution_", Category::Random),
     head("curand", Category::Random),
@@ -296,6 +305,8 @@ const RULES: &[Rule<Category>] = &[
     head("embedding", Category::Embedding),
     head("elementwise_kernel_with_index", Category::Elementwise),
     head("index", Category::Index),
+    head("position_kernel", Category::Index),
+    head("resolve_future_token_ids", Category::Index),
     head("indices", Category::Index),
     head("gather", Category::Index),
     head("scatter", Category::Index),
@@ -439,6 +450,10 @@ mod tests {
         ("triton_red_fused_add_mean_mul_pow_rsqrt_1", Norm),
         // cuDNN
         ("volta_scudnn_128x64_relu_interior_nn_v1", Conv),
+        ("cask_cudnn::computeOffsetsKernel(cask_cudnn::ComputeOffsetsParams)", Conv),
+        ("void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernel<float, float>(long, long)", Norm),
+        ("void rocprim::ROCPRIM_400200_NS::detail::trampoline_kernel<rocprim::ROCPRIM_400200_NS::detail::wrapped_scan_config<int>>(int)", Scan),
+        ("void (anonymous namespace)::resolve_future_token_ids_kernel<long>(long*, long const*, unsigned long)", Index),
         ("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float)", Norm),
         ("void cudnn::ops::scalePackedTensor_kernel<float, float>(cudnnTensor4dStruct, float*, float)", Elementwise),
         // fbgemm
@@ -447,7 +462,7 @@ mod tests {
         ("void split_embedding_codegen_forward_unweighted_kernel<float, float>(int)", Embedding),
         // XLA
         ("gemm_fusion_dot_12", Gemm),
-        ("redzone_checker_kernel", Reduce),
+        ("redzone_checker_kernel", Autotune),
         ("input_reduce_fusion_3", Reduce),
         ("loop_add_multiply_fusion", Elementwise),
         ("wrapped_convert", Copy),

@@ -4,7 +4,6 @@
 //! differ. [`canonical`] maps every spelling to one, so that a timeline and its counters can be joined.
 //! [`classify`] reads the purpose and the library from any of the spellings by the tables in this module.
 
-mod brief;
 mod canonical;
 mod category;
 pub(crate) mod demangle;
@@ -12,7 +11,6 @@ mod library;
 mod spelling;
 mod token;
 
-pub use brief::brief;
 pub use canonical::canonical;
 pub use category::Category;
 pub use library::Library;

@@ -136,7 +136,9 @@ fn value(part: Nanos, whole: Nanos) -> String {
     if whole.0 <= 0 {
         return part.to_string();
     }
-    format!("{part} · {}", Percent(part.0 as f64 / whole.0 as f64))
+    // The time has the sign.
+    let share = part.0.unsigned_abs() as f64 / whole.0 as f64;
+    format!("{part} · {}", Percent(share))
 }
 
 #[cfg(test)]

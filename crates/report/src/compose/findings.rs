@@ -115,7 +115,10 @@ fn anchors(finding: &Finding, phase: Option<&PhaseAnalysis>) -> Vec<(String, &'s
         "inefficiency" if of == "gemm_shapes" => vec![("gemms".to_owned(), "GEMM shapes")],
         "inefficiency" => vec![(format!("operators-{phase}-{}", key(of)), "operator row")],
         "extra" | "fusion" => vec![(format!("unmatched-{phase}"), "overhead ops")],
-        "copies" => vec![(format!("waterfall-{phase}"), "waterfall row")],
+        "copies" => vec![
+            (format!("copies-{phase}"), "copies"),
+            (format!("waterfall-{phase}"), "waterfall row"),
+        ],
         "batching" | "quantize_weights" | "faster_format" => {
             vec![(format!("roofline-{phase}"), "roofline row")]
         }

@@ -2,13 +2,15 @@
 
 use llmprof_units::{Count, Nanos, Percent, significant};
 
-use crate::analyzed::{Analysis, KernelRow, LaunchRow, TraceAnalysis};
+use crate::analyzed::{Analysis, KernelRow, LaunchRow, PhaseAnalysis, TraceAnalysis};
 use crate::document::{Align, Cell, Column, Document, Table};
 use crate::kernel_label::kernel_label;
-use crate::text::dash;
+use crate::text::{dash, kernels as text};
 
 /// Kernels in `report.md`; `kernels.md` and the page have more.
 const MOST_IN_REPORT: usize = 15;
+/// Kernels of a phase in `report.md`.
+const MOST_IN_PHASE: usize = 8;
 /// Kernels in `kernels.md`; `kernels.csv` has all.
 const MOST_IN_DOCUMENT: usize = 200;
 /// Rows of the page's table.
@@ -36,6 +38,49 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     let mut table = by_name(&timeline.kernels, MOST_ON_PAGE);
     table.rows_in_text = MOST_IN_REPORT;
     section.table(table);
+    // One phase that is all of the trace has the same shares.
+    let phases = analysis.phases.iter().filter(|phase| {
+        let traced = phase.traced.as_ref();
+        traced.is_some_and(|traced| !traced.is_whole_trace && !traced.longest_kernels.is_empty())
+    });
+    for phase in phases {
+        section.heading(text::in_phase(phase.name()));
+        section.table(by_phase(phase));
+    }
+}
+
+/// The kernels with most time in a phase, with their share of it.
+fn by_phase(phase: &PhaseAnalysis) -> Table {
+    let headers = [
+        "Kernel",
+        "Category",
+        "Calls",
+        "Time",
+        "Share of GPU time",
+        "Share of wall time",
+    ];
+    let mut table = Table::new(&headers, 2);
+    let waterfall = &phase.waterfall;
+    let kernels = phase
+        .traced
+        .iter()
+        .flat_map(|traced| &traced.longest_kernels);
+    for kernel in kernels {
+        let share = |whole: Nanos| {
+            let share = kernel.time_ns.0 as f64 / whole.0.max(1) as f64;
+            Cell::from(Percent(share).to_string())
+        };
+        table.row([
+            name(&kernel.name),
+            Cell::from(kernel.category.to_string()),
+            Cell::from(kernel.calls.to_string()),
+            Cell::from(kernel.time_ns.to_string()),
+            share(waterfall.sum_ns),
+            share(waterfall.wall_ns),
+        ]);
+    }
+    table.rows_in_text = MOST_IN_PHASE;
+    table
 }
 
 /// `kernels.md`; nothing where the trace has no kernels.
@@ -56,9 +101,7 @@ pub fn kernels(analysis: &Analysis) -> Option<Document> {
         .section("names", "By name")
         .table(by_name(&timeline.kernels, MOST_IN_DOCUMENT));
     let section = document.section("launches", "Launch configurations");
-    section.paragraph(
-        "Occupancy is theoretical: resident warps ÷ the most an SM can hold. A grid below 1 wave leaves SMs without work.",
-    );
+    section.paragraph(text::OCCUPANCY);
     section.table(launches(&timeline.kernels));
     Some(document)
 }

@@ -5,6 +5,7 @@
 
 mod communication;
 pub mod compare;
+mod copies;
 mod counters;
 mod curves;
 mod derived_kernels;
@@ -148,6 +149,7 @@ impl Report<'_> {
         roofline::add(document, analysis, self.device);
         operators::add(document, analysis);
         kernels::add(document, analysis);
+        copies::add(document, analysis);
         gemms::add(document, analysis);
         graphs::add(document, analysis);
         modules::add(document, analysis);

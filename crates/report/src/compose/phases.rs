@@ -3,8 +3,8 @@
 use llmprof_units::{Percent, Times};
 
 use crate::analyzed::Analysis;
-use crate::document::{Document, Table, key};
-use crate::text::{dash, phases as text};
+use crate::document::{Cell, Document, Table, key};
+use crate::text::phases as text;
 
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     if analysis.phases.is_empty() {
@@ -32,26 +32,22 @@ fn table(analysis: &Analysis) -> Table {
         2,
     );
     for phase in &analysis.phases {
-        let percent =
-            |value: Option<f64>| value.map_or_else(dash, |value| Percent(value).to_string());
+        let known = |text: Option<String>| text.map_or(Cell::Missing, Cell::from);
+        let percent = |value: Option<f64>| known(value.map(|value| Percent(value).to_string()));
         let used = phase
             .plain_utilization
             .as_ref()
             .or(phase.utilization.as_ref());
-        let plain = phase.plain_wall();
-        let overhead = phase.capture_ratio;
-        table.keyed(
-            format!("phase-{}", key(phase.name())),
-            [
-                phase.name().to_owned(),
-                text::class(phase),
-                plain.map_or_else(dash, |wall| wall.to_string()),
-                phase.waterfall.wall_ns.to_string(),
-                overhead.map_or_else(dash, |ratio| Times(ratio).to_string()),
-                percent(used.and_then(|used| used.mfu)),
-                percent(used.and_then(|used| used.mbu)),
-            ],
-        );
+        let cells = vec![
+            Cell::from(phase.name().to_owned()),
+            Cell::from(text::class(phase)),
+            known(phase.plain_wall().map(|wall| wall.to_string())),
+            Cell::from(phase.waterfall.wall_ns.to_string()),
+            known(phase.capture_ratio.map(|ratio| Times(ratio).to_string())),
+            percent(used.and_then(|used| used.mfu)),
+            percent(used.and_then(|used| used.mbu)),
+        ];
+        table.push(Some(format!("phase-{}", key(phase.name()))), cells);
     }
-    table
+    table.without_empty_columns()
 }

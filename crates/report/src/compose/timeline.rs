@@ -25,7 +25,9 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, trace: Option<&T
     let section = document.section("timeline", "Timeline of the profiled pass");
     section.chart("timeline", Drawing::Timeline(drawn.timeline));
     let mut facts = text::trace::facts(found);
-    facts.extend(analysis.graphs.as_ref().and_then(text::graphs::covered));
+    let device_time = found.totals.device_time_ns;
+    let graphs = analysis.graphs.as_ref();
+    facts.extend(graphs.and_then(|graphs| text::graphs::covered(graphs, device_time)));
     section.list(facts);
 }
 

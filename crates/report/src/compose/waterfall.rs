@@ -21,7 +21,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     for phase in &analysis.phases {
         section.chart(
             format!("waterfall_{}", key(phase.name())),
-            Drawing::Waterfall(chart(phase)),
+            Drawing::Waterfall(chart(phase, words::matched(analysis))),
         );
     }
     section.paragraph(words::parts(analysis));
@@ -32,7 +32,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     traced(section, analysis);
 }
 
-fn chart(phase: &PhaseAnalysis) -> Waterfall {
+fn chart(phase: &PhaseAnalysis, matched: &str) -> Waterfall {
     let part = |label: &str, duration_ns: Nanos, kind| WaterfallPart {
         label: label.to_owned(),
         duration_ns,
@@ -44,11 +44,7 @@ fn chart(phase: &PhaseAnalysis) -> Waterfall {
             part(words::ROOFLINE, roofline, PartKind::Roofline),
             part(words::INEFFICIENCY, rest, PartKind::Inefficiency),
         ],
-        _ => vec![part(
-            words::MATCHED,
-            waterfall.matched_ns,
-            PartKind::Inefficiency,
-        )],
+        _ => vec![part(matched, waterfall.matched_ns, PartKind::Inefficiency)],
     };
     parts.extend([
         part(words::OVERHEAD, waterfall.extra_ns, PartKind::Overhead),
@@ -95,7 +91,11 @@ fn table(analysis: &Analysis) -> Table {
     if has_roofline {
         headers.extend(["Roofline time", "Kernel inefficiency"]);
     } else {
-        headers.push("Matched ops");
+        headers.push(if analysis.family.is_some() {
+            "Matched ops"
+        } else {
+            "Compute ops"
+        });
     }
     headers.extend(["Overhead ops", "Copies"]);
     let communicates = words::has_communication(analysis);

@@ -2,6 +2,7 @@
 
 use llmprof_units::Times;
 
+use super::slices;
 use crate::analyzed::Assumption;
 
 pub fn assumption(assumption: &Assumption) -> String {
@@ -72,6 +73,17 @@ pub fn assumption(assumption: &Assumption) -> String {
             "Times include the profiler's overhead, since no pass ran without it: {}; GPU-bound work is slowed by a few percent.",
             slowed_by(tool.as_deref())
         ),
+        Assumption::BetweenSlices { phases } => {
+            let phases: Vec<String> = phases
+                .iter()
+                .map(|phase| slices::between(&phase.phase, &phase.steps))
+                .collect();
+            format!(
+                "What recording costs is measured by what ran between slices: {} (medians). Idle, MFU, MBU and speedups use the time \
+                 without recording; the waterfall is of the recorded time.",
+                phases.join("; ")
+            )
+        }
     }
 }
 

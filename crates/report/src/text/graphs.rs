@@ -1,8 +1,8 @@
 //! CUDA and HIP graphs.
 
-use llmprof_units::{Count, Percent};
+use llmprof_units::{Count, Nanos, Percent};
 
-use crate::analyzed::{GraphAnalysis, GraphSource};
+use crate::analyzed::{GraphAnalysis, GraphSource, GraphWay};
 
 /// How much ran in graphs, and what leads it back.
 pub fn basis(graphs: &GraphAnalysis) -> String {
@@ -12,33 +12,55 @@ pub fn basis(graphs: &GraphAnalysis) -> String {
         Count(graphs.events, "graph node"),
         graphs.device_ns
     );
-    let covered = Percent(graphs.covered());
-    let source = match graphs.source {
-        Some(GraphSource::CaptureTrace) => format!(
-            "{covered} of that time is attributed to the ops seen at capture: {} recorded, matched to launches by number of nodes, kernel names \
-             where the calls name them, batch size and order.",
+    if graphs.ways.is_empty() {
+        return format!("{ran} Nothing says which ops these kernels were captured from.");
+    }
+    let ways: Vec<String> = graphs.ways.iter().map(|found| way(graphs, found)).collect();
+    let rest = Percent(1.0 - graphs.covered());
+    let rest = if graphs.covered_ns < graphs.device_ns {
+        format!(" {rest} of that time is attributed to nothing.")
+    } else {
+        String::new()
+    };
+    format!("{ran} {}{rest}", ways.join(" "))
+}
+
+/// How one source leads kernels back, and how much time it covers.
+fn way(graphs: &GraphAnalysis, found: &GraphWay) -> String {
+    let share = found.covered_ns.0 as f64 / graphs.device_ns.0.max(1) as f64;
+    let (time, share) = (found.covered_ns, Percent(share));
+    match found.source {
+        GraphSource::CaptureTrace => format!(
+            "Capture trace: {time} ({share}) is attributed to the ops that were recorded while graphs were captured ({}; a launch replays the capture \
+             with as many nodes, the same kernels where they are named, the same batch size, in the order of capture).",
             Count(graphs.captures, "stream capture")
         ),
-        Some(GraphSource::NodeIds) => {
-            format!(
-                "{covered} of that time is attributed by graph node ids to the ranges that were open at capture."
-            )
-        }
-        Some(GraphSource::ModelSequence) => format!(
-            "{covered} of that time is attributed by aligning the kernel sequence with the operators of the model: no capture and no node \
-             ids are recorded. Shapes are those of the workload."
+        GraphSource::NodeIds => format!(
+            "Node ids: {time} ({share}) is attributed to the ranges that were open when its graph node was captured."
         ),
-        None => "Nothing says which ops these kernels were captured from.".to_owned(),
-    };
-    format!("{ran} {source}")
+        GraphSource::ModelSequence => format!(
+            "Model: {time} ({share}) is attributed by aligning the kernel sequence with the operators of the model, since neither a capture nor node \
+             ids are recorded for it. Shapes are those of the workload."
+        ),
+    }
 }
 
 /// One fact beside those of the trace, where kernels of graphs were led back.
-pub(crate) fn covered(graphs: &GraphAnalysis) -> Option<String> {
-    graphs.source?;
+pub(crate) fn covered(graphs: &GraphAnalysis, device_time: Nanos) -> Option<String> {
+    let source = match graphs.source? {
+        GraphSource::CaptureTrace => "the capture trace",
+        GraphSource::NodeIds => "graph node ids",
+        GraphSource::ModelSequence => "the model's operators in order",
+    };
+    let others = if graphs.ways.len() > 1 {
+        ", most of it"
+    } else {
+        ""
+    };
     Some(format!(
-        "Kernels of graphs took {}; {} of that is attributed to what was captured.",
+        "Kernels of graphs took {} ({} of GPU time); {} of that is attributed to ops or modules{others} by {source}.",
         graphs.device_ns,
+        Percent(graphs.device_ns.0 as f64 / device_time.0.max(1) as f64),
         Percent(graphs.covered())
     ))
 }

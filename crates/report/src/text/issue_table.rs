@@ -56,6 +56,7 @@ impl Row {
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
+    Row::new("analysis.autotuning", "XLA's autotuner ran {kernels:kernel} ({time_ns:ns}) to choose among candidates: compilation, in no step"),
     Row::new("analysis.training", "backward or optimizer ops were recorded: this is training, and terms of inference (TTFT, TPOT, prefill, decode) do not apply"),
     Row::new("invariant.other_model", "the trace looks tokens up in a table of {trace}, the model has one of {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json"),
@@ -262,6 +263,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("run.unmatched_operators", "{phase}: operator calls not matched to theory, first `{path}`: {reason:unmatched}"),
     Row::new("run.missing_operators", "{phase}: operators of theory have no event of their own, first `{path}`: fused into others, or not recorded").when("fused", "true"),
     Row::new("run.missing_operators", "{phase}: operators of theory did not run, first `{path}`"),
+    Row::new("hardware.by_figures", "the trace names no device; {units} SMs or CUs and {memory_bytes:bytes} of memory are those of `{device}`"),
+    Row::new("hardware.ambiguous", "no roofline times: the trace names no device, and {units} SMs or CUs and {memory_bytes:bytes} of memory are those of {devices}")
+        .hint("name one: --device NAME"),
+    Row::new("hardware.not_described", "no roofline times: the trace names no device, and no device file has {units} SMs or CUs and {memory_bytes:bytes} of memory")
+        .hint("name one, or a file of your own: --device NAME|FILE.yaml"),
     Row::new("hardware.unknown", "no roofline times: no device file for `{name}`")
         .hint("--device NAME names another device"),
     Row::new("power.limit_set", "GPU {gpu}: power limit {limit_w:watts} while the run lasted, {before_w:watts} before and after it"),

@@ -278,12 +278,9 @@ fn occupancy(row: &CountedLaunch) -> Option<String> {
     let mut text = format!("Occupancy {} %", significant(achieved));
     if let Some(theoretical) = row.percentage("theoretical_occupancy_pct") {
         text += &format!(" of {} % possible", significant(theoretical));
-        if let Some(limiter) = row
-            .occupancy_limiter
-            .as_ref()
-            .filter(|_| theoretical < 99.5)
-        {
-            text += &format!(", limited by {}", limiter.replace('_', " "));
+        let limiters = row.occupancy_limiters.join(" and ").replace('_', " ");
+        if !limiters.is_empty() && theoretical < 99.5 {
+            text += &format!(", limited by {limiters}");
         }
     }
     let fill = &row.fill;
@@ -381,10 +378,11 @@ fn more_warps(row: &CountedLaunch) -> &'static str {
     let is_free = theoretical
         .zip(row.percentage("achieved_occupancy_pct"))
         .is_some_and(|(possible, achieved)| achieved < 0.5 * possible);
-    match row.occupancy_limiter.as_deref() {
+    let limiters: Vec<&str> = row.occupancy_limiters.iter().map(String::as_str).collect();
+    match limiters.as_slice() {
         _ if few_blocks || is_free => "a larger grid (batch, split-K or split-KV), or fusion.",
-        Some("registers") => "fewer registers per thread, or fusion.",
-        Some("shared_memory") => "less shared memory per block, or fusion.",
+        ["registers"] => "fewer registers per thread, or fusion.",
+        ["shared_memory"] => "less shared memory per block, or fusion.",
         _ => "larger grids, fewer registers or less shared memory per block, or fusion.",
     }
 }

@@ -3,9 +3,11 @@
 //! Analyses hand over codes and values; what they mean in words is decided here, in the words of GPU performance engineers.
 
 mod assumptions;
+pub mod bench;
 pub(crate) mod bottleneck;
 pub mod communication;
 pub mod compare;
+pub(crate) mod copies;
 pub mod counters;
 mod findings;
 pub(crate) mod gallery;
@@ -14,6 +16,7 @@ pub mod graphs;
 pub mod issue_table;
 mod issues;
 pub mod kernel_report;
+pub(crate) mod kernels;
 pub mod latency;
 pub mod load;
 pub mod memory;
@@ -21,6 +24,7 @@ pub mod modules;
 pub mod phases;
 pub mod predict;
 pub mod ranks;
+pub mod simulate;
 pub mod slices;
 pub mod stakeholder;
 pub mod statics;

@@ -10,7 +10,7 @@ pub fn line(phase: &PhaseAnalysis) -> String {
     let waterfall = &phase.waterfall;
     let judged = phase.judged_wall();
     let share = |part: Nanos| Percent(part.0 as f64 / judged.0.max(1) as f64);
-    let wall = phase.plain_wall_ns.unwrap_or(waterfall.wall_ns);
+    let wall = phase.whole_wall();
     let mut parts = vec![class(phase)];
     if phase.judged_idle().0 > 0 {
         let idle = share(phase.judged_idle());
@@ -79,10 +79,14 @@ pub fn why(phase: &PhaseAnalysis) -> String {
 pub fn overhead(analysis: &Analysis) -> Option<String> {
     let mut phases = analysis.phases.iter();
     phases.find(|phase| phase.capture_ratio.is_some())?;
-    Some(
+    Some(if analysis.latency.measured_in.is_some() {
         "Profiling overhead is the wall time of the profiled pass ÷ that of the plain passes. Both vary from pass to pass."
-            .to_owned(),
-    )
+            .to_owned()
+    } else {
+        "Profiling overhead is the median time of what was recorded ÷ that of the same range between slices; wall times are of what was \
+         recorded, as it is and divided by that."
+            .to_owned()
+    })
 }
 
 /// Where the bytes of a step can stay.
@@ -111,10 +115,10 @@ pub fn roofline_basis(analysis: &Analysis) -> String {
         "Arithmetic intensity is FLOPs ÷ minimum DRAM traffic; below the ridge point memory limits, above it compute. Roofline time \
          is Σ over operators of max(FLOPs ÷ peak, bytes ÷ bandwidth); with perfect overlap across operators it is max(Σ FLOPs ÷ \
          peak, Σ bytes ÷ bandwidth). Shares are of the wall time of the {}.",
-        if is_plain {
-            "plain passes"
-        } else {
-            "profiled pass"
+        match (is_plain, analysis.latency.measured_in) {
+            (true, Some(_)) => "plain passes",
+            (true, None) => "same steps between slices",
+            (false, _) => "profiled pass",
         }
     )
 }

@@ -159,7 +159,7 @@ pub fn slowest(ranks: &RanksAnalysis) -> Vec<String> {
         return lines;
     }
     lines.push(format!(
-        "Before these collectives {noun} {} spent, beside {}: {}.",
+        "What took longer on {noun} {} before these collectives than on {}: {}.",
         found.rank,
         if ranks.ranks.len() == 2 {
             format!("the other {noun}")
@@ -178,16 +178,16 @@ pub fn slowest(ranks: &RanksAnalysis) -> Vec<String> {
 
 fn difference(found: &Difference) -> String {
     match &found.name {
-        None => format!("idle {} instead of {}", found.time_ns, found.others_ns),
+        None => format!("GPU idle, {} against {}", found.time_ns, found.others_ns),
         Some(name) => {
             let name = crate::kernel_label::kernel_label(name);
             let calls = if found.calls == found.others_calls {
                 String::new()
             } else {
-                format!(" ({} calls instead of {})", found.calls, found.others_calls)
+                format!(" ({} calls against {})", found.calls, found.others_calls)
             };
             format!(
-                "`{name}` {} instead of {}{calls}",
+                "`{name}`, {} against {}{calls}",
                 found.time_ns, found.others_ns
             )
         }

@@ -44,7 +44,13 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
     let is_timed = latency.decode_tokens_per_s.is_some();
     for phase in analysis.phases.iter().filter(|_| !is_timed) {
         let traced = phase.traced.as_ref();
-        if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {
+        if let Some(plain) = traced.and_then(|traced| traced.between_slices.as_ref()) {
+            lines.push(format!(
+                "A step of {} took {} while nothing was recorded.",
+                phase.name(),
+                plain.plain_ns
+            ));
+        } else if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {
             lines.push(format!(
                 "A step of {} took {} on average.",
                 phase.name(),
@@ -65,6 +71,7 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
         Some(PhaseClass::HostBound) => "waits for the software around the model",
         Some(PhaseClass::LatencyBound) => "does work in pieces that are too small for the machine",
         Some(PhaseClass::CommunicationBound) => "waits for machines to exchange data",
+        Some(PhaseClass::CopyBound) => "spends its time copying data from one memory to another",
         Some(PhaseClass::Throttled) => {
             "runs slower because the machine protects itself from heat or power"
         }

@@ -1,15 +1,15 @@
 //! The first lines of a report: title, workload, result.
 
 use llmprof_analysis::stats::Summary;
+use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_LATENCY, QUEUED_GAP, UNKNOWN};
 use llmprof_units::{Count, Nanos, Percent, significant};
 
-use super::{figure, phases, ranks, slices, steps, time};
+use super::{figure, phases, ranks, slices, steps, time, waterfall};
 use crate::analyzed::{Analysis, Evidence, Measure, PhaseAnalysis, PhaseSource, TraceAnalysis};
+use crate::kernel_label::kernel_label;
 
 /// Patterns of steps in the summary.
 const MOST_PATTERNS: usize = 2;
-/// One part in so many of a trace is worth a word.
-const NOTICED_PART: i64 = 50;
 /// An interval wider than this share of its mean is part of the result.
 const NOTICED_SPREAD: f64 = 0.05;
 /// Phases below one part in so many of all phases share a line.
@@ -31,10 +31,7 @@ pub fn subtitle(analysis: &Analysis) -> String {
     let imported = analysis.timeline.is_some() && analysis.latency.measured_in.is_none();
     let Some(workload) = &analysis.workload else {
         return if imported {
-            format!(
-                "{}: times include the profiler's overhead.",
-                origin(analysis)
-            )
+            format!("{}: {}.", origin(analysis), overhead(analysis))
         } else {
             String::new()
         };
@@ -56,20 +53,32 @@ pub fn subtitle(analysis: &Analysis) -> String {
             ("labels", "step")
         };
         return format!(
-            "{}: times include the profiler's overhead. Roofline times from the {source} of {}{family}.",
+            "{}: {}. Roofline times from the {source} of {}{family}.",
             origin(analysis),
+            overhead(analysis),
             Count(labelled, what)
         );
     }
     if imported {
         return format!(
-            "{}: times include the profiler's overhead. Roofline times for {input}{family}.",
-            origin(analysis)
+            "{}: {}. Roofline times for {input}{family}.",
+            origin(analysis),
+            overhead(analysis)
         );
     }
     let output = Count(workload.new_tokens, "new token");
     let (first, rest) = input.split_at(1);
     format!("{}{rest}, {output}{family}.", first.to_uppercase())
+}
+
+/// Whether times of a trace that no plain pass accompanies include its profiler.
+fn overhead(analysis: &Analysis) -> &'static str {
+    let is_plain = |phase: &PhaseAnalysis| phase.plain_wall().is_some();
+    if !analysis.phases.is_empty() && analysis.phases.iter().all(is_plain) {
+        "sampled in slices, profiling overhead taken off by what ran between them"
+    } else {
+        "times include the profiler's overhead"
+    }
 }
 
 /// Where a trace that no run measured comes from.
@@ -89,6 +98,7 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
     let mut lines = vec![result(analysis)];
     lines.retain(|line| !line.is_empty());
     lines.extend(phase_lines(analysis));
+    lines.extend(between_phases(analysis));
     lines.extend(ranks::line(analysis));
     lines.extend(slices::lines(analysis));
     lines.extend(first_use(analysis));
@@ -112,7 +122,7 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
 
 /// One line per phase; those that take hardly any time share one.
 fn phase_lines(analysis: &Analysis) -> Vec<String> {
-    let wall = |phase: &PhaseAnalysis| phase.plain_wall_ns.unwrap_or(phase.waterfall.wall_ns).0;
+    let wall = |phase: &PhaseAnalysis| phase.whole_wall().0;
     let all: i64 = analysis.phases.iter().map(wall).sum();
     let is_small = |phase: &PhaseAnalysis| wall(phase).saturating_mul(NEGLIGIBLE_PART) < all;
     let (small, large): (Vec<_>, Vec<_>) =
@@ -204,7 +214,8 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
         Nanos(whole).to_string()
     };
     let mut parts = vec![format!("GPU busy {busy} of {of_each} {note}")];
-    parts.extend(outside_phases(timeline).map(|time| format!("{time} outside the phases")));
+    let outside = timeline.outside.as_ref();
+    parts.extend(outside.map(|outside| format!("{} outside the phases", outside.total_ns)));
     parts.push(format!(
         "{} ({})",
         Count(totals.kernels, "kernel"),
@@ -213,29 +224,54 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
     parts
 }
 
-/// Time of the trace in no phase, where it is worth a word. What lies between slices was not recorded.
-fn outside_phases(timeline: &TraceAnalysis) -> Option<Nanos> {
-    if timeline.scaled.is_some() || timeline.phase_source == PhaseSource::Whole {
-        return None;
+/// The longest time between phases: what surrounds it, and what the host did in it.
+fn between_phases(analysis: &Analysis) -> Option<String> {
+    let gap = &analysis.timeline.as_deref()?.outside.as_ref()?.longest;
+    let place = match (&gap.after_phase, &gap.before_phase) {
+        (Some(after), Some(before)) if after == before => format!("between two `{after}`"),
+        (Some(after), Some(before)) => format!("between `{after}` and `{before}`"),
+        (None, Some(before)) => format!("before the first `{before}`"),
+        (Some(after), None) => format!("after the last `{after}`"),
+        (None, None) => "in no phase".to_owned(),
+    };
+    let event = |what: &str, name: &Option<String>| {
+        let name = name.as_ref()?;
+        Some(format!("{what} {}", kernel_label(name)))
+    };
+    let around: Vec<String> = [
+        event("after", &gap.after_event),
+        event("before", &gap.before_event),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let busy = Percent(gap.busy_ns.0 as f64 / gap.span_ns.0.max(1) as f64);
+    let mut parts = vec![format!("GPU busy {busy}")];
+    if gap.launched_before_ns.0 > gap.busy_ns.0 / 2 {
+        parts.push("mostly kernels launched before the recording".to_owned());
     }
-    let windows = timeline.phases.iter().flat_map(|phase| &phase.windows);
-    let mut windows: Vec<(i64, i64)> = windows
-        .map(|window| {
-            (
-                window.start_ns.0,
-                window.start_ns.0.saturating_add(window.span_ns.0),
-            )
-        })
-        .collect();
-    windows.sort_unstable();
-    let (mut inside, mut reached) = (0_i64, i64::MIN);
-    for (start, end) in windows {
-        inside = inside.saturating_add((end - start.max(reached)).max(0));
-        reached = reached.max(end);
-    }
-    let span = timeline.totals.device_span_ns.0;
-    let outside = span.saturating_sub(inside);
-    (outside.saturating_mul(NOTICED_PART) > span).then_some(Nanos(outside))
+    let causes = [
+        (gap.idle.host_sync_ns, HOST_SYNC),
+        (gap.idle.host_busy_ns, HOST_BUSY),
+        (gap.idle.launch_latency_ns, LAUNCH_LATENCY),
+        (gap.idle.queued_gap_ns, QUEUED_GAP),
+        (gap.idle.unknown_ns, UNKNOWN),
+    ];
+    let longest = causes.into_iter().max_by_key(|(time, _)| *time);
+    let idle = gap.span_ns.0.saturating_sub(gap.busy_ns.0);
+    // A gap that is busy has no cause to name.
+    let longest = longest.filter(|(time, _)| time.0 > idle / 2 && idle > gap.span_ns.0 / 2);
+    parts.extend(longest.map(|(time, cause)| format!("idle {time}: {}", waterfall::cause(cause))));
+    parts.extend(gap.host_operator.as_ref().map(|name| {
+        let name = kernel_label(name);
+        format!("host longest in `{name}` ({})", gap.host_operator_ns)
+    }));
+    Some(format!(
+        "Longest time outside the phases: {} {place} ({}): {}.",
+        gap.span_ns,
+        around.join(", "),
+        parts.join(", ")
+    ))
 }
 
 /// What the first pass paid once, where that is a finding.

@@ -9,6 +9,8 @@ use crate::analyzed::{Analysis, PhaseAnalysis, TracedPhase};
 pub const ROOFLINE: &str = "roofline time";
 pub const INEFFICIENCY: &str = "kernel inefficiency";
 pub const MATCHED: &str = "matched ops";
+/// What stands in their place where no model says which operators there are.
+pub const COMPUTE: &str = "compute ops";
 pub const OVERHEAD: &str = "overhead ops";
 pub const COPIES: &str = "copies";
 pub const COMMUNICATION: &str = "communication";
@@ -22,11 +24,11 @@ pub fn parts(analysis: &Analysis) -> String {
     let sum = if has_roofline {
         format!("{ROOFLINE} + {INEFFICIENCY}")
     } else {
-        MATCHED.to_owned()
+        matched(analysis).to_owned()
     };
     let matched = match analysis.family {
         None => {
-            "Without a model config, kernels are classified by name: matched ops compute, overhead ops move, fill or reorder data."
+            "Without a model config, ops are classified by kernel name: compute ops calculate, overhead ops move, fill or reorder data."
         }
         Some(_) if has_roofline => {
             "Roofline time is the limit by peak compute and bandwidth of the operators that ran; kernel inefficiency is measured \
@@ -46,6 +48,14 @@ pub fn parts(analysis: &Analysis) -> String {
     format!(
         "Wall time = {sum} + {OVERHEAD} + {COPIES}{communicates} + {UNATTRIBUTED} + {IDLE} − {OVERLAP}, from the profiled pass. {matched} {idle}"
     )
+}
+
+/// The part that a model's operators, or kernels that calculate, take.
+pub(crate) fn matched(analysis: &Analysis) -> &'static str {
+    match analysis.family {
+        Some(_) => MATCHED,
+        None => COMPUTE,
+    }
 }
 
 pub(crate) fn has_roofline(analysis: &Analysis) -> bool {

@@ -1,9 +1,11 @@
-//! The page of a simulation: every sentence of it.
+//! The page of a simulation.
 
+use llmprof_report::text::bench;
+use llmprof_report::text::simulate::{self as text, Fit, Over};
 use llmprof_report::{Document, Table};
-use llmprof_simulate::Summary;
+use llmprof_simulate::{Level, Summary};
 use llmprof_traffic::statistics::Distribution;
-use llmprof_units::{Count, Nanos, Percent, significant};
+use llmprof_units::{Nanos, significant};
 
 use super::{Simulated, step_time::Basis};
 
@@ -11,7 +13,7 @@ use super::{Simulated, step_time::Basis};
 const LISTED: usize = 10;
 
 pub(super) fn document(simulated: &Simulated) -> Document {
-    let mut document = Document::new("Simulated, not measured");
+    let mut document = Document::new(text::TITLE);
     document.subtitle.clone_from(&simulated.load);
     document.summary = summary(simulated);
     let section = document.section("latency", "Latency");
@@ -35,9 +37,9 @@ pub(super) fn document(simulated: &Simulated) -> Document {
         );
         for candidate in candidates.iter().take(LISTED) {
             let s = &candidate.summary;
-            let cell = |value: Option<f64>| value.map_or("–".to_owned(), significant);
+            let cell = bench::number;
             table.row([
-                if candidate.is_met { "met" } else { "not met" }.to_owned(),
+                bench::met(candidate.is_met).to_owned(),
                 candidate.settings.max_num_batched_tokens.to_string(),
                 candidate.settings.max_num_seqs.to_string(),
                 significant(s.request_throughput),
@@ -50,11 +52,8 @@ pub(super) fn document(simulated: &Simulated) -> Document {
             ]);
         }
         let section = document.section("settings", "Settings");
-        section.paragraph(format!(
-            "The best {} of {} settings, by objectives met, goodput, TTFT p99 and TPOT; latencies in ms.",
-            LISTED.min(candidates.len()),
-            candidates.len()
-        ));
+        let listed = LISTED.min(candidates.len());
+        section.paragraph(text::settings_basis(listed, candidates.len()));
         section.table(table);
     }
     document.section("basis", "Basis").list(basis(simulated));
@@ -68,62 +67,33 @@ fn summary(simulated: &Simulated) -> Vec<String> {
     if let Some(found) = &simulated.replicas {
         let slos: Vec<&str> = simulated.slos.iter().map(|slo| slo.slo.as_str()).collect();
         let slos = slos.join(" and ");
-        lines.push(match found.fewest {
-            Some(count) => format!(
-                "{} ({}) meet {slos}; fewer do not.",
-                Count(count, "replica"),
-                Count(simulated.gpus, "GPU")
-            ),
-            None => format!("Not even {} replicas meet {slos}.", found.tried),
-        });
+        lines.push(text::replicas(
+            found.fewest,
+            simulated.gpus,
+            found.tried,
+            &slos,
+        ));
     }
     if simulated.candidates.is_some() {
-        lines.push(format!(
-            "Best settings: --max-num-batched-tokens {} --max-num-seqs {}.",
-            simulated.settings.max_num_batched_tokens, simulated.settings.max_num_seqs
+        let settings = &simulated.settings;
+        lines.push(text::best_settings(
+            settings.max_num_batched_tokens,
+            settings.max_num_seqs,
         ));
     }
-    let named = [
-        ("TTFT", s.ttft_ms),
-        ("TPOT", s.tpot_ms),
-        ("latency", s.e2e_ms),
-    ];
-    let shown: Vec<String> = named
-        .into_iter()
-        .filter_map(|(name, found)| {
-            let found = found?;
-            let (p50, p99) = (significant(found.p50), significant(found.p99));
-            Some(format!("{name} {p50} ms (p99 {p99})"))
-        })
-        .collect();
-    lines.push(if shown.is_empty() {
-        "No request has a result.".to_owned()
-    } else {
-        format!("{}.", shown.join(", "))
-    });
-    let goodput = s.goodput.map_or(String::new(), |goodput| {
-        format!(", goodput {} requests/s", significant(goodput))
-    });
-    lines.push(format!(
-        "{} requests/s, {} output tokens/s{goodput}; {} completed in {} s.",
-        significant(s.request_throughput),
-        significant(s.output_throughput),
+    lines.push(bench::latencies(s.ttft_ms, s.tpot_ms, s.e2e_ms));
+    lines.push(text::throughput(
+        s.request_throughput,
+        s.output_throughput,
+        s.goodput,
         s.completed,
-        significant(s.duration_s)
+        s.duration_s,
     ));
     if s.failed > 0 {
-        lines.push(format!(
-            "{} requests are refused: with their answer they exceed the KV cache or, without chunked prefill, a step.",
-            s.failed
-        ));
+        lines.push(text::refused(s.failed));
     }
-    for slo in &simulated.slos {
-        let value = slo.value_ms.map_or("not known".to_owned(), |value| {
-            format!("{} ms", significant(value))
-        });
-        let verdict = if slo.is_met { "met" } else { "not met" };
-        lines.push(format!("{}: {verdict} ({value}).", slo.slo));
-    }
+    let objectives = simulated.slos.iter();
+    lines.extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms)));
     lines
 }
 
@@ -151,80 +121,59 @@ fn latencies(summary: &Summary) -> Table {
 }
 
 fn engine(s: &Summary) -> Vec<String> {
+    let over = |level: Level| Over {
+        mean: level.mean,
+        max: level.max,
+    };
     vec![
-        format!(
-            "{} on {}, busy {} of the time; {} sequences run in a step (most {}), {} requests wait (most {}).",
-            Count(s.steps, "step"),
-            Count(s.replicas, "replica"),
-            Percent(s.busy_share),
-            significant(s.running.mean),
-            s.running.max,
-            significant(s.waiting.mean),
-            s.waiting.max
+        text::steps(
+            s.steps,
+            s.replicas,
+            s.busy_share,
+            over(s.running),
+            over(s.waiting),
         ),
-        format!(
-            "KV cache {} full on average, {} at most; {} preemptions threw {} tokens away; the prefix cache had {} of {} prompt tokens.",
-            Percent(s.kv_usage.mean),
-            Percent(s.kv_usage.max),
+        text::kv_cache(
+            over(s.kv_usage),
             s.preemptions,
             s.discarded_tokens,
             s.cached_tokens,
-            s.total_input_tokens
+            s.total_input_tokens,
         ),
     ]
 }
 
 fn basis(simulated: &Simulated) -> Vec<String> {
     let settings = &simulated.settings;
-    let mut lines = vec![match &simulated.step_time {
+    let step_time = match &simulated.step_time {
         Basis::Predicted {
             model,
             device,
             efficiencies,
             overhead_ns,
             gpus,
-        } => {
-            let overhead = if *overhead_ns > Nanos(0) {
-                format!(", and {overhead_ns} of the engine a step")
-            } else {
-                String::new()
+        } => text::predicted(model, device, *gpus, efficiencies, *overhead_ns),
+        Basis::Calibrated { trace, calibration } => {
+            let nanos = |ns: f64| Nanos(ns as i64);
+            let fit = Fit {
+                steps: calibration.steps as u64,
+                median_error: calibration.median_error,
+                p90_error: calibration.p90_error,
+                step: nanos(calibration.step_ns),
+                token: nanos(calibration.token_ns),
+                sequence: nanos(calibration.sequence_ns),
+                context_token: nanos(calibration.context_token_ns),
             };
-            let ranks = if *gpus > 1 {
-                format!("{gpus} × ")
-            } else {
-                String::new()
-            };
-            format!(
-                "Step times: predicted for {model} on {ranks}{device} with the efficiencies `{efficiencies}`{overhead}."
-            )
+            text::fitted(trace, &fit)
         }
-        Basis::Calibrated { trace, calibration } => format!(
-            "Step times: fitted to {} engine steps of {trace}; steps left out of the fit are off by {} (median), {} (p90). Step {} + {} a token \
-             + {} a sequence + {} a token of context.",
-            calibration.steps,
-            Percent(calibration.median_error),
-            Percent(calibration.p90_error),
-            Nanos(calibration.step_ns as i64),
-            Nanos(calibration.token_ns as i64),
-            Nanos(calibration.sequence_ns as i64),
-            Nanos(calibration.context_token_ns as i64),
-        ),
-    }];
-    lines.push(format!(
-        "Engine: max_num_batched_tokens {}, max_num_seqs {}, {} KV blocks of {} tokens, chunked prefill {}, prefix caching {}.",
+    };
+    let engine = text::engine(
         settings.max_num_batched_tokens,
         settings.max_num_seqs,
         settings.kv_blocks,
         settings.block_size,
-        on(settings.chunked_prefill),
-        on(settings.prefix_caching)
-    ));
-    lines.push(
-        "Latencies end when the engine has the token: network, tokenization and the client are not in them.".to_owned(),
+        settings.chunked_prefill,
+        settings.prefix_caching,
     );
-    lines
-}
-
-fn on(is_on: bool) -> &'static str {
-    if is_on { "on" } else { "off" }
+    vec![step_time, engine, text::NOT_IN_LATENCIES.to_owned()]
 }

@@ -5,7 +5,7 @@ use llmprof_units::{Count, Percent, Times, significant};
 
 use super::is_waiting;
 use crate::analyzed::{Abstention, Conclusion, Finding};
-use crate::text::{bottleneck, unmatched};
+use crate::text::{bottleneck, copies, unmatched};
 
 pub fn finding(finding: &Finding) -> String {
     match (&finding.conclusion, &finding.abstains) {
@@ -68,14 +68,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             let share = Percent(*share);
             format!("{phase}: overhead ops{by} take {share} of the time; {speedup} without them")
         }
-        Conclusion::Copies {
-            share,
-            is_on_device,
-        } => format!(
-            "{phase}: copies and memsets{} take {} of the time; {speedup} without them",
-            if *is_on_device { " on the GPU" } else { "" },
-            Percent(*share)
-        ),
+        Conclusion::Copies { .. } => copied(phase, conclusion, &speedup),
         Conclusion::Communication {
             exposed_share,
             waiting_share,
@@ -121,6 +114,28 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
         | Conclusion::FirstRange { .. } => first_use(phase, conclusion, factor, &speedup),
         Conclusion::Throttled { .. } => throttled(phase, conclusion),
     }
+}
+
+fn copied(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
+    let Conclusion::Copies {
+        share,
+        is_on_device,
+        is_copy_bound,
+        longest,
+    } = conclusion
+    else {
+        return String::new();
+    };
+    let longest = longest
+        .as_ref()
+        .map(|longest| format!(" ({})", copies::rate(longest)));
+    format!(
+        "{phase}{}: copies and memsets{} take {} of the time{}; {speedup} without them",
+        if *is_copy_bound { " is copy-bound" } else { "" },
+        if *is_on_device { " on the GPU" } else { "" },
+        Percent(*share),
+        longest.unwrap_or_default()
+    )
 }
 
 fn throttled(phase: &str, conclusion: &Conclusion) -> String {

@@ -3,7 +3,7 @@
 use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Percent, Times, significant};
 
 use crate::analyzed::{Derivation, Evidence, Measure};
-use crate::text::{time, waterfall};
+use crate::text::{copies, time, waterfall};
 
 /// `GPU idle: 73.0 % (measured)`.
 pub(crate) fn evidence(evidence: &Evidence) -> String {
@@ -29,6 +29,8 @@ fn what(evidence: &Evidence) -> String {
         Measure::HostOperatorTime => named("idle while the host was in", name),
         Measure::AchievedRate => in_dtype("achieved"),
         Measure::PeakRate => in_dtype("peak"),
+        Measure::CopyRate => named("copies", name.map(copies::of_code)),
+        Measure::LinkRate => named("limit", name),
         other => label(other).to_owned(),
     }
 }
@@ -82,6 +84,9 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::ComputeShare => "compute limit ÷ busy time",
         Measure::MemoryShare => "memory limit ÷ busy time",
         Measure::ExposedCommunicationShare => "exposed communication",
+        Measure::ExposedCopyShare => "busy time in which only copies and memsets run",
+        Measure::CopyRate => "copies",
+        Measure::LinkRate => "limit",
         Measure::SmallKernelShare => "busy time in kernels with fewer blocks than the GPU has SMs",
     }
 }

@@ -9,6 +9,7 @@ use llmprof_units::{Nanos, Times};
 pub use self::conclusion::finding;
 pub(crate) use self::conclusion::{abstention, no_conclusion};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
+use super::copies;
 use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy};
 
 /// What must not be done with several gains.
@@ -51,7 +52,12 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     } else {
         "Expected speedup"
     };
-    Some(format!("{label}: {of} {}.", Times(gain.factor)))
+    let contended = if finding.is_contended {
+        " CPUs were contended while it was measured: on a quiet machine it may be less."
+    } else {
+        ""
+    };
+    Some(format!("{label}: {of} {}.{contended}", Times(gain.factor)))
 }
 
 /// Whether most of the exposed communication is waiting, as the issue `ranks.waiting` has it.
@@ -155,17 +161,10 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             "Knob: torch.compile; avoid casts, concatenations and copies."
         }
         Conclusion::Copies {
-            is_on_device: true, ..
-        } if gpu => {
-            if runtime == Runtime::Gpu(Framework::Xla) {
-                "Knob: unroll `lax.scan` over layers (it slices weights and caches), donate buffers that are updated."
-            } else {
-                "Knob: update buffers in place (preallocated) instead of copying them."
-            }
-        }
-        Conclusion::Copies { .. } if gpu => {
-            "Knob: keep data on the GPU; copy from pinned memory asynchronously."
-        }
+            is_on_device,
+            longest,
+            ..
+        } if gpu => copies::knob(longest.as_ref(), *is_on_device, runtime),
         Conclusion::Communication { waiting_share, .. } => communication(*waiting_share),
         Conclusion::Fusion { .. } if torch => "Knob: torch.compile, or fused kernels.",
         Conclusion::Fusion { .. } => "Knob: fused kernels.",
@@ -247,6 +246,7 @@ mod tests {
             }),
             confidence: Confidence::High,
             abstains: None,
+            is_contended: false,
         }
     }
 
@@ -290,6 +290,8 @@ mod tests {
                 Conclusion::Copies {
                     share: 0.25,
                     is_on_device: true,
+                    is_copy_bound: false,
+                    longest: None,
                 },
                 false
             ),
@@ -337,6 +339,12 @@ mod tests {
         assert_eq!(line(false, Confidence::Low), most);
         let expected = Some("Expected speedup: run 2.65×.".to_owned());
         assert_eq!(line(false, Confidence::Medium), expected);
+        let contended = Finding {
+            is_contended: true,
+            ..sample(idle(None), 2.65, true)
+        };
+        let line = super::gain(&contended, "run").unwrap_or_default();
+        assert!(line.contains("CPUs were contended"), "{line}");
         assert!(!is_noticed(&sample(idle(None), 1.001, true)));
         assert!(is_noticed(&sample(idle(None), 1.01, true)));
     }

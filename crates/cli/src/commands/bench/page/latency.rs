@@ -5,6 +5,7 @@ use llmprof_load::{
 };
 use llmprof_report::{
     Drawing, Section, Table,
+    text::bench,
     view::{Histogram, Mark, Unit},
 };
 use llmprof_units::significant;
@@ -48,25 +49,15 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
             found.count.to_string(),
         ]);
     }
-    section.paragraph(
-        "From the time a request was due, failed requests left out. TPOT is (last − first token) ÷ (output tokens − 1), one value a request; \
-         ITL is the time to each token after the first. Intervals need no shape of the distribution; tokens of one request depend on each \
-         other, so ITL has none, and the 99th percentile needs 368 values.",
-    );
+    section.paragraph(bench::LATENCY_BASIS);
     section.table(table);
     if let Some(steady) = &summary.steady_state {
-        let of = |found: &Option<Distribution>| {
-            found.map_or("–".to_owned(), |d| {
-                format!("{} (p99 {})", significant(d.p50), significant(d.p99))
-            })
-        };
-        section.paragraph(format!(
-            "Steady state, from the first completion to the last request due ({} requests in {} s): {} requests/s, TTFT {} ms, TPOT {} ms.",
+        section.paragraph(bench::steady_state(
             steady.requests,
-            significant(steady.end_s - steady.start_s),
-            significant(steady.request_throughput),
-            of(&steady.ttft_ms),
-            of(&steady.tpot_ms)
+            steady.end_s - steady.start_s,
+            steady.request_throughput,
+            steady.ttft_ms,
+            steady.tpot_ms,
         ));
     }
     let done = || measured.load.requests.iter().filter(|r| r.is_complete());
@@ -117,11 +108,11 @@ pub(super) fn curve(section: &mut Section, sweep: &Sweep) {
         ],
         1,
     );
-    let cell = |value: Option<f64>| value.map_or("–".to_owned(), significant);
+    let cell = bench::number;
     for point in &sweep.points {
         let s = &point.summary;
         table.row([
-            if point.is_met { "met" } else { "not met" }.to_owned(),
+            bench::met(point.is_met).to_owned(),
             significant(point.rate),
             significant(s.request_throughput),
             cell(s.output_throughput),
@@ -133,6 +124,6 @@ pub(super) fn curve(section: &mut Section, sweep: &Sweep) {
             s.failed.to_string(),
         ]);
     }
-    section.paragraph("Each rate has a load of its own, after the one before it was drained. Latencies in ms; the numbers below are those of the highest rate that met the objectives.");
+    section.paragraph(bench::SWEEP_BASIS);
     section.table(table);
 }

@@ -3,7 +3,7 @@
 use llmprof_load::served::{LatencyPart, MeanParts};
 use llmprof_report::{
     Drawing, Section, Table,
-    text::load,
+    text::{bench, load},
     view::{PartKind, Waterfall, WaterfallPart},
 };
 use llmprof_units::{Nanos, Percent};
@@ -46,10 +46,7 @@ pub(super) fn add(section: &mut Section, mean: &MeanParts) {
             Percent(part.mean_ms / mean.e2e_ms).to_string(),
         ]);
     }
-    section.paragraph(format!(
-        "Parts of each of {} requests add up to its measured latency (`requests.csv`); these are their means.",
-        mean.requests
-    ));
+    section.paragraph(bench::parts(mean.requests));
     section.table(table);
     if !mean.not_split.is_empty() {
         section.heading("Not split");

@@ -3,6 +3,7 @@
 use llmprof_load::summary::in_flight;
 use llmprof_report::{
     Drawing, Section, Table,
+    text::bench,
     view::{Line, Series, Unit},
 };
 use llmprof_units::{Nanos, Percent, significant};
@@ -92,10 +93,7 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
 }
 
 pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outcome) {
-    section.paragraph(format!(
-        "{}: its own histograms over the time of the load. Quantiles are no more exact than the buckets are wide.",
-        server.family
-    ));
+    section.paragraph(bench::server_basis(server.family));
     let mut table = Table::new(
         &[
             "Server, ms",
@@ -123,7 +121,7 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
         .into_iter()
         .filter_map(|(name, found, client)| Some((name, found.as_ref()?, client)))
     {
-        let cell = |value: Option<f64>| value.map_or("–".to_owned(), significant);
+        let cell = bench::number;
         table.row([
             name.to_owned(),
             cell(found.mean),
@@ -165,12 +163,11 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
 
 /// Engine steps, and what the GPU did in them.
 pub(super) fn steps(section: &mut Section, steps: &StepsOutcome) {
-    section.paragraph(format!(
-        "{} engine steps during the load, {} of them with prefill, {} sequences in a decode step; steps cover {} of the time from the first to the last (`server/steps.csv`).",
-        steps.count,
-        steps.with_prefill,
-        significant(steps.mean_decode_batch),
-        Percent(steps.busy_share)
+    section.paragraph(bench::engine_steps(
+        steps.count as u64,
+        steps.with_prefill as u64,
+        steps.mean_decode_batch,
+        steps.busy_share,
     ));
     let columns = [
         "Steps",

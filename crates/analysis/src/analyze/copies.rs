@@ -1,0 +1,145 @@
+//! Copies of a phase by direction, with the limit of what they go over.
+
+use llmprof_record::trace::{CopyKind, MemoryKind};
+use llmprof_theory::device::{Counts, Device, Interconnect};
+use llmprof_units::{Bytes, BytesPerSecond, Nanos};
+
+use crate::analyze::phase_intervals::Interval;
+use crate::analyze::tracing::Tracing;
+use crate::matching::lanes::Lane;
+use crate::phase_facts::{CopyDirection, CopyTime, LinkLimit};
+use crate::timeline::breakdown::DeviceBreakdown;
+use crate::timeline::device_events::{Class, Table};
+
+impl Tracing<'_> {
+    /// Copies and memsets that begin in some intervals, the longest first.
+    pub(super) fn copies(&self, included: &[&Interval], lane: &Lane) -> Vec<CopyTime> {
+        let mut found: Vec<CopyTime> = Vec::new();
+        for interval in included {
+            for item in &lane.items[lane.around(interval.window())] {
+                let Some((table, row)) = item.transfer else {
+                    continue;
+                };
+                if !(interval.start..interval.end).contains(&item.start) {
+                    continue;
+                }
+                let (direction, bytes, is_pageable) = self.transfer(table, row as usize);
+                let place = found.iter().position(|one| one.direction == direction);
+                let place = place.unwrap_or_else(|| {
+                    found.push(CopyTime {
+                        limit: self.device.and_then(|device| limit(device, direction)),
+                        ..CopyTime::of(direction)
+                    });
+                    found.len() - 1
+                });
+                let (sum, time) = (&mut found[place], item.end.saturating_sub(item.start));
+                sum.copies += 1;
+                sum.time_ns = Nanos(sum.time_ns.0.saturating_add(time));
+                sum.bytes = Bytes(sum.bytes.0.saturating_add(bytes));
+                if is_pageable {
+                    sum.pageable_ns = Nanos(sum.pageable_ns.0.saturating_add(time));
+                }
+            }
+        }
+        found.sort_by_key(|one| (std::cmp::Reverse(one.time_ns), one.direction));
+        found
+    }
+
+    /// Direction and bytes of a copy or memset, and whether the host's side of it may be paged out.
+    fn transfer(&self, table: Table, row: usize) -> (CopyDirection, u64, bool) {
+        if table == Table::Memsets {
+            return (CopyDirection::Memset, self.trace.memsets.bytes[row], false);
+        }
+        let copies = &self.trace.copies;
+        let direction = match copies.kind[row] {
+            CopyKind::HOST_TO_DEVICE => CopyDirection::HostToDevice,
+            CopyKind::DEVICE_TO_HOST => CopyDirection::DeviceToHost,
+            CopyKind::DEVICE_TO_DEVICE => CopyDirection::OnDevice,
+            CopyKind::PEER_TO_PEER => CopyDirection::Peer,
+            _ => CopyDirection::Other,
+        };
+        let ends = [copies.source[row], copies.target[row]];
+        let is_pageable = ends.contains(&MemoryKind::PAGEABLE);
+        (direction, copies.bytes[row], is_pageable)
+    }
+}
+
+/// What limits the rate of copied bytes in a direction, where the device file has it.
+fn limit(device: &Device, direction: CopyDirection) -> Option<LinkLimit> {
+    let link = |is_it: &dyn Fn(&str) -> bool| {
+        let mut links = device.interconnects.iter();
+        let link = links.find(|link| is_it(&link.name))?;
+        Some(LinkLimit {
+            name: link.name.clone(),
+            bytes_per_s: each_way(link),
+        })
+    };
+    let memory = |passes: f64| LinkLimit {
+        name: "device memory".to_owned(),
+        bytes_per_s: BytesPerSecond(device.bandwidth().0 / passes),
+    };
+    match direction {
+        // A chip that is wired to its CPU by NVLink-C2C copies over that.
+        CopyDirection::HostToDevice | CopyDirection::DeviceToHost => {
+            link(&|name| name.contains("C2C")).or_else(|| link(&|name| name.starts_with("PCIe")))
+        }
+        CopyDirection::Peer => link(&|name| {
+            !name.contains("C2C") && (name.starts_with("NVLink") || name.contains("Fabric"))
+        }),
+        // Every byte is read and written.
+        CopyDirection::OnDevice => Some(memory(2.0)),
+        CopyDirection::Memset => Some(memory(1.0)),
+        CopyDirection::Other => None,
+    }
+}
+
+fn each_way(link: &Interconnect) -> BytesPerSecond {
+    match link.counts {
+        Counts::OneDirection => link.bandwidth.value,
+        Counts::BothDirections => BytesPerSecond(link.bandwidth.value.0 / 2.0),
+    }
+}
+
+/// Part of the busy time in which only copies and memsets ran; absent where the trace has none.
+pub(super) fn exposed_copies(
+    included: &[&Interval],
+    breakdowns: &[Option<(&DeviceBreakdown, usize)>],
+) -> Option<f64> {
+    let (mut exposed, mut busy) = (0.0, 0.0);
+    for (_, breakdown) in included.iter().zip(breakdowns) {
+        let (breakdown, order) = (*breakdown)?;
+        let time = breakdown.instances.get(order)?;
+        for class in [Class::Copy, Class::Memset] {
+            exposed += time.class(class).exposed_ns.0 as f64;
+        }
+        busy += time.busy_ns.0 as f64;
+    }
+    (exposed > 0.0 && busy > 0.0).then(|| exposed / busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_theory::device::Catalog;
+
+    use super::*;
+
+    #[test]
+    fn each_direction_has_its_limit() {
+        let catalog = Catalog::embedded();
+        let of = |name: &str, direction| {
+            let device = catalog.by_name(name).unwrap();
+            limit(&device, direction).map(|found| (found.name, found.bytes_per_s.0))
+        };
+        let pcie = Some(("PCIe 5.0 x16".to_owned(), 64e9));
+        assert_eq!(of("h200", CopyDirection::HostToDevice), pcie);
+        let peer = Some(("NVLink 4".to_owned(), 450e9));
+        assert_eq!(of("h200", CopyDirection::Peer), peer);
+        let wired = Some(("NVLink-C2C".to_owned(), 450e9));
+        assert_eq!(of("gb200", CopyDirection::DeviceToHost), wired);
+        // The file has no link to the host.
+        assert_eq!(of("mi300x", CopyDirection::HostToDevice), None);
+        let (_, inside) = of("h200", CopyDirection::OnDevice).unwrap();
+        let (_, fills) = of("h200", CopyDirection::Memset).unwrap();
+        assert_eq!(fills, 2.0 * inside);
+    }
+}

@@ -1,0 +1,131 @@
+//! The device whose peaks a record is judged by.
+
+use llmprof_record::issue::Issue;
+use llmprof_record::run::RunRecord;
+use llmprof_record::trace::DeviceProperties;
+use llmprof_theory::device::{Catalog, Device, DeviceKind};
+
+/// Memory that a driver reports ÷ that of a data sheet, whose gigabytes are 10⁹ or 2³⁰ bytes; firmware and page tables keep up
+/// to a tenth.
+const LEAST_MEMORY: f64 = 0.9;
+const MOST_MEMORY: f64 = (1_u64 << 30) as f64 / 1e9 + 0.005;
+
+/// The device whose peaks a record is judged by.
+#[derive(Default)]
+pub struct Judged {
+    pub device: Option<Device>,
+    /// Why there is none, where the trace names or describes one; by what it is known, where the trace does not name it.
+    pub issue: Option<Issue>,
+}
+
+/// `device` where it is given, the record's own, or the one that its trace names or describes.
+pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
+    if let Some(device) = device.or(record.device.as_ref()) {
+        return Judged {
+            device: Some(device.clone()),
+            issue: None,
+        };
+    }
+    let devices = record.trace().map(|trace| trace.devices.as_slice());
+    let devices = devices.unwrap_or_default();
+    let mut names = devices.iter().map(|device| &device.name);
+    let Some(name) = names.find(|name| !name.is_empty()) else {
+        return devices.first().map(described).unwrap_or_default();
+    };
+    match Catalog::embedded().by_driver_name(name) {
+        Ok(device) => Judged {
+            device: Some(device),
+            issue: None,
+        },
+        Err(_) => Judged {
+            device: None,
+            issue: Some(Issue::warning("hardware.unknown").with("name", name.as_str())),
+        },
+    }
+}
+
+/// The only device of the catalog with as many multiprocessors and as much memory. HIP traces often have no name.
+fn described(properties: &DeviceProperties) -> Judged {
+    let (Some(units), Some(memory)) = (properties.sm_count, properties.memory_bytes) else {
+        return Judged::default();
+    };
+    let vendor = match properties.warp_size {
+        Some(64) => Some("AMD"),
+        Some(32) => Some("NVIDIA"),
+        _ => None,
+    };
+    let catalog = Catalog::embedded();
+    let fits = |device: &Device| {
+        let count = device.units.as_ref().map(|units| units.count.value);
+        let capacity = device.memory.capacity_bytes.as_ref();
+        let capacity = capacity.map(|capacity| capacity.value.0 as f64);
+        device.kind == DeviceKind::Gpu
+            && vendor.is_none_or(|vendor| device.vendor == vendor)
+            && count == Some(f64::from(units))
+            && capacity.is_some_and(|capacity| {
+                (LEAST_MEMORY..=MOST_MEMORY).contains(&(memory.0 as f64 / capacity))
+            })
+    };
+    let entries = catalog.entries();
+    let known = entries
+        .iter()
+        .filter_map(|entry| catalog.by_name(&entry.name).ok());
+    let mut found: Vec<Device> = known.filter(fits).collect();
+    let figures = |issue: Issue| issue.with("units", units).with("memory_bytes", memory.0);
+    match found.len() {
+        0 => Judged {
+            device: None,
+            issue: Some(figures(Issue::warning("hardware.not_described"))),
+        },
+        1 => {
+            let device = found.pop();
+            let name = device.as_ref().map_or("", |device| device.name.as_str());
+            let issue = Issue::info("hardware.by_figures").with("device", name);
+            Judged {
+                issue: Some(figures(issue)),
+                device,
+            }
+        }
+        _ => {
+            let names: Vec<&str> = found.iter().map(|device| device.name.as_str()).collect();
+            let issue = Issue::warning("hardware.ambiguous").with("devices", names.join(", "));
+            Judged {
+                device: None,
+                issue: Some(figures(issue)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::Bytes;
+
+    use super::*;
+
+    fn of(units: u32, memory: u64, warp_size: u32) -> (Option<String>, String) {
+        let judged = described(&DeviceProperties {
+            sm_count: Some(units),
+            memory_bytes: Some(Bytes(memory)),
+            warp_size: Some(warp_size),
+            ..DeviceProperties::default()
+        });
+        let code = judged.issue.map(|issue| issue.code).unwrap_or_default();
+        (judged.device.map(|device| device.name), code)
+    }
+
+    #[test]
+    fn a_device_without_a_name_is_known_by_its_figures() {
+        let by_figures = |name: &str| (Some(name.to_owned()), "hardware.by_figures".to_owned());
+        // As the driver of an MI300X and that of an H200 give them.
+        assert_eq!(of(304, 206_141_652_992, 64), by_figures("mi300x"));
+        assert_eq!(of(304, 274_877_906_944, 64), by_figures("mi325x"));
+        assert_eq!(of(132, 150_110_011_392, 32), by_figures("h200"));
+        // H100 and H800 have the same; nothing has 77 of them.
+        let none = |code: &str| (None, code.to_owned());
+        assert_eq!(of(132, 85_052_358_656, 32), none("hardware.ambiguous"));
+        assert_eq!(of(77, 85_052_358_656, 32), none("hardware.not_described"));
+        let nothing = described(&DeviceProperties::default());
+        assert!(nothing.device.is_none() && nothing.issue.is_none());
+    }
+}

@@ -1,0 +1,138 @@
+//! Copies: direction, bytes, rate and what limits it.
+
+use llmprof_units::{Count, Percent};
+
+use crate::analyzed::{CopyDirection, CopyTime, Framework};
+
+use super::findings::Runtime;
+
+/// From where to where.
+pub(crate) fn direction(direction: CopyDirection) -> &'static str {
+    match direction {
+        CopyDirection::HostToDevice => "host to device",
+        CopyDirection::DeviceToHost => "device to host",
+        CopyDirection::OnDevice => "inside device memory",
+        CopyDirection::Peer => "between devices",
+        CopyDirection::Memset => "memset",
+        CopyDirection::Other => "other",
+    }
+}
+
+/// The words for the code of a direction.
+pub(crate) fn of_code(code: &str) -> &str {
+    let known = [
+        CopyDirection::HostToDevice,
+        CopyDirection::DeviceToHost,
+        CopyDirection::OnDevice,
+        CopyDirection::Peer,
+        CopyDirection::Memset,
+        CopyDirection::Other,
+    ];
+    match known.into_iter().find(|known| known.code() == code) {
+        Some(found) => direction(found),
+        None => code,
+    }
+}
+
+/// What the table of copies holds.
+pub(crate) const BASIS: &str = "Copies and memsets that begin in a phase; times are summed, also where copies overlap. A limit is that of one direction of the \
+                                link; inside device memory each byte is read and written, so half of its bandwidth.";
+
+/// `12 copies host to device, 3 GiB at 24.1 GB/s, 37.7 % of PCIe 5.0 x16 (64 GB/s each way)`.
+pub(crate) fn rate(copies: &CopyTime) -> String {
+    let mut text = match copies.direction {
+        CopyDirection::Memset => Count(copies.copies, "memset").to_string(),
+        other => format!("{} {}", Count(copies.copies, "copy"), direction(other)),
+    };
+    let Some(rate) = copies.rate() else {
+        return text;
+    };
+    text.push_str(&format!(", {} at {rate}", copies.bytes));
+    if let Some(limit) = &copies.limit {
+        let share = Percent(rate.0 / limit.bytes_per_s.0.max(1.0));
+        let each = if copies.is_on_device() {
+            ""
+        } else {
+            " each way"
+        };
+        text.push_str(&format!(
+            ", {share} of {} ({}{each})",
+            limit.name, limit.bytes_per_s
+        ));
+    }
+    if copies.pageable_ns.0 > copies.time_ns.0 / 2 {
+        text.push_str(", from or to pageable memory");
+    }
+    text
+}
+
+/// What to change, by the direction that takes most time.
+pub(crate) fn knob(
+    longest: Option<&CopyTime>,
+    is_on_device: bool,
+    runtime: Runtime,
+) -> &'static str {
+    if is_on_device {
+        return if runtime == Runtime::Gpu(Framework::Xla) {
+            "Knob: unroll `lax.scan` over layers (it slices weights and caches), donate buffers that are updated."
+        } else {
+            "Knob: update buffers in place (preallocated) instead of copying them."
+        };
+    }
+    match longest {
+        Some(copies) if copies.direction == CopyDirection::Peer => {
+            "Knob: overlap copies between devices with kernels (another stream); fewer, larger copies."
+        }
+        Some(copies) if copies.pageable_ns.0 > copies.time_ns.0 / 2 => {
+            "Knob: pinned host memory (cudaHostAlloc, pin_memory) and asynchronous copies; keep data on the GPU."
+        }
+        _ => {
+            "Knob: keep data on the GPU, or overlap copies with kernels on another stream; fewer, larger copies."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_analysis::phase_facts::LinkLimit;
+    use llmprof_units::{Bytes, BytesPerSecond, Nanos};
+
+    use super::*;
+
+    fn copies(pageable_ns: i64) -> CopyTime {
+        CopyTime {
+            direction: CopyDirection::HostToDevice,
+            copies: 12,
+            time_ns: Nanos(1_000_000_000),
+            bytes: Bytes(16 << 30),
+            pageable_ns: Nanos(pageable_ns),
+            limit: Some(LinkLimit {
+                name: "PCIe 5.0 x16".to_owned(),
+                bytes_per_s: BytesPerSecond(64e9),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_rate_stands_beside_its_limit() {
+        assert_eq!(
+            rate(&copies(0)),
+            "12 copies host to device, 16 GiB at 17.18 GB/s, 26.8 % of PCIe 5.0 x16 (64 GB/s each way)"
+        );
+        let unknown = CopyTime {
+            bytes: Bytes(0),
+            ..copies(0)
+        };
+        assert_eq!(rate(&unknown), "12 copies host to device");
+        assert_eq!(of_code("device_to_host"), "device to host");
+    }
+
+    #[test]
+    fn pageable_memory_asks_for_pinned() {
+        let gpu = Runtime::Gpu(Framework::Unknown);
+        let of = |copies: &CopyTime| knob(Some(copies), false, gpu);
+        assert!(of(&copies(900_000_000)).contains("pinned"));
+        assert!(of(&copies(0)).contains("overlap"));
+        assert!(knob(None, true, gpu).contains("in place"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The page of a simulated server.
+
+use llmprof_units::{Count, Nanos, Percent, significant};
+
+pub const TITLE: &str = "Simulated, not measured";
+
+pub const NOT_IN_LATENCIES: &str = "Latencies end when the engine has the token: network, tokenization and the client are not in them.";
+
+/// How many replicas are enough.
+pub fn replicas(fewest: Option<u64>, gpus: u64, tried: u64, objectives: &str) -> String {
+    match fewest {
+        Some(count) => format!(
+            "{} ({}) {} {objectives}; fewer do not.",
+            Count(count, "replica"),
+            Count(gpus, "GPU"),
+            if count == 1 { "meets" } else { "meet" }
+        ),
+        None => format!("Not even {tried} replicas meet {objectives}."),
+    }
+}
+
+pub fn best_settings(max_num_batched_tokens: u64, max_num_seqs: u64) -> String {
+    format!(
+        "Best settings: --max-num-batched-tokens {max_num_batched_tokens} --max-num-seqs {max_num_seqs}."
+    )
+}
+
+pub fn settings_basis(listed: usize, tried: usize) -> String {
+    format!(
+        "The best {listed} of {tried} settings, by objectives met, goodput, TTFT p99 and TPOT; latencies in ms."
+    )
+}
+
+/// How much is served.
+pub fn throughput(
+    requests_per_s: f64,
+    tokens_per_s: f64,
+    goodput: Option<f64>,
+    completed: u64,
+    seconds: f64,
+) -> String {
+    let goodput = goodput.map_or_else(String::new, |goodput| {
+        format!(", goodput {} requests/s", significant(goodput))
+    });
+    format!(
+        "{} requests/s, {} output tokens/s{goodput}; {completed} completed in {} s.",
+        significant(requests_per_s),
+        significant(tokens_per_s),
+        significant(seconds)
+    )
+}
+
+pub fn refused(requests: u64) -> String {
+    format!(
+        "{} refused: with their answer they exceed the KV cache or, without chunked prefill, a step.",
+        match requests {
+            1 => "1 request is".to_owned(),
+            requests => format!("{requests} requests are"),
+        }
+    )
+}
+
+/// Means and most of a number over steps.
+#[derive(Clone, Copy, Debug)]
+pub struct Over {
+    pub mean: f64,
+    pub max: f64,
+}
+
+pub fn steps(steps: u64, replicas: u64, busy_share: f64, running: Over, waiting: Over) -> String {
+    format!(
+        "{} on {}, busy {} of the time; {} sequences run in a step (most {}), {} requests wait (most {}).",
+        Count(steps, "step"),
+        Count(replicas, "replica"),
+        Percent(busy_share),
+        significant(running.mean),
+        significant(running.max),
+        significant(waiting.mean),
+        significant(waiting.max)
+    )
+}
+
+pub fn kv_cache(
+    usage: Over,
+    preemptions: u64,
+    discarded_tokens: u64,
+    cached_tokens: u64,
+    prompt_tokens: u64,
+) -> String {
+    format!(
+        "KV cache {} full on average, {} at most; {} threw {discarded_tokens} tokens away; the prefix cache had {cached_tokens} of {prompt_tokens} \
+         prompt tokens.",
+        Percent(usage.mean),
+        Percent(usage.max),
+        Count(preemptions, "preemption")
+    )
+}
+
+/// Where predicted step times come from.
+pub fn predicted(
+    model: &str,
+    device: &str,
+    gpus: u64,
+    efficiencies: &str,
+    overhead: Nanos,
+) -> String {
+    let overhead = if overhead > Nanos(0) {
+        format!(", and {overhead} of the engine a step")
+    } else {
+        String::new()
+    };
+    let ranks = if gpus > 1 {
+        format!("{gpus} × ")
+    } else {
+        String::new()
+    };
+    format!(
+        "Step times: predicted for {model} on {ranks}{device} with the efficiencies `{efficiencies}`{overhead}."
+    )
+}
+
+/// A fit of step times: median and 90th percentile of its error, then what a step, a token, a sequence and a token of context take.
+#[derive(Clone, Copy, Debug)]
+pub struct Fit {
+    pub steps: u64,
+    pub median_error: f64,
+    pub p90_error: f64,
+    pub step: Nanos,
+    pub token: Nanos,
+    pub sequence: Nanos,
+    pub context_token: Nanos,
+}
+
+/// Where fitted step times come from.
+pub fn fitted(trace: &str, fit: &Fit) -> String {
+    format!(
+        "Step times: fitted to {} of {trace}; steps left out of the fit are off by {} (median), {} (p90). Step {} + {} a token + {} a sequence \
+         + {} a token of context.",
+        Count(fit.steps, "engine step"),
+        Percent(fit.median_error),
+        Percent(fit.p90_error),
+        fit.step,
+        fit.token,
+        fit.sequence,
+        fit.context_token
+    )
+}
+
+/// Settings of the engine.
+pub fn engine(
+    max_num_batched_tokens: u64,
+    max_num_seqs: u64,
+    kv_blocks: u64,
+    block_size: u64,
+    chunked_prefill: bool,
+    prefix_caching: bool,
+) -> String {
+    let on = |is_on: bool| if is_on { "on" } else { "off" };
+    format!(
+        "Engine: max_num_batched_tokens {max_num_batched_tokens}, max_num_seqs {max_num_seqs}, {kv_blocks} KV blocks of {block_size} tokens, chunked \
+         prefill {}, prefix caching {}.",
+        on(chunked_prefill),
+        on(prefix_caching)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(
+            replicas(Some(1), 1, 8, "TTFT p99 1 s"),
+            "1 replica (1 GPU) meets TTFT p99 1 s; fewer do not."
+        );
+        assert!(refused(1).starts_with("1 request is refused"));
+        assert!(refused(3).starts_with("3 requests are refused"));
+    }
+}

@@ -65,6 +65,7 @@ fn an_interrupt_ends_the_step_and_the_worker() {
         tokenizer: None,
         load_format: LoadFormat::Dummy,
         dtype: None,
+        weights: None,
         device: "cpu".to_owned(),
         max_batch: 1,
         max_positions: 1,

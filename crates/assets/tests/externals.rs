@@ -402,18 +402,18 @@ fn the_guard_lets_pins_pass_and_nothing_else() {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     assert_eq!(refused.lines().count(), 4, "{refused}");
-    assert_eq!(made(install_guard(&scene.project, None).unwrap()), 1);
-    assert_eq!(made(install_guard(&scene.project, None).unwrap()), 0);
+    assert_eq!(made(install_guard(&scene.project).unwrap()), 1);
+    assert_eq!(made(install_guard(&scene.project).unwrap()), 0);
     // What a call left that was killed before git could run the hook.
     let hook = scene.project.join(".git/hooks/pre-commit");
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(made(install_guard(&scene.project, None).unwrap()), 1);
+    assert_eq!(made(install_guard(&scene.project).unwrap()), 1);
     assert_eq!(
         fs::metadata(&hook).unwrap().permissions().mode() & 0o777,
         0o755
     );
     write(&scene.project, &[(".git/hooks/pre-commit", "#!/bin/sh\n")]);
-    assert!(install_guard(&scene.project, None).is_err());
+    assert!(install_guard(&scene.project).is_err());
 }
 
 /// What `hf download` leaves in a local folder: the files, and beside them the commit they are of.

@@ -53,6 +53,7 @@ fn a_report_begins_with_what_matters() {
             "steps",
             "timeline",
             "kernels",
+            "copies",
             "assumptions"
         ]
     );

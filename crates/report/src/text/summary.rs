@@ -1,7 +1,7 @@
 //! The first lines of a report: title, workload, result.
 
 use llmprof_analysis::stats::Summary;
-use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_LATENCY, QUEUED_GAP, UNKNOWN};
+use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, UNKNOWN};
 use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{figure, phases, ranks, slices, steps, time, waterfall};
@@ -250,11 +250,10 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
     if gap.launched_before_ns.0 > gap.busy_ns.0 / 2 {
         parts.push("mostly kernels launched before the recording".to_owned());
     }
+    // A launch that waits so long waits for something that no trace shows.
     let causes = [
         (gap.idle.host_sync_ns, HOST_SYNC),
         (gap.idle.host_busy_ns, HOST_BUSY),
-        (gap.idle.launch_latency_ns, LAUNCH_LATENCY),
-        (gap.idle.queued_gap_ns, QUEUED_GAP),
         (gap.idle.unknown_ns, UNKNOWN),
     ];
     let longest = causes.into_iter().max_by_key(|(time, _)| *time);

@@ -422,6 +422,87 @@ fn a_recording_ends_at_its_size() {
     assert_eq!(refused.status.code(), Some(125));
 }
 
+/// Names of ranges are text of the program: what looks like a credential in them is in no file, wire files included.
+#[test]
+fn no_secret_of_a_recorded_program_is_in_any_file() {
+    let place = Place::new();
+    let output = place
+        .command(
+            "",
+            "HOST nvtx cuda push:password=rangeHunter2Value kernels:3 pop push:decode kernels:2 pop print:api_key=argvHunter2Value",
+        )
+        .env("DATABASE_PASSWORD", "ourEnvHunter2Value")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut folders = vec![place.run()];
+    let mut wires = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            wires += usize::from(path.extension().is_some_and(|end| end == "wire"));
+            let bytes = std::fs::read(&path).unwrap();
+            for secret in [
+                "rangeHunter2Value",
+                "argvHunter2Value",
+                "ourEnvHunter2Value",
+            ] {
+                let found = bytes
+                    .windows(secret.len())
+                    .any(|part| part == secret.as_bytes());
+                assert!(!found, "{secret} is in {}", path.display());
+            }
+        }
+    }
+    assert_eq!(wires, 1);
+    // The file is as long as before, and says the same.
+    let again = Command::new(cargo_bin!("llmprof"))
+        .current_dir(place.0.path())
+        .args(["import", "run/cupti", "-o", "again"])
+        .output()
+        .unwrap();
+    assert!(again.status.success(), "{}", stderr(&again));
+    let again = Trace::load(&place.0.path().join("again/trace.llmprof")).unwrap();
+    assert_eq!(again.kernels.len(), 5);
+    let names: Vec<&str> = (0..again.ranges.len())
+        .map(|row| again.text(again.ranges.name[row]))
+        .collect();
+    assert!(names.contains(&"decode"), "{names:?}");
+}
+
+/// Recording must not fill a disk that others write to: without `--max-size` it takes half of what is free at most.
+#[test]
+fn a_recording_ends_before_the_disk_is_full() {
+    let place = Place::new();
+    let disk = place.0.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=2m none {disk} && exec {llmprof} record -o {disk}/run -- {host} nvtx cuda steps:2000,40,1 print:whole",
+        disk = disk.display(),
+        llmprof = cargo_bin!("llmprof").display(),
+        host = built().host.display()
+    );
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .env("NO_COLOR", "1")
+        .env("LLMPROF_INJECT", &built().library)
+        .env("LLMPROF_CUPTI", &built().cupti)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    if said.contains("unshare:") || said.contains("mount:") {
+        return;
+    }
+    assert!(stdout(&output).contains("whole"), "{said}");
+    assert!(said.contains("record.max_size"), "{said}");
+    assert!(!said.contains("No space left"), "{said}");
+}
+
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/server.py");
 
 /// What a server's processes do on the GPU is joined with the requests that it serves.

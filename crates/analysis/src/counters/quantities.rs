@@ -170,7 +170,7 @@ impl Launch<'_> {
         .collect()
     }
 
-    /// The limit that allows the fewest blocks; absent where theoretical occupancy is full anyway.
+    /// The limit that allows the fewest blocks; of equal ones the first of [`LIMITS`].
     pub(super) fn occupancy_limiter(&self) -> Option<String> {
         let limits = LIMITS.iter().filter_map(|(name, raw, details)| {
             let limit = self

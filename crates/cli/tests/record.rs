@@ -474,35 +474,6 @@ fn no_secret_of_a_recorded_program_is_in_any_file() {
     assert!(names.contains(&"decode"), "{names:?}");
 }
 
-/// Recording must not fill a disk that others write to: without `--max-size` it takes half of what is free at most.
-#[test]
-fn a_recording_ends_before_the_disk_is_full() {
-    let place = Place::new();
-    let disk = place.0.path().join("disk");
-    std::fs::create_dir(&disk).unwrap();
-    let script = format!(
-        "mount -t tmpfs -o size=2m none {disk} && exec {llmprof} record -o {disk}/run -- {host} nvtx cuda steps:2000,40,1 print:whole",
-        disk = disk.display(),
-        llmprof = cargo_bin!("llmprof").display(),
-        host = built().host.display()
-    );
-    let output = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
-        .env("NO_COLOR", "1")
-        .env("LLMPROF_INJECT", &built().library)
-        .env("LLMPROF_CUPTI", &built().cupti)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = stderr(&output);
-    if said.contains("unshare:") || said.contains("mount:") {
-        return;
-    }
-    assert!(stdout(&output).contains("whole"), "{said}");
-    assert!(said.contains("record.max_size"), "{said}");
-    assert!(!said.contains("No space left"), "{said}");
-}
-
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/server.py");
 
 /// What a server's processes do on the GPU is joined with the requests that it serves.

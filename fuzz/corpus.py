@@ -279,11 +279,48 @@ def trtexec() -> None:
     put("trtexec", "times.json", json.dumps([{"startH2dMs": 0.1, "latencyMs": 1.5, "computeMs": 1.25}]).encode())
 
 
+def load() -> None:
+    """What servers and load generators say; small, since most of a long one is the same again."""
+    whole = json.loads((FIXTURES / "vllm/bench_serve.json").read_text())
+    put("load_results", "vllm.json", json.dumps({key: value[:3] if isinstance(value, list) else value for key, value in whole.items()}).encode())
+    sglang = {"backend": "sglang", "request_rate": 4.0, "duration": 10.0, "completed": 50, "total_input_tokens": 500, "total_output_tokens": 900,
+              "request_throughput": 5.0, "output_throughput": 90.0, "mean_e2e_latency_ms": 200.0, "p99_ttft_ms": 60.0, "accept_length": None}
+    put("load_results", "sglang.jsonl", (json.dumps(sglang) + "\n").encode() * 2)
+    metric = {"unit": "ms", "avg": 100.0, "p50": 100.0, "p99": 200.0}
+    put("load_results", "aiperf.json", json.dumps({"schema_version": "1.4", "request_latency": metric, "time_to_first_token": {**metric, "unit": "s"},
+        "request_count": {"unit": "requests", "avg": 40.0}, "input_config": {"endpoint": {"model_names": ["m"]}}}).encode())
+    record = {"metadata": {"request_start_ns": 1000000000}, "metrics": {"request_latency": {"value": 40.0, "unit": "ms"},
+              "output_sequence_length": {"value": 5, "unit": "tokens"}, "inter_chunk_latency": {"value": [1.0, 2.0], "unit": "ms"}}, "error": None}
+    put("load_results", "aiperf.jsonl", (json.dumps(record) + "\n").encode() * 2)
+    lines = (FIXTURES / "vllm/metrics.txt").read_text().splitlines()
+    kept = [line for line in lines if "vllm:num_requests_running" in line or "vllm:time_to_first_token_seconds" in line or "vllm:generation_tokens" in line]
+    put("prometheus", "vllm.txt", ("\n".join(kept) + "\n").encode())
+    put("prometheus", "others.txt", b"# TYPE nv_inference_count counter\nnv_inference_count{model=\"a\\\"b\",version=\"1\"} 3\n"
+        b"DCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 97 1700000000000\nllamacpp:prompt_tokens_total 12\nsglang:num_running_reqs 4\n"
+        b"trtllm_request_queue_time_seconds_bucket{le=\"+Inf\"} 2\ntrtllm_request_queue_time_seconds_sum NaN\n")
+    stream = json.loads((FIXTURES / "vllm/stream.json").read_text())
+    pieces = [piece for _, piece in next(iter(stream.values()))][:4]
+    put("server_stream", "vllm.txt", ("\n\n".join(pieces) + "\n\ndata: [DONE]\n\n").encode())
+    put("server_stream", "chat.txt", b": comment\r\nevent: message\r\ndata: {\"choices\":[{\"delta\":\r\ndata: {\"content\":\"x\"}}]}\r\n\r\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":7}}\n\n")
+    put("server_answer", "vllm.json", pieces[0].removeprefix("data: ").encode())
+    put("server_answer", "chat.json", json.dumps({"choices": [{"delta": {"content": "x", "reasoning_content": "y", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 8, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 2}}}).encode())
+    put("server_answer", "llama_cpp.json", json.dumps({"choices": [{"text": "x", "finish_reason": "length"}], "timings": {"cache_n": 2, "prompt_n": 8, "prompt_ms": 12.5, "predicted_n": 4, "predicted_ms": 80.0}}).encode())
+    put("server_answer", "ollama.json", json.dumps({"response": "y", "done": True, "load_duration": 5000000, "prompt_eval_count": 8, "prompt_eval_duration": 12500000, "eval_count": 4, "eval_duration": 80000000}).encode())
+    put("server_answer", "error.json", b'{"error":{"message":"out of memory","code":500}}')
+    put("request_trace", "mooncake.jsonl", b'{"timestamp": 1000, "input_length": 600, "output_length": 5, "hash_ids": [7, 8]}\n{"timestamp": 500, "input_length": 10, "output_length": 2, "hash_ids": [7]}\n')
+    put("request_trace", "burst_gpt.csv", b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n45,ChatGPT,1087,0,1087,API log\n6.5,GPT-4,10,3,13,API log\n")
+    put("request_trace", "vllm.json", b'{"start_times":[100.5,100.25],"input_lens":[8,9],"output_lens":[3,4],"ttfts":[0.1,0.2]}')
+    put("load_dataset", "share_gpt.json", b'[{"id":"a","conversations":[{"from":"human","value":"hello"},{"from":"gpt","value":"hi"},{"from":"human","value":"more"}]}]')
+    put("load_dataset", "lines.jsonl", b'{"prompt": "hello", "output_tokens": 4}\n{"prompt": "again"}\n')
+    put("vllm_offline", "offline.jsonl", (FIXTURES / "vllm/offline.jsonl").read_bytes())
+
+
 def config() -> None:
     put("config", "small.yaml", b"a: 1\nb: ${a}\nc: [x, '${b}', {d: '${oc.env:HOME,none}'}]\ne: &anchor {f: 1_000, g: 0x1F, h: 1:30}\ni: *anchor\nj: ${.b}-${a}\nk: |\n  text\n  more\n")
     put("config", "double.yaml", b"a: xxxxxxxxxx\nb: ${a}${a}\nc: ${b}${b}\nd: ${c}${c}\n")
 
 
 for make in (kineto, nsys_sqlite, ncu_csv, ncu_report, nsys_stats, wire, engine, torch_memory, flight_recorder, nccl_inspector, nccl_log,
-             torch_memory_stats, telemetry, cublas_log, rocprof, trtexec, config):
+             torch_memory_stats, telemetry, cublas_log, rocprof, trtexec, load, config):
     make()

@@ -2,5 +2,6 @@
 
 pub mod config;
 pub mod importers;
+pub mod load;
 pub mod mutate;
 pub mod run_directory;

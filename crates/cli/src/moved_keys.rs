@@ -20,6 +20,10 @@ enum Move {
     Rate,
     /// A number becomes `cuda:N`.
     CudaDevice,
+    /// A list, where nothing is an empty one.
+    Listed,
+    /// The name of one NVTX range: `decode*` is `decode`, and nothing is the whole.
+    Range,
     /// `true` becomes this value, `false` nothing.
     Chosen(&'static str),
     /// This value is what llmprof does anyway; any other is refused by its old name.
@@ -60,6 +64,50 @@ const MOVED: &[(&str, &str, Move)] = &[
     ("profiling.nsys.args", "pipeline.nsys.args", Move::Same),
     ("profiling.ncu.enable", "pipeline.ncu.enable", Move::Same),
     ("profiling.ncu.metrics", "pipeline.ncu.metrics", Move::Same),
+    (
+        "pipeline.ncu.ncu_cli.replay_mode",
+        "pipeline.ncu.replay_mode",
+        Move::Same,
+    ),
+    (
+        "pipeline.ncu.ncu_cli.metrics",
+        "pipeline.ncu.metrics",
+        Move::Listed,
+    ),
+    (
+        "pipeline.ncu.ncu_cli.sections",
+        "pipeline.ncu.sections",
+        Move::Listed,
+    ),
+    ("pipeline.ncu.ncu_cli.set", "pipeline.ncu.tier", Move::Same),
+    (
+        "pipeline.ncu.ncu_cli.nvtx.include",
+        "pipeline.ncu.range",
+        Move::Range,
+    ),
+    (
+        "pipeline.ncu.ncu_cli.target_processes",
+        "",
+        Move::Always("all"),
+    ),
+    (
+        "pipeline.ncu.ncu_cli.kernel_name_base",
+        "",
+        Move::Always("demangled"),
+    ),
+    ("pipeline.ncu.ncu_cli.export.csv", "", Move::Always("true")),
+    (
+        "pipeline.ncu.ncu_cli.force_overwrite",
+        "",
+        Move::Always("true"),
+    ),
+    ("pipeline.ncu.ncu_cli.kernel_name", "", Move::Always("null")),
+    ("pipeline.ncu.ncu_cli.launch_skip", "", Move::Always("null")),
+    (
+        "pipeline.ncu.ncu_cli.launch_count",
+        "",
+        Move::Always("null"),
+    ),
     ("profiling.outputs.write_ops_csv", "", Move::Always("true")),
     ("hardware.device_index", "device", Move::CudaDevice),
     (
@@ -107,6 +155,7 @@ fn renamed(line: &str) -> Option<(String, String)> {
     let (_, new, how) = MOVED.iter().find(|(from, ..)| *from == old)?;
     let value = match how {
         Move::Same => value.to_owned(),
+        Move::Listed | Move::Range => return None,
         Move::Rate => (1.0 / value.parse::<f64>().ok().filter(|s| *s > 0.0)?).to_string(),
         Move::CudaDevice => format!("cuda:{}", value.parse::<u32>().ok()?),
         Move::Chosen(_) | Move::Always(_) => return None,
@@ -172,6 +221,17 @@ fn relocate(
     }
     let value = match how {
         Move::Same => found.clone(),
+        Move::Listed if found.is_null() => Node::new(Value::List(Vec::new())),
+        Move::Listed => found.clone(),
+        Move::Range if found.is_null() => found.clone(),
+        Move::Range => match found.as_str().map(one_range) {
+            Some(Some(name)) => Node::new(name),
+            _ => {
+                return Err(refused(
+                    "must name one NVTX range, such as decode".to_owned(),
+                ));
+            }
+        },
         Move::Rate => match found.value {
             Value::Float(seconds) if seconds > 0.0 => Node::new(Value::Float(1.0 / seconds)),
             _ => match found.as_i64() {
@@ -225,6 +285,13 @@ fn is_typed(config: &Node, key: &str) -> bool {
             .split_once('=')
             .is_some_and(|(typed, _)| typed == key)
     })
+}
+
+/// The range that an include of ncu names, without what matches more than its name; `None` where it names several.
+fn one_range(text: &str) -> Option<&str> {
+    let name = text.trim_end_matches(['*', '@', '/']);
+    let is_one = !name.is_empty() && !name.contains([';', '*', '/', '@', ':']);
+    is_one.then_some(name)
 }
 
 fn note(old: &str, new: &str) -> String {
@@ -418,6 +485,56 @@ mod tests {
     }
 
     #[test]
+    fn options_of_ncu_have_their_places() {
+        let source = llmprof_config::source::Source::new(
+            "old",
+            "pipeline: {ncu: {enable: true, ncu_cli: {set: roofline, metrics: null, sections: [Occupancy], \
+             nvtx: {include: 'decode*'}, export: {csv: true}, launch_skip: null}}}"
+                .to_owned(),
+        );
+        let config = llmprof_config::yaml::load(&source).unwrap();
+        let moved = |mut config: Node| {
+            let mut notes = Vec::new();
+            let mut all = MOVED.iter();
+            all.try_for_each(|(old, new, how)| relocate(&mut config, old, new, *how, &mut notes))
+                .map(|()| config)
+        };
+        let found = moved(config.clone()).unwrap();
+        let text = |key: &str| at(&found, key).and_then(Node::as_str);
+        assert_eq!(text("pipeline.ncu.range"), Some("decode"));
+        assert_eq!(text("pipeline.ncu.tier"), Some("roofline"));
+        assert_eq!(
+            at(&found, "pipeline.ncu.metrics")
+                .unwrap()
+                .as_list()
+                .unwrap()
+                .len(),
+            0
+        );
+        assert_eq!(
+            at(&found, "pipeline.ncu.sections")
+                .unwrap()
+                .as_list()
+                .unwrap()
+                .len(),
+            1
+        );
+        assert!(
+            at(&found, "pipeline.ncu.ncu_cli").is_none(),
+            "all of it is moved"
+        );
+        for (key, value) in [
+            ("pipeline.ncu.ncu_cli.nvtx.include", "A;B;A::A1"),
+            ("pipeline.ncu.ncu_cli.launch_skip", "200"),
+        ] {
+            let mut config = config.clone();
+            put(&mut config, key, Node::new(value));
+            let error = moved(config).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        }
+    }
+
+    #[test]
     fn the_documentation_has_every_moved_key() {
         let text = include_str!("../../../docs/project.md");
         for (old, new, _) in MOVED {
@@ -431,6 +548,7 @@ mod tests {
             line.starts_with("| `runtime.")
                 || line.starts_with("| `profiling.")
                 || line.starts_with("| `hardware.")
+                || line.starts_with("| `pipeline.ncu.ncu_cli.")
                 || line.starts_with("| `use_flash")
         });
         assert_eq!(rows.count(), MOVED.len());

@@ -38,7 +38,7 @@ impl Observer for Show {
     }
 
     fn tell(&self, line: &str) {
-        anstream::eprintln!("{line}");
+        crate::output::note(line);
     }
 }
 

@@ -45,6 +45,8 @@ fn no_escape_of_others_reaches_a_terminal() {
     trace(folder.path());
     let hostile = folder.path().join("no\u{1b}]52;c;eA==\u{7}file");
     fs::write(&hostile, "not a profile").unwrap();
+    counters(folder.path());
+    let server = HostileServer::start();
     let commands = [
         "import trace.json -o run".to_owned(),
         "analyze run".to_owned(),
@@ -55,6 +57,16 @@ fn no_escape_of_others_reaches_a_terminal() {
         "runs show run --json".to_owned(),
         format!("import '{}' -o other", hostile.display()),
         format!("runs show '{}'", hostile.display()),
+        "kernels top run".to_owned(),
+        "kernels top run -o top.yaml".to_owned(),
+        "kernels analyze pages_raw.csv -o kernels".to_owned(),
+        "kernels analyze pages_raw.csv --json".to_owned(),
+        "compare run run".to_owned(),
+        "compare run trace.json --json".to_owned(),
+        format!(
+            "bench {} --requests 2 --output-tokens 1 -o load",
+            server.url
+        ),
     ];
     for command in commands {
         let printed = on_terminal(folder.path(), &command);
@@ -66,6 +78,52 @@ fn no_escape_of_others_reaches_a_terminal() {
                 "{command} printed {order:?}: {text:?}"
             );
         }
+    }
+}
+
+/// A page of Nsight Compute whose kernel has that name.
+fn counters(folder: &Path) {
+    let name = NAME.replace('"', "\"\"");
+    let page = format!(
+        "\"ID\",\"Process ID\",\"Process Name\",\"Host Name\",\"Kernel Name\",\"Context\",\"Stream\",\"Block Size\",\"Grid Size\",\"Device\",\"CC\",\"gpu__time_duration.sum\"\n\
+         \"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"ns\"\n\
+         \"0\",\"1\",\"{name}\",\"h\",\"{name}\",\"1\",\"7\",\"(32, 1, 1)\",\"(1, 1, 1)\",\"0\",\"9.0\",\"5000\"\n"
+    );
+    fs::write(folder.join("pages_raw.csv"), page).unwrap();
+}
+
+/// A server whose model has that name, and which answers with it.
+struct HostileServer {
+    url: String,
+}
+
+impl HostileServer {
+    fn start() -> Self {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let mut asked = [0; 1 << 16];
+                let length = stream.read(&mut asked).unwrap_or(0);
+                let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
+                let name = serde_json::to_string(NAME).unwrap();
+                let (status, body) = if asked.starts_with("GET /v1/models") {
+                    ("200 OK", format!(r#"{{"data":[{{"id":{name}}}]}}"#))
+                } else if asked.starts_with("GET /health") {
+                    ("200 OK", String::new())
+                } else {
+                    ("500 Broken", format!(r#"{{"error":{{"message":{name}}}}}"#))
+                };
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+            }
+        });
+        Self { url }
     }
 }
 
@@ -189,6 +247,70 @@ fn no_secret_of_a_trace_is_in_any_file_of_a_run() {
     );
     fs::write(folder.path().join("trace.json"), events).unwrap();
     works(folder.path(), &["import", "trace.json", "-o", "run"]);
+    assert_no_secrets(&folder.path().join("run"));
+}
+
+/// `kernels profile` starts a program of the user's under a tool that keeps what it finds in the environment.
+#[test]
+fn no_secret_is_in_the_files_of_kernels_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let [_, sk, argv, env, ours, ..] = SECRETS;
+    let report = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/h200/ncu/decode_12.ncu-rep.gz"
+    );
+    // The environment stands after the report as a record of another kind would: what is read of it stays whole.
+    let tool = format!(
+        "#!/bin/sh\ncase \"$*\" in\n--version) echo 'Version 2025.3.1.0' ;;\n--list-*) ;;\n*--import*) echo ID ;;\n\
+         *) while [ $# -gt 0 ]; do [ \"$1\" = --export ] && out=$2; shift; done\n\
+         gzip -dc {report} > \"$out.ncu-rep\"; env > \"$out.env\"; env; echo Authorization: Bearer {sk} >&2 ;;\nesac\n"
+    );
+    let ncu = folder.path().join("ncu");
+    fs::write(&ncu, tool).unwrap();
+    let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&ncu, runs).unwrap();
+    fs::write(
+        folder.path().join("top.yaml"),
+        "kernels:\n- name: gemm\n  time_pct: 100\n",
+    )
+    .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder.path())
+        .env("NO_COLOR", "1")
+        .env("DATABASE_PASSWORD", ours)
+        .env("WORKER_SECRET", env)
+        .args([
+            "kernels", "profile", "top.yaml", "--ncu", "./ncu", "-o", "out",
+        ])
+        .args(["--", "prog", "--api-key", argv])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("12 launches profiled"), "{said}");
+    let kept = fs::read_to_string(folder.path().join("out/kernels.env")).unwrap();
+    assert!(kept.contains("PATH="), "{kept}");
+    assert_no_secrets(&folder.path().join("out"));
+}
+
+/// The command of `bench --serve` and what the server prints.
+#[test]
+fn no_secret_of_a_served_command_is_in_any_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hf, sk, argv, _, ours, url, log, _] = SECRETS;
+    let script = format!(
+        "echo password={log}; echo token {hf}; echo Authorization: Bearer {sk} >&2; env; exit 3"
+    );
+    let serve = format!("sh -c '{script}' --api-key {argv} --url https://me:{url}@host/x");
+    let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder.path())
+        .env("NO_COLOR", "1")
+        .env("DATABASE_PASSWORD", ours)
+        .args(["bench", "--serve", &serve, "--requests", "2", "--no-record"])
+        .args(["-o", "run"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
     assert_no_secrets(&folder.path().join("run"));
 }
 

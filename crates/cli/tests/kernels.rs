@@ -121,9 +121,22 @@ fn the_doctor_checks_what_is_there() {
         .iter()
         .map(|check| check["name"].as_str().unwrap())
         .collect();
-    for name in ["counter permission", "nsys", "ncu", "disk", "python"] {
-        assert!(names.contains(&name), "{name}: {names:?}");
-    }
+    assert_eq!(
+        names,
+        [
+            "NVIDIA driver, NVML",
+            "CUDA",
+            "counter permission",
+            "llmprof's CUPTI library",
+            "CUPTI",
+            "nsys",
+            "nsys importer",
+            "ncu",
+            "perf_event_paranoid",
+            "disk",
+            "python"
+        ]
+    );
     let broken = checks
         .as_array()
         .unwrap()
@@ -131,4 +144,21 @@ fn the_doctor_checks_what_is_there() {
         .filter(|check| check["state"] != "works");
     assert!(broken.clone().count() >= 1);
     assert!(broken.into_iter().all(|check| check["fix"].is_string()));
+    // With an interpreter, its packages are named too; the table has the same.
+    let python = folder.path().join("python");
+    let probe = "#!/bin/sh\necho python 3.12.1\necho torch - ModuleNotFoundError: x\necho transformers 5.0\necho vllm 0.11\n";
+    fs::write(&python, probe).unwrap();
+    let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&python, runs).unwrap();
+    let python = python.to_string_lossy();
+    let table = works(folder.path(), &["doctor", "--python", &python]);
+    for words in [
+        "pip install torch",
+        "transformers",
+        "vllm",
+        "0.11",
+        "perf_event_paranoid",
+    ] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
 }

@@ -422,6 +422,58 @@ fn a_recording_ends_at_its_size() {
     assert_eq!(refused.status.code(), Some(125));
 }
 
+/// Names of ranges are text of the program: what looks like a credential in them is in no file, wire files included.
+#[test]
+fn no_secret_of_a_recorded_program_is_in_any_file() {
+    let place = Place::new();
+    let output = place
+        .command(
+            "",
+            "HOST nvtx cuda push:password=rangeHunter2Value kernels:3 pop push:decode kernels:2 pop print:api_key=argvHunter2Value",
+        )
+        .env("DATABASE_PASSWORD", "ourEnvHunter2Value")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut folders = vec![place.run()];
+    let mut wires = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            wires += usize::from(path.extension().is_some_and(|end| end == "wire"));
+            let bytes = std::fs::read(&path).unwrap();
+            for secret in [
+                "rangeHunter2Value",
+                "argvHunter2Value",
+                "ourEnvHunter2Value",
+            ] {
+                let found = bytes
+                    .windows(secret.len())
+                    .any(|part| part == secret.as_bytes());
+                assert!(!found, "{secret} is in {}", path.display());
+            }
+        }
+    }
+    assert_eq!(wires, 1);
+    // The file is as long as before, and says the same.
+    let again = Command::new(cargo_bin!("llmprof"))
+        .current_dir(place.0.path())
+        .args(["import", "run/cupti", "-o", "again"])
+        .output()
+        .unwrap();
+    assert!(again.status.success(), "{}", stderr(&again));
+    let again = Trace::load(&place.0.path().join("again/trace.llmprof")).unwrap();
+    assert_eq!(again.kernels.len(), 5);
+    let names: Vec<&str> = (0..again.ranges.len())
+        .map(|row| again.text(again.ranges.name[row]))
+        .collect();
+    assert!(names.contains(&"decode"), "{names:?}");
+}
+
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/server.py");
 
 /// What a server's processes do on the GPU is joined with the requests that it serves.

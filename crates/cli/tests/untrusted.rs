@@ -6,7 +6,7 @@ mod common;
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -31,6 +31,11 @@ impl Scene {
         works(root.path(), &["import", FIXTURE, "-o", "run"]);
         fs::create_dir(root.path().join("home")).unwrap();
         fs::write(root.path().join("home/file"), PRECIOUS).unwrap();
+        works(root.path(), &["kernels", "top", "run", "-o", "top.yaml"]);
+        program(
+            &root.path().join("ncu"),
+            "echo 'Version 2025.3.1.0 (build 1)'",
+        );
         Self { root }
     }
 
@@ -60,8 +65,14 @@ impl Scene {
     }
 }
 
+/// A shell script that can be started.
+fn program(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// Every command that opens a run.
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 13] = [
     &["report", "run"],
     &["analyze", "run"],
     &["export", "run", "--to", "chrome"],
@@ -70,6 +81,30 @@ const COMMANDS: [&[&str]; 8] = [
     &["runs", "list", "--root", "."],
     &["runs", "export", "--root", "."],
     &["compare", "run", "run"],
+    &["kernels", "top", "run"],
+    &["kernels", "analyze", "run"],
+    &[
+        "kernels",
+        "profile",
+        "top.yaml",
+        "--timeline",
+        "run",
+        "--ncu",
+        "./ncu",
+        "--dry-run",
+        "--",
+        "true",
+    ],
+    &["predict", "--from=run", "hardware.spec=h200"],
+    &[
+        "simulate",
+        "--calibrate",
+        "run",
+        "--kv-blocks",
+        "100",
+        "-n",
+        "1",
+    ],
 ];
 
 #[test]
@@ -98,10 +133,18 @@ fn links_in_the_place_of_files_and_folders_are_not_followed() {
         "trace.llmprof.partial",
         "metrics.json",
         "bench.json",
+        "vllm_bench.json",
+        ".hydra/overrides.yaml",
+        "nsys/summary_cuda_gpu_kern_sum.csv",
+        "analysis",
     ];
     let scene = Scene::new();
     for place in places {
-        let target = if place == "plots" {
+        if let Some((folder, _)) = place.split_once('/') {
+            fs::create_dir_all(scene.run(folder)).unwrap();
+        }
+        let is_folder = ["plots", "analysis"].contains(&place);
+        let target = if is_folder {
             scene.path().join("home")
         } else {
             scene.file()
@@ -121,13 +164,57 @@ fn links_in_the_place_of_files_and_folders_are_not_followed() {
                 .unwrap();
             match before {
                 Some(before) => fs::write(scene.run(place), before).unwrap(),
-                None if place == "plots" => fs::create_dir(scene.run(place)).unwrap(),
+                None if is_folder => fs::create_dir(scene.run(place)).unwrap(),
                 None => {}
             }
         }
     }
     // With all of them back in place the run is still one.
     works(scene.path(), &["analyze", "run"]);
+}
+
+/// Tables, plots and the report of `kernels analyze RUN` go into the run by the same door as all of its files.
+#[test]
+fn counters_of_a_run_are_analyzed_inside_of_it() {
+    let counters = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/h200/ncu/decode_12.ncu-rep.gz"
+    );
+    let scene = Scene::new();
+    fs::remove_dir_all(scene.path().join("run")).unwrap();
+    works(scene.path(), &["import", counters, "-o", "run"]);
+    let analyze = ["kernels", "analyze", "run"];
+    scene.link("analysis", &scene.path().join("home"));
+    let said = refused(scene.path(), &analyze);
+    assert!(said.contains("symbolic link"), "{said}");
+    scene.assert_untouched("a linked analysis");
+    fs::remove_file(scene.run("analysis")).unwrap();
+    fs::create_dir(scene.run("analysis")).unwrap();
+    for (place, target) in [
+        ("analysis/plots", scene.path().join("home")),
+        ("analysis/report.html", scene.file()),
+    ] {
+        scene.link(place, &target);
+        llmprof(scene.path(), &analyze);
+        scene.assert_untouched(place);
+        let _ = fs::remove_file(scene.run(place));
+    }
+    // Who holds the run writes it.
+    let lock = fs::File::open(scene.run(".lock")).unwrap();
+    lock.lock().unwrap();
+    let said = refused(scene.path(), &analyze);
+    assert!(said.contains("in use"), "{said}");
+    drop(lock);
+    works(scene.path(), &analyze);
+    assert!(scene.run("analysis/metrics_summary.csv").is_file());
+    let listed = fs::read_to_string(scene.run("run.json")).unwrap();
+    assert!(listed.contains("analysis/metrics_summary.csv"), "{listed}");
+    // A report that was found, not named, is no link either.
+    let pages = scene.path().join("pages");
+    fs::create_dir(&pages).unwrap();
+    symlink(scene.file(), pages.join("x.ncu-rep")).unwrap();
+    let said = refused(scene.path(), &["kernels", "analyze", "pages"]);
+    assert!(said.contains("symbolic link"), "{said}");
 }
 
 #[test]
@@ -180,7 +267,48 @@ fn fifos_and_devices_are_refused_at_once() {
             fs::write(scene.run(place), before).unwrap();
         }
     }
+    // A summary of kernels is a file of the folder, or there is none.
+    let folder = scene.path().join("other/nsys");
+    fs::create_dir_all(&folder).unwrap();
+    let summary = folder.join("summary_cuda_gpu_kern_sum.csv");
+    let table = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/h200/nsys/stats_cuda_gpu_kern_sum.csv"
+    );
+    let top = ["kernels", "top", "other"];
+    symlink(table, &summary).unwrap();
+    let said = refused(scene.path(), &top);
+    assert!(said.contains("has no timeline"), "{said}");
+    fs::remove_file(&summary).unwrap();
+    let made = Command::new("mkfifo").arg(&summary).status();
+    assert!(made.unwrap().success());
+    let said = refused(scene.path(), &top);
+    assert!(said.contains("has no timeline"), "{said}");
+    fs::remove_file(&summary).unwrap();
+    fs::copy(table, &summary).unwrap();
+    assert!(works(scene.path(), &top).contains("name:"));
+    // It comes after the times of the run: it ends, and does not wait.
+    fs::create_dir_all(scene.run(".hydra")).unwrap();
+    let made = Command::new("mkfifo")
+        .arg(scene.run(".hydra/overrides.yaml"))
+        .status();
+    assert!(made.unwrap().success());
+    llmprof(
+        scene.path(),
+        &["predict", "--from=run", "hardware.spec=h200"],
+    );
+    fs::remove_file(scene.run(".hydra/overrides.yaml")).unwrap();
+    // Times between tokens that a FIFO would have are left out.
     fs::write(scene.run("bench.json"), "{}").unwrap();
+    let rows = "id,start_ms,ttft_ms,e2e_ms\n0,0,1,2\n";
+    fs::write(scene.run("requests.csv"), rows).unwrap();
+    let made = Command::new("mkfifo")
+        .arg(scene.run("vllm_bench.json"))
+        .status();
+    assert!(made.unwrap().success());
+    let output = llmprof(scene.path(), &["compare", "run", "run"]);
+    assert!(output.status.code().is_some_and(|code| code <= 2));
+    fs::remove_file(scene.run("requests.csv")).unwrap();
     let made = Command::new("mkfifo")
         .arg(scene.run("requests.csv"))
         .status();

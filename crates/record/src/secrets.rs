@@ -99,8 +99,8 @@ fn is_secret(name: &str, value: &str) -> bool {
     names && !says_where && value.len() >= SHORTEST && !value.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// `text` without values that look like credentials.
-pub fn redacted(text: &str) -> Cow<'_, str> {
+/// Where values stand in `text` that look like credentials: ends by starts, which may overlap.
+fn found(text: &str) -> BTreeMap<usize, usize> {
     let lower = text.to_ascii_lowercase();
     let mut found: BTreeMap<usize, usize> = BTreeMap::new();
     let mut add = |range: Range<usize>| {
@@ -118,6 +118,12 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
             }
         }
     }
+    found
+}
+
+/// `text` without values that look like credentials.
+pub fn redacted(text: &str) -> Cow<'_, str> {
+    let found = found(text);
     if found.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -132,6 +138,19 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     }
     clean.push_str(&text[at..]);
     Cow::Owned(clean)
+}
+
+/// `text` with values that look like credentials overwritten byte for byte; `None` where it has none.
+pub(crate) fn starred(text: &str) -> Option<Vec<u8>> {
+    let found = found(text);
+    if found.is_empty() {
+        return None;
+    }
+    let mut clean = text.as_bytes().to_vec();
+    for (start, end) in found {
+        clean[start..end].fill(b'*');
+    }
+    Some(clean)
 }
 
 /// Overwrites the values of secret variables in a file of another tool's format, byte for byte, so that every length and

@@ -791,6 +791,36 @@ fn line_breaks(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes).count()
 }
 
+/// A table of a module runs the module's code when it is read: whatever its name, it is not looked at.
+#[test]
+fn tables_of_modules_are_not_read() {
+    use llmprof_record::import::{Limits, Profile, import};
+    let folder = tempfile::tempdir().unwrap();
+    let read = |name: &str, kind: &str| {
+        let path = folder.path().join(name);
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection
+            .execute_batch(&format!(
+                "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+                 CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+                 CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, \"end\" INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+                 INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel');
+                 INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 5, 281474976710657, 7, 1);
+                 CREATE {kind} (start, \"end\", eventType, text, globalTid);
+                 INSERT INTO NVTX_EVENTS (start, \"end\", eventType, text, globalTid) VALUES (1, 9, 59, 'decode', 281474976710657);"
+            ))
+            .unwrap();
+        drop(connection);
+        match import(&path, &Limits::default()).unwrap().1 {
+            Profile::Trace(trace) => (trace.hosts.len(), trace.ranges.len()),
+            _ => panic!("a timeline"),
+        }
+    };
+    assert_eq!(read("plain.sqlite", "TABLE NVTX_EVENTS"), (1, 1));
+    let module = "VIRTUAL TABLE NVTX_EVENTS USING fts5";
+    assert_eq!(read("module.sqlite", module), (1, 0));
+}
+
 /// A page that is named by many pages above it makes a small file a database of any size.
 #[test]
 fn pages_that_are_named_again_and_again_do_not_multiply() {

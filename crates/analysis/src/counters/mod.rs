@@ -10,7 +10,7 @@ mod quantities;
 mod readings;
 
 use llmprof_record::counters::{
-    Counters, LevelTraffic, Pipe, PipeRate, ProfiledLaunch, RooflinePoint, Rule,
+    Counters, LevelTraffic, Pipe, PipeRate, ProfiledLaunch, RooflinePoint, Rule, RuleKind,
 };
 use llmprof_record::kernel_name::{Category, classify};
 use llmprof_theory::device::{Device, Engine};
@@ -104,6 +104,9 @@ pub struct LaunchRow {
     pub findings: Vec<KernelFinding>,
     /// The tool's advice that it expects the largest speed-up of the kernel of; absent where it expects none.
     pub advice: Option<Advice>,
+    /// Everything that the tool advises, the largest speedup of the whole kernel first, then those of a part of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Advice>,
 }
 
 /// Where a launch stands under a roofline.
@@ -223,6 +226,7 @@ impl LaunchRow {
             access: read.access(),
             findings: Vec::new(),
             advice: advice(launch),
+            rules: rules(launch),
         };
         row.used = Use {
             sm_pct: row.percentage("sm_throughput_pct"),
@@ -326,9 +330,33 @@ fn advice(launch: &ProfiledLaunch) -> Option<Advice> {
     })
 }
 
+fn rules(launch: &ProfiledLaunch) -> Vec<Advice> {
+    let mut found: Vec<&Rule> = launch
+        .rules
+        .iter()
+        .filter(|rule| rule.kind == RuleKind::Optimization)
+        .collect();
+    let rank = |rule: &Rule| {
+        let speedup = rule.speedup;
+        let is_whole = speedup.is_some_and(|speedup| speedup.of_whole_kernel);
+        let percent = speedup.map_or(-1.0, |speedup| speedup.percent);
+        (is_whole, percent)
+    };
+    found.sort_by(|a, b| {
+        let ((a_whole, a), (b_whole, b)) = (rank(a), rank(b));
+        b_whole.cmp(&a_whole).then(b.total_cmp(&a))
+    });
+    let advice = found.into_iter().map(|rule| Advice {
+        rule: rule.name.clone(),
+        text: rule.description.clone(),
+        speedup_pct: rule.speedup.map(|speedup| speedup.percent),
+    });
+    advice.collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use llmprof_record::counters::{EstimatedSpeedup, RuleKind};
+    use llmprof_record::counters::EstimatedSpeedup;
 
     use super::*;
 
@@ -346,6 +374,7 @@ mod tests {
             }),
         };
         let advised = |rules: Vec<Rule>| {
+            let found_rules = rules.len();
             let launch = ProfiledLaunch {
                 rules,
                 ..ProfiledLaunch::default()
@@ -356,6 +385,13 @@ mod tests {
             };
             let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
             assert_eq!(found.joined, None);
+            let rules = &found.launches[0].rules;
+            assert_eq!(rules.len(), found_rules, "all of them");
+            let speedups: Vec<Option<f64>> = rules.iter().map(|rule| rule.speedup_pct).collect();
+            if found_rules == 4 {
+                let expected = [Some(99.2), Some(73.5), Some(99.9), None];
+                assert_eq!(speedups, expected, "those of the whole kernel first");
+            }
             found.launches[0]
                 .advice
                 .as_ref()

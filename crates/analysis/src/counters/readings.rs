@@ -148,5 +148,15 @@ mod tests {
         assert_eq!(codes(&latency), ["memory_stalls"]);
         let many_warps = row(KernelClass::LatencyBound, 10.0, 20.0, 80.0);
         assert!(codes(&many_warps).is_empty());
+        // Tensor cores matter to GEMMs, below 30 % of their peak.
+        let mut gemm = many_warps.clone();
+        gemm.tensor_use_pct = Some(12.5);
+        let found = of(&gemm, Category::Gemm, ClassRule::default());
+        assert_eq!(found, [KernelFinding::LowTensorUse { tensor_pct: 12.5 }]);
+        for other in [Category::Attention, Category::Elementwise] {
+            assert!(of(&gemm, other, ClassRule::default()).is_empty());
+        }
+        gemm.tensor_use_pct = Some(30.0);
+        assert!(codes(&gemm).is_empty());
     }
 }

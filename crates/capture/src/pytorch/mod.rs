@@ -6,7 +6,11 @@
 mod kernels;
 mod source;
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
 
 pub use kernels::{KernelWorker, measured_device};
 use llmprof_record::plan::{Plan, TorchProfilerSettings};
@@ -20,7 +24,13 @@ use crate::{
 /// The worker on disk, for as long as this lives.
 #[derive(Debug)]
 pub struct Package {
-    directory: Scratch,
+    directory: Directory,
+}
+
+#[derive(Debug)]
+enum Directory {
+    Scratch(Scratch),
+    Named(PathBuf),
 }
 
 /// The worker could not be unpacked.
@@ -36,22 +46,39 @@ impl Package {
     /// Writes the worker to a new directory that nobody else may enter.
     pub fn unpack() -> Result<Self, UnpackError> {
         let directory = Scratch::new()?;
-        for (name, text) in source::FILES {
-            let path = directory.path().join(name);
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            fs::write(path, text)?;
+        write(directory.path())?;
+        Ok(Self {
+            directory: Directory::Scratch(directory),
+        })
+    }
+
+    /// Writes the worker to a directory of this name, so that the command that runs it is known beforehand. What a killed run
+    /// left there is removed.
+    pub fn unpack_to(path: &Path) -> Result<Self, UnpackError> {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
         }
-        Ok(Self { directory })
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("")))?;
+        fs::DirBuilder::new().mode(0o700).create(path)?;
+        let package = Self {
+            directory: Directory::Named(path.to_owned()),
+        };
+        write(path)?;
+        Ok(package)
     }
 
     /// The command that runs it with this interpreter.
     pub fn launch(&self, python: &str) -> Launch {
+        Self::launch_at(python, self.path())
+    }
+
+    /// The command that runs one in this directory.
+    pub fn launch_at(python: &str, path: &Path) -> Launch {
         Launch::new(python)
             // A log that is written late is missing when the worker is ended.
             .arg("-u")
-            .arg(self.path().to_string_lossy())
+            .arg(path.to_string_lossy())
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("TOKENIZERS_PARALLELISM", "false")
             // Models come from local directories: nothing may be fetched while something is measured.
@@ -60,8 +87,30 @@ impl Package {
     }
 
     pub fn path(&self) -> &Path {
-        self.directory.path()
+        match &self.directory {
+            Directory::Scratch(scratch) => scratch.path(),
+            Directory::Named(path) => path,
+        }
     }
+}
+
+impl Drop for Package {
+    fn drop(&mut self) {
+        if let Directory::Named(path) = &self.directory {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+fn write(directory: &Path) -> io::Result<()> {
+    for (name, text) in source::FILES {
+        let path = directory.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(path, text)?;
+    }
+    Ok(())
 }
 
 /// How a plan has the model executed.
@@ -132,6 +181,17 @@ mod tests {
         let path = package.path().to_path_buf();
         drop(package);
         assert!(!path.exists());
+        // By a name that is known beforehand, twice: what a killed run left is replaced.
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("pytorch/worker");
+        fs::create_dir_all(&named).unwrap();
+        fs::write(named.join("left.py"), "x").unwrap();
+        let package = Package::unpack_to(&named).unwrap();
+        let mode = fs::metadata(&named).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert!(named.join("__main__.py").is_file() && !named.join("left.py").exists());
+        drop(package);
+        assert!(!named.exists());
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Logs of cuBLAS and cuBLASLt of the pass that Nsight Systems records: shapes of GEMMs for the kernels of its timeline.
 
+use std::path::Path;
+
 use llmprof_record::{
     import::{self, Limits},
     issue::Issue,
+    plan::Plan,
     run::RunRecord,
 };
 
@@ -21,13 +24,22 @@ pub(super) fn on(session: &Session<'_>, launch: Launch) -> Result<Launch, Halt> 
     let folder = session.store.path().join(FOLDER);
     std::fs::create_dir_all(&folder)
         .map_err(|error| Halt::failed(format!("cannot create {}: {error}", folder.display())))?;
+    Ok(logged(session.plan, launch, session.store.path()))
+}
+
+/// The same, of a run that has not started.
+pub(super) fn logged(plan: &Plan, launch: Launch, run: &Path) -> Launch {
+    if !plan.pipeline.cublas_log.enable {
+        return launch;
+    }
+    let folder = run.join(FOLDER);
     let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
     // Level 2 has the calls that launch kernels; higher ones also every call that sets a descriptor.
-    Ok(launch
+    launch
         .env("CUBLAS_LOGINFO_DBG", "1")
         .env("CUBLAS_LOGDEST_DBG", file(LOGS[0]))
         .env("CUBLASLT_LOG_LEVEL", "2")
-        .env("CUBLASLT_LOG_FILE", file(LOGS[1])))
+        .env("CUBLASLT_LOG_FILE", file(LOGS[1]))
 }
 
 /// Adds the logs to the record. One that is absent or has no GEMM is an issue only where the other is so too.

@@ -2,6 +2,8 @@
 //!
 //! It is a process of its own, since CUPTI serves one tool at a time and torch's profiler is another.
 
+use std::path::PathBuf;
+
 use llmprof_record::{
     import::{Limits, wire},
     issue::Issue,
@@ -127,12 +129,29 @@ pub(super) fn capture(
     let files = wire::files(&directory).map_err(failed)?;
     let trace = wire::read_files(&files, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;
+    record.issues.extend(not_scrubbed(&files));
     keep(
         session,
         RecordedTrace { pass, trace },
         answer.start_ns,
         record,
     )
+}
+
+/// Takes what looks like a credential out of wire files; an issue for each that it could not be taken out of.
+pub fn not_scrubbed(files: &[PathBuf]) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    for file in files {
+        if let Err(error) = wire::scrub(file) {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            issues.push(
+                Issue::warning("wire.not_scrubbed")
+                    .with("file", name.into_owned())
+                    .with("why", error.to_string()),
+            );
+        }
+    }
+    issues
 }
 
 /// Puts the recording of the batch that began then into the record. Within a budget it may hold no slice, and is left out.

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     native::{Numbered, equal_lengths, precision},
-    pytorch::{Package, options},
+    pytorch::options,
     runner::{
         Problem,
         protocol::{FailureKind, Generate, GenerateRequest},
@@ -33,7 +33,7 @@ const NAME: &str = "direct inference";
 /// Runs what is left of the dataset.
 pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
     let kind = session.plan.runtime.kind;
-    let package = Package::unpack().map_err(|error| Halt::failed(error.to_string()))?;
+    let package = pytorch::package(session)?;
     let mut request = load(session, record);
     let (launch, folder) = if kind == RuntimeType::Native {
         (native::launch()?, native::FOLDER)

@@ -29,6 +29,7 @@ use llmprof_record::{
 use llmprof_units::{Bytes, Nanos};
 use serde_json::{Map, Value};
 
+pub use self::cupti::not_scrubbed;
 pub use self::feed::{Feed, FeedError};
 pub use self::halt::Halt;
 pub use self::slices::{Sliced, cupti_stays};
@@ -98,7 +99,7 @@ impl Session<'_> {
 
 /// The command lines that a run would start, the worker's first.
 pub fn commands(plan: &Plan, cwd: &Path, run: &Path) -> Result<Vec<String>, ToolError> {
-    nsight::lines(plan, &pytorch::worker(plan, cwd), run)
+    nsight::lines(plan, &pytorch::worker(plan, cwd, run), run)
 }
 
 /// The design of the model as a worker is asked to load it.

@@ -134,10 +134,11 @@ fn timeline(
             return Ok(None);
         }
     };
+    let watched = cublas_log::on(session, watched)?;
     session
         .store
         .write(&format!("{NSYS}/cmd.txt"), format!("{watched}\n"))?;
-    let watched = cublas_log::on(session, watched)?.without_credentials(environment());
+    let watched = watched.without_credentials(environment());
     let asked = batch(session, None)?;
     let ran = run(session, NSYS, &watched, request, record, &asked, true);
     let report = folder.join("run.nsys-rep");
@@ -233,7 +234,7 @@ fn counters(
     let made = ncu::profile(
         &tool,
         &plan,
-        &available(&tool, session.plan),
+        &Available::asked(&tool, &plan),
         &selection,
         false,
         &output,
@@ -355,26 +356,8 @@ fn announced(plan: &CounterPlan) -> String {
         plan.launches.len(),
         Percent(plan.covered),
         plan.total_ns,
-        15 + plan.launches.len() * 7 / 10
+        plan.estimated_seconds()
     )
-}
-
-/// Sections and metrics of the installed tool; it is asked only where the request names some.
-fn available(tool: &Tool, plan: &Plan) -> Available {
-    let ncu = &plan.pipeline.ncu;
-    let ask = |words: &[&str], is_needed: bool| {
-        if !is_needed {
-            return String::new();
-        }
-        let command = Launch::new(tool.program.to_string_lossy()).args(words.iter().copied());
-        let output = command.command().output();
-        output
-            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-            .unwrap_or_default()
-    };
-    let sections = ask(&["--list-sections"], !ncu.sections.is_empty());
-    let metrics = ask(&["--query-metrics"], !ncu.metrics.is_empty());
-    Available::of(&sections, &metrics)
 }
 
 /// What came of a tool.
@@ -504,7 +487,7 @@ pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<Stri
         let folder = run.join(NSYS);
         let report = folder.join("run.nsys-rep");
         let profile = nsys::profile(&tool, &stages.nsys, &folder.join("run"), worker)?;
-        lines.push(profile.to_string());
+        lines.push(cublas_log::logged(plan, profile, run).to_string());
         lines.push(nsys::export(&tool, &report, &folder.join("run.sqlite")).to_string());
         lines.push(nsys::kernel_summary(&tool, &report, &folder.join("summary")).to_string());
     }
@@ -518,7 +501,7 @@ pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<Stri
         };
         let name = stages.ncu.range.as_deref().unwrap_or("run");
         let output = run.join(NCU).join(name);
-        let found = available(&tool, plan);
+        let found = Available::asked(&tool, &stages.ncu);
         let made = ncu::profile(
             &tool,
             &stages.ncu,

@@ -34,7 +34,7 @@ const OWN_FOLDER: &str = "worker";
 /// Where our library recorded CUDA, its trace is the one that explains the time, since it costs the least; torch's
 /// operators stand beside it. Without it torch's trace explains both.
 pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
-    let package = Package::unpack().map_err(|error| Halt::failed(error.to_string()))?;
+    let package = package(session)?;
     let launch = launch(session, &package);
     let watch = Watch::start(session.plan)?;
     let mut request = load(session, record);
@@ -65,13 +65,24 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
     ended
 }
 
-/// The worker of a plan as it would be started, for a reader: llmprof's own is unpacked when a run starts.
-pub(super) fn worker(plan: &Plan, cwd: &Path) -> Launch {
+/// Where llmprof's own worker is for as long as a run lasts.
+const PACKAGE: &str = "pytorch/worker";
+
+/// llmprof's own worker, unpacked into the run.
+pub(super) fn package(session: &Session<'_>) -> Result<Package, Halt> {
+    let failed = |error: String| Halt::failed(error);
+    let run =
+        std::path::absolute(session.store.path()).map_err(|error| failed(error.to_string()))?;
+    Package::unpack_to(&run.join(PACKAGE)).map_err(|error| failed(error.to_string()))
+}
+
+/// The worker of a plan as a run in this directory starts it.
+pub(super) fn worker(plan: &Plan, cwd: &Path, run: &Path) -> Launch {
     match plan.runtime.kind {
         RuntimeType::Worker => own_worker(plan, cwd),
         RuntimeType::Pytorch => {
             let python = plan.runtime.python.as_deref().unwrap_or("python3");
-            Launch::new(python).arg("LLMPROF_WORKER")
+            Package::launch_at(python, &run.join(PACKAGE))
         }
         _ => Launch::new("llmprof").arg("worker"),
     }

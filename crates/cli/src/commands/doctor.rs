@@ -1,6 +1,9 @@
 //! `doctor`: what works on this machine, what does not, and the command that would fix it.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use llmprof_capture::profiler::{find_library, nsight::Tool};
 use llmprof_report::{Cell, Table};
@@ -59,8 +62,14 @@ impl Check {
 }
 
 pub(crate) fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<(), Failure> {
-    let mut checks = vec![driver(), counters(), cupti(), tool("nsys"), tool("ncu")];
-    checks.extend([perf_events(), disk()]);
+    let mut checks = vec![
+        driver(),
+        cuda(),
+        counters(),
+        cupti(),
+        system_cupti(&args.python),
+    ];
+    checks.extend([tool("nsys"), importer(), tool("ncu"), perf_events(), disk()]);
     checks.extend(python(&args.python));
     if args.json {
         return output.json(&checks);
@@ -95,7 +104,7 @@ fn said(program: &str, words: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Driver, CUDA and NVML in one: nvidia-smi asks NVML.
+/// Driver and NVML in one: nvidia-smi asks NVML.
 fn driver() -> Check {
     let fields = "--query-gpu=name,driver_version,memory.total";
     match said("nvidia-smi", &[fields, "--format=csv,noheader"]) {
@@ -115,6 +124,114 @@ fn driver() -> Check {
             "install the NVIDIA driver; without it models run on the CPU",
         ),
     }
+}
+
+/// The newest CUDA that the driver runs, as nvidia-smi heads its table.
+fn cuda() -> Check {
+    const NAME: &str = "CUDA";
+    let fix = "install the NVIDIA driver; without it models run on the CPU";
+    let said = match said("nvidia-smi", &[]) {
+        Ok(said) => said,
+        Err(why) => return Check::not(NAME, State::Missing, why, fix),
+    };
+    match cuda_version(&said) {
+        Some(version) => Check::works(NAME, format!("the driver runs up to {version}")),
+        None => Check::not(NAME, State::Broken, "nvidia-smi names no CUDA version", fix),
+    }
+}
+
+fn cuda_version(said: &str) -> Option<&str> {
+    let (_, rest) = said.split_once("CUDA Version:")?;
+    let word = rest.split_whitespace().next()?;
+    word.starts_with(|c: char| c.is_ascii_digit())
+        .then_some(word)
+}
+
+/// The `libcupti` that llmprof's library and torch's profiler load: of a Python package, or of an installed toolkit.
+fn system_cupti(python: &str) -> Check {
+    const NAME: &str = "CUPTI";
+    const PROBE: &str = "\
+import glob, os, sys
+for folder in sys.path:
+    for path in glob.glob(os.path.join(folder, 'nvidia', '*', 'lib', 'libcupti.so*')):
+        print(path)
+";
+    let named = std::env::var("LLMPROF_CUPTI").ok();
+    let packaged = said(python, &["-c", PROBE]).unwrap_or_default();
+    let packaged = packaged.lines().find(|line| line.contains("libcupti.so"));
+    let packaged = packaged.map(str::to_owned);
+    let found = named
+        .filter(|path| Path::new(path).is_file())
+        .or(packaged)
+        .or_else(|| {
+            let known = said("ldconfig", &["-p"]).or_else(|_| said("/sbin/ldconfig", &["-p"]));
+            let known = known.unwrap_or_default();
+            let line = known.lines().find(|line| line.contains("libcupti.so"))?;
+            Some(line.rsplit("=> ").next()?.to_owned())
+        })
+        .or_else(|| {
+            let toolkit = std::env::var_os("CUDA_HOME");
+            let toolkit = toolkit.map_or_else(|| PathBuf::from("/usr/local/cuda"), PathBuf::from);
+            let folder = toolkit.join("extras/CUPTI/lib64");
+            let entries = std::fs::read_dir(folder).ok()?.flatten();
+            let mut files = entries.map(|entry| entry.path());
+            let found = files.find(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with("libcupti.so")
+            });
+            Some(found?.display().to_string())
+        });
+    match found {
+        Some(path) => Check::works(NAME, path),
+        None => Check::not(
+            NAME,
+            State::Missing,
+            "no libcupti.so in Python packages, the loader's cache or /usr/local/cuda",
+            "pip install nvidia-cuda-cupti, or install the CUDA toolkit",
+        ),
+    }
+}
+
+/// What makes a report of what nsys recorded; without its libraries a recording stays a `.qdstrm`.
+fn importer() -> Check {
+    const NAME: &str = "nsys importer";
+    let Ok(tool) = Tool::find("nsys", None) else {
+        let fix = "install Nsight Systems with its host part";
+        return Check::not(NAME, State::Missing, "there is no nsys", fix);
+    };
+    match importer_of(&tool.program) {
+        Some(program) => match said(&program.to_string_lossy(), &["--help"]) {
+            Err(why) if why.contains("shared libraries") => Check::not(
+                NAME,
+                State::Broken,
+                why,
+                "install the packages libdw1 and libelf1, or what the message names",
+            ),
+            _ => Check::works(NAME, program.display().to_string()),
+        },
+        None => Check::not(
+            NAME,
+            State::Missing,
+            format!("no QdstrmImporter beside {}", tool.program.display()),
+            "install Nsight Systems with its host part",
+        ),
+    }
+}
+
+/// The importer of an installation: `host-linux-x64/QdstrmImporter` beside the folder of the program.
+fn importer_of(nsys: &Path) -> Option<PathBuf> {
+    let program = std::fs::canonicalize(nsys).ok()?;
+    program.ancestors().skip(1).take(3).find_map(|folder| {
+        let entries = std::fs::read_dir(folder).ok()?.flatten();
+        let mut folders = entries.map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("host-linux")
+        });
+        folders.find_map(|host| {
+            let program = host.join("QdstrmImporter");
+            program.is_file().then_some(program)
+        })
+    })
 }
 
 /// Whether anybody but root may read counters.
@@ -262,4 +379,34 @@ for name in ('torch', 'transformers', 'vllm'):
         line("transformers", "pip install transformers"),
         line("vllm", "pip install vllm; only runtime=vllm needs it"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_nvidia_smi_names_cuda() {
+        let header =
+            "| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8     |";
+        assert_eq!(cuda_version(header), Some("12.8"));
+        assert_eq!(cuda_version("CUDA Version: N/A"), None);
+        assert_eq!(cuda_version("no devices"), None);
+    }
+
+    #[test]
+    fn the_importer_is_found_beside_the_tool() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("2025.3.1");
+        for name in ["bin", "target-linux-x64", "host-linux-x64"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::fs::write(root.join("target-linux-x64/nsys"), "").unwrap();
+        std::os::unix::fs::symlink("../target-linux-x64/nsys", root.join("bin/nsys")).unwrap();
+        assert_eq!(importer_of(&root.join("bin/nsys")), None);
+        let importer = root.join("host-linux-x64/QdstrmImporter");
+        std::fs::write(&importer, "").unwrap();
+        let found = importer_of(&root.join("bin/nsys")).unwrap();
+        assert_eq!(found, std::fs::canonicalize(importer).unwrap());
+    }
 }

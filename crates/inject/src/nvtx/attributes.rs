@@ -151,6 +151,9 @@ mod tests {
         );
         let handle = register(b"step");
         assert_eq!(read(&attributes(REGISTERED, handle.cast())), b"step");
+        // A program that registers the same text in every step holds one handle, and the table one entry.
+        assert_eq!(register(b"step"), handle);
+        assert_ne!(register(b"step 2"), handle);
         assert_eq!(read(&attributes(0, c"x".as_ptr().cast())), b"");
         assert_eq!(read(&attributes(ASCII, std::ptr::null())), b"");
         let mut short = attributes(ASCII, c"x".as_ptr().cast());

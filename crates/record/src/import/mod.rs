@@ -170,8 +170,20 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
             instead: refused.instead,
         });
     }
-    let importer = found.ok_or_else(|| ImportError::Unknown {
-        path: path.to_owned(),
+    of_source(&source)
+}
+
+/// Reads a foreign profile that was found in a directory and not named by the user: nothing but a regular file is opened, and no
+/// link is followed on the last step.
+pub fn import_found(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), ImportError> {
+    let source = Source::open_found(path, limits)?;
+    of_source(&source)
+}
+
+/// The profile in content whose format an importer knows.
+fn of_source(source: &Source) -> Result<(&'static str, Profile), ImportError> {
+    let importer = sniff(source.head()).ok_or_else(|| ImportError::Unknown {
+        path: source.path().to_owned(),
         begins: describe(source.head()),
         known: IMPORTERS
             .iter()
@@ -179,7 +191,7 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
             .collect::<Vec<_>>()
             .join(", "),
     })?;
-    let read = (importer.read)(&source);
+    let read = (importer.read)(source);
     source.check_whole()?;
     read.map(|profile| (importer.name, profile))
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use llmprof_units::Share;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Place, Plan, RuntimeType, Word};
 
@@ -20,6 +20,9 @@ pub enum CaptureRange {
     /// The first NVTX range that `nvtx_capture` names.
     #[serde(rename = "nvtx")]
     Nvtx,
+    /// Between presses of a key; refused, since nobody sits at a run.
+    #[serde(rename = "hotkey")]
+    Hotkey,
 }
 
 /// How the timeline is recorded.
@@ -42,7 +45,8 @@ pub struct NsysPlan {
     pub nvtx_capture: Option<String>,
     /// `node` records each kernel of a CUDA graph, `graph` each graph.
     pub cuda_graph_trace: String,
-    /// More options, as they are.
+    /// More options, as they are: a list, or a text that is split as a shell would.
+    #[serde(deserialize_with = "words")]
     pub args: Vec<Word>,
 }
 
@@ -134,7 +138,8 @@ pub struct NcuPlan {
     pub cache_control: String,
     /// Margins by which kernels are classified.
     pub classify: ClassifyPlan,
-    /// More options, as they are.
+    /// More options, as they are: a list, or a text that is split as a shell would.
+    #[serde(deserialize_with = "words")]
     pub args: Vec<Word>,
 }
 
@@ -157,6 +162,42 @@ impl Default for NcuPlan {
             args: Vec::new(),
         }
     }
+}
+
+/// A list of words, or a text with spaces between them.
+fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Word>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Words(Vec<Word>),
+        Text(String),
+        Nothing(()),
+    }
+    Ok(match Given::deserialize(deserializer)? {
+        Given::Words(words) => words,
+        Given::Text(text) => split(&text),
+        Given::Nothing(()) => Vec::new(),
+    })
+}
+
+/// The words of a text; quotes hold spaces together.
+fn split(text: &str) -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in text.chars() {
+        match (quote, character) {
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (Some(open), close) if open == close => quote = None,
+            (None, space) if space.is_whitespace() => words.extend(word.take().map(Word)),
+            (_, other) => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word.map(Word));
+    words
 }
 
 /// Whether cuBLAS and cuBLASLt write down the GEMMs that they run.
@@ -220,6 +261,18 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
         let hint = Some("pipeline.nsys.capture_range=cudaProfilerApi");
         wrong("pipeline.nsys.capture_range", message, hint);
     }
+    if nsys.capture_range == CaptureRange::Hotkey {
+        let message = "nobody presses a key in a run".to_owned();
+        let hint = Some("pipeline.nsys.capture_range=cudaProfilerApi");
+        wrong("pipeline.nsys.capture_range", message, hint);
+    }
+    if ncu.enable && nsys.gating_nvtx && nsys.nvtx_capture.is_some() {
+        let message =
+            "launches are counted from cudaProfilerStart, and a timeline of one range leaves out those before it"
+                .to_owned();
+        let hint = Some("pipeline.nsys.gating_nvtx=false pipeline.ncu.range=decode");
+        wrong("pipeline.nsys.gating_nvtx", message, hint);
+    }
     if nsys.capture_range == CaptureRange::Nvtx && nsys.nvtx_capture.is_none() {
         let message = "capture_range=nvtx needs the name of the range".to_owned();
         wrong(
@@ -241,15 +294,23 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
         ("pipeline.nsys.args", &nsys.args),
         ("pipeline.ncu.args", &ncu.args),
     ] {
-        for Word(word) in args {
-            let refused = REFUSED
-                .iter()
-                .find(|(option, _)| word == option || word.starts_with(&format!("{option}=")));
-            if let Some((option, instead)) = refused {
+        for (option, instead) in REFUSED {
+            if has_option(args, option) {
                 wrong(key, format!("the tool has no `{option}`"), Some(instead));
             }
         }
     }
+}
+
+/// Whether `--option`, `--option=value`, or the two words of the latter are among the words.
+fn has_option(words: &[Word], option: &str) -> bool {
+    let as_two = option.split_once('=');
+    words.iter().enumerate().any(|(at, Word(word))| {
+        let next = words.get(at + 1).map(|Word(next)| next.as_str());
+        word == option
+            || word.starts_with(&format!("{option}="))
+            || as_two.is_some_and(|(name, value)| word == name && next == Some(value))
+    })
 }
 
 /// What is wrong with the stage of Nsight Compute alone.
@@ -270,5 +331,37 @@ fn of_counters(ncu: &NcuPlan, wrong: &mut impl FnMut(&'static str, String, Optio
     if ncu.steps == 0 {
         let message = "at least one decode step must be profiled".to_owned();
         wrong("pipeline.ncu.steps", message, Some("pipeline.ncu.steps=2"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_a_list_or_a_text() {
+        let read = |text: &str| -> Vec<String> {
+            let plan: NsysPlan = serde_json::from_str(text).unwrap();
+            plan.args.into_iter().map(|Word(word)| word).collect()
+        };
+        assert_eq!(
+            read(r#"{"args": "--gpu-metrics-devices=0  --nvtx-capture 'a b' \"\""}"#),
+            ["--gpu-metrics-devices=0", "--nvtx-capture", "a b", ""]
+        );
+        assert_eq!(read(r#"{"args": ["-y", 3]}"#), ["-y", "3"]);
+        assert!(read(r#"{"args": null}"#).is_empty());
+        assert!(read("{}").is_empty());
+    }
+
+    #[test]
+    fn an_option_is_known_in_each_of_its_spellings() {
+        let words = |text: &str| split(text);
+        let end = "--capture-range-end=nvtx";
+        assert!(has_option(&words("--x --capture-range-end=nvtx"), end));
+        assert!(has_option(&words("--capture-range-end nvtx"), end));
+        assert!(!has_option(&words("--capture-range-end stop nvtx"), end));
+        assert!(has_option(&words("--kernels=gemm"), "--kernels"));
+        assert!(has_option(&words("--kernels gemm"), "--kernels"));
+        assert!(!has_option(&words("--kernel-name gemm"), "--kernels"));
     }
 }

@@ -81,6 +81,15 @@ impl Folder {
         Ok(file)
     }
 
+    /// Opens a regular file for reading and for overwriting parts of it.
+    pub(crate) fn open_file_to_change(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&self.handle, name, flags, Mode::empty());
+        let file = File::from(opened.map_err(|errno| self.explain(name, errno))?);
+        regular(&file)?;
+        Ok(file)
+    }
+
     /// The contents of a regular file of at most `limit` bytes.
     pub fn read(&self, relative: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
         let file = self.open_file(relative)?;

@@ -3,6 +3,7 @@
 use llmprof_record::run::{PassKind, RunPhase, RunRecord};
 use llmprof_record::samples::{GpuSample, GpuSeries, Sample, Samples};
 
+use super::MOST_DEVICES;
 use crate::view::{Band, Line, Series, Unit};
 
 /// The samples as curves, with the phases of the run behind them. What was never read has none.
@@ -86,7 +87,7 @@ pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
             ],
         ),
     ];
-    for gpu in &samples.gpus {
+    for gpu in samples.gpus.iter().take(MOST_DEVICES) {
         all.extend(gpu_series(gpu, &bands));
     }
     all.into_iter()
@@ -212,5 +213,39 @@ mod tests {
             .map(|point| point.1)
             .collect();
         assert_eq!(values, [20.0, 60.0]);
+    }
+
+    /// 5,000 devices in a file of a few kilobytes once made 5,001 plots.
+    #[test]
+    fn plots_are_bounded_whatever_a_file_says() {
+        let row = |time| GpuSample {
+            time_ns: Nanos(time),
+            gpu_percent: Some(50.0),
+            temperature_c: Some(40.0),
+            ..GpuSample::default()
+        };
+        let gpus = (0..5000).map(|index| GpuSeries {
+            index,
+            rows: vec![row(0), row(1)],
+            ..GpuSeries::default()
+        });
+        let samples = Samples {
+            gpus: gpus.collect(),
+            ..Samples::default()
+        };
+        let curves = of(&samples, &RunRecord::default());
+        assert_eq!(
+            curves.len(),
+            2 * MOST_DEVICES,
+            "busy and temperature of each"
+        );
+        let mut document = crate::Document::new("t");
+        crate::compose::telemetry::add_alone(&mut document, &samples, &curves);
+        let printed = crate::render::markdown::document(&document);
+        assert!(
+            printed.contains("4,936 devices more in `samples.json`"),
+            "{printed}"
+        );
+        assert!(printed.lines().count() < 300);
     }
 }

@@ -236,7 +236,7 @@ fn entries(
             let work = text::Work::of_category(row.category());
             lines.push(format!("Try: {}", text::advice(row.class, work)));
         }
-        if let Some(advice) = &row.advice {
+        for advice in &row.rules {
             let speedup = advice
                 .speedup_pct
                 .map(|percent| format!(" (estimated {} % less time)", significant(percent)));

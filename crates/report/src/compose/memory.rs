@@ -3,12 +3,10 @@
 use llmprof_record::memory::{Holding, MemoryHistory, MemoryPoint};
 use llmprof_units::Percent;
 
+use super::MOST_DEVICES;
 use crate::document::{Document, Drawing, Table};
 use crate::text::{dash, memory as text};
 use crate::view::{Line, Series, Unit};
-
-/// Devices that are shown one by one: no host has more, but a file may say so.
-const MOST_DEVICES: usize = 64;
 
 /// Adds the section; nothing where the snapshot is empty.
 pub(super) fn add(document: &mut Document, history: &MemoryHistory) {
@@ -22,7 +20,7 @@ pub(super) fn add(document: &mut Document, history: &MemoryHistory) {
     section.table(states(history));
     let more = history.devices.len().saturating_sub(MOST_DEVICES);
     if more > 0 {
-        section.paragraph(text::more_devices(more));
+        section.paragraph(text::more_devices(more, "memory.json"));
     }
     for device in history.devices.iter().take(MOST_DEVICES) {
         let number = device.device;
@@ -175,6 +173,22 @@ mod tests {
             text::summary(&history)[0],
             "GPU 3: peak 3 KiB allocated of 4 KiB reserved (25.0 % free); at the end 1 KiB allocated of 4 KiB reserved in 0 segments \
              (75.0 % free)."
+        );
+        // A file may name more devices than any host has: the plots are bounded, the rest is named.
+        let mut many = history.clone();
+        many.devices = (0..5000)
+            .map(|device| DeviceMemory {
+                device,
+                ..history.devices[0].clone()
+            })
+            .collect();
+        assert_eq!(series(&many).len(), MOST_DEVICES);
+        let mut document = Document::new("t");
+        add(&mut document, &many);
+        let printed = crate::render::markdown::document(&document);
+        assert!(
+            printed.contains("4,936 devices more in `memory.json`"),
+            "{printed}"
         );
         let mut empty = Document::new("t");
         add(&mut empty, &MemoryHistory::default());

@@ -48,6 +48,9 @@ use crate::Document;
 use crate::analyzed::Analysis;
 use crate::text;
 
+/// Devices that are shown one by one: no host has more, but a file may say so.
+const MOST_DEVICES: usize = 64;
+
 /// What a report is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
@@ -95,7 +98,15 @@ impl Report<'_> {
         let memory = record.memory.as_ref();
         summary.extend(memory.map(text::memory::summary).unwrap_or_default());
         if let Some(samples) = record.samples.as_ref().filter(|_| !record.has_times()) {
-            summary.extend(samples.gpus.iter().map(text::telemetry::gpu));
+            let shown = samples.gpus.iter().take(text::memory::MOST_RESULTS);
+            summary.extend(shown.map(text::telemetry::gpu));
+            let more = samples
+                .gpus
+                .len()
+                .saturating_sub(text::memory::MOST_RESULTS);
+            if more > 0 {
+                summary.push(text::memory::more_devices(more, "samples.json"));
+            }
         }
         document
     }

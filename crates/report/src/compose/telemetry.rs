@@ -3,8 +3,9 @@
 use llmprof_record::samples::Samples;
 use llmprof_units::{Percent, significant};
 
+use super::MOST_DEVICES;
 use crate::analyzed::{Analysis, GpuPhase, HostTelemetry};
-use crate::text::{dash, telemetry as text};
+use crate::text::{dash, memory, telemetry as text};
 use crate::view::Series;
 use crate::{Document, Drawing, Table, document::key};
 
@@ -56,10 +57,14 @@ pub(super) fn add_alone(document: &mut Document, samples: &Samples, curves: &[Se
         ],
         1,
     );
-    for gpu in &samples.gpus {
+    for gpu in samples.gpus.iter().take(MOST_DEVICES) {
         table.row(text::gpu_cells(gpu));
     }
     section.table(table);
+    let more = samples.gpus.len().saturating_sub(MOST_DEVICES);
+    if more > 0 {
+        section.paragraph(memory::more_devices(more, "samples.json"));
+    }
 }
 
 /// A row per phase. Columns that nothing was measured for are left out.

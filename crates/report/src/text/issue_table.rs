@@ -116,6 +116,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("nsight.environment_kept", "reports of Nsight (.nsys-rep, .sqlite, .ncu-rep) hold the environment and command line of the worker; look at them before you pass them on"),
     Row::new("nsight.not_scrubbed", "the environment, command line and processes could not be taken out of {report}: {why}")
         .hint("look at it before you pass it on"),
+    Row::new("wire.not_scrubbed", "what looks like a credential could not be taken out of {file}: {why}")
+        .hint("look at it before you pass it on"),
     Row::new("ncu.said", "{file}: ncu printed: {text}"),
     Row::new("nsys.said", "Nsight Systems printed: {text}"),
     Row::new("analysis.saturated", "a sum of times, bytes or operations exceeds 64 bits: numbers of the input are damaged, and totals are not to be trusted"),

@@ -3,8 +3,8 @@
 use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
 use llmprof_units::{Count, Percent};
 
-/// Devices in the summary.
-const MOST_RESULTS: usize = 16;
+/// Devices in a summary.
+pub const MOST_RESULTS: usize = 16;
 /// Allocation sites in the summary.
 const MOST_SITES: usize = 5;
 
@@ -19,12 +19,13 @@ pub fn summary(history: &MemoryHistory) -> Vec<String> {
     let results = history.devices.iter().take(MOST_RESULTS).map(result);
     let details = history.devices.iter().take(MOST_RESULTS).flat_map(details);
     let more = history.devices.len().saturating_sub(MOST_RESULTS);
-    let more = (more > 0).then(|| more_devices(more));
+    let more = (more > 0).then(|| more_devices(more, "memory.json"));
     results.chain(details).chain(more).collect()
 }
 
-pub fn more_devices(count: usize) -> String {
-    format!("{} more in `memory.json`.", Count(count as u64, "device"))
+/// Devices that are not shown one by one, and the file of the run that has them.
+pub fn more_devices(count: usize, file: &str) -> String {
+    format!("{} more in `{file}`.", Count(count as u64, "device"))
 }
 
 fn result(device: &DeviceMemory) -> String {

@@ -85,6 +85,11 @@ impl CounterPlan {
         Some(format!("^({})$", alternatives.join("|")))
     }
 
+    /// Seconds that profiling them takes, about: the start of tool and program, and the replays of a launch, as on an H200.
+    pub fn estimated_seconds(&self) -> usize {
+        15 + self.launches.len() * 7 / 10
+    }
+
     /// Plans from a timeline; `None` where it has no kernel that counts.
     pub fn of(trace: &Trace, wanted: &Wanted<'_>) -> Option<Self> {
         let kinds = Kinds::of(trace, wanted);

@@ -51,12 +51,13 @@ impl Available {
     /// Reads what `ncu --list-sections` and `ncu --query-metrics` print.
     pub fn of(sections: &str, metrics: &str) -> Self {
         let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
-        let is_section = |word: &String| {
-            word.chars().next().is_some_and(char::is_uppercase) && word != "Identifier"
-        };
+        let is_section = |word: &String| word.starts_with(char::is_uppercase);
+        // What has no such table says nothing of sections: an error, or another version.
+        let (_, sections) = sections.split_once("Identifier").unwrap_or_default();
         Self {
             sections: sections
                 .lines()
+                .skip(1)
                 .filter(|line| !line.starts_with([' ', '-']))
                 .filter_map(first)
                 .filter(is_section)
@@ -69,11 +70,37 @@ impl Available {
         }
     }
 
-    /// Sections and metrics that the tool has; what it lacks is replaced or dropped with an issue.
+    /// What the installed tool says that it has. Metrics take it seconds and a GPU: it is asked for them only where the request
+    /// names some.
+    pub fn asked(tool: &Tool, plan: &NcuPlan) -> Self {
+        let ask = |word: &str| {
+            let command = Launch::new(tool.program.to_string_lossy()).arg(word);
+            let output = command.output();
+            output
+                .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+                .unwrap_or_default()
+        };
+        let metrics = if plan.metrics.is_empty() {
+            String::new()
+        } else {
+            ask("--query-metrics")
+        };
+        Self::of(&ask("--list-sections"), &metrics)
+    }
+
+    /// Sections, those of the tier first, and metrics that the tool has; what it lacks is replaced or dropped with an issue.
     pub fn checked(&self, plan: &NcuPlan) -> (Vec<String>, Vec<String>, Vec<Issue>) {
         let mut issues = Vec::new();
         let mut sections = Vec::new();
-        for section in &plan.sections {
+        let of_tier = tier(plan.tier)
+            .1
+            .iter()
+            .map(|section| (*section).to_owned());
+        for section in of_tier.chain(plan.sections.iter().cloned()) {
+            if sections.contains(&section) {
+                continue;
+            }
+            let section = &section;
             if self.sections.is_empty() || self.sections.contains(section) {
                 sections.push(section.clone());
             } else {
@@ -166,16 +193,15 @@ pub fn profile(
             needed: NEEDED,
         });
     }
-    let (more_sections, more_metrics, issues) = available.checked(plan);
-    let (set, sections) = tier(plan.tier);
+    let (sections, more_metrics, issues) = available.checked(plan);
+    let (set, _) = tier(plan.tier);
     let mut launch = Launch::new(tool.program.to_string_lossy()).args([
         "--target-processes",
         "all",
         "--set",
         set,
     ]);
-    let sections = sections.iter().copied().map(str::to_owned);
-    for section in sections.chain(more_sections) {
+    for section in sections {
         launch = launch.args(["--section".to_owned(), section]);
     }
     let metrics: Vec<String> = BYTES
@@ -321,6 +347,19 @@ mod tests {
             codes,
             ["ncu.no_section", "ncu.metric_replaced", "ncu.no_metric"]
         );
+        // Sections of a tier are names like any other.
+        let (line, issues) = made(
+            &NcuPlan::default(),
+            &Available {
+                sections: vec!["Occupancy".to_owned(), "LaunchStats".to_owned()],
+                metrics: Vec::new(),
+            },
+        );
+        assert!(
+            line.contains("--set roofline --section Occupancy --section LaunchStats --metrics"),
+            "{line}"
+        );
+        assert_eq!(issues.len(), 2, "MemoryWorkloadAnalysis, WarpStateStats");
     }
 
     #[test]
@@ -330,5 +369,7 @@ mod tests {
         let available = Available::of(sections, metrics);
         assert_eq!(available.sections, ["Occupancy", "SpeedOfLight"]);
         assert_eq!(available.metrics, ["dram__bytes", "sm__throughput"]);
+        let error = Available::of("ERROR unrecognised option '--list-sections'", "");
+        assert!(error.sections.is_empty(), "not known");
     }
 }

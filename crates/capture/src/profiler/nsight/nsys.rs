@@ -41,7 +41,8 @@ pub fn profile(
         (range, ..) => range,
     };
     match range {
-        CaptureRange::None => {}
+        // A plan with a hot key is refused.
+        CaptureRange::None | CaptureRange::Hotkey => {}
         CaptureRange::CudaProfilerApi => launch = launch.arg("--capture-range=cudaProfilerApi"),
         CaptureRange::Nvtx => {
             launch = launch.arg("--capture-range=nvtx");
@@ -51,7 +52,7 @@ pub fn profile(
             launch = launch.arg("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0");
         }
     }
-    if range != CaptureRange::None {
+    if matches!(range, CaptureRange::CudaProfilerApi | CaptureRange::Nvtx) {
         let end = plan.capture_range_end.as_deref().unwrap_or("stop");
         launch = launch.arg(format!("--capture-range-end={end}"));
     }

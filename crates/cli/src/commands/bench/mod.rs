@@ -243,6 +243,13 @@ impl Recorded {
         let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
         inner.describe("bench", name, &[])?;
         let kept = profile::keep(profiles, "the server", None, None, Vec::new(), &mut inner);
+        // What this run recorded itself; traces of the server's own are left as they are.
+        let run = std::path::absolute(store.path()).unwrap_or_default();
+        for own in profiles.iter().filter(|path| path.starts_with(&run)) {
+            for issue in super::record::scrub(own) {
+                inner.add_issue(issue)?;
+            }
+        }
         let is_whole = |kept: &profile::Profiled| kept.unwritten().is_none();
         let status = if kept.as_ref().is_ok_and(is_whole) {
             RunStatus::Complete

@@ -93,9 +93,12 @@ fn trace(path: &Path) -> Result<RunFacts, Failure> {
 }
 
 /// Times between tokens, where the load kept them: the mean of each request, and each by itself.
-fn add_gaps(path: &Path, facts: &mut RunFacts) {
-    let text = std::fs::read(path.join("vllm_bench.json")).unwrap_or_default();
-    let kept: Value = serde_json::from_slice(&text).unwrap_or_default();
+fn add_gaps(run: &StoredRun, facts: &mut RunFacts) {
+    let kept: Value = run
+        .json("vllm_bench.json")
+        .ok()
+        .flatten()
+        .unwrap_or_default();
     let requests = kept["itls"].as_array().map(Vec::as_slice);
     let gaps: Vec<Vec<f64>> = requests
         .unwrap_or_default()
@@ -157,7 +160,7 @@ fn load(run: &StoredRun) -> Result<RunFacts, Failure> {
         }
     }
     facts.requests.clone_from(&facts.passes);
-    add_gaps(path, &mut facts);
+    add_gaps(run, &mut facts);
     if let Some(rate) = bench["output_throughput"].as_f64() {
         facts.passes.insert("tokens_per_s".to_owned(), vec![rate]);
     }

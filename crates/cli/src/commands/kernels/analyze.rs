@@ -8,7 +8,7 @@ use llmprof_record::{
     import::{self, Limits, Profile},
     plan::ClassifyPlan,
     run::RunRecord,
-    store::write_atomically,
+    store::{Folder, StoreError, StoredRun},
 };
 use llmprof_report::{
     Document,
@@ -45,19 +45,9 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     document.issues.clone_from(&counters.issues);
     document.summary = text::counters::summary(&found);
     add_kernel_report(&mut document, &found, device.as_ref(), &notes);
-    let dir = directory(args);
     let mut files = tables::files(&counters, &found);
     files.extend(rendered(&document, Wanted::ALL));
-    for (name, contents) in &files {
-        let path = dir.join(name);
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                Failure::new(format!("cannot create {}: {error}", folder.display()))
-                    .hint("-o DIR".to_owned())
-            })?;
-        }
-        write_atomically(&path, contents.as_bytes())?;
-    }
+    let dir = write(args, &files)?;
     for line in &document.summary {
         output.line(line)?;
     }
@@ -89,12 +79,48 @@ fn rule(args: &AnalyzeKernelsArgs) -> Result<ClassRule, Failure> {
     ))
 }
 
-fn directory(args: &AnalyzeKernelsArgs) -> PathBuf {
+/// Folder of the files where none is named.
+const FOLDER: &str = "analysis";
+
+/// Writes the files where they were asked for, else into `analysis` of the first directory: a run under its lock. No link inside
+/// such a directory is followed.
+fn write(args: &AnalyzeKernelsArgs, files: &[(String, String)]) -> Result<PathBuf, Failure> {
     if let Some(dir) = &args.output {
-        return dir.clone();
+        std::fs::create_dir_all(dir).map_err(|error| not_written(dir, &error))?;
+        return replace(dir, "", files);
     }
-    let first = args.sources.iter().find(|source| source.is_dir());
-    first.map_or_else(|| PathBuf::from("analysis"), |dir| dir.join("analysis"))
+    let Some(dir) = args.sources.iter().find(|source| source.is_dir()) else {
+        return replace(Path::new("."), FOLDER, files);
+    };
+    match StoredRun::open(dir) {
+        Ok(run) => {
+            let locked = run.lock()?;
+            for (name, contents) in files {
+                locked.write(&format!("{FOLDER}/{name}"), contents)?;
+            }
+            locked.finish()?;
+            Ok(dir.join(FOLDER))
+        }
+        Err(StoreError::NotARun { .. }) => replace(dir, FOLDER, files),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Replaces files below a directory.
+fn replace(dir: &Path, below: &str, files: &[(String, String)]) -> Result<PathBuf, Failure> {
+    let folder = Folder::open(dir).map_err(|error| not_written(dir, &error))?;
+    let below = Path::new(below);
+    for (name, contents) in files {
+        let name = below.join(name);
+        folder
+            .replace(&name, contents.as_bytes())
+            .map_err(|error| not_written(&dir.join(&name), &error))?;
+    }
+    Ok(dir.join(below))
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", path.display())).hint("-o DIR".to_owned())
 }
 
 /// All sources as one.
@@ -123,25 +149,32 @@ fn of(source: &Path) -> Result<Counters, Failure> {
     } else {
         Vec::new()
     };
-    let imported = import::import(source, &Limits::default());
-    match imported {
-        Ok((_, Profile::Counters(counters))) => Ok(*counters),
-        Ok(_) => Err(
-            Failure::new(format!("{} has no counters", source.display())).hint(
-                "a report of Nsight Compute (.ncu-rep) or its `--csv` pages; `llmprof import` reads timelines"
-                    .to_owned(),
-            ),
-        ),
+    match import::import(source, &Limits::default()) {
+        Ok((_, profile)) => counted(source, profile),
         Err(_) if !reports.is_empty() => {
             let mut all = Counters::default();
             for report in &reports {
                 let name = report.file_stem().unwrap_or_default().to_string_lossy();
                 let name = if reports.len() > 1 { &*name } else { "" };
-                all.absorb(name, of(report)?);
+                let (_, profile) = import::import_found(report, &Limits::default())
+                    .map_err(|error| Failure::new(error.to_string()))?;
+                all.absorb(name, counted(report, profile)?);
             }
             Ok(all)
         }
         Err(error) => Err(Failure::new(error.to_string())),
+    }
+}
+
+fn counted(source: &Path, profile: Profile) -> Result<Counters, Failure> {
+    match profile {
+        Profile::Counters(counters) => Ok(*counters),
+        _ => Err(
+            Failure::new(format!("{} has no counters", source.display())).hint(
+                "a report of Nsight Compute (.ncu-rep) or its `--csv` pages; `llmprof import` reads timelines"
+                    .to_owned(),
+            ),
+        ),
     }
 }
 

@@ -1,9 +1,9 @@
 //! `kernels profile`: counters of listed kernels in one run of a program.
 
-use std::{path::Path, time::Instant};
+use std::{fs::OpenOptions, io::ErrorKind, path::Path, time::Instant};
 
 use llmprof_capture::{
-    process::{Interrupt, Launch},
+    process::{Interrupt, Launch, environment},
     profiler::nsight::{
         CounterPlan, Tool, Wanted,
         ncu::{self, Available, Selection},
@@ -14,9 +14,11 @@ use llmprof_record::{
     import::{self, Limits, Profile},
     kernel_list::{ListedKernel, pattern},
     plan::{NcuPlan, Tier, Word},
-    store::write_atomically,
+    secrets,
+    store::{Folder, write_atomically},
     trace::Trace,
 };
+use llmprof_report::text;
 use llmprof_units::Percent;
 
 use super::{listed, top::trace_of_run};
@@ -27,6 +29,7 @@ use crate::{
 };
 
 const NAME: &str = "kernels";
+const MOST_LOG_BYTES: u64 = 64 << 20;
 
 pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Failure> {
     let mut kernels = listed::read(&args.kernels)?;
@@ -48,11 +51,12 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
     let mut said = Output::stderr();
     match &chosen {
         Some(chosen) => said.line(&format!(
-            "{} launches of {} kernels stand for {} of {} GPU time",
+            "{} launches of {} kernels stand for {} of {} GPU time; about {} s",
             chosen.launches.len(),
             chosen.kernels.len(),
             Percent(chosen.covered),
-            chosen.total_ns
+            chosen.total_ns,
+            chosen.estimated_seconds()
         ))?,
         None => {
             said.line("without --timeline it is not known which share of GPU time is covered")?;
@@ -71,7 +75,9 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
         format!("{launch}\n").as_bytes(),
     )?;
     let started = Instant::now();
-    run(&launch, &args.output)?;
+    let ran = run(&launch.without_credentials(environment()), &args.output);
+    without_secrets(&args.output, &mut said)?;
+    ran?;
     let report = args.output.join(format!("{NAME}.ncu-rep"));
     for page in ["raw", "details"] {
         print(
@@ -159,13 +165,18 @@ fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), 
     let made = ncu::profile(
         &tool,
         &plan,
-        &Available::default(),
+        &Available::asked(&tool, &plan),
         selection,
         true,
         &report,
         &program,
     );
-    let (launch, _) = made.map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let (launch, issues) =
+        made.map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let mut said = Output::stderr();
+    for line in text::warning_lines(&issues) {
+        said.line(&line)?;
+    }
     Ok((launch, tool))
 }
 
@@ -188,6 +199,37 @@ fn run(launch: &Launch, folder: &Path) -> Result<(), Failure> {
         ))
         .hint(found.hint.map(str::to_owned))
     })
+}
+
+/// ncu keeps the environment that it finds in its report, and a program may print anything: values of secret variables are
+/// overwritten in the one and taken out of the other.
+fn without_secrets(folder: &Path, said: &mut Output) -> Result<(), Failure> {
+    let report = folder.join(format!("{NAME}.ncu-rep"));
+    let opened = OpenOptions::new().read(true).write(true).open(&report);
+    let blanked = match opened {
+        Ok(file) => secrets::blank(&file).map(|_| ()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = blanked {
+        said.line(&format!(
+            "secrets in {} may not be overwritten: {error}",
+            report.display()
+        ))?;
+    }
+    let failed = |error: std::io::Error| {
+        Failure::new(format!("cannot write to {}: {error}", folder.display()))
+    };
+    let folder = Folder::open(folder).map_err(failed)?;
+    for stream in ["stdout", "stderr"] {
+        let name = format!("{NAME}.{stream}.log");
+        // A longer log is left as the program wrote it, like those of a run.
+        if let Ok(log) = folder.read(&name, MOST_LOG_BYTES) {
+            let text = String::from_utf8_lossy(&log);
+            folder.replace(&name, text.as_bytes()).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 fn print(launch: &Launch, file: &Path) -> Result<(), Failure> {

@@ -6,13 +6,17 @@ use llmprof_record::{
     import::{self, Limits, Profile},
     kernel_list,
     run::RunRecord,
-    store::write_atomically,
+    store::{Folder, write_atomically},
     summary::{Summary, TimeRow, kernel_times},
     trace::Trace,
 };
 use llmprof_units::{Nanos, Share};
 
 use crate::{args_kernels::TopArgs, failure::Failure, output::Output};
+
+/// The table of kernels that a run with Nsight Systems has.
+const NSYS: &str = "nsys";
+const SUMMARY: &str = "summary_cuda_gpu_kern_sum.csv";
 
 pub(super) fn top(args: &TopArgs, output: &mut Output) -> Result<(), Failure> {
     if args.topk == Some(0) {
@@ -69,21 +73,30 @@ fn rows(source: &Path) -> Result<Vec<TimeRow>, Failure> {
     if let Some(trace) = trace_of_run(source)? {
         return Ok(kernel_times(&trace));
     }
-    let file = if source.is_dir() {
-        source.join("nsys/summary_cuda_gpu_kern_sum.csv")
-    } else {
-        source.to_path_buf()
+    let absent = || {
+        Failure::new(format!("{} has no timeline with kernels", source.display())).hint(
+            "a run with pipeline.nsys.enable=true or on a GPU, or a summary of `nsys stats`"
+                .to_owned(),
+        )
     };
-    if !file.is_file() {
-        return Err(
-            Failure::new(format!("{} has no timeline with kernels", source.display())).hint(
-                "a run with pipeline.nsys.enable=true or on a GPU, or a summary of `nsys stats`"
-                    .to_owned(),
-            ),
-        );
-    }
-    let (_, profile) = import::import(&file, &Limits::default())
-        .map_err(|error| Failure::new(error.to_string()))?;
+    let (file, read) = if source.is_dir() {
+        let file = source.join(NSYS).join(SUMMARY);
+        let is_there = Folder::open(source).is_ok_and(|run| {
+            // A link in the place of the folder is not one of its files.
+            run.has_file(Path::new(NSYS).join(SUMMARY))
+        });
+        if !is_there {
+            return Err(absent());
+        }
+        let read = import::import_found(&file, &Limits::default());
+        (file, read)
+    } else if source.exists() {
+        let read = import::import(source, &Limits::default());
+        (source.to_path_buf(), read)
+    } else {
+        return Err(absent());
+    };
+    let (_, profile) = read.map_err(|error| Failure::new(error.to_string()))?;
     match profile {
         Profile::Trace(trace) => Ok(kernel_times(&trace)),
         Profile::Summary(table) => match table.summary {

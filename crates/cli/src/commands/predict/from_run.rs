@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use llmprof_analysis::{Analysis, PhaseAnalysis};
-use llmprof_record::run::{RunPhase, RunRecord};
+use llmprof_record::{
+    run::{RunPhase, RunRecord},
+    store::Folder,
+};
 use llmprof_theory::{
     Workload,
     predict::{Corrections, MeasuredRun, MeasuredStep, Predictor},
@@ -152,9 +155,14 @@ fn steps(found: &PhaseAnalysis, phase: RunPhase, workload: &Workload) -> f64 {
     steps as f64
 }
 
+/// A command line is far shorter.
+const MOST_OVERRIDE_BYTES: u64 = 1 << 20;
+
 /// What a run was started with, as Hydra keeps it; nothing where a run was not started by llmprof.
 fn overrides_of(run: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(run.join(".hydra/overrides.yaml")).unwrap_or_default();
+    let read = |folder: Folder| folder.read(".hydra/overrides.yaml", MOST_OVERRIDE_BYTES);
+    let bytes = Folder::open(run).and_then(read).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().filter_map(|line| line.strip_prefix("- "));
     lines
         .map(|line| line.trim().trim_matches(['\'', '"']).to_owned())

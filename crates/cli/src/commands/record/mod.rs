@@ -7,7 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use llmprof_capture::session::{Sliced, cupti_stays};
+use llmprof_capture::session::{Sliced, cupti_stays, not_scrubbed};
 use llmprof_capture::{
     process::{Interrupt, Launch},
     profiler::{Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library, watch},
@@ -195,7 +195,17 @@ fn keep(
         issues,
         store,
     )
-    .map(Ok)
+    .and_then(|kept| {
+        for issue in scrub(&recorded.directory) {
+            store.add_issue(issue)?;
+        }
+        Ok(Ok(kept))
+    })
+}
+
+/// Takes credentials out of the names in the wire files of a directory.
+pub(crate) fn scrub(directory: &Path) -> Vec<Issue> {
+    not_scrubbed(&wire::files(directory).unwrap_or_default())
 }
 
 /// What to call a command: its program, and the script that an interpreter runs. Other arguments may be anybody's secrets.

@@ -7,11 +7,11 @@ use llmprof_config::hydra::Job;
 
 use crate::{
     failure::Failure,
-    output::Output,
+    output::{Output, note},
     plan::{Purpose, plan},
 };
 
-/// Prints them, one a line; which launches ncu would profile is known only from the timeline.
+/// Prints them, one a line, as the run writes them to `cmd.txt`; which launches ncu would profile is known only from the timeline.
 pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Failure> {
     let plan = plan(&job.composed, Purpose::Run)?;
     let run = cwd.join(&job.dir);
@@ -19,6 +19,9 @@ pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Fa
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     for line in lines {
         output.line(&line)?;
+    }
+    if plan.pipeline.ncu.enable {
+        note("how many launches ncu skips and profiles is chosen from the timeline of nsys");
     }
     Ok(())
 }

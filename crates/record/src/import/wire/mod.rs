@@ -7,12 +7,16 @@ mod names;
 mod process;
 mod ranges;
 
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use llmprof_wire::{EXTENSION, HeaderError, MAGIC};
+use llmprof_wire::{EXTENSION, HeaderError, MAGIC, Reader, Record};
 
 use super::{ImportError, Importer, Limits, Profile, Source};
 use crate::issue::Issue;
+use crate::mapped;
+use crate::secrets::starred;
+use crate::store::Folder;
 use crate::trace::{Trace, TraceBuilder};
 
 pub(crate) const IMPORTER: Importer = Importer {
@@ -63,6 +67,48 @@ pub fn read_files(paths: &[PathBuf], limits: &Limits) -> Result<Trace, ImportErr
             .push(Issue::error("wire.unreadable").with("error", error.to_string()));
     }
     Ok(trace)
+}
+
+/// Overwrites what looks like a credential in the texts of a wire file (names of ranges, threads and processes), byte for byte. The
+/// number of texts.
+pub fn scrub(path: &Path) -> std::io::Result<usize> {
+    let folder = Folder::open(path.parent().unwrap_or(Path::new("")))?;
+    let file = folder.open_file_to_change(path.file_name().unwrap_or_default())?;
+    if file.metadata()?.len() == 0 {
+        return Ok(0);
+    }
+    let mut changes = Vec::new();
+    {
+        let bytes = mapped::map(&file)?;
+        let Ok((_, records)) = Reader::new(&bytes) else {
+            return Ok(0);
+        };
+        for text in records.filter_map(text) {
+            let at = text.as_ptr() as usize - bytes.as_ptr() as usize;
+            if let Some(clean) = std::str::from_utf8(text).ok().and_then(starred) {
+                changes.push((at as u64, clean));
+            }
+        }
+    }
+    for (at, clean) in &changes {
+        file.write_all_at(clean, *at)?;
+    }
+    Ok(changes.len())
+}
+
+/// The text of a record that has one.
+fn text(record: Record<'_>) -> Option<&[u8]> {
+    match record {
+        Record::Text(found) => Some(found.text),
+        Record::Attached(found) => Some(found.text),
+        Record::Push(found) => Some(found.text),
+        Record::RangeStart(found) => Some(found.text),
+        Record::Mark(found) => Some(found.text),
+        Record::Domain(found) => Some(found.text),
+        Record::ThreadName(found) => Some(found.text),
+        Record::GraphNode(found) => Some(found.text),
+        _ => None,
+    }
 }
 
 fn read_sources(sources: &[Source]) -> Result<Trace, ImportError> {

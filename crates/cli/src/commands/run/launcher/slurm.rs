@@ -150,7 +150,9 @@ impl Submitted {
     fn offer_to_cancel(&self) -> Result<(), Failure> {
         let id = &self.id;
         if !io::stdin().is_terminal() {
-            anstream::eprintln!("interrupted: the jobs go on; `scancel {id}` ends them");
+            crate::output::note(&format!(
+                "interrupted: the jobs go on; `scancel {id}` ends them"
+            ));
             return Ok(());
         }
         anstream::eprint!("interrupted: cancel job {id} as well? [y/N] ");
@@ -158,9 +160,9 @@ impl Submitted {
         let read = io::stdin().lock().read_line(&mut answer);
         if read.is_ok() && answer.trim().eq_ignore_ascii_case("y") {
             call("scancel", &[id])?;
-            anstream::eprintln!("job {id} canceled");
+            crate::output::note(&format!("job {id} canceled"));
         } else {
-            anstream::eprintln!("the jobs go on; `scancel {id}` ends them");
+            crate::output::note(&format!("the jobs go on; `scancel {id}` ends them"));
         }
         Ok(())
     }

@@ -1,0 +1,39 @@
+//! Feeds damaged copies of what servers and load generators say to their readers; the seeds are those of `fuzz/corpus`.
+//!
+//!     cargo run --profile fuzz -p llmprof-load --example fuzz_load -- COUNT [TARGET…]
+
+#![allow(
+    unreachable_pub,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that prints its result, of files that are modules of the fuzz targets too"
+)]
+
+#[path = "../../../fuzz/src/load.rs"]
+mod load;
+#[path = "../../../fuzz/src/memory.rs"]
+mod memory;
+#[path = "../../../fuzz/src/mutate.rs"]
+mod mutate;
+#[path = "../../../fuzz/src/runner.rs"]
+mod runner;
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+#[global_allocator]
+static MEMORY: memory::Counting = memory::Counting;
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let mut targets = Vec::new();
+    for name in load::FORMATS {
+        targets.push(runner::Target {
+            name,
+            seeds: runner::seeds(&corpus, name)?,
+            read: Box::new(move |bytes| load::read(name, bytes)),
+        });
+    }
+    runner::main(targets)
+}

@@ -292,6 +292,9 @@ def load() -> None:
     record = {"metadata": {"request_start_ns": 1000000000}, "metrics": {"request_latency": {"value": 40.0, "unit": "ms"},
               "output_sequence_length": {"value": 5, "unit": "tokens"}, "inter_chunk_latency": {"value": [1.0, 2.0], "unit": "ms"}}, "error": None}
     put("load_results", "aiperf.jsonl", (json.dumps(record) + "\n").encode() * 2)
+    # A sum of these lengths was once an overflow.
+    long = {"metadata": record["metadata"], "metrics": {**record["metrics"], "output_sequence_length": {"value": 1e308, "unit": "tokens"}}, "error": None}
+    put("load_results", "long.jsonl", (json.dumps(long) + "\n").encode() * 2)
     lines = (FIXTURES / "vllm/metrics.txt").read_text().splitlines()
     kept = [line for line in lines if "vllm:num_requests_running" in line or "vllm:time_to_first_token_seconds" in line or "vllm:generation_tokens" in line]
     put("prometheus", "vllm.txt", ("\n".join(kept) + "\n").encode())

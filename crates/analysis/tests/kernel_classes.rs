@@ -36,6 +36,8 @@ fn classes_follow_the_busiest_unit_and_the_grid() {
     let rows = published();
     assert_eq!(rows.len(), 20);
     let expected = [
+        // No unit of it, nor of 0011, 0012 and 0020, is at 35 %, and their grids fill 170 SMs.
+        ("0001", LatencyBound),
         ("0002", MemoryBound),
         ("0003", L2Bound),
         ("0004", UnderfilledGrid),
@@ -45,6 +47,8 @@ fn classes_follow_the_busiest_unit_and_the_grid() {
         ("0008", MemoryBound),
         ("0009", Balanced),
         ("0010", L2Bound),
+        ("0011", LatencyBound),
+        ("0012", LatencyBound),
         ("0013", UnderfilledGrid),
         ("0014", MemoryBound),
         ("0015", MemoryBound),
@@ -53,7 +57,9 @@ fn classes_follow_the_busiest_unit_and_the_grid() {
         ("0017", LatencyBound),
         ("0018", UnderfilledGrid),
         ("0019", L2Bound),
+        ("0020", LatencyBound),
     ];
+    assert_eq!(expected.len(), rows.len());
     for (number, class) in expected {
         let row = row(&rows, number);
         assert_eq!(row.class, class, "{number}: {:?} {:?}", row.used, row.fill);
@@ -155,6 +161,86 @@ fn a_full_page_has_every_quantity() {
     }
     let has_work = |row: &&LaunchRow| row.pipes.iter().any(|pipe| pipe.peak_flops_per_s.is_some());
     assert!(found.launches.iter().filter(has_work).count() > 0);
+}
+
+/// Quantities of single launches, as the raw page has them: sectors and requests, conflicts and wavefronts, limits, stalls, bytes
+/// between L2 and the SMs.
+#[test]
+fn quantities_are_those_of_the_page() {
+    let mut bytes = Vec::new();
+    let file = File::open(fixture("h200/ncu/decode_raw.csv.gz")).expect("fixture");
+    GzDecoder::new(file).read_to_end(&mut bytes).expect("gzip");
+    let counters = ncu_csv::read(&bytes, "raw").expect("page");
+    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    let launch = |id: u64| {
+        let row = found.launches.iter().find(|row| row.id == id);
+        row.unwrap_or_else(|| panic!("launch {id}"))
+    };
+    // Launch, sectors of a load and of a store, conflicts of wavefronts, limiter, waves.
+    let expected = [
+        (0, Some(84.0 / 56.0), Some(2.0), 0.0, "registers", 0.0),
+        (1, None, Some(1.0), 0.0, "blocks", 0.0),
+        (4, Some(1.0), Some(4.0), 1112.0 / 2204.0, "registers", 0.0),
+        (14, Some(16.0), Some(1.0), 0.0, "registers", 0.0),
+        (20, Some(1.0), None, 20.0 / 120_431.0, "registers", 0.85),
+        (25, Some(2.0), Some(2.0), 0.0, "registers", 1.0),
+        (
+            35,
+            Some(2148.0 / 138.0),
+            Some(13.0),
+            9.0 / 4668.0,
+            "registers",
+            0.01,
+        ),
+    ];
+    for (id, load, store, conflicts, limiter, waves) in expected {
+        let row = launch(id);
+        assert_eq!(row.access.sectors_per_load, load, "{id}");
+        assert_eq!(row.access.sectors_per_store, store, "{id}");
+        assert_eq!(row.access.bank_conflict_share, Some(conflicts), "{id}");
+        if id != 1 {
+            assert_eq!(row.occupancy_limiter.as_deref(), Some(limiter), "{id}");
+        }
+        assert_eq!(row.fill.waves, Some(waves), "{id}");
+        assert_eq!(row.fill.tail_share, None, "{id}: one wave has no tail");
+    }
+    for (id, reason, share) in [
+        (0, "long_scoreboard", 0.447_372_98),
+        (1, "no_instruction", 0.366_247_75),
+        (4, "wait", 0.177_758_53),
+        (35, "wait", 0.191_464_79),
+    ] {
+        let stall = launch(id).limiting_stall().expect("a stall");
+        assert_eq!(stall.reason, reason, "{id}");
+        assert!((stall.share - share).abs() < 1e-6, "{id}: {}", stall.share);
+    }
+    assert_eq!(launch(4).stalls[0].reason, "selected");
+    // FLOPs per byte between L2 and the SMs: 17,547.9 GFLOP/s of the tensor cores over 873.06 GB/s, and
+    // (2 × 4.497635 + 0.562204) × 2.014825 GFLOP/s over 74.212389 GB/s.
+    for (id, pipe, intensity) in [(20, Pipe::Tensor, 20.0993), (4, Pipe::Fp32, 0.259_48)] {
+        let row = launch(id);
+        let rate = row
+            .pipes
+            .iter()
+            .find(|rate| rate.pipe == pipe)
+            .expect("pipe");
+        let level = row.levels.iter().find(|level| level.level == Level::L2);
+        let found = rate.flops_per_s.0 / level.expect("L2").bytes_per_s.0;
+        assert!((found / intensity - 1.0).abs() < 1e-3, "{id}: {found}");
+    }
+}
+
+/// Two and a half waves take the time of three: a sixth of it is idle.
+#[test]
+fn the_last_wave_leaves_a_tail() {
+    let page = "\"ID\",\"Process ID\",\"Process Name\",\"Host Name\",\"Kernel Name\",\"Context\",\"Stream\",\"Block Size\",\"Grid Size\",\"Device\",\"CC\",\"launch__waves_per_multiprocessor\"\n\
+                \"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\"\n\
+                \"0\",\"1\",\"p\",\"h\",\"gemm\",\"1\",\"7\",\"(32, 1, 1)\",\"(330, 1, 1)\",\"0\",\"9.0\",\"2.5\"\n";
+    let counters = ncu_csv::read(page.as_bytes(), "raw").expect("page");
+    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    let fill = found.launches[0].fill;
+    assert_eq!((fill.blocks, fill.waves), (Some(330), Some(2.5)));
+    assert!((fill.tail_share.expect("tail") - 1.0 / 6.0).abs() < 1e-12);
 }
 
 /// The published rule compares SM and DRAM throughput alone, five points apart; its counts, and the means of each class over

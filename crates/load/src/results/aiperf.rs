@@ -94,7 +94,9 @@ pub(super) fn records(lines: &[Value]) -> Option<ForeignResult> {
     };
     let failed = requests.iter().filter(|r| r.error.is_some()).count() as u64;
     let tokens = |value: &dyn Fn(&ForeignRequest) -> Option<u64>| {
-        requests.iter().map(value).sum::<Option<u64>>()
+        // A sum that no counter holds is damage, and not known.
+        let mut values = requests.iter().map(value);
+        values.try_fold(0_u64, |sum, value| sum.checked_add(value?))
     };
     Some(ForeignResult {
         tool: "aiperf".to_owned(),

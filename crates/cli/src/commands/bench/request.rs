@@ -15,7 +15,7 @@ use llmprof_load::{
 };
 
 use super::args::BenchArgs;
-use crate::{arg_load::arrivals_line, failure::Failure};
+use crate::{arg_load::arrivals_line, failure::Failure, subject::Subject};
 
 /// A load that is fully described, whose server was not asked yet.
 pub(super) struct Request {
@@ -33,6 +33,8 @@ pub(super) struct Request {
     count_tokens: Option<CountTokens>,
     /// What is loaded where it is no endpoint.
     pub(super) instead: Option<&'static str>,
+    /// The model that is served, where it is known.
+    pub(super) subject: Option<Subject>,
 }
 
 impl Request {
@@ -105,6 +107,7 @@ impl Request {
                 .transpose()
                 .map_err(wrong)?,
             instead: None,
+            subject: None,
         })
     }
 

@@ -109,7 +109,7 @@ fn vllm_is_started_with_what_the_config_says() {
             "model.max_seq_len=128",
             "runtime.serving.tensor_parallel=2",
             "runtime.serving.extra_args=[--max-num-seqs,8]",
-            "runtime.serving.env={MINE: 1}",
+            "+runtime.serving.env.MINE=1",
             "runtime.serving.profile=true",
         ],
     );

@@ -156,7 +156,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "CMD")]
     pub(crate) serve: Option<String>,
     /// Server URL [default: http://127.0.0.1:8000, or the --port of the command].
-    #[arg(long, value_name = "URL", requires = "serve", conflicts_with = "url")]
+    #[arg(long, value_name = "URL", requires = "serve")]
     pub(crate) serve_url: Option<String>,
     /// How long it may take to be healthy.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]

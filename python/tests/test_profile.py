@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,7 @@ def test_a_notebook_shows_the_report_in_a_frame(captured: profile) -> None:
 def test_a_run_is_loaded_from_its_directory(captured: profile, tmp_path: Path) -> None:
     run = load(str(captured.path))
     assert (run.ops, repr(run)) == (captured.ops, f"Run({str(captured.path)!r}, complete)")
+    # A CPU has no kernels, and a block no requests.
     assert run.kernels == [] and run.requests == []
     with pytest.raises(NotARun, match="holds no run.json"):
         load(tmp_path)
@@ -118,6 +120,13 @@ def test_a_model_gives_rooflines(binary: Path, tmp_path: Path) -> None:
             model(prompt)
     assert run.metrics["model"]["family"] == "qwen2"
     assert run.metrics["model"]["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    # Operators of the model, with what each must cost.
+    operators = load(tmp_path / "run").operators
+    (gemm,) = [row for row in operators if row["operator"] == "gemm"]
+    # Seven linear layers in each of two blocks, and the head.
+    assert (gemm["phase"], gemm["calls"]) == ("prefill", 2 * 7 + 1)
+    block = 64 * (64 + 32 + 32 + 64) + 3 * 64 * 128
+    assert gemm["flops"] >= 2 * (16 * 2 * block + 64 * 256)
 
 
 def test_a_block_that_fails_keeps_its_run_and_its_error(binary: Path, tmp_path: Path) -> None:
@@ -183,9 +192,26 @@ def test_kernels_belong_to_the_step_that_launched_them(binary: Path, tmp_path: P
     trace = tmp_path / "trace.json"
     trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     subprocess.run([binary, "import", trace, "-o", tmp_path / "run"], check=True, capture_output=True)
-    steps = load(tmp_path / "run").steps
+    run = load(tmp_path / "run")
+    (kernel,) = run.kernels
+    assert (kernel["name"], kernel["calls"], kernel["total_ns"]) == ("gemm", 10, 80_000)
+    steps = run.steps
     assert steps.column("kernels") == [1, 2, 3, 4]
     assert steps.column("kernel_ns") == [8000, 16000, 24000, 32000]
+
+
+def test_requests_are_those_of_a_load(binary: Path, tmp_path: Path) -> None:
+    server = Path(__file__).parent.parent.parent / "crates/cli/tests/common/server.py"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [binary, "bench", "--serve", f"{sys.executable} {server} {port} 3", "--serve-url", f"http://127.0.0.1:{port}"]
+    command += ["--no-record", "--requests", "4", "--output-tokens", "3", "-o", tmp_path / "run"]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
+    requests = load(tmp_path / "run").requests
+    assert requests.column("request") == [0, 1, 2, 3]
+    assert requests.column("output_tokens") == [3] * 4
+    assert all(row["e2e_ms"] >= row["ttft_ms"] > 0 for row in requests)
 
 
 def test_python_dash_m_is_the_binary(binary: Path) -> None:

@@ -1,12 +1,14 @@
 //! Engine steps of a server's trace on the wall clock, to be joined with the requests that it served.
 
 use llmprof_record::trace::Trace;
-use llmprof_theory::Part;
+use llmprof_theory::device::Device;
+use llmprof_theory::roofline::{PhaseRoofline, Roof};
+use llmprof_theory::{Model, Part, Workload};
 use llmprof_units::Nanos;
 
 use crate::engine_label::StepShape;
 use crate::phases::engine::{Labelled, labelled_steps};
-use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::device_events::{DeviceEvents, Table};
 use crate::timeline::intervals::union_length;
 use crate::timeline::launches::Launches;
 
@@ -22,6 +24,19 @@ pub struct EngineStep {
     pub decode: EnginePart,
     /// When a device worked on what the step launched; absent in a trace without devices.
     pub busy_ns: Option<Nanos>,
+    /// Whether none of its kernels came out of a CUDA Graph; absent where it launched no kernel that was recorded.
+    pub is_eager: Option<bool>,
+    /// Roofline time of its batch; absent where the model or the device is not known, or the label does not state the batch.
+    pub roofline_ns: Option<Nanos>,
+}
+
+/// What the roofline of a step needs: a whole model on one device.
+#[derive(Clone, Copy)]
+pub struct Served<'a> {
+    pub model: &'a Model,
+    /// For its number formats; the batch is the step's.
+    pub workload: &'a Workload,
+    pub device: &'a Device,
 }
 
 /// Sequences of a step, and sums over them.
@@ -40,7 +55,7 @@ pub struct EnginePart {
 pub struct NoClock;
 
 /// The steps that engines labelled, by time; none where nothing is labelled.
-pub fn engine_steps(trace: &Trace) -> Result<Vec<EngineStep>, NoClock> {
+pub fn engine_steps(trace: &Trace, served: Option<Served<'_>>) -> Result<Vec<EngineStep>, NoClock> {
     let labelled: Vec<(Labelled, StepShape)> = labelled_steps(trace)
         .into_iter()
         .filter_map(|step| step.label.step.clone().map(|shape| (step, shape)))
@@ -49,7 +64,19 @@ pub fn engine_steps(trace: &Trace) -> Result<Vec<EngineStep>, NoClock> {
         return Ok(Vec::new());
     }
     let origin = trace.clock_origin_ns.ok_or(NoClock)?;
-    let busy = busy(trace, &labelled);
+    let events = DeviceEvents::of(trace);
+    let devices = on_devices(trace, &events, &labelled);
+    // A model that is split over devices has no roofline of one of them.
+    let first = events.all().first().map(|event| event.device);
+    let is_split = events.all().iter().any(|event| Some(event.device) != first);
+    let roof = served
+        .filter(|_| !is_split)
+        .map(|served| (served, Roof::new(served.device)));
+    let roofline = |shape: &StepShape| {
+        let (served, roof) = roof.as_ref()?;
+        let step = shape.step.as_ref()?;
+        PhaseRoofline::of_step(roof, served.model, served.workload, step).ok()
+    };
     let steps = labelled.iter().enumerate();
     Ok(steps
         .map(|(index, (step, shape))| {
@@ -59,20 +86,38 @@ pub fn engine_steps(trace: &Trace) -> Result<Vec<EngineStep>, NoClock> {
                 end_unix_ns: Nanos(origin.0.saturating_add(step.end)),
                 prefill,
                 decode,
-                busy_ns: busy.as_ref().map(|busy| busy[index]),
+                busy_ns: devices.as_ref().map(|devices| devices[index].busy_ns),
+                is_eager: devices
+                    .as_ref()
+                    .map(|devices| &devices[index])
+                    .filter(|on| on.kernels > 0)
+                    .map(|on| on.in_graphs == 0),
+                roofline_ns: roofline(shape).map(|roofline| roofline.roofline_ns),
             }
         })
         .collect())
 }
 
-/// Device time of each step, which is that of what it launched.
-fn busy(trace: &Trace, steps: &[(Labelled, StepShape)]) -> Option<Vec<Nanos>> {
-    let events = DeviceEvents::of(trace);
+/// What a step launched.
+#[derive(Clone, Default)]
+struct OnDevices {
+    busy_ns: Nanos,
+    kernels: u64,
+    in_graphs: u64,
+}
+
+/// What each step launched; `None` in a trace without devices.
+fn on_devices(
+    trace: &Trace,
+    events: &DeviceEvents,
+    steps: &[(Labelled, StepShape)],
+) -> Option<Vec<OnDevices>> {
     if events.all().is_empty() {
         return None;
     }
     let launches = Launches::of(trace);
     let mut intervals: Vec<Vec<(i64, i64)>> = vec![Vec::new(); steps.len()];
+    let mut found = vec![OnDevices::default(); steps.len()];
     for event in events.all() {
         let Some(call) = launches.call(event) else {
             continue;
@@ -83,13 +128,19 @@ fn busy(trace: &Trace, steps: &[(Labelled, StepShape)]) -> Option<Vec<Nanos>> {
             && launched < steps[index].0.end
         {
             intervals[index].push((event.start, event.end));
+            if event.table == Table::Kernels {
+                let name = trace.text(trace.hosts.name[call as usize]);
+                let is_in_graph = event.in_graph || name.contains("GraphLaunch");
+                found[index].kernels += 1;
+                found[index].in_graphs += u64::from(is_in_graph);
+            }
         }
     }
-    let lengths = intervals.into_iter().map(|mut intervals| {
+    for (found, mut intervals) in found.iter_mut().zip(intervals) {
         intervals.sort_unstable();
-        Nanos(union_length(intervals))
-    });
-    Some(lengths.collect())
+        found.busy_ns = Nanos(union_length(intervals));
+    }
+    Some(found)
 }
 
 fn parts(shape: &StepShape) -> (EnginePart, EnginePart) {

@@ -40,6 +40,6 @@ pub mod waterfall;
 pub use analysis::{Analysis, AnalysisError};
 pub use analyze::{Judged, analyze, judged_device};
 pub use capture_cost::CaptureCost;
-pub use engine_steps::{EnginePart, EngineStep, NoClock, engine_steps};
+pub use engine_steps::{EnginePart, EngineStep, NoClock, Served, engine_steps};
 pub use phase_analysis::PhaseAnalysis;
 pub use trace::TraceAnalysis;

@@ -17,6 +17,8 @@ pub(crate) struct BenchArgs {
     /// The endpoint: http://HOST:PORT, with or without /v1 or the path of an interface.
     #[arg(required_unless_present_any = ["serve", "import"], value_name = "URL")]
     pub(crate) url: Option<String>,
+    #[command(flatten)]
+    pub(crate) served: ServedArgs,
     /// Requests to send.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub(crate) requests: usize,
@@ -85,6 +87,12 @@ pub(crate) struct BenchArgs {
     /// How often metrics are scraped.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) scrape_interval: Duration,
+    /// GPUs of this machine to sample beside the load, by number [default: all, where the server is on this machine].
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub(crate) gpus: Option<Vec<u32>>,
+    /// Do not sample CPUs and GPUs of this machine.
+    #[arg(long, conflicts_with = "gpus")]
+    pub(crate) no_telemetry: bool,
     #[command(flatten)]
     pub(crate) profile: ProfileArgs,
     #[command(flatten)]
@@ -98,6 +106,21 @@ pub(crate) struct BenchArgs {
     /// Print the numbers as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The model that is served, for roofline times of its steps.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ServedArgs {
+    /// Config overrides for the model that is served: model=NAME, hardware.spec=h200. Without a model, steps of the server have
+    /// no roofline times.
+    #[arg(value_name = "OVERRIDE")]
+    pub(crate) overrides: Vec<String>,
+    /// The model that is served, by its Hugging Face config.json.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Device for the roofline instead of the one the server's trace names.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
 }
 
 /// The server's own profiler.
@@ -118,6 +141,9 @@ pub(crate) struct ProfileArgs {
     /// Engine steps to profile, for servers that count them (SGLang).
     #[arg(long, value_name = "N", requires = "profile")]
     pub(crate) profile_steps: Option<u64>,
+    /// More options of SGLang's /start_profile, a JSON object: {"activities": ["CPU", "GPU"], "with_stack": true}.
+    #[arg(long, value_name = "JSON", value_parser = object, requires = "profile")]
+    pub(crate) profile_options: Option<serde_json::Map<String, serde_json::Value>>,
     /// Folder where the server leaves traces: new ones are joined with the requests.
     #[arg(long, value_name = "DIR", requires = "profile")]
     pub(crate) profile_dir: Option<PathBuf>,
@@ -130,7 +156,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "CMD")]
     pub(crate) serve: Option<String>,
     /// Server URL [default: http://127.0.0.1:8000, or the --port of the command].
-    #[arg(long, value_name = "URL", requires = "serve", conflicts_with = "url")]
+    #[arg(long, value_name = "URL", requires = "serve")]
     pub(crate) serve_url: Option<String>,
     /// Timeout of its health check.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
@@ -144,6 +170,11 @@ pub(crate) struct ServeArgs {
     /// Do not record its GPUs.
     #[arg(long, requires = "serve", conflicts_with = "overhead")]
     pub(crate) no_record: bool,
+}
+
+/// A JSON object.
+fn object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))
 }
 
 /// `LEAST:MOST`.

@@ -2,22 +2,35 @@
 
 use std::path::Path;
 
-use llmprof_analysis::{EnginePart, EngineStep, engine_steps};
+use llmprof_analysis::{EnginePart, EngineStep, Served, engine_steps, judged_device};
 use llmprof_load::server::steps::{BatchPart, Step};
 use llmprof_record::run::RunRecord;
 
-use crate::{commands::profile, failure::Failure};
+use crate::{commands::profile, failure::Failure, subject::Subject};
 
-/// The steps of a trace; none where its program labels none.
-pub(crate) fn load(path: &Path) -> Result<Vec<Step>, Failure> {
-    of_record(&profile::read(&[path.to_owned()])?)
-        .map_err(|why| Failure::new(format!("{}: {why}", path.display())))
+/// The steps of a trace; none where its program labels none. Of a model that is known they have a roofline.
+pub(crate) fn load(path: &Path, subject: Option<&Subject>) -> Result<Vec<Step>, Failure> {
+    let mut record = profile::read(&[path.to_owned()])?;
+    if let Some(subject) = subject {
+        subject.describe(&mut record);
+    }
+    of_record(&record).map_err(|why| Failure::new(format!("{}: {why}", path.display())))
 }
 
 /// Those of the first trace that has some: engines of one server run the same steps.
 pub(crate) fn of_record(record: &RunRecord) -> Result<Vec<Step>, llmprof_analysis::NoClock> {
+    let device = judged_device(record, None).device;
+    let model = record.model.as_ref().and_then(|model| model.model.as_ref());
     for recorded in &record.traces {
-        let steps = engine_steps(&recorded.trace)?;
+        let served = model
+            .zip(record.workload.as_ref())
+            .zip(device.as_ref())
+            .map(|((model, workload), device)| Served {
+                model,
+                workload,
+                device,
+            });
+        let steps = engine_steps(&recorded.trace, served)?;
         if !steps.is_empty() {
             return Ok(steps.iter().map(step).collect());
         }
@@ -37,6 +50,8 @@ fn step(step: &EngineStep) -> Step {
         prefill: part(step.prefill),
         decode: part(step.decode),
         busy_ns: step.busy_ns,
+        is_eager: step.is_eager,
+        roofline_ns: step.roofline_ns,
     }
 }
 
@@ -52,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_trace_of_vllm_has_25_steps_on_the_wall_clock() {
-        let steps = load(&fixture("rank0.pt.trace.json.gz")).unwrap();
+        let steps = load(&fixture("rank0.pt.trace.json.gz"), None).unwrap();
         // 27 labels, two of them of steps without a sequence.
         assert_eq!(steps.len(), 25);
         let in_order = |pair: &[Step]| pair[0].end_unix_ns <= pair[1].start_unix_ns;
@@ -72,11 +87,14 @@ mod tests {
 
     #[test]
     fn a_trace_of_the_api_server_has_no_steps_and_half_a_trace_is_none() {
-        assert_eq!(load(&fixture("async_llm.pt.trace.json.gz")).unwrap(), []);
+        assert_eq!(
+            load(&fixture("async_llm.pt.trace.json.gz"), None).unwrap(),
+            []
+        );
         let cut = tempfile::NamedTempFile::new().unwrap();
         let bytes = std::fs::read(fixture("rank0.pt.trace.json.gz")).unwrap();
         std::fs::write(cut.path(), &bytes[..bytes.len() / 2]).unwrap();
-        let found = load(cut.path());
+        let found = load(cut.path(), None);
         assert!(!found.is_ok_and(|steps| steps.len() == 25));
     }
 }

@@ -476,41 +476,72 @@ fn no_secret_of_a_recorded_program_is_in_any_file() {
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/server.py");
 
-/// What a server's processes do on the GPU is joined with the requests that it serves.
-#[test]
-fn a_server_is_recorded_while_it_is_loaded() {
-    let place = Place::new();
+/// Loads a server each of whose requests is `work` of a process of its own.
+fn served(place: &Place, work: &str, options: &str) -> serde_json::Value {
     let free = || std::net::TcpListener::bind("127.0.0.1:0")?.local_addr();
     let port = free().unwrap().port();
-    // Every request is two steps of a process of its own.
-    let serve = format!(
-        "python3 {SERVER} {port} 2 {host} nvtx cuda \
-         'push:llmprof.step prefill batch=1 new=4 cached=0' kernels:5 pop \
-         'push:llmprof.step decode batch=1 new=1 cached=4' kernels:3 pop",
-        host = built().host.display()
-    );
+    let host = built().host.display();
+    let serve = format!("python3 {SERVER} {port} 2 {host} nvtx cuda {work}");
     let url = format!("http://127.0.0.1:{port}");
-    let options =
-        "--requests 3 --concurrency 1 --output-tokens 2 --warmup 0 --json -o run --serve-url";
     let output = Command::new(cargo_bin!("llmprof"))
         .current_dir(place.0.path())
-        .args(["bench", "--serve", &serve])
+        .args(["bench", "--serve", &serve, "--serve-url", &url])
+        .args("--concurrency 1 --output-tokens 2 --warmup 0 --json -o run".split(' '))
         .args(options.split(' '))
-        .arg(url)
         .env("LLMPROF_INJECT", &built().library)
         .env("LLMPROF_CUPTI", &built().cupti)
         .stdin(Stdio::null())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What a server's processes do on the GPU is joined with the requests that it serves.
+#[test]
+fn a_server_is_recorded_while_it_is_loaded() {
+    let place = Place::new();
+    let work = "'push:llmprof.step prefill batch=1 new=4 cached=0' kernels:5 pop \
+                'push:llmprof.step decode batch=1 new=1 cached=4' kernels:3 pop";
+    let found = served(
+        &place,
+        work,
+        "--requests 3 model=llama3_1_8b hardware.spec=h200",
+    );
     assert_eq!(found["completed"], 3, "{found}");
     assert_eq!(found["steps"]["count"], 6, "{}", found["issues"]);
     let kinds = found["steps"]["kinds"].as_array().unwrap();
     assert_eq!(kinds[0]["kind"], "prefill");
     assert_eq!(kinds[0]["mean_new_tokens"], 4.0);
     assert!(kinds[1]["gpu_busy_share"].as_f64().unwrap() > 0.0);
+    // 16 GB of weights at 4.8 TB/s: the stand-in is faster than any GPU, and its share says so.
+    assert!(
+        (2.8..4.0).contains(&kinds[1]["roofline_ms"].as_f64().unwrap()),
+        "{kinds:?}"
+    );
     let report = std::fs::read_to_string(place.run().join("report.md")).unwrap();
     assert!(report.contains("## Engine steps"), "{report}");
     assert!(place.run().join("server/record/report.html").exists());
+}
+
+/// `--overhead` records the server in slices.
+#[test]
+fn a_server_is_recorded_within_a_budget() {
+    let place = Place::new();
+    let found = served(&place, "loop:500,20,4", "--requests 2 --overhead 2%");
+    assert_eq!(found["completed"], 2, "{found}");
+    let record = place.run().join("server/record");
+    let scaled = std::fs::read(record.join("slices.json")).unwrap();
+    let scaled: serde_json::Value = serde_json::from_slice(&scaled).unwrap();
+    // All launches of three processes, the probe's among them, although a part of them was recorded.
+    assert_eq!(scaled["kernels"]["value"], 30_000.0, "{scaled}");
+    let trace = Trace::load(&record.join("trace.llmprof")).unwrap();
+    assert!(!trace.kernels.is_empty() && trace.kernels.len() < 30_000);
+    // Without it everything is recorded.
+    let place = Place::new();
+    served(&place, "loop:50,20,4", "--requests 2");
+    let record = place.run().join("server/record");
+    assert!(!record.join("slices.json").exists());
+    let trace = Trace::load(&record.join("trace.llmprof")).unwrap();
+    assert_eq!(trace.kernels.len(), 3 * 50 * 20);
 }

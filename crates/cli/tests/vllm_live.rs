@@ -254,7 +254,7 @@ fn loads_of_a_real_server() {
     compare_with_its_own(folder.path(), &model, &url);
 }
 
-/// Replays of what `vllm bench serve` sent have its percentiles, within the spread of three runs of its own.
+/// Replays of what `vllm bench serve` sent have its means and percentiles, within the spread of three runs of its own.
 fn compare_with_its_own(folder: &Path, model: &Path, url: &str) {
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for round in 0..3 {
@@ -337,7 +337,7 @@ fn compare_with_its_own(folder: &Path, model: &Path, url: &str) {
         ("itl", "itl_ms"),
         ("e2el", "e2e_ms"),
     ] {
-        for statistic in ["p50", "p90"] {
+        for statistic in ["mean", "p50", "p90", "p99"] {
             let range = |values: Vec<f64>| {
                 let least = values.iter().copied().fold(f64::INFINITY, f64::min);
                 (least, values.iter().copied().fold(0.0, f64::max))

@@ -6,8 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop")]
 
 use std::{
-    io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -20,12 +20,25 @@ use llmprof_load::{
     lengths::Lengths,
     plan::{Plan, Source},
     prompt::PromptSource,
-    stub::{Behaviour, Stub},
+    stub::{Behaviour, Served, Stub},
     summary::Summary,
 };
 
-/// Requests per second of other load generators, seen on two cores of this kind.
-const PEERS: [(&str, f64); 2] = [("AIPerf 0.13", 483.0), ("GuideLLM", 192.0)];
+/// Other load generators, run against the same stub where they are installed: program, and arguments after its name. `URL` is the
+/// stub's address and `TOKENIZER` what the variable of that name says, a folder where there is no network.
+const PEERS: [(&str, &str); 2] = [
+    (
+        "aiperf",
+        "profile -m stub --url URL --endpoint-type completions --concurrency 32 --request-count 2000 \
+         --synthetic-input-tokens-mean 8 --synthetic-input-tokens-stddev 0 --output-tokens-mean 1 --output-tokens-stddev 0 \
+         --tokenizer TOKENIZER",
+    ),
+    (
+        "guidellm",
+        "benchmark --target URL --rate-type concurrent --rate 32 --max-requests 2000 \
+         --data prompt_tokens=8,output_tokens=1 --processor TOKENIZER",
+    ),
+];
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -37,6 +50,13 @@ fn main() {
         })
         .unwrap();
         println!("{}", stub.url());
+        // Asked for what it served, it says how many requests and the seconds from the first to the last.
+        for _ in std::io::stdin().lines() {
+            let served = stub.served();
+            let at = |one: Option<&Served>| one.map_or(0, |one| one.arrived_unix_ns.0);
+            let span = at(served.last()) - at(served.first());
+            println!("{} {}", served.len(), span as f64 / 1e9);
+        }
         stub.wait();
         return;
     }
@@ -63,19 +83,34 @@ fn main() {
 }
 
 /// A stub in another process, killed when this one is done with it.
-struct Other(Child, String);
+struct Other(Child, String, BufReader<ChildStdout>);
 
 impl Other {
     fn start(step_ms: u64) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["stub", &step_ms.to_string()])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut url = String::new();
-        let out = child.stdout.take().unwrap();
-        BufReader::new(out).read_line(&mut url).unwrap();
-        Self(child, url.trim().to_owned())
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut url).unwrap();
+        Self(child, url.trim().to_owned(), out)
+    }
+
+    /// Requests per second that it served, by its own clock.
+    fn served_rate(&mut self) -> f64 {
+        self.0.stdin.as_mut().unwrap().write_all(b"?\n").unwrap();
+        let mut line = String::new();
+        self.2.read_line(&mut line).unwrap();
+        let (count, span) = line.trim().split_once(' ').unwrap();
+        let (count, span): (f64, f64) = (count.parse().unwrap(), span.parse().unwrap());
+        if span > 0.0 {
+            (count - 1.0) / span
+        } else {
+            0.0
+        }
     }
 }
 
@@ -143,8 +178,45 @@ fn requests_per_second() {
         "requests/s, keep-alive, not streaming: {best:.0} ({:.2} × 20,000)",
         best / 20_000.0
     );
-    for (name, rate) in PEERS {
-        println!("  {:.0} × {name}", best / rate);
+    for (program, arguments) in PEERS {
+        match peer(program, arguments) {
+            Ok(rate) => println!("  {:.0} × {program} ({rate:.0} requests/s)", best / rate),
+            Err(why) => println!("  {program}: {why}"),
+        }
+    }
+}
+
+/// Requests per second that another load generator sends to a stub of its own, as the stub counts them.
+fn peer(program: &str, arguments: &str) -> Result<f64, String> {
+    let mut stub = Other::start(0);
+    let tokenizer = std::env::var("TOKENIZER").unwrap_or_else(|_| "gpt2".to_owned());
+    let words = arguments.split_ascii_whitespace().map(|word| match word {
+        "URL" => stub.1.as_str(),
+        "TOKENIZER" => tokenizer.as_str(),
+        word => word,
+    });
+    let folder = std::env::temp_dir().join(format!("bench_load_{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let done = Command::new(program)
+        .args(words)
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .output();
+    let _ = std::fs::remove_dir_all(&folder);
+    let done = done.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => "not installed".to_owned(),
+        _ => error.to_string(),
+    })?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        let last = said.lines().rfind(|line| !line.trim().is_empty());
+        return Err(format!("{}: {}", done.status, last.unwrap_or_default()));
+    }
+    let rate = stub.served_rate();
+    if rate > 0.0 {
+        Ok(rate)
+    } else {
+        Err("sent nothing".to_owned())
     }
 }
 

@@ -45,6 +45,11 @@ impl ApiKey {
     pub(crate) fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
+
+    /// A server's text without the key: some repeat it when they refuse it.
+    fn hidden_in(&self, text: &str) -> String {
+        text.replace(&self.0, "…")
+    }
 }
 
 impl fmt::Debug for ApiKey {
@@ -73,6 +78,14 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// What a server said, without the key that it was sent.
+    pub(crate) fn without_key(&self, text: String) -> String {
+        match &self.key {
+            Some(key) => key.hidden_in(&text),
+            None => text,
+        }
+    }
+
     /// Reads `http://host:8000`, with or without `/v1` or the whole path of an interface, which then is the one used.
     pub fn parse(url: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("`{url}` is no endpoint: {what}");

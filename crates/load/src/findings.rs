@@ -7,7 +7,10 @@ use llmprof_units::Nanos;
 
 use crate::{
     self_check::SelfCheck,
-    server::families::{Gauges, ServerWindow},
+    server::{
+        families::{Gauges, ServerWindow},
+        steps::Step,
+    },
 };
 
 /// A part below this share of its whole is not worth a knob.
@@ -26,6 +29,8 @@ pub struct Evidence<'a> {
     pub window: Option<&'a ServerWindow>,
     /// Gauges over time.
     pub gauges: &'a [(Nanos, Gauges)],
+    /// Engine steps of the server's trace.
+    pub steps: &'a [Step],
     /// Tokens of prompts that all have in common, as a share.
     pub shared_prefix: f64,
 }
@@ -43,6 +48,7 @@ pub fn findings(evidence: Evidence<'_>) -> Result<Vec<Finding>, NoFindings> {
     found.extend(others_prefill(mean));
     found.extend(preemption(&evidence, mean));
     found.extend(prefix_cache(&evidence, mean));
+    found.extend(without_graphs(evidence.steps, mean));
     found.extend(network(mean));
     found.sort_by(|a, b| b.share_of_latency.total_cmp(&a.share_of_latency));
     Ok(found)
@@ -114,6 +120,41 @@ fn prefix_cache(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
     })
 }
 
+/// A CUDA Graph removes at most the time in which the GPU waits for launches: its idle time in steps that replay none.
+fn without_graphs(steps: &[Step], mean: &MeanParts) -> Option<Finding> {
+    let decode = || {
+        steps
+            .iter()
+            .filter(|step| step.prefill.sequences == 0 && step.decode.sequences > 0)
+    };
+    let eager = || decode().filter(|step| step.is_eager == Some(true));
+    let time = |step: &Step| step.end_unix_ns - step.start_unix_ns;
+    let idle = |step: &Step| (time(step) - step.busy_ns.unwrap_or(Nanos(0))).max(Nanos(0));
+    let batch = |step: &Step| step.decode.sequences;
+    let eager_batch = [eager().map(batch).min()?, eager().map(batch).max()?];
+    let all_ns = decode().map(time).sum::<Nanos>().0 as f64;
+    let eager_ns = eager().map(time).sum::<Nanos>().0 as f64;
+    let idle_ns = eager().map(idle).sum::<Nanos>().0 as f64;
+    if eager_ns <= 0.0 {
+        return None;
+    }
+    let gain_ms = mean.ms(LatencyPart::Decode) * idle_ns / all_ns;
+    (gain_ms >= WORTH * mean.e2e_ms).then(|| Finding {
+        kind: FindingKind::WithoutCudaGraphs {
+            eager_steps: eager().count() as u64,
+            decode_steps: decode().count() as u64,
+            eager_batch,
+            graph_batch_max: decode()
+                .filter(|step| step.is_eager == Some(false))
+                .map(batch)
+                .max(),
+            idle_share: idle_ns / eager_ns,
+            gain_ms,
+        },
+        share_of_latency: gain_ms / mean.e2e_ms,
+    })
+}
+
 fn network(mean: &MeanParts) -> Option<Finding> {
     let outside_ms = worthy(mean, LatencyPart::Network)?;
     Some(Finding {
@@ -127,6 +168,7 @@ mod tests {
     use llmprof_traffic::served::{MeanPart, PartSource};
 
     use super::*;
+    use crate::server::steps::BatchPart;
 
     fn mean(parts: &[(LatencyPart, f64)]) -> MeanParts {
         MeanParts {
@@ -160,6 +202,7 @@ mod tests {
             mean: Some(mean),
             window: None,
             gauges: &[(Nanos(0), gauges)],
+            steps: &[],
             shared_prefix: 0.0,
         })?;
         Ok(found.into_iter().map(|f| f.kind).collect())
@@ -201,5 +244,131 @@ mod tests {
         );
         let decode = mean(&[(LatencyPart::Decode, 30.0)]);
         assert_eq!(found(&decode, 0.5, true), Ok(Vec::new()));
+    }
+
+    /// With a client that kept up, and whatever else there is.
+    fn of(
+        mean: &MeanParts,
+        window: &ServerWindow,
+        steps: &[Step],
+        shared_prefix: f64,
+    ) -> Vec<Finding> {
+        let check = SelfCheck {
+            kept_up: true,
+            ..SelfCheck::default()
+        };
+        findings(Evidence {
+            self_check: &check,
+            mean: Some(mean),
+            window: Some(window),
+            gauges: &[],
+            steps,
+            shared_prefix,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn preemptions_are_found_by_the_servers_count() {
+        let stalled = mean(&[(LatencyPart::Stalls, 40.0), (LatencyPart::Decode, 60.0)]);
+        let window = |preemptions| ServerWindow {
+            preemptions,
+            ..ServerWindow::default()
+        };
+        let found = of(&stalled, &window(Some(3.0)), &[], 0.0);
+        let expected = Finding {
+            kind: FindingKind::Preemption {
+                requests: 3.0,
+                stall_ms: 40.0,
+            },
+            share_of_latency: 0.4,
+        };
+        assert_eq!(found, [expected]);
+        // Stalls alone may be anything.
+        assert_eq!(of(&stalled, &window(Some(0.0)), &[], 0.0), []);
+        assert_eq!(of(&stalled, &window(None), &[], 0.0), []);
+    }
+
+    #[test]
+    fn a_prefix_cache_is_missed_where_prompts_share_and_prefill_costs() {
+        let prefill = mean(&[(LatencyPart::Prefill, 50.0), (LatencyPart::Decode, 50.0)]);
+        let window = |prefix_cache_hit_rate| ServerWindow {
+            prefix_cache_hit_rate,
+            ..ServerWindow::default()
+        };
+        let found = of(&prefill, &window(Some(0.1)), &[], 0.6);
+        let FindingKind::PrefixCacheMisses { gain_ms, .. } = found[0].kind else {
+            panic!("{found:?}");
+        };
+        assert!((gain_ms - 25.0).abs() < 1e-9, "{gain_ms}");
+        // The cache works, nothing is shared, or prefill is cheap.
+        assert_eq!(of(&prefill, &window(Some(0.55)), &[], 0.6), []);
+        assert_eq!(of(&prefill, &window(Some(0.0)), &[], 0.1), []);
+        let cheap = mean(&[(LatencyPart::Prefill, 5.0), (LatencyPart::Decode, 95.0)]);
+        assert_eq!(of(&cheap, &window(Some(0.0)), &[], 0.6), []);
+    }
+
+    #[test]
+    fn time_outside_of_the_engine_is_found_from_a_tenth_of_the_latency() {
+        let outside = |ms: f64| {
+            let mean = mean(&[
+                (LatencyPart::Network, ms),
+                (LatencyPart::Decode, 100.0 - ms),
+            ]);
+            of(&mean, &ServerWindow::default(), &[], 0.0)
+        };
+        let expected = Finding {
+            kind: FindingKind::OutsideOfTheEngine { outside_ms: 20.0 },
+            share_of_latency: 0.2,
+        };
+        assert_eq!(outside(20.0), [expected]);
+        assert_eq!(outside(9.0), []);
+    }
+
+    #[test]
+    fn decode_steps_without_a_cuda_graph_are_found_with_their_batches() {
+        let step = |prefill: u64, decode: u64, busy: i64, is_eager| Step {
+            start_unix_ns: Nanos(0),
+            end_unix_ns: Nanos(100),
+            prefill: BatchPart {
+                sequences: prefill,
+                ..BatchPart::default()
+            },
+            decode: BatchPart {
+                sequences: decode,
+                ..BatchPart::default()
+            },
+            busy_ns: Some(Nanos(busy)),
+            is_eager,
+            roofline_ns: None,
+        };
+        let decode = mean(&[(LatencyPart::Decode, 80.0), (LatencyPart::Prefill, 20.0)]);
+        let steps = [
+            step(0, 8, 90, Some(false)),
+            step(0, 12, 30, Some(true)),
+            step(0, 9, 50, Some(true)),
+            step(0, 4, 90, Some(false)),
+            // Prefill is eager in any server.
+            step(1, 8, 10, Some(true)),
+        ];
+        let found = of(&decode, &ServerWindow::default(), &steps, 0.0);
+        // The GPU idles 70 + 50 of 400 ns of decode.
+        let expected = Finding {
+            kind: FindingKind::WithoutCudaGraphs {
+                eager_steps: 2,
+                decode_steps: 4,
+                eager_batch: [9, 12],
+                graph_batch_max: Some(8),
+                idle_share: 0.6,
+                gain_ms: 24.0,
+            },
+            share_of_latency: 0.24,
+        };
+        assert_eq!(found, [expected]);
+        // A busy GPU gains nothing by graphs, and a trace without kernels says nothing.
+        let busy = [step(0, 12, 95, Some(true)), step(0, 8, 90, Some(false))];
+        assert_eq!(of(&decode, &ServerWindow::default(), &busy, 0.0), []);
+        let unknown = [step(0, 12, 0, None)];
+        assert_eq!(of(&decode, &ServerWindow::default(), &unknown, 0.0), []);
     }
 }

@@ -375,11 +375,14 @@ fn profile_endpoints_are_called_with_their_options() {
         profiler.stop().unwrap();
     }
     let calls = stub.calls();
-    let body: serde_json::Value = serde_json::from_str(&calls[0].1).unwrap();
+    let body: serde_json::Value = serde_json::from_str(&calls[0].body).unwrap();
     assert_eq!(
         body,
         serde_json::json!({"with_stack": false, "num_steps": 5})
     );
-    assert_eq!(calls[1].0, "/stop_profile");
-    assert_eq!(calls[2], ("/start_profile".to_owned(), String::new()));
+    assert_eq!(calls[1].path, "/stop_profile");
+    assert_eq!(
+        (calls[2].path.as_str(), calls[2].body.as_str()),
+        ("/start_profile", "")
+    );
 }

@@ -119,6 +119,19 @@ pub enum FindingKind {
         hits: f64,
         gain_ms: f64,
     },
+    /// Decode steps whose kernels were launched one by one.
+    WithoutCudaGraphs {
+        eager_steps: u64,
+        decode_steps: u64,
+        /// Sequences of the eager steps, fewest and most.
+        eager_batch: [u64; 2],
+        /// Sequences of the largest step that replayed a graph; absent where none did.
+        graph_batch_max: Option<u64>,
+        /// GPU idle ÷ time of the eager steps.
+        idle_share: f64,
+        /// GPU idle of eager steps, of the mean request's decode.
+        gain_ms: f64,
+    },
     OutsideOfTheEngine {
         outside_ms: f64,
     },

@@ -12,7 +12,10 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
-use super::{Interrupt, ProcessError, orphan::Guard};
+use super::{
+    Interrupt, ProcessError,
+    orphan::{Guard, Known},
+};
 
 /// How long a process may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -159,6 +162,13 @@ impl Child {
             stopped,
             duration: Nanos(self.started.elapsed().as_nanos() as i64),
         })
+    }
+
+    /// Processes that end with us too, whatever ends us: those it started that left its group. They replace any before.
+    pub fn also_end(&mut self, others: &[Known]) {
+        if let Some(guard) = &mut self.guard {
+            guard.watch(others);
+        }
     }
 
     fn dismiss_guard(&mut self) {

@@ -13,6 +13,7 @@ mod orphan;
 pub use child::{Child, Ended, Stop};
 pub use interrupt::{Interrupt, survive_file_size_limit};
 pub use launch::{Launch, environment};
+pub use orphan::Known;
 
 use std::path::PathBuf;
 

@@ -2,8 +2,8 @@
 //!
 //! Two means, since neither covers all. The kernel kills the child itself when the thread that started it ends
 //! (`PR_SET_PDEATHSIG`); what the child started is reached by a guard, a shell that reads from a pipe of ours and, when
-//! that breaks without a word, kills the child's process group. The guard has a group of its own: what is sent to ours
-//! does not end it.
+//! that breaks without a word, kills the child's process group and the processes that it was told of beyond that. The
+//! guard has a group of its own: what is sent to ours does not end it.
 
 use std::{
     io::{self, Write},
@@ -13,8 +13,25 @@ use std::{
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Reads a line; where there is none, kills the group in `$0`.
-const GUARD: &str = "trap '' HUP INT TERM; read -r done || kill -s KILL -- \"-$0\"";
+/// Reads lines, `PID:START…` of processes beyond the group, until one says `done`. Where none does, kills the group in `$0` and
+/// those of the last line that still have their start time (field 22 of `/proc/PID/stat`; what precedes the third is a name
+/// that may hold anything).
+const GUARD: &str = r#"trap '' HUP INT TERM
+others=
+while read -r line; do
+    [ "$line" = done ] && exit
+    others=$line
+done
+kill -s KILL -- "-$0"
+for other in $others; do
+    stat=
+    read -r stat < "/proc/${other%%:*}/stat" || continue
+    set -- ${stat##*) }
+    [ $# -ge 20 ] && shift 19 && [ "$1" = "${other##*:}" ] && kill -s KILL "${other%%:*}"
+done"#;
+
+/// A process by id and start time (clock ticks since boot): an id alone may be another's by the time it is used.
+pub type Known = (i32, u64);
 
 /// Has the kernel kill the command with the thread that starts it. That thread must wait for the command.
 #[expect(unsafe_code, reason = "only the child can ask to end with its parent")]
@@ -58,6 +75,16 @@ impl Guard {
             .ok()?;
         let pipe = shell.stdin.take();
         Some(Self { shell, pipe })
+    }
+
+    /// Processes to kill beside the group, in place of any before.
+    pub(super) fn watch(&mut self, others: &[Known]) {
+        if let Some(pipe) = &mut self.pipe {
+            let words = others.iter().map(|(pid, start)| format!("{pid}:{start}"));
+            let line = words.collect::<Vec<_>>().join(" ") + "\n";
+            // A guard that somebody ended cannot be told anything.
+            let _ = pipe.write_all(line.as_bytes());
+        }
     }
 
     /// Ends the guard: its group is gone.

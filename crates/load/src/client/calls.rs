@@ -96,7 +96,8 @@ impl Calls {
         if (200..300).contains(&status) {
             return Ok(bytes);
         }
-        let text = String::from_utf8_lossy(&bytes);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = self.connector.endpoint().without_key(text);
         Err(CallError::Status {
             path,
             status,

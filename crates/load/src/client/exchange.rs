@@ -9,6 +9,7 @@ use super::connection::{Connector, Pool, Sender};
 use crate::{
     answer::Answer,
     clock::Clock,
+    endpoint::Endpoint,
     record::{Arrival, FailureKind, RequestFailure, RequestRecord, TokenBasis},
     sse::{Event, Splitter},
 };
@@ -83,6 +84,10 @@ impl Client {
             record.failure = Some(failure);
         }
         reading.conclude(record);
+        if let Some(failure) = &mut record.failure {
+            let message = std::mem::take(&mut failure.message);
+            failure.message = self.connector.endpoint().without_key(message);
+        }
         reading.text
     }
 
@@ -101,7 +106,7 @@ impl Client {
                 400..500 => FailureKind::ClientError,
                 _ => FailureKind::ServerError,
             };
-            let reason = reason(response).await;
+            let reason = reason(response, self.connector.endpoint()).await;
             self.pool.put(sender);
             let message = format!("HTTP {status}: {reason}");
             return Err(RequestFailure::new(kind, message.trim_end_matches(": ")));
@@ -397,12 +402,14 @@ pub(crate) async fn collect(
 }
 
 /// Why a server refused, in its own words.
-async fn reason(response: Response<Incoming>) -> String {
+async fn reason(response: Response<Incoming>, endpoint: &Endpoint) -> String {
     let bytes = collect(response, 1 << 20).await.unwrap_or_default();
     let told = Answer::read(&bytes, false)
         .ok()
         .and_then(|answer| answer.error);
     let text = told.unwrap_or_else(|| String::from_utf8_lossy(&bytes).trim().to_owned());
+    // Before it is cut, which could leave a part of the key.
+    let text = endpoint.without_key(text);
     text.chars().take(REASON_BYTES).collect()
 }
 

@@ -6,7 +6,10 @@
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::{record::RequestRecord, server::steps::Step};
+use crate::{
+    record::RequestRecord,
+    server::steps::{BatchPart, Step},
+};
 
 mod mean;
 
@@ -40,7 +43,7 @@ pub struct Parts {
     pub unsplit_ns: Nanos,
     /// Waiting for a place in a batch while the engine ran others; with timings that have no queueing, network is in it.
     pub queue_ns: Nanos,
-    /// Prefill.
+    /// Prefill, from the first chunk of the prompt to the last.
     pub prefill_ns: Nanos,
     /// Sent → first token while the engine did nothing: network, tokenizer, API server.
     pub network_ns: Nanos,
@@ -82,7 +85,7 @@ pub fn split(requests: &[RequestRecord], started_unix_ns: Nanos, steps: &[Step])
         .map(|step| EngineStep {
             start: step.start_unix_ns - started_unix_ns,
             end: step.end_unix_ns - started_unix_ns,
-            has_prefill: step.prefill.sequences > 0,
+            prefill: step.prefill,
         })
         .collect();
     requests
@@ -96,7 +99,7 @@ pub fn split(requests: &[RequestRecord], started_unix_ns: Nanos, steps: &[Step])
 struct EngineStep {
     start: Nanos,
     end: Nanos,
-    has_prefill: bool,
+    prefill: BatchPart,
 }
 
 fn of(request: &RequestRecord, firsts: &[(Nanos, u64)], steps: &[EngineStep]) -> Option<Parts> {
@@ -116,14 +119,21 @@ fn of(request: &RequestRecord, firsts: &[(Nanos, u64)], steps: &[EngineStep]) ->
         stall_ns: Nanos(0),
         split_by: SplitBy::Nothing,
     };
-    by_steps(&mut parts, sent, first, steps);
+    by_steps(&mut parts, request, sent, first, steps);
     by_timings(&mut parts, request);
     decode(&mut parts, request, firsts);
     Some(parts)
 }
 
-/// The step that made the first token is the last one with a prefill that ended before the token arrived.
-fn by_steps(parts: &mut Parts, sent: Nanos, first: Nanos, steps: &[EngineStep]) {
+/// The step that made the first token is the last one with a prefill that ended before the token arrived; earlier chunks of the
+/// same prompt are prefill too.
+fn by_steps(
+    parts: &mut Parts,
+    request: &RequestRecord,
+    sent: Nanos,
+    first: Nanos,
+    steps: &[EngineStep],
+) {
     // The request must lie inside of the recording, or steps that served it are missing.
     let (Some(begin), Some(end)) = (steps.first(), steps.last()) else {
         return;
@@ -133,30 +143,64 @@ fn by_steps(parts: &mut Parts, sent: Nanos, first: Nanos, steps: &[EngineStep]) 
     }
     let made = steps
         .iter()
-        .rev()
-        .find(|step| step.has_prefill && step.end <= first && step.start >= sent);
+        .rposition(|step| step.prefill.sequences > 0 && step.end <= first && step.start >= sent);
     let Some(made) = made else {
         return;
     };
-    // Before it: the engine ran other steps (queueing, earlier chunks), or none.
+    let chunk = first_chunk(request.prompt_tokens, sent, made, steps);
+    let prefill_start = steps[chunk].start;
+    // Before it: the engine ran steps of others (queueing), or none.
     let mut busy = Nanos(0);
     let mut reached = sent;
     for step in steps
         .iter()
-        .filter(|step| step.end > sent && step.start < made.start)
+        .filter(|step| step.end > sent && step.start < prefill_start)
     {
-        let (from, to) = (step.start.max(reached), step.end.min(made.start));
+        let (from, to) = (step.start.max(reached), step.end.min(prefill_start));
         if to > from {
             busy += to - from;
             reached = to;
         }
     }
-    let prefill = made.end - made.start;
+    let prefill = steps[made].end - prefill_start;
     parts.queue_ns = busy;
     parts.prefill_ns = prefill;
     parts.network_ns = parts.unsplit_ns - busy - prefill;
     parts.unsplit_ns = Nanos(0);
     parts.split_by = SplitBy::Steps;
+}
+
+/// The step of the first chunk of a prompt whose last chunk is in step `made`.
+///
+/// A prompt that is half done is in every step until it is done, so its chunks are in steps that follow each other. A step with one
+/// sequence in prefill and a known context says how many tokens of that sequence came before it: the step before it is a chunk
+/// of the same prompt where it reached exactly that far, and otherwise they were cached. Where a step has several such
+/// sequences, or states no context, all its tokens may be the prompt's: the fewest steps that can hold it are taken.
+fn first_chunk(
+    prompt_tokens: Option<u64>,
+    sent: Nanos,
+    made: usize,
+    steps: &[EngineStep],
+) -> usize {
+    let alone = |part: &BatchPart| part.context.filter(|_| part.sequences == 1);
+    let last = &steps[made].prefill;
+    let reached = alone(last).or(prompt_tokens).unwrap_or(0);
+    let mut left = reached.saturating_sub(last.tokens);
+    let mut chunk = made;
+    while left > 0
+        && let Some(before) = chunk.checked_sub(1)
+    {
+        let step = &steps[before];
+        if step.prefill.sequences == 0 || step.start < sent {
+            break;
+        }
+        if alone(&step.prefill).is_some_and(|context| context != left) {
+            break;
+        }
+        left = left.saturating_sub(step.prefill.tokens);
+        chunk = before;
+    }
+    chunk
 }
 
 fn by_timings(parts: &mut Parts, request: &RequestRecord) {
@@ -272,6 +316,8 @@ mod tests {
             prefill: batch(prefill),
             decode: batch(1),
             busy_ns: None,
+            is_eager: None,
+            roofline_ns: None,
         };
         let steps = [
             step(-10, 0, 0),
@@ -290,6 +336,75 @@ mod tests {
         assert_eq!(parts[0].split_by, SplitBy::Nothing);
     }
 
+    /// `(start, end, prefill sequences, their new tokens, what they attend to)`.
+    fn chunks(steps: &[(i64, i64, u64, u64, Option<u64>)]) -> Vec<Step> {
+        steps
+            .iter()
+            .map(|&(start, end, sequences, tokens, context)| Step {
+                start_unix_ns: Nanos(start),
+                end_unix_ns: Nanos(end),
+                prefill: BatchPart {
+                    sequences,
+                    tokens,
+                    context,
+                },
+                decode: BatchPart::default(),
+                busy_ns: None,
+                is_eager: None,
+                roofline_ns: None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn earlier_chunks_of_a_prompt_are_its_prefill() {
+        let split = |prompt: Option<u64>, steps: &[(i64, i64, u64, u64, Option<u64>)]| {
+            let mut record = request(0, 0, 5, &[95, 105]);
+            record.prompt_tokens = prompt;
+            let parts = super::split(&[record], Nanos(0), &chunks(steps))[0];
+            assert_eq!(parts.sum_ns(), Nanos(105));
+            assert_eq!(parts.split_by, SplitBy::Steps);
+            (parts.queue_ns.0, parts.prefill_ns.0, parts.network_ns.0)
+        };
+        let around = |chunks: [(i64, i64, u64, u64, Option<u64>); 3]| {
+            let mut steps = vec![(0, 10, 0, 0, None)];
+            steps.extend(chunks);
+            steps.push((90, 110, 0, 0, None));
+            steps
+        };
+        // Three chunks of 100, 100 and 50 tokens; the engine pauses for 2 between the first two.
+        let alone = around([
+            (10, 38, 1, 100, Some(100)),
+            (40, 60, 1, 100, Some(200)),
+            (60, 90, 1, 50, Some(250)),
+        ]);
+        assert_eq!(split(Some(250), &alone), (5, 80, 5));
+        // The context says that the first step was another prompt's: 100 tokens came from the prefix cache.
+        let cached = around([
+            (10, 38, 1, 90, Some(90)),
+            (40, 60, 1, 100, Some(200)),
+            (60, 90, 1, 50, Some(250)),
+        ]);
+        assert_eq!(split(Some(250), &cached), (33, 50, 7));
+        // Without contexts, or with several prompts in a step, tokens decide.
+        let counted = around([
+            (10, 38, 1, 100, None),
+            (40, 60, 2, 100, Some(400)),
+            (60, 90, 1, 50, None),
+        ]);
+        assert_eq!(split(Some(150), &counted), (33, 50, 7));
+        assert_eq!(split(Some(151), &counted), (5, 80, 5));
+        // Nothing is known of the prompt: one chunk.
+        assert_eq!(split(None, &counted), (53, 30, 7));
+        // A step without prefill ends a prompt's chunks.
+        let apart = around([
+            (10, 38, 1, 100, None),
+            (40, 60, 0, 0, None),
+            (60, 90, 1, 50, None),
+        ]);
+        assert_eq!(split(Some(150), &apart), (53, 30, 7));
+    }
+
     proptest! {
         #[test]
         fn parts_add_up(
@@ -302,6 +417,7 @@ mod tests {
                 let arrivals: Vec<i64> = gaps.iter().map(|gap| { at += gap; at }).collect();
                 let mut record = request(index as u64, *due, sent, &arrivals);
                 record.connect_ns = Some(Nanos(*connect));
+                record.prompt_tokens = (*prefill > 100).then_some(3);
                 if *prefill > 200 {
                     record.timings = Some(crate::answer::ServerTimings { prefill_ms: Some(f64::from(*prefill) * 1e-6), ..Default::default() });
                 }
@@ -309,7 +425,7 @@ mod tests {
             }).collect();
             let part = |n| crate::server::steps::BatchPart { sequences: n, tokens: n, context: None };
             let mut steps: Vec<Step> = steps.iter().map(|&(start, length, prefill)| Step {
-                start_unix_ns: Nanos(start), end_unix_ns: Nanos(start + length), prefill: part(prefill), decode: part(1), busy_ns: None,
+                start_unix_ns: Nanos(start), end_unix_ns: Nanos(start + length), prefill: part(prefill), decode: part(1), busy_ns: None, is_eager: None, roofline_ns: None,
             }).collect();
             steps.sort_by_key(|step| step.start_unix_ns);
             let parts = split(&records, Nanos(0), &steps);

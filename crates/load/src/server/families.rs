@@ -325,6 +325,39 @@ mod tests {
         assert!((gauges.kv_usage.unwrap() - 0.6).abs() < 1e-12);
     }
 
+    /// Names by the documentation of `trtllm-serve` (`/prometheus/metrics`).
+    #[test]
+    fn tensorrt_llm_has_its_own_prefix() {
+        let page = |n: u64, ttft: f64, queue: f64| {
+            format!(
+                "# TYPE trtllm_request_success_total counter\ntrtllm_request_success_total{{finished_reason=\"length\"}} {n}\n\
+                 # TYPE trtllm_time_to_first_token_seconds histogram\n\
+                 trtllm_time_to_first_token_seconds_bucket{{le=\"+Inf\"}} {n}\n\
+                 trtllm_time_to_first_token_seconds_sum {ttft}\n\
+                 trtllm_time_to_first_token_seconds_count {n}\n\
+                 # TYPE trtllm_request_queue_time_seconds histogram\n\
+                 trtllm_request_queue_time_seconds_bucket{{le=\"+Inf\"}} {n}\n\
+                 trtllm_request_queue_time_seconds_sum {queue}\n\
+                 trtllm_request_queue_time_seconds_count {n}\n\
+                 # TYPE trtllm_kv_cache_utilization gauge\ntrtllm_kv_cache_utilization 0.25\n\
+                 # TYPE trtllm_num_requests_running gauge\ntrtllm_num_requests_running 3\n\
+                 # TYPE trtllm_num_requests_waiting gauge\ntrtllm_num_requests_waiting 2\n"
+            )
+        };
+        let (family, found) = window(&page(10, 1.0, 0.5), &page(30, 3.0, 1.1));
+        assert_eq!(family, Family::TensorRtLlm);
+        let ttft = found.ttft_ms.unwrap();
+        assert_eq!(ttft.count, 20.0);
+        assert!((ttft.mean.unwrap() - 100.0).abs() < 1e-9, "{ttft:?}");
+        let queue = found.queue_ms.unwrap().mean.unwrap();
+        assert!((queue - 30.0).abs() < 1e-9, "{queue}");
+        let gauges = family.read_gauges(&Page::read(&page(1, 1.0, 1.0)));
+        assert_eq!(
+            (gauges.running, gauges.waiting, gauges.kv_usage),
+            (Some(3.0), Some(2.0), Some(0.25))
+        );
+    }
+
     #[test]
     fn dcgm_by_device_and_what_is_unknown_stays_raw() {
         let page = Page::read(

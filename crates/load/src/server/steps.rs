@@ -26,4 +26,8 @@ pub struct Step {
     pub decode: BatchPart,
     /// When a GPU worked on what the step launched, where that was recorded.
     pub busy_ns: Option<Nanos>,
+    /// Whether none of its kernels came out of a CUDA Graph, where kernels were recorded.
+    pub is_eager: Option<bool>,
+    /// Roofline time of its batch, where model and device are known.
+    pub roofline_ns: Option<Nanos>,
 }

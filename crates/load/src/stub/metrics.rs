@@ -2,7 +2,7 @@ use std::{fmt::Write as _, sync::atomic::Ordering};
 
 use super::{
     lock,
-    serve::{Served, State},
+    state::{Served, State},
 };
 
 /// Upper limits of the histograms, seconds.
@@ -14,10 +14,11 @@ const LIMITS: &[f64] = &[
 pub(super) fn page(state: &State) -> String {
     let served = lock(&state.served);
     let mut page = String::new();
+    let prefix = state.behaviour.metrics_prefix;
     let gauge = |page: &mut String, name: &str, value: u64| {
         let _ = write!(
             page,
-            "# TYPE vllm:{name} gauge\nvllm:{name}{{engine=\"0\",model_name=\"stub\"}} {value}.0\n"
+            "# TYPE {prefix}{name} gauge\n{prefix}{name}{{engine=\"0\",model_name=\"stub\"}} {value}.0\n"
         );
     };
     gauge(
@@ -31,18 +32,18 @@ pub(super) fn page(state: &State) -> String {
         state.waiting.load(Ordering::Relaxed),
     );
     let histogram = |page: &mut String, name: &str, value: &dyn Fn(&Served) -> f64| {
-        let _ = writeln!(page, "# TYPE vllm:{name} histogram");
+        let _ = writeln!(page, "# TYPE {prefix}{name} histogram");
         for limit in LIMITS {
             let below = served.iter().filter(|one| value(one) <= *limit).count();
             let _ = writeln!(
                 page,
-                "vllm:{name}_bucket{{engine=\"0\",le=\"{limit}\"}} {below}"
+                "{prefix}{name}_bucket{{engine=\"0\",le=\"{limit}\"}} {below}"
             );
         }
         let sum: f64 = served.iter().map(value).sum();
         let _ = write!(
             page,
-            "vllm:{name}_bucket{{engine=\"0\",le=\"+Inf\"}} {0}\nvllm:{name}_sum{{engine=\"0\"}} {sum}\nvllm:{name}_count{{engine=\"0\"}} {0}\n",
+            "{prefix}{name}_bucket{{engine=\"0\",le=\"+Inf\"}} {0}\n{prefix}{name}_sum{{engine=\"0\"}} {sum}\n{prefix}{name}_count{{engine=\"0\"}} {0}\n",
             served.len()
         );
     };
@@ -64,7 +65,7 @@ pub(super) fn page(state: &State) -> String {
     let total: u64 = served.iter().map(|one| one.tokens).sum();
     let _ = write!(
         page,
-        "# TYPE vllm:generation_tokens counter\nvllm:generation_tokens_total{{engine=\"0\"}} {total}\n"
+        "# TYPE {prefix}generation_tokens counter\n{prefix}generation_tokens_total{{engine=\"0\"}} {total}\n"
     );
     page
 }

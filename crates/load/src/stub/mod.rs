@@ -7,15 +7,18 @@
 mod faults;
 mod metrics;
 mod serve;
+mod state;
+mod trace;
 
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 pub use faults::Fault;
-pub use serve::Served;
+pub use state::{Called, Served};
 
 /// How a stub behaves.
 #[derive(Clone, Debug)]
@@ -45,6 +48,12 @@ pub struct Behaviour {
     pub faults: Vec<(u64, Fault)>,
     /// One more fault for every n-th request.
     pub fault_every: Option<(u64, Fault)>,
+    /// Whether a refusal repeats the key that was sent, as some servers do.
+    pub repeats_key: bool,
+    /// What names of its metrics begin with, which says what server it is.
+    pub metrics_prefix: &'static str,
+    /// Where `/stop_profile` leaves a trace of its steps, labelled as vLLM's are. For one slot: steps of several would overlap.
+    pub trace_folder: Option<PathBuf>,
 }
 
 impl Default for Behaviour {
@@ -62,6 +71,9 @@ impl Default for Behaviour {
             keep_alive: true,
             faults: Vec::new(),
             fault_every: None,
+            repeats_key: false,
+            metrics_prefix: "vllm:",
+            trace_folder: None,
         }
     }
 }
@@ -69,7 +81,7 @@ impl Default for Behaviour {
 /// A stub that runs until it is dropped.
 pub struct Stub {
     address: SocketAddr,
-    state: Arc<serve::State>,
+    state: Arc<state::State>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -84,7 +96,7 @@ impl Stub {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let state = Arc::new(serve::State::new(behaviour));
+        let state = Arc::new(state::State::new(behaviour));
         let shared = Arc::clone(&state);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -112,9 +124,14 @@ impl Stub {
         lock(&self.state.served).clone()
     }
 
-    /// Paths that were called beside completions, with bodies.
-    pub fn calls(&self) -> Vec<(String, String)> {
+    /// Calls of its profiler.
+    pub fn calls(&self) -> Vec<Called> {
         lock(&self.state.calls).clone()
+    }
+
+    /// What every request had as `Authorization`, in order of arrival.
+    pub fn authorizations(&self) -> Vec<Option<String>> {
+        lock(&self.state.authorizations).clone()
     }
 
     /// Waits until somebody ends the process.

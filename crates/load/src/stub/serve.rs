@@ -1,9 +1,6 @@
 use std::{
     io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -11,59 +8,15 @@ use llmprof_units::Nanos;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    sync::{Notify, Semaphore},
     time::sleep,
 };
 
-use super::{Behaviour, Fault, lock, metrics};
+use super::{
+    Fault, lock, metrics,
+    state::{Called, Served, State},
+    trace,
+};
 use crate::client::until;
-
-/// What the stub did with one request: the truth that a client is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Served {
-    /// When it was read, nanoseconds since 1970.
-    pub arrived_unix_ns: Nanos,
-    /// From then to its turn.
-    pub queue: Duration,
-    /// From its turn to its first token.
-    pub prefill: Duration,
-    /// From its first to its last token.
-    pub decode: Duration,
-    /// Tokens generated.
-    pub tokens: u64,
-    /// Tokens of its prompt.
-    pub prompt_tokens: u64,
-}
-
-pub(super) struct State {
-    pub(super) behaviour: Behaviour,
-    slots: Semaphore,
-    number: AtomicU64,
-    pub(super) running: AtomicU64,
-    pub(super) waiting: AtomicU64,
-    pub(super) served: Mutex<Vec<Served>>,
-    pub(super) calls: Mutex<Vec<(String, String)>>,
-    pub(super) stop: Notify,
-}
-
-impl State {
-    pub(super) fn new(behaviour: Behaviour) -> Self {
-        let slots = match behaviour.slots {
-            0 => Semaphore::MAX_PERMITS,
-            slots => slots,
-        };
-        Self {
-            behaviour,
-            slots: Semaphore::new(slots),
-            number: AtomicU64::new(0),
-            running: AtomicU64::new(0),
-            waiting: AtomicU64::new(0),
-            served: Mutex::new(Vec::new()),
-            calls: Mutex::new(Vec::new()),
-            stop: Notify::new(),
-        }
-    }
-}
 
 pub(super) async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
@@ -84,13 +37,21 @@ pub(super) async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
 struct Asked {
     method: String,
     path: String,
+    authorization: Option<String>,
     body: Vec<u8>,
+}
+
+fn now_unix_ns() -> Nanos {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(Nanos(0), |since| Nanos(since.as_nanos() as i64))
 }
 
 async fn connection(mut stream: TcpStream, state: Arc<State>) {
     let mut buffer = Vec::with_capacity(1024);
     // A client that goes away is no concern of the stub's.
     while let Ok(Some(asked)) = read(&mut stream, &mut buffer).await {
+        lock(&state.authorizations).push(asked.authorization.clone());
         match answer(&mut stream, &state, &asked).await {
             Ok(true) if state.behaviour.keep_alive => {}
             _ => return,
@@ -107,11 +68,14 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option
             let mut words = head.split(' ');
             let method = words.next().unwrap_or_default().to_owned();
             let path = words.next().unwrap_or_default().to_owned();
-            let length = head
-                .lines()
-                .filter_map(|line| line.split_once(':'))
-                .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-                .map_or(Ok(0), |(_, value)| value.trim().parse::<usize>())
+            let field = |wanted: &str| {
+                let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+                let found = fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+                found.map(|(_, value)| value.trim().to_owned())
+            };
+            let authorization = field("authorization");
+            let length = field("content-length")
+                .map_or(Ok(0), |value| value.parse::<usize>())
                 .map_err(|_| bad())?;
             let start = end + 4;
             while buffer.len() < start + length {
@@ -121,7 +85,12 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option
             }
             let body = buffer[start..start + length].to_vec();
             buffer.drain(..start + length);
-            return Ok(Some(Asked { method, path, body }));
+            return Ok(Some(Asked {
+                method,
+                path,
+                authorization,
+                body,
+            }));
         }
         if stream.read_buf(buffer).await? == 0 {
             return Ok(None);
@@ -144,8 +113,22 @@ async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io
             complete(stream, state, asked).await
         }
         ("POST", "/start_profile" | "/stop_profile") => {
-            let body = String::from_utf8_lossy(&asked.body).into_owned();
-            lock(&state.calls).push((asked.path.clone(), body));
+            let served = lock(&state.served).clone();
+            let mut calls = lock(&state.calls).clone();
+            calls.push(Called {
+                path: asked.path.clone(),
+                body: String::from_utf8_lossy(&asked.body).into_owned(),
+                at_unix_ns: now_unix_ns(),
+                running: state.running.load(Ordering::Relaxed),
+                served: served.len(),
+            });
+            if let [.., start, stop] = &calls[..]
+                && stop.path == "/stop_profile"
+                && let Some(folder) = &state.behaviour.trace_folder
+            {
+                trace::write(folder, &served[start.served..], stop)?;
+            }
+            *lock(&state.calls) = calls;
             respond(stream, state, 200, "text/plain", b"").await
         }
         _ => {
@@ -250,9 +233,7 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
     let behaviour = &state.behaviour;
     let body = &asked.body;
     let arrived = Instant::now();
-    let arrived_unix_ns = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(Nanos(0), |since| Nanos(since.as_nanos() as i64));
+    let arrived_unix_ns = now_unix_ns();
     if behaviour.is_strict && (has(body, "continuous_usage_stats") || has(body, "ignore_eos")) {
         let refusal = br#"{"error":{"message":"unknown field"}}"#;
         return respond(stream, state, 400, "application/json", refusal).await;
@@ -269,8 +250,20 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
         });
     match fault {
         Some(Fault::Status(status)) => {
-            let refusal = br#"{"error":{"message":"refused by the stub"}}"#;
-            return respond(stream, state, status, "application/json", refusal).await;
+            let key = asked
+                .authorization
+                .as_deref()
+                .filter(|_| behaviour.repeats_key)
+                .map_or(String::new(), |key| format!(": no access for {key}"));
+            let refusal = format!(r#"{{"error":{{"message":"refused by the stub{key}"}}}}"#);
+            return respond(
+                stream,
+                state,
+                status,
+                "application/json",
+                refusal.as_bytes(),
+            )
+            .await;
         }
         Some(Fault::HalfOpen) => {
             sleep(Duration::from_hours(1)).await;

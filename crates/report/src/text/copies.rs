@@ -4,7 +4,7 @@ use llmprof_units::{Count, Percent};
 
 use crate::analyzed::{CopyDirection, CopyTime, Framework};
 
-use super::findings::Runtime;
+use super::runtime::Runtime;
 
 /// From where to where.
 pub(crate) fn direction(direction: CopyDirection) -> &'static str {

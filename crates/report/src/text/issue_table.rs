@@ -396,6 +396,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("bench.profiled", "the server's profiler ran, or wrote its trace, for {for_ns:ns} from {from_ns:ns} on: {count:request} that ended after its start are in no latency; throughput includes the pause")
         .hint("vLLM writes its trace sooner with --profiler-config.torch_profiler_with_stack=false"),
     Row::new("bench.trace", "the server's trace was not analyzed: {why}"),
+    Row::new("bench.no_telemetry", "CPUs and GPUs of this machine were not sampled: {why}"),
     Row::new("bench.steps", "engine steps of the server's trace cannot be joined with requests: {why}"),
     Row::new("bench.no_metrics", "the server's metrics cannot be scraped: {why}")
         .hint("queueing and prefill stay one part; start the server with metrics, or use --no-metrics"),

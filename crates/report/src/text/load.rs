@@ -102,6 +102,27 @@ pub fn finding(finding: &Finding) -> String {
             Percent(shared),
             Percent(hits)
         ),
+        FindingKind::WithoutCudaGraphs {
+            eager_steps,
+            decode_steps,
+            eager_batch: [least, most],
+            graph_batch_max,
+            idle_share,
+            ..
+        } => {
+            let batches = if least == most {
+                format!("batch {least}")
+            } else {
+                format!("batches {least} to {most}")
+            };
+            let largest = graph_batch_max.map_or(String::new(), |batch| {
+                format!("; the largest batch with a graph is {batch}")
+            });
+            format!(
+                "{eager_steps} of {decode_steps} decode steps run without a CUDA Graph ({batches}{largest}): GPU idle {} of them",
+                Percent(idle_share)
+            )
+        }
         FindingKind::OutsideOfTheEngine { outside_ms } => {
             format!("{outside_ms:.1} ms before the first token are neither queueing nor prefill")
         }
@@ -131,6 +152,15 @@ pub fn knob(finding: &Finding) -> &'static str {
         FindingKind::PrefixCacheMisses { .. } => {
             "enable prefix caching (enable_prefix_caching), or give the KV cache room to keep prefixes"
         }
+        FindingKind::WithoutCudaGraphs {
+            graph_batch_max: None,
+            ..
+        } => {
+            "let the server capture CUDA Graphs: leave out --enforce-eager (vLLM) or --disable-cuda-graph (SGLang)"
+        }
+        FindingKind::WithoutCudaGraphs { .. } => {
+            "capture CUDA Graphs of these batch sizes: cudagraph_capture_sizes (vLLM), --cuda-graph-max-bs (SGLang), cuda_graph_config (TensorRT-LLM)"
+        }
         FindingKind::OutsideOfTheEngine { .. } => {
             "look at the API server: tokenizer, its processes (api_server_count), proxies, TLS"
         }
@@ -147,6 +177,9 @@ pub fn upper_bound(finding: &Finding) -> String {
         }
         FindingKind::PrefillInterruptsDecode { wait_ms, decode_ms } => {
             format!("mean TPOT lower by {:.0} %", 100.0 * wait_ms / decode_ms)
+        }
+        FindingKind::WithoutCudaGraphs { gain_ms, .. } => {
+            format!("mean latency lower by {gain_ms:.1} ms")
         }
         FindingKind::Preemption { stall_ms, .. } => {
             format!("mean latency lower by {stall_ms:.1} ms, if all stalls are preemptions")
@@ -179,5 +212,30 @@ mod tests {
         assert!(knob(&full).contains("gpu_memory_utilization"));
         assert!(knob(&queueing(QueueLimit::Scheduler, Some(0.2))).contains("max_num_seqs"));
         assert_eq!(upper_bound(&full), "mean TTFT lower by 30.0 ms");
+    }
+
+    #[test]
+    fn steps_without_graphs_are_told_by_batch_and_with_the_option_that_captures_them() {
+        let eager = |eager_batch, graph_batch_max| Finding {
+            kind: FindingKind::WithoutCudaGraphs {
+                eager_steps: 2,
+                decode_steps: 4,
+                eager_batch,
+                graph_batch_max,
+                idle_share: 0.6,
+                gain_ms: 24.0,
+            },
+            share_of_latency: 0.24,
+        };
+        let some = eager([9, 12], Some(8));
+        assert_eq!(
+            finding(&some),
+            "2 of 4 decode steps run without a CUDA Graph (batches 9 to 12; the largest batch with a graph is 8): GPU idle 60.0 % of them"
+        );
+        assert!(knob(&some).contains("cudagraph_capture_sizes"));
+        let none = eager([4, 4], None);
+        assert!(finding(&none).contains("(batch 4): GPU idle"));
+        assert!(knob(&none).contains("--enforce-eager"));
+        assert_eq!(upper_bound(&none), "mean latency lower by 24.0 ms");
     }
 }

@@ -24,6 +24,7 @@ pub mod modules;
 pub mod phases;
 pub mod predict;
 pub mod ranks;
+mod runtime;
 pub mod simulate;
 pub mod slices;
 pub mod stakeholder;
@@ -40,8 +41,9 @@ pub use assumptions::assumption;
 pub(crate) use findings::{
     OVERLAP, abstention, derivation, evidence, figure, is_noticed, no_conclusion, whole,
 };
-pub use findings::{Runtime, finding, gain, knob};
+pub use findings::{finding, gain, knob};
 pub use issues::{hint, issue, issue_line, warning_lines};
+pub use runtime::Runtime;
 
 use llmprof_units::Nanos;
 

@@ -13,7 +13,7 @@ use llmprof_record::{
 use llmprof_units::DType;
 
 use super::{BenchArgs, Done, offline::Job, request::Request};
-use crate::failure::Failure;
+use crate::{failure::Failure, subject::Subject};
 
 /// The arguments alone, so that a config and a command line are read by one reader.
 #[derive(Debug, Parser)]
@@ -50,7 +50,21 @@ pub(crate) fn serve(
     }
     let launch = launch.map(|launch| with_profiler(plan, serving, launch, store));
     let mut request = Request::of(&args, &url)?;
+    request.subject = subject(plan, serving);
     super::run(&args, &mut request, launch, store, interrupt)
+}
+
+/// The model of the server, for roofline times of its steps: where theory counts it, and one device has all of it. The device is
+/// the one that the config names, or else that of the server's trace.
+fn subject(plan: &Plan, serving: &ServingPlan) -> Option<Subject> {
+    if serving.tensor_parallel.is_some_and(|devices| devices > 1) {
+        return None;
+    }
+    let mut subject = Subject::model_of(plan, None).ok()?;
+    if plan.hardware.spec != "auto" {
+        subject.find_device(plan).ok()?;
+    }
+    Some(subject)
 }
 
 /// Loads vLLM's `LLM` class instead of a server.
@@ -62,6 +76,7 @@ fn offline(
     interrupt: &mut Interrupt,
 ) -> Result<Done, Failure> {
     let mut request = Request::of(args, "http://offline")?;
+    request.subject = subject(plan, serving);
     request.instead = Some("vLLM's LLM class (offline)");
     request.arrivals = Arrivals::Closed {
         concurrency: request.count,

@@ -8,6 +8,7 @@ mod page;
 mod request;
 mod serve;
 mod session;
+mod telemetry;
 mod tokenizer;
 
 use std::{
@@ -33,13 +34,14 @@ use llmprof_units::Nanos;
 pub(crate) use self::configured::serve as serve_configured;
 use self::{outcome::Outcome, request::Request, serve::Server, session::Measured};
 use super::profile::{self, files::free};
-use crate::args_bench::BenchArgs;
+use crate::args_bench::{BenchArgs, ServedArgs};
 use crate::{
     clock, engine_trace,
     failure::Failure,
     output::Output,
     outputs::{self, Wanted},
     progress::Show,
+    subject::{self, Subject},
 };
 
 /// An objective that was not met.
@@ -69,13 +71,51 @@ pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, F
 
 /// The load, and the server to start for it.
 fn requested(args: &BenchArgs) -> Result<(Request, Option<Launch>), Failure> {
-    let Some(command) = &args.serve.serve else {
-        let url = args.url.as_deref().unwrap_or_default();
-        return Ok((Request::of(args, url)?, None));
+    let (url, overrides) = targets(args)?;
+    let subject = served(&args.served, &overrides)?;
+    let (mut request, launch) = match &args.serve.serve {
+        None => (Request::of(args, url.unwrap_or_default())?, None),
+        Some(command) => {
+            let words = serve::words(command)?;
+            let url = serve::url_of(&args.serve, &words);
+            (Request::of(args, &url)?, Some(serve::launch(&words)?))
+        }
     };
-    let words = serve::words(command)?;
-    let url = serve::url_of(&args.serve, &words);
-    Ok((Request::of(args, &url)?, Some(serve::launch(&words)?)))
+    request.subject = subject;
+    Ok((request, launch))
+}
+
+/// The address, and overrides: with `--serve` there is no address, and the first word is an override too.
+fn targets(args: &BenchArgs) -> Result<(Option<&str>, Vec<String>), Failure> {
+    let mut overrides = args.served.overrides.clone();
+    let url = args.url.as_deref();
+    let (Some(word), Some(_)) = (url, &args.serve.serve) else {
+        return Ok((url, overrides));
+    };
+    if word.contains("://") || !word.contains('=') {
+        return Err(Failure::new(format!(
+            "--serve starts the server, so `{word}` is too much"
+        ))
+        .hint("--serve-url URL, where the server is not at its --port".to_owned()));
+    }
+    overrides.insert(0, word.to_owned());
+    Ok((None, overrides))
+}
+
+/// The model that is served, and the device for its roofline.
+fn served(args: &ServedArgs, overrides: &[String]) -> Result<Option<Subject>, Failure> {
+    let mut subject = profile::request::subject(args.config.as_deref(), overrides)?;
+    if let Some(name) = &args.device {
+        let device = subject::device(name)?;
+        let Some(subject) = &mut subject else {
+            return Err(
+                Failure::new("--device is for roofline times, and no model is named")
+                    .hint("model=NAME, or --config path/to/config.json".to_owned()),
+            );
+        };
+        subject.device = Some(device);
+    }
+    Ok(subject)
 }
 
 /// What a bench came to.
@@ -189,7 +229,7 @@ fn run(
     }
     let mut loaded = loaded?;
     let recorded = recorded
-        .map(|folder| Recorded::of(&[folder], store, "record"))
+        .map(|folder| Recorded::of(&[folder], request.subject.as_ref(), store, "record"))
         .transpose()?;
     if let Some(recorded) = &recorded {
         loaded.measured.join(&recorded.steps);
@@ -223,8 +263,8 @@ fn run_offline(
     };
     let mut done = concluded(args, request, store, &loaded)?;
     if let Some(folder) = recorded {
-        done.lines
-            .extend(Recorded::of(&[folder], store, "record")?.lines);
+        let recorded = Recorded::of(&[folder], request.subject.as_ref(), store, "record")?;
+        done.lines.extend(recorded.lines);
     }
     Ok(done)
 }
@@ -238,11 +278,24 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn of(profiles: &[PathBuf], store: &RunDir, name: &str) -> Result<Self, Failure> {
+    fn of(
+        profiles: &[PathBuf],
+        subject: Option<&Subject>,
+        store: &RunDir,
+        name: &str,
+    ) -> Result<Self, Failure> {
         let dir = store.path().join("server").join(name);
         let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
         inner.describe("bench", name, &[])?;
-        let kept = profile::keep(profiles, "the server", None, None, Vec::new(), &mut inner);
+        let kept = profile::keep(
+            profiles,
+            "the server",
+            subject,
+            None,
+            None,
+            Vec::new(),
+            &mut inner,
+        );
         // What this run recorded itself; traces of the server's own are left as they are.
         let run = std::path::absolute(store.path()).unwrap_or_default();
         for own in profiles.iter().filter(|path| path.starts_with(&run)) {
@@ -350,7 +403,9 @@ fn concluded(
             serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
         store.write("sweep.json", text + "\n")?;
     }
-    let report = page::document(&outcome, measured, found.as_ref());
+    let mut report = page::document(&outcome, measured, found.as_ref());
+    // With those of the server and of its runtime.
+    report.issues.clone_from(&store.manifest().issues);
     for (name, contents) in outputs::rendered(&report, Wanted::ALL) {
         store.write(&name, contents)?;
     }
@@ -360,7 +415,8 @@ fn concluded(
             0 => "trace".to_owned(),
             index => format!("trace_{}", index + 1),
         };
-        match Recorded::of(std::slice::from_ref(trace), store, &name) {
+        let trace = std::slice::from_ref(trace);
+        match Recorded::of(trace, request.subject.as_ref(), store, &name) {
             Ok(more) => lines.extend(more.lines),
             Err(failure) => {
                 store.add_issue(Issue::warning("bench.trace").with("why", failure.to_string()))?;

@@ -108,7 +108,7 @@ fn measured(
     let issues = summary.issues(&found.load);
     let mut traces = super::session::traces(&folder.join("profile"));
     // The profiled requests are others than the measured ones: their steps cannot be joined.
-    traces.retain(|path| engine_trace::load(path).is_ok_and(|steps| !steps.is_empty()));
+    traces.retain(|path| engine_trace::load(path, None).is_ok_and(|steps| !steps.is_empty()));
     let said = ServerWindow {
         preemptions: Some(found.preemptions as f64),
         ..ServerWindow::default()
@@ -121,6 +121,7 @@ fn measured(
         others: Vec::new(),
         steps: Vec::new(),
         traces,
+        samples: None,
         issues,
         was_interrupted,
     }

@@ -16,7 +16,7 @@ use llmprof_record::{issue::Issue, store::RunDir};
 use llmprof_units::Nanos;
 use serde::Serialize;
 
-use super::session::Measured;
+use super::{session::Measured, telemetry::GpuOutcome};
 use crate::failure::Failure;
 
 /// Everything that is said of a load: `bench.json`, and what `--json` prints.
@@ -34,6 +34,8 @@ pub(super) struct Outcome {
     pub(super) parts: Option<MeanParts>,
     pub(super) server: Option<ServerOutcome>,
     pub(super) steps: Option<StepsOutcome>,
+    /// GPUs of this machine.
+    pub(super) gpus: Vec<GpuOutcome>,
     pub(super) findings: Vec<Finding>,
     /// Why there are none.
     pub(super) no_findings: Option<NoFindings>,
@@ -82,6 +84,10 @@ pub(super) struct StepKindOutcome {
     pub(super) mean_new_tokens: f64,
     /// GPU busy ÷ time of the steps; absent where no GPU was recorded.
     pub(super) gpu_busy_share: Option<f64>,
+    /// Roofline time of a step's batch, mean; absent where the model or the device is not known.
+    pub(super) roofline_ms: Option<f64>,
+    /// Roofline time ÷ time of the steps.
+    pub(super) roofline_share: Option<f64>,
 }
 
 impl Outcome {
@@ -103,6 +109,7 @@ impl Outcome {
             mean: mean.as_ref(),
             window: said,
             gauges,
+            steps: &measured.steps,
             shared_prefix,
         }) {
             Ok(found) => (found, None),
@@ -141,6 +148,9 @@ impl Outcome {
                     waiting_max: most(|g| g.waiting),
                 }),
             steps: steps(&measured.steps),
+            gpus: measured.samples.as_ref().map_or_else(Vec::new, |samples| {
+                samples.gpus.iter().map(GpuOutcome::of).collect()
+            }),
             findings,
             no_findings,
             issues: measured.issues.clone(),
@@ -171,6 +181,12 @@ impl Outcome {
         }
         for (index, (_, scrapes)) in measured.others.iter().enumerate() {
             store.write(&format!("server/metrics_{}.txt", index + 1), &scrapes.raw)?;
+        }
+        if let Some(samples) = &measured.samples {
+            store.write("telemetry.csv", samples.host_csv())?;
+            if let Some(text) = samples.nvml_csv() {
+                store.write("nvml.csv", text)?;
+            }
         }
         if !measured.steps.is_empty() {
             store.write(
@@ -233,8 +249,14 @@ fn of_kind(kind: &'static str, steps: &[Step]) -> Option<StepKindOutcome> {
         own.iter().map(|step| value(step)).sum::<f64>() / own.len() as f64
     };
     let mean_ms = mean(&|step| (step.end_unix_ns - step.start_unix_ns).millis());
-    let busy: Option<Vec<Nanos>> = own.iter().map(|step| step.busy_ns).collect();
-    let busy_ms = busy.map(|busy| busy.into_iter().sum::<Nanos>().millis() / own.len() as f64);
+    let mean_of = |value: fn(&Step) -> Option<Nanos>| {
+        let all: Option<Vec<Nanos>> = own.iter().map(|step| value(step)).collect();
+        all.map(|all| all.into_iter().sum::<Nanos>().millis() / own.len() as f64)
+    };
+    let busy_ms = mean_of(|step| step.busy_ns);
+    let roofline_ms = mean_of(|step| step.roofline_ns);
+    // A range of the host may end before the GPU is done with what it launched.
+    let taken_ms = mean(&|step| taken(step).millis());
     Some(StepKindOutcome {
         kind,
         count: own.len(),
@@ -242,7 +264,17 @@ fn of_kind(kind: &'static str, steps: &[Step]) -> Option<StepKindOutcome> {
         mean_sequences: mean(&|step| (step.prefill.sequences + step.decode.sequences) as f64),
         mean_new_tokens: mean(&|step| (step.prefill.tokens + step.decode.tokens) as f64),
         gpu_busy_share: busy_ms.filter(|_| mean_ms > 0.0).map(|busy| busy / mean_ms),
+        roofline_ms,
+        roofline_share: roofline_ms
+            .filter(|_| taken_ms > 0.0)
+            .map(|roofline| roofline / taken_ms),
     })
+}
+
+/// The time of a step: its range, or the work of the GPU where that is longer.
+fn taken(step: &Step) -> Nanos {
+    let range = step.end_unix_ns - step.start_unix_ns;
+    range.max(step.busy_ns.unwrap_or(Nanos(0)))
 }
 
 /// One line a request; times in milliseconds from the start of the load, parts of its latency after them.
@@ -315,11 +347,12 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
 
 fn steps_csv(steps: &[Step], started_unix_ns: Nanos) -> String {
     let mut text = String::from(
-        "start_ms,duration_ms,prefill_sequences,prefill_tokens,decode_sequences,decode_context_tokens,gpu_busy_ms\n",
+        "start_ms,duration_ms,prefill_sequences,prefill_tokens,decode_sequences,decode_context_tokens,gpu_busy_ms,roofline_ms\n",
     );
+    let ms = |time: Option<Nanos>| time.map_or(String::new(), |ns| format!("{:.6}", ns.millis()));
     for step in steps {
         text += &format!(
-            "{:.6},{:.6},{},{},{},{},{}\n",
+            "{:.6},{:.6},{},{},{},{},{},{}\n",
             (step.start_unix_ns - started_unix_ns).millis(),
             (step.end_unix_ns - step.start_unix_ns).millis(),
             step.prefill.sequences,
@@ -328,8 +361,8 @@ fn steps_csv(steps: &[Step], started_unix_ns: Nanos) -> String {
             step.decode
                 .context
                 .map_or(String::new(), |tokens| tokens.to_string()),
-            step.busy_ns
-                .map_or(String::new(), |busy| format!("{:.6}", busy.millis())),
+            ms(step.busy_ns),
+            ms(step.roofline_ns),
         );
     }
     text

@@ -14,8 +14,7 @@ use llmprof_load::{
     replay,
 };
 
-use crate::args_bench::BenchArgs;
-use crate::{arg_load::arrivals_line, failure::Failure};
+use crate::{arg_load::arrivals_line, args_bench::BenchArgs, failure::Failure, subject::Subject};
 
 /// A load that is fully described, whose server was not asked yet.
 pub(super) struct Request {
@@ -33,6 +32,8 @@ pub(super) struct Request {
     count_tokens: Option<CountTokens>,
     /// What is loaded where it is no endpoint.
     pub(super) instead: Option<&'static str>,
+    /// The model that is served, where it is known.
+    pub(super) subject: Option<Subject>,
 }
 
 impl Request {
@@ -105,6 +106,7 @@ impl Request {
                 .transpose()
                 .map_err(wrong)?,
             instead: None,
+            subject: None,
         })
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use llmprof_capture::{
-    process::{Child, Interrupt, Launch},
+    process::{Child, Interrupt, Known, Launch},
     profiler::{Channel, Cupti, Watched, find_library},
 };
 use llmprof_load::{client::Calls, endpoint::Endpoint};
@@ -23,6 +23,8 @@ use crate::failure::Failure;
 
 /// How many of the server's last lines are shown where it fails.
 const LAST_LINES: usize = 15;
+/// How often processes that it started are looked for; a machine may have thousands.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// Where its logs are in the run.
 const FOLDER: &str = "server";
 
@@ -32,6 +34,9 @@ pub(super) struct Server {
     name: String,
     channel: Option<Channel>,
     recorded: Option<PathBuf>,
+    /// What it had started when that was looked at.
+    offspring: Vec<Known>,
+    looked: Option<Instant>,
     pub(super) issues: Vec<Issue>,
 }
 
@@ -154,6 +159,8 @@ impl Server {
             name,
             channel,
             recorded,
+            offspring: Vec::new(),
+            looked: None,
             issues,
         })
     }
@@ -163,7 +170,21 @@ impl Server {
         if let Some(channel) = &mut self.channel {
             channel.serve();
         }
+        self.look();
         !self.child.has_ended()
+    }
+
+    /// Has everything that it started so far end with us, should we be killed.
+    fn look(&mut self) {
+        if self.looked.is_some_and(|at| at.elapsed() < LOOK_AFTER) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let found = descendants(self.child.id());
+        if found != self.offspring {
+            self.child.also_end(&found);
+            self.offspring = found;
+        }
     }
 
     /// Waits until it answers.
@@ -181,6 +202,9 @@ impl Server {
                 return Err(self.died("ended before it was healthy"));
             }
             let Err(why) = calls.get(&args.health, Duration::from_secs(5)) else {
+                // The first request may take long, and nobody looks meanwhile.
+                self.looked = None;
+                self.look();
                 return Ok(());
             };
             if interrupt.count() > 0 {
@@ -248,9 +272,6 @@ impl Server {
         (self.issues, None)
     }
 }
-
-/// A process by id and start time: an id alone may be another's by the time it is used.
-type Known = (i32, u64);
 
 /// Everything below a process, also what left its group.
 fn descendants(root: u32) -> Vec<Known> {

@@ -21,15 +21,16 @@ use llmprof_load::{
     slo::Slo,
     summary::Summary,
 };
-use llmprof_record::issue::Issue;
+use llmprof_record::{issue::Issue, samples::Samples};
 use llmprof_units::Nanos;
 
-use super::request::Request;
+use super::{request::Request, telemetry::Telemetry};
 use crate::args_bench::{BenchArgs, ProfileArgs};
 use crate::{
     engine_trace,
     failure::Failure,
     progress::{Show, Stage},
+    subject::Subject,
 };
 
 /// How long a request of a few tokens may take before a server is taken for one that does not answer.
@@ -46,6 +47,8 @@ pub(super) struct Measured {
     pub(super) others: Vec<(String, Scrapes)>,
     pub(super) steps: Vec<Step>,
     pub(super) traces: Vec<PathBuf>,
+    /// CPUs and GPUs of this machine during the load.
+    pub(super) samples: Option<Samples>,
     pub(super) issues: Vec<Issue>,
     pub(super) was_interrupted: bool,
 }
@@ -163,6 +166,7 @@ pub(super) fn measure(
         .profile
         .then(|| Profiling::new(&request.endpoint, &args.profile, scraper.as_ref()))
         .transpose()?;
+    let telemetry = Telemetry::start(request, args, &mut issues);
     let stage = Stage::start(show, "load", load.plan.requests.len() as u64);
     let mut was_interrupted = false;
     let mut record = drive(load, |clock: &Clock, progress: Progress| {
@@ -175,7 +179,9 @@ pub(super) fn measure(
     })
     .map_err(Failure::new)?;
     stage.finish(&format!("{} requests", record.requests.len()));
-    let profile = profiling.map_or_else(Profile::default, |p| p.finish(&mut issues));
+    let samples = telemetry.and_then(|telemetry| telemetry.stop(&mut issues));
+    let subject = request.subject.as_ref();
+    let profile = profiling.map_or_else(Profile::default, |p| p.finish(subject, &mut issues));
     profile.mark(&mut record, &mut issues);
     let server = scraper.and_then(Scraper::finish).map(|scrapes| {
         let window = Window::between(&scrapes.first.page, &scrapes.last.page);
@@ -203,6 +209,7 @@ pub(super) fn measure(
         others,
         steps: profile.steps,
         traces: profile.traces,
+        samples,
         issues,
         was_interrupted,
     })
@@ -284,7 +291,7 @@ impl Profiling {
             after: args.profile_after,
             length: args.profile_for,
             steps: args.profile_steps,
-            options: serde_json::Map::new(),
+            options: args.profile_options.clone().unwrap_or_default(),
         };
         let profiler = Profiler::new(Arc::clone(endpoint), family, request.clone())
             .map_err(|error| Failure::new(error.to_string()))?;
@@ -336,7 +343,7 @@ impl Profiling {
         }
     }
 
-    fn finish(self, issues: &mut Vec<Issue>) -> Profile {
+    fn finish(self, subject: Option<&Subject>, issues: &mut Vec<Issue>) -> Profile {
         let not_profiled = |reason: &str| Issue::error("bench.not_profiled").with("reason", reason);
         let Some(work) = self.work else {
             issues.push(match (self.error, self.request.when_running) {
@@ -369,7 +376,7 @@ impl Profiling {
             let folder = folder.display().to_string();
             issues.push(not_profiled("no_trace").with("folder", folder));
         }
-        profile.read_steps(issues);
+        profile.read_steps(subject, issues);
         profile
     }
 }
@@ -377,10 +384,10 @@ impl Profiling {
 impl Profile {
     /// Engines of a server run the same steps (tensor parallel): those of the first trace that has some are joined. vLLM's API
     /// server leaves a trace of its own without any.
-    fn read_steps(&mut self, issues: &mut Vec<Issue>) {
+    fn read_steps(&mut self, subject: Option<&Subject>, issues: &mut Vec<Issue>) {
         let mut engines = Vec::new();
         for path in &self.traces {
-            match engine_trace::load(path) {
+            match engine_trace::load(path, subject) {
                 Ok(steps) if steps.is_empty() => {}
                 Ok(steps) => {
                     if self.steps.is_empty() {
@@ -493,7 +500,7 @@ mod tests {
         );
         let (mut profile, mut issues) = (Profile::default(), Vec::new());
         profile.traces = traces(folder.path());
-        profile.read_steps(&mut issues);
+        profile.read_steps(None, &mut issues);
         assert_eq!(profile.traces, [first, second]);
         assert_eq!((profile.steps.len(), issues.len()), (25, 0));
         // Without any engine, what there is is shown.
@@ -501,7 +508,7 @@ mod tests {
             traces: vec![api.clone()],
             ..Profile::default()
         };
-        profile.read_steps(&mut issues);
+        profile.read_steps(None, &mut issues);
         assert_eq!((profile.traces, profile.steps.len()), (vec![api], 0));
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod counters;
 pub(crate) mod files;
 mod lost;
 pub(crate) mod memory;
-mod request;
+pub(crate) mod request;
 
 use std::{
     io::Write as _,
@@ -32,7 +32,7 @@ use crate::{
     failure::Failure,
     output::Output,
     outputs::{self, Results, Wanted},
-    subject,
+    subject::{self, Subject},
 };
 
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
@@ -48,7 +48,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
     let subject = request::subject(args.config.as_deref(), &overrides)?;
     let mut record = read(&profiles)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
-    request::describe(&mut record, subject, device);
+    request::describe(&mut record, subject.as_ref(), device);
     let analysis = analyzed(&record, None)?;
     let dir = match &args.output {
         Some(dir) => dir.clone(),
@@ -151,6 +151,7 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
 pub(crate) fn keep(
     profiles: &[PathBuf],
     name: &str,
+    subject: Option<&Subject>,
     device: Option<&str>,
     sliced: Option<Sliced>,
     issues: Vec<Issue>,
@@ -159,7 +160,7 @@ pub(crate) fn keep(
     let mut record = read(profiles)?;
     name.clone_into(&mut record.name);
     let described = device.map(subject::device).transpose()?;
-    request::describe(&mut record, None, described);
+    request::describe(&mut record, subject, described);
     let mut analysis = analyzed(&record, None)?;
     record.issues = issues;
     if let Some(sliced) = sliced {

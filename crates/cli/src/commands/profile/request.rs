@@ -27,7 +27,7 @@ pub(super) fn split(words: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
 }
 
 /// What was asked of which model; nothing where no model is named.
-pub(super) fn subject(
+pub(crate) fn subject(
     config: Option<&Path>,
     overrides: &[String],
 ) -> Result<Option<Subject>, Failure> {
@@ -79,7 +79,7 @@ fn workload_keys(overrides: &[String]) -> Vec<String> {
 }
 
 /// Puts what was asked for into the record of the profiles.
-pub(super) fn describe(record: &mut RunRecord, subject: Option<Subject>, device: Option<Device>) {
+pub(super) fn describe(record: &mut RunRecord, subject: Option<&Subject>, device: Option<Device>) {
     if let Some(subject) = subject {
         subject.describe(record);
     }

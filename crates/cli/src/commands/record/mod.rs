@@ -190,6 +190,7 @@ fn keep(
     profile::keep(
         directory,
         &title(&args.command),
+        None,
         device,
         sliced,
         issues,

@@ -195,7 +195,7 @@ fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {
             "vLLM with --profiler-config '{\"profiler\":\"torch\",…,\"detailed_trace_annotation\":true}' labels its steps".to_owned(),
         )
     };
-    let steps = engine_trace::load(path).map_err(|error| failed(&error))?;
+    let steps = engine_trace::load(path, None).map_err(|error| failed(&error))?;
     let observed: Vec<Observation> = steps.iter().map(observation).collect();
     let calibration = Calibration::fit(&observed).map_err(|error| failed(&error))?;
     let basis = Basis::Calibrated {

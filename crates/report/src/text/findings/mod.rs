@@ -4,12 +4,13 @@ mod conclusion;
 mod evidence;
 
 use llmprof_record::run::RunPhase;
-use llmprof_units::{Nanos, Times};
+use llmprof_units::Times;
 
 pub use self::conclusion::finding;
 pub(crate) use self::conclusion::{abstention, no_conclusion};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
 use super::copies;
+use super::runtime::Runtime;
 use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy};
 
 /// What must not be done with several gains.
@@ -63,40 +64,6 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
 /// Whether most of the exposed communication is waiting, as the issue `ranks.waiting` has it.
 fn is_waiting(share: f64) -> bool {
     share > 0.5
-}
-
-/// What ran the model: a knob is something that the runtime has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runtime {
-    Native,
-    PyTorchOnCpu,
-    Gpu(Framework),
-    /// A GPU that is driven by HIP.
-    Hip(Framework),
-}
-
-impl Runtime {
-    pub(crate) fn of(analysis: &Analysis) -> Self {
-        // llmprof's own engine alone knows the operator of every call.
-        let traced = analysis
-            .phases
-            .iter()
-            .filter_map(|phase| phase.traced.as_ref());
-        if traced.into_iter().any(|traced| traced.by_identity) {
-            return Self::Native;
-        }
-        match &analysis.timeline {
-            None => Self::Native,
-            Some(timeline) if timeline.totals.device_time_ns > Nanos(0) => {
-                if timeline.api.iter().any(|call| call.name.starts_with("hip")) {
-                    Self::Hip(timeline.framework)
-                } else {
-                    Self::Gpu(timeline.framework)
-                }
-            }
-            Some(_) => Self::PyTorchOnCpu,
-        }
-    }
 }
 
 /// What would make idle time shorter.

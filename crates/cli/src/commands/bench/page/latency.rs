@@ -6,7 +6,7 @@ use llmprof_load::{
 use llmprof_report::{
     Drawing, Section, Table,
     text::bench,
-    view::{Histogram, Mark, Unit},
+    view::{Curve, Curves, Histogram, Mark, Unit},
 };
 use llmprof_units::significant;
 
@@ -124,6 +124,46 @@ pub(super) fn curve(section: &mut Section, sweep: &Sweep) {
             s.failed.to_string(),
         ]);
     }
+    draw(section, sweep);
     section.paragraph(bench::SWEEP_BASIS);
     section.table(table);
+}
+
+/// Latency against throughput: what a server pays for more requests per second.
+fn draw(section: &mut Section, sweep: &Sweep) {
+    type Latency = fn(&Summary) -> Option<Distribution>;
+    let charts: [(&str, &str, Latency); 2] = [
+        ("latency_throughput_ttft", "TTFT by requests/s", |s| {
+            s.ttft_ms
+        }),
+        ("latency_throughput_tpot", "TPOT by requests/s", |s| {
+            s.tpot_ms
+        }),
+    ];
+    for (key, title, latency) in charts {
+        let curve = |label: &str, statistic: fn(&Distribution) -> f64| {
+            let points = sweep.points.iter().filter_map(|point| {
+                let found = latency(&point.summary)?;
+                Some((point.summary.request_throughput, 1e6 * statistic(&found)))
+            });
+            let mut points: Vec<(f64, f64)> = points.collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Curve {
+                label: label.to_owned(),
+                points,
+            }
+        };
+        let lines = vec![curve("p50", |d| d.p50), curve("p99", |d| d.p99)];
+        if lines[0].points.len() > 1 {
+            section.chart(
+                key,
+                Drawing::Curves(Curves {
+                    title: title.to_owned(),
+                    unit: Unit::Nanoseconds,
+                    key: "requests/s".to_owned(),
+                    lines,
+                }),
+            );
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The server's side of a load: its metrics, its engine steps, and both sides over time.
 
 use llmprof_load::summary::in_flight;
+use llmprof_record::samples::GpuSample;
 use llmprof_report::{
     Drawing, Section, Table,
     text::bench,
@@ -11,6 +12,7 @@ use llmprof_units::{Nanos, Percent, significant};
 use crate::commands::bench::{
     outcome::{Outcome, ServerOutcome, StepsOutcome},
     session::Measured,
+    telemetry,
 };
 
 /// Most points of a line: a million requests draw no better than this many.
@@ -90,7 +92,46 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
     }
     series("concurrency", "Concurrency", Unit::Count, counts);
     series("kv_cache", "KV cache", Unit::Fraction, kv);
+    let Some(samples) = &measured.samples else {
+        return;
+    };
+    for (key, title, unit, value) in GPU_CURVES {
+        let lines = samples.gpus.iter().take(MOST_GPUS).map(|gpu| {
+            let started = measured.load.started_unix_ns;
+            line(
+                &format!("GPU {} ({})", gpu.index, gpu.name),
+                telemetry::curve(samples, gpu, started, value),
+            )
+        });
+        series(key, title, *unit, lines.collect());
+    }
 }
+
+/// Lines of a chart that can be told apart.
+const MOST_GPUS: usize = 16;
+
+type GpuCurve = (
+    &'static str,
+    &'static str,
+    Unit,
+    fn(&GpuSample) -> Option<f64>,
+);
+
+/// What is drawn of the GPUs of this machine.
+const GPU_CURVES: &[GpuCurve] = &[
+    (
+        "gpu_utilization",
+        "GPU utilization",
+        Unit::Fraction,
+        |row| Some(row.gpu_percent? / 100.0),
+    ),
+    ("gpu_power", "GPU power", Unit::Watts, |row| {
+        Some(telemetry::power(row)?.0)
+    }),
+    ("gpu_memory", "GPU memory in use", Unit::Bytes, |row| {
+        Some(row.memory_used_bytes?.0 as f64)
+    }),
+];
 
 pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outcome) {
     section.paragraph(bench::server_basis(server.family));
@@ -176,6 +217,8 @@ pub(super) fn steps(section: &mut Section, steps: &StepsOutcome) {
         "Sequences",
         "New tokens",
         "GPU busy",
+        "Roofline",
+        "% of roofline",
     ];
     let mut table = Table::new(&columns, 1);
     for kind in &steps.kinds {
@@ -186,6 +229,11 @@ pub(super) fn steps(section: &mut Section, steps: &StepsOutcome) {
             significant(kind.mean_sequences),
             significant(kind.mean_new_tokens),
             kind.gpu_busy_share
+                .map_or("–".to_owned(), |share| Percent(share).to_string()),
+            kind.roofline_ms.map_or("–".to_owned(), |ms| {
+                Nanos((ms * 1e6).round() as i64).to_string()
+            }),
+            kind.roofline_share
                 .map_or("–".to_owned(), |share| Percent(share).to_string()),
         ]);
     }

@@ -2,6 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod configured;
+mod gpus;
+mod killed;
+mod secrets;
+mod server_side;
+
 use std::{path::Path, process::Command, time::Duration};
 
 use llmprof_load::stub::{Behaviour, Fault, Stub};
@@ -30,6 +36,25 @@ fn stub() -> Stub {
         ..Behaviour::default()
     })
     .unwrap()
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Whether a process runs; one that nobody waited for has ended all the same.
+fn runs(pid: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&read(path)).unwrap()
 }
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/server.py");
@@ -216,11 +241,7 @@ fn mistakes_are_found_before_anything_is_sent() {
 #[test]
 fn a_served_command_is_ended_with_all_it_started() {
     let dir = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     let serve = format!("python3 {SERVER} {port} 1");
     let url = format!("http://127.0.0.1:{port}");
     let (code, out, err) = bench(
@@ -251,11 +272,7 @@ fn a_served_command_is_ended_with_all_it_started() {
         "the server still listens"
     );
     let child = std::fs::read_to_string(dir.path().join("child.pid")).unwrap();
-    let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-    assert!(
-        state.is_empty() || state.contains(") Z "),
-        "its child still runs: {state}"
-    );
+    assert!(!runs(&child), "its child still runs");
 }
 
 #[test]

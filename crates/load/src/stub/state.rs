@@ -1,0 +1,73 @@
+//! What the stub knows of itself while it serves.
+
+use std::{
+    sync::{Mutex, atomic::AtomicU64},
+    time::Duration,
+};
+
+use llmprof_units::Nanos;
+use tokio::sync::{Notify, Semaphore};
+
+use super::Behaviour;
+
+/// What the stub did with one request: the truth that a client is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// When it was read, nanoseconds since 1970.
+    pub arrived_unix_ns: Nanos,
+    /// From then to its turn.
+    pub queue: Duration,
+    /// From its turn to its first token.
+    pub prefill: Duration,
+    /// From its first to its last token.
+    pub decode: Duration,
+    /// Tokens generated.
+    pub tokens: u64,
+    /// Tokens of its prompt.
+    pub prompt_tokens: u64,
+}
+
+/// A call of the stub's profiler, and what it was doing then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    pub path: String,
+    pub body: String,
+    /// Since 1970.
+    pub at_unix_ns: Nanos,
+    /// Requests that ran.
+    pub running: u64,
+    /// Requests that were served before.
+    pub served: usize,
+}
+
+pub(super) struct State {
+    pub(super) behaviour: Behaviour,
+    pub(super) slots: Semaphore,
+    pub(super) number: AtomicU64,
+    pub(super) running: AtomicU64,
+    pub(super) waiting: AtomicU64,
+    pub(super) served: Mutex<Vec<Served>>,
+    pub(super) calls: Mutex<Vec<Called>>,
+    pub(super) authorizations: Mutex<Vec<Option<String>>>,
+    pub(super) stop: Notify,
+}
+
+impl State {
+    pub(super) fn new(behaviour: Behaviour) -> Self {
+        let slots = match behaviour.slots {
+            0 => Semaphore::MAX_PERMITS,
+            slots => slots,
+        };
+        Self {
+            behaviour,
+            slots: Semaphore::new(slots),
+            number: AtomicU64::new(0),
+            running: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            served: Mutex::new(Vec::new()),
+            calls: Mutex::new(Vec::new()),
+            authorizations: Mutex::new(Vec::new()),
+            stop: Notify::new(),
+        }
+    }
+}

@@ -243,7 +243,7 @@ mod tests {
         crate::compose::telemetry::add_alone(&mut document, &samples, &curves);
         let printed = crate::render::markdown::document(&document);
         assert!(
-            printed.contains("4,936 devices more in `samples.json`"),
+            printed.contains("4936 devices more in `samples.json`"),
             "{printed}"
         );
         assert!(printed.lines().count() < 300);

@@ -187,7 +187,7 @@ mod tests {
         add(&mut document, &many);
         let printed = crate::render::markdown::document(&document);
         assert!(
-            printed.contains("4,936 devices more in `memory.json`"),
+            printed.contains("4936 devices more in `memory.json`"),
             "{printed}"
         );
         let mut empty = Document::new("t");

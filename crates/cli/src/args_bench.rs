@@ -141,7 +141,7 @@ pub(crate) struct ProfileArgs {
     /// Engine steps to profile, for servers that count them (SGLang).
     #[arg(long, value_name = "N", requires = "profile")]
     pub(crate) profile_steps: Option<u64>,
-    /// More options of SGLang's /start_profile, a JSON object: {"activities": ["CPU", "GPU"], "with_stack": true}.
+    /// More options of SGLang's /start_profile, a JSON object: `{"with_stack": true}`.
     #[arg(long, value_name = "JSON", value_parser = object, requires = "profile")]
     pub(crate) profile_options: Option<serde_json::Map<String, serde_json::Value>>,
     /// Folder where the server leaves traces: new ones are joined with the requests.

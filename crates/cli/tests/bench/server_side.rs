@@ -175,7 +175,7 @@ fn a_profile_starts_when_it_is_told_to() {
     let (calls, _, _) = profiled("vllm:", "--requests 8 --concurrency 2");
     let paths: Vec<&str> = calls.iter().map(|call| call.path.as_str()).collect();
     assert_eq!(paths, ["/start_profile", "/stop_profile"]);
-    assert!(calls[0].served >= 1 + 4, "{calls:?}");
+    assert!(calls[0].served > 4, "{calls:?}");
     assert_eq!(calls[0].body, "");
     // So long after the start.
     let (calls, stub, _) = profiled(

@@ -111,7 +111,7 @@ impl GpuOutcome {
             memory_total_bytes: gpu.memory_total_bytes,
             energy_j: energy()
                 .next()
-                .zip(energy().last())
+                .zip(energy().next_back())
                 .map(|(first, last)| Joules(last.0 - first.0)),
         }
     }

@@ -199,7 +199,11 @@ fn quantities_are_those_of_the_page() {
         assert_eq!(row.access.sectors_per_store, store, "{id}");
         assert_eq!(row.access.bank_conflict_share, Some(conflicts), "{id}");
         if id != 1 {
-            assert_eq!(row.occupancy_limiter.as_deref(), Some(limiter), "{id}");
+            assert_eq!(
+                row.occupancy_limiters.first().map(String::as_str),
+                Some(limiter),
+                "{id}"
+            );
         }
         assert_eq!(row.fill.waves, Some(waves), "{id}");
         assert_eq!(row.fill.tail_share, None, "{id}: one wave has no tail");

@@ -164,10 +164,12 @@ pub fn blank(file: &File) -> io::Result<u64> {
 }
 
 fn blank_values(file: &File, values: &[String]) -> io::Result<u64> {
-    let longest = values.iter().map(String::len).max().unwrap_or(0);
+    let Some(longest) = values.iter().map(String::len).max() else {
+        return Ok(0);
+    };
     let mut window = vec![0; WINDOW.max(2 * longest)];
     let (mut at, mut places) = (0, 0);
-    while longest > 0 {
+    loop {
         let length = file.read_at(&mut window, at)?;
         for value in values {
             for start in memmem::find_iter(&window[..length], value) {
@@ -176,12 +178,11 @@ fn blank_values(file: &File, values: &[String]) -> io::Result<u64> {
             }
         }
         // The next window begins before the end of this one: a value may lie across it.
-        match length.checked_sub(longest - 1) {
+        match (length + 1).checked_sub(longest) {
             Some(step) if step > 0 => at += step as u64,
-            _ => break,
+            _ => return Ok(places),
         }
     }
-    Ok(places)
 }
 
 fn is_word(byte: u8) -> bool {

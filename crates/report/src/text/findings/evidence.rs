@@ -51,7 +51,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::Calls => "calls",
         Measure::AchievedRate => "achieved",
         Measure::OverheadOpsTime => "overhead ops",
-        Measure::CopyTime => "copies",
+        Measure::CopyTime | Measure::CopyRate => "copies",
         Measure::WallShare => "share of wall time",
         Measure::WeightGemmTime => "weight GEMMs",
         Measure::PeakRate => "peak",
@@ -85,7 +85,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::MemoryShare => "memory limit ÷ busy time",
         Measure::ExposedCommunicationShare => "exposed communication",
         Measure::ExposedCopyShare => "busy time in which only copies and memsets run",
-        Measure::CopyRate => "copies",
+
         Measure::LinkRate => "limit",
         Measure::SmallKernelShare => "busy time in kernels with fewer blocks than the GPU has SMs",
     }

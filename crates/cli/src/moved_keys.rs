@@ -155,10 +155,9 @@ fn renamed(line: &str) -> Option<(String, String)> {
     let (_, new, how) = MOVED.iter().find(|(from, ..)| *from == old)?;
     let value = match how {
         Move::Same => value.to_owned(),
-        Move::Listed | Move::Range => return None,
         Move::Rate => (1.0 / value.parse::<f64>().ok().filter(|s| *s > 0.0)?).to_string(),
         Move::CudaDevice => format!("cuda:{}", value.parse::<u32>().ok()?),
-        Move::Chosen(_) | Move::Always(_) => return None,
+        Move::Listed | Move::Range | Move::Chosen(_) | Move::Always(_) => return None,
     };
     let plus = &key[..key.len() - old.len()];
     Some((format!("{plus}{new}={value}"), note(old, new)))
@@ -220,9 +219,8 @@ fn relocate(
         return Ok(());
     }
     let value = match how {
-        Move::Same => found.clone(),
         Move::Listed if found.is_null() => Node::new(Value::List(Vec::new())),
-        Move::Listed => found.clone(),
+        Move::Same | Move::Listed => found.clone(),
         Move::Range if found.is_null() => found.clone(),
         Move::Range => match found.as_str().map(one_range) {
             Some(Some(name)) => Node::new(name),

@@ -105,7 +105,7 @@ impl HostileServer {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
-                let mut asked = [0; 1 << 16];
+                let mut asked = vec![0; 1 << 16];
                 let length = stream.read(&mut asked).unwrap_or(0);
                 let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
                 let name = serde_json::to_string(NAME).unwrap();

@@ -1,5 +1,7 @@
 //! Programs that copy more than they compute, and what lies between their phases.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 mod record;
 
 use llmprof_analysis::bottleneck::PhaseClass;

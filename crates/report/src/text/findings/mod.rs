@@ -190,6 +190,8 @@ fn communication(waiting_share: Option<f64>) -> &'static str {
 mod tests {
     use llmprof_analysis::findings::{Derivation, Gain};
 
+    use llmprof_units::Nanos;
+
     use super::*;
 
     fn sample(conclusion: Conclusion, factor: f64, is_bound: bool) -> Finding {

@@ -215,6 +215,8 @@ fn a_project_of_the_guide_runs() {
         "+dataset=openwebtext",
     ];
     let run = |more: &[&str]| {
+        // Directories of this project's runs are named by the second.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
         let output = llmprof(&project, &[&words[..], more].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{more:?}: {said}");

@@ -288,7 +288,11 @@ const ENGINES: &[(&str, Category, Library)] = &[
         Category::Elementwise,
         Library::Xla,
     ),
-    ("RedzoneAllocatorKernelImpl", Category::Reduce, Library::Xla),
+    (
+        "RedzoneAllocatorKernelImpl",
+        Category::Autotune,
+        Library::Xla,
+    ),
     (
         "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x256x64_MI16x16x1",
         Category::Gemm,

@@ -480,7 +480,7 @@ fn the_runtime_starts_a_server_or_the_class() {
     // Four run at once, so the others queue.
     let parts = found["parts"]["parts"].as_array().unwrap();
     assert!(
-        parts.iter().any(|part| part["name"] == "queueing"),
+        parts.iter().any(|part| part["part"] == "queueing"),
         "{parts:?}"
     );
     assert!(run.join("server/trace/report.html").is_file());

@@ -133,7 +133,7 @@ impl Stage {
         }
     }
 
-    /// What a log is told of a stage that goes on: nothing until the last line is `every` old.
+    /// The line that a log gets for a stage that goes on: nothing until the last line is `every` old.
     fn line(&self, done: u64, every: Duration) -> Option<String> {
         if !self.lines || done >= self.total || self.told.get().elapsed() < every {
             return None;

@@ -1,4 +1,4 @@
-//! Time of the device between phases: how much, and the longest stretch with what surrounds it.
+//! Time of the device between phases: how much, and the longest such time with the kernels around it.
 
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;

@@ -55,7 +55,7 @@ fn an_api_key_is_sent_and_never_stored() {
             file.display()
         );
     }
-    // The refusal is told all the same.
+    // The refusal itself is still reported.
     let requests = super::read(&dir.path().join("run/requests.csv"));
     assert!(requests.contains("refused by the stub"), "{requests}");
 }

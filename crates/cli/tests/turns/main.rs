@@ -1,4 +1,4 @@
-//! `llmprof compare --run … --run …` with sides whose speed is known: verdicts, rounds, gates, and what CI is told.
+//! `llmprof compare --run … --run …` with sides whose speed is known: verdicts, rounds, gates, and what CI gets.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

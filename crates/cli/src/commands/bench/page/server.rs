@@ -107,7 +107,7 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
     }
 }
 
-/// Lines of a chart that can be told apart.
+/// The most lines that a reader can distinguish in a chart.
 const MOST_GPUS: usize = 16;
 
 type GpuCurve = (

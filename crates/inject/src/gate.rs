@@ -2,13 +2,12 @@
 //! the overhead, during a slice.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use llmprof_wire::Capture;
-use llmprof_wire::control::Report;
 
+use crate::common::Common;
 use crate::cupti::{Attachment, Denied};
-use crate::session::Session;
 use crate::step_label::recurring_name;
 use crate::sys;
 
@@ -17,8 +16,6 @@ pub(crate) struct Gate {
     has_slices: bool,
     state: Mutex<State>,
     is_open: AtomicBool,
-    /// Counts the changes, so that a range can tell whether it lies on one side of all of them.
-    changes: AtomicU64,
 }
 
 #[expect(
@@ -47,6 +44,21 @@ pub(crate) enum Slice {
     OfTime = 1,
     /// A slice that began with a step.
     OfSteps = 2,
+}
+
+/// What has happened that recording depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Condition {
+    /// CUPTI is in use.
+    Attached,
+    /// llmprof says start or stop.
+    Ordered(bool),
+    /// The range to record begins on some thread.
+    Entered,
+    /// … and ends.
+    Left,
+    SliceBegun(Slice),
+    SliceEnded,
 }
 
 /// What switching has come to.
@@ -79,7 +91,6 @@ impl Gate {
                 switch_time: 0,
             }),
             is_open: AtomicBool::new(false),
-            changes: AtomicU64::new(0),
         }
     }
 
@@ -93,21 +104,16 @@ impl Gate {
         self.has_slices || self.is_open()
     }
 
-    /// How often the gate has opened or closed, or the speed of launches has changed for another reason.
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Relaxed)
-    }
-
     /// Whether recording was on or off ever since there were so many changes; nothing where it was both.
-    pub(crate) fn since(&self, changes: u64) -> Option<bool> {
+    pub(crate) fn since(&self, common: &Common, changes: u64) -> Option<bool> {
         // In this order: a change is counted before it shows.
         let is_open = self.is_open.load(Ordering::Acquire);
-        (self.changes.load(Ordering::Acquire) == changes).then_some(is_open)
+        (common.changes() == changes).then_some(is_open)
     }
 
-    /// Launches are of another speed from now on.
-    pub(crate) fn count_change(&self) {
-        self.changes.fetch_add(1, Ordering::Release);
+    /// Whether there is a budget.
+    pub(crate) fn has_slices(&self) -> bool {
+        self.has_slices
     }
 
     /// Whether a range of this name is the one to record; that of a step is known without its numbers too.
@@ -116,37 +122,8 @@ impl Gate {
         self.range.as_deref().is_some_and(is)
     }
 
-    pub(crate) fn attach(&self, session: &Session) {
-        self.change(session, |state| state.attached = true);
-    }
-
-    /// llmprof says start or stop.
-    pub(crate) fn order(&self, session: &Session, start: bool) {
-        self.change(session, |state| state.ordered = start);
-    }
-
-    /// The range to record begins on some thread.
-    pub(crate) fn enter(&self, session: &Session) {
-        self.change(session, |state| state.inside += 1);
-    }
-
-    pub(crate) fn leave(&self, session: &Session) {
-        self.change(session, |state| {
-            state.inside = state.inside.saturating_sub(1);
-        });
-    }
-
-    pub(crate) fn begin_slice(&self, session: &Session, slice: Slice) {
-        self.change(session, |state| state.slice = Some(slice));
-    }
-
-    pub(crate) fn end_slice(&self, session: &Session) {
-        self.change(session, |state| state.slice = None);
-    }
-
     /// What switching has come to so far.
-    pub(crate) fn switches(&self, session: &Session) -> Switches {
-        let cupti = session.cupti();
+    pub(crate) fn switches(&self, cupti: Option<&Attachment>) -> Switches {
         // Asked first: if it detaches between the two, its time is in already.
         let is_open_ended = cupti.is_some_and(Attachment::is_under_way);
         let leaving = cupti.map_or(0, Attachment::time);
@@ -176,61 +153,69 @@ impl Gate {
             && (self.range.is_none() || state.inside > 0)
     }
 
-    fn change(&self, session: &Session, how: impl FnOnce(&mut State)) {
-        let Ok(mut state) = self.state.lock() else {
-            return;
-        };
+    /// Switches recording as a condition for it changes. The answer is whether it is on, where it was switched.
+    pub(crate) fn change(
+        &self,
+        condition: Condition,
+        common: &Common,
+        cupti: Option<&Attachment>,
+    ) -> Option<bool> {
+        let mut state = self.state.lock().ok()?;
         let before = state.slice;
-        how(&mut state);
+        state.take(condition);
         let wanted = self.would_open(&state) && state.slice.is_some();
-        let Some(cupti) = session.cupti() else { return };
-        let detaches = session.options.detach && (!state.ordered || state.slice.is_none());
+        let cupti = cupti?;
+        let detaches = common.options.detach && (!state.ordered || state.slice.is_none());
         if wanted == state.open {
             if detaches && std::mem::take(&mut state.stayed) {
-                cupti.stop(session, true);
-                session.bell.ring();
+                cupti.stop(common, true);
+                common.bell.ring();
             }
-            return;
+            return None;
         }
         let begin = sys::now();
         let time = if wanted {
-            match cupti.start(session) {
+            match cupti.start(common) {
                 Ok(()) => sys::now(),
                 Err(Denied::Now) => {
                     state.switch_time += sys::now() - begin;
-                    return;
+                    return None;
                 }
                 Err(Denied::Always(refusal)) => {
                     state.refused = true;
-                    session.refuse(&refusal);
-                    return;
+                    refusal.report(common);
+                    return None;
                 }
             }
         } else {
-            cupti.stop(session, detaches);
+            cupti.stop(common, detaches);
             begin
         };
         state.open = wanted;
         state.stayed = !wanted && !detaches;
         state.switch_time += sys::now() - begin;
         state.switches += 1;
-        self.count_change();
+        common.count_change();
         let record = Capture {
             time,
             on: u8::from(wanted),
             slice: state.slice.or(before).map_or(0, |slice| slice as u8),
         };
-        session.note(|out| record.put(out));
+        common.note(|out| record.put(out));
         self.is_open.store(wanted, Ordering::Release);
-        drop(state);
-        if wanted {
-            session.ranges.write_open(session);
-        } else {
-            // Our thread does the rest: this one may be the target's.
-            session.bell.ring();
-        }
-        if !self.has_slices {
-            session.report(Report::Capture { on: wanted });
+        Some(wanted)
+    }
+}
+
+impl State {
+    fn take(&mut self, condition: Condition) {
+        match condition {
+            Condition::Attached => self.attached = true,
+            Condition::Ordered(start) => self.ordered = start,
+            Condition::Entered => self.inside += 1,
+            Condition::Left => self.inside = self.inside.saturating_sub(1),
+            Condition::SliceBegun(slice) => self.slice = Some(slice),
+            Condition::SliceEnded => self.slice = None,
         }
     }
 }

@@ -14,12 +14,14 @@
 
 mod budget;
 mod buffers;
+mod common;
 mod control;
 mod cupti;
 mod descriptor;
 mod driver;
 mod gate;
 mod guard;
+mod hooks;
 mod kept;
 mod life;
 mod names;
@@ -27,6 +29,7 @@ mod nvtx;
 mod output;
 mod queues;
 mod session;
+mod start;
 mod step_label;
 mod sync;
 mod sys;
@@ -39,7 +42,7 @@ use std::ffi::{c_int, c_void};
 /// target's trouble.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> c_int {
-    guard::quietly((), session::attach);
+    guard::quietly((), start::attach);
     1
 }
 
@@ -52,9 +55,9 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(
     export_table: Option<unsafe extern "C" fn(u32) -> *const c_void>,
 ) -> c_int {
     let installed = guard::quietly(false, || {
-        session::ensure();
+        start::ensure();
         // SAFETY: the caller says so.
-        export_table.is_some_and(|table| unsafe { nvtx::install(table) })
+        export_table.is_some_and(|table| unsafe { hooks::nvtx::install(table) })
     });
     c_int::from(installed)
 }

@@ -8,9 +8,9 @@ use crate::buffers::Full;
 use crate::control::{Control, Heard};
 use crate::cupti::{Attachment, Drain};
 use crate::descriptor::Own;
-use crate::gate::Slice;
+use crate::gate::{Condition, Slice};
 use crate::guard;
-use crate::nvtx::Ranges;
+use crate::nvtx::domains;
 use crate::output::Output;
 use crate::session::Session;
 use crate::sys;
@@ -45,7 +45,7 @@ pub(crate) fn spawn(session: &'static Session, file: Own, header: Header, contro
                 });
                 if !is_done {
                     // Nobody reads what is recorded from now on.
-                    guard::quietly((), || session.gate.order(session, false));
+                    guard::quietly((), || session.change(Condition::Ordered(false)));
                 }
                 session.set_finished();
             })
@@ -54,7 +54,7 @@ pub(crate) fn spawn(session: &'static Session, file: Own, header: Header, contro
         last_words.send(&Report::Refused {
             why: format!("the system has no thread for the library: {error}"),
         });
-        session.gate.order(session, false);
+        session.change(Condition::Ordered(false));
         session.set_finished();
     }
 }
@@ -81,25 +81,30 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        let interval = i64::from(self.session.options.interval_ms) * 1_000_000;
+        let interval = i64::from(self.session.common.options.interval_ms) * 1_000_000;
         let mut next = sys::now() + interval;
         self.output.flush();
         while !self.session.is_over() {
             let until = self.next_change().unwrap_or(next).min(next);
             // Rounded up: a wait that ends early would spin.
             let wait = ((until - sys::now()).max(0) + 999_999) / 1_000_000;
-            if self.session.bell.wait(self.control.descriptor(), wait) {
+            if self
+                .session
+                .common
+                .bell
+                .wait(self.control.descriptor(), wait)
+            {
                 self.obey();
             }
             self.drain();
             self.report();
             if self.has_lost_descriptors() {
                 // Nothing more can be written, or nobody listens: leave the target alone.
-                self.session.gate.order(self.session, false);
+                self.session.change(Condition::Ordered(false));
             }
             self.keep_budget();
             self.detach_cupti();
-            if sys::now() >= next || self.session.take_hurry() {
+            if sys::now() >= next || self.session.common.take_hurry() {
                 self.checkpoint();
                 next = sys::now() + interval;
             }
@@ -109,7 +114,7 @@ impl Worker {
 
     /// Whether the program closed what we need, or has it for files of its own.
     fn has_lost_descriptors(&self) -> bool {
-        self.output.is_taken || self.control.is_taken() || self.session.bell.is_taken()
+        self.output.is_taken || self.control.is_taken() || self.session.common.bell.is_taken()
     }
 
     /// When there may be something to do besides writing.
@@ -126,8 +131,8 @@ impl Worker {
             Heard::Orders(orders) => {
                 for order in orders {
                     match order {
-                        Order::Start => session.gate.order(session, true),
-                        Order::Stop => session.gate.order(session, false),
+                        Order::Start => session.change(Condition::Ordered(true)),
+                        Order::Stop => session.change(Condition::Ordered(false)),
                         Order::Flush(number) => {
                             self.asked = None;
                             self.checkpoint();
@@ -137,12 +142,12 @@ impl Worker {
                 }
             }
             // Nobody will read what is recorded from now on: leave the target alone.
-            Heard::Closed => session.gate.order(session, false),
+            Heard::Closed => session.change(Condition::Ordered(false)),
         }
     }
 
     fn report(&mut self) {
-        for report in self.session.take_reports() {
+        for report in self.session.common.take_reports() {
             self.control.send(&report);
         }
         if self.output.dropped > self.reported_dropped {
@@ -159,7 +164,7 @@ impl Worker {
         let Some(budget) = &session.budget else {
             return;
         };
-        let switches = session.gate.switches(session);
+        let switches = session.switches();
         // The launches of a slice are counted before the next one. While CUPTI detaches it is asked for them anyway.
         if !switches.is_on && !switches.is_open_ended {
             self.flush_cupti();
@@ -168,10 +173,10 @@ impl Worker {
         let is_wanted = session.gate.awaits_slice();
         match budget.tick(now, &mut self.recorded, switches, is_wanted) {
             Some(true) => {
-                session.gate.begin_slice(session, Slice::OfTime);
+                session.change(Condition::SliceBegun(Slice::OfTime));
                 budget.is_on(sys::now());
             }
-            Some(false) => session.gate.end_slice(session),
+            Some(false) => session.change(Condition::SliceEnded),
             None => {}
         }
     }
@@ -179,7 +184,7 @@ impl Worker {
     /// Reads what CUPTI holds and is whole. Once recording is off, until nothing comes any more.
     fn flush_cupti(&mut self) {
         let gate = &self.session.gate;
-        let changes = Some(gate.changes());
+        let changes = Some(self.session.common.changes());
         if gate.is_open() || self.asked != changes {
             self.asked = changes;
             if let Some(cupti) = self.session.cupti() {
@@ -205,7 +210,7 @@ impl Worker {
         }
         let dropped = cupti.dropped();
         self.output.lose(dropped, "CUPTI had no buffer for them");
-        cupti.drained(drain == Drain::Whole && self.session.buffers.is_any_out());
+        cupti.drained(drain == Drain::Whole && self.session.common.buffers.is_any_out());
     }
 
     /// Everything that has ended goes into the file.
@@ -215,7 +220,7 @@ impl Worker {
         self.output.add(1, |out| Checkpoint { time }.put(out));
         self.output.flush();
         self.report();
-        self.session.buffers.prepare();
+        self.session.common.buffers.prepare();
     }
 
     /// Takes over what threads have handed out. Notes come first: they name what others refer to.
@@ -223,25 +228,25 @@ impl Worker {
         if std::mem::take(&mut self.forgets) {
             // Names that were given numbers did not reach the file.
             self.translator = Translator::default();
-            Ranges::announce(self.session);
+            domains::note_all(&self.session.common);
         }
-        let taken = self.session.ranges.take(&self.session.notes);
+        let taken = self.session.ranges.take(&self.session.common.notes);
         self.add_notes(&taken.notes, taken.dropped_notes);
         self.output.lose(taken.dropped, "too many ranges at once");
         for chunk in taken.chunks {
             self.add(&chunk);
         }
-        while let Some(full) = self.session.buffers.next_full() {
+        while let Some(full) = self.session.common.buffers.next_full() {
             // That CUPTI has detached since, for what was recorded after it came back.
-            let (notes, dropped) = self.session.notes.take();
+            let (notes, dropped) = self.session.common.notes.take();
             self.add_notes(&notes, dropped);
             if let Some(cupti) = self.session.cupti() {
                 self.read(cupti, &full);
             }
-            self.session.buffers.put_empty(full.memory);
+            self.session.common.buffers.put_empty(full.memory);
         }
         // How many records were in them is not known.
-        let late = self.session.buffers.take_late();
+        let late = self.session.common.buffers.take_late();
         self.output.lose(late, TOO_LATE);
     }
 
@@ -322,7 +327,7 @@ impl Worker {
     fn end(mut self) {
         let session = self.session;
         if let Some(cupti) = session.cupti() {
-            cupti.last_words(session);
+            cupti.last_words(&session.common);
         }
         self.drain();
         if let Some(cupti) = session.cupti() {
@@ -330,6 +335,7 @@ impl Worker {
             self.output.lose(dropped, "CUPTI had no buffer for them");
         }
         let refused = session
+            .common
             .buffers
             .refused
             .load(std::sync::atomic::Ordering::Relaxed);
@@ -339,7 +345,7 @@ impl Worker {
         }
         self.output
             .lose(guard::panics(), "faults inside the library");
-        let switches = session.gate.switches(session);
+        let switches = session.switches();
         let (launch_cost, samples) = session.budget.as_ref().map_or((0, 0), Budget::launch_cost);
         let cost = Cost {
             records: self.records,

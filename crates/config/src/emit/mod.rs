@@ -9,7 +9,7 @@ use writer::Writer;
 use crate::key::Key;
 use crate::node::{Node, Value};
 use crate::python;
-use crate::yaml::{Implicit, dumper_type, encode_base64};
+use crate::yaml::{Implicit, dumper_type, encode_base64, is_bool};
 
 /// Past this many characters, tag included, a key is written in the `? key` form.
 const SIMPLE_KEY_LENGTH: usize = 128;
@@ -164,30 +164,8 @@ fn style(scalar: &Scalar, analysis: Analysis, place: Place) -> Style {
 }
 
 fn string_scalar(text: &str) -> Scalar {
-    let is_bool = matches!(
-        text,
-        "y" | "Y"
-            | "yes"
-            | "Yes"
-            | "YES"
-            | "n"
-            | "N"
-            | "no"
-            | "No"
-            | "NO"
-            | "true"
-            | "True"
-            | "TRUE"
-            | "false"
-            | "False"
-            | "FALSE"
-            | "on"
-            | "On"
-            | "ON"
-            | "off"
-            | "Off"
-            | "OFF"
-    );
+    // As YAML 1.1 has it; the parser takes the short ones for texts.
+    let is_bool = is_bool(text) || matches!(text, "y" | "Y" | "n" | "N");
     Scalar {
         text: text.to_owned(),
         tag: Tag::Implicit(Implicit::Str),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 pub(crate) use binary::encode_base64;
 pub use header::header;
-pub(crate) use scalar::{Implicit, dumper_type};
+pub(crate) use scalar::{Implicit, dumper_type, is_bool};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Node, Value};

@@ -53,7 +53,7 @@ pub(crate) fn dumper_type(text: &str) -> Implicit {
     }
 }
 
-fn is_bool(text: &str) -> bool {
+pub(crate) fn is_bool(text: &str) -> bool {
     matches!(
         text,
         "yes"

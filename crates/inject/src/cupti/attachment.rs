@@ -14,9 +14,9 @@ use llmprof_wire::{Kept, Refused};
 
 use super::detach::{Detach, Drain, Passing, Patience};
 use super::door::Door;
-use super::{Calls, Cupti, Refusal, SUCCESS, Subscriber, domain, layout, nesting};
+use super::{Calls, Cupti, Hooks, Refusal, SUCCESS, Subscriber, domain, layout, nesting};
 use crate::buffers::Full;
-use crate::session::Session;
+use crate::common::Common;
 use crate::sys;
 
 /// `cuptiGetVersion` of CUDA 12.6. Before, programs with CUDA graphs crashed when CUPTI came back (PyTorch's pull requests
@@ -86,9 +86,10 @@ impl Attachment {
     /// CUPTI, found and subscribed to. With `follows_waits` we are called when the process has waited for its device.
     pub(crate) fn open(
         options: &llmprof_wire::Options,
+        hooks: Hooks,
         follows_waits: bool,
     ) -> Result<Self, Refusal> {
-        let cupti = Cupti::find(options, follows_waits)?;
+        let cupti = Cupti::find(options, hooks, follows_waits)?;
         let subscriber = cupti.subscribe(Cupti::prime)?;
         let stays = if !cupti.can_detach() {
             Some("this libcupti has no cuptiFinalize")
@@ -137,13 +138,13 @@ impl Attachment {
     }
 
     /// Records from now on; CUPTI attaches again for that where it is detached.
-    pub(crate) fn start(&self, session: &Session) -> Result<(), Denied> {
+    pub(crate) fn start(&self, common: &Common) -> Result<(), Denied> {
         let refusal = |why: &str| Denied::Always(why.to_owned().into());
         let mut state = self
             .lock()
             .ok_or_else(|| refusal("the library failed before"))?;
         if !state.detach.is_present() {
-            return self.come_back(&mut state, session);
+            return self.come_back(&mut state, common);
         }
         self.hear(&mut state, Heard::Nothing);
         self.settle(&mut state, Detach::Attached);
@@ -153,13 +154,13 @@ impl Attachment {
         })
     }
 
-    fn come_back(&self, state: &mut State, session: &Session) -> Result<(), Denied> {
+    fn come_back(&self, state: &mut State, common: &Common) -> Result<(), Denied> {
         let begin = sys::now();
         match self.cupti.subscribe(Cupti::resume) {
             Ok(subscriber) => {
                 state.subscriber = subscriber;
                 self.settle(state, Detach::Attached);
-                note(session, begin, true);
+                note(common, begin, true);
                 Ok(())
             }
             Err(refusal) => {
@@ -169,7 +170,7 @@ impl Attachment {
                         status: refusal.status,
                         text: refusal.why.as_bytes(),
                     };
-                    session.note(|out| record.put(out));
+                    common.note(|out| record.put(out));
                 }
                 Err(Denied::Now)
             }
@@ -178,7 +179,7 @@ impl Attachment {
 
     /// Records no more. What was begun comes with the next flush. With `detaches` CUPTI is to detach from the process, where it
     /// may; our thread does that.
-    pub(crate) fn stop(&self, session: &Session, detaches: bool) {
+    pub(crate) fn stop(&self, common: &Common, detaches: bool) {
         let Some(mut state) = self.inside() else {
             return;
         };
@@ -190,7 +191,7 @@ impl Attachment {
             return;
         }
         if let Some(why) = self.stays(&state) {
-            keep(&mut state, session, why);
+            keep(&mut state, common, why);
             return;
         }
         let patience = state.patience;
@@ -263,13 +264,13 @@ impl Attachment {
     }
 
     /// A call of CUDA begins or ends on this thread, of which CUPTI tells us in this function's caller.
-    pub(super) fn call_passes(&self, session: &Session, domain: u32, callback: u32, site: u32) {
+    pub(crate) fn call_passes(&self, common: &Common, domain: u32, callback: u32, site: u32) {
         let round = self.round.load(Ordering::Relaxed);
         if site != layout::Callback::EXIT {
             nesting::enter(round);
             return;
         }
-        if !nesting::leave(round, domain == domain::RUNTIME) || session.is_finishing() {
+        if !nesting::leave(round, domain == domain::RUNTIME) || common.is_finishing() {
             return;
         }
         // Whoever holds the lock may be inside CUPTI and wait for this very call.
@@ -281,21 +282,21 @@ impl Attachment {
             .passes(sys::now(), self.calls().waited_for(domain, callback))
         {
             Passing::Nothing => {}
-            Passing::Wake => session.bell.ring(),
-            Passing::Detach => self.detach_now(&mut state, session),
+            Passing::Wake => common.bell.ring(),
+            Passing::Detach => self.detach_now(&mut state, common),
         }
     }
 
-    fn detach_now(&self, state: &mut State, session: &Session) {
+    fn detach_now(&self, state: &mut State, common: &Common) {
         if let Some(why) = self.stays(state) {
             self.hear(state, Heard::Nothing);
             self.settle(state, Detach::Attached);
-            keep(state, session, why);
+            keep(state, common, why);
             return;
         }
-        if session.buffers.has_full() {
+        if common.buffers.has_full() {
             state.detach.found_more(sys::now());
-            session.bell.ring();
+            common.bell.ring();
             return;
         }
         self.door.closed_for(|| {
@@ -305,21 +306,21 @@ impl Attachment {
             self.settle(state, Detach::Detached);
             if status == SUCCESS {
                 state.has_left = true;
-                session.buffers.reclaim();
-                session.gate.count_change();
-                note(session, begin, false);
+                common.buffers.reclaim();
+                common.count_change();
+                note(common, begin, false);
             } else {
                 // Nothing calls it until the next slice, which subscribes again; then it stays.
                 let why = "cuptiFinalize failed";
                 state.stays = Some(why);
-                keep(state, session, why);
+                keep(state, common, why);
             }
             self.time.fetch_add(sys::now() - begin, Ordering::Relaxed);
         });
     }
 
     /// Whether buffers that CUPTI hands out come too late to be read.
-    pub(super) fn is_detaching(&self) -> bool {
+    pub(crate) fn is_detaching(&self) -> bool {
         self.door.is_closed()
     }
 
@@ -334,7 +335,7 @@ impl Attachment {
     }
 
     /// The process has made a context while recording is on.
-    pub(super) fn sees_context(&self) {
+    pub(crate) fn sees_context(&self) {
         self.new_context.store(true, Ordering::Relaxed);
     }
 
@@ -357,7 +358,7 @@ impl Attachment {
     }
 
     /// Runs `work` in a callback about the node of a graph, unless CUPTI is being taken out.
-    pub(super) fn visit(&self, work: impl FnOnce(&Cupti)) {
+    pub(crate) fn visit(&self, work: impl FnOnce(&Cupti)) {
         self.sees_graph(Graphs::Captured);
         self.door.visit(|| work(&self.cupti));
     }
@@ -407,35 +408,35 @@ impl Attachment {
     }
 
     /// The process ends: says so where CUPTI was to leave and never could.
-    pub(crate) fn last_words(&self, session: &Session) {
+    pub(crate) fn last_words(&self, common: &Common) {
         if let Some(mut state) = self.lock()
             && state.detach.is_under_way()
             && !state.has_left
         {
             keep(
                 &mut state,
-                session,
+                common,
                 "the process made no call of CUDA at which it could",
             );
         }
     }
 }
 
-fn note(session: &Session, begin: i64, on: bool) {
+fn note(common: &Common, begin: i64, on: bool) {
     let record = llmprof_wire::Attachment {
         time: begin,
         took: (sys::now() - begin) as u64,
         on: u8::from(on),
     };
-    session.note(|out| record.put(out));
+    common.note(|out| record.put(out));
 }
 
-fn keep(state: &mut State, session: &Session, why: &str) {
+fn keep(state: &mut State, common: &Common, why: &str) {
     if !std::mem::replace(&mut state.reported_kept, true) {
         let record = Kept {
             time: sys::now(),
             text: why.as_bytes(),
         };
-        session.note(|out| record.put(out));
+        common.note(|out| record.put(out));
     }
 }

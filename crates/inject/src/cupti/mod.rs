@@ -1,7 +1,6 @@
 //! CUPTI, loaded at run time.
 
 mod attachment;
-mod callbacks;
 mod calls;
 mod detach;
 mod door;
@@ -11,9 +10,15 @@ mod nesting;
 
 use std::ffi::{CStr, c_char, c_void};
 
+use llmprof_wire::Refused;
+use llmprof_wire::control::Report;
+
 pub(crate) use attachment::{Attachment, Denied};
 pub(crate) use calls::Calls;
 pub(crate) use detach::Drain;
+
+use crate::common::Common;
+use crate::sys;
 
 /// `CUptiResult`.
 pub(crate) type Status = u32;
@@ -32,6 +37,16 @@ pub(crate) mod domain {
     pub(crate) const RESOURCE: u32 = 3;
     pub(crate) const SYNCHRONIZE: u32 = 4;
 }
+
+/// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
+pub(crate) const CONTEXT_CREATED: u32 = 1;
+/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED`.
+pub(crate) const NODE_CREATED: u32 = 13;
+/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED`.
+pub(crate) const NODE_CLONED: u32 = 20;
+
+/// `CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED` and `…_CONTEXT_SYNCHRONIZED`.
+const WAITED: [u32; 2] = [1, 2];
 
 /// Whether the record layouts of a CUPTI are known: those of CUDA 12.0 (version 18) up to 13.x.
 pub(crate) fn supported(version: u32) -> bool {
@@ -82,6 +97,19 @@ type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type Called = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 type Timestamp = unsafe extern "C" fn() -> u64;
 
+/// The functions that CUPTI calls. They live as long as this library, which is pinned.
+#[derive(Clone, Copy)]
+pub(crate) struct Hooks {
+    /// The clock of all records.
+    pub(crate) timestamp: Timestamp,
+    /// It needs a buffer.
+    pub(crate) requested: Requested,
+    /// It is done with a buffer.
+    pub(crate) completed: Completed,
+    /// What was subscribed to happened.
+    pub(crate) called: Called,
+}
+
 api! {
     needed {
         get_version: c"cuptiGetVersion" = fn(*mut u32);
@@ -116,6 +144,21 @@ pub(crate) struct Refusal {
     pub(crate) why: String,
 }
 
+impl Refusal {
+    /// CUPTI said no: the process runs on untouched, and llmprof is notified.
+    pub(crate) fn report(&self, common: &Common) {
+        let record = Refused {
+            time: sys::now(),
+            status: self.status,
+            text: self.why.as_bytes(),
+        };
+        common.note(|out| record.put(out));
+        common.report(Report::Refused {
+            why: self.why.clone(),
+        });
+    }
+}
+
 impl From<String> for Refusal {
     fn from(why: String) -> Self {
         Self { status: 0, why }
@@ -127,12 +170,17 @@ pub(crate) struct Cupti {
     api: Api,
     version: u32,
     calls: Calls,
+    hooks: Hooks,
     follows_waits: bool,
 }
 
 impl Cupti {
     /// Finds it and checks it. With `follows_waits` we are called when the process has waited for its device.
-    fn find(options: &llmprof_wire::Options, follows_waits: bool) -> Result<Self, Refusal> {
+    fn find(
+        options: &llmprof_wire::Options,
+        hooks: Hooks,
+        follows_waits: bool,
+    ) -> Result<Self, Refusal> {
         let api = Api::load(find::find()?)?;
         let mut version = 0;
         // SAFETY: `version` is valid for the call.
@@ -158,6 +206,7 @@ impl Cupti {
             api,
             version,
             calls,
+            hooks,
             follows_waits,
         })
     }
@@ -170,7 +219,7 @@ impl Cupti {
         let mut subscriber = Subscriber(std::ptr::null_mut());
         // SAFETY: the callback lives as long as this library, which is pinned.
         let status = unsafe {
-            (self.api.subscribe)(&raw mut subscriber, callbacks::called, std::ptr::null_mut())
+            (self.api.subscribe)(&raw mut subscriber, self.hooks.called, std::ptr::null_mut())
         };
         self.check("cuptiSubscribe", status)?;
         let begun = self.prepare(subscriber).and_then(|()| begin(self));
@@ -182,29 +231,25 @@ impl Cupti {
     }
 
     fn prepare(&self, subscriber: Subscriber) -> Result<(), Refusal> {
-        let api = &self.api;
+        let Self { api, hooks, .. } = self;
         // SAFETY: the callbacks live as long as this library; the clock must be set before anything is enabled.
         unsafe {
             self.check(
                 "cuptiActivityRegisterTimestampCallback",
-                (api.register_timestamp)(callbacks::timestamp),
+                (api.register_timestamp)(hooks.timestamp),
             )?;
             self.check("cuptiSetThreadIdType", (api.set_thread_ids)(SYSTEM_THREADS))?;
             self.check(
                 "cuptiActivityRegisterCallbacks",
-                (api.register_callbacks)(callbacks::requested, callbacks::completed),
+                (api.register_callbacks)(hooks.requested, hooks.completed),
             )?;
         }
         // Without those about nodes, kernels of graphs are not traced back to where they were captured.
-        for callback in [
-            callbacks::CONTEXT_CREATED,
-            callbacks::NODE_CREATED,
-            callbacks::NODE_CLONED,
-        ] {
+        for callback in [CONTEXT_CREATED, NODE_CREATED, NODE_CLONED] {
             self.enable_callback(subscriber, domain::RESOURCE, callback, true);
         }
         if self.follows_waits {
-            for callback in callbacks::WAITED {
+            for callback in WAITED {
                 self.enable_callback(subscriber, domain::SYNCHRONIZE, callback, true);
             }
         }
@@ -376,14 +421,14 @@ impl Cupti {
         if status == SUCCESS { count as u64 } else { 0 }
     }
 
-    fn node_id(&self, node: *mut c_void) -> Option<u64> {
+    pub(crate) fn node_id(&self, node: *mut c_void) -> Option<u64> {
         let mut id = 0;
         // SAFETY: CUPTI named the node in a callback that is still running.
         let status = unsafe { self.api.graph_node_id?(node, &raw mut id) };
         (status == SUCCESS).then_some(id)
     }
 
-    fn graph_id(&self, graph: *mut c_void) -> u32 {
+    pub(crate) fn graph_id(&self, graph: *mut c_void) -> u32 {
         let mut id = 0;
         if let Some(graph_id) = self.api.graph_id {
             // SAFETY: as for the node.

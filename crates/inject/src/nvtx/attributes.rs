@@ -6,7 +6,7 @@ use crate::kept::Kept;
 
 /// `nvtxEventAttributes_t`, version 2 and later.
 #[repr(C)]
-pub(super) struct EventAttributes {
+pub(crate) struct EventAttributes {
     version: u16,
     size: u16,
     category: u32,
@@ -55,7 +55,7 @@ pub(crate) fn register(text: &[u8]) -> *const Registered {
 ///
 /// # Safety
 /// `attributes` is null or as NVTX defines it, with texts that live through the call.
-pub(super) unsafe fn message<T>(
+pub(crate) unsafe fn message<T>(
     attributes: *const EventAttributes,
     with: impl FnOnce(&[u8]) -> T,
 ) -> T {
@@ -82,7 +82,7 @@ pub(super) unsafe fn message<T>(
 ///
 /// # Safety
 /// `text` is null or a C string.
-pub(super) unsafe fn narrow<T>(text: *const c_char, with: impl FnOnce(&[u8]) -> T) -> T {
+pub(crate) unsafe fn narrow<T>(text: *const c_char, with: impl FnOnce(&[u8]) -> T) -> T {
     if text.is_null() {
         return with(&[]);
     }
@@ -94,7 +94,7 @@ pub(super) unsafe fn narrow<T>(text: *const c_char, with: impl FnOnce(&[u8]) -> 
 ///
 /// # Safety
 /// `text` is null or ends with a zero.
-pub(super) unsafe fn wide(text: *const libc::wchar_t) -> String {
+pub(crate) unsafe fn wide(text: *const libc::wchar_t) -> String {
     const LONGEST: usize = 1 << 16;
     if text.is_null() {
         return String::new();

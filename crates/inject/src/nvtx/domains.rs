@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::common::Common;
 use crate::kept::Kept;
 
 /// A domain; its address is the handle that the program holds.
@@ -9,6 +10,17 @@ pub(crate) struct Domain {
     /// Its number; 0 is the default domain, which has no entry here.
     pub(crate) id: u32,
     pub(crate) name: Box<[u8]>,
+}
+
+impl Domain {
+    /// Tells the file of it.
+    pub(crate) fn note(&self, common: &Common) {
+        let record = llmprof_wire::Domain {
+            id: self.id,
+            text: &self.name,
+        };
+        common.note(|out| record.put(out));
+    }
 }
 
 #[cfg(not(all(test, loom)))]
@@ -19,8 +31,15 @@ loom::lazy_static! {
 }
 static IDS: AtomicU32 = AtomicU32::new(0);
 
+/// Tells a file of all domains that are known.
+pub(crate) fn note_all(common: &Common) {
+    for domain in all() {
+        domain.note(common);
+    }
+}
+
 /// All domains, the newest first.
-pub(super) fn all() -> impl Iterator<Item = &'static Domain> {
+fn all() -> impl Iterator<Item = &'static Domain> {
     DOMAINS.all()
 }
 
@@ -42,13 +61,13 @@ pub(crate) fn make(name: &[u8], announce: impl Fn(&Domain)) -> &'static Domain {
 ///
 /// # Safety
 /// `handle` is null or came from [`make`].
-pub(super) unsafe fn id(handle: *const Domain) -> u32 {
+pub(crate) unsafe fn id(handle: *const Domain) -> u32 {
     // SAFETY: the caller says so.
     unsafe { handle.as_ref() }.map_or(0, |domain| domain.id)
 }
 
 /// The name of domain `id`.
-pub(super) fn name(id: u32) -> &'static [u8] {
+pub(crate) fn name(id: u32) -> &'static [u8] {
     match id {
         0 => &[],
         id => all()

@@ -3,7 +3,7 @@
 //! A thread keeps a pointer to its log and says nothing when it ends, so logs are never freed. Those of threads that are
 //! gone are given to new ones: a program may start a thread for every request.
 
-use super::ranges::Log;
+use super::log::Log;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sys;
@@ -12,14 +12,14 @@ use crate::sys;
 const MANY: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Thread {
+pub(crate) struct Thread {
     id: AtomicU32,
-    pub(super) log: Mutex<Log>,
+    pub(crate) log: Mutex<Log>,
 }
 
 impl Thread {
     /// As the system numbers it.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.id.load(Ordering::Relaxed)
     }
 }

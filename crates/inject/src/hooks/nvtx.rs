@@ -1,11 +1,74 @@
 //! The functions that NVTX calls in place of its own.
+//!
+//! The NVTX headers of a program hold a table of function pointers; a tool puts its functions there. Doing so ourselves
+//! costs a third of CUPTI's marker records, is the same for all versions of CUDA, works before CUDA is initialized, and
+//! lets us know the ranges that are open on a thread when it captures a graph, or when recording begins.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::attributes::{self, EventAttributes, Registered};
-use super::domains::{self, Domain};
 use crate::guard::quietly;
+use crate::nvtx::attributes::{self, EventAttributes, Registered};
+use crate::nvtx::domains::{self, Domain};
 use crate::session::{self, Session};
+
+/// `NvtxGetExportTableFunc_t`.
+pub(crate) type GetExportTable = unsafe extern "C" fn(u32) -> *const c_void;
+
+/// `NVTX_ETID_CALLBACKS`.
+const CALLBACKS: u32 = 1;
+
+/// A place in a program's table that holds a pointer to a function.
+type Slot = *mut *const c_void;
+
+/// `NvtxExportTableCallbacks`.
+#[repr(C)]
+struct ExportTableCallbacks {
+    size: usize,
+    module_table: Option<unsafe extern "C" fn(c_int, *mut *const Slot, *mut c_uint) -> c_int>,
+}
+
+/// Puts our functions into the table of one copy of NVTX. What we do not handle stays as it is and becomes a no-op.
+///
+/// # Safety
+/// `export_table` is the function that NVTX hands to tools.
+pub(crate) unsafe fn install(export_table: GetExportTable) -> bool {
+    if session::current().is_none() {
+        return false;
+    }
+    // SAFETY: NVTX gives null or a table that lives as long as the program.
+    let callbacks = unsafe {
+        export_table(CALLBACKS)
+            .cast::<ExportTableCallbacks>()
+            .as_ref()
+    };
+    let Some(module_table) = callbacks
+        .filter(|table| table.size >= size_of::<ExportTableCallbacks>())
+        .and_then(|table| table.module_table)
+    else {
+        return false;
+    };
+    for (module, functions) in modules() {
+        let (mut slots, mut count): (*const Slot, c_uint) = (std::ptr::null(), 0);
+        // SAFETY: both places are valid for the call.
+        let known = unsafe { module_table(module, &raw mut slots, &raw mut count) };
+        if known == 0 || slots.is_null() {
+            continue;
+        }
+        for (number, function) in functions {
+            if number < count {
+                // SAFETY: the table has `count` entries, each null or the address of a function pointer of the type
+                // that the number stands for, which ours has.
+                unsafe {
+                    let slot = *slots.add(number as usize);
+                    if !slot.is_null() {
+                        *slot = function;
+                    }
+                }
+            }
+        }
+    }
+    true
+}
 
 /// `NVTX_NO_PUSH_POP_TRACKING`.
 const NOT_TRACKED: c_int = -2;
@@ -15,7 +78,7 @@ const CORE: c_int = 1;
 const CORE2: c_int = 5;
 
 /// By module, our functions with the numbers of the calls that they replace (`NvtxCallbackIdCore`, `…Core2`).
-pub(super) fn modules() -> [(c_int, Vec<(u32, *const c_void)>); 2] {
+fn modules() -> [(c_int, Vec<(u32, *const c_void)>); 2] {
     [
         (
             CORE,

@@ -4,34 +4,27 @@ use std::ffi::c_void;
 
 use llmprof_wire::GraphNode;
 
-use super::layout::Callback;
-use super::{Attachment, domain};
 use crate::buffers::Full;
+use crate::cupti::layout::Callback;
+use crate::cupti::{Attachment, CONTEXT_CREATED, Hooks, NODE_CLONED, domain};
 use crate::guard::quietly;
-use crate::{nvtx, session, sys};
+use crate::{session, sys};
 
-/// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
-pub(super) const CONTEXT_CREATED: u32 = 1;
-/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED`.
-pub(super) const NODE_CREATED: u32 = 13;
-/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED`.
-pub(super) const NODE_CLONED: u32 = 20;
-
-/// `CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED` and `…_CONTEXT_SYNCHRONIZED`.
-pub(super) const WAITED: [u32; 2] = [1, 2];
+pub(crate) const HOOKS: Hooks = Hooks {
+    timestamp,
+    requested,
+    completed,
+    called,
+};
 
 /// The clock of all records: the run's.
-pub(super) unsafe extern "C" fn timestamp() -> u64 {
+unsafe extern "C" fn timestamp() -> u64 {
     sys::now() as u64
 }
 
 /// CUPTI needs a buffer. Without one it drops records, and counts them.
-pub(super) unsafe extern "C" fn requested(
-    buffer: *mut *mut u8,
-    size: *mut usize,
-    most_records: *mut usize,
-) {
-    let taken = quietly(None, || session::current()?.buffers.take());
+unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
+    let taken = quietly(None, || session::current()?.common.buffers.take());
     let (memory, bytes) = taken.unwrap_or((std::ptr::null_mut(), 0));
     // SAFETY: CUPTI passes valid places for all three.
     unsafe {
@@ -42,7 +35,7 @@ pub(super) unsafe extern "C" fn requested(
 }
 
 /// CUPTI is done with a buffer.
-pub(super) unsafe extern "C" fn completed(
+unsafe extern "C" fn completed(
     context: *mut c_void,
     stream: u32,
     buffer: *mut u8,
@@ -51,11 +44,11 @@ pub(super) unsafe extern "C" fn completed(
 ) {
     quietly((), || {
         if let Some(session) = session::current()
-            && session.buffers.is_back(buffer)
+            && session.common.buffers.is_back(buffer)
         {
             if session.cupti().is_some_and(Attachment::is_detaching) {
                 // What its records point to may be gone before they are read.
-                session.buffers.put_late(buffer, valid);
+                session.common.buffers.put_late(buffer, valid);
                 return;
             }
             let full = Full {
@@ -64,7 +57,7 @@ pub(super) unsafe extern "C" fn completed(
                 context,
                 stream,
             };
-            session.buffers.put_full(full, &session.bell);
+            session.common.buffers.put_full(full, &session.common.bell);
         }
     });
 }
@@ -87,12 +80,7 @@ struct GraphData {
 }
 
 /// What we subscribed to happened.
-pub(super) unsafe extern "C" fn called(
-    _user: *mut c_void,
-    domain: u32,
-    callback: u32,
-    data: *const c_void,
-) {
+unsafe extern "C" fn called(_user: *mut c_void, domain: u32, callback: u32, data: *const c_void) {
     match domain {
         domain::RUNTIME | domain::DRIVER if !data.is_null() => quietly((), || {
             // SAFETY: for these domains the data is a `CUpti_CallbackData`, which lives until we return.
@@ -100,7 +88,7 @@ pub(super) unsafe extern "C" fn called(
             if let Some(session) = session::current()
                 && let Some(cupti) = session.cupti()
             {
-                cupti.call_passes(session, domain, callback, site);
+                cupti.call_passes(&session.common, domain, callback, site);
             }
         }),
         domain::RESOURCE if callback == CONTEXT_CREATED => quietly((), || {
@@ -124,7 +112,7 @@ pub(super) unsafe extern "C" fn called(
         // The device is idle and its records are whole: in a process that may end without a word, now is the time.
         domain::SYNCHRONIZE => quietly((), || {
             if let Some(session) = session::current() {
-                session.hurry();
+                session.common.hurry();
             }
         }),
         _ => {}
@@ -147,7 +135,7 @@ fn node_made(graph: &GraphData, callback: u32) {
             _ => 0,
         };
         let path = if original == 0 {
-            nvtx::open_path(session)
+            session.ranges.open_path()
         } else {
             Vec::new()
         };
@@ -159,6 +147,6 @@ fn node_made(graph: &GraphData, callback: u32) {
             thread: sys::thread_id(),
             text: &path,
         };
-        session.note(|out| record.put(out));
+        session.common.note(|out| record.put(out));
     });
 }

@@ -1,0 +1,95 @@
+//! What every part of a session uses: its options, its buffers, and the ways to our thread.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use llmprof_wire::Options;
+use llmprof_wire::control::Report;
+
+use crate::buffers::Buffers;
+use crate::queues::Notes;
+use crate::sys::Bell;
+
+/// Notes beyond this many bytes that our thread has not taken yet are dropped.
+const MOST_NOTES: usize = 64 << 20;
+
+pub(crate) struct Common {
+    pub(crate) options: Options,
+    pub(crate) buffers: Buffers,
+    pub(crate) bell: Bell,
+    pub(crate) notes: Notes,
+    reports: Mutex<Vec<Report>>,
+    /// Whether our thread should write now, whatever the interval.
+    hurry: AtomicBool,
+    finishing: AtomicBool,
+    /// Counts what changes the speed of launches, so that a range can tell whether it lies on one side of all of it.
+    changes: AtomicU64,
+}
+
+impl Common {
+    pub(crate) fn new(options: Options, bell: Bell) -> Self {
+        let buffer = options.buffer_kib as usize * 1024;
+        Self {
+            options,
+            buffers: Buffers::new(buffer, options.memory_mib as usize * 1024 * 1024),
+            bell,
+            notes: Notes::new(MOST_NOTES),
+            reports: Mutex::default(),
+            hurry: AtomicBool::new(false),
+            finishing: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds records that our thread will write.
+    pub(crate) fn note(&self, put: impl FnOnce(&mut Vec<u8>)) {
+        self.notes.add(put);
+    }
+
+    /// Lets our thread tell llmprof.
+    pub(crate) fn report(&self, report: Report) {
+        if let Ok(mut reports) = self.reports.lock() {
+            reports.push(report);
+        }
+        self.bell.ring();
+    }
+
+    /// What llmprof is to be notified of since the last time.
+    pub(crate) fn take_reports(&self) -> Vec<Report> {
+        let reports = self.reports.lock();
+        reports
+            .map(|mut reports| std::mem::take(&mut *reports))
+            .unwrap_or_default()
+    }
+
+    /// Has our thread write what there is, soon.
+    pub(crate) fn hurry(&self) {
+        self.hurry.store(true, Ordering::Relaxed);
+        self.bell.ring();
+    }
+
+    /// Whether someone asked for that since the last time.
+    pub(crate) fn take_hurry(&self) -> bool {
+        self.hurry.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the process is about to end.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.finishing.load(Ordering::Acquire)
+    }
+
+    /// The process is about to end; false where that was known.
+    pub(crate) fn begins_to_finish(&self) -> bool {
+        !self.finishing.swap(true, Ordering::AcqRel)
+    }
+
+    /// How often recording was switched, or the speed of launches has changed for another reason.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Launches are of another speed from now on.
+    pub(crate) fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+}

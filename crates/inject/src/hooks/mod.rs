@@ -1,0 +1,5 @@
+//! What CUPTI and NVTX call in a watched process.
+
+pub(crate) mod cupti;
+pub(crate) mod nvtx;
+mod ranges;
